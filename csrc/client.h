@@ -1,0 +1,98 @@
+/*
+ * client: one I/O thread per client, which runs the engine and owns the ZooKeeper handle.
+ *
+ * Callers never touch the engine. What they want is written into a *ticket* (one claim, one question, one flush) and the
+ * ticket is put on the client's list; the thread is woken by a byte in a pipe. What comes of it is published in the ticket,
+ * the ticket is put on the list of news, and a byte in a second pipe makes zkl_client_fd readable. No function here blocks but
+ * zkl_client_join, and that one only until a thread that has already said goodbye has returned.
+ *
+ * Any thread may call anything here. After a fork the child may call anything too and is told ZKL_FORKED: the thread did not
+ * come along, and nothing of the parent's session is touched.
+ */
+#ifndef ZKLOCK_CLIENT_H
+#define ZKLOCK_CLIENT_H
+
+#include "engine.h"
+
+typedef struct zkl_client zkl_client;
+typedef struct zkl_ticket zkl_ticket;
+
+typedef struct {
+    const char *servers;
+    int32_t session_timeout_ms;
+    bool lease;
+    bool log; /* collect log lines for zkl_client_next_log; otherwise they are dropped */
+    const zkl_auth *auths;
+    int32_t auth_count;
+} zkl_client_options;
+
+/* Room for any message that comes with a code. */
+#define ZKL_MESSAGE_SIZE 512
+
+/*
+ * Starts a client with one reference. It begins to connect at once; nothing is waited for. NULL when the system refuses
+ * memory, pipes or a thread; `message` (ZKL_MESSAGE_SIZE) then says which.
+ */
+zkl_client *zkl_client_open(const zkl_client_options *options, char *message);
+
+/* Begins the end: see zkl_engine_close. The state becomes ZKL_STATE_CLOSED when the goodbye is said. Idempotent. */
+void zkl_client_close(zkl_client *client);
+/* Once closed: waits for the thread to be gone for good. Idempotent. */
+void zkl_client_join(zkl_client *client);
+/* Drops the reference, closing the client if it is still open. */
+void zkl_client_release(zkl_client *client);
+
+/* Whether this is a child of the process that opened the client. */
+bool zkl_client_forked(const zkl_client *client);
+/* Readable while there is something for zkl_client_next or zkl_client_next_log, or the state has changed. */
+int zkl_client_fd(const zkl_client *client);
+/* The next ticket with news: its id, or 0 when there is none left (which makes the fd unreadable). */
+uint64_t zkl_client_next(zkl_client *client);
+/* The next log line into `text`; its level is returned, 0 when there is none. */
+int zkl_client_next_log(zkl_client *client, char *text, size_t size);
+/* The state, and what stands in the way of a better one: `problem` has ZKL_MESSAGE_SIZE. */
+zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code);
+zkl_stats zkl_client_stats(zkl_client *client);
+/* The negotiated session timeout in milliseconds, 0 before there was one. */
+int32_t zkl_client_session_timeout(zkl_client *client);
+
+/* --- tickets ------------------------------------------------------------------------------------------------------- */
+
+/* Each returns a ticket with one reference for the caller, or NULL when memory is short. */
+zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request);
+zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path);
+/* Done when no clean-up of this client is in flight any more. */
+zkl_ticket *zkl_client_flush(zkl_client *client);
+
+/* Drops the caller's reference. A claim that still waits or holds is given up, in the background. */
+void zkl_ticket_release(zkl_ticket *ticket);
+uint64_t zkl_ticket_id(const zkl_ticket *ticket);
+zkl_client *zkl_ticket_client(const zkl_ticket *ticket);
+
+/* A ticket's news as of now. */
+typedef struct {
+    zkl_claim_phase phase; /* claims */
+    bool settled;          /* claims: nothing is left on the server. Questions and flushes: answered */
+    zkl_code code;
+    char token[ZKL_TOKEN_SIZE];
+    char node[ZKL_NODE_NAME_SIZE]; /* its name, without the path; "" if none */
+    char message[ZKL_MESSAGE_SIZE];
+} zkl_ticket_view;
+
+void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view);
+const char *zkl_ticket_path(const zkl_ticket *ticket);
+
+/* A claim: whether it holds at this very instant. Compares the lease with the clock here and now; sends nothing. */
+bool zkl_ticket_held(zkl_ticket *ticket);
+/* A claim: nanoseconds that it will surely still hold; 0 when it does not, ZKL_NEVER without a lease. */
+int64_t zkl_ticket_remaining(zkl_ticket *ticket);
+/* A claim: gives it back if granted, gives it up with ZKL_CANCELLED if waiting. */
+void zkl_ticket_end(zkl_ticket *ticket);
+
+/* An answered question for contenders: who, in queue order. Valid as long as the ticket. */
+const zkl_contender *zkl_ticket_contenders(const zkl_ticket *ticket, int32_t *count);
+
+/* The clock of leases, in nanoseconds: counts while the machine sleeps, where the system has such a clock. */
+int64_t zkl_clock(void);
+
+#endif

@@ -1,0 +1,184 @@
+/*
+ * contenders: who holds and who waits for a path.
+ *
+ * One list of the directory, then the data of every lock node in it, all asked for at once. What disappears in between is
+ * left out. An answer is a picture of a moment that has passed: for people and dashboards, not for decisions.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_private.h"
+
+static void free_query(zkl_query *query)
+{
+    for (int32_t i = 0; i < query->count; i++) {
+        zkl_free((void *)(uintptr_t)query->contenders[i].node);
+        zkl_free((void *)(uintptr_t)query->contenders[i].identity);
+    }
+    zkl_free(query->contenders);
+    zkl_free(query->path);
+    zkl_free(query);
+}
+
+/* Answers once; the query lives on, unlinked, until its last reply is in. */
+static void answer(zkl_query *query, zkl_code code, const char *message)
+{
+    if (query->answered) {
+        return;
+    }
+    query->answered = true;
+    LIST_REMOVE(query, all);
+    int32_t kept = 0;
+    int32_t exclusive_ahead = 0;
+    int32_t shared_ahead = 0;
+    for (int32_t i = 0; code == ZKL_OK && i < query->count; i++) {
+        zkl_contender *contender = &query->contenders[i];
+        if (contender->identity == NULL) {
+            zkl_free((void *)(uintptr_t)contender->node);
+            continue;
+        }
+        bool shared = contender->kind == ZKL_NODE_SHARED;
+        contender->holder = contender->kind == ZKL_NODE_LEASE || exclusive_ahead + (shared ? 0 : shared_ahead) == 0;
+        exclusive_ahead += contender->kind == ZKL_NODE_EXCLUSIVE;
+        shared_ahead += shared;
+        query->contenders[kept++] = *contender;
+    }
+    if (code == ZKL_OK) {
+        query->count = kept;
+    }
+    query->done(query->user, code, message, query->contenders, code == ZKL_OK ? query->count : 0);
+}
+
+static void landed(zkl_query *query)
+{
+    if (--query->left == 0) {
+        answer(query, ZKL_OK, "");
+        free_query(query);
+    }
+}
+
+static int by_sequence(const void *a, const void *b)
+{
+    const zkl_contender *x = a;
+    const zkl_contender *y = b;
+    if (x->sequence != y->sequence) {
+        return x->sequence < y->sequence ? -1 : 1;
+    }
+    return strcmp(x->node, y->node);
+}
+
+static bool add(zkl_query *query, const char *name)
+{
+    zkl_node node = zkl_node_parse(name);
+    if (node.kind == ZKL_NODE_STRANGER) {
+        return true;
+    }
+    size_t size = strlen(query->path) + 1 + strlen(name) + 1;
+    char *path = zkl_alloc(size);
+    if (path == NULL) {
+        return false;
+    }
+    snprintf(path, size, "%s/%s", query->path, name);
+    query->contenders[query->count++] = (zkl_contender){.node = path, .kind = node.kind, .sequence = node.sequence};
+    return true;
+}
+
+void zkl_query_listed(zkl_request *request, int rc, const struct String_vector *names)
+{
+    zkl_query *query = request->about.query;
+    char message[512];
+    query->left = 1; /* this reply */
+    if (rc == ZOK && names->count > 0) {
+        query->contenders = zkl_alloc((size_t)names->count * sizeof *query->contenders);
+        bool whole = query->contenders != NULL;
+        for (int32_t i = 0; whole && i < names->count; i++) {
+            whole = add(query, names->data[i]);
+        }
+        if (!whole) {
+            answer(query, ZKL_FAILED, "not enough memory to list the contenders");
+        } else {
+            qsort(query->contenders, (size_t)query->count, sizeof *query->contenders, by_sequence);
+        }
+    } else if (rc != ZOK && rc != ZNONODE) {
+        snprintf(message, sizeof message, "listing '%s': %s", query->path, zerror(rc));
+        answer(query, zkl_code_of(rc), message);
+    }
+    for (int32_t i = 0; !query->answered && i < query->count; i++) {
+        if (!zkl_session_usable(query->engine) || !zkl_send_query_get(query, i, query->contenders[i].node)) {
+            snprintf(message, sizeof message, "listing '%s': the connection is lost", query->path);
+            answer(query, ZKL_DISCONNECTED, message);
+            break;
+        }
+        query->left++;
+    }
+    landed(query);
+}
+
+void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
+{
+    zkl_query *query = request->about.query;
+    if (rc == ZOK && !query->answered) {
+        int32_t kept = length > 0 ? length : 0;
+        query->contenders[request->index].identity = zkl_copy(data, (size_t)kept);
+        query->contenders[request->index].identity_length = kept;
+    } else if (rc == ZNOAUTH && !query->answered) {
+        query->contenders[request->index].identity = zkl_copy("", 0); /* it is there, but whose it is may not be read */
+    } else if (rc != ZNONODE) {
+        char message[512];
+        snprintf(message, sizeof message, "reading the contenders of '%s': %s", query->path, zerror(rc));
+        answer(query, zkl_code_of(rc), message);
+    }
+    landed(query);
+}
+
+static void send_query(zkl_query *query)
+{
+    query->sent = zkl_session_usable(query->engine) && zkl_send_query_list(query);
+}
+
+bool zkl_engine_contenders(zkl_engine *engine, const char *path, zkl_contenders_fn done, void *user, int64_t now)
+{
+    engine->now = now;
+    zkl_query *query = zkl_alloc(sizeof *query);
+    char *copy = zkl_copy(path, strlen(path));
+    if (query == NULL || copy == NULL) {
+        zkl_free(query);
+        zkl_free(copy);
+        return false;
+    }
+    query->engine = engine;
+    query->path = copy;
+    query->done = done;
+    query->user = user;
+    LIST_INSERT_HEAD(&engine->queries, query, all);
+    if (engine->closing || engine->state == ZKL_STATE_AUTH_FAILED) {
+        answer(query, engine->closing ? ZKL_CLOSED : ZKL_AUTH_FAILED, engine->closing ? "the client is closed" : engine->problem);
+        free_query(query);
+    } else {
+        send_query(query);
+    }
+    return true;
+}
+
+void zkl_queries_fail(zkl_engine *engine, zkl_code code, const char *message)
+{
+    zkl_query *query;
+    while ((query = LIST_FIRST(&engine->queries)) != NULL) {
+        answer(query, code, message);
+        if (!query->sent) {
+            free_query(query);
+        }
+    }
+}
+
+void zkl_queries_resume(zkl_engine *engine)
+{
+    zkl_query *query;
+    LIST_FOREACH(query, &engine->queries, all)
+    {
+        if (!query->sent) {
+            send_query(query);
+        }
+    }
+}

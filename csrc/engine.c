@@ -1,0 +1,490 @@
+/*
+ * engine: the object, the public functions, and claims.
+ *
+ * A claim is what somebody asked for; its seat does the work (seat.c). A claim that has ended may still have a seat that is
+ * on its way out: it is settled when that is gone. The owner says with zkl_claim_forget that it will not ask any more, and
+ * the claim is freed when it is both forgotten and settled.
+ */
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine_private.h"
+
+#ifdef ZKL_BREAKABLE
+unsigned zkl_broken_rules;
+#endif
+
+/* --- names of enums ------------------------------------------------------------------------------------------------ */
+
+const char *zkl_code_name(zkl_code code)
+{
+    static const char *const names[] = {
+        [ZKL_OK] = "ok",
+        [ZKL_TIMEOUT] = "timeout",
+        [ZKL_DISCONNECTED] = "disconnected",
+        [ZKL_LOST] = "lost",
+        [ZKL_NOT_HELD] = "not_held",
+        [ZKL_DEADLOCK] = "deadlock",
+        [ZKL_CANCELLED] = "cancelled",
+        [ZKL_CLOSED] = "closed",
+        [ZKL_REVOKED] = "revoked",
+        [ZKL_NO_AUTH] = "no_auth",
+        [ZKL_AUTH_FAILED] = "auth_failed",
+        [ZKL_EXHAUSTED] = "exhausted",
+        [ZKL_FORKED] = "forked",
+        [ZKL_PHASE] = "phase",
+        [ZKL_UNSUPPORTED] = "unsupported",
+        [ZKL_NO_NODE] = "no_node",
+        [ZKL_FAILED] = "failed",
+    };
+    return names[code];
+}
+
+const char *zkl_state_name(zkl_state state)
+{
+    static const char *const names[] = {
+        [ZKL_STATE_CONNECTING] = "connecting",
+        [ZKL_STATE_CONNECTED] = "connected",
+        [ZKL_STATE_SUSPENDED] = "suspended",
+        [ZKL_STATE_CLOSED] = "closed",
+        [ZKL_STATE_AUTH_FAILED] = "auth_failed",
+    };
+    return names[state];
+}
+
+const char *zkl_claim_phase_name(zkl_claim_phase phase)
+{
+    static const char *const names[] = {
+        [ZKL_CLAIM_WAITING] = "waiting",
+        [ZKL_CLAIM_GRANTED] = "granted",
+        [ZKL_CLAIM_LOST] = "lost",
+        [ZKL_CLAIM_REFUSED] = "refused",
+        [ZKL_CLAIM_RELEASED] = "released",
+    };
+    return names[phase];
+}
+
+/* --- paths --------------------------------------------------------------------------------------------------------- */
+
+static bool is_dots(const char *name, size_t length)
+{
+    return (length == 1 && name[0] == '.') || (length == 2 && name[0] == '.' && name[1] == '.');
+}
+
+const char *zkl_path_problem(const char *path, size_t length)
+{
+    if (length == 0 || path[0] != '/') {
+        return "it must start with '/'";
+    }
+    if (memchr(path, '\0', length) != NULL) {
+        return "it must not contain a NUL byte";
+    }
+    if (length == 1) {
+        return "a lock needs a directory of its own below '/'";
+    }
+    if (path[length - 1] == '/') {
+        return "it must not end with '/'";
+    }
+    size_t start = 1;
+    for (size_t i = 1; i <= length; i++) {
+        if (i < length && path[i] != '/') {
+            if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f) {
+                return "it must not contain control characters";
+            }
+            continue;
+        }
+        if (i == start) {
+            return "it must not contain an empty name ('//')";
+        }
+        if (is_dots(path + start, i - start)) {
+            return "it must not contain the names '.' or '..'";
+        }
+        start = i + 1;
+    }
+    return NULL;
+}
+
+/* --- the object ---------------------------------------------------------------------------------------------------- */
+
+static bool copy_auths(zkl_engine *engine, const zkl_engine_config *config)
+{
+    if (config->auth_count == 0) {
+        return true;
+    }
+    engine->auths = zkl_alloc((size_t)config->auth_count * sizeof *engine->auths);
+    if (engine->auths == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < config->auth_count; i++) {
+        const zkl_auth *auth = &config->auths[i];
+        engine->auths[i].scheme = zkl_copy(auth->scheme, strlen(auth->scheme));
+        engine->auths[i].credential = zkl_copy(auth->credential, (size_t)auth->credential_length);
+        engine->auths[i].credential_length = auth->credential_length;
+        engine->auth_count++;
+        if (engine->auths[i].scheme == NULL || engine->auths[i].credential == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * The first 24 of a uuid's 36 characters, from random bits; the last twelve digits count. In the form of a version 4 uuid.
+ */
+static void make_uuid_stem(zkl_engine *engine, const uint64_t random[2])
+{
+    snprintf(engine->uuid_stem, sizeof engine->uuid_stem, "%08x-%04x-4%03x-%04x-", (unsigned)(random[0] & 0xffffffff),
+             (unsigned)(random[0] >> 32 & 0xffff), (unsigned)(random[0] >> 48 & 0xfff),
+             (unsigned)((random[1] & 0x3fff) | 0x8000));
+}
+
+zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host)
+{
+    zkl_engine *engine = zkl_alloc(sizeof *engine);
+    if (engine == NULL) {
+        return NULL;
+    }
+    engine->host = *host;
+    engine->servers = zkl_copy(config->servers, strlen(config->servers));
+    engine->hosts = zkl_copy(config->servers, strcspn(config->servers, "/"));
+    engine->asked_timeout_ms = config->session_timeout_ms;
+    engine->lease = config->lease;
+    engine->zookeeper_log = config->zookeeper_log;
+    engine->check_at = engine->delayed_until = ZKL_NEVER;
+    engine->lease_until = config->lease ? 0 : ZKL_NEVER;
+    engine->state = ZKL_STATE_CONNECTING;
+    TAILQ_INIT(&engine->flying);
+    TAILQ_INIT(&engine->orphans);
+    TAILQ_INIT(&engine->spare);
+    TAILQ_INIT(&engine->seats);
+    TAILQ_INIT(&engine->hungry);
+    TAILQ_INIT(&engine->starved);
+    TAILQ_INIT(&engine->delayed);
+    TAILQ_INIT(&engine->claims);
+    LIST_INIT(&engine->queries);
+    LIST_INIT(&engine->acls);
+    make_uuid_stem(engine, config->random);
+    if (engine->servers == NULL || engine->hosts == NULL || !zkl_lines_init(engine) || !copy_auths(engine, config)) {
+        zkl_engine_free(engine);
+        return NULL;
+    }
+    return engine;
+}
+
+static void free_claim(zkl_claim *claim);
+
+void zkl_engine_free(zkl_engine *engine)
+{
+    if (engine->handle != NULL) {
+        zkl_engine_shut_down(engine, engine->now);
+    }
+    zkl_seat *seat;
+    while ((seat = TAILQ_FIRST(&engine->seats)) != NULL) {
+        zkl_seat_destroy(seat);
+    }
+    zkl_claim *claim;
+    while ((claim = TAILQ_FIRST(&engine->claims)) != NULL) {
+        free_claim(claim);
+    }
+    zkl_requests_free(engine);
+    for (int32_t i = 0; i < engine->auth_count; i++) {
+        zkl_free((void *)(uintptr_t)engine->auths[i].scheme);
+        zkl_free((void *)(uintptr_t)engine->auths[i].credential);
+    }
+    zkl_free(engine->auths);
+    zkl_free(engine->lines);
+    zkl_free(engine->hosts);
+    zkl_free(engine->servers);
+    zkl_free(engine);
+}
+
+void zkl_engine_close(zkl_engine *engine, int64_t now)
+{
+    engine->now = now;
+    engine->closing = true;
+    zkl_claim *claim, *next;
+    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
+        next = TAILQ_NEXT(claim, all);
+        zkl_claim_end(claim, ZKL_CLOSED, now);
+    }
+    zkl_queries_fail(engine, ZKL_CLOSED, "the client is closed");
+}
+
+bool zkl_engine_drained(const zkl_engine *engine)
+{
+    return engine->closing ? engine->in_flight == 0 : engine->cleaning == 0;
+}
+
+zkl_stats zkl_engine_stats(const zkl_engine *engine)
+{
+    return engine->stats;
+}
+
+int32_t zkl_engine_session_timeout(const zkl_engine *engine)
+{
+    return engine->timeout_ms;
+}
+
+/* --- access control lists ------------------------------------------------------------------------------------------ */
+
+static bool same_acl(const struct ACL_vector *a, const struct ACL_vector *b)
+{
+    if (a->count != b->count) {
+        return false;
+    }
+    for (int32_t i = 0; i < a->count; i++) {
+        if (a->data[i].perms != b->data[i].perms || strcmp(a->data[i].id.scheme, b->data[i].id.scheme) != 0 ||
+            strcmp(a->data[i].id.id, b->data[i].id.id) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void drop_acl(zkl_shared_acl *acl)
+{
+    if (acl == NULL || --acl->uses > 0) {
+        return;
+    }
+    LIST_REMOVE(acl, all);
+    for (int32_t i = 0; i < acl->vector.count; i++) {
+        zkl_free(acl->vector.data[i].id.scheme);
+        zkl_free(acl->vector.data[i].id.id);
+    }
+    zkl_free(acl->vector.data);
+    zkl_free(acl);
+}
+
+/* The engine's copy of `vector`, with one more use; NULL when memory is short. */
+static zkl_shared_acl *take_acl(zkl_engine *engine, const struct ACL_vector *vector)
+{
+    zkl_shared_acl *acl;
+    LIST_FOREACH(acl, &engine->acls, all)
+    {
+        if (same_acl(&acl->vector, vector)) {
+            acl->uses++;
+            return acl;
+        }
+    }
+    acl = zkl_alloc(sizeof *acl);
+    if (acl == NULL) {
+        return NULL;
+    }
+    acl->uses = 1;
+    LIST_INSERT_HEAD(&engine->acls, acl, all);
+    acl->vector.data = zkl_alloc((size_t)vector->count * sizeof *vector->data);
+    bool whole = acl->vector.data != NULL;
+    for (int32_t i = 0; whole && i < vector->count; i++) {
+        struct ACL *entry = &acl->vector.data[i];
+        entry->perms = vector->data[i].perms;
+        entry->id.scheme = zkl_copy(vector->data[i].id.scheme, strlen(vector->data[i].id.scheme));
+        entry->id.id = zkl_copy(vector->data[i].id.id, strlen(vector->data[i].id.id));
+        acl->vector.count++;
+        whole = entry->id.scheme != NULL && entry->id.id != NULL;
+    }
+    if (!whole) {
+        drop_acl(acl);
+        return NULL;
+    }
+    return acl;
+}
+
+/* --- claims -------------------------------------------------------------------------------------------------------- */
+
+static void free_claim(zkl_claim *claim)
+{
+    TAILQ_REMOVE(&claim->engine->claims, claim, all);
+    if (claim->line != NULL) {
+        zkl_line_drop(claim->line);
+    }
+    drop_acl(claim->acl);
+    zkl_free(claim->identity);
+    zkl_free(claim->message);
+    zkl_free(claim);
+}
+
+static void tell_host(zkl_claim *claim)
+{
+    if (!claim->forgotten) {
+        claim->engine->host.claim_changed(claim->engine->host.context, claim);
+    }
+}
+
+void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, ...)
+{
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    zkl_free(claim->message);
+    claim->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
+    claim->code = code;
+    claim->phase = phase;
+    claim->engine->stats.refusals += phase == ZKL_CLAIM_REFUSED;
+    claim->engine->stats.losses += phase == ZKL_CLAIM_LOST;
+    tell_host(claim);
+}
+
+void zkl_claim_grant(zkl_claim *claim, const char *token)
+{
+    memcpy(claim->token, token, sizeof claim->token);
+    claim->phase = ZKL_CLAIM_GRANTED;
+    claim->engine->stats.grants++;
+    tell_host(claim);
+}
+
+void zkl_claim_unseated(zkl_claim *claim)
+{
+    claim->seat = NULL;
+    if (claim->forgotten) {
+        free_claim(claim);
+    } else {
+        tell_host(claim);
+    }
+}
+
+/* A local contender that stands on the path already: whoever only tries need not ask the server. */
+static const zkl_seat *standing_here(const zkl_line *line)
+{
+    const zkl_seat *seat;
+    TAILQ_FOREACH(seat, &line->seats, in_line)
+    {
+        if (seat->wanted) {
+            return seat;
+        }
+    }
+    return NULL;
+}
+
+/* What can be said about a claim without asking the server; false if nothing. */
+static bool refuse_locally(zkl_claim *claim)
+{
+    zkl_engine *engine = claim->engine;
+    if (engine->closing) {
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_CLOSED, "the client is closed");
+    } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
+    } else if (claim->try_only && standing_here(claim->line) != NULL) {
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT, "'%s' is taken: another lock object of this client is ahead",
+                         claim->line->path);
+    } else if (claim->try_only && !zkl_session_usable(engine)) {
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s", claim->line->path,
+                         engine->problem[0] != '\0' ? engine->problem : "there is no connection yet");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request, void *user, int64_t now)
+{
+    engine->now = now;
+    zkl_claim *claim = zkl_alloc(sizeof *claim);
+    if (claim == NULL) {
+        return NULL;
+    }
+    claim->engine = engine;
+    claim->user = user;
+    claim->kind = request->kind;
+    claim->try_only = request->try_only;
+    TAILQ_INSERT_TAIL(&engine->claims, claim, all);
+    claim->line = zkl_line_take(engine, request->path);
+    claim->acl = take_acl(engine, request->acl);
+    claim->identity = zkl_copy(request->identity, strlen(request->identity));
+    if (claim->line == NULL || claim->acl == NULL || claim->identity == NULL) {
+        free_claim(claim);
+        return NULL;
+    }
+    engine->stats.claims++;
+    if (refuse_locally(claim)) {
+        return claim;
+    }
+    claim->seat = zkl_seat_new(claim);
+    if (claim->seat == NULL) {
+        free_claim(claim);
+        return NULL;
+    }
+    zkl_seat_step(claim->seat);
+    return claim;
+}
+
+void zkl_claim_end(zkl_claim *claim, zkl_code code, int64_t now)
+{
+    zkl_engine *engine = claim->engine;
+    engine->now = now;
+    if (claim->phase == ZKL_CLAIM_WAITING) {
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, code, "the wait for '%s' was ended: %s", claim->line->path,
+                         zkl_code_name(code));
+    } else if (claim->phase == ZKL_CLAIM_GRANTED && code == ZKL_CLOSED) {
+        zkl_claim_finish(claim, ZKL_CLAIM_LOST, code, "'%s' was given back: the client is closed", claim->line->path);
+    } else if (claim->phase == ZKL_CLAIM_GRANTED) {
+        claim->phase = ZKL_CLAIM_RELEASED;
+        tell_host(claim);
+    }
+    if (claim->seat != NULL) {
+        zkl_seat_leave(claim->seat);
+    }
+}
+
+void zkl_claim_lapsed(zkl_claim *claim, int64_t now)
+{
+    claim->engine->now = now;
+    if (claim->phase == ZKL_CLAIM_GRANTED) {
+        zkl_claim_finish(claim, ZKL_CLAIM_LOST, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended",
+                         claim->line->path);
+        zkl_seat_leave(claim->seat);
+    }
+}
+
+void zkl_claim_forget(zkl_claim *claim, int64_t now)
+{
+    claim->forgotten = true;
+    if (claim->seat == NULL) {
+        free_claim(claim);
+    } else {
+        zkl_claim_end(claim, ZKL_CANCELLED, now);
+    }
+}
+
+zkl_claim_phase zkl_claim_get_phase(const zkl_claim *claim)
+{
+    return claim->phase;
+}
+
+bool zkl_claim_settled(const zkl_claim *claim)
+{
+    return claim->seat == NULL;
+}
+
+zkl_code zkl_claim_code(const zkl_claim *claim)
+{
+    return claim->code;
+}
+
+const char *zkl_claim_message(const zkl_claim *claim)
+{
+    return claim->message != NULL ? claim->message : "";
+}
+
+const char *zkl_claim_token(const zkl_claim *claim)
+{
+    return claim->token;
+}
+
+const char *zkl_claim_node(const zkl_claim *claim)
+{
+    return claim->seat != NULL ? claim->seat->node : NULL;
+}
+
+const char *zkl_claim_path(const zkl_claim *claim)
+{
+    return claim->line->path;
+}
+
+void *zkl_claim_user(const zkl_claim *claim)
+{
+    return claim->user;
+}

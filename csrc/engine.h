@@ -1,0 +1,243 @@
+/*
+ * engine: the lock protocol as an event-driven machine.
+ *
+ * Knows no Lua, no threads and no clock: whoever drives it calls it from one thread at a time and tells it what time it is.
+ * csrc/client.c drives it from an I/O thread with real sockets; spec/simulation/ drives the same objects against a simulated
+ * ZooKeeper and a simulated clock.
+ *
+ * Two things are kept apart. A *claim* is one acquisition that somebody asked for. A *seat* is one znode. The engine decides
+ * which seat serves which claim. What it promises is written in docs/design.md, and so is the table of a seat's states.
+ *
+ * All times are nanoseconds of one clock that never goes back and counts suspended time (CLOCK_BOOTTIME).
+ * All functions: the driver's thread only. All strings given in are copied.
+ */
+#ifndef ZKLOCK_ENGINE_H
+#define ZKLOCK_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <zookeeper/zookeeper.h>
+
+#include "queue.h"
+
+#define ZKL_SECOND INT64_C(1000000000)
+#define ZKL_NEVER INT64_MAX
+
+typedef struct zkl_engine zkl_engine;
+typedef struct zkl_claim zkl_claim;
+
+/* Why something did not work out. The names that Lua sees are in zkl_code_name. */
+typedef enum {
+    ZKL_OK = 0,
+    ZKL_TIMEOUT,
+    ZKL_DISCONNECTED,
+    ZKL_LOST,
+    ZKL_NOT_HELD,
+    ZKL_DEADLOCK,
+    ZKL_CANCELLED,
+    ZKL_CLOSED,
+    ZKL_REVOKED,
+    ZKL_NO_AUTH,
+    ZKL_AUTH_FAILED,
+    ZKL_EXHAUSTED,
+    ZKL_FORKED,
+    ZKL_PHASE,
+    ZKL_UNSUPPORTED,
+    ZKL_NO_NODE, /* the chroot of the connection string does not exist */
+    ZKL_FAILED   /* anything else that ZooKeeper or the system said */
+} zkl_code;
+
+const char *zkl_code_name(zkl_code code);
+
+/* What the client as a whole is doing. */
+typedef enum {
+    ZKL_STATE_CONNECTING = 0, /* no session yet, or a new one after an expiry */
+    ZKL_STATE_CONNECTED,
+    ZKL_STATE_SUSPENDED, /* the session may live, the connection does not */
+    ZKL_STATE_CLOSED,
+    ZKL_STATE_AUTH_FAILED /* final: ZooKeeper refused the credentials */
+} zkl_state;
+
+const char *zkl_state_name(zkl_state state);
+
+typedef enum {
+    ZKL_CLAIM_WAITING = 0,
+    ZKL_CLAIM_GRANTED,
+    ZKL_CLAIM_LOST,     /* was granted, is not any more, for good; the code says why */
+    ZKL_CLAIM_REFUSED,  /* never granted and never will be; the code says why */
+    ZKL_CLAIM_RELEASED  /* given back by its owner */
+} zkl_claim_phase;
+
+const char *zkl_claim_phase_name(zkl_claim_phase phase);
+
+/* Room for a fencing token, "%016x-%08x" and its NUL. */
+#define ZKL_TOKEN_SIZE 26
+
+/* What zkl_stats counts, since the engine was made. */
+typedef struct {
+    int64_t requests;        /* sent to ZooKeeper, of any kind */
+    int64_t heartbeats;      /* of those, the quorum writes that only extend the lease */
+    int64_t notifications;   /* watch events received */
+    int64_t claims;          /* acquisitions asked for */
+    int64_t grants;
+    int64_t refusals;        /* claims that ended without a grant */
+    int64_t losses;          /* grants that ended without a release */
+    int64_t unknown_outcomes; /* creates and deletes whose reply was lost */
+    int64_t connections;     /* times that a connection was established */
+    int64_t sessions;        /* times that a new session was established */
+    int64_t seats;           /* znodes that exist or may exist now */
+    int64_t watches;         /* watches armed or being armed now */
+} zkl_stats;
+
+/* One credential for zoo_add_auth. */
+typedef struct {
+    const char *scheme;
+    const char *credential;
+    int32_t credential_length;
+} zkl_auth;
+
+/*
+ * What the engine tells its driver, always from inside one of the engine's own functions; the callee must not call the
+ * engine back, except for the accessors of the claim at hand.
+ */
+typedef struct {
+    void *context;
+    /* The claim's phase changed, or zkl_claim_settled became true. */
+    void (*claim_changed)(void *context, zkl_claim *claim);
+    /*
+     * Grants are valid while the clock is below `valid_until` (ZKL_NEVER without a lease, 0 while there is none). When a
+     * lapsed lease begins anew, the claims that lapsed with it have been reported lost before.
+     */
+    void (*lease_changed)(void *context, int64_t valid_until);
+    /* The client's state, or its problem, changed. `problem` says what stands in the way ("" if nothing). */
+    void (*state_changed)(void *context, zkl_state state, zkl_code code, const char *problem);
+    /* A line for the log; level is one of the C client's ZOO_LOG_LEVEL_*. */
+    void (*log)(void *context, int level, const char *message);
+} zkl_host;
+
+typedef struct {
+    const char *servers;          /* "h1:2181,h2:2181/chroot" */
+    int32_t session_timeout_ms;   /* asked for; the server decides */
+    bool lease;                   /* false: trust the server's word alone */
+    const zkl_auth *auths;
+    int32_t auth_count;
+    log_callback_fn zookeeper_log; /* where the C client's own lines go */
+    uint64_t random[2];           /* makes this engine's uuids its own; from getrandom, or from the simulation's seed */
+} zkl_engine_config;
+
+/* One acquisition to be. */
+typedef struct {
+    const char *path;     /* the lock's directory: absolute, valid (zkl_path_problem) */
+    zkl_node_kind kind;   /* ZKL_NODE_EXCLUSIVE */
+    const char *identity; /* data of the node */
+    const struct ACL_vector *acl;
+    bool try_only; /* refuse with ZKL_TIMEOUT instead of waiting, having written nothing if somebody is ahead */
+} zkl_claim_request;
+
+/* NULL when memory is short. Nothing is sent before the first zkl_engine_prepare. */
+zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host);
+
+/* Closes the session if it is still open (zkl_engine_shut_down) and frees everything, claims included. */
+void zkl_engine_free(zkl_engine *engine);
+
+/* What the driver should wait for before it calls zkl_engine_process. */
+typedef struct {
+    int fd;          /* -1: nothing to poll */
+    short events;    /* POLLIN | POLLOUT */
+    int64_t wake_at; /* call again at this instant at the latest */
+} zkl_poll;
+
+/*
+ * Opens or reopens the session where one is wanted, runs what is due, and says what to wait for. Name resolution happens in
+ * here and may block. Call before every poll.
+ */
+void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll);
+
+/* Takes what the poll found: `revents` of the fd that zkl_engine_prepare gave (0 on a timeout). */
+void zkl_engine_process(zkl_engine *engine, int64_t now, short revents);
+
+/*
+ * Queues a claim. The returned object stays valid until zkl_claim_forget. NULL when memory is short.
+ * `user` is for the driver: zkl_claim_user gives it back.
+ */
+zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request, void *user, int64_t now);
+
+/* Gives up a claim in any phase: a granted one is released, a waiting one is refused with `code`. Twice is harmless. */
+void zkl_claim_end(zkl_claim *claim, zkl_code code, int64_t now);
+
+/* A granted claim whose lease was seen to have run out by whoever asked first: it is lost from now on. */
+void zkl_claim_lapsed(zkl_claim *claim, int64_t now);
+
+/* The driver will never use the claim again; ends it if need be, and frees it when nothing of it is left on the server. */
+void zkl_claim_forget(zkl_claim *claim, int64_t now);
+
+zkl_claim_phase zkl_claim_get_phase(const zkl_claim *claim);
+/* Nothing of a claim that has ended is left on the server, or its session is over. */
+bool zkl_claim_settled(const zkl_claim *claim);
+zkl_code zkl_claim_code(const zkl_claim *claim);
+/* What was tried, where, and what ZooKeeper said; "" while all is well. */
+const char *zkl_claim_message(const zkl_claim *claim);
+/* The fencing token, "" before the first grant. Compares as a string: later grants of one path are greater. */
+const char *zkl_claim_token(const zkl_claim *claim);
+/* Full path of the claim's znode, NULL while it has none. */
+const char *zkl_claim_node(const zkl_claim *claim);
+const char *zkl_claim_path(const zkl_claim *claim);
+void *zkl_claim_user(const zkl_claim *claim);
+
+/* One contender of a path, as zkl_engine_contenders reports it. Valid during the callback only. */
+typedef struct {
+    const char *node; /* full path */
+    const char *identity;
+    int32_t identity_length;
+    zkl_node_kind kind;
+    int32_t sequence;
+    bool holder; /* nobody before it stands in its way */
+} zkl_contender;
+
+/* `code` is ZKL_OK, or says why there is no list. `contenders` are in queue order. Called exactly once a request. */
+typedef void (*zkl_contenders_fn)(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
+                                  int32_t count);
+
+/* Lists who holds and waits for `path`. False when memory is short (then `done` is not called). */
+bool zkl_engine_contenders(zkl_engine *engine, const char *path, zkl_contenders_fn done, void *user, int64_t now);
+
+/*
+ * Begins the end: every claim ends with ZKL_CLOSED, nothing new is accepted. The driver goes on with prepare and process
+ * until zkl_engine_drained, or until it loses patience, and then calls zkl_engine_shut_down.
+ */
+void zkl_engine_close(zkl_engine *engine, int64_t now);
+/* After zkl_engine_close: nothing is in flight any more. Before: no clean-up is in flight (what client:flush waits for). */
+bool zkl_engine_drained(const zkl_engine *engine);
+/* Says goodbye to the server if connected, which frees what the session holds; may take as long as zookeeper_close does. */
+void zkl_engine_shut_down(zkl_engine *engine, int64_t now);
+
+zkl_stats zkl_engine_stats(const zkl_engine *engine);
+/* The negotiated session timeout in milliseconds, 0 before there was one. */
+int32_t zkl_engine_session_timeout(const zkl_engine *engine);
+
+/* NULL if `path` (of `length` bytes) can name a lock's directory; else what is wrong with it, for a person. */
+const char *zkl_path_problem(const char *path, size_t length);
+
+#ifdef ZKL_BREAKABLE
+/* The simulation's switches: each breaks one rule of the protocol, to show that the checks notice. 0: none. */
+typedef enum {
+    ZKL_BREAK_LEASE = 1 << 0,           /* grant and hold without regard to the lease */
+    ZKL_BREAK_AHEAD = 1 << 1,           /* trust one deletion: grant when the watched node goes */
+    ZKL_BREAK_RECOVERY = 1 << 2,        /* after a lost reply create again without looking */
+    ZKL_BREAK_PAIRING = 1 << 3,         /* use a list even if its create failed or ran on another connection */
+    ZKL_BREAK_CLEANUP = 1 << 4,         /* do not retry a delete whose outcome is unknown */
+    ZKL_BREAK_OWNER = 1 << 5,           /* keep a grant over the end of its session */
+    ZKL_BREAK_WATCH = 1 << 6,           /* leave watches behind when a waiter goes */
+    ZKL_BREAK_REARM = 1 << 7,           /* forget to look again after a reconnect or a changed node */
+    ZKL_BREAK_TOKEN = 1 << 8,           /* make tokens from the sequence number */
+    ZKL_BREAK_LISTED = 1 << 9           /* grant although the own node is not listed */
+} zkl_broken_rule;
+extern unsigned zkl_broken_rules;
+#define ZKL_BROKEN(rule) ((zkl_broken_rules & (unsigned)(rule)) != 0)
+#else
+#define ZKL_BROKEN(rule) false
+#endif
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * line: a lock's directory, where contenders stand in line.
+ *
+ * Lines are found by path and live as long as somebody uses them. A line makes its own parents: all directories on the way
+ * are created in one go, as container nodes where the server has those, which makes a deep path cost one round trip. Only the
+ * answer for the line's own directory counts; NODEEXISTS is as good as OK anywhere.
+ */
+#include <string.h>
+
+#include "engine_private.h"
+
+#define FIRST_SLOTS 64
+
+/* FNV-1a. */
+static uint32_t hash(const char *path)
+{
+    uint32_t h = 2166136261U;
+    for (const char *p = path; *p != '\0'; p++) {
+        h = (h ^ (uint8_t)*p) * 16777619U;
+    }
+    return h;
+}
+
+static struct zkl_line_list *slot_of(zkl_engine *engine, const char *path)
+{
+    return &engine->lines[hash(path) & (engine->line_slots - 1)];
+}
+
+bool zkl_lines_init(zkl_engine *engine)
+{
+    engine->lines = zkl_alloc(FIRST_SLOTS * sizeof *engine->lines);
+    engine->line_slots = engine->lines != NULL ? FIRST_SLOTS : 0;
+    return engine->lines != NULL;
+}
+
+static void grow(zkl_engine *engine)
+{
+    uint32_t slots = engine->line_slots * 2;
+    struct zkl_line_list *old = engine->lines;
+    struct zkl_line_list *lines = zkl_alloc(slots * sizeof *lines);
+    if (lines == NULL) {
+        return; /* longer chains will do */
+    }
+    uint32_t old_slots = engine->line_slots;
+    engine->lines = lines;
+    engine->line_slots = slots;
+    for (uint32_t i = 0; i < old_slots; i++) {
+        zkl_line *line;
+        while ((line = LIST_FIRST(&old[i])) != NULL) {
+            LIST_REMOVE(line, hash);
+            LIST_INSERT_HEAD(slot_of(engine, line->path), line, hash);
+        }
+    }
+    zkl_free(old);
+}
+
+static zkl_line *new_line(zkl_engine *engine, const char *path)
+{
+    zkl_line *line = zkl_alloc(sizeof *line);
+    char *copy = zkl_copy(path, strlen(path));
+    if (line == NULL || copy == NULL) {
+        zkl_free(line);
+        zkl_free(copy);
+        return NULL;
+    }
+    line->engine = engine;
+    line->path = copy;
+    TAILQ_INIT(&line->seats);
+    LIST_INIT(&line->watches);
+    if (engine->line_count >= engine->line_slots) {
+        grow(engine);
+    }
+    LIST_INSERT_HEAD(slot_of(engine, path), line, hash);
+    engine->line_count++;
+    return line;
+}
+
+zkl_line *zkl_line_take(zkl_engine *engine, const char *path)
+{
+    zkl_line *line;
+    LIST_FOREACH(line, slot_of(engine, path), hash)
+    {
+        if (strcmp(line->path, path) == 0) {
+            break;
+        }
+    }
+    if (line == NULL) {
+        line = new_line(engine, path);
+    }
+    if (line != NULL) {
+        line->uses++;
+    }
+    return line;
+}
+
+void zkl_line_drop(zkl_line *line)
+{
+    if (--line->uses > 0) {
+        return;
+    }
+    LIST_REMOVE(line, hash);
+    line->engine->line_count--;
+    zkl_free(line->path);
+    zkl_free(line);
+}
+
+/* --- parents ------------------------------------------------------------------------------------------------------- */
+
+void zkl_line_make_parents(zkl_line *line, const struct ACL_vector *acl)
+{
+    if (line->parents_flying > 0) {
+        return;
+    }
+    line->parents_error = line->parents_last = ZOK;
+    size_t length = strlen(line->path);
+    char *path = zkl_copy(line->path, length);
+    if (path == NULL) {
+        return;
+    }
+    line->uses++;
+    int32_t index = 0;
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] == '/' || path[i] == '\0') {
+            path[i] = '\0';
+            if (!zkl_send_parent(line, i == length ? -1 : index++, path, acl)) {
+                break;
+            }
+            line->parents_flying++;
+            path[i] = line->path[i];
+        }
+    }
+    zkl_free(path);
+    zkl_line_drop(line);
+}
+
+/* All replies are in: whoever waits for the directory goes on, or hears why it cannot. */
+static void parents_decided(zkl_line *line)
+{
+    zkl_engine *engine = line->engine;
+    int rc = line->parents_last;
+    if (rc == ZUNIMPLEMENTED && !engine->no_containers) {
+        engine->no_containers = true; /* a server before 3.5.3: persistent nodes will do */
+        rc = ZOK;
+    } else if (rc == ZNONODE && line->parents_error != ZOK) {
+        rc = line->parents_error; /* a directory above could not be made: its reason is the reason */
+    }
+    bool failed = rc != ZOK && rc != ZNODEEXISTS && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED &&
+                  rc != ZINVALIDSTATE;
+    line->uses++;
+    zkl_seat *seat, *next;
+    for (seat = TAILQ_FIRST(&line->seats); seat != NULL; seat = next) {
+        next = TAILQ_NEXT(seat, in_line);
+        if (seat->state != ZKL_SEAT_PARKED) {
+            continue;
+        }
+        if (failed) {
+            zkl_seat_refuse(seat, rc, "creating the directory of");
+        } else {
+            zkl_seat_step(seat);
+        }
+    }
+    zkl_line_drop(line);
+}
+
+void zkl_line_parent_made(zkl_request *request, int rc)
+{
+    zkl_line *line = request->about.line;
+    line->parents_flying--;
+    if (request->index < 0) {
+        line->parents_last = rc;
+    } else if (rc != ZOK && rc != ZNODEEXISTS && line->parents_error == ZOK) {
+        line->parents_error = rc;
+    }
+    if (line->parents_flying == 0) {
+        parents_decided(line);
+    }
+}

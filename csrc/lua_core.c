@@ -1,0 +1,663 @@
+/*
+ * zklock.core: the thin binding under lua/zklock/.
+ *
+ * Userdata are pointers to refcounted C objects; __gc drops the reference and nulls it. Every function returns at once but
+ * core.poll, which waits for a file descriptor. Arguments are checked here for type only: what a user may pass is checked,
+ * and worded, in lua/zklock/options.lua.
+ *
+ * In the child of a fork every method answers nil, message, "forked" and touches nothing.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "lua_compat.h"
+#include "memory.h"
+
+#define CLIENT_TYPE "zklock.client"
+#define TICKET_TYPE "zklock.ticket"
+
+#define LUA_PUBLIC __attribute__((visibility("default")))
+
+/* --- results ------------------------------------------------------------------------------------------------------- */
+
+/* nil, message, code */
+static int push_failure(lua_State *L, zkl_code code, const char *message)
+{
+    lua_pushnil(L);
+    lua_pushstring(L, message);
+    lua_pushstring(L, zkl_code_name(code));
+    return 3;
+}
+
+static int push_forked(lua_State *L)
+{
+    return push_failure(L, ZKL_FORKED, "this client belongs to the parent process: connect anew after a fork");
+}
+
+static lua_Number seconds_of(int64_t nanoseconds)
+{
+    return nanoseconds == ZKL_NEVER ? (lua_Number)HUGE_VAL : (lua_Number)nanoseconds / 1e9;
+}
+
+/* --- tickets ------------------------------------------------------------------------------------------------------- */
+
+static zkl_ticket **box_of_ticket(lua_State *L)
+{
+    return luaL_checkudata(L, 1, TICKET_TYPE);
+}
+
+static zkl_ticket *check_ticket(lua_State *L)
+{
+    zkl_ticket *ticket = *box_of_ticket(L);
+    if (ticket == NULL) {
+        luaL_error(L, "this claim has been collected");
+    }
+    return ticket;
+}
+
+/* Makes the box first, so that a failure of Lua's memory loses no ticket. */
+static zkl_ticket **push_ticket_box(lua_State *L)
+{
+    zkl_ticket **box = lua_newuserdata(L, sizeof *box);
+    *box = NULL;
+    luaL_getmetatable(L, TICKET_TYPE);
+    lua_setmetatable(L, -2);
+    return box;
+}
+
+static int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket)
+{
+    *box = ticket;
+    return ticket != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
+}
+
+static int ticket_gc(lua_State *L)
+{
+    zkl_ticket **box = box_of_ticket(L);
+    zkl_ticket *ticket = *box;
+    *box = NULL;
+    if (ticket != NULL) {
+        zkl_ticket_release(ticket);
+    }
+    return 0;
+}
+
+static int ticket_id(lua_State *L)
+{
+    zkl_push_integer(L, zkl_ticket_id(check_ticket(L)));
+    return 1;
+}
+
+static bool ticket_forked(const zkl_ticket *ticket)
+{
+    return zkl_client_forked(zkl_ticket_client(ticket));
+}
+
+/* claim:phase() -> phase, code or nil, message */
+static int ticket_phase(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (ticket_forked(ticket)) {
+        return push_forked(L);
+    }
+    zkl_ticket_view view;
+    zkl_ticket_look(ticket, &view);
+    lua_pushstring(L, zkl_claim_phase_name(view.phase));
+    if (view.code == ZKL_OK) {
+        lua_pushnil(L);
+    } else {
+        lua_pushstring(L, zkl_code_name(view.code));
+    }
+    lua_pushstring(L, view.message);
+    return 3;
+}
+
+/* claim:settled(), query:done() -> bool */
+static int ticket_settled(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (ticket_forked(ticket)) {
+        return push_forked(L);
+    }
+    zkl_ticket_view view;
+    zkl_ticket_look(ticket, &view);
+    lua_pushboolean(L, view.settled);
+    return 1;
+}
+
+static int ticket_held(lua_State *L)
+{
+    lua_pushboolean(L, zkl_ticket_held(check_ticket(L)));
+    return 1;
+}
+
+static int ticket_remaining(lua_State *L)
+{
+    lua_pushnumber(L, seconds_of(zkl_ticket_remaining(check_ticket(L))));
+    return 1;
+}
+
+static int ticket_token(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (ticket_forked(ticket)) {
+        return push_forked(L);
+    }
+    zkl_ticket_view view;
+    zkl_ticket_look(ticket, &view);
+    if (view.token[0] == '\0') {
+        lua_pushnil(L);
+    } else {
+        lua_pushstring(L, view.token);
+    }
+    return 1;
+}
+
+static int ticket_node(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (ticket_forked(ticket)) {
+        return push_forked(L);
+    }
+    zkl_ticket_view view;
+    zkl_ticket_look(ticket, &view);
+    if (view.node[0] == '\0') {
+        lua_pushnil(L);
+    } else {
+        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), view.node);
+    }
+    return 1;
+}
+
+/* claim:release(), claim:cancel(): the engine knows from the claim's phase which of the two it is */
+static int ticket_end(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (ticket_forked(ticket)) {
+        return push_forked(L);
+    }
+    zkl_ticket_end(ticket);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static const char *mode_name(zkl_node_kind kind)
+{
+    return kind == ZKL_NODE_SHARED ? "shared" : kind == ZKL_NODE_LEASE ? "lease" : "exclusive";
+}
+
+static void push_contender(lua_State *L, const zkl_contender *contender)
+{
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, contender->node);
+    lua_setfield(L, -2, "node");
+    lua_pushlstring(L, contender->identity, (size_t)contender->identity_length);
+    lua_setfield(L, -2, "identity");
+    lua_pushstring(L, mode_name(contender->kind));
+    lua_setfield(L, -2, "mode");
+    lua_pushinteger(L, contender->sequence);
+    lua_setfield(L, -2, "sequence");
+    lua_pushboolean(L, contender->holder);
+    lua_setfield(L, -2, "holder");
+}
+
+/* query:result() -> array of contenders (empty for a flush) | nil, message, code */
+static int ticket_result(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (ticket_forked(ticket)) {
+        return push_forked(L);
+    }
+    zkl_ticket_view view;
+    zkl_ticket_look(ticket, &view);
+    if (!view.settled) {
+        return push_failure(L, ZKL_FAILED, "not answered yet");
+    }
+    if (view.code != ZKL_OK) {
+        return push_failure(L, view.code, view.message);
+    }
+    int32_t count;
+    const zkl_contender *contenders = zkl_ticket_contenders(ticket, &count);
+    lua_createtable(L, count, 0);
+    for (int32_t i = 0; i < count; i++) {
+        push_contender(L, &contenders[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+/* --- access control lists ------------------------------------------------------------------------------------------ */
+
+/*
+ * Reads argument `index`: "open", "creator", "read", or an array of {scheme=, id=, perms=}. The strings stay Lua's, the array
+ * is a userdata left on the stack: all valid while the arguments are.
+ */
+static struct ACL_vector check_acl(lua_State *L, int index)
+{
+    if (lua_type(L, index) == LUA_TSTRING) {
+        static const char *const names[] = {"open", "creator", "read", NULL};
+        const struct ACL_vector *const vectors[] = {&ZOO_OPEN_ACL_UNSAFE, &ZOO_CREATOR_ALL_ACL, &ZOO_READ_ACL_UNSAFE};
+        return *vectors[luaL_checkoption(L, index, NULL, names)];
+    }
+    luaL_checktype(L, index, LUA_TTABLE);
+    int32_t count = (int32_t)lua_rawlen(L, index);
+    luaL_argcheck(L, count > 0, index, "an acl needs at least one entry");
+    struct ACL *entries = lua_newuserdata(L, (size_t)count * sizeof *entries);
+    for (int32_t i = 0; i < count; i++) {
+        lua_rawgeti(L, index, i + 1);
+        luaL_argcheck(L, lua_istable(L, -1), index, "each entry of an acl is a table");
+        lua_getfield(L, -1, "perms");
+        lua_getfield(L, -2, "scheme");
+        lua_getfield(L, -3, "id");
+        luaL_argcheck(L, lua_isnumber(L, -3) && lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING, index,
+                      "an entry of an acl has scheme (string), id (string) and perms (number)");
+        entries[i].perms = (int32_t)lua_tointeger(L, -3);
+        entries[i].id.scheme = (char *)(uintptr_t)lua_tostring(L, -2);
+        entries[i].id.id = (char *)(uintptr_t)lua_tostring(L, -1);
+        lua_pop(L, 4); /* the strings live on in the caller's table */
+    }
+    return (struct ACL_vector){.count = count, .data = entries};
+}
+
+/* --- clients ------------------------------------------------------------------------------------------------------- */
+
+static zkl_client **box_of_client(lua_State *L)
+{
+    return luaL_checkudata(L, 1, CLIENT_TYPE);
+}
+
+static zkl_client *check_client(lua_State *L)
+{
+    zkl_client *client = *box_of_client(L);
+    if (client == NULL) {
+        luaL_error(L, "this client has been collected");
+    }
+    return client;
+}
+
+static int client_gc(lua_State *L)
+{
+    zkl_client **box = box_of_client(L);
+    zkl_client *client = *box;
+    *box = NULL;
+    if (client != NULL) {
+        zkl_client_release(client);
+    }
+    return 0;
+}
+
+static int client_pollfd(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    lua_pushinteger(L, zkl_client_fd(client));
+    return 1;
+}
+
+static int client_next(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    uint64_t id = zkl_client_next(client);
+    if (id == 0) {
+        lua_pushnil(L);
+    } else {
+        zkl_push_integer(L, id);
+    }
+    return 1;
+}
+
+static int client_next_log(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    char text[ZKL_MESSAGE_SIZE];
+    int level = zkl_client_next_log(client, text, sizeof text);
+    if (level == 0) {
+        return 0;
+    }
+    lua_pushinteger(L, level);
+    lua_pushstring(L, text);
+    return 2;
+}
+
+/* client:state() -> state, problem, code or nil */
+static int client_state(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    char problem[ZKL_MESSAGE_SIZE];
+    zkl_code code;
+    zkl_state state = zkl_client_state(client, problem, &code);
+    lua_pushstring(L, zkl_state_name(state));
+    lua_pushstring(L, problem);
+    if (code == ZKL_OK) {
+        lua_pushnil(L);
+    } else {
+        lua_pushstring(L, zkl_code_name(code));
+    }
+    return 3;
+}
+
+/* client:claim(path, kind, identity, acl, try) -> claim | nil, message, code */
+static int client_claim(lua_State *L)
+{
+    static const char *const kinds[] = {"exclusive", NULL};
+    static const zkl_node_kind kind_values[] = {ZKL_NODE_EXCLUSIVE};
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    size_t length;
+    const char *path = luaL_checklstring(L, 2, &length);
+    const char *problem = zkl_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, 2, problem);
+    zkl_claim_request request = {
+        .path = path,
+        .kind = kind_values[luaL_checkoption(L, 3, "exclusive", kinds)],
+        .identity = luaL_checkstring(L, 4),
+        .try_only = lua_toboolean(L, 6),
+    };
+    struct ACL_vector acl = check_acl(L, 5);
+    request.acl = &acl;
+    zkl_ticket **box = push_ticket_box(L);
+    return fill_ticket_box(L, box, zkl_client_claim(client, &request));
+}
+
+static int client_contenders(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    size_t length;
+    const char *path = luaL_checklstring(L, 2, &length);
+    const char *problem = zkl_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, 2, problem);
+    zkl_ticket **box = push_ticket_box(L);
+    return fill_ticket_box(L, box, zkl_client_contenders(client, path));
+}
+
+static int client_flush(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    zkl_ticket **box = push_ticket_box(L);
+    return fill_ticket_box(L, box, zkl_client_flush(client));
+}
+
+static void set_count(lua_State *L, const char *name, int64_t value)
+{
+    zkl_push_integer(L, value);
+    lua_setfield(L, -2, name);
+}
+
+static int client_stats(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    zkl_stats stats = zkl_client_stats(client);
+    lua_createtable(L, 0, 12);
+    set_count(L, "requests", stats.requests);
+    set_count(L, "heartbeats", stats.heartbeats);
+    set_count(L, "notifications", stats.notifications);
+    set_count(L, "claims", stats.claims);
+    set_count(L, "grants", stats.grants);
+    set_count(L, "refusals", stats.refusals);
+    set_count(L, "losses", stats.losses);
+    set_count(L, "unknown_outcomes", stats.unknown_outcomes);
+    set_count(L, "connections", stats.connections);
+    set_count(L, "sessions", stats.sessions);
+    set_count(L, "seats", stats.seats);
+    set_count(L, "watches", stats.watches);
+    return 1;
+}
+
+static int client_session_timeout(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    lua_pushnumber(L, zkl_client_session_timeout(client) / 1000.0);
+    return 1;
+}
+
+static int client_close(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    zkl_client_close(client);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int client_join(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
+    }
+    zkl_client_join(client);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+/* --- the module ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reads options.auth, an array of {scheme, credential}; the result is a userdata left on the stack, or NULL when there is
+ * none. The strings stay Lua's.
+ */
+static zkl_auth *check_auths(lua_State *L, int options, int32_t *count)
+{
+    lua_getfield(L, options, "auth");
+    if (lua_isnil(L, -1)) {
+        *count = 0;
+        return NULL;
+    }
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int list = lua_gettop(L);
+    *count = (int32_t)lua_rawlen(L, list);
+    zkl_auth *auths = lua_newuserdata(L, ((size_t)*count + 1) * sizeof *auths);
+    for (int32_t i = 0; i < *count; i++) {
+        lua_rawgeti(L, list, i + 1);
+        luaL_checktype(L, -1, LUA_TTABLE);
+        lua_rawgeti(L, -1, 1);
+        lua_rawgeti(L, -2, 2);
+        size_t length;
+        auths[i].scheme = luaL_checkstring(L, -2);
+        auths[i].credential = luaL_checklstring(L, -1, &length);
+        auths[i].credential_length = (int32_t)length;
+        lua_pop(L, 3); /* the strings live on in the caller's table */
+    }
+    return auths;
+}
+
+static bool option_flag(lua_State *L, int options, const char *name, bool otherwise)
+{
+    lua_getfield(L, options, name);
+    bool flag = lua_isnil(L, -1) ? otherwise : (bool)lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return flag;
+}
+
+/* core.open(servers, {session_timeout = ms, lease = bool, auth = {{scheme, credential}, …}, log = bool}) */
+static int core_open(lua_State *L)
+{
+    const char *servers = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    lua_getfield(L, 2, "session_timeout");
+    zkl_client_options options = {
+        .servers = servers,
+        .session_timeout_ms = lua_isnil(L, -1) ? 10000 : (int32_t)luaL_checkinteger(L, -1),
+        .lease = option_flag(L, 2, "lease", true),
+        .log = option_flag(L, 2, "log", false),
+    };
+    options.auths = check_auths(L, 2, &options.auth_count);
+    char message[ZKL_MESSAGE_SIZE] = "";
+    zkl_client **box = lua_newuserdata(L, sizeof(zkl_client *));
+    *box = NULL;
+    luaL_getmetatable(L, CLIENT_TYPE);
+    lua_setmetatable(L, -2);
+    *box = zkl_client_open(&options, message);
+    return *box != NULL ? 1 : push_failure(L, ZKL_FAILED, message);
+}
+
+static int core_now(lua_State *L)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    lua_pushnumber(L, (lua_Number)now.tv_sec + (lua_Number)now.tv_nsec / 1e9);
+    return 1;
+}
+
+/* core.poll(fd, seconds) -> true readable | false timed out | nil interrupted by a signal */
+static int core_poll(lua_State *L)
+{
+    struct pollfd fd = {.fd = (int)luaL_checkinteger(L, 1), .events = POLLIN};
+    lua_Number seconds = luaL_checknumber(L, 2);
+    int ms = seconds <= 0 ? 0 : seconds > 3600 ? 3600000 : (int)ceil(seconds * 1000);
+    int n = poll(&fd, 1, ms);
+    if (n < 0 && errno == EINTR) {
+        lua_pushnil(L);
+    } else {
+        lua_pushboolean(L, n != 0);
+    }
+    return 1;
+}
+
+static int core_path_problem(lua_State *L)
+{
+    size_t length;
+    const char *path = luaL_checklstring(L, 1, &length);
+    const char *problem = zkl_path_problem(path, length);
+    if (problem == NULL) {
+        return 0;
+    }
+    lua_pushstring(L, problem);
+    return 1;
+}
+
+static int core_default_identity(lua_State *L)
+{
+    char host[256];
+    if (gethostname(host, sizeof host) != 0) {
+        snprintf(host, sizeof host, "localhost");
+    }
+    host[sizeof host - 1] = '\0';
+    lua_pushfstring(L, "%s:%d", host, (int)getpid());
+    return 1;
+}
+
+static int core_memory(lua_State *L)
+{
+    zkl_push_integer(L, zkl_memory_in_use());
+    return 1;
+}
+
+/* What the C client that is linked in can do; its TLS and SASL entry points exist only where it was built with them. */
+static int core_features(lua_State *L)
+{
+    lua_createtable(L, 0, 2);
+    lua_pushboolean(L, dlsym(RTLD_DEFAULT, "zookeeper_init_ssl") != NULL);
+    lua_setfield(L, -2, "tls");
+    lua_pushboolean(L, dlsym(RTLD_DEFAULT, "zookeeper_init_sasl") != NULL);
+    lua_setfield(L, -2, "sasl");
+    return 1;
+}
+
+static const luaL_Reg ticket_methods[] = {
+    {"id", ticket_id},
+    {"phase", ticket_phase},
+    {"settled", ticket_settled},
+    {"done", ticket_settled},
+    {"held", ticket_held},
+    {"remaining", ticket_remaining},
+    {"token", ticket_token},
+    {"node", ticket_node},
+    {"release", ticket_end},
+    {"cancel", ticket_end},
+    {"result", ticket_result},
+    {NULL, NULL},
+};
+
+static const luaL_Reg client_methods[] = {
+    {"pollfd", client_pollfd},
+    {"next", client_next},
+    {"next_log", client_next_log},
+    {"state", client_state},
+    {"claim", client_claim},
+    {"contenders", client_contenders},
+    {"flush", client_flush},
+    {"stats", client_stats},
+    {"session_timeout", client_session_timeout},
+    {"close", client_close},
+    {"join", client_join},
+    {NULL, NULL},
+};
+
+static const luaL_Reg functions[] = {
+    {"open", core_open},
+    {"now", core_now},
+    {"poll", core_poll},
+    {"path_problem", core_path_problem},
+    {"default_identity", core_default_identity},
+    {"memory", core_memory},
+    {"features", core_features},
+    {NULL, NULL},
+};
+
+static void make_type(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc)
+{
+    luaL_newmetatable(L, name);
+    lua_pushcfunction(L, gc);
+    lua_setfield(L, -2, "__gc");
+    lua_newtable(L);
+    luaL_setfuncs(L, methods, 0);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+}
+
+/* lua_close unmaps C modules, but our threads may still be saying goodbye: this one stays until the process ends. */
+static void pin(void)
+{
+    Dl_info info;
+    if (dladdr((void *)(uintptr_t)pin, &info) != 0 && info.dli_fname != NULL) {
+        dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+}
+
+LUA_PUBLIC int luaopen_zklock_core(lua_State *L);
+
+LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
+{
+    pin();
+    make_type(L, TICKET_TYPE, ticket_methods, ticket_gc);
+    make_type(L, CLIENT_TYPE, client_methods, client_gc);
+    luaL_newlib(L, functions);
+    return 1;
+}

@@ -1,0 +1,272 @@
+/*
+ * queue: what the names of a lock's children mean.
+ *
+ * A name is read from its end: the number first, since that is what ZooKeeper appended, then the recipe's marker right before
+ * it. So whatever stands further left, any client's idea of a unique prefix, need not be known.
+ */
+#include "queue.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ZooKeeper writes its numbers as %010d: never shorter than this, the sign included. */
+#define SEQUENCE_WIDTH 10
+
+#define PROTECTED "_c_"
+#define PROTECTED_LENGTH (sizeof(PROTECTED) - 1)
+
+/* A uuid without its hyphens, as go-zookeeper and kazoo write it. */
+#define HEX_ID_LENGTH 32
+
+typedef struct {
+    const char *text;
+    zkl_node_kind kind;
+} marker;
+
+/*
+ * What must stand right before the number. The first group fills everything between the unique prefix and the number; the
+ * second, kazoo's, follows its prefix without a separator.
+ */
+static const marker separated[] = {
+    {"lock-", ZKL_NODE_EXCLUSIVE},
+    {"__WRIT__", ZKL_NODE_EXCLUSIVE},
+    {"__READ__", ZKL_NODE_SHARED},
+    {"lease-", ZKL_NODE_LEASE},
+};
+static const marker attached[] = {
+    {"__lock__", ZKL_NODE_EXCLUSIVE},
+    {"__rlock__", ZKL_NODE_SHARED},
+};
+/* zk-ruby's names are these and the number, nothing else. */
+static const marker bare[] = {
+    {"ex", ZKL_NODE_EXCLUSIVE},
+    {"sh", ZKL_NODE_SHARED},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_hex(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static bool ends_with(const char *text, size_t length, const char *end)
+{
+    size_t end_length = strlen(end);
+    return length >= end_length && memcmp(text + length - end_length, end, end_length) == 0;
+}
+
+/* Length of `_c_<id>-` at the start of `head`, the id being a uuid with or without its hyphens; 0 if there is none. */
+static size_t protection_length(const char *head, size_t length)
+{
+    if (length < PROTECTED_LENGTH || memcmp(head, PROTECTED, PROTECTED_LENGTH) != 0) {
+        return 0;
+    }
+    size_t at = PROTECTED_LENGTH;
+    size_t digits = 0;
+    while (at < length && digits < HEX_ID_LENGTH) {
+        size_t id_at = at - PROTECTED_LENGTH;
+        bool hyphen = head[at] == '-' && (id_at == 8 || id_at == 13 || id_at == 18 || id_at == 23);
+        if (!hyphen && !is_hex(head[at])) {
+            return 0;
+        }
+        digits += hyphen ? 0 : 1;
+        at++;
+    }
+    size_t id_length = at - PROTECTED_LENGTH;
+    bool whole = digits == HEX_ID_LENGTH && (id_length == HEX_ID_LENGTH || id_length == ZKL_UUID_LENGTH);
+    return whole && at < length && head[at] == '-' ? at + 1 : 0;
+}
+
+/* Whether `head` is `x-<session>-`: the C recipe writes the session in hexadecimal, Java's as a signed decimal. */
+static bool is_session_head(const char *head, size_t length)
+{
+    if (length < 4 || head[0] != 'x' || head[1] != '-' || head[length - 1] != '-') {
+        return false;
+    }
+    size_t at = head[2] == '-' ? 3 : 2;
+    if (at == length - 1) {
+        return false;
+    }
+    while (at < length - 1 && is_hex(head[at])) {
+        at++;
+    }
+    return at == length - 1;
+}
+
+/*
+ * The recipe that wrote `head`, all that stands before the number. `wide`: the number is as wide as ZooKeeper writes it.
+ *
+ * After `_c_<id>-` the marker must be all there is: in `_c_<id>-my-lock-` it is the end of another lock's key, since some
+ * libraries keep the locks of many keys in one directory. The recipes with hardly any marker count only with a number as wide
+ * as ZooKeeper's, so that a child called `ex1` blocks nobody.
+ */
+static zkl_node_kind head_kind(const char *head, size_t length, bool wide)
+{
+    size_t protection = protection_length(head, length);
+    for (size_t i = 0; i < COUNT(separated); i++) {
+        if (ends_with(head, length, separated[i].text)) {
+            size_t before = length - strlen(separated[i].text);
+            bool apart = protection > 0 ? before == protection : before == 0 || head[before - 1] == '-';
+            return apart ? separated[i].kind : ZKL_NODE_STRANGER;
+        }
+    }
+    if (protection > 0) {
+        return ZKL_NODE_STRANGER;
+    }
+    for (size_t i = 0; i < COUNT(attached); i++) {
+        if (ends_with(head, length, attached[i].text)) {
+            return attached[i].kind;
+        }
+    }
+    for (size_t i = 0; wide && i < COUNT(bare); i++) {
+        if (length == strlen(bare[i].text) && ends_with(head, length, bare[i].text)) {
+            return bare[i].kind;
+        }
+    }
+    return wide && is_session_head(head, length) ? ZKL_NODE_EXCLUSIVE : ZKL_NODE_STRANGER;
+}
+
+/* The number that `digits` (at least one) stand for; false, and nothing written, if it does not fit. */
+static bool read_sequence(const char *digits, size_t count, bool negative, int32_t *sequence)
+{
+    const int64_t limit = negative ? -(int64_t)INT32_MIN : INT32_MAX;
+    int64_t value = 0;
+    for (size_t i = 0; i < count; i++) {
+        value = value * 10 + (digits[i] - '0');
+        if (value > limit) {
+            return false;
+        }
+    }
+    *sequence = (int32_t)(negative ? -value : value);
+    return true;
+}
+
+zkl_node zkl_node_parse(const char *name)
+{
+    zkl_node node = {ZKL_NODE_STRANGER, 0};
+    size_t length = strlen(name);
+    size_t head = length;
+    while (head > 0 && is_digit(name[head - 1])) {
+        head--;
+    }
+    size_t digits = length - head;
+    if (digits == 0) {
+        return node;
+    }
+    /* A hyphen before the digits is the marker's own last character unless a marker ends before it. */
+    bool negative = false;
+    zkl_node_kind kind = head_kind(name, head, digits >= SEQUENCE_WIDTH);
+    if (kind == ZKL_NODE_STRANGER && head > 0 && name[head - 1] == '-') {
+        negative = true;
+        kind = head_kind(name, head - 1, digits + 1 >= SEQUENCE_WIDTH);
+    }
+    if (kind != ZKL_NODE_STRANGER && read_sequence(name + head, digits, negative, &node.sequence)) {
+        node.kind = kind;
+    }
+    return node;
+}
+
+size_t zkl_node_prefix(char *name, zkl_node_kind kind, bool readwrite, const char *uuid)
+{
+    const char *marker_text = NULL;
+    switch (kind) {
+    case ZKL_NODE_EXCLUSIVE:
+        marker_text = readwrite ? "-__WRIT__" : "-lock-";
+        break;
+    case ZKL_NODE_SHARED:
+        marker_text = "-__READ__";
+        break;
+    case ZKL_NODE_LEASE:
+        marker_text = "-lease-";
+        break;
+    case ZKL_NODE_STRANGER:
+        break;
+    }
+    assert(marker_text != NULL && strlen(uuid) == ZKL_UUID_LENGTH);
+    char *end = name;
+    memcpy(end, PROTECTED, PROTECTED_LENGTH);
+    end += PROTECTED_LENGTH;
+    memcpy(end, uuid, ZKL_UUID_LENGTH);
+    end += ZKL_UUID_LENGTH;
+    size_t marker_length = strlen(marker_text);
+    memcpy(end, marker_text, marker_length + 1);
+    return (size_t)(end - name) + marker_length;
+}
+
+bool zkl_node_has_uuid(const char *name, const char *uuid)
+{
+    return strncmp(name, PROTECTED, PROTECTED_LENGTH) == 0 &&
+           strncmp(name + PROTECTED_LENGTH, uuid, ZKL_UUID_LENGTH) == 0 &&
+           name[PROTECTED_LENGTH + ZKL_UUID_LENGTH] == '-';
+}
+
+static bool takes_part(zkl_node_kind kind)
+{
+    return kind == ZKL_NODE_EXCLUSIVE || kind == ZKL_NODE_SHARED;
+}
+
+bool zkl_kind_conflicts(zkl_node_kind mine, zkl_node_kind other)
+{
+    return takes_part(mine) && takes_part(other) && (mine == ZKL_NODE_EXCLUSIVE || other == ZKL_NODE_EXCLUSIVE);
+}
+
+/* Those that stand in the way, as far as they have been seen. */
+typedef struct {
+    int32_t count;
+    int32_t nearest;  /* index, -1: none */
+    int32_t sequence; /* of the nearest */
+} obstacles;
+
+static void add_obstacle(obstacles *found, char *const *names, int32_t index, int32_t sequence)
+{
+    found->count++;
+    /* Equal numbers (a downgraded reader and its writer) go by name, so that the answer does not depend on the list's order. */
+    if (found->nearest < 0 || sequence > found->sequence ||
+        (sequence == found->sequence && strcmp(names[index], names[found->nearest]) > 0)) {
+        found->nearest = index;
+        found->sequence = sequence;
+    }
+}
+
+zkl_standing zkl_queue_standing(char *const *names, int32_t count, const char *own, zkl_node_kind mine)
+{
+    const zkl_node self = zkl_node_parse(own);
+    /* Whether `own` is listed is known only at the end, so both answers are prepared. */
+    obstacles before = {0, -1, 0};
+    obstacles all = {0, -1, 0};
+    bool listed = false;
+    bool tied = false;
+    for (int32_t i = 0; i < count; i++) {
+        if (strcmp(names[i], own) == 0) {
+            listed = true;
+            continue;
+        }
+        const zkl_node node = zkl_node_parse(names[i]);
+        if (!takes_part(node.kind)) {
+            continue;
+        }
+        tied = tied || node.sequence == self.sequence;
+        if (!zkl_kind_conflicts(mine, node.kind)) {
+            continue;
+        }
+        add_obstacle(&all, names, i, node.sequence);
+        if (node.sequence <= self.sequence) {
+            add_obstacle(&before, names, i, node.sequence);
+        }
+    }
+    /* A name without a number has no place in the order: behind everybody, and never to be granted. */
+    bool placed = self.kind != ZKL_NODE_STRANGER;
+    const obstacles *found = listed && placed ? &before : &all;
+    return (zkl_standing){
+        .listed = listed,
+        .tied = listed && (tied || !placed),
+        .blocking = found->count,
+        .nearest = found->nearest,
+    };
+}

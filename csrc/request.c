@@ -1,0 +1,375 @@
+/*
+ * request: what is in flight.
+ *
+ * Every asynchronous call of the C client carries one context of ours as its `data`. It is made before the call, stands in
+ * the engine's list of flying requests, and is taken out exactly once: by its completion, or when the C client refused the
+ * call. A refused call normally completes never, but may do so when memory is short in the middle of the call; such contexts
+ * are therefore kept, as orphans, until the handle is closed and nobody can call back any more.
+ *
+ * The completions here do nothing but that bookkeeping and the dispatch by kind.
+ */
+#include <string.h>
+
+#include "engine_private.h"
+
+zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind)
+{
+    zkl_request *request = TAILQ_FIRST(&engine->spare);
+    if (request != NULL) {
+        TAILQ_REMOVE(&engine->spare, request, all);
+        memset(request, 0, sizeof *request);
+    } else {
+        request = zkl_alloc(sizeof *request);
+        if (request == NULL) {
+            return NULL;
+        }
+    }
+    request->engine = engine;
+    request->kind = kind;
+    request->connection = engine->connection;
+    request->sent_at = engine->now;
+    TAILQ_INSERT_TAIL(&engine->flying, request, all);
+    engine->in_flight++;
+    engine->stats.requests++;
+    return request;
+}
+
+/* Takes a context out of flight; what it is about is the caller's from here on. */
+static zkl_request *land(const void *data)
+{
+    zkl_request *request = (zkl_request *)(uintptr_t)data;
+    zkl_engine *engine = request->engine;
+    if (engine == NULL) {
+        return NULL; /* an orphan whose completion came after all */
+    }
+    TAILQ_REMOVE(&engine->flying, request, all);
+    engine->in_flight--;
+    return request;
+}
+
+static void put_away(zkl_engine *engine, zkl_request *request)
+{
+    TAILQ_INSERT_HEAD(&engine->spare, request, all);
+}
+
+/* Lets go of what a seat's or a line's request holds, after its reply has been handled. */
+static void release_about(zkl_request *request)
+{
+    switch (request->kind) {
+    case ZKL_REQUEST_CREATE:
+    case ZKL_REQUEST_LIST:
+    case ZKL_REQUEST_SYNC:
+    case ZKL_REQUEST_STAT:
+    case ZKL_REQUEST_DELETE:
+        zkl_seat_landed(request->about.seat);
+        break;
+    case ZKL_REQUEST_PARENT:
+        zkl_line_drop(request->about.line);
+        break;
+    case ZKL_REQUEST_GREET:
+    case ZKL_REQUEST_STRAY:
+    case ZKL_REQUEST_WATCH:
+    case ZKL_REQUEST_UNWATCH:
+    case ZKL_REQUEST_CHECK:
+    case ZKL_REQUEST_QUERY_LIST:
+    case ZKL_REQUEST_QUERY_GET:
+        break;
+    }
+}
+
+static void landed(zkl_request *request)
+{
+    zkl_engine *engine = request->engine;
+    release_about(request);
+    put_away(engine, request);
+}
+
+void zkl_request_refused(zkl_request *request, int rc)
+{
+    zkl_engine *engine = request->engine;
+    TAILQ_REMOVE(&engine->flying, request, all);
+    engine->in_flight--;
+    zkl_log(engine, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
+    request->engine = NULL;
+    TAILQ_INSERT_TAIL(&engine->orphans, request, all);
+}
+
+/* --- completions, by the type of their answer ---------------------------------------------------------------------- */
+
+static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    zkl_request *request = land(data);
+    if (request != NULL) {
+        zkl_seat_created(request, rc, path, stat);
+        landed(request);
+    }
+}
+
+static void on_names(int rc, const struct String_vector *names, const void *data)
+{
+    zkl_request *request = land(data);
+    if (request == NULL) {
+        return;
+    }
+    if (request->kind == ZKL_REQUEST_QUERY_LIST) {
+        zkl_query_listed(request, rc, names);
+    } else {
+        zkl_seat_listed(request, rc, names);
+    }
+    landed(request);
+}
+
+static void on_text(int rc, const char *text, const void *data)
+{
+    (void)text;
+    zkl_request *request = land(data);
+    if (request == NULL) {
+        return;
+    }
+    if (request->kind == ZKL_REQUEST_SYNC) {
+        zkl_seat_synced(request, rc);
+    } else {
+        zkl_line_parent_made(request, rc);
+    }
+    landed(request);
+}
+
+static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+    zkl_request *request = land(data);
+    if (request == NULL) {
+        return;
+    }
+    if (request->kind == ZKL_REQUEST_WATCH) {
+        zkl_watch_armed(request, rc);
+    } else if (request->kind == ZKL_REQUEST_QUERY_GET) {
+        zkl_query_got(request, rc, value, length);
+    } else {
+        zkl_seat_stat(request, rc, stat);
+    }
+    landed(request);
+}
+
+static void on_stat(int rc, const struct Stat *stat, const void *data)
+{
+    zkl_request *request = land(data);
+    if (request == NULL) {
+        return;
+    }
+    if (request->kind == ZKL_REQUEST_WATCH) {
+        zkl_watch_armed(request, rc);
+    } else if (request->kind == ZKL_REQUEST_STAT) {
+        zkl_seat_stat(request, rc, stat);
+    } else {
+        zkl_session_greeted(request, rc);
+    }
+    landed(request);
+}
+
+static void on_done(int rc, const void *data)
+{
+    zkl_request *request = land(data);
+    if (request == NULL) {
+        return;
+    }
+    switch (request->kind) {
+    case ZKL_REQUEST_DELETE:
+        zkl_seat_deleted(request, rc);
+        break;
+    case ZKL_REQUEST_UNWATCH:
+        zkl_watch_removed(request, rc);
+        break;
+    case ZKL_REQUEST_CHECK:
+        zkl_lease_checked(request, rc);
+        break;
+    default: /* a stray's delete: if it failed, the next list finds the node again */
+        break;
+    }
+    landed(request);
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------- */
+
+static zkl_request *about_seat(zkl_seat *seat, zkl_request_kind kind)
+{
+    zkl_request *request = zkl_request_new(seat->engine, kind);
+    if (request != NULL) {
+        request->about.seat = seat;
+        request->generation = seat->generation;
+        seat->flying++;
+    }
+    return request;
+}
+
+static bool sent_for_seat(zkl_request *request, int rc)
+{
+    if (rc == ZOK) {
+        return true;
+    }
+    zkl_seat *seat = request->about.seat;
+    zkl_request_refused(request, rc);
+    zkl_seat_landed(seat);
+    return false;
+}
+
+bool zkl_send_create(zkl_seat *seat, const char *path, const char *data, const struct ACL_vector *acl)
+{
+    zkl_request *request = about_seat(seat, ZKL_REQUEST_CREATE);
+    return request != NULL &&
+           sent_for_seat(request, zoo_acreate2(seat->engine->handle, path, data, (int)strlen(data), acl,
+                                               ZOO_EPHEMERAL_SEQUENTIAL, on_created, request));
+}
+
+bool zkl_send_list(zkl_seat *seat, zkl_list_purpose purpose)
+{
+    zkl_request *request = about_seat(seat, ZKL_REQUEST_LIST);
+    if (request == NULL) {
+        return false;
+    }
+    request->purpose = purpose;
+    return sent_for_seat(request, zoo_aget_children(seat->engine->handle, seat->line->path, 0, on_names, request));
+}
+
+bool zkl_send_sync(zkl_seat *seat)
+{
+    zkl_request *request = about_seat(seat, ZKL_REQUEST_SYNC);
+    return request != NULL &&
+           sent_for_seat(request, zoo_async(seat->engine->handle, seat->line->path, on_text, request));
+}
+
+bool zkl_send_stat(zkl_seat *seat)
+{
+    zkl_request *request = about_seat(seat, ZKL_REQUEST_STAT);
+    return request != NULL &&
+           sent_for_seat(request, zoo_aexists(seat->engine->handle, seat->node, 0, on_stat, request));
+}
+
+bool zkl_send_delete(zkl_seat *seat)
+{
+    zkl_request *request = about_seat(seat, ZKL_REQUEST_DELETE);
+    return request != NULL &&
+           sent_for_seat(request, zoo_adelete(seat->engine->handle, seat->node, -1, on_done, request));
+}
+
+/* For requests whose failure to go out needs no more than putting the context away. */
+static bool sent(zkl_request *request, int rc)
+{
+    if (rc == ZOK) {
+        return true;
+    }
+    zkl_request_refused(request, rc);
+    return false;
+}
+
+bool zkl_send_stray(zkl_engine *engine, const char *path)
+{
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_STRAY);
+    return request != NULL && sent(request, zoo_adelete(engine->handle, path, -1, on_done, request));
+}
+
+bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const struct ACL_vector *acl)
+{
+    zkl_engine *engine = line->engine;
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_PARENT);
+    if (request == NULL) {
+        return false;
+    }
+    request->index = index;
+    request->about.line = line;
+    line->uses++;
+    int mode = engine->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
+    int rc = zoo_acreate(engine->handle, path, "", 0, acl, mode, on_text, request);
+    if (rc != ZOK) {
+        zkl_request_refused(request, rc);
+        zkl_line_drop(line);
+        return false;
+    }
+    return true;
+}
+
+bool zkl_send_watch(zkl_watch *watch, bool by_exists)
+{
+    zkl_request *request = zkl_request_new(watch->engine, ZKL_REQUEST_WATCH);
+    if (request == NULL) {
+        return false;
+    }
+    request->about.watch = watch;
+    zhandle_t *handle = watch->engine->handle;
+    int rc = by_exists ? zoo_awexists(handle, watch->node, zkl_watch_event, watch, on_stat, request)
+                       : zoo_awget(handle, watch->node, zkl_watch_event, watch, on_data, request);
+    return sent(request, rc);
+}
+
+bool zkl_send_unwatch(zkl_watch *watch)
+{
+    zkl_request *request = zkl_request_new(watch->engine, ZKL_REQUEST_UNWATCH);
+    if (request == NULL) {
+        return false;
+    }
+    request->about.watch = watch;
+    /* The parameter's type is a pointer to a function pointer, but the C client stores and calls the value itself. */
+    void_completion_t *completion = (void_completion_t *)(uintptr_t)on_done;
+    return sent(request, zoo_aremove_all_watches(watch->engine->handle, watch->node, ZWATCHTYPE_DATA, 0, completion,
+                                                 request));
+}
+
+bool zkl_send_greeting(zkl_engine *engine)
+{
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_GREET);
+    return request != NULL && sent(request, zoo_aexists(engine->handle, "/", 0, on_stat, request));
+}
+
+bool zkl_send_query_list(zkl_query *query)
+{
+    zkl_engine *engine = query->engine;
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_QUERY_LIST);
+    if (request == NULL) {
+        return false;
+    }
+    request->about.query = query;
+    return sent(request, zoo_aget_children(engine->handle, query->path, 0, on_names, request));
+}
+
+bool zkl_send_query_get(zkl_query *query, int32_t index, const char *path)
+{
+    zkl_engine *engine = query->engine;
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_QUERY_GET);
+    if (request == NULL) {
+        return false;
+    }
+    request->index = index;
+    request->about.query = query;
+    return sent(request, zoo_aget(engine->handle, path, 0, on_data, request));
+}
+
+bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks)
+{
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_CHECK);
+    if (request == NULL) {
+        return false;
+    }
+    request->about.checks = checks;
+    return sent(request, zoo_amulti(engine->handle, checks->count, checks->ops, checks->results, on_done, request));
+}
+
+/* --- the end of a handle ------------------------------------------------------------------------------------------- */
+
+static void free_list(struct zkl_request_list *list)
+{
+    zkl_request *request;
+    while ((request = TAILQ_FIRST(list)) != NULL) {
+        TAILQ_REMOVE(list, request, all);
+        zkl_free(request);
+    }
+}
+
+void zkl_requests_closed(zkl_engine *engine)
+{
+    free_list(&engine->orphans);
+}
+
+void zkl_requests_free(zkl_engine *engine)
+{
+    free_list(&engine->orphans);
+    free_list(&engine->spare);
+}

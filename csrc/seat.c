@@ -1,0 +1,781 @@
+/*
+ * seat: one znode, from the wish for it to the proof that it is gone.
+ *
+ *   PARKED -> (LOOKING, a try) -> JOINING -> QUEUED -> CONFIRMING -> GRANTED -> LEAVING -> GONE
+ *                                 JOINING -> RECOVERING -> QUEUED | PARKED      (the create's reply was lost)
+ *                                 QUEUED, CONFIRMING -> PARKED                   (somebody deleted the node)
+ *                                 any -> PARKED | GONE                           (the session is over)
+ *
+ * Whatever a state has to send is sent by zkl_seat_step alone, which may be called at any time: if requests may not go out
+ * now the seat becomes hungry and is stepped again when they may. Replies change the state and step. A reply counts only if
+ * it is of the seat's present generation, so that nothing which belongs to an earlier session or node is ever believed.
+ *
+ * Why joining takes one round trip: create and list go out together, and ZooKeeper executes one session's requests in order,
+ * so the list is as of a moment after the create. It counts only if the create succeeded on the same connection. Why a grant
+ * may follow from deletions alone: numbers are handed out by one leader, so nothing can ever appear before us any more.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine_private.h"
+
+/* What a watched path takes in SetWatches beside its directory: '/', the name, and a length. */
+#define NAME_BYTES 64
+
+/* How long until what the server refused is tried again. */
+#define RETRY_AFTER ZKL_SECOND
+
+/* --- names --------------------------------------------------------------------------------------------------------- */
+
+void zkl_seat_uuid(const zkl_seat *seat, char *uuid)
+{
+    snprintf(uuid, ZKL_UUID_LENGTH + 1, "%s%012llx", seat->engine->uuid_stem, (unsigned long long)seat->serial);
+}
+
+static const char *name_of(const zkl_seat *seat)
+{
+    return seat->node + strlen(seat->line->path) + 1;
+}
+
+static bool set_node(zkl_seat *seat, const char *name)
+{
+    size_t stem = strlen(seat->line->path);
+    size_t length = strlen(name);
+    char *node = zkl_alloc(stem + 1 + length + 1);
+    if (node == NULL) {
+        return false;
+    }
+    memcpy(node, seat->line->path, stem);
+    node[stem] = '/';
+    memcpy(node + stem + 1, name, length);
+    zkl_free(seat->node);
+    seat->node = node;
+    seat->sequence = zkl_node_parse(name).sequence;
+    return true;
+}
+
+/* --- bookkeeping --------------------------------------------------------------------------------------------------- */
+
+zkl_seat *zkl_seat_new(zkl_claim *claim)
+{
+    zkl_engine *engine = claim->engine;
+    zkl_seat *seat = zkl_alloc(sizeof *seat);
+    if (seat == NULL) {
+        return NULL;
+    }
+    seat->engine = engine;
+    seat->line = claim->line;
+    seat->line->uses++;
+    seat->claim = claim;
+    seat->wanted = true;
+    seat->state = ZKL_SEAT_PARKED;
+    seat->serial = ++engine->serial;
+    TAILQ_INSERT_TAIL(&engine->seats, seat, all);
+    TAILQ_INSERT_TAIL(&seat->line->seats, seat, in_line);
+    engine->stats.seats++;
+    return seat;
+}
+
+static int64_t watch_bytes(const zkl_seat *seat)
+{
+    return (int64_t)strlen(seat->line->path) + NAME_BYTES;
+}
+
+bool zkl_seat_fits(const zkl_seat *seat)
+{
+    return seat->reserved || seat->engine->watched_bytes + watch_bytes(seat) <= ZKL_MAX_WATCHED_BYTES;
+}
+
+static void reserve(zkl_seat *seat, bool reserved)
+{
+    if (seat->reserved != reserved) {
+        seat->reserved = reserved;
+        seat->engine->watched_bytes += reserved ? watch_bytes(seat) : -watch_bytes(seat);
+    }
+}
+
+static void be_hungry(zkl_seat *seat)
+{
+    if (!seat->hungry && !seat->delayed) {
+        seat->hungry = true;
+        TAILQ_INSERT_TAIL(&seat->engine->hungry, seat, in_hungry);
+    }
+}
+
+/* Like hungry, but not before RETRY_AFTER has passed: for what the server refuses now and may allow later. */
+static void be_delayed(zkl_seat *seat)
+{
+    zkl_engine *engine = seat->engine;
+    if (!seat->hungry && !seat->delayed) {
+        seat->delayed = true;
+        TAILQ_INSERT_TAIL(&engine->delayed, seat, in_hungry);
+        if (engine->delayed_until == ZKL_NEVER) {
+            engine->delayed_until = engine->now + RETRY_AFTER;
+        }
+    }
+}
+
+void zkl_seats_undelay(zkl_engine *engine)
+{
+    zkl_seat *seat;
+    engine->delayed_until = ZKL_NEVER;
+    while ((seat = TAILQ_FIRST(&engine->delayed)) != NULL) {
+        TAILQ_REMOVE(&engine->delayed, seat, in_hungry);
+        seat->delayed = false;
+        be_hungry(seat);
+    }
+}
+
+static void be_fed(zkl_seat *seat)
+{
+    if (seat->delayed) {
+        seat->delayed = false;
+        TAILQ_REMOVE(&seat->engine->delayed, seat, in_hungry);
+    }
+    if (seat->hungry) {
+        seat->hungry = false;
+        TAILQ_REMOVE(&seat->engine->hungry, seat, in_hungry);
+    }
+    if (seat->starved) {
+        seat->starved = false;
+        TAILQ_REMOVE(&seat->engine->starved, seat, in_hungry);
+    }
+}
+
+static bool has_node(zkl_seat_state state)
+{
+    return state == ZKL_SEAT_QUEUED || state == ZKL_SEAT_CONFIRMING || state == ZKL_SEAT_GRANTED ||
+           state == ZKL_SEAT_LEAVING;
+}
+
+/* The one place where a seat changes its state. */
+static void move(zkl_seat *seat, zkl_seat_state state)
+{
+    zkl_engine *engine = seat->engine;
+    engine->nodes += (int32_t)has_node(state) - (int32_t)has_node(seat->state);
+    seat->state = state;
+    bool cleaning = !seat->wanted && state != ZKL_SEAT_GONE;
+    engine->cleaning += (int32_t)cleaning - (int32_t)seat->cleaning;
+    seat->cleaning = cleaning;
+}
+
+static void unlink_seat(zkl_seat *seat)
+{
+    be_fed(seat);
+    reserve(seat, false);
+    zkl_watch_leave(seat);
+    TAILQ_REMOVE(&seat->engine->seats, seat, all);
+    TAILQ_REMOVE(&seat->line->seats, seat, in_line);
+    seat->engine->stats.seats--;
+}
+
+static void free_seat(zkl_seat *seat)
+{
+    zkl_line *line = seat->line;
+    zkl_free(seat->node);
+    zkl_free(seat);
+    zkl_line_drop(line);
+}
+
+void zkl_seat_landed(zkl_seat *seat)
+{
+    if (--seat->flying == 0 && seat->state == ZKL_SEAT_GONE) {
+        free_seat(seat);
+    }
+}
+
+/* Nothing of the seat is left on the server. The seat must not be used after this unless a request in flight holds it. */
+static void gone(zkl_seat *seat)
+{
+    zkl_claim *claim = seat->claim;
+    seat->claim = NULL;
+    seat->wanted = false;
+    seat->generation++;
+    move(seat, ZKL_SEAT_GONE);
+    unlink_seat(seat);
+    if (seat->flying == 0) {
+        free_seat(seat);
+    }
+    if (claim != NULL) {
+        zkl_claim_unseated(claim);
+    }
+}
+
+void zkl_seat_destroy(zkl_seat *seat)
+{
+    if (seat->claim != NULL) {
+        seat->claim->seat = NULL;
+        seat->claim = NULL;
+    }
+    seat->wanted = false;
+    move(seat, ZKL_SEAT_GONE);
+    unlink_seat(seat);
+    free_seat(seat);
+}
+
+/* Back to the start, under a new name: whatever was before does not count any more. */
+static void start_over(zkl_seat *seat)
+{
+    zkl_engine *engine = seat->engine;
+    zkl_watch_leave(seat);
+    seat->generation++;
+    seat->serial = ++engine->serial;
+    seat->listing = seat->deleting = false;
+    zkl_free(seat->node);
+    seat->node = NULL;
+    move(seat, ZKL_SEAT_PARKED);
+}
+
+void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what)
+{
+    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "%s '%s': %s%s", what, seat->line->path, zerror(rc),
+                     rc == ZNONODE && strchr(seat->engine->servers, '/') != NULL ? " (does the chroot exist?)" : "");
+    zkl_seat_leave(seat);
+}
+
+/* --- granting ------------------------------------------------------------------------------------------------------ */
+
+static void grant(zkl_seat *seat)
+{
+    char token[ZKL_TOKEN_SIZE];
+    uint64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? (uint64_t)(uint32_t)seat->sequence : (uint64_t)seat->czxid;
+    snprintf(token, sizeof token, "%016llx-%08x", (unsigned long long)number, 0U);
+    zkl_watch_leave(seat);
+    reserve(seat, false);
+    move(seat, ZKL_SEAT_GRANTED);
+    zkl_claim_grant(seat->claim, token);
+}
+
+void zkl_seat_confirm(zkl_seat *seat)
+{
+    if (seat->state == ZKL_SEAT_CONFIRMING && zkl_lease_valid(seat->engine)) {
+        grant(seat);
+    }
+}
+
+/* Nobody stands before this seat any more, and nobody ever will. */
+static void first_in_line(zkl_seat *seat)
+{
+    zkl_engine *engine = seat->engine;
+    seat->ahead = 0;
+    move(seat, ZKL_SEAT_CONFIRMING);
+    if (zkl_lease_valid(engine)) {
+        grant(seat);
+        return;
+    }
+    engine->confirming = true;
+    if (engine->checks_flying == 0) {
+        zkl_lease_want_now(engine);
+    }
+}
+
+/* --- what each state sends ----------------------------------------------------------------------------------------- */
+
+static void send_join(zkl_seat *seat)
+{
+    char uuid[ZKL_UUID_LENGTH + 1];
+    char name[ZKL_NODE_NAME_SIZE];
+    zkl_seat_uuid(seat, uuid);
+    size_t length = zkl_node_prefix(name, seat->claim->kind, false, uuid);
+    size_t stem = strlen(seat->line->path);
+    char small[256];
+    char *path = stem + 1 + length < sizeof small ? small : zkl_alloc(stem + 1 + length + 1);
+    if (path == NULL) {
+        be_hungry(seat);
+        return;
+    }
+    memcpy(path, seat->line->path, stem);
+    path[stem] = '/';
+    memcpy(path + stem + 1, name, length + 1);
+    bool sent = zkl_send_create(seat, path, seat->claim->identity, &seat->claim->acl->vector);
+    if (path != small) {
+        zkl_free(path);
+    }
+    if (!sent) {
+        be_hungry(seat);
+        return;
+    }
+    move(seat, ZKL_SEAT_JOINING);
+    seat->listing = zkl_send_list(seat, ZKL_LIST_JOIN);
+}
+
+static void step_parked(zkl_seat *seat)
+{
+    if (seat->line->parents_flying > 0) {
+        return; /* the last of those replies steps us */
+    }
+    if (!zkl_seat_fits(seat)) {
+        if (!seat->starved) {
+            seat->starved = true;
+            TAILQ_INSERT_TAIL(&seat->engine->starved, seat, in_hungry);
+        }
+        return;
+    }
+    reserve(seat, true);
+    if (!seat->claim->try_only) {
+        send_join(seat);
+    } else if (zkl_send_list(seat, ZKL_LIST_TRY)) {
+        move(seat, ZKL_SEAT_LOOKING);
+    } else {
+        be_hungry(seat);
+    }
+}
+
+static void step_recovering(zkl_seat *seat)
+{
+    if (seat->listing || seat->node != NULL) {
+        return; /* under way */
+    }
+    if (zkl_send_sync(seat) && zkl_send_list(seat, ZKL_LIST_RECOVER)) {
+        seat->listing = true;
+    } else {
+        be_hungry(seat);
+    }
+}
+
+static void step_queued(zkl_seat *seat)
+{
+    if (seat->listing || seat->watch != NULL) {
+        return;
+    }
+    seat->listing = zkl_send_list(seat, ZKL_LIST_LOOK);
+    if (!seat->listing) {
+        be_hungry(seat);
+    }
+}
+
+static void step_leaving(zkl_seat *seat)
+{
+    if (seat->deleting) {
+        return;
+    }
+    seat->deleting = zkl_send_delete(seat);
+    if (!seat->deleting) {
+        be_hungry(seat);
+    }
+}
+
+void zkl_seat_step(zkl_seat *seat)
+{
+    bool sends = seat->state != ZKL_SEAT_GRANTED && seat->state != ZKL_SEAT_CONFIRMING && seat->state != ZKL_SEAT_GONE;
+    if (!sends) {
+        return;
+    }
+    if (!zkl_session_usable(seat->engine) || seat->engine->in_flight >= ZKL_MAX_IN_FLIGHT) {
+        be_hungry(seat);
+        return;
+    }
+    switch (seat->state) {
+    case ZKL_SEAT_PARKED:
+        step_parked(seat);
+        break;
+    case ZKL_SEAT_RECOVERING:
+        step_recovering(seat);
+        break;
+    case ZKL_SEAT_QUEUED:
+        step_queued(seat);
+        break;
+    case ZKL_SEAT_LEAVING:
+        step_leaving(seat);
+        break;
+    case ZKL_SEAT_LOOKING:
+    case ZKL_SEAT_JOINING:
+    case ZKL_SEAT_CONFIRMING:
+    case ZKL_SEAT_GRANTED:
+    case ZKL_SEAT_GONE:
+        break;
+    }
+}
+
+/* --- leaving ------------------------------------------------------------------------------------------------------- */
+
+void zkl_seat_leave(zkl_seat *seat)
+{
+    if (!seat->wanted) {
+        return;
+    }
+    seat->wanted = false;
+    switch (seat->state) {
+    case ZKL_SEAT_PARKED:
+    case ZKL_SEAT_LOOKING:
+        gone(seat);
+        break;
+    case ZKL_SEAT_JOINING:
+    case ZKL_SEAT_RECOVERING:
+        move(seat, seat->state); /* now counts as cleaning; the reply decides */
+        break;
+    case ZKL_SEAT_QUEUED:
+    case ZKL_SEAT_CONFIRMING:
+    case ZKL_SEAT_GRANTED:
+        zkl_watch_leave(seat);
+        reserve(seat, false);
+        move(seat, ZKL_SEAT_LEAVING);
+        zkl_seat_step(seat);
+        break;
+    case ZKL_SEAT_LEAVING:
+    case ZKL_SEAT_GONE:
+        break;
+    }
+}
+
+void zkl_seat_deleted(zkl_request *request, int rc)
+{
+    zkl_seat *seat = request->about.seat;
+    if (rc == ZOK) {
+        zkl_lease_prove(seat->engine, request->sent_at);
+    }
+    if (request->generation != seat->generation || seat->state != ZKL_SEAT_LEAVING) {
+        return;
+    }
+    seat->deleting = false;
+    if (rc == ZOK || rc == ZNONODE) {
+        gone(seat);
+    } else if (zkl_outcome_unknown(rc)) {
+        seat->engine->stats.unknown_outcomes++;
+        if (ZKL_BROKEN(ZKL_BREAK_CLEANUP)) {
+            gone(seat);
+        } else {
+            zkl_seat_step(seat);
+        }
+    } else if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+        /* Not ours to delete (ZNOAUTH), or throttled: keep trying, but leave the server time. */
+        zkl_log(seat->engine, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", seat->node, zerror(rc));
+        be_delayed(seat);
+    }
+}
+
+/* --- joining ------------------------------------------------------------------------------------------------------- */
+
+static void check_sequence(zkl_seat *seat)
+{
+    zkl_line *line = seat->line;
+    if (seat->sequence >= ZKL_SEQUENCE_WARN && !line->warned) {
+        line->warned = true;
+        zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN,
+                "the sequence numbers of '%s' have reached %d of 2147483647: use another path before they end", line->path,
+                seat->sequence);
+    }
+}
+
+static bool exhausted(const zkl_seat *seat)
+{
+    return seat->sequence < 0 || seat->sequence >= ZKL_SEQUENCE_LIMIT;
+}
+
+static void refuse_exhausted(zkl_seat *seat)
+{
+    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_EXHAUSTED,
+                     "the sequence numbers of '%s' are used up (%d): delete the empty directory, or use another path",
+                     seat->line->path, seat->sequence);
+    zkl_seat_leave(seat);
+}
+
+/* The node exists and is ours. */
+static void seated(zkl_seat *seat, int64_t czxid)
+{
+    seat->czxid = czxid;
+    move(seat, seat->wanted ? ZKL_SEAT_QUEUED : ZKL_SEAT_LEAVING);
+    check_sequence(seat);
+    if (seat->wanted && exhausted(seat)) {
+        refuse_exhausted(seat);
+        return;
+    }
+    zkl_lease_watch_over(seat->engine);
+    zkl_seat_step(seat);
+}
+
+static void not_created(zkl_seat *seat, int rc)
+{
+    if (!seat->wanted) {
+        gone(seat);
+        return;
+    }
+    start_over(seat);
+    if (rc == ZNONODE) {
+        zkl_line_make_parents(seat->line, &seat->claim->acl->vector);
+        zkl_seat_step(seat);
+    } else if (rc == ZTHROTTLEDOP) {
+        be_delayed(seat);
+    } else if (rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+        be_hungry(seat);
+    } else {
+        zkl_seat_refuse(seat, rc, "creating a node in");
+    }
+}
+
+void zkl_seat_created(zkl_request *request, int rc, const char *path, const struct Stat *stat)
+{
+    zkl_seat *seat = request->about.seat;
+    zkl_engine *engine = seat->engine;
+    if (rc == ZOK) {
+        zkl_lease_prove(engine, request->sent_at);
+    }
+    if (request->generation != seat->generation || seat->state != ZKL_SEAT_JOINING) {
+        return;
+    }
+    seat->connection = request->connection;
+    if (rc == ZOK && stat->ephemeralOwner == engine->session_id && set_node(seat, strrchr(path, '/') + 1)) {
+        seated(seat, stat->czxid);
+    } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
+        engine->stats.unknown_outcomes++;
+        if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
+            not_created(seat, ZINVALIDSTATE);
+            return;
+        }
+        seat->listing = false;
+        move(seat, ZKL_SEAT_RECOVERING);
+        be_hungry(seat); /* not stepped here: what is sent from inside a failing completion would run on another connection */
+    } else {
+        not_created(seat, rc);
+    }
+}
+
+/* --- standing in line ---------------------------------------------------------------------------------------------- */
+
+static bool ours(const zkl_engine *engine, const char *name)
+{
+    size_t length = strlen(engine->uuid_stem);
+    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, length) == 0;
+}
+
+/* A node of this client that no seat knows: a create that surfaced after it had been given up. It must not block us. */
+static void remove_stray(zkl_seat *seat, const char *name)
+{
+    zkl_engine *engine = seat->engine;
+    if (!ours(engine, name)) {
+        return;
+    }
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    {
+        char uuid[ZKL_UUID_LENGTH + 1];
+        zkl_seat_uuid(other, uuid);
+        if (zkl_node_has_uuid(name, uuid)) {
+            return;
+        }
+    }
+    size_t stem = strlen(seat->line->path);
+    size_t length = strlen(name);
+    char *path = zkl_alloc(stem + 1 + length + 1);
+    if (path != NULL) {
+        memcpy(path, seat->line->path, stem);
+        path[stem] = '/';
+        memcpy(path + stem + 1, name, length);
+        zkl_log(engine, ZOO_LOG_LEVEL_WARN, "deleting '%s', left by a create whose reply was lost", path);
+        zkl_send_stray(engine, path);
+        zkl_free(path);
+    }
+}
+
+/*
+ * A writer of Curator's read/write lock may become a reader: it puts a reader's node with its own number there and then
+ * deletes the writer's. Its deletion alone therefore proves nothing (CURATOR-276).
+ */
+static bool may_downgrade(const char *name)
+{
+    return strstr(name, "-__WRIT__") != NULL;
+}
+
+static void refuse_try(zkl_seat *seat, const char *name)
+{
+    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT, "'%s' is taken: '%s' is ahead", seat->line->path, name);
+    zkl_seat_leave(seat);
+}
+
+/* Where a seat with a node stands, by a list that is known to be as of a moment when the node existed. */
+static void stand(zkl_seat *seat, const struct String_vector *names)
+{
+    zkl_standing standing = zkl_queue_standing(names->data, names->count, name_of(seat), seat->claim->kind);
+    if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
+        zkl_seat_evicted(seat);
+    } else if (standing.tied) {
+        refuse_exhausted(seat);
+    } else if (standing.blocking == 0) {
+        first_in_line(seat);
+    } else if (seat->claim->try_only) {
+        refuse_try(seat, names->data[standing.nearest]);
+    } else {
+        seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
+        remove_stray(seat, names->data[standing.nearest]);
+        zkl_watch_node(seat, names->data[standing.nearest]);
+    }
+}
+
+/* The list that comes before a try writes anything. */
+static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names)
+{
+    if (rc == ZOK) {
+        zkl_standing standing = zkl_queue_standing(names->data, names->count, "", seat->claim->kind);
+        if (standing.blocking > 0) {
+            refuse_try(seat, names->data[standing.nearest]);
+            return;
+        }
+    } else if (rc != ZNONODE) {
+        zkl_seat_refuse(seat, rc, "listing");
+        return;
+    }
+    move(seat, ZKL_SEAT_PARKED);
+    send_join(seat);
+}
+
+/* The list that looks for the node of a create whose reply was lost; counts only behind a sync of the same connection. */
+static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const struct String_vector *names)
+{
+    char uuid[ZKL_UUID_LENGTH + 1];
+    zkl_seat_uuid(seat, uuid);
+    if ((rc != ZOK && rc != ZNONODE) || request->connection != seat->connection) {
+        if (rc == ZOK || rc == ZNONODE || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+            be_hungry(seat);
+            return;
+        }
+        if (seat->wanted && rc != ZTHROTTLEDOP) {
+            /* May not be listed: go on looking, since the node may exist, but for nobody. */
+            zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "listing '%s' after a lost reply: %s",
+                             seat->line->path, zerror(rc));
+            zkl_seat_leave(seat);
+        }
+        be_delayed(seat);
+        return;
+    }
+    for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
+        if (zkl_node_has_uuid(names->data[i], uuid)) {
+            if (!set_node(seat, names->data[i]) || !zkl_send_stat(seat)) {
+                zkl_free(seat->node);
+                seat->node = NULL;
+                be_hungry(seat);
+            }
+            return;
+        }
+    }
+    not_created(seat, ZINVALIDSTATE);
+}
+
+void zkl_seat_synced(zkl_request *request, int rc)
+{
+    zkl_seat *seat = request->about.seat;
+    if (request->generation == seat->generation && seat->state == ZKL_SEAT_RECOVERING) {
+        seat->connection = rc == ZOK ? request->connection : 0;
+    }
+}
+
+void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
+{
+    zkl_seat *seat = request->about.seat;
+    if (request->generation != seat->generation || seat->state != ZKL_SEAT_RECOVERING) {
+        return;
+    }
+    if (rc == ZOK && stat->ephemeralOwner == seat->engine->session_id) {
+        seated(seat, stat->czxid);
+    } else if (rc == ZOK || rc == ZNONODE) {
+        not_created(seat, ZINVALIDSTATE); /* deleted meanwhile, or not of this session: it goes with its own */
+    } else {
+        zkl_free(seat->node);
+        seat->node = NULL;
+        be_hungry(seat);
+    }
+}
+
+void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *names)
+{
+    zkl_seat *seat = request->about.seat;
+    if (request->generation != seat->generation) {
+        return;
+    }
+    if (request->purpose == ZKL_LIST_TRY) {
+        if (seat->state == ZKL_SEAT_LOOKING) {
+            decide_try(seat, rc, names);
+        }
+        return;
+    }
+    if (request->purpose == ZKL_LIST_RECOVER) {
+        if (seat->state == ZKL_SEAT_RECOVERING) {
+            seat->listing = false;
+            find_own(seat, request, rc, names);
+        }
+        return;
+    }
+    if (ZKL_BROKEN(ZKL_BREAK_PAIRING) && rc == ZOK && seat->wanted && !has_node(seat->state) &&
+        zkl_queue_standing(names->data, names->count, "", seat->claim->kind).blocking == 0) {
+        first_in_line(seat);
+        return;
+    }
+    if (seat->state != ZKL_SEAT_QUEUED) {
+        return; /* its create failed, or it is leaving */
+    }
+    seat->listing = false;
+    if (rc == ZOK && (request->purpose == ZKL_LIST_LOOK || request->connection == seat->connection)) {
+        stand(seat, names);
+    } else if (rc == ZNONODE) {
+        zkl_seat_evicted(seat); /* even the directory is gone */
+    } else if (rc == ZTHROTTLEDOP) {
+        be_delayed(seat);
+    } else if (rc == ZOK || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+        if (!ZKL_BROKEN(ZKL_BREAK_REARM)) {
+            be_hungry(seat);
+        }
+    } else {
+        zkl_seat_refuse(seat, rc, "listing");
+    }
+}
+
+void zkl_seat_blocker_gone(zkl_seat *seat)
+{
+    if (seat->state != ZKL_SEAT_QUEUED) {
+        return;
+    }
+    seat->ahead--;
+    if (seat->ahead <= 0 || ZKL_BROKEN(ZKL_BREAK_AHEAD)) {
+        first_in_line(seat);
+    } else {
+        zkl_seat_step(seat);
+    }
+}
+
+void zkl_seat_look_again(zkl_seat *seat)
+{
+    if (seat->state == ZKL_SEAT_QUEUED) {
+        be_hungry(seat);
+    }
+}
+
+/* --- what others do to us ------------------------------------------------------------------------------------------ */
+
+void zkl_seat_evicted(zkl_seat *seat)
+{
+    if (seat->state == ZKL_SEAT_GRANTED) {
+        zkl_claim_finish(seat->claim, ZKL_CLAIM_LOST, ZKL_LOST, "'%s' is lost: somebody deleted its node '%s'",
+                         seat->line->path, seat->node);
+        gone(seat);
+    } else if (seat->wanted) {
+        zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN, "somebody deleted '%s': queueing again", seat->node);
+        start_over(seat);
+        zkl_seat_step(seat);
+    } else {
+        gone(seat);
+    }
+}
+
+void zkl_seat_session_over(zkl_seat *seat, const char *why)
+{
+    if (seat->state == ZKL_SEAT_GRANTED) {
+        if (ZKL_BROKEN(ZKL_BREAK_OWNER)) {
+            return;
+        }
+        zkl_claim_finish(seat->claim, ZKL_CLAIM_LOST, ZKL_LOST, "'%s' is lost: %s", seat->line->path, why);
+        gone(seat);
+    } else if (seat->wanted) {
+        start_over(seat);
+        be_hungry(seat);
+    } else {
+        gone(seat);
+    }
+}
+
+void zkl_seat_connection_lost(zkl_seat *seat)
+{
+    if (seat->wanted && seat->claim->try_only && seat->claim->phase == ZKL_CLAIM_WAITING) {
+        zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED,
+                         "'%s' could not be tried: the connection to '%s' is lost", seat->line->path, seat->engine->hosts);
+        zkl_seat_leave(seat);
+    }
+}

@@ -1,0 +1,588 @@
+/*
+ * session: the ZooKeeper handle, what its session events mean, and the lease.
+ *
+ * A handle is opened when there is none and closed when its session is over; a new one follows by itself. `connected` is
+ * what the handle says; `ready` is more: the server has answered a request of ours on this session, so that something which
+ * merely accepts connections is not taken for a ZooKeeper.
+ *
+ * The lease: being CONNECTED, successful reads, pings and even sync do not prove that the session lives, because a follower
+ * that is cut off from its leader goes on answering them. What proves it is an acknowledged quorum write. With s the instant
+ * at which the latest acknowledged one was sent and T the negotiated session timeout, grants are valid until s + T/2. The
+ * heartbeat that keeps the lease is a multi made of nothing but version checks of our own nodes: it goes through the quorum,
+ * changes nothing, fires no watch, and fails with ZNONODE when somebody has deleted one of them.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include "engine_private.h"
+
+/* After a failure to open a handle (the name does not resolve, say): this long until the next try. */
+#define RETRY_AFTER (ZKL_SECOND / 2)
+
+/* After zookeeper_interest failed: the same, for a handle that exists. */
+#define PAUSE_AFTER (ZKL_SECOND / 5)
+
+/*
+ * A session timeout above this is no ZooKeeper's: whatever answered spoke some other protocol, and the C client took its
+ * text for a number.
+ */
+#define PLAUSIBLE_TIMEOUT_MS (24 * 3600 * 1000)
+
+/* Nodes checked by one heartbeat request. */
+#define CHECKS_AT_ONCE 256
+
+void zkl_log(zkl_engine *engine, int level, const char *format, ...)
+{
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    engine->host.log(engine->host.context, level, message);
+}
+
+bool zkl_outcome_unknown(int rc)
+{
+    return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZRUNTIMEINCONSISTENCY || rc == ZCLOSING ||
+           rc == ZSESSIONMOVED;
+}
+
+zkl_code zkl_code_of(int rc)
+{
+    switch (rc) {
+    case ZOK:
+        return ZKL_OK;
+    case ZNOAUTH:
+    case ZINVALIDACL:
+        return ZKL_NO_AUTH;
+    case ZAUTHFAILED:
+        return ZKL_AUTH_FAILED;
+    case ZNONODE:
+        return ZKL_NO_NODE;
+    case ZCONNECTIONLOSS:
+    case ZOPERATIONTIMEOUT:
+        return ZKL_DISCONNECTED;
+    default:
+        return ZKL_FAILED;
+    }
+}
+
+/* --- state --------------------------------------------------------------------------------------------------------- */
+
+static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const char *format, ...)
+{
+    char problem[sizeof engine->problem];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(problem, sizeof problem, format, args);
+    va_end(args);
+    if (engine->state == state && strcmp(engine->problem, problem) == 0) {
+        return;
+    }
+    engine->state = state;
+    engine->problem_code = code;
+    memcpy(engine->problem, problem, sizeof problem);
+    engine->host.state_changed(engine->host.context, state, code, problem);
+}
+
+bool zkl_session_usable(const zkl_engine *engine)
+{
+    return engine->ready && !engine->closing && !engine->over;
+}
+
+/* Requests may go out again: whoever waited for that gets its turn, in order. */
+static void resume(zkl_engine *engine)
+{
+    zkl_watches_resume(engine);
+    zkl_queries_resume(engine);
+    if (engine->nodes > 0) {
+        zkl_lease_want_now(engine);
+    }
+}
+
+static void now_ready(zkl_engine *engine)
+{
+    engine->ready = true;
+    set_state(engine, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
+    resume(engine);
+}
+
+void zkl_session_greeted(zkl_request *request, int rc)
+{
+    zkl_engine *engine = request->engine;
+    if (request->connection != engine->connection || !engine->connected) {
+        return; /* the next connection greets anew */
+    }
+    if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
+        engine->greeted = true;
+        now_ready(engine);
+        if (rc == ZNONODE) {
+            set_state(engine, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
+                      strchr(engine->servers, '/'), engine->servers);
+        }
+    } else if (!zkl_outcome_unknown(rc)) {
+        set_state(engine, engine->state, zkl_code_of(rc), "'%s' answers: %s", engine->servers, zerror(rc));
+    }
+}
+
+/* Everything that the session had is gone, or will be without our help. */
+static void session_over(zkl_engine *engine, const char *why)
+{
+    engine->connected = engine->ready = engine->greeted = false;
+    engine->session_id = 0;
+    zkl_seat *seat, *next;
+    for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
+        next = TAILQ_NEXT(seat, all);
+        zkl_seat_session_over(seat, why);
+    }
+    engine->check_at = ZKL_NEVER;
+    engine->confirming = false;
+    if (engine->lease && engine->lease_until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
+        engine->lease_until = 0;
+        engine->host.lease_changed(engine->host.context, 0);
+    }
+}
+
+static void on_connected(zkl_engine *engine)
+{
+    engine->connection++;
+    engine->stats.connections++;
+    engine->timeout_ms = zoo_recv_timeout(engine->handle);
+    if (engine->timeout_ms <= 0 || engine->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
+        engine->over = true;
+        engine->retry_at = engine->now + RETRY_AFTER;
+        set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
+                  engine->hosts);
+        return;
+    }
+    engine->connected = true;
+    int64_t session_id = zoo_client_id(engine->handle)->client_id;
+    if (session_id != engine->session_id) {
+        engine->session_id = session_id;
+        engine->greeted = false;
+        engine->stats.sessions++;
+    }
+    /* Addresses are looked up anew while disconnected only: in a connected client every turn would call getaddrinfo. */
+    zoo_set_servers_resolution_delay(engine->handle, -1);
+    if (engine->greeted) {
+        now_ready(engine);
+    } else {
+        zkl_send_greeting(engine);
+    }
+}
+
+static void on_disconnected(zkl_engine *engine)
+{
+    engine->connected = engine->ready = false;
+    zkl_seat *seat, *next;
+    for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
+        next = TAILQ_NEXT(seat, all);
+        zkl_seat_connection_lost(seat);
+    }
+    set_state(engine, engine->greeted ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
+              "the connection to '%s' is lost", engine->hosts);
+}
+
+static void on_auth_failed(zkl_engine *engine)
+{
+    engine->over = true;
+    session_over(engine, "authentication failed");
+    set_state(engine, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' refused the credentials", engine->servers);
+    zkl_claim *claim, *next;
+    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
+        next = TAILQ_NEXT(claim, all);
+        if (claim->phase == ZKL_CLAIM_WAITING) {
+            zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
+            if (claim->seat != NULL) {
+                zkl_seat_leave(claim->seat);
+            }
+        }
+    }
+    zkl_queries_fail(engine, ZKL_AUTH_FAILED, engine->problem);
+}
+
+/* The C client's default watcher: session events only. */
+static void on_session_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    (void)path;
+    zkl_engine *engine = context;
+    if (type != ZOO_SESSION_EVENT || handle != engine->handle || engine->over) {
+        return;
+    }
+    if (state == ZOO_CONNECTED_STATE) {
+        on_connected(engine);
+    } else if (state == ZOO_EXPIRED_SESSION_STATE) {
+        engine->over = true;
+        session_over(engine, "the session has expired");
+        set_state(engine, ZKL_STATE_CONNECTING, ZKL_LOST, "the session with '%s' has expired", engine->hosts);
+    } else if (state == ZOO_AUTH_FAILED_STATE) {
+        on_auth_failed(engine);
+    } else if (engine->connected) {
+        on_disconnected(engine);
+    }
+}
+
+/* --- the handle ---------------------------------------------------------------------------------------------------- */
+
+static void close_handle(zkl_engine *engine)
+{
+    zhandle_t *handle = engine->handle;
+    engine->over = true; /* completions that come from inside the close send nothing new */
+    engine->connected = engine->ready = false;
+    zookeeper_close(handle);
+    engine->handle = NULL;
+    engine->over = false;
+    zkl_requests_closed(engine);
+    zkl_watches_closed(engine);
+}
+
+static bool open_handle(zkl_engine *engine)
+{
+    /* No shuffling by the C client: it would reseed random() of the whole process. The driver shuffles the list instead. */
+    zoo_deterministic_conn_order(1);
+    errno = 0;
+    engine->handle = zookeeper_init2(engine->servers, on_session_event, engine->asked_timeout_ms, NULL, engine,
+                                     ZOO_NO_LOG_CLIENTENV, engine->zookeeper_log);
+    if (engine->handle == NULL) {
+        int error = errno;
+        engine->retry_at = engine->now + RETRY_AFTER;
+        if (error == ENOMEM) {
+            set_state(engine, engine->state, ZKL_FAILED, "no memory for a ZooKeeper handle");
+        } else {
+            set_state(engine, engine->state, ZKL_DISCONNECTED, "cannot resolve any server of '%s'", engine->hosts);
+        }
+        return false;
+    }
+    for (int32_t i = 0; i < engine->auth_count; i++) {
+        const zkl_auth *auth = &engine->auths[i];
+        int rc = zoo_add_auth(engine->handle, auth->scheme, auth->credential, auth->credential_length, NULL, NULL);
+        if (rc != ZOK) {
+            zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "cannot add a credential of scheme '%s': %s", auth->scheme,
+                    zerror(rc));
+        }
+    }
+    return true;
+}
+
+/* Why the handle is not connected, from what the C client left in errno. */
+static void note_problem(zkl_engine *engine, int rc, int error)
+{
+    if (rc >= 0 || rc == ZNOTHING || engine->connected || engine->over) {
+        return;
+    }
+    if (rc == ZOPERATIONTIMEOUT) {
+        set_state(engine, engine->state, ZKL_DISCONNECTED, "no server of '%s' answers", engine->hosts);
+    } else if (error != 0 && error != EAGAIN && error != EHOSTDOWN) {
+        set_state(engine, engine->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", engine->hosts,
+                  strerror(error));
+    } else if (error == EHOSTDOWN) {
+        set_state(engine, engine->state, ZKL_DISCONNECTED, "'%s' closed the connection", engine->hosts);
+    }
+}
+
+/* The handle lost its connection without saying so: a failed send closes the socket and tells nobody. */
+static void notice_silent_loss(zkl_engine *engine)
+{
+    if (engine->connected && engine->handle != NULL && zoo_state(engine->handle) != ZOO_CONNECTED_STATE) {
+        on_disconnected(engine);
+    }
+}
+
+static void ask_interest(zkl_engine *engine, zkl_poll *poll)
+{
+    int fd = -1;
+    int interest = 0;
+    struct timeval wait = {0, 0};
+    errno = 0;
+    int rc = zookeeper_interest(engine->handle, &fd, &interest, &wait);
+    note_problem(engine, rc, errno);
+    if (rc != ZOK) {
+        /* fd, interest and wait may not have been set at all (a name that does not resolve) */
+        poll->wake_at = engine->over ? engine->now : engine->now + PAUSE_AFTER;
+        return;
+    }
+    poll->fd = fd;
+    poll->events = (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
+    poll->wake_at = engine->now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
+}
+
+/* --- the lease ----------------------------------------------------------------------------------------------------- */
+
+bool zkl_lease_valid(const zkl_engine *engine)
+{
+    return !engine->lease || engine->now < engine->lease_until || ZKL_BROKEN(ZKL_BREAK_LEASE);
+}
+
+/* Grants that outlived their lease are lost for good. */
+static void lapse(zkl_engine *engine)
+{
+    if (zkl_lease_valid(engine) || engine->lease_until == 0) {
+        return;
+    }
+    zkl_seat *seat, *next;
+    for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
+        next = TAILQ_NEXT(seat, all);
+        if (seat->state == ZKL_SEAT_GRANTED) {
+            zkl_claim_finish(seat->claim, ZKL_CLAIM_LOST, ZKL_LOST,
+                             "'%s' is lost: no ZooKeeper quorum has confirmed the session for half of its timeout (%d ms)",
+                             seat->line->path, engine->timeout_ms);
+            zkl_seat_leave(seat);
+        }
+    }
+}
+
+void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
+{
+    if (!engine->lease || engine->session_id == 0) {
+        return;
+    }
+    int64_t until = sent_at + (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000) / 2;
+    if (until <= engine->lease_until) {
+        return;
+    }
+    lapse(engine);
+    engine->lease_until = until;
+    engine->host.lease_changed(engine->host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
+    if (engine->confirming && zkl_lease_valid(engine)) {
+        engine->confirming = false;
+        zkl_seat *seat, *next;
+        for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
+            next = TAILQ_NEXT(seat, all);
+            zkl_seat_confirm(seat);
+        }
+    }
+}
+
+void zkl_lease_watch_over(zkl_engine *engine)
+{
+    if (engine->check_at == ZKL_NEVER) {
+        engine->check_at = engine->now + (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000) / 4;
+    }
+}
+
+void zkl_lease_want_now(zkl_engine *engine)
+{
+    engine->check_at = engine->now;
+}
+
+static void free_checks(struct zkl_checks *checks)
+{
+    if (checks != NULL) {
+        zkl_free(checks->items);
+        zkl_free(checks->ops);
+        zkl_free(checks->results);
+        zkl_free(checks);
+    }
+}
+
+static struct zkl_checks *new_checks(int32_t capacity)
+{
+    struct zkl_checks *checks = zkl_alloc(sizeof *checks);
+    if (checks == NULL) {
+        return NULL;
+    }
+    checks->items = zkl_alloc((size_t)capacity * sizeof *checks->items);
+    checks->ops = zkl_alloc((size_t)capacity * sizeof *checks->ops);
+    checks->results = zkl_alloc((size_t)capacity * sizeof *checks->results);
+    if (checks->items == NULL || checks->ops == NULL || checks->results == NULL) {
+        free_checks(checks);
+        return NULL;
+    }
+    return checks;
+}
+
+static void add_check(struct zkl_checks *checks, zkl_seat *seat)
+{
+    checks->items[checks->count] = (struct zkl_check){seat, seat->generation};
+    zoo_check_op_init(&checks->ops[checks->count], seat->node, -1);
+    seat->flying++;
+    checks->count++;
+}
+
+static void land_checks(struct zkl_checks *checks)
+{
+    for (int32_t i = 0; i < checks->count; i++) {
+        zkl_seat_landed(checks->items[i].seat);
+    }
+    free_checks(checks);
+}
+
+static void send_checks(zkl_engine *engine, struct zkl_checks *checks)
+{
+    if (zkl_send_checks(engine, checks)) {
+        engine->checks_flying++;
+        engine->stats.heartbeats++;
+    } else {
+        land_checks(checks);
+    }
+}
+
+static bool needs_check(const zkl_seat *seat)
+{
+    return seat->node != NULL && (seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING ||
+                                  seat->state == ZKL_SEAT_GRANTED);
+}
+
+/* Sends the heartbeat over every node that serves somebody, in as few requests as their bound allows. */
+static void heartbeat(zkl_engine *engine)
+{
+    struct zkl_checks *checks = NULL;
+    zkl_seat *seat;
+    bool any = false;
+    TAILQ_FOREACH(seat, &engine->seats, all)
+    {
+        if (!needs_check(seat)) {
+            continue;
+        }
+        any = true;
+        if (checks == NULL && (checks = new_checks(CHECKS_AT_ONCE)) == NULL) {
+            break; /* no memory: the lease runs on, the next turn tries again */
+        }
+        add_check(checks, seat);
+        if (checks->count == CHECKS_AT_ONCE) {
+            send_checks(engine, checks);
+            checks = NULL;
+        }
+    }
+    if (checks != NULL) {
+        send_checks(engine, checks);
+    }
+    engine->check_at = any ? engine->now + (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000) / 4 : ZKL_NEVER;
+}
+
+void zkl_lease_checked(zkl_request *request, int rc)
+{
+    zkl_engine *engine = request->engine;
+    struct zkl_checks *checks = request->about.checks;
+    engine->checks_flying--;
+    if (rc == ZOK) {
+        zkl_lease_prove(engine, request->sent_at);
+    } else if (rc == ZNONODE) {
+        for (int32_t i = 0; i < checks->count; i++) {
+            const struct zkl_check *check = &checks->items[i];
+            if (checks->results[i].err == ZNONODE && check->generation == check->seat->generation &&
+                needs_check(check->seat)) {
+                zkl_seat_evicted(check->seat);
+            }
+        }
+        zkl_lease_want_now(engine); /* the failed multi said nothing about the others */
+    } else if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+        zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "the lease cannot be extended: checking our own nodes gives '%s'%s", zerror(rc),
+                rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");
+    }
+    land_checks(checks);
+}
+
+/* --- the driver's calls -------------------------------------------------------------------------------------------- */
+
+/* Gives those who may not have been allowed to send their turn. */
+static void feed_hungry(zkl_engine *engine)
+{
+    zkl_seat *seat;
+    while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
+           (seat = TAILQ_FIRST(&engine->hungry)) != NULL) {
+        TAILQ_REMOVE(&engine->hungry, seat, in_hungry);
+        seat->hungry = false;
+        zkl_seat_step(seat);
+        if (seat->hungry) {
+            break; /* it still may not: neither may those behind it */
+        }
+    }
+    while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
+           (seat = TAILQ_FIRST(&engine->starved)) != NULL && zkl_seat_fits(seat)) {
+        TAILQ_REMOVE(&engine->starved, seat, in_hungry);
+        seat->starved = false;
+        zkl_seat_step(seat);
+    }
+}
+
+static void run_due(zkl_engine *engine)
+{
+    notice_silent_loss(engine);
+    lapse(engine);
+    if (engine->now >= engine->delayed_until) {
+        zkl_seats_undelay(engine);
+    }
+    feed_hungry(engine);
+    if (zkl_session_usable(engine) && engine->now >= engine->check_at && engine->checks_flying == 0) {
+        heartbeat(engine);
+    }
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t next_due(const zkl_engine *engine)
+{
+    int64_t due = engine->delayed_until;
+    if (zkl_session_usable(engine)) {
+        if (engine->checks_flying == 0) {
+            due = earlier(due, engine->check_at);
+        }
+        if (!TAILQ_EMPTY(&engine->hungry) && engine->in_flight < ZKL_MAX_IN_FLIGHT) {
+            due = earlier(due, engine->now + PAUSE_AFTER);
+        }
+    }
+    if (engine->lease && engine->nodes > 0 && engine->lease_until > engine->now) {
+        due = earlier(due, engine->lease_until);
+    }
+    return due;
+}
+
+void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
+{
+    engine->now = now;
+    *poll = (zkl_poll){.fd = -1, .events = 0, .wake_at = ZKL_NEVER};
+    run_due(engine);
+    bool wanted = !engine->shut && engine->state != ZKL_STATE_AUTH_FAILED && !(engine->closing && engine->session_id == 0);
+    if (engine->handle != NULL && (engine->over || !wanted)) {
+        close_handle(engine);
+    }
+    if (engine->handle == NULL && wanted && now >= engine->retry_at) {
+        open_handle(engine);
+    }
+    if (engine->handle != NULL) {
+        ask_interest(engine, poll);
+    } else if (wanted) {
+        poll->wake_at = earlier(poll->wake_at, engine->retry_at);
+    }
+    notice_silent_loss(engine);
+    poll->wake_at = earlier(poll->wake_at, next_due(engine));
+}
+
+void zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
+{
+    engine->now = now;
+    lapse(engine);
+    if (engine->handle != NULL && !engine->over && revents != 0) {
+        int events = ((revents & (POLLIN | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_READ : 0) |
+                     ((revents & (POLLOUT | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_WRITE : 0);
+        errno = 0;
+        int rc = zookeeper_process(engine->handle, events);
+        note_problem(engine, rc, errno);
+    }
+    run_due(engine);
+}
+
+void zkl_engine_shut_down(zkl_engine *engine, int64_t now)
+{
+    engine->now = now;
+    engine->closing = engine->shut = true;
+    if (engine->handle != NULL) {
+        close_handle(engine);
+    }
+    session_over(engine, "the client is closed");
+    if (engine->state != ZKL_STATE_AUTH_FAILED) {
+        set_state(engine, ZKL_STATE_CLOSED, ZKL_CLOSED, "%s", "");
+    }
+    zkl_queries_fail(engine, ZKL_CLOSED, "the client is closed");
+}

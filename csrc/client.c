@@ -87,7 +87,7 @@ typedef struct {
 
 struct zkl_client {
     _Atomic int32_t references;
-    pid_t pid;
+    uint32_t forks; /* what `forks` was when it was opened */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t gone; /* signalled when `exited` becomes true */
@@ -113,6 +113,7 @@ struct zkl_client {
     bool announced; /* a byte is in news_pipe */
     bool exited;
     bool joined;
+    bool unread; /* nobody will ask for news any more */
     zkl_state state;
     zkl_code problem_code;
     char problem[256];
@@ -150,9 +151,16 @@ static void unlock_registry(void)
     pthread_mutex_unlock(&registry_mutex);
 }
 
+/*
+ * How many forks lie between this process and the one that loaded the module. Compared at every entry, which getpid() would do
+ * too, but as a system call: a score of them an acquisition.
+ */
+static _Atomic uint32_t forks;
+
 /* The child has no I/O threads and no clients of its own yet. */
 static void forget_registry(void)
 {
+    atomic_fetch_add(&forks, 1);
     TAILQ_INIT(&registry);
     unlock_registry();
 }
@@ -218,13 +226,14 @@ static void write_byte(int fd)
     }
 }
 
-static void drain(int fd)
+/* Empties a pipe that never holds more than a byte or two; whether there was one. */
+static bool drain(int fd)
 {
-    char bytes[64];
+    char bytes[16];
     ssize_t n;
-    do {
-        n = read(fd, bytes, sizeof bytes);
-    } while (n == (ssize_t)sizeof bytes || (n < 0 && errno == EINTR));
+    while ((n = read(fd, bytes, sizeof bytes)) < 0 && errno == EINTR) {
+    }
+    return n > 0;
 }
 
 static void close_pipe(int ends[2])
@@ -237,27 +246,28 @@ static void close_pipe(int ends[2])
     }
 }
 
-/* Mutex held. */
-static void wake(zkl_client *client)
+/*
+ * Unlocks the mutex, and then wakes the I/O thread if it needs that: a byte that is written before would have it run into the
+ * locked mutex. One byte is enough until it has been read.
+ */
+static void unlock_and_wake(zkl_client *client)
 {
-    if (!client->woken) {
-        client->woken = true;
+    bool write_it = !client->woken && !client->exited;
+    client->woken = true;
+    pthread_mutex_unlock(&client->mutex);
+    if (write_it) {
         write_byte(client->wake_pipe[1]);
     }
 }
 
-/* Mutex held. */
-static void ask(zkl_ticket *ticket, unsigned todo)
+/* Mutex held, thread not exited. The list has a reference to the ticket. */
+static void enqueue(zkl_ticket *ticket, unsigned todo)
 {
-    zkl_client *client = ticket->client;
-    if (client->exited) {
-        return;
-    }
     if (ticket->todo == 0) {
-        TAILQ_INSERT_TAIL(&client->todo, ticket, in_todo);
+        TAILQ_INSERT_TAIL(&ticket->client->todo, ticket, in_todo);
+        atomic_fetch_add(&ticket->references, 1);
     }
     ticket->todo |= todo;
-    wake(client);
 }
 
 /* --- the life of objects ------------------------------------------------------------------------------------------- */
@@ -333,7 +343,7 @@ static void announce(zkl_ticket *ticket)
 {
     zkl_client *client = ticket->client;
     client->news = true;
-    if (!ticket->has_news) {
+    if (!ticket->has_news && !client->unread) {
         ticket->has_news = true;
         TAILQ_INSERT_TAIL(&client->news_list, ticket, in_news);
         atomic_fetch_add(&ticket->references, 1);
@@ -355,7 +365,9 @@ static void on_claim_changed(void *context, zkl_claim *claim)
     if (message[0] != '\0' && ticket->message == NULL) {
         ticket->message = zkl_copy(message, strlen(message));
     }
-    announce(ticket);
+    if (zkl_claim_get_phase(claim) != ZKL_CLAIM_RELEASED || ticket->settled) {
+        announce(ticket); /* that it is being released is no news to whoever releases it */
+    }
     pthread_mutex_unlock(&client->mutex);
 }
 
@@ -578,12 +590,13 @@ static void publish(zkl_client *client)
     pthread_mutex_lock(&client->mutex);
     client->stats = zkl_engine_stats(client->engine);
     client->timeout_ms = zkl_engine_session_timeout(client->engine);
-    if (client->news && !client->announced) {
-        client->announced = true;
-        write_byte(client->news_pipe[1]);
-    }
+    bool write_it = client->news && !client->announced;
+    client->announced = client->announced || client->news;
     client->news = false;
     pthread_mutex_unlock(&client->mutex);
+    if (write_it) {
+        write_byte(client->news_pipe[1]); /* after the unlock: whoever wakes wants the mutex at once */
+    }
 }
 
 static int poll_timeout(int64_t wake_at)
@@ -601,14 +614,17 @@ static int poll_timeout(int64_t wake_at)
 
 static void wait_and_process(zkl_client *client, const zkl_poll *wanted)
 {
+    if (wanted->fd >= 0 && client->state != ZKL_STATE_CONNECTED) {
+        fcntl(wanted->fd, F_SETFD, FD_CLOEXEC); /* a new socket; the C client may have been built without SOCK_CLOEXEC */
+    }
     struct pollfd fds[2] = {{.fd = client->wake_pipe[0], .events = POLLIN}, {.fd = wanted->fd, .events = wanted->events}};
     if (poll(fds, 2, poll_timeout(wanted->wake_at)) < 0) {
         fds[0].revents = fds[1].revents = 0;
     }
     if (fds[0].revents != 0) {
+        drain(client->wake_pipe[0]);
         pthread_mutex_lock(&client->mutex);
         client->woken = false;
-        drain(client->wake_pipe[0]);
         pthread_mutex_unlock(&client->mutex);
     }
     zkl_engine_process(client->engine, zkl_clock(), wanted->fd >= 0 ? fds[1].revents : 0);
@@ -805,7 +821,7 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
         return NULL;
     }
     init_sync(client);
-    client->pid = getpid();
+    client->forks = atomic_load(&forks);
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
     atomic_store(&client->references, 1);
     atomic_store(&client->lease_until, options->lease ? 0 : ZKL_NEVER);
@@ -843,7 +859,7 @@ fail:
 
 bool zkl_client_forked(const zkl_client *client)
 {
-    return client->pid != getpid();
+    return client->forks != atomic_load_explicit(&forks, memory_order_relaxed);
 }
 
 void zkl_client_close(zkl_client *client)
@@ -852,11 +868,8 @@ void zkl_client_close(zkl_client *client)
         return;
     }
     pthread_mutex_lock(&client->mutex);
-    if (!client->exited) {
-        client->close_wanted = true;
-        wake(client);
-    }
-    pthread_mutex_unlock(&client->mutex);
+    client->close_wanted = true;
+    unlock_and_wake(client);
 }
 
 void zkl_client_join(zkl_client *client)
@@ -881,8 +894,11 @@ void zkl_client_release(zkl_client *client)
     zkl_client_close(client);
     pthread_mutex_lock(&client->mutex);
     bool detach = !client->joined;
-    client->joined = true;
+    client->joined = client->unread = true;
     pthread_mutex_unlock(&client->mutex);
+    while (zkl_client_next(client) != 0) {
+        /* tickets reference their client: the list of news must not keep them, and so itself, alive */
+    }
     if (detach) {
         pthread_detach(client->thread);
     }
@@ -905,9 +921,8 @@ uint64_t zkl_client_next(zkl_client *client)
         TAILQ_REMOVE(&client->news_list, ticket, in_news);
         ticket->has_news = false;
         id = ticket->id;
-    } else if (client->announced) {
-        client->announced = false;
-        drain(client->news_pipe[0]);
+    } else if (client->announced && drain(client->news_pipe[0])) {
+        client->announced = false; /* if its byte is still on the way, the next call reads it */
     }
     pthread_mutex_unlock(&client->mutex);
     if (ticket != NULL) {
@@ -991,10 +1006,9 @@ static zkl_ticket *submit(zkl_ticket *ticket)
         atomic_store(&ticket->phase, ZKL_CLAIM_REFUSED);
         answer(ticket, ZKL_CLOSED, "the client is closed");
     } else {
-        atomic_fetch_add(&ticket->references, 1); /* the list's */
-        ask(ticket, TODO_START);
+        enqueue(ticket, TODO_START);
     }
-    pthread_mutex_unlock(&client->mutex);
+    unlock_and_wake(client);
     return ticket;
 }
 
@@ -1026,18 +1040,14 @@ zkl_ticket *zkl_client_flush(zkl_client *client)
     return ticket != NULL ? submit(ticket) : NULL;
 }
 
-/* Puts a ticket on the list that has been there before, with a reference for the list. */
-static void ask_again(zkl_ticket *ticket, unsigned todo)
+static void ask(zkl_ticket *ticket, unsigned todo)
 {
     zkl_client *client = ticket->client;
     pthread_mutex_lock(&client->mutex);
     if (!client->exited) {
-        if (ticket->todo == 0) {
-            atomic_fetch_add(&ticket->references, 1);
-        }
-        ask(ticket, todo);
+        enqueue(ticket, todo);
     }
-    pthread_mutex_unlock(&client->mutex);
+    unlock_and_wake(client);
 }
 
 void zkl_ticket_release(zkl_ticket *ticket)
@@ -1046,7 +1056,7 @@ void zkl_ticket_release(zkl_ticket *ticket)
         return;
     }
     if (ticket->kind == TICKET_CLAIM) {
-        ask_again(ticket, TODO_FORGET);
+        ask(ticket, TODO_FORGET);
     }
     drop_ticket(ticket);
 }
@@ -1101,7 +1111,7 @@ int64_t zkl_ticket_remaining(zkl_ticket *ticket)
         return left;
     }
     atomic_store(&ticket->lapsed, true); /* for good, whatever the I/O thread is about to learn */
-    ask_again(ticket, TODO_LAPSED);
+    ask(ticket, TODO_LAPSED);
     return 0;
 }
 
@@ -1113,7 +1123,7 @@ bool zkl_ticket_held(zkl_ticket *ticket)
 void zkl_ticket_end(zkl_ticket *ticket)
 {
     if (!zkl_client_forked(ticket->client)) {
-        ask_again(ticket, TODO_END);
+        ask(ticket, TODO_END);
     }
 }
 

@@ -150,12 +150,13 @@ static void session_over(zkl_engine *engine, const char *why)
     }
 }
 
-static void on_connected(zkl_engine *engine)
+/* A read-only session, which we never ask for, is what the C client makes of a stranger's bytes too. */
+static void on_connected(zkl_engine *engine, bool read_only)
 {
     engine->connection++;
     engine->stats.connections++;
     engine->timeout_ms = zoo_recv_timeout(engine->handle);
-    if (engine->timeout_ms <= 0 || engine->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
+    if (read_only || engine->timeout_ms <= 0 || engine->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
         engine->over = true;
         engine->retry_at = engine->now + RETRY_AFTER;
         set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
@@ -169,8 +170,6 @@ static void on_connected(zkl_engine *engine)
         engine->greeted = false;
         engine->stats.sessions++;
     }
-    /* Addresses are looked up anew while disconnected only: in a connected client every turn would call getaddrinfo. */
-    zoo_set_servers_resolution_delay(engine->handle, -1);
     if (engine->greeted) {
         now_ready(engine);
     } else {
@@ -216,8 +215,8 @@ static void on_session_event(zhandle_t *handle, int type, int state, const char 
     if (type != ZOO_SESSION_EVENT || handle != engine->handle || engine->over) {
         return;
     }
-    if (state == ZOO_CONNECTED_STATE) {
-        on_connected(engine);
+    if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE) {
+        on_connected(engine, state == ZOO_READONLY_STATE);
     } else if (state == ZOO_EXPIRED_SESSION_STATE) {
         engine->over = true;
         session_over(engine, "the session has expired");
@@ -260,6 +259,8 @@ static bool open_handle(zkl_engine *engine)
         }
         return false;
     }
+    /* Addresses are looked up for each new connection. By default every turn of a connected client would do so too. */
+    zoo_set_servers_resolution_delay(engine->handle, -1);
     for (int32_t i = 0; i < engine->auth_count; i++) {
         const zkl_auth *auth = &engine->auths[i];
         int rc = zoo_add_auth(engine->handle, auth->scheme, auth->credential, auth->credential_length, NULL, NULL);

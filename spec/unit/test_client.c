@@ -1,0 +1,315 @@
+/*
+ * The client against a real server: many threads at one client, many clients at one path, closing in the middle of things.
+ *
+ * Meant above all for the sanitizers, which see every access here but the C client's own (its Debian library is not
+ * instrumented). Run from the project's root: starts a server with tools/zookeeper, unless ZOOKEEPER names one.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../../csrc/client.h"
+#include "../../csrc/memory.h"
+
+#define PATIENCE (30 * ZKL_SECOND)
+
+static char servers[256];
+
+static int start_server(void **state)
+{
+    (void)state;
+    if (getenv("ZOOKEEPER") != NULL) {
+        snprintf(servers, sizeof servers, "%s", getenv("ZOOKEEPER"));
+        return 0;
+    }
+    char command[128];
+    snprintf(command, sizeof command, "LD_PRELOAD= tools/zookeeper start --owner %d", (int)getpid());
+    FILE *output = popen(command, "r");
+    if (output == NULL) {
+        return -1;
+    }
+    char line[512];
+    while (fgets(line, sizeof line, output) != NULL) {
+        sscanf(line, "ZOOKEEPER=%255s", servers);
+        char directory[512];
+        if (sscanf(line, "ZOOKEEPER_DIR=%511s", directory) == 1) {
+            setenv("ZOOKEEPER_DIR", directory, 1);
+        }
+    }
+    return pclose(output) == 0 && servers[0] != '\0' ? 0 : -1;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    return getenv("ZOOKEEPER") != NULL || system("tools/zookeeper stop >/dev/null") == 0 ? 0 : -1;
+}
+
+static zkl_client *open_client(void)
+{
+    char message[ZKL_MESSAGE_SIZE];
+    const zkl_client_options options = {.servers = servers, .session_timeout_ms = 5000, .lease = true, .log = true};
+    zkl_client *client = zkl_client_open(&options, message);
+    assert_non_null(client);
+    return client;
+}
+
+/* Waits until somebody has news; takes them all, so that the descriptor is quiet again. */
+static void wait_for_news(zkl_client *client, int ms)
+{
+    struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
+    poll(&fd, 1, ms);
+    while (zkl_client_next(client) != 0) {
+    }
+}
+
+static void wait_for_state(zkl_client *client, zkl_state wanted)
+{
+    char problem[ZKL_MESSAGE_SIZE];
+    zkl_code code;
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_state(client, problem, &code) != wanted;) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(client, 100);
+    }
+}
+
+static void close_client(zkl_client *client)
+{
+    zkl_client_close(client);
+    wait_for_state(client, ZKL_STATE_CLOSED);
+    zkl_client_join(client);
+    zkl_client_release(client);
+}
+
+static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
+{
+    const zkl_claim_request request = {
+        .path = path, .kind = ZKL_NODE_EXCLUSIVE, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE, .try_only = try_only};
+    zkl_ticket *ticket = zkl_client_claim(client, &request);
+    assert_non_null(ticket);
+    return ticket;
+}
+
+/* `shared`: others wait at the same client, and may take the news of this ticket; so this one does not sleep long. */
+static zkl_ticket_view wait_for_phase(zkl_ticket *ticket, bool shared)
+{
+    zkl_ticket_view view;
+    int64_t until = zkl_clock() + PATIENCE;
+    for (zkl_ticket_look(ticket, &view); view.phase == ZKL_CLAIM_WAITING; zkl_ticket_look(ticket, &view)) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(zkl_ticket_client(ticket), shared ? 1 : 100);
+    }
+    return view;
+}
+
+static void wait_for_settled(zkl_ticket *ticket)
+{
+    zkl_ticket_view view;
+    int64_t until = zkl_clock() + PATIENCE;
+    for (zkl_ticket_look(ticket, &view); !view.settled; zkl_ticket_look(ticket, &view)) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(zkl_ticket_client(ticket), 10);
+    }
+}
+
+static void grants_and_releases(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    char before[ZKL_TOKEN_SIZE] = "";
+    for (int i = 0; i < 50; i++) {
+        zkl_ticket *ticket = claim(client, "/unit/one", false);
+        zkl_ticket_view view = wait_for_phase(ticket, false);
+        assert_int_equal(view.phase, ZKL_CLAIM_GRANTED);
+        assert_true(zkl_ticket_held(ticket));
+        assert_true(strcmp(view.token, before) > 0);
+        memcpy(before, view.token, sizeof before);
+        zkl_ticket_end(ticket);
+        wait_for_settled(ticket);
+        assert_false(zkl_ticket_held(ticket));
+        zkl_ticket_release(ticket);
+    }
+    close_client(client);
+}
+
+typedef struct {
+    zkl_client *client;
+    _Atomic int *inside;
+    int turns;
+} worker;
+
+/* Cycles of claim, hold, give back; every third is tried, every fifth is abandoned at once. Asserts nothing itself. */
+static void *work(void *argument)
+{
+    worker *self = argument;
+    for (int i = 0; i < 60; i++) {
+        zkl_ticket *ticket = claim(self->client, "/unit/many", i % 3 == 2);
+        if (i % 5 == 4) {
+            zkl_ticket_release(ticket);
+            continue;
+        }
+        if (wait_for_phase(ticket, true).phase == ZKL_CLAIM_GRANTED && zkl_ticket_held(ticket)) {
+            self->turns += atomic_fetch_add(self->inside, 1) == 0 ? 1 : -100000;
+            atomic_fetch_sub(self->inside, 1);
+        }
+        zkl_ticket_end(ticket);
+        zkl_ticket_release(ticket);
+    }
+    return NULL;
+}
+
+static void threads_share_clients(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 3, THREADS = 9 };
+    _Atomic int inside = 0;
+    zkl_client *clients[CLIENTS];
+    pthread_t threads[THREADS];
+    worker workers[THREADS];
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = open_client();
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        wait_for_state(clients[i], ZKL_STATE_CONNECTED);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (worker){clients[i % CLIENTS], &inside, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(workers[i].turns > 0);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        zkl_ticket *flush = zkl_client_flush(clients[i]);
+        wait_for_settled(flush);
+        zkl_ticket_release(flush);
+        assert_int_equal(zkl_client_stats(clients[i]).seats, 0);
+        close_client(clients[i]);
+    }
+}
+
+static void closes_in_the_middle(void **state)
+{
+    (void)state;
+    zkl_client *holder = open_client();
+    zkl_client *waiter = open_client();
+    zkl_ticket *held = claim(holder, "/unit/middle", false);
+    assert_int_equal(wait_for_phase(held, false).phase, ZKL_CLAIM_GRANTED);
+    zkl_ticket *waiting[20];
+    for (int i = 0; i < 20; i++) {
+        waiting[i] = claim(waiter, "/unit/middle", false);
+    }
+    zkl_ticket *question = zkl_client_contenders(waiter, "/unit/middle");
+    zkl_ticket *flush = zkl_client_flush(waiter);
+    zkl_client_close(waiter);
+    for (int i = 0; i < 20; i++) {
+        zkl_ticket_view view = wait_for_phase(waiting[i], false);
+        assert_int_equal(view.phase, ZKL_CLAIM_REFUSED);
+        assert_int_equal(view.code, ZKL_CLOSED);
+    }
+    wait_for_settled(question);
+    wait_for_settled(flush);
+    close_client(waiter);
+    for (int i = 0; i < 20; i++) {
+        zkl_ticket_release(waiting[i]); /* outlives its client's reference */
+    }
+    zkl_ticket_release(question);
+    zkl_ticket_release(flush);
+    assert_true(zkl_ticket_held(held));
+    close_client(holder);
+    assert_false(zkl_ticket_held(held));
+    zkl_ticket_release(held);
+}
+
+static void answers_after_the_close(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    zkl_client_close(client);
+    wait_for_state(client, ZKL_STATE_CLOSED);
+    zkl_ticket *ticket = claim(client, "/unit/late", false);
+    zkl_ticket_view view = wait_for_phase(ticket, false);
+    assert_int_equal(view.code, ZKL_CLOSED);
+    zkl_ticket_release(ticket);
+    zkl_client_join(client);
+    zkl_client_release(client);
+}
+
+static void names_who_contends(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    zkl_ticket *first = claim(client, "/unit/who", false);
+    assert_int_equal(wait_for_phase(first, false).phase, ZKL_CLAIM_GRANTED);
+    zkl_ticket *second = claim(client, "/unit/who", false);
+    zkl_ticket *question = zkl_client_contenders(client, "/unit/who");
+    wait_for_settled(question);
+    int32_t count;
+    const zkl_contender *contenders = zkl_ticket_contenders(question, &count);
+    assert_int_equal(count, 2);
+    assert_true(contenders[0].holder);
+    assert_false(contenders[1].holder);
+    assert_int_equal(contenders[0].identity_length, 4);
+    assert_memory_equal(contenders[0].identity, "test", 4);
+    zkl_ticket_release(question);
+    zkl_ticket_release(first);
+    assert_int_equal(wait_for_phase(second, false).phase, ZKL_CLAIM_GRANTED);
+    zkl_ticket_release(second);
+    close_client(client);
+}
+
+/* The child may use nothing and must hurt nothing. */
+static void leaves_the_parent_alone_after_fork(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    zkl_ticket *ticket = claim(client, "/unit/fork", false);
+    assert_int_equal(wait_for_phase(ticket, false).phase, ZKL_CLAIM_GRANTED);
+    pid_t child = fork();
+    if (child == 0) {
+        bool right = zkl_client_forked(client) && !zkl_ticket_held(ticket);
+        zkl_ticket_end(ticket);
+        zkl_ticket_release(ticket);
+        zkl_client_release(client);
+        _exit(right ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(zkl_ticket_held(ticket));
+    zkl_ticket_release(ticket);
+    close_client(client);
+}
+
+static void gives_all_memory_back(void **state)
+{
+    (void)state;
+    assert_int_equal(zkl_memory_in_use(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grants_and_releases),
+        cmocka_unit_test(threads_share_clients),
+        cmocka_unit_test(closes_in_the_middle),
+        cmocka_unit_test(answers_after_the_close),
+        cmocka_unit_test(names_who_contends),
+        cmocka_unit_test(leaves_the_parent_alone_after_fork),
+        cmocka_unit_test(gives_all_memory_back),
+    };
+    return cmocka_run_group_tests_name("client", tests, start_server, stop_server);
+}

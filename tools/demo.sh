@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The stock story from nothing: a Redis and a ZooKeeper of its own on free ports in temporary directories, three rounds, a
+# table; everything is stopped whatever happens. Called by `make demo`, which has installed and built what it needs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+lua=${LUA:-lua5.4}
+# redis-lua is plain Lua that runs on 5.4, but Debian files it under 5.1 to 5.3 only.
+export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;;;/usr/share/lua/5.3/?.lua"
+export LUA_CPATH="${ZKLOCK_CPATH:-$PWD/build/lua5.4/?.so};;"
+
+directory=$(mktemp -d)
+redis=
+clean_up() {
+    [ -n "$redis" ] && kill "$redis" 2>/dev/null && wait "$redis" 2>/dev/null
+    rm -rf "$directory"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+# A free port cannot be reserved, so one that turns out to be taken is answered by another try.
+for _ in 1 2 3 4 5; do
+    port=$((20000 + RANDOM % 20000))
+    redis-server --port "$port" --bind 127.0.0.1 --save '' --appendonly no --daemonize no --dir "$directory" \
+        >"$directory/redis.log" 2>&1 &
+    redis=$!
+    until redis-cli -p "$port" ping >/dev/null 2>&1; do
+        kill -0 "$redis" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -0 "$redis" 2>/dev/null && break
+done
+kill -0 "$redis" 2>/dev/null || { cat "$directory/redis.log" >&2; echo "demo: Redis does not start" >&2; exit 1; }
+
+# shellcheck disable=SC2016 # expanded by the inner shell, which knows ZOOKEEPER
+tools/zookeeper run -- sh -c 'exec "$0" examples/stock/demo.lua "$0" "$1" "$ZOOKEEPER"' "$lua" "$port"

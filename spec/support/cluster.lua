@@ -1,0 +1,255 @@
+-- Real ZooKeeper servers for specs, through tools/zookeeper, in any Lua with LuaSocket.
+--
+--     local servers = cluster.start {servers = 3, options = {syncLimit = 4}, seed = {["/locks"] = 2147483640}}
+--     ... servers.servers is "127.0.0.1:port,127.0.0.1:port,127.0.0.1:port" ...
+--     servers:stop()
+--
+-- They end with the process that started them, however it ends. Also here, since it is what both this and the proxy
+-- need: where the project is, who we are, and how to run a command.
+
+local socket = require("socket")
+
+local cluster = {}
+
+local Cluster = {}
+Cluster.__index = Cluster
+
+-- Seconds that tools/zookeeper may take to start servers.
+local START_TIMEOUT = 60
+
+-- The project's root directory, from this file's name.
+local source = debug.getinfo(1, "S").source:gsub("^@", "")
+cluster.root = source:match("^(.*)/spec/support/[^/]*$") or "."
+
+local TOOL = cluster.root .. "/tools/zookeeper"
+
+-- Quotes a word for the shell.
+function cluster.quote(word)
+    return "'" .. tostring(word):gsub("'", "'\\''") .. "'"
+end
+
+-- A command line from a list of words.
+function cluster.command_line(words)
+    local quoted = {}
+    for i, word in ipairs(words) do
+        quoted[i] = cluster.quote(word)
+    end
+    return table.concat(quoted, " ")
+end
+
+-- Runs a command given as words and returns its output, errors included, without the last newline, and its status.
+function cluster.run(words)
+    -- What close() returns differs between Lua versions; so the shell tells the status. A sanitizer's library that this
+    -- process runs under is not for the command.
+    local pipe = assert(io.popen("LD_PRELOAD= " .. cluster.command_line(words) .. " 2>&1; echo \"=$?\""))
+    local output, status = pipe:read("*a"):match("^(.*)=(%d+)\n$")
+    pipe:close()
+    return output:gsub("\n$", ""), tonumber(status)
+end
+
+local known_id
+
+-- The process id of this Lua. A shell that popen starts is our child.
+function cluster.process_id()
+    if not known_id then
+        local pipe = assert(io.popen("echo $PPID"))
+        known_id = tonumber(pipe:read("*l"))
+        pipe:close()
+    end
+    return known_id
+end
+
+-- Runs tools/zookeeper with a command for these servers; its output, or an error with what it said.
+local function tool(self, ...)
+    local command, arguments = ..., {select(2, ...)}
+    if not self.directory then
+        error("these servers are somebody else's: only ZOOKEEPER was given, not ZOOKEEPER_DIR", 3)
+    end
+    local words = {TOOL, command, "--dir", self.directory}
+    for _, argument in ipairs(arguments) do
+        words[#words + 1] = tostring(argument)
+    end
+    local output, status = cluster.run(words)
+    if status ~= 0 then
+        error(output, 3)
+    end
+    return output
+end
+
+local function new(servers, directory)
+    local self = setmetatable({servers = servers, directory = directory, addresses = {}}, Cluster)
+    for address in servers:gmatch("[^,]+") do
+        self.addresses[#self.addresses + 1] = address
+    end
+    return self
+end
+
+-- Starts servers and waits until they serve. All options may be left out:
+--     servers       1 or 3 (1)
+--     tick          tickTime in milliseconds, the shortest session (500)
+--     options       lines of zoo.cfg, {key = value}
+--     java_options  list of options for Java
+--     seed          {["/path"] = number of the next sequential child}
+--     directory     where to keep everything (a temporary directory)
+--     owner         process with whose end everything ends (this one)
+function cluster.start(options)
+    options = options or {}
+    local words = {TOOL, "start", "--owner", options.owner or cluster.process_id(),
+                   "--servers", options.servers or 1, "--timeout", START_TIMEOUT}
+    local function add(name, value)
+        words[#words + 1] = name
+        words[#words + 1] = value
+    end
+    if options.tick then
+        add("--tick", options.tick)
+    end
+    if options.directory then
+        add("--dir", options.directory)
+    end
+    for key, value in pairs(options.options or {}) do
+        add("--option", key .. "=" .. tostring(value))
+    end
+    for _, option in ipairs(options.java_options or {}) do
+        add("--java-option", option)
+    end
+    for path, number in pairs(options.seed or {}) do
+        add("--seed-sequence", ("%s=%d"):format(path, number))
+    end
+    local output, status = cluster.run(words)
+    local servers, directory = output:match("ZOOKEEPER=(%S+)"), output:match("ZOOKEEPER_DIR=(%S+)")
+    if status ~= 0 or not servers then
+        error("could not start ZooKeeper: " .. output, 2)
+    end
+    return new(servers, directory)
+end
+
+local shared
+
+-- One server for all specs of this process, started at the first call. Under `tools/zookeeper run` it is that one.
+-- Use a path of your own on it, and do not kill or pause it.
+function cluster.shared()
+    if not shared then
+        if os.getenv("ZOOKEEPER") then
+            shared = new(os.getenv("ZOOKEEPER"), os.getenv("ZOOKEEPER_DIR"))
+        else
+            shared = cluster.start()
+        end
+    end
+    return shared
+end
+
+-- "host:port" of server n (1).
+function Cluster:address(n)
+    return self.addresses[n or 1]
+end
+
+-- The answer of server n (1) to a four-letter word; nil and a message if there is none.
+function Cluster:ask(word, n)
+    local host, port = self:address(n):match("^(.*):(%d+)$")
+    local connection, message = socket.connect(host, tonumber(port))
+    if not connection then
+        return nil, message
+    end
+    connection:settimeout(3)
+    connection:send(word)
+    local answer, problem, part = connection:receive("*a")
+    connection:close()
+    answer = answer or part
+    if answer == "" then
+        return nil, problem or "no answer"
+    end
+    return answer
+end
+
+-- What `mntr` says about server n (1), as a table: zk_watch_count, zk_ephemerals_count, zk_znode_count and more;
+-- numbers where they are numbers. nil and a message if the server does not serve.
+function Cluster:mntr(n)
+    local answer, message = self:ask("mntr", n)
+    if not answer then
+        return nil, message
+    end
+    local values = {}
+    for name, value in answer:gmatch("([%w_]+)\t([^\n]*)") do
+        values[name] = tonumber(value) or value
+    end
+    if not values.zk_server_state then
+        return nil, answer
+    end
+    return values
+end
+
+-- How many watches server n holds; without n, all servers that serve together.
+function Cluster:watch_count(n)
+    local count = 0
+    for i = n or 1, n or #self.addresses do
+        local values, message = self:mntr(i)
+        if values then
+            count = count + values.zk_watch_count
+        elseif n then
+            return nil, message
+        end
+    end
+    return count
+end
+
+-- "leader", "follower" or "standalone"; nil if server n (1) does not serve.
+function Cluster:mode(n)
+    return (self:ask("srvr", n) or ""):match("Mode: (%w+)")
+end
+
+-- The number of the leader, which a server on its own is, too; nil if there is none. A paused leader is none.
+function Cluster:leader()
+    if self.directory then
+        local leader, status = cluster.run({TOOL, "leader", "--dir", self.directory})
+        return status == 0 and tonumber(leader) or nil
+    end
+    for n = 1, #self.addresses do
+        local mode = self:mode(n)
+        if mode == "leader" or mode == "standalone" then
+            return n
+        end
+    end
+    return nil
+end
+
+-- For n below: the number of a server, or "all"; 1 if left out. Each returns when it is done.
+
+-- kill -9
+function Cluster:kill(n)
+    tool(self, "kill", n or 1)
+end
+
+-- SIGSTOP
+function Cluster:pause(n)
+    tool(self, "pause", n or 1)
+end
+
+-- SIGCONT
+function Cluster:resume(n)
+    tool(self, "resume", n or 1)
+end
+
+-- Same port, same data; returns when it answers, when it serves if a majority runs.
+function Cluster:restart(n)
+    tool(self, "restart", n or 1)
+end
+
+-- Waits until a majority serves.
+function Cluster:wait()
+    tool(self, "wait")
+end
+
+-- Ends them all and removes what they left. The second time does nothing.
+function Cluster:stop()
+    if not self.stopped then
+        self.stopped = true
+        tool(self, "stop")
+    end
+end
+
+-- What server n (1) logged.
+function Cluster:log(n)
+    return tool(self, "log", n or 1)
+end
+
+return cluster

@@ -1,0 +1,142 @@
+--- support.fixture: what most specs need: clients that are closed afterwards, paths of their own, and an independent
+-- look at the tree.
+
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local program = require "spec.support.program"
+local proxy = require "spec.support.proxy"
+local zk = require "spec.support.zk"
+local zklock = require "zklock"
+
+local fixture = {}
+
+local to_stop = {}
+local observer
+local paths = 0
+
+--- The servers that specs share.
+function fixture.servers()
+    return cluster.shared().servers
+end
+
+--- A client that fixture.clean closes. `servers`: the shared ones unless given.
+function fixture.client(options, servers)
+    local settings = { connect_timeout = 20 }
+    for name, value in pairs(options or {}) do
+        settings[name] = value
+    end
+    local client = assert(zklock.connect(servers or fixture.servers(), settings))
+    to_stop[#to_stop + 1] = function()
+        client:close()
+    end
+    return client
+end
+
+--- A fault proxy before the shared servers, or others, and a client behind it.
+function fixture.client_behind_proxy(options, servers)
+    local link = proxy.start(servers or fixture.servers())
+    to_stop[#to_stop + 1] = function()
+        link:stop()
+    end
+    return fixture.client(options, link.address), link
+end
+
+--- Starts a program of spec/programs/ that fixture.clean ends.
+function fixture.program(...)
+    local running = program.start(...)
+    to_stop[#to_stop + 1] = function()
+        running:stop()
+    end
+    return running
+end
+
+--- Starts the program "worker" and waits until it is connected.
+function fixture.worker(path, session_timeout)
+    local worker = fixture.program("worker", fixture.servers(), path, session_timeout or 20)
+    assert(worker:line() == "ready", "the worker did not come up")
+    return worker
+end
+
+--- For after_each: ends what the spec began, last things first.
+function fixture.clean()
+    while to_stop[1] do
+        table.remove(to_stop)()
+    end
+    collectgarbage()
+end
+
+--- An independent client of the shared servers.
+function fixture.observer()
+    observer = observer or assert(zk.connect(fixture.servers()))
+    return observer
+end
+
+--- A path that nobody else uses and that does not exist; its parent does.
+function fixture.path()
+    paths = paths + 1
+    local parent = ("/zklock-spec-%d"):format(cluster.process_id())
+    fixture.observer():create(parent)
+    return ("%s/%d"):format(parent, paths)
+end
+
+--- A path like that which exists.
+function fixture.directory()
+    local path = fixture.path()
+    assert(fixture.observer():create(path))
+    return path
+end
+
+--- The names of a path's children; none if there is no such path.
+function fixture.children(path)
+    return fixture.observer():children(path) or {}
+end
+
+--- Whether so many nodes are under a path.
+function fixture.has(path, count)
+    return #fixture.children(path) == count
+end
+
+--- Waits until so many nodes are under a path.
+function fixture.await_children(path, count, timeout)
+    eventually(function()
+        local children = fixture.children(path)
+        return #children == count, table.concat(children, " ")
+    end, timeout or 15, ("%d nodes under %s"):format(count, path))
+end
+
+local UUID = "01234567-89ab-cdef-0123-456789abcdef"
+
+--- Joins the queue of a path as a foreign client would (Curator's names unless a prefix is given); returns the node.
+function fixture.join(path, prefix, identity)
+    fixture.observer():create_all(path)
+    local name = prefix or "_c_" .. UUID .. "-lock-"
+    return assert(fixture.observer():create(path .. "/" .. name, identity or "foreigner",
+        { ephemeral = true, sequential = true }))
+end
+
+--- Ends the session that owns a node, as an expiry would. The victim may snatch its session back from us before we have
+-- ended it: then again.
+function fixture.kill_owner(node)
+    local stat = assert(fixture.observer():exists(node))
+    eventually(function()
+        local killed, problem = zk.kill_session(fixture.servers(), stat.ephemeralOwner)
+        return killed or problem == "session_expired", problem
+    end)
+end
+
+--- Whether a server holds a watch on the path or anything below it.
+function fixture.is_watched(path)
+    return (cluster.shared():ask("wchp") or ""):find(path, 1, true) ~= nil
+end
+
+local function count_entries(directory)
+    local listing = cluster.run({ "ls", ("/proc/%d/%s"):format(cluster.process_id(), directory) })
+    return select(2, listing:gsub("%S+", ""))
+end
+
+--- How many threads and file descriptors this process has.
+function fixture.resources()
+    return count_entries("task"), count_entries("fd")
+end
+
+return fixture

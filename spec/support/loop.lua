@@ -1,0 +1,129 @@
+--- support.loop: a tiny event loop and its zklock adapter, to test what several coroutines of one program do.
+--
+-- Of the "one pump a client" sort: the loop polls the fds of the clients that are waited for, pumps those that are
+-- readable, and resumes whoever was woken or is due. Outside of the loop's coroutines its adapter blocks.
+
+local socket = require "socket"
+local core = require "zklock.core"
+
+local loop = { name = "the specs' loop" }
+
+--- All waits that are suspended now: waiter -> true.
+local waiting = {}
+--- Coroutines that can run now, in order, with what they belong to.
+local ready = {}
+
+--- The running coroutine; nil outside of any. Lua 5.1 says nil there itself, later ones say whether it is the main one.
+local function running()
+    local thread, main = coroutine.running()
+    return not main and thread or nil
+end
+
+local function suspend(waiter)
+    waiting[waiter] = true
+    coroutine.yield()
+end
+
+function loop.wait(client, waiter, seconds)
+    waiter.thread = running()
+    if not waiter.thread then
+        core.poll(client:pollfd(), math.min(seconds, 0.1))
+        return true
+    end
+    waiter.client, waiter.due = client, core.now() + seconds
+    suspend(waiter)
+    return true
+end
+
+local function make_ready(waiter)
+    if waiting[waiter] then
+        waiting[waiter] = nil
+        ready[#ready + 1] = waiter.thread
+    end
+end
+
+function loop.wake(waiter)
+    make_ready(waiter)
+end
+
+--- Lets the others run until a condition holds; raises if it does not within `timeout` seconds (20).
+function loop.until_true(condition, timeout)
+    local deadline = core.now() + (timeout or 20)
+    while not condition() do
+        if core.now() > deadline then
+            error("still waiting for a condition", 2)
+        end
+        suspend({ thread = coroutine.running(), due = core.now() + 0.01 })
+    end
+end
+
+--- Resumes whoever can run, as often as it takes. An error in a coroutine is raised here.
+local function run_ready()
+    while ready[1] do
+        local thread = table.remove(ready, 1)
+        local ok, problem = coroutine.resume(thread)
+        if not ok then
+            error(problem, 0)
+        end
+    end
+end
+
+--- Waits until something may have happened, at most a moment, and makes ready whom it concerns.
+local function poll_clients()
+    local now, moment, clients, last = core.now(), 0.02, {}, nil
+    for waiter in pairs(waiting) do
+        if waiter.client then
+            clients[waiter.client] = true
+            last = waiter.client
+        end
+        moment = math.max(0, math.min(moment, waiter.due - now))
+    end
+    if last then
+        core.poll(last:pollfd(), moment)
+    else
+        socket.sleep(moment)
+    end
+    for client in pairs(clients) do
+        client:pump()
+    end
+    now = core.now()
+    local due = {}
+    for waiter in pairs(waiting) do
+        if waiter.due <= now then
+            due[#due + 1] = waiter
+        end
+    end
+    for index = 1, #due do
+        make_ready(due[index])
+    end
+end
+
+--- Runs functions as coroutines until all have ended; raises the first error, or when it takes too long.
+function loop.run(...)
+    local threads = {}
+    for index = 1, select("#", ...) do
+        threads[index] = coroutine.create((select(index, ...)))
+        ready[#ready + 1] = threads[index]
+    end
+    local deadline = core.now() + 60
+    local ok, problem = pcall(function()
+        while true do
+            run_ready()
+            local alive = false
+            for index = 1, #threads do
+                alive = alive or coroutine.status(threads[index]) ~= "dead"
+            end
+            if not alive then
+                return
+            end
+            assert(core.now() < deadline, "the coroutines did not end")
+            poll_clients()
+        end
+    end)
+    waiting, ready = {}, {}
+    if not ok then
+        error(problem, 0)
+    end
+end
+
+return loop

@@ -1,0 +1,123 @@
+--- support.program: small Lua programs under spec/programs/, run in processes of their own by the interpreter that runs
+-- the spec.
+--
+-- A program reads commands from its standard input and answers with lines on its standard output, so that a spec waits
+-- for lines and not for time. Needs only sh, mkfifo and timeout. Every program dies after a minute, whatever happens.
+
+local SECONDS_TO_LIVE = 60
+
+local program = {}
+program.__index = program
+
+--- The command that runs this Lua: $ZKLOCK_LUA if given, else what stands first among the arguments of the running
+-- script.
+local function interpreter()
+    if os.getenv("ZKLOCK_LUA") then
+        return os.getenv("ZKLOCK_LUA")
+    end
+    local arguments = rawget(_G, "arg")
+    local lowest
+    local index = -1
+    while arguments and arguments[index] do
+        lowest = arguments[index]
+        index = index - 1
+    end
+    return lowest or (rawget(_G, "jit") and "luajit") or "lua" .. _VERSION:match("[%d.]+$")
+end
+
+local function quote(text)
+    return "'" .. tostring(text):gsub("'", [['\'']]) .. "'"
+end
+
+local function read_file(path)
+    local file = io.open(path, "rb")
+    if not file then
+        return ""
+    end
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+local function make_directory()
+    local pipe = assert(io.popen("mktemp -d", "r"))
+    local directory = pipe:read("*l")
+    pipe:close()
+    return assert(directory, "mktemp failed")
+end
+
+--- Starts spec/programs/<name>.lua with arguments.
+function program.start(name, ...)
+    local words = { interpreter(), "spec/programs/" .. name .. ".lua" }
+    for index = 1, select("#", ...) do
+        words[#words + 1] = (select(index, ...))
+    end
+    for index = 1, #words do
+        words[index] = quote(words[index])
+    end
+    local directory = make_directory()
+    assert(os.execute("mkfifo " .. directory .. "/in"))
+    local inner = ("echo $$; exec env -u LUA_PATH_5_4 -u LUA_CPATH_5_4 LUA_PATH=%s LUA_CPATH=%s %s"):format(
+        quote(package.path), quote(package.cpath), table.concat(words, " "))
+    local format = "exec 2>/dev/null; timeout -s KILL %d sh -c %s <%s/in 2>%s/err; echo $? >%s/status"
+    local command = format:format(SECONDS_TO_LIVE, quote(inner), directory, directory, directory)
+    local self = setmetatable({ directory = directory, name = name }, program)
+    self.output = assert(io.popen(command, "r"))
+    -- Opened for reading too: opening a FIFO for writing alone would block for ever if the program never came up.
+    self.input = assert(io.open(directory .. "/in", "r+"))
+    self.pid = assert(tonumber(self.output:read("*l")), "the program did not start")
+    return self
+end
+
+--- The next line of output; nil at its end.
+function program:line()
+    return self.output:read("*l")
+end
+
+--- Sends a command.
+function program:tell(line)
+    assert(self.input:write(line, "\n"))
+    self.input:flush()
+end
+
+--- Sends a command and returns the line that answers it; raises if the program is gone.
+function program:ask(line)
+    self:tell(line)
+    local answer = self:line()
+    if not answer then
+        error(("%s ended at the command %q: %s"):format(self.name, line, read_file(self.directory .. "/err")), 2)
+    end
+    return answer
+end
+
+--- Sends a signal by name: "KILL", "STOP", "CONT", "INT".
+function program:signal(name)
+    return os.execute(("kill -%s %d"):format(name, self.pid))
+end
+
+--- Waits for the end. Returns a table: status (128 + n after a signal), output (what was not read yet), errors (all of
+-- stderr).
+function program:finish()
+    if not self.result then
+        local rest = self.output:read("*a")
+        self.output:close()
+        self.input:close()
+        self.result = {
+            status = tonumber(read_file(self.directory .. "/status")),
+            output = rest,
+            errors = read_file(self.directory .. "/err")
+        }
+        os.execute("rm -rf " .. quote(self.directory))
+    end
+    return self.result
+end
+
+--- Ends it at once, if it still runs. For after_each.
+function program:stop()
+    if not self.result then
+        os.execute(("kill -KILL %d 2>/dev/null"):format(self.pid))
+        self:finish()
+    end
+end
+
+return program

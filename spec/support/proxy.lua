@@ -1,0 +1,209 @@
+-- Network faults for specs: starts tools/faultproxy.lua and commands it, from any Lua with LuaSocket. The proxy itself
+-- runs under lua5.4 (or $ZKLOCK_PROXY_LUA), which needs luv.
+--
+--     local link = proxy.start(servers.servers)
+--     ... connect to link.address ...
+--     link:arm("create", "after")      -- the next create is executed, but its reply is lost
+--     link:wait_fired()
+--     link:stop()
+--
+-- What the commands mean is told by `lua5.4 tools/faultproxy.lua --help`. Methods raise an error when the proxy refuses
+-- a command; that is a mistake in the spec.
+
+local socket = require("socket")
+local cluster = require("spec.support.cluster")
+
+local proxy = {}
+
+local Proxy = {}
+Proxy.__index = Proxy
+
+-- Seconds that the proxy may take to answer anything but wait_fired.
+local PATIENCE = 10
+
+-- Starts a proxy in front of "host:port", or of several, separated by commas. options.raw: for a protocol other than
+-- that of ZooKeeper's clients.
+function proxy.start(target, options)
+    local words = {os.getenv("ZKLOCK_PROXY_LUA") or "lua5.4", cluster.root .. "/tools/faultproxy.lua",
+                   "--target", target, "--owner", cluster.process_id()}
+    if options and options.raw then
+        words[#words + 1] = "--raw"
+    end
+    -- In the background, so that closing the pipe does not wait for it; in its own session, so that Ctrl-C leaves it to
+    -- the owner's end.
+    local pipe = assert(io.popen("LD_PRELOAD= setsid " .. cluster.command_line(words) .. " </dev/null 2>&1 &"))
+    local first, second = pipe:read("*l"), pipe:read("*l")
+    pipe:close()
+    local address = first and first:match("^PROXY=(%S+)$")
+    local host, port = (second or ""):match("^CONTROL=(.*):(%d+)$")
+    if not address or not host then
+        error("could not start the proxy: " .. tostring(first) .. " " .. tostring(second), 2)
+    end
+    local control = assert(socket.connect(host, tonumber(port)))
+    control:setoption("tcp-nodelay", true)
+    return setmetatable({address = address, control = control}, Proxy)
+end
+
+-- Replaces the contents of a file and returns what was in it.
+local function rewrite(name, change)
+    local file = assert(io.open(name))
+    local contents = file:read("*a")
+    file:close()
+    file = assert(io.open(name, "w"))
+    assert(file:write((change(contents))))
+    assert(file:close())
+    return contents
+end
+
+-- Puts a proxy into the link on which one server follows another, and restarts the follower for it: stall or cut it,
+-- and the follower is cut off from that leader, but not from its clients. Its stop() puts the direct link back, with
+-- another restart. servers: from cluster.start{servers = 3}.
+function proxy.between(servers, follower, leader)
+    local name = ("%s/%d/zoo.cfg"):format(servers.directory, follower)
+    local pattern = ("(server%%.%d=)([^:]+:%%d+)"):format(leader)
+    local link
+    local before = rewrite(name, function(configuration)
+        local _, target = configuration:match(pattern)
+        link = proxy.start(target, {raw = true})
+        return configuration:gsub(pattern, "%1" .. link.address)
+    end)
+    function link.undo()
+        if not servers.stopped then
+            rewrite(name, function() return before end)
+            servers:restart(follower)
+        end
+    end
+    servers:restart(follower)
+    return link
+end
+
+-- Sends a command and returns the words behind "ok"; nil and the message behind "error".
+local function ask(self, command, patience)
+    self.control:settimeout(patience or PATIENCE)
+    assert(self.control:send(command .. "\n"))
+    local answer = assert(self.control:receive("*l"))
+    local words = answer:match("^ok ?(.*)$")
+    if words then
+        return words
+    end
+    return nil, answer:match("^error (.*)$") or answer
+end
+
+local function tell(self, ...)
+    local words, message = ask(self, table.concat({...}, " "))
+    return words or error(message, 3)
+end
+
+-- "a=1 b=x" as a table, with numbers where they look like numbers and `texts` is not set.
+local function values_of(words, texts)
+    local values = {}
+    for name, value in words:gmatch("(%S+)=(%S+)") do
+        values[name] = not texts and tonumber(value) or value
+    end
+    return values
+end
+
+-- Ends all connections; how: "rst" (the default) or "fin".
+function Proxy:cut(how)
+    tell(self, "cut", how or "rst")
+end
+
+-- From now on connection attempts are refused.
+function Proxy:refuse()
+    tell(self, "refuse")
+end
+
+function Proxy:accept()
+    tell(self, "accept")
+end
+
+-- Holds back bytes without closing anything; direction: "up" (to the server), "down" or "both" (the default).
+function Proxy:stall(direction)
+    tell(self, "stall", direction or "both")
+end
+
+-- Ends stall, and lets a reply go that arm(…, "stall-reply") held.
+function Proxy:resume()
+    tell(self, "resume")
+end
+
+-- Delays every frame by so many milliseconds; direction as for stall.
+function Proxy:delay(ms, direction)
+    tell(self, "delay", ms, direction or "both")
+end
+
+-- side: "client" or "server", who then reads end-of-file.
+function Proxy:half_close(side)
+    tell(self, "half-close", side)
+end
+
+-- New connections go to this target, or these.
+function Proxy:target(target)
+    tell(self, "target", target)
+end
+
+-- Arms a trap for the next request of a kind, after `skip` others (0).
+--     kind  create, delete, get, children, multi, sync, set, exists, close, check, any and more
+--     when  "before" it reaches the server, "after" the server's reply came, or "stall-reply"
+--     how   "rst" (the default) or "fin"
+function Proxy:arm(kind, when, skip, how)
+    tell(self, "arm", kind, when, "skip", skip or 0, how)
+end
+
+function Proxy:disarm()
+    tell(self, "disarm")
+end
+
+-- Waits until the trap has sprung, at most so many seconds (10). Returns what it caught, "create path=/a"; raises an
+-- error if it caught nothing.
+function Proxy:wait_fired(timeout)
+    timeout = timeout or 10
+    local caught, message = ask(self, ("wait %d"):format(timeout * 1000), timeout + PATIENCE)
+    return caught or error(message, 2)
+end
+
+-- True if the trap has sprung by now.
+function Proxy:fired()
+    return (ask(self, "wait 0")) ~= nil
+end
+
+-- What passed since the start or the last reset: {create =, delete =, getChildren =, … replies =, notifications =,
+-- bytes_up =, bytes_down =, connections =}.
+function Proxy:counts()
+    return values_of(tell(self, "counts"))
+end
+
+function Proxy:reset_counts()
+    tell(self, "reset-counts")
+end
+
+-- The last session that a server confirmed through this proxy: {id = 16 hex digits, passwd = hex, timeout = ms}; nil if
+-- none. With zk.close_session that session can be ended from outside.
+function Proxy:session()
+    local words = ask(self, "session")
+    if not words then
+        return nil
+    end
+    local values = values_of(words, true)
+    values.timeout = tonumber(values.timeout)
+    return values
+end
+
+-- {connections =, listening = "yes"|"no", stalled = "no"|"up"|"down"|"both", trap = "none"|"armed"|"pending"|"sprung"}
+function Proxy:status()
+    return values_of(tell(self, "status"))
+end
+
+-- Ends the proxy, and with it all connections. The second time does nothing.
+function Proxy:stop()
+    if self.control then
+        ask(self, "quit")
+        self.control:close()
+        self.control = nil
+        if self.undo then
+            self.undo()
+        end
+    end
+end
+
+return proxy

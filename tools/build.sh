@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+#
+# Builds variants, each in build/<variant>:
+#
+#   5.1 5.2 5.3 5.4 luajit    the Lua module, as released
+#   <lua>-asan                the Lua module with address and undefined-behaviour sanitizers, by gcc: its libasan can be
+#                             preloaded into an interpreter that knows nothing of it
+#   <lua>-coverage            the Lua module, counting lines
+#   c                         C unit tests and simulator, as released
+#   c-asan c-tsan c-coverage  the same, instrumented
+#   clang                     everything but the fuzzers by clang; what clang-tidy reads
+#   fuzz                      the fuzzers, by clang
+#
+# Usage: tools/build.sh VARIANT…
+
+set -eu
+cd "$(dirname "$0")/.."
+
+jobs=$(nproc)
+
+configure() {
+    local variant=$1
+    shift
+    # Configuring again costs a second, and each build notices by itself when CMakeLists.txt changes.
+    [ -f "build/$variant/Makefile" ] || [ -f "build/$variant/build.ninja" ] ||
+        cmake -S . -B "build/$variant" -DZKLOCK_WERROR="${WERROR:-ON}" "$@"
+}
+
+build() {
+    local variant=$1 base=${1%%-*} kind=
+    case $variant in *-*) kind=${variant#*-} ;; esac
+
+    local options=()
+    case $base in
+    5.1 | 5.2 | 5.3 | 5.4 | luajit) options+=("-DZKLOCK_LUA=$base") ;;
+    c) options+=(-DZKLOCK_LUA=none -DZKLOCK_TESTS=ON) ;;
+    clang) options+=(-DZKLOCK_LUA=5.4 -DZKLOCK_TESTS=ON -DCMAKE_C_COMPILER=clang) ;;
+    fuzz) options+=(-DZKLOCK_LUA=none -DZKLOCK_FUZZ=ON -DZKLOCK_SANITIZE=address -DCMAKE_C_COMPILER=clang) ;;
+    *) echo "tools/build.sh: no such variant: $variant" >&2 && return 2 ;;
+    esac
+    case $kind in
+    '') ;;
+    asan) options+=(-DZKLOCK_SANITIZE=address -DCMAKE_C_COMPILER=gcc) ;;
+    tsan) options+=(-DZKLOCK_SANITIZE=thread) ;;
+    coverage) options+=(-DZKLOCK_COVERAGE=ON -DCMAKE_C_COMPILER=gcc) ;;
+    *) echo "tools/build.sh: no such variant: $variant" >&2 && return 2 ;;
+    esac
+
+    configure "$variant" "${options[@]}" && cmake --build "build/$variant" -j "$jobs"
+}
+
+[ $# -gt 0 ] || { sed -n '3,/^$/s/^# \{0,1\}//p' "$0" && exit 2; }
+mkdir -p build
+for variant; do
+    log=build/$variant.log
+    if ! build "$variant" >"$log" 2>&1; then
+        cat "$log" >&2
+        echo "tools/build.sh: $variant could not be built" >&2
+        exit 1
+    fi
+done

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+#
+# Which lines of csrc/ the tests run: C unit tests, simulation and the specs under Lua 5.4, added up. The report is
+# build/coverage/index.html; the summary is printed.
+
+set -eu
+cd "$(dirname "$0")/.."
+
+tools/build.sh c-coverage 5.4-coverage
+find build/c-coverage build/5.4-coverage -name '*.gcda' -delete
+for program in build/c-coverage/unit/test_*; do
+    "$program" >/dev/null 2>&1 || echo "note: $program failed"
+done
+if [ -x build/c-coverage/simulate ]; then
+    build/c-coverage/simulate --seeds 1 "${ZKLOCK_SEEDS:-300}" >/dev/null || echo "note: the simulation failed"
+fi
+LUA_PATH="lua/?.lua;lua/?/init.lua;./?.lua;;" LUA_CPATH="build/5.4-coverage/?.so;;" \
+    lua5.4 "$(command -v busted)" --output=plainTerminal spec >/dev/null || echo "note: specs failed"
+mkdir -p build/coverage
+gcovr --root . --filter csrc/ --exclude-unreachable-branches --print-summary \
+    --html-details build/coverage/index.html build/c-coverage build/5.4-coverage

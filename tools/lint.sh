@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+#
+# Layout, static analysis, and the warnings of two compilers as errors. Each check is one in `N passed, N failed`; what a
+# failed one has to say is shown.
+#
+# Usage: tools/lint.sh [CHECK…]     checks: layout gcc clang tidy cppcheck luacheck shellcheck docs
+
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+# files PATTERN…: what git knows or would take up.
+files() {
+    git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
+        [ -f "$file" ] && echo "$file"
+    done
+}
+
+check_layout() {
+    files '*.c' '*.h' | xargs -r clang-format --dry-run -Werror
+}
+
+check_gcc() {
+    tools/build.sh 5.1 5.4 luajit c
+}
+
+check_clang() {
+    tools/build.sh clang
+}
+
+# Only what has been compiled has a command line to be analysed with.
+check_tidy() {
+    tools/build.sh clang || return 1
+    files 'csrc/*.c' 'spec/unit/test_*.c' 'spec/simulation/*.c' |
+        while read -r file; do
+            grep -qF "/$file\"" build/clang/compile_commands.json && echo "$file"
+        done |
+        xargs -r -P "$(nproc)" -n 1 clang-tidy -p build/clang --quiet 2> >(grep -v 'warnings\? generated\|^Suppressed\|^Use -' >&2)
+}
+
+# The list macros of <sys/queue.h> must be seen, or whatever walks over a list looks uninitialised.
+check_cppcheck() {
+    files 'csrc/*.c' 'spec/*.c' |
+        cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+            --suppress=missingIncludeSystem -D_GNU_SOURCE -I"/usr/include/$(gcc -print-multiarch)" -Icsrc -Ispec/simulation -j "$(nproc)" --file-list=-
+}
+
+check_luacheck() {
+    files '*.lua' '*.rockspec' | xargs -r luacheck --quiet --codes --no-color
+}
+
+check_shellcheck() {
+    files | while read -r file; do
+        head -c 64 "$file" | head -1 | grep -aqE '^#!.*\b(ba)?sh\b' && echo "$file"
+    done | xargs -r shellcheck
+}
+
+check_docs() {
+    tools/docs.sh
+}
+
+[ $# -gt 0 ] || set -- layout gcc clang tidy cppcheck luacheck shellcheck docs
+passed=0
+failed=0
+for check; do
+    began=$SECONDS
+    if output=$("check_$check" 2>&1); then
+        passed=$((passed + 1))
+        echo "ok      $check ($((SECONDS - began)) s)"
+    else
+        failed=$((failed + 1))
+        printf '%s\nnot ok  %s (%d s)\n' "$output" "$check" "$((SECONDS - began))"
+    fi
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

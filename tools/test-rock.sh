@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+#
+# Installs the rock as a user would, with luarocks and a C compiler alone, into an empty tree; loads it from there, away from
+# the sources; and removes it again. For Lua 5.4, for 5.1, and for LuaJIT, which uses 5.1's rocks.
+#
+# Ends with `N passed, N failed`.
+
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+rockspec=rockspec/zklock-scm-1.rockspec
+passed=0
+failed=0
+
+check() {
+    local name=$1 output
+    shift
+    if output=$("$@" 2>&1 </dev/null); then
+        passed=$((passed + 1))
+        echo "ok      $name"
+    else
+        failed=$((failed + 1))
+        printf '%s\nnot ok  %s\n' "$output" "$name"
+    fi
+}
+
+# luarocks leaves its objects among the sources, so it gets a copy: what git has or would take up, as in a clone.
+top=$PWD
+work=$top/build/rock
+rm -rf "$work"
+mkdir -p "$work"
+
+copy_sources() {
+    mkdir -p "$1" &&
+        git ls-files -z --cached --others --exclude-standard -- csrc lua rockspec README.md LICENSE |
+        while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
+            tar --null --files-from=- -cf - | tar -xf - -C "$1"
+}
+
+# rocks_for LUA: its luarocks, on a tree and with a configuration of their own.
+rocks_for() {
+    local lua=$1
+    shift
+    local options=(--lua-version="${lua#lua}" --tree="$work/$lua/tree")
+    [ "$lua" != luajit ] || options=(--lua-version=5.1 --tree="$work/$lua/tree")
+    (cd "$work/$lua/source" && HOME=$work/$lua LUAROCKS_CONFIG=/dev/null luarocks "${options[@]}" "$@")
+}
+
+install_for() {
+    local lua=$1 variables=()
+    [ "$lua" != luajit ] || variables=("LUA_INCDIR=$(pkg-config --variable=includedir luajit)")
+    rocks_for "$lua" make "$rockspec" "${variables[@]}"
+}
+
+# load_with LUA TREE-OF: in an empty directory, with nothing on the path but the tree.
+load_with() {
+    local lua=$1 tree=$work/$2/tree version=${2#lua}
+    [ "$2" != luajit ] || version=5.1
+    mkdir -p "$work/empty" && cd "$work/empty" &&
+        LUA_PATH="$tree/share/lua/$version/?.lua;$tree/share/lua/$version/?/init.lua" \
+            LUA_CPATH="$tree/lib/lua/$version/?.so" LUA_INIT='' \
+            "$lua" -e 'local zklock = require "zklock"; assert(type(zklock.connect) == "function")'
+}
+
+remove_from() {
+    local lua=$1
+    rocks_for "$lua" remove zklock &&
+        [ -z "$(find "$work/$lua/tree" -path '*zklock*' -type f -not -path '*/manifest*')" ]
+}
+
+for lua in lua5.4 lua5.1 luajit; do
+    check "$lua: sources" copy_sources "$work/$lua/source"
+    check "$lua: luarocks make" install_for "$lua"
+    check "$lua: require from the tree" load_with "$lua" "$lua"
+done
+check "luajit: require from Lua 5.1's tree" load_with luajit lua5.1
+for lua in lua5.4 lua5.1 luajit; do
+    check "$lua: luarocks remove" remove_from "$lua"
+done
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

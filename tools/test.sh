@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+#
+# Runs the test suites one after the other and adds up what they say.
+#
+# Each suite is a command whose own counts are read from its output. A suite counts as failed if it fails, is killed, runs
+# out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
+# The last line is `N passed, N failed`, and the exit status says the same.
+#
+# Usage: tools/test.sh [GROUP…]     groups: c sim lua rock lint (default: all of them)
+
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+logs=build/test-logs
+mkdir -p "$logs"
+
+passed=0
+failed=0
+failed_suites=()
+
+# Seconds since the start, for the headings.
+began=$SECONDS
+
+# ---- What a suite's output says: two numbers, passed and failed --------------------------------------------------------
+
+# cmocka, one group a program: "[  PASSED  ] 27 test(s)."
+count_cmocka() {
+    awk '
+        /^\[  PASSED  \] [0-9]+ test/ { passed += $4 }
+        /^\[  FAILED  \] [0-9]+ test/ { failed += $4 }
+        match($0, /run\.\[  (PASSED|FAILED)  \] [0-9]+ test/) {
+            split(substr($0, RSTART), word, " ")
+            if (word[2] == "PASSED") passed += word[4]; else failed += word[4]
+        }
+        END { print passed + 0, failed + 0 }' "$1"
+}
+
+# Our own programs: a line "N passed, N failed"; the last one of each run.
+count_ours() {
+    awk '/^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3 } END { print passed + 0, failed + 0 }' "$1"
+}
+
+# busted: "12 successes / 0 failures / 0 errors / 1 pending : 0.5 seconds"
+count_busted() {
+    awk '
+        /^[0-9]+ success(es)? \/ / {
+            for (i = 1; i < NF; i++) {
+                if ($(i + 1) ~ /^success/) passed += $i
+                if ($(i + 1) ~ /^(failure|error)/) failed += $i
+            }
+        }
+        END { print passed + 0, failed + 0 }' "$1"
+}
+
+# A check that says yes or no by its exit status.
+count_status() {
+    echo 1 0
+}
+
+# suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell, which knows the functions below.
+suite() {
+    local name=$1 counter=$2 limit=$3 command=$4
+    local log status now_passed now_failed started=$SECONDS
+    log=$logs/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9.\n' '-').log
+    printf '== %s\n' "$name"
+    timeout --kill-after=20 "$limit" bash -c "$command" >"$log" 2>&1 </dev/null
+    status=$?
+    read -r now_passed now_failed < <("count_$counter" "$log")
+    [ "$counter" != status ] || [ $status = 0 ] || now_passed=0
+    if [ $status != 0 ] && [ "$now_failed" = 0 ]; then
+        now_failed=1
+        [ $status != 124 ] || echo "-- not done after $limit seconds" >>"$log"
+        echo "-- ended with status $status" >>"$log"
+    elif [ "$now_passed" = 0 ] && [ "$now_failed" = 0 ]; then
+        now_failed=1
+        echo "-- nothing was tested" >>"$log"
+    fi
+    passed=$((passed + now_passed))
+    failed=$((failed + now_failed))
+    if [ "$now_failed" != 0 ]; then
+        failed_suites+=("$name")
+        cat "$log"
+    fi
+    printf '   %d ok, %d not ok, %d s\n' "$now_passed" "$now_failed" "$((SECONDS - started))"
+}
+
+# ---- Suites ------------------------------------------------------------------------------------------------------------
+
+# What each sanitizer is to do; the same words everywhere, so that no report goes unnoticed.
+asan_options=detect_leaks=1:abort_on_error=0:exitcode=86:detect_stack_use_after_return=1
+ubsan_options=print_stacktrace=1:halt_on_error=1
+tsan_options=halt_on_error=1:exitcode=86:second_deadlock_stack=1
+
+sanitized() {
+    env ASAN_OPTIONS="$asan_options" UBSAN_OPTIONS="$ubsan_options" TSAN_OPTIONS="$tsan_options" "$@"
+}
+
+# run_units VARIANT: every C unit test of a variant; fails if one of them does, but runs them all.
+run_units() {
+    local result=0 program
+    for program in build/"$1"/unit/test_*; do
+        echo "-- $program"
+        sanitized "$program" || { echo "-- $program ended with status $?" && result=1; }
+    done
+    return $result
+}
+
+# run_specs LUA VARIANT [BUSTED ARGUMENTS…]: all specs, or those that match; `runner` may hold a command to run them under.
+run_specs() {
+    local lua=$1 variant=$2
+    shift 2
+    env LUA_PATH="lua/?.lua;lua/?/init.lua;./?.lua;;" LUA_CPATH="build/$variant/?.so;;" ZKLOCK_LUA="$lua" \
+        "${runner[@]}" "$lua" "$(command -v busted)" --output=plainTerminal "$@" spec
+}
+
+# The interpreters are not instrumented: the sanitizer's library has to be there before them. All programs that specs start
+# inherit it, so that those in Lua can load the module; what is asked of an interpreter and not of bash and Java stands in
+# the file that is named after it. Leaks of the interpreter's own libraries are not ours to judge.
+run_specs_asan() {
+    local runner=(
+        env "LD_PRELOAD=$(gcc -print-file-name=libasan.so)" "UBSAN_OPTIONS=$ubsan_options"
+        "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:include_if_exists=$PWD/tools/asan-%b.options"
+        "LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp:print_suppressions=0"
+    )
+    run_specs lua5.4 5.4-asan "$@"
+}
+
+run_specs_valgrind() {
+    local runner=(
+        valgrind --quiet --error-exitcode=86 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite
+    )
+    run_specs lua5.4 5.4 --tags=valgrind
+}
+
+# The module loads, and says what it is; for the Luas that the specs are not run with.
+smoke() {
+    LUA_PATH="lua/?.lua;lua/?/init.lua;;" LUA_CPATH="build/${1#lua}/?.so;;" "$1" -e '
+        local zklock = require "zklock"
+        local client = zklock.connect("127.0.0.1:1", { connect_timeout = 0, wait = "blocking" })
+        assert(client:state() == "connecting", client:state())
+        local lock, message, code = client:mutex("/smoke"):acquire(0.05)
+        assert(lock == nil and code == "disconnected", tostring(message) .. " " .. tostring(code))
+        client:close()
+        assert(client:state() == "closed", client:state())'
+}
+
+simulate() {
+    sanitized "build/$1/simulate" "${@:2}"
+}
+
+export -f sanitized run_units run_specs run_specs_asan run_specs_valgrind smoke simulate
+export asan_options ubsan_options tsan_options
+
+suites_c() {
+    suite "build: C tests, plain, ASan+UBSan, TSan" status 300 'tools/build.sh c c-asan c-tsan'
+    suite "C unit tests" cmocka 120 'run_units c'
+    suite "C unit tests under ASan and UBSan" cmocka 180 'run_units c-asan'
+    suite "C unit tests under TSan" cmocka 180 'run_units c-tsan'
+    suite "build: fuzzers" status 120 'tools/build.sh fuzz'
+    suite "fuzzers, a few seconds each" status 120 'tools/fuzz.sh 5'
+}
+
+suites_sim() {
+    suite "build: simulation" status 300 'tools/build.sh c c-asan'
+    suite "simulation: the simulator itself" ours 60 'build/c/sim_selftest'
+    suite "simulation: known seeds" ours 120 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
+    suite "simulation: seeds never seen before" ours 60 'simulate c --fresh'
+    suite "simulation: broken rules are noticed" ours 120 'simulate c --breaks'
+    suite "simulation: a seed replays exactly" ours 60 'simulate c --replay-check'
+    suite "simulation under ASan and UBSan" ours 120 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
+}
+
+suites_lua() {
+    suite "build: modules" status 300 'tools/build.sh 5.1 5.2 5.3 5.4 luajit 5.4-asan'
+    suite "smoke: Lua 5.2" status 30 'smoke lua5.2'
+    suite "smoke: Lua 5.3" status 30 'smoke lua5.3'
+    suite "specs: Lua 5.4" busted 400 'run_specs lua5.4 5.4'
+    suite "specs: Lua 5.1" busted 400 'run_specs lua5.1 5.1'
+    suite "specs: LuaJIT" busted 400 'run_specs luajit luajit'
+    suite "specs under ASan and UBSan" busted 400 'run_specs_asan --tags=asan'
+    suite "specs under valgrind" busted 300 'run_specs_valgrind'
+}
+
+suites_rock() {
+    suite "luarocks make and require" ours 300 'tools/test-rock.sh'
+}
+
+suites_lint() {
+    suite "lint" ours 600 'tools/lint.sh'
+}
+
+[ $# -gt 0 ] || set -- c sim lua rock lint
+for group; do
+    "suites_$group" || exit 2
+done
+
+echo
+[ ${#failed_suites[@]} = 0 ] || printf 'not ok: %s\n' "${failed_suites[@]}"
+echo "took $((SECONDS - began)) s"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -38,9 +38,18 @@
 #define STACK_SIZE (512 * 1024)
 
 /* What the I/O thread is asked to do with a ticket; done in this order. */
-enum { TODO_START = 1 << 0, TODO_LAPSED = 1 << 1, TODO_END = 1 << 2, TODO_FORGET = 1 << 3 };
+enum {
+    TODO_START = 1 << 0,
+    TODO_LAPSED = 1 << 1,
+    TODO_END = 1 << 2,
+    TODO_FORGET = 1 << 3
+};
 
-typedef enum { TICKET_CLAIM, TICKET_CONTENDERS, TICKET_FLUSH } ticket_kind;
+typedef enum {
+    TICKET_CLAIM,
+    TICKET_CONTENDERS,
+    TICKET_FLUSH
+} ticket_kind;
 
 TAILQ_HEAD(ticket_list, zkl_ticket);
 
@@ -464,7 +473,8 @@ static void let_go(zkl_ticket *ticket)
     drop_ticket(ticket);
 }
 
-static void on_contenders(void *user, zkl_code code, const char *message, const zkl_contender *contenders, int32_t count)
+static void on_contenders(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
+                          int32_t count)
 {
     zkl_ticket *ticket = user;
     zkl_client *client = ticket->client;
@@ -615,9 +625,11 @@ static int poll_timeout(int64_t wake_at)
 static void wait_and_process(zkl_client *client, const zkl_poll *wanted)
 {
     if (wanted->fd >= 0 && client->state != ZKL_STATE_CONNECTED) {
-        fcntl(wanted->fd, F_SETFD, FD_CLOEXEC); /* a new socket; the C client may have been built without SOCK_CLOEXEC */
+        fcntl(wanted->fd, F_SETFD,
+              FD_CLOEXEC); /* a new socket; the C client may have been built without SOCK_CLOEXEC */
     }
-    struct pollfd fds[2] = {{.fd = client->wake_pipe[0], .events = POLLIN}, {.fd = wanted->fd, .events = wanted->events}};
+    struct pollfd fds[2] = {{.fd = client->wake_pipe[0], .events = POLLIN},
+                            {.fd = wanted->fd, .events = wanted->events}};
     if (poll(fds, 2, poll_timeout(wanted->wake_at)) < 0) {
         fds[0].revents = fds[1].revents = 0;
     }
@@ -1099,8 +1111,8 @@ int64_t zkl_ticket_remaining(zkl_ticket *ticket)
     zkl_client *client = ticket->client;
     /* The lease before the phase: a lapsed claim is marked lost before its lease begins anew. */
     int64_t until = atomic_load_explicit(&client->lease_until, memory_order_acquire);
-    if (atomic_load_explicit(&ticket->phase, memory_order_acquire) != ZKL_CLAIM_GRANTED || atomic_load(&ticket->lapsed) ||
-        zkl_client_forked(client)) {
+    if (atomic_load_explicit(&ticket->phase, memory_order_acquire) != ZKL_CLAIM_GRANTED ||
+        atomic_load(&ticket->lapsed) || zkl_client_forked(client)) {
         return 0;
     }
     if (until == ZKL_NEVER) {

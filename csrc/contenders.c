@@ -153,7 +153,8 @@ bool zkl_engine_contenders(zkl_engine *engine, const char *path, zkl_contenders_
     query->user = user;
     LIST_INSERT_HEAD(&engine->queries, query, all);
     if (engine->closing || engine->state == ZKL_STATE_AUTH_FAILED) {
-        answer(query, engine->closing ? ZKL_CLOSED : ZKL_AUTH_FAILED, engine->closing ? "the client is closed" : engine->problem);
+        answer(query, engine->closing ? ZKL_CLOSED : ZKL_AUTH_FAILED,
+               engine->closing ? "the client is closed" : engine->problem);
         free_query(query);
     } else {
         send_query(query);

@@ -45,10 +45,8 @@ const char *zkl_code_name(zkl_code code)
 const char *zkl_state_name(zkl_state state)
 {
     static const char *const names[] = {
-        [ZKL_STATE_CONNECTING] = "connecting",
-        [ZKL_STATE_CONNECTED] = "connected",
-        [ZKL_STATE_SUSPENDED] = "suspended",
-        [ZKL_STATE_CLOSED] = "closed",
+        [ZKL_STATE_CONNECTING] = "connecting",   [ZKL_STATE_CONNECTED] = "connected",
+        [ZKL_STATE_SUSPENDED] = "suspended",     [ZKL_STATE_CLOSED] = "closed",
         [ZKL_STATE_AUTH_FAILED] = "auth_failed",
     };
     return names[state];
@@ -57,11 +55,8 @@ const char *zkl_state_name(zkl_state state)
 const char *zkl_claim_phase_name(zkl_claim_phase phase)
 {
     static const char *const names[] = {
-        [ZKL_CLAIM_WAITING] = "waiting",
-        [ZKL_CLAIM_GRANTED] = "granted",
-        [ZKL_CLAIM_LOST] = "lost",
-        [ZKL_CLAIM_REFUSED] = "refused",
-        [ZKL_CLAIM_RELEASED] = "released",
+        [ZKL_CLAIM_WAITING] = "waiting", [ZKL_CLAIM_GRANTED] = "granted",   [ZKL_CLAIM_LOST] = "lost",
+        [ZKL_CLAIM_REFUSED] = "refused", [ZKL_CLAIM_RELEASED] = "released",
     };
     return names[phase];
 }
@@ -368,8 +363,8 @@ static bool refuse_locally(zkl_claim *claim)
     } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
     } else if (claim->try_only && standing_here(claim->line) != NULL) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT, "'%s' is taken: another lock object of this client is ahead",
-                         claim->line->path);
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT,
+                         "'%s' is taken: another lock object of this client is ahead", claim->line->path);
     } else if (claim->try_only && !zkl_session_usable(engine)) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s", claim->line->path,
                          engine->problem[0] != '\0' ? engine->problem : "there is no connection yet");

@@ -65,9 +65,9 @@ const char *zkl_state_name(zkl_state state);
 typedef enum {
     ZKL_CLAIM_WAITING = 0,
     ZKL_CLAIM_GRANTED,
-    ZKL_CLAIM_LOST,     /* was granted, is not any more, for good; the code says why */
-    ZKL_CLAIM_REFUSED,  /* never granted and never will be; the code says why */
-    ZKL_CLAIM_RELEASED  /* given back by its owner */
+    ZKL_CLAIM_LOST,    /* was granted, is not any more, for good; the code says why */
+    ZKL_CLAIM_REFUSED, /* never granted and never will be; the code says why */
+    ZKL_CLAIM_RELEASED /* given back by its owner */
 } zkl_claim_phase;
 
 const char *zkl_claim_phase_name(zkl_claim_phase phase);
@@ -77,18 +77,18 @@ const char *zkl_claim_phase_name(zkl_claim_phase phase);
 
 /* What zkl_stats counts, since the engine was made. */
 typedef struct {
-    int64_t requests;        /* sent to ZooKeeper, of any kind */
-    int64_t heartbeats;      /* of those, the quorum writes that only extend the lease */
-    int64_t notifications;   /* watch events received */
-    int64_t claims;          /* acquisitions asked for */
+    int64_t requests;      /* sent to ZooKeeper, of any kind */
+    int64_t heartbeats;    /* of those, the quorum writes that only extend the lease */
+    int64_t notifications; /* watch events received */
+    int64_t claims;        /* acquisitions asked for */
     int64_t grants;
-    int64_t refusals;        /* claims that ended without a grant */
-    int64_t losses;          /* grants that ended without a release */
+    int64_t refusals;         /* claims that ended without a grant */
+    int64_t losses;           /* grants that ended without a release */
     int64_t unknown_outcomes; /* creates and deletes whose reply was lost */
-    int64_t connections;     /* times that a connection was established */
-    int64_t sessions;        /* times that a new session was established */
-    int64_t seats;           /* znodes that exist or may exist now */
-    int64_t watches;         /* watches armed or being armed now */
+    int64_t connections;      /* times that a connection was established */
+    int64_t sessions;         /* times that a new session was established */
+    int64_t seats;            /* znodes that exist or may exist now */
+    int64_t watches;          /* watches armed or being armed now */
 } zkl_stats;
 
 /* One credential for zoo_add_auth. */
@@ -118,13 +118,13 @@ typedef struct {
 } zkl_host;
 
 typedef struct {
-    const char *servers;          /* "h1:2181,h2:2181/chroot" */
-    int32_t session_timeout_ms;   /* asked for; the server decides */
-    bool lease;                   /* false: trust the server's word alone */
+    const char *servers;        /* "h1:2181,h2:2181/chroot" */
+    int32_t session_timeout_ms; /* asked for; the server decides */
+    bool lease;                 /* false: trust the server's word alone */
     const zkl_auth *auths;
     int32_t auth_count;
     log_callback_fn zookeeper_log; /* where the C client's own lines go */
-    uint64_t random[2];           /* makes this engine's uuids its own; from getrandom, or from the simulation's seed */
+    uint64_t random[2]; /* makes this engine's uuids its own; from getrandom, or from the simulation's seed */
 } zkl_engine_config;
 
 /* One acquisition to be. */
@@ -223,16 +223,17 @@ const char *zkl_path_problem(const char *path, size_t length);
 #ifdef ZKL_BREAKABLE
 /* The simulation's switches: each breaks one rule of the protocol, to show that the checks notice. 0: none. */
 typedef enum {
-    ZKL_BREAK_LEASE = 1 << 0,           /* grant and hold without regard to the lease */
-    ZKL_BREAK_AHEAD = 1 << 1,           /* trust one deletion: grant when the watched node goes */
-    ZKL_BREAK_RECOVERY = 1 << 2,        /* after a lost reply create again without looking */
-    ZKL_BREAK_PAIRING = 1 << 3,         /* use a list even if its create failed or ran on another connection */
-    ZKL_BREAK_CLEANUP = 1 << 4,         /* do not retry a delete whose outcome is unknown */
-    ZKL_BREAK_OWNER = 1 << 5,           /* keep a grant over the end of its session */
-    ZKL_BREAK_WATCH = 1 << 6,           /* leave watches behind when a waiter goes */
-    ZKL_BREAK_REARM = 1 << 7,           /* forget to look again after a reconnect or a changed node */
-    ZKL_BREAK_TOKEN = 1 << 8,           /* make tokens from the sequence number */
-    ZKL_BREAK_LISTED = 1 << 9           /* grant although the own node is not listed */
+    ZKL_BREAK_LEASE = 1 << 0,    /* grant and hold without regard to the lease */
+    ZKL_BREAK_AHEAD = 1 << 1,    /* trust one deletion: grant when the watched node goes */
+    ZKL_BREAK_RECOVERY = 1 << 2, /* after a lost reply create again without looking */
+    ZKL_BREAK_PAIRING = 1 << 3,  /* use a list even if its create failed or ran on another connection */
+    ZKL_BREAK_CLEANUP = 1 << 4,  /* do not retry a delete whose outcome is unknown */
+    ZKL_BREAK_OWNER = 1 << 5,    /* keep a grant over the end of its session */
+    ZKL_BREAK_WATCH = 1 << 6,    /* leave watches behind when a waiter goes */
+    ZKL_BREAK_REARM = 1 << 7,    /* forget to look again after a reconnect or a changed node */
+    ZKL_BREAK_TOKEN = 1 << 8,    /* make tokens from the sequence number */
+    ZKL_BREAK_LISTED = 1 << 9,   /* grant although the own node is not listed */
+    ZKL_BREAK_RESTART = 1 << 10  /* take a quorum write for a restart of the session's timer */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;
 #define ZKL_BROKEN(rule) ((zkl_broken_rules & (unsigned)(rule)) != 0)

@@ -72,13 +72,17 @@ struct zkl_engine {
     char problem[256];
     int64_t retry_at; /* not before this instant is a session opened again */
     int64_t lease_until;
-    int64_t check_at;      /* next heartbeat; ZKL_NEVER when no node exists */
-    int32_t checks_flying; /* heartbeats in flight */
+    int64_t check_at;      /* next heartbeat, or read where there is no node to check */
+    int32_t checks_flying; /* of these in flight */
     bool confirming;       /* somebody is first in line and needs a lease to be granted */
+    int64_t handshake_at;  /* the present connection's handshake was sent at this instant or later */
+    int64_t restarted_at;  /* the leader restarted the session's timer at this instant or later */
+    int64_t heard[16];     /* ring: when requests were sent that were answered on this connection, some of them */
+    int32_t heard_count;   /* ever written */
 
     /* request.c */
     struct zkl_request_list flying;
-    struct zkl_request_list orphans; /* refused by the C client, which may complete them all the same: kept till the close */
+    struct zkl_request_list orphans; /* refused by the C client, which may still complete them: kept till the close */
     struct zkl_request_list spare;   /* for reuse */
     int32_t in_flight;
 
@@ -86,15 +90,15 @@ struct zkl_engine {
     struct zkl_line_list *lines; /* hash table by path */
     uint32_t line_slots;         /* a power of two */
     uint32_t line_count;
-    struct zkl_seat_list seats;  /* all of them */
+    struct zkl_seat_list seats;   /* all of them */
     struct zkl_seat_list hungry;  /* those with something to send that may not go out yet, first come first served */
     struct zkl_seat_list starved; /* those that may not join before ZKL_MAX_WATCHED_BYTES has room, likewise */
     struct zkl_seat_list delayed; /* those that the server refused and that try again later */
     int64_t delayed_until;
-    int32_t nodes;               /* seats that have a node on the server, as far as known */
-    int32_t cleaning;            /* seats and watches whose removal is not confirmed yet */
-    int64_t watched_bytes;       /* reserved by seats that may have to watch */
-    uint64_t serial;             /* of the latest uuid */
+    int32_t nodes;         /* seats that have a node on the server, as far as known */
+    int32_t cleaning;      /* seats and watches whose removal is not confirmed yet */
+    int64_t watched_bytes; /* reserved by seats that may have to watch */
+    uint64_t serial;       /* of the latest uuid */
     char uuid_stem[ZKL_UUID_LENGTH - 12 + 1];
 
     /* engine.c */
@@ -145,9 +149,10 @@ bool zkl_session_usable(const zkl_engine *engine);
 /* A quorum write that was sent at `sent_at` has been acknowledged: the session lived then. */
 void zkl_lease_prove(zkl_engine *engine, int64_t sent_at);
 bool zkl_lease_valid(const zkl_engine *engine);
-/* A node came to be or a lease is wanted now: see that the next heartbeat is in time. */
-void zkl_lease_watch_over(zkl_engine *engine);
+/* Somebody needs a lease to be granted under: the next heartbeat goes out at once. */
 void zkl_lease_want_now(zkl_engine *engine);
+/* A request that was sent at `sent_at` has been answered by the server. */
+void zkl_session_heard(zkl_engine *engine, int64_t sent_at);
 /* The replies of session.c's own requests. */
 void zkl_session_greeted(zkl_request *request, int rc);
 void zkl_lease_checked(zkl_request *request, int rc);
@@ -158,15 +163,15 @@ zkl_code zkl_code_of(int rc);
 /* request.c -------------------------------------------------------------------------------------------------------- */
 
 typedef enum {
-    ZKL_REQUEST_GREET,      /* exists "/": the first of a session */
-    ZKL_REQUEST_CREATE,     /* a seat's node */
-    ZKL_REQUEST_LIST,       /* a seat's directory */
-    ZKL_REQUEST_SYNC,       /* before the list that looks for a lost node */
-    ZKL_REQUEST_STAT,       /* of the node that was found again */
-    ZKL_REQUEST_DELETE,     /* a seat's node */
-    ZKL_REQUEST_STRAY,      /* delete of a node of ours that no seat knows */
-    ZKL_REQUEST_PARENT,     /* one directory on the way to a line */
-    ZKL_REQUEST_WATCH,      /* get or exists with a watch */
+    ZKL_REQUEST_GREET,  /* exists "/": the first of a session */
+    ZKL_REQUEST_CREATE, /* a seat's node */
+    ZKL_REQUEST_LIST,   /* a seat's directory */
+    ZKL_REQUEST_SYNC,   /* before the list that looks for a lost node */
+    ZKL_REQUEST_STAT,   /* of the node that was found again */
+    ZKL_REQUEST_DELETE, /* a seat's node */
+    ZKL_REQUEST_STRAY,  /* delete of a node of ours that no seat knows */
+    ZKL_REQUEST_PARENT, /* one directory on the way to a line */
+    ZKL_REQUEST_WATCH,  /* get or exists with a watch */
     ZKL_REQUEST_UNWATCH,
     ZKL_REQUEST_CHECK,      /* heartbeat */
     ZKL_REQUEST_QUERY_LIST, /* contenders */
@@ -174,7 +179,12 @@ typedef enum {
 } zkl_request_kind;
 
 /* Why a seat listed its directory; decides what its reply may be used for. */
-typedef enum { ZKL_LIST_TRY, ZKL_LIST_JOIN, ZKL_LIST_LOOK, ZKL_LIST_RECOVER } zkl_list_purpose;
+typedef enum {
+    ZKL_LIST_TRY,
+    ZKL_LIST_JOIN,
+    ZKL_LIST_LOOK,
+    ZKL_LIST_RECOVER
+} zkl_list_purpose;
 
 struct zkl_request {
     TAILQ_ENTRY(zkl_request) all;
@@ -223,7 +233,7 @@ struct zkl_checks {
     struct zkl_check {
         zkl_seat *seat;
         uint32_t generation;
-    } *items;
+    } * items;
     zoo_op_t *ops;
     zoo_op_result_t *results;
 };
@@ -283,10 +293,10 @@ struct zkl_seat {
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
     uint32_t connection; /* the one its create was answered on, or its sync */
     int32_t sequence;
-    int32_t ahead; /* how many conflicting nodes stood before it when last looked */
+    int32_t ahead;  /* how many conflicting nodes stood before it when last looked */
     int32_t flying; /* requests in flight that point here */
     zkl_seat_state state;
-    bool wanted; /* its claim still waits or holds */
+    bool wanted;   /* its claim still waits or holds */
     bool hungry;   /* stands in engine->hungry */
     bool starved;  /* stands in engine->starved */
     bool delayed;  /* stands in engine->delayed */

@@ -138,14 +138,14 @@ static void parents_decided(zkl_line *line)
 {
     zkl_engine *engine = line->engine;
     int rc = line->parents_last;
-    if (rc == ZUNIMPLEMENTED && !engine->no_containers) {
+    if (rc == ZUNIMPLEMENTED || line->parents_error == ZUNIMPLEMENTED) {
         engine->no_containers = true; /* a server before 3.5.3: persistent nodes will do */
         rc = ZOK;
     } else if (rc == ZNONODE && line->parents_error != ZOK) {
         rc = line->parents_error; /* a directory above could not be made: its reason is the reason */
     }
-    bool failed = rc != ZOK && rc != ZNODEEXISTS && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED &&
-                  rc != ZINVALIDSTATE;
+    bool failed =
+        rc != ZOK && rc != ZNODEEXISTS && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE;
     line->uses++;
     zkl_seat *seat, *next;
     for (seat = TAILQ_FIRST(&line->seats); seat != NULL; seat = next) {

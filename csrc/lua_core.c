@@ -591,33 +591,16 @@ static int core_features(lua_State *L)
 }
 
 static const luaL_Reg ticket_methods[] = {
-    {"id", ticket_id},
-    {"phase", ticket_phase},
-    {"settled", ticket_settled},
-    {"done", ticket_settled},
-    {"held", ticket_held},
-    {"remaining", ticket_remaining},
-    {"token", ticket_token},
-    {"node", ticket_node},
-    {"release", ticket_end},
-    {"cancel", ticket_end},
-    {"result", ticket_result},
-    {NULL, NULL},
+    {"id", ticket_id},       {"phase", ticket_phase},         {"settled", ticket_settled}, {"done", ticket_settled},
+    {"held", ticket_held},   {"remaining", ticket_remaining}, {"token", ticket_token},     {"node", ticket_node},
+    {"release", ticket_end}, {"cancel", ticket_end},          {"result", ticket_result},   {NULL, NULL},
 };
 
 static const luaL_Reg client_methods[] = {
-    {"pollfd", client_pollfd},
-    {"next", client_next},
-    {"next_log", client_next_log},
-    {"state", client_state},
-    {"claim", client_claim},
-    {"contenders", client_contenders},
-    {"flush", client_flush},
-    {"stats", client_stats},
-    {"session_timeout", client_session_timeout},
-    {"close", client_close},
-    {"join", client_join},
-    {NULL, NULL},
+    {"pollfd", client_pollfd}, {"next", client_next},   {"next_log", client_next_log},
+    {"state", client_state},   {"claim", client_claim}, {"contenders", client_contenders},
+    {"flush", client_flush},   {"stats", client_stats}, {"session_timeout", client_session_timeout},
+    {"close", client_close},   {"join", client_join},   {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {

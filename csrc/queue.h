@@ -67,10 +67,10 @@ bool zkl_kind_conflicts(zkl_node_kind mine, zkl_node_kind other);
 
 /* Where a contender stands among the children of its directory. */
 typedef struct {
-    bool listed;     /* its own name is among them */
-    bool tied;       /* another lock node carries its number: order is lost, never grant */
+    bool listed;      /* its own name is among them */
+    bool tied;        /* another lock node carries its number: order is lost, never grant */
     int32_t blocking; /* how many earlier (or tied) nodes it conflicts with */
-    int32_t nearest; /* index of the latest of those, the one to watch; -1 when there is none */
+    int32_t nearest;  /* index of the latest of those, the one to watch; -1 when there is none */
 } zkl_standing;
 
 /*

@@ -34,8 +34,8 @@ zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind)
     return request;
 }
 
-/* Takes a context out of flight; what it is about is the caller's from here on. */
-static zkl_request *land(const void *data)
+/* Takes a context out of flight, with what the server or the C client answered. */
+static zkl_request *land(const void *data, int rc)
 {
     zkl_request *request = (zkl_request *)(uintptr_t)data;
     zkl_engine *engine = request->engine;
@@ -44,6 +44,9 @@ static zkl_request *land(const void *data)
     }
     TAILQ_REMOVE(&engine->flying, request, all);
     engine->in_flight--;
+    if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+        zkl_session_heard(engine, request->sent_at);
+    }
     return request;
 }
 
@@ -98,7 +101,7 @@ void zkl_request_refused(zkl_request *request, int rc)
 
 static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
-    zkl_request *request = land(data);
+    zkl_request *request = land(data, rc);
     if (request != NULL) {
         zkl_seat_created(request, rc, path, stat);
         landed(request);
@@ -107,7 +110,7 @@ static void on_created(int rc, const char *path, const struct Stat *stat, const 
 
 static void on_names(int rc, const struct String_vector *names, const void *data)
 {
-    zkl_request *request = land(data);
+    zkl_request *request = land(data, rc);
     if (request == NULL) {
         return;
     }
@@ -122,7 +125,7 @@ static void on_names(int rc, const struct String_vector *names, const void *data
 static void on_text(int rc, const char *text, const void *data)
 {
     (void)text;
-    zkl_request *request = land(data);
+    zkl_request *request = land(data, rc);
     if (request == NULL) {
         return;
     }
@@ -136,7 +139,7 @@ static void on_text(int rc, const char *text, const void *data)
 
 static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
 {
-    zkl_request *request = land(data);
+    zkl_request *request = land(data, rc);
     if (request == NULL) {
         return;
     }
@@ -152,7 +155,7 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 
 static void on_stat(int rc, const struct Stat *stat, const void *data)
 {
-    zkl_request *request = land(data);
+    zkl_request *request = land(data, rc);
     if (request == NULL) {
         return;
     }
@@ -168,7 +171,7 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
 
 static void on_done(int rc, const void *data)
 {
-    zkl_request *request = land(data);
+    zkl_request *request = land(data, rc);
     if (request == NULL) {
         return;
     }
@@ -215,9 +218,8 @@ static bool sent_for_seat(zkl_request *request, int rc)
 bool zkl_send_create(zkl_seat *seat, const char *path, const char *data, const struct ACL_vector *acl)
 {
     zkl_request *request = about_seat(seat, ZKL_REQUEST_CREATE);
-    return request != NULL &&
-           sent_for_seat(request, zoo_acreate2(seat->engine->handle, path, data, (int)strlen(data), acl,
-                                               ZOO_EPHEMERAL_SEQUENTIAL, on_created, request));
+    return request != NULL && sent_for_seat(request, zoo_acreate2(seat->engine->handle, path, data, (int)strlen(data),
+                                                                  acl, ZOO_EPHEMERAL_SEQUENTIAL, on_created, request));
 }
 
 bool zkl_send_list(zkl_seat *seat, zkl_list_purpose purpose)
@@ -309,8 +311,8 @@ bool zkl_send_unwatch(zkl_watch *watch)
     request->about.watch = watch;
     /* The parameter's type is a pointer to a function pointer, but the C client stores and calls the value itself. */
     void_completion_t *completion = (void_completion_t *)(uintptr_t)on_done;
-    return sent(request, zoo_aremove_all_watches(watch->engine->handle, watch->node, ZWATCHTYPE_DATA, 0, completion,
-                                                 request));
+    return sent(request,
+                zoo_aremove_all_watches(watch->engine->handle, watch->node, ZWATCHTYPE_DATA, 0, completion, request));
 }
 
 bool zkl_send_greeting(zkl_engine *engine)

@@ -228,7 +228,8 @@ static void start_over(zkl_seat *seat)
 
 void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what)
 {
-    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "%s '%s': %s%s", what, seat->line->path, zerror(rc),
+    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "%s '%s': %s%s", what, seat->line->path,
+                     zerror(rc),
                      rc == ZNONODE && strchr(seat->engine->servers, '/') != NULL ? " (does the chroot exist?)" : "");
     zkl_seat_leave(seat);
 }
@@ -452,8 +453,8 @@ static void check_sequence(zkl_seat *seat)
     if (seat->sequence >= ZKL_SEQUENCE_WARN && !line->warned) {
         line->warned = true;
         zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN,
-                "the sequence numbers of '%s' have reached %d of 2147483647: use another path before they end", line->path,
-                seat->sequence);
+                "the sequence numbers of '%s' have reached %d of 2147483647: use another path before they end",
+                line->path, seat->sequence);
     }
 }
 
@@ -480,7 +481,6 @@ static void seated(zkl_seat *seat, int64_t czxid)
         refuse_exhausted(seat);
         return;
     }
-    zkl_lease_watch_over(seat->engine);
     zkl_seat_step(seat);
 }
 
@@ -524,7 +524,8 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
         }
         seat->listing = false;
         move(seat, ZKL_SEAT_RECOVERING);
-        be_hungry(seat); /* not stepped here: what is sent from inside a failing completion would run on another connection */
+        be_hungry(
+            seat); /* not stepped here: what is sent from inside a failing completion would run on another connection */
     } else {
         not_created(seat, rc);
     }
@@ -578,7 +579,8 @@ static bool may_downgrade(const char *name)
 
 static void refuse_try(zkl_seat *seat, const char *name)
 {
-    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT, "'%s' is taken: '%s' is ahead", seat->line->path, name);
+    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT, "'%s' is taken: '%s' is ahead", seat->line->path,
+                     name);
     zkl_seat_leave(seat);
 }
 
@@ -678,6 +680,12 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
 void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *names)
 {
     zkl_seat *seat = request->about.seat;
+    if (ZKL_BROKEN(ZKL_BREAK_PAIRING) && request->purpose == ZKL_LIST_JOIN && rc == ZOK && seat->wanted &&
+        seat->state == ZKL_SEAT_PARKED &&
+        zkl_queue_standing(names->data, names->count, "", seat->claim->kind).blocking == 0) {
+        first_in_line(seat);
+        return;
+    }
     if (request->generation != seat->generation) {
         return;
     }
@@ -692,11 +700,6 @@ void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *n
             seat->listing = false;
             find_own(seat, request, rc, names);
         }
-        return;
-    }
-    if (ZKL_BROKEN(ZKL_BREAK_PAIRING) && rc == ZOK && seat->wanted && !has_node(seat->state) &&
-        zkl_queue_standing(names->data, names->count, "", seat->claim->kind).blocking == 0) {
-        first_in_line(seat);
         return;
     }
     if (seat->state != ZKL_SEAT_QUEUED) {
@@ -775,7 +778,8 @@ void zkl_seat_connection_lost(zkl_seat *seat)
 {
     if (seat->wanted && seat->claim->try_only && seat->claim->phase == ZKL_CLAIM_WAITING) {
         zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED,
-                         "'%s' could not be tried: the connection to '%s' is lost", seat->line->path, seat->engine->hosts);
+                         "'%s' could not be tried: the connection to '%s' is lost", seat->line->path,
+                         seat->engine->hosts);
         zkl_seat_leave(seat);
     }
 }

@@ -10,6 +10,17 @@
  * at which the latest acknowledged one was sent and T the negotiated session timeout, grants are valid until s + T/2. The
  * heartbeat that keeps the lease is a multi made of nothing but version checks of our own nodes: it goes through the quorum,
  * changes nothing, fires no watch, and fails with ZNONODE when somebody has deleted one of them.
+ *
+ * That the session lived at s is not enough to say how long it will live: a write that a follower forwards does not restart
+ * the session's timer at the leader (LeaderZooKeeperServer.submitLearnerRequest). What restarts it is the follower's report,
+ * twice a tick, of the sessions it has heard from, and being asked to revalidate a session that connects. So the engine keeps
+ * the latest instant after which the timer was certainly restarted, and no lease goes beyond that plus 9T/10:
+ *   - when a connection is established: the instant at which its handshake was sent, or earlier;
+ *   - when a quorum write sent at k is acknowledged: the send instant j of any earlier request answered on the same
+ *     connection with k - j >= 3T/10. Between the two the follower reported at least once, since ZooKeeper grants no session
+ *     timeout below two ticks, and its reports and forwarded writes travel on one ordered connection.
+ * So that there is always such a j, an idle client sends a read as often as a busy one its heartbeat, in place of the C
+ * client's pings, whose answers it does not show.
  */
 #include <errno.h>
 #include <poll.h>
@@ -31,6 +42,11 @@
  * text for a number.
  */
 #define PLAUSIBLE_TIMEOUT_MS (24 * 3600 * 1000)
+
+/* Parts of the session timeout. */
+#define SPEAK_EVERY(timeout) ((timeout) / 5)
+#define REPORTED_WITHIN(timeout) ((timeout) / 10 * 3)
+#define LIVES_FOR(timeout) ((timeout) / 10 * 9)
 
 /* Nodes checked by one heartbeat request. */
 #define CHECKS_AT_ONCE 256
@@ -63,11 +79,11 @@ zkl_code zkl_code_of(int rc)
         return ZKL_AUTH_FAILED;
     case ZNONODE:
         return ZKL_NO_NODE;
-    case ZCONNECTIONLOSS:
-    case ZOPERATIONTIMEOUT:
+    case ZSESSIONEXPIRED:
+    case ZINVALIDSTATE:
         return ZKL_DISCONNECTED;
     default:
-        return ZKL_FAILED;
+        return zkl_outcome_unknown(rc) ? ZKL_DISCONNECTED : ZKL_FAILED;
     }
 }
 
@@ -92,6 +108,20 @@ static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const 
     engine->host.state_changed(engine->host.context, state, code, problem);
 }
 
+/* The negotiated session timeout in nanoseconds. */
+static int64_t timeout_of(const zkl_engine *engine)
+{
+    return (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000);
+}
+
+/* Any read does: it shows that a ZooKeeper answers, whether the chroot exists, and that the follower has heard of us. */
+static void greet(zkl_engine *engine)
+{
+    if (zkl_send_greeting(engine)) {
+        engine->checks_flying++;
+    }
+}
+
 bool zkl_session_usable(const zkl_engine *engine)
 {
     return engine->ready && !engine->closing && !engine->over;
@@ -110,6 +140,7 @@ static void resume(zkl_engine *engine)
 static void now_ready(zkl_engine *engine)
 {
     engine->ready = true;
+    engine->check_at = engine->now + SPEAK_EVERY(timeout_of(engine));
     set_state(engine, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
     resume(engine);
 }
@@ -117,8 +148,9 @@ static void now_ready(zkl_engine *engine)
 void zkl_session_greeted(zkl_request *request, int rc)
 {
     zkl_engine *engine = request->engine;
-    if (request->connection != engine->connection || !engine->connected) {
-        return; /* the next connection greets anew */
+    engine->checks_flying--;
+    if (request->connection != engine->connection || !engine->connected || engine->greeted) {
+        return; /* the next connection greets anew; or it only kept this one alive */
     }
     if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
         engine->greeted = true;
@@ -164,6 +196,8 @@ static void on_connected(zkl_engine *engine, bool read_only)
         return;
     }
     engine->connected = true;
+    engine->heard_count = 0;
+    engine->restarted_at = engine->handshake_at;
     int64_t session_id = zoo_client_id(engine->handle)->client_id;
     if (session_id != engine->session_id) {
         engine->session_id = session_id;
@@ -173,7 +207,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
     if (engine->greeted) {
         now_ready(engine);
     } else {
-        zkl_send_greeting(engine);
+        greet(engine);
     }
 }
 
@@ -296,8 +330,17 @@ static void notice_silent_loss(zkl_engine *engine)
     }
 }
 
+/* Before each call that may send the handshake: it will have been sent after this instant. */
+static void before_handshake(zkl_engine *engine)
+{
+    if (!engine->connected && zoo_state(engine->handle) != ZOO_ASSOCIATING_STATE) {
+        engine->handshake_at = engine->now;
+    }
+}
+
 static void ask_interest(zkl_engine *engine, zkl_poll *poll)
 {
+    before_handshake(engine);
     int fd = -1;
     int interest = 0;
     struct timeval wait = {0, 0};
@@ -310,7 +353,8 @@ static void ask_interest(zkl_engine *engine, zkl_poll *poll)
         return;
     }
     poll->fd = fd;
-    poll->events = (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
+    poll->events =
+        (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
     poll->wake_at = engine->now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
 }
 
@@ -331,10 +375,38 @@ static void lapse(zkl_engine *engine)
     for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
         next = TAILQ_NEXT(seat, all);
         if (seat->state == ZKL_SEAT_GRANTED) {
-            zkl_claim_finish(seat->claim, ZKL_CLAIM_LOST, ZKL_LOST,
-                             "'%s' is lost: no ZooKeeper quorum has confirmed the session for half of its timeout (%d ms)",
-                             seat->line->path, engine->timeout_ms);
+            zkl_claim_finish(
+                seat->claim, ZKL_CLAIM_LOST, ZKL_LOST,
+                "'%s' is lost: no ZooKeeper quorum has confirmed the session for half of its timeout (%d ms)",
+                seat->line->path, engine->timeout_ms);
             zkl_seat_leave(seat);
+        }
+    }
+}
+
+/* The instant before which a request must have been sent to be of use is long ago: what is kept is spread over time. */
+void zkl_session_heard(zkl_engine *engine, int64_t sent_at)
+{
+    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
+    if (engine->heard_count > 0) {
+        int64_t latest = engine->heard[(engine->heard_count - 1) % slots];
+        if (sent_at < latest + timeout_of(engine) / slots) {
+            return;
+        }
+    }
+    engine->heard[engine->heard_count++ % slots] = sent_at;
+}
+
+/* A quorum write sent at `sent_at` is acknowledged: every report that the follower had made by then has arrived. */
+static void note_restart(zkl_engine *engine, int64_t sent_at)
+{
+    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
+    int32_t oldest = engine->heard_count > slots ? engine->heard_count - slots : 0;
+    for (int32_t i = engine->heard_count - 1; i >= oldest; i--) {
+        int64_t heard = engine->heard[i % slots];
+        if (heard <= sent_at - REPORTED_WITHIN(timeout_of(engine))) {
+            engine->restarted_at = heard > engine->restarted_at ? heard : engine->restarted_at;
+            return;
         }
     }
 }
@@ -344,7 +416,12 @@ void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
     if (!engine->lease || engine->session_id == 0) {
         return;
     }
-    int64_t until = sent_at + (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000) / 2;
+    note_restart(engine, sent_at);
+    int64_t until = sent_at + timeout_of(engine) / 2;
+    int64_t certain = engine->restarted_at + LIVES_FOR(timeout_of(engine));
+    if (certain < until && !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
+        until = certain;
+    }
     if (until <= engine->lease_until) {
         return;
     }
@@ -358,13 +435,6 @@ void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
             next = TAILQ_NEXT(seat, all);
             zkl_seat_confirm(seat);
         }
-    }
-}
-
-void zkl_lease_watch_over(zkl_engine *engine)
-{
-    if (engine->check_at == ZKL_NEVER) {
-        engine->check_at = engine->now + (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000) / 4;
     }
 }
 
@@ -427,22 +497,20 @@ static void send_checks(zkl_engine *engine, struct zkl_checks *checks)
 
 static bool needs_check(const zkl_seat *seat)
 {
-    return seat->node != NULL && (seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING ||
-                                  seat->state == ZKL_SEAT_GRANTED);
+    return seat->node != NULL &&
+           (seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING || seat->state == ZKL_SEAT_GRANTED);
 }
 
-/* Sends the heartbeat over every node that serves somebody, in as few requests as their bound allows. */
+/* Sends the heartbeat over every node that serves somebody, in as few requests as their bound allows; a read if none does. */
 static void heartbeat(zkl_engine *engine)
 {
     struct zkl_checks *checks = NULL;
     zkl_seat *seat;
-    bool any = false;
     TAILQ_FOREACH(seat, &engine->seats, all)
     {
         if (!needs_check(seat)) {
             continue;
         }
-        any = true;
         if (checks == NULL && (checks = new_checks(CHECKS_AT_ONCE)) == NULL) {
             break; /* no memory: the lease runs on, the next turn tries again */
         }
@@ -455,7 +523,10 @@ static void heartbeat(zkl_engine *engine)
     if (checks != NULL) {
         send_checks(engine, checks);
     }
-    engine->check_at = any ? engine->now + (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000) / 4 : ZKL_NEVER;
+    if (engine->checks_flying == 0) {
+        greet(engine);
+    }
+    engine->check_at = engine->now + SPEAK_EVERY(timeout_of(engine));
 }
 
 void zkl_lease_checked(zkl_request *request, int rc)
@@ -475,8 +546,8 @@ void zkl_lease_checked(zkl_request *request, int rc)
         }
         zkl_lease_want_now(engine); /* the failed multi said nothing about the others */
     } else if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
-        zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "the lease cannot be extended: checking our own nodes gives '%s'%s", zerror(rc),
-                rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");
+        zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "the lease cannot be extended: checking our own nodes gives '%s'%s",
+                zerror(rc), rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");
     }
     land_checks(checks);
 }
@@ -512,7 +583,7 @@ static void run_due(zkl_engine *engine)
         zkl_seats_undelay(engine);
     }
     feed_hungry(engine);
-    if (zkl_session_usable(engine) && engine->now >= engine->check_at && engine->checks_flying == 0) {
+    if (engine->lease && zkl_session_usable(engine) && engine->now >= engine->check_at && engine->checks_flying == 0) {
         heartbeat(engine);
     }
 }
@@ -526,7 +597,7 @@ static int64_t next_due(const zkl_engine *engine)
 {
     int64_t due = engine->delayed_until;
     if (zkl_session_usable(engine)) {
-        if (engine->checks_flying == 0) {
+        if (engine->lease && engine->checks_flying == 0) {
             due = earlier(due, engine->check_at);
         }
         if (!TAILQ_EMPTY(&engine->hungry) && engine->in_flight < ZKL_MAX_IN_FLIGHT) {
@@ -544,7 +615,8 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
     engine->now = now;
     *poll = (zkl_poll){.fd = -1, .events = 0, .wake_at = ZKL_NEVER};
     run_due(engine);
-    bool wanted = !engine->shut && engine->state != ZKL_STATE_AUTH_FAILED && !(engine->closing && engine->session_id == 0);
+    bool wanted =
+        !engine->shut && engine->state != ZKL_STATE_AUTH_FAILED && !(engine->closing && engine->session_id == 0);
     if (engine->handle != NULL && (engine->over || !wanted)) {
         close_handle(engine);
     }
@@ -567,6 +639,7 @@ void zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
     if (engine->handle != NULL && !engine->over && revents != 0) {
         int events = ((revents & (POLLIN | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_READ : 0) |
                      ((revents & (POLLOUT | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_WRITE : 0);
+        before_handshake(engine);
         errno = 0;
         int rc = zookeeper_process(engine->handle, events);
         note_problem(engine, rc, errno);

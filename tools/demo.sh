@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 lua=${LUA:-lua5.4}
 # redis-lua is plain Lua that runs on 5.4, but Debian files it under 5.1 to 5.3 only.
 export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;;;/usr/share/lua/5.3/?.lua"
-export LUA_CPATH="${ZKLOCK_CPATH:-$PWD/build/lua5.4/?.so};;"
+export LUA_CPATH="${ZKLOCK_CPATH:-$PWD/build/5.4/?.so};;"
 
 directory=$(mktemp -d)
 redis=

@@ -5,13 +5,13 @@
 #
 # Usage: tools/lint.sh [CHECK…]     checks: layout gcc clang tidy cppcheck luacheck shellcheck docs
 
-set -u
+set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 # files PATTERN…: what git knows or would take up.
 files() {
     git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
-        [ -f "$file" ] && echo "$file"
+        [ ! -f "$file" ] || echo "$file"
     done
 }
 
@@ -32,16 +32,18 @@ check_tidy() {
     tools/build.sh clang || return 1
     files 'csrc/*.c' 'spec/unit/test_*.c' 'spec/simulation/*.c' |
         while read -r file; do
-            grep -qF "/$file\"" build/clang/compile_commands.json && echo "$file"
+            ! grep -qF "/$file\"" build/clang/compile_commands.json || echo "$file"
         done |
-        xargs -r -P "$(nproc)" -n 1 clang-tidy -p build/clang --quiet 2> >(grep -v 'warnings\? generated\|^Suppressed\|^Use -' >&2)
+        xargs -r -P "$(nproc)" -n 1 clang-tidy -p build/clang --quiet 2>&1 |
+        { grep -v '^[0-9]* warnings\? generated\|^Suppressed\|^Use -' || true; }
 }
 
 # The list macros of <sys/queue.h> must be seen, or whatever walks over a list looks uninitialised.
 check_cppcheck() {
     files 'csrc/*.c' 'spec/*.c' |
         cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
-            --suppress=missingIncludeSystem -D_GNU_SOURCE -I"/usr/include/$(gcc -print-multiarch)" -Icsrc -Ispec/simulation -j "$(nproc)" --file-list=-
+            --suppress=missingIncludeSystem -D_GNU_SOURCE -I"/usr/include/$(gcc -print-multiarch)" \
+            -Icsrc -Ispec/simulation -j "$(nproc)" --file-list=-
 }
 
 check_luacheck() {
@@ -50,7 +52,7 @@ check_luacheck() {
 
 check_shellcheck() {
     files | while read -r file; do
-        head -c 64 "$file" | head -1 | grep -aqE '^#!.*\b(ba)?sh\b' && echo "$file"
+        if head -c 64 "$file" | head -n 1 | grep -aE '^#!.*\b(ba)?sh\b' >/dev/null; then echo "$file"; fi
     done | xargs -r shellcheck
 }
 

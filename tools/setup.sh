@@ -24,7 +24,7 @@ all_luas=(
 # The server's classes alone: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
 server=(libzookeeper-java default-jre-headless procps lua-socket)
 # What the demo's shop keeps its stock in.
-shop=(redis-server lua-redis)
+shop=(redis-server lua-redis lua-luv)
 checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck)
 fuzzers=(clang libclang-rt-dev)
 specs=(
@@ -44,7 +44,7 @@ packages_for() {
     case $1 in
     build) printf '%s\n' "${build[@]}" "${all_luas[@]}" ;;
     demo) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${shop[@]}" ;;
-    test) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${server[@]}" "${checkers[@]}" "${fuzzers[@]}" "${specs[@]}" "${shop[@]}" ;;
+    test) packages_for build && packages_for demo && packages_for lint && packages_for fuzz && printf '%s\n' "${specs[@]}" ;;
     bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${rivals[@]}" ;;
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;

@@ -94,8 +94,11 @@ static void close_client(zkl_client *client)
 
 static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
 {
-    const zkl_claim_request request = {
-        .path = path, .kind = ZKL_NODE_EXCLUSIVE, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE, .try_only = try_only};
+    const zkl_claim_request request = {.path = path,
+                                       .kind = ZKL_NODE_EXCLUSIVE,
+                                       .identity = "test",
+                                       .acl = &ZOO_OPEN_ACL_UNSAFE,
+                                       .try_only = try_only};
     zkl_ticket *ticket = zkl_client_claim(client, &request);
     assert_non_null(ticket);
     return ticket;
@@ -173,7 +176,10 @@ static void *work(void *argument)
 static void threads_share_clients(void **state)
 {
     (void)state;
-    enum { CLIENTS = 3, THREADS = 9 };
+    enum {
+        CLIENTS = 3,
+        THREADS = 9
+    };
     _Atomic int inside = 0;
     zkl_client *clients[CLIENTS];
     pthread_t threads[THREADS];
@@ -303,12 +309,9 @@ static void gives_all_memory_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grants_and_releases),
-        cmocka_unit_test(threads_share_clients),
-        cmocka_unit_test(closes_in_the_middle),
-        cmocka_unit_test(answers_after_the_close),
-        cmocka_unit_test(names_who_contends),
-        cmocka_unit_test(leaves_the_parent_alone_after_fork),
+        cmocka_unit_test(grants_and_releases),   cmocka_unit_test(threads_share_clients),
+        cmocka_unit_test(closes_in_the_middle),  cmocka_unit_test(answers_after_the_close),
+        cmocka_unit_test(names_who_contends),    cmocka_unit_test(leaves_the_parent_alone_after_fork),
         cmocka_unit_test(gives_all_memory_back),
     };
     return cmocka_run_group_tests_name("client", tests, start_server, stop_server);

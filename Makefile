@@ -1,0 +1,90 @@
+# The front door. Whatever takes more than a line is in tools/.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+SECONDS ?= 60
+ARGS ?=
+
+PREFIX ?= /usr/local
+LUA_VERSION ?= 5.4
+LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
+LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
+
+.PHONY: help setup build test test-c test-sim test-lua test-rock lint format coverage fuzz soak bench demo docs install clean
+
+help: ## this list
+	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
+	@echo
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | \
+	    while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+setup: ## install the Debian packages that building and testing need
+	@tools/setup.sh
+
+build: ## the module for every Lua, build/<lua>/zklock/core.so
+	@tools/setup.sh build
+	@tools/build.sh 5.1 5.2 5.3 5.4 luajit
+
+test: ## everything; ends with "N passed, N failed"
+	@tools/setup.sh test
+	@tools/test.sh
+
+test-c: ## the C unit tests, plain and under sanitizers
+	@tools/setup.sh test
+	@tools/test.sh c
+
+test-sim: ## the engine against a simulated ZooKeeper
+	@tools/setup.sh test
+	@tools/test.sh sim
+
+test-lua: ## the specs against real servers, three Luas, sanitizers
+	@tools/setup.sh test
+	@tools/test.sh lua
+
+test-rock: ## install with luarocks into an empty tree, and load
+	@tools/setup.sh test
+	@tools/test.sh rock
+
+lint: ## formatters, analysers, and warnings of two compilers
+	@tools/setup.sh lint
+	@tools/lint.sh
+
+format: ## lay out the C sources
+	@tools/setup.sh lint
+	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
+
+coverage: ## which lines the tests run: build/coverage/index.html
+	@tools/setup.sh test
+	@tools/coverage.sh
+
+fuzz: ## SECONDS=60: feed each parser with what nobody would write
+	@tools/setup.sh fuzz
+	@tools/fuzz.sh $(SECONDS)
+
+soak: ## SECONDS=60: new seeds through the simulation until the time is up
+	@tools/setup.sh test
+	@tools/soak.sh $(SECONDS)
+
+bench: ## measure, and compare with others; ARGS=… goes to it
+	@tools/setup.sh bench
+	@tools/build.sh 5.4
+	@bench/run $(ARGS)
+
+demo: ## a server, some contenders, a lock changing hands
+	@tools/setup.sh demo
+	@tools/build.sh 5.4
+	@ZKLOCK_CPATH='$(CURDIR)/build/5.4/?.so' tools/demo.sh $(ARGS)
+
+docs: ## check that the documentation holds: links, names, examples
+	@tools/docs.sh
+
+install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
+	@tools/build.sh $(LUA_VERSION)
+	install -d $(DESTDIR)$(LIBDIR)/zklock
+	install -m 755 build/$(LUA_VERSION)/zklock/core.so $(DESTDIR)$(LIBDIR)/zklock/core.so
+	cd lua && find . -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(LUADIR))/{} \;
+
+clean: ## remove build/
+	rm -rf build

@@ -1,0 +1,64 @@
+rockspec_format = "3.0"
+package = "zklock"
+version = "scm-1"
+
+source = {
+  url = "git+https://github.com/zklock/zklock.git",
+}
+
+description = {
+  summary = "A distributed lock over ZooKeeper",
+  detailed = [[
+Locks that several machines can share, for OpenResty and plain Lua programs: a C extension over the
+ZooKeeper C client. Waiting never blocks an event loop, a grant carries a fencing token, and held()
+is true only while nobody else can hold the lock.]],
+  homepage = "https://github.com/zklock/zklock",
+  license = "MIT",
+  labels = { "zookeeper", "lock", "distributed", "openresty" },
+}
+
+dependencies = {
+  "lua >= 5.1, < 5.5",
+}
+
+-- Debian, Ubuntu: libzookeeper-st-dev. Elsewhere than in the usual places: ZOOKEEPER_DIR=…, or ZOOKEEPER_INCDIR=… and
+-- ZOOKEEPER_LIBDIR=…, behind `luarocks make` or `luarocks install`.
+external_dependencies = {
+  ZOOKEEPER = {
+    header = "zookeeper/zookeeper.h",
+    library = "zookeeper_st",
+  },
+}
+
+build = {
+  type = "builtin",
+  modules = {
+    ["zklock.core"] = {
+      -- CMakeLists.txt has the same list; spec/packaging_spec.lua holds the two together.
+      sources = {
+        "csrc/client.c",
+        "csrc/contenders.c",
+        "csrc/engine.c",
+        "csrc/line.c",
+        "csrc/lua_core.c",
+        "csrc/memory.c",
+        "csrc/queue.c",
+        "csrc/request.c",
+        "csrc/seat.c",
+        "csrc/session.c",
+        "csrc/watch.c",
+      },
+      defines = { "_GNU_SOURCE" },
+      incdirs = { "$(ZOOKEEPER_INCDIR)" },
+      libdirs = { "$(ZOOKEEPER_LIBDIR)" },
+      libraries = { "zookeeper_st", "pthread", "dl" },
+    },
+    ["zklock"] = "lua/zklock/init.lua",
+    ["zklock.adapters"] = "lua/zklock/adapters.lua",
+    ["zklock.adapters.blocking"] = "lua/zklock/adapters/blocking.lua",
+    ["zklock.client"] = "lua/zklock/client.lua",
+    ["zklock.lock"] = "lua/zklock/lock.lua",
+    ["zklock.options"] = "lua/zklock/options.lua",
+    ["zklock.wait"] = "lua/zklock/wait.lua",
+  },
+}

@@ -1,0 +1,426 @@
+/*
+ * checks: what must hold in every run, whatever goes wrong.
+ *
+ *   exclusion  No two conflicting grants are valid at the same simulated instant. A grant is valid while its claim says
+ *              GRANTED and its client's clock is below what lease_changed said last. A foreign contender's grant is valid from
+ *              when it sees itself first until it deletes its node, as long as the node exists.
+ *   token      Valid grants of one path carry growing tokens, in the order in which they are given. (Not a grant on a node that
+ *              an administrator has deleted: its token is stale, which is what tokens are for.)
+ *   owner      A grant ends with its session, at the latest when the client has a new one.
+ *   listed     No grant is given by a list that does not contain the claim's own node.
+ *   forgotten  When faults have ended and everybody releases, every claim that waits is granted in bounded time.
+ *   orphans    When all is quiet: no node of a client, no watch on a server, no watcher in a handle, no seat and no watch
+ *              counted by an engine, no byte of memory more than before.
+ *   herd       A deletion wakes at most the next in line. Events to somebody further behind are excused for a client that has
+ *              given something up a moment ago, whose watch may still be on its way out.
+ *   try        A refused try on a path that was held all the time by a node that every server had seen has created nothing.
+ *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for.
+ *
+ * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
+ * deletion is committed until a multi that names the node has been answered to the victim with ZNONODE and the victim has
+ * finished its turn, and for at most one session timeout from then or from when its present lease began: heartbeats go out
+ * every T/4 while there is a lease, so that an engine which overlooks the answer, or stops asking, is found out.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "memory.h"
+#include "schedule.h"
+
+typedef struct {
+    char path[160];
+    int64_t at;
+    bool committed;
+} admin_deletion;
+#define MAX_DELETIONS 256
+static admin_deletion deletions[MAX_DELETIONS];
+static int deletion_count;
+
+void fail(const char *check, const char *format, ...)
+{
+    if (run.failed)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(run.problem, sizeof(run.problem), format, arguments);
+    va_end(arguments);
+    snprintf(run.check, sizeof(run.check), "%s", check);
+    run.failed = true;
+    sim_trace("FAILED %s: %s", check, run.problem);
+}
+
+void reset_checks(void)
+{
+    deletion_count = 0;
+}
+
+bool contender_name(const char *name, int32_t *number)
+{
+    zkl_node node = zkl_node_parse(name);
+    *number = node.sequence;
+    return node.kind == ZKL_NODE_EXCLUSIVE;
+}
+
+bool grant_valid(const claim_record *record)
+{
+    const client *of = &run.clients[record->client];
+    return record->claim != NULL && record->phase == ZKL_CLAIM_GRANTED && client_clock(of, sim_now()) < of->valid_until;
+}
+
+static bool excused(const claim_record *record)
+{
+    int64_t since = record->excused_since > record->lease_began ? record->excused_since : record->lease_began;
+    return record->excused && sim_now() < since + run.timeout;
+}
+
+/* ---- exclusion ---- */
+
+void check_exclusion(void)
+{
+    if (!run.leases)
+        return;
+    for (const claim_record *one = run.claims; one != NULL; one = one->next) {
+        if (!grant_valid(one))
+            continue;
+        for (const claim_record *other = one->next; other != NULL; other = other->next) {
+            if (other->path != one->path || !grant_valid(other))
+                continue;
+            if (excused(one) || excused(other)) {
+                totals.excused_overlaps++;
+                continue;
+            }
+            fail("exclusion", "claim %d of client %d (%s) and claim %d of client %d (%s) both hold %s", other->number,
+                 other->client, other->node, one->number, one->client, one->node, run.paths[one->path]);
+        }
+        for (int i = 0; i < run.foreigner_count; i++) {
+            const foreigner *who = &run.foreigners[i];
+            if (who->state == FOREIGNER_HOLDING && who->path == one->path && !excused(one) && sim_exists(who->node))
+                fail("exclusion", "claim %d of client %d (%s) holds %s, and so does the foreigner's %s", one->number,
+                     one->client, one->node, run.paths[one->path], who->node);
+        }
+    }
+}
+
+void check_foreign_grant(const foreigner *who)
+{
+    (void)who;
+    totals.foreign_grants++;
+    check_exclusion();
+}
+
+/* ---- administrators ---- */
+
+void note_admin_delete(const char *server_path)
+{
+    if (deletion_count == MAX_DELETIONS)
+        return;
+    admin_deletion *fresh = &deletions[deletion_count++];
+    snprintf(fresh->path, sizeof(fresh->path), "%s", server_path);
+    fresh->committed = false;
+}
+
+static const admin_deletion *admin_deleted(const char *server_path)
+{
+    for (int i = 0; i < deletion_count; i++) {
+        if (deletions[i].committed && strcmp(deletions[i].path, server_path) == 0)
+            return &deletions[i];
+    }
+    return NULL;
+}
+
+static void excuse(claim_record *record, int64_t since)
+{
+    record->excused = true;
+    record->excuse_ending = false;
+    record->excused_since = since;
+}
+
+static void node_deleted(void *context, const char *path, int64_t session, int64_t by, int64_t zxid)
+{
+    (void)context;
+    (void)session;
+    (void)zxid;
+    if (by != 0)
+        return;
+    for (int i = 0; i < deletion_count; i++) {
+        if (!deletions[i].committed && strcmp(deletions[i].path, path) == 0) {
+            deletions[i].committed = true;
+            deletions[i].at = sim_now();
+            for (claim_record *each = run.claims; each != NULL; each = each->next) {
+                if (strcmp(each->node, path) != 0)
+                    continue;
+                excuse(each, sim_now());
+                run.clients[each->client].disturbed_at = sim_now();
+            }
+        }
+    }
+}
+
+static void multi_answered(void *context, int caller, const char *path, int err)
+{
+    (void)context;
+    if (err != ZNONODE)
+        return;
+    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->client == caller && each->excused && strcmp(each->node, path) == 0)
+            each->excuse_ending = true;
+    }
+}
+
+void check_after_call(client *of)
+{
+    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->client != of->index)
+            continue;
+        if (each->excuse_ending)
+            each->excused = each->excuse_ending = false;
+        int64_t session = sim_client_session(of->index);
+        if (each->claim != NULL && each->phase == ZKL_CLAIM_GRANTED && session != 0 && session != each->session)
+            fail("owner", "claim %d of client %d is still granted under a session that is over", each->number,
+                 of->index);
+        const char *node = each->claim != NULL ? zkl_claim_node(each->claim) : NULL;
+        if (node != NULL)
+            server_path_of(node, each->node, sizeof(each->node));
+    }
+    check_exclusion();
+}
+
+/* ---- claims ---- */
+
+static bool refusal_explained(const claim_record *record, zkl_code code)
+{
+    const client *of = &run.clients[record->client];
+    switch (code) {
+    case ZKL_TIMEOUT:
+    case ZKL_DISCONNECTED:
+        return record->try_only;
+    case ZKL_CANCELLED:
+        return record->ended && record->end_code == code;
+    case ZKL_CLOSED:
+        return of->closing;
+    case ZKL_NO_AUTH:
+        return run.denied;
+    case ZKL_AUTH_FAILED:
+        return run.options.auth_fails;
+    case ZKL_EXHAUSTED:
+        return run.exhausting;
+    default:
+        return false;
+    }
+}
+
+static void check_refused_try(const claim_record *record, zkl_code code)
+{
+    if (code != ZKL_TIMEOUT || !record->try_only)
+        return;
+    totals.refused_tries++;
+    if (record->blocker[0] == '\0' || !sim_exists(record->blocker))
+        return;
+    /* Other claims of this client may create nodes there meanwhile. */
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each != record && each->client == record->client && each->path == record->path &&
+            !(each->settled && each->granted_at == 0 && each->asked_at > record->asked_at) &&
+            !(each->phase != ZKL_CLAIM_WAITING && each->settled && each->asked_at < record->asked_at))
+            return;
+    }
+    totals.checked_tries++;
+    int64_t created = run.clients[record->client].creates[record->path] - record->creates_before;
+    if (created != 0)
+        fail("try", "claim %d of client %d was a refused try, yet created %d nodes in %s while %s was there",
+             record->number, record->client, (int)created, run.paths[record->path], record->blocker);
+}
+
+static void check_lost(const claim_record *record, zkl_claim *claim)
+{
+    totals.losses++;
+    const client *of = &run.clients[record->client];
+    bool lease_over = client_clock(of, sim_now()) >= of->valid_until;
+    if (!lease_over && !of->closing && !of->expired && sim_exists(record->node) && run.leases)
+        fail("final", "claim %d of client %d was lost (%s) although its lease and its node %s are good", record->number,
+             record->client, zkl_claim_message(claim), record->node);
+}
+
+static void check_granted(claim_record *record, zkl_claim *claim)
+{
+    snprintf(record->token, sizeof(record->token), "%s", zkl_claim_token(claim));
+    record->granted_at = sim_now();
+    record->session = sim_client_session(record->client);
+    totals.grants++;
+    if (sim_list_lacks(record->node))
+        fail("listed", "claim %d of client %d was granted by a list that does not contain its node %s", record->number,
+             record->client, record->node);
+    if (sim_child_count(run.paths[record->path]) > 1)
+        totals.contended_grants++;
+    const client *of = &run.clients[record->client];
+    if (client_clock(of, sim_now()) >= of->valid_until)
+        return; /* given by a thread that slept meanwhile: void from the start */
+    const admin_deletion *gone = admin_deleted(record->node);
+    if (gone != NULL)
+        excuse(record, gone->at);
+    if (strlen(record->token) != ZKL_TOKEN_SIZE - 1)
+        fail("token", "claim %d has the token '%s'", record->number, record->token);
+    if (!run.leases || excused(record))
+        return;
+    if (strcmp(run.last_token[record->path], record->token) >= 0)
+        fail("token", "claim %d of client %d got token %s for %s after %s", record->number, record->client,
+             record->token, run.paths[record->path], run.last_token[record->path]);
+    memcpy(run.last_token[record->path], record->token, sizeof(record->token));
+}
+
+void check_claim_changed(claim_record *record, zkl_claim *claim)
+{
+    zkl_claim_phase phase = zkl_claim_get_phase(claim);
+    zkl_code code = zkl_claim_code(claim);
+    bool settled = zkl_claim_settled(claim);
+    const char *node = zkl_claim_node(claim);
+    if (node != NULL)
+        server_path_of(node, record->node, sizeof(record->node));
+    sim_trace("client %d: claim %d on %s is %s%s%s %s", record->client, record->number, run.paths[record->path],
+              zkl_claim_phase_name(phase), settled ? ", settled" : "", node != NULL ? "," : "",
+              node != NULL ? node : "");
+    run.clients[record->client].disturbed_at = sim_now();
+    if (record->settled && !settled)
+        fail("final", "claim %d of client %d was settled and is not any more", record->number, record->client);
+    if (settled && (phase == ZKL_CLAIM_WAITING || phase == ZKL_CLAIM_GRANTED))
+        fail("final", "claim %d of client %d is settled while %s", record->number, record->client,
+             zkl_claim_phase_name(phase));
+    zkl_claim_phase before = record->phase;
+    record->phase = phase;
+    record->settled = settled;
+    if (phase == before)
+        return;
+    if (before == ZKL_CLAIM_LOST || before == ZKL_CLAIM_REFUSED || before == ZKL_CLAIM_RELEASED ||
+        (before == ZKL_CLAIM_GRANTED && phase != ZKL_CLAIM_LOST && phase != ZKL_CLAIM_RELEASED))
+        fail("final", "claim %d of client %d went from %s to %s", record->number, record->client,
+             zkl_claim_phase_name(before), zkl_claim_phase_name(phase));
+    if (phase == ZKL_CLAIM_RELEASED && !record->ended && !run.clients[record->client].closing)
+        fail("final", "claim %d of client %d was released by nobody", record->number, record->client);
+    if (phase == ZKL_CLAIM_REFUSED && !refusal_explained(record, code))
+        fail("final", "claim %d of client %d was refused with %s: %s", record->number, record->client,
+             zkl_code_name(code), zkl_claim_message(claim));
+    if (phase == ZKL_CLAIM_REFUSED)
+        check_refused_try(record, code);
+    if (phase == ZKL_CLAIM_LOST)
+        check_lost(record, claim);
+    if (phase == ZKL_CLAIM_GRANTED)
+        check_granted(record, claim);
+}
+
+/* Remembers who stands in the way of a try. */
+void check_asked(claim_record *record)
+{
+    const client *of = &run.clients[record->client];
+    record->creates_before = of->creates[record->path];
+    if (!record->try_only)
+        return;
+    char directory[64];
+    server_path_of(run.paths[record->path], directory, sizeof(directory));
+    int count = sim_child_count(directory);
+    for (int i = 0; i < count; i++) {
+        int32_t number;
+        const char *name = sim_child(directory, i);
+        if (!contender_name(name, &number))
+            continue;
+        snprintf(record->blocker, sizeof(record->blocker), "%s/%s", directory, name);
+        if (sim_exists_everywhere(record->blocker))
+            return;
+        record->blocker[0] = '\0';
+    }
+}
+
+void check_lease_changed(client *of, int64_t valid_until)
+{
+    int64_t now = client_clock(of, sim_now());
+    sim_trace("client %d: lease until %+lld us", of->index, (long long)((valid_until - now) / 1000));
+    /* As the engine was told the time: its thread may have slept since. Whoever saw the lapse meanwhile says so himself. */
+    if (run.leases && of->last_read >= of->valid_until && valid_until > of->last_read) {
+        for (claim_record *each = run.claims; each != NULL; each = each->next) {
+            if (each->client == of->index)
+                each->lease_began = sim_now();
+            if (each->client == of->index && each->claim != NULL && each->phase == ZKL_CLAIM_GRANTED &&
+                each->granted_at < sim_now())
+                fail("exclusion",
+                     "the lease of client %d lapsed and began anew, claim %d was not reported lost between", of->index,
+                     each->number);
+        }
+    }
+    of->valid_until = valid_until;
+}
+
+/* ---- what the world does ---- */
+
+static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)
+{
+    (void)context;
+    if (type != ZOO_DELETED_EVENT || successor || !later)
+        return;
+    totals.wasted_wakes++;
+    if (!run.leases && deletion_count > 0)
+        return; /* without heartbeats a waiter whose node was deleted goes on watching until its blocker goes */
+    if (sim_now() - run.clients[caller].disturbed_at > 2 * run.timeout)
+        fail("herd", "the deletion of %s woke client %d, which is not next in line", path, caller);
+}
+
+static void create_requested(void *context, int caller, const char *path)
+{
+    (void)context;
+    int index = path_index(path);
+    if (index >= 0)
+        run.clients[caller].creates[index]++;
+}
+
+static void expired(void *context, int caller, int64_t session)
+{
+    (void)context;
+    if (sim_client_session(caller) == session)
+        run.clients[caller].expired = true;
+    run.clients[caller].disturbed_at = sim_now();
+}
+
+static void readable(void *context, int caller)
+{
+    (void)context;
+    client *of = &run.clients[caller];
+    if (of->engine == NULL)
+        return;
+    int64_t latency = 5 * SIM_MICROSECOND + sim_below(60 * SIM_MICROSECOND);
+    if (sim_chance(1, 60))
+        latency += sim_below(20 * SIM_MILLISECOND);
+    wake_client(of, sim_now() + latency);
+}
+
+void install_hooks(sim_hooks *hooks)
+{
+    *hooks = (sim_hooks){.readable = readable,
+                         .deleted = node_deleted,
+                         .notified = notified,
+                         .contender = contender_name,
+                         .multi_answered = multi_answered,
+                         .create_requested = create_requested,
+                         .expired = expired};
+}
+
+/* ---- when all is quiet ---- */
+
+void check_quiet(void)
+{
+    const char *example = "";
+    totals.final_checks++;
+    int nodes = sim_client_nodes(&example);
+    if (nodes > 0)
+        fail("orphans", "%d nodes are left, %s for one", nodes, example);
+    int watches = sim_server_watches(&example);
+    if (watches > 0)
+        fail("orphans", "%d watches are left on the servers, on %s for one", watches, example);
+    for (int i = 0; i < run.client_count; i++) {
+        const client *of = &run.clients[i];
+        if (of->engine == NULL)
+            continue;
+        zkl_stats stats = zkl_engine_stats(of->engine);
+        if (sim_client_watches(i) > 0)
+            fail("orphans", "%d watchers are left in the handle of client %d", sim_client_watches(i), i);
+        if ((stats.seats != 0 && !run.unreadable) || stats.watches != 0)
+            fail("orphans", "client %d counts %d seats and %d watches", i, (int)stats.seats, (int)stats.watches);
+    }
+}

@@ -1,0 +1,299 @@
+/*
+ * faults: what goes wrong in a run, each kind alone or all kinds together, as the seed decides.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "schedule.h"
+
+const char *const fault_names[FAULT_KINDS] = {"connection reset",
+                                              "all connections reset",
+                                              "client cut off",
+                                              "client cut off from a server",
+                                              "server crash",
+                                              "leader steps down",
+                                              "follower cut off",
+                                              "leader cut off",
+                                              "lagging server",
+                                              "no quorum",
+                                              "client paused",
+                                              "machine suspended",
+                                              "names fail",
+                                              "send fails",
+                                              "node deleted by administrator",
+                                              "data set by administrator",
+                                              "directory reaped",
+                                              "strange children",
+                                              "foreigner crash",
+                                              "client killed",
+                                              "client closed"};
+
+/* An undo is one number: what, and to whom. */
+enum {
+    UNDO_SILENCE = 0,
+    UNDO_CRASH,
+    UNDO_LINK,
+    UNDO_NAMES
+};
+
+static void undo(void *context, int64_t what)
+{
+    (void)context;
+    int one = (int)(what / 100 % 10), other = (int)(what / 10 % 10);
+    switch ((int)(what % 10)) {
+    case UNDO_SILENCE:
+        sim_set_network(one, other < SIM_MAX_SERVERS ? other : -1, true);
+        break;
+    case UNDO_CRASH:
+        sim_restart_server(one);
+        break;
+    case UNDO_LINK:
+        sim_set_link(one, other, true);
+        break;
+    case UNDO_NAMES:
+        sim_set_names(one, true);
+        break;
+    }
+}
+
+static void undo_later(int what, int one, int other, int64_t after)
+{
+    sim_schedule(sim_now() + after, undo, NULL, one * 100 + other * 10 + what);
+}
+
+static int64_t duration(int64_t most_tenths)
+{
+    return run.timeout / 50 + sim_below(run.timeout * most_tenths / 10);
+}
+
+static void cut(int one, int other, int64_t during)
+{
+    if (one == other)
+        return;
+    sim_set_link(one, other, false);
+    undo_later(UNDO_LINK, one, other, during);
+}
+
+static void isolate(int server)
+{
+    int64_t during = duration(40);
+    sim_trace("fault: server %d is cut off", server);
+    for (int i = 0; i < run.options.servers; i++)
+        cut(server, i, during);
+}
+
+static void crash(int server, int64_t during)
+{
+    sim_crash_server(server);
+    undo_later(UNDO_CRASH, server, 0, during);
+}
+
+static void without_quorum(void)
+{
+    int64_t during = duration(30);
+    int spared = (int)sim_below(run.options.servers);
+    for (int i = 0; i < run.options.servers; i++) {
+        if (i != spared || run.options.servers == 1)
+            crash(i, during + sim_below(SIM_SECOND));
+    }
+}
+
+static void pause_client(client *of, bool suspend)
+{
+    int64_t during = duration(30);
+    sim_trace("fault: client %d is %s for %lld ms", of->index, suspend ? "suspended" : "paused",
+              (long long)(during / SIM_MILLISECOND));
+    of->paused_until = sim_now() + during;
+    if (suspend)
+        sim_skip_library_clock(of->index, during);
+}
+
+/* A child of a lock's directory, "" if there is none. */
+static void random_child(bool contenders, char *path, size_t size)
+{
+    char directory[64];
+    server_path_of(run.paths[sim_below(run.path_count)], directory, sizeof(directory));
+    path[0] = '\0';
+    int count = sim_child_count(directory);
+    for (int tries = 0; tries < 4 && count > 0; tries++) {
+        int32_t number;
+        const char *name = sim_child(directory, (int)sim_below(count));
+        if (contender_name(name, &number) != contenders)
+            continue;
+        snprintf(path, size, "%s/%s", directory, name);
+        return;
+    }
+}
+
+static bool admin_delete(void)
+{
+    char path[160];
+    random_child(true, path, sizeof(path));
+    if (path[0] == '\0')
+        return false;
+    sim_trace("fault: an administrator deletes %s", path);
+    note_admin_delete(path);
+    return sim_foreign_delete(0, path);
+}
+
+static bool admin_set(void)
+{
+    char path[160];
+    random_child(true, path, sizeof(path));
+    return path[0] != '\0' && sim_foreign_set(0, path, "__REVOKE__");
+}
+
+static bool stranger(void)
+{
+    static const char *const names[] = {"0", "readme", "x", "lock-", "node-0000000003", "lock-99999999999"};
+    char path[160], directory[64];
+    random_child(false, path, sizeof(path));
+    if (path[0] != '\0' && sim_chance(1, 2))
+        return sim_foreign_delete(0, path);
+    server_path_of(run.paths[sim_below(run.path_count)], directory, sizeof(directory));
+    if (!sim_exists(directory))
+        return false;
+    snprintf(path, sizeof(path), "%s/%s", directory, names[sim_below((int64_t)(sizeof(names) / sizeof(names[0])))]);
+    return sim_foreign_create(0, path, "", ZOO_PERSISTENT);
+}
+
+static bool close_client(client *of, bool kill)
+{
+    if (of->engine == NULL || of->closing)
+        return false;
+    if (kill) {
+        totals.kills++;
+        drop_client(of, true);
+        open_client(of);
+        return true;
+    }
+    totals.closes++;
+    sim_trace("client %d: begins to close", of->index);
+    of->closing = true;
+    of->close_patience = sim_now() + sim_below(run.timeout);
+    begin_call(of);
+    zkl_engine_close(of->engine, read_clock(of));
+    end_call(of);
+    wake_client(of, sim_now());
+    wake_client(of, of->close_patience);
+    return true;
+}
+
+static bool inflict(fault_kind kind)
+{
+    client *of = &run.clients[sim_below(run.client_count)];
+    int server = (int)sim_below(run.options.servers);
+    int64_t during;
+    switch (kind) {
+    case FAULT_RESET:
+        sim_reset_connections(of->index);
+        break;
+    case FAULT_RESET_ALL:
+        sim_reset_connections(-1);
+        break;
+    case FAULT_CLIENT_SILENCE:
+        during = duration(25);
+        sim_trace("fault: client %d is cut off for %lld ms", of->index, (long long)(during / SIM_MILLISECOND));
+        sim_set_network(of->index, -1, false);
+        undo_later(UNDO_SILENCE, of->index, SIM_MAX_SERVERS, during);
+        break;
+    case FAULT_SERVER_SILENCE:
+        during = duration(25);
+        sim_trace("fault: client %d is cut off from server %d", of->index, server);
+        sim_set_network(of->index, server, false);
+        undo_later(UNDO_SILENCE, of->index, server, during);
+        break;
+    case FAULT_CRASH:
+        crash(server, duration(20));
+        break;
+    case FAULT_DROP_LEADER:
+        sim_drop_leader();
+        break;
+    case FAULT_CUT_FOLLOWER:
+        if (run.options.servers == 1 || server == sim_leader())
+            return false;
+        isolate(server);
+        break;
+    case FAULT_CUT_LEADER:
+        if (run.options.servers == 1 || sim_leader() < 0)
+            return false;
+        isolate(sim_leader());
+        break;
+    case FAULT_LAG:
+        sim_set_lag(server, sim_now() + duration(15));
+        break;
+    case FAULT_NO_QUORUM:
+        without_quorum();
+        break;
+    case FAULT_PAUSE:
+        pause_client(of, false);
+        break;
+    case FAULT_SUSPEND:
+        pause_client(of, true);
+        break;
+    case FAULT_NAMES:
+        sim_trace("fault: names fail for client %d", of->index);
+        sim_set_names(of->index, false);
+        undo_later(UNDO_NAMES, of->index, 0, duration(20));
+        break;
+    case FAULT_SEND:
+        sim_trace("fault: the next send of client %d fails", of->index);
+        sim_fail_next_send(of->index);
+        break;
+    case FAULT_ADMIN_DELETE:
+        return admin_delete();
+    case FAULT_ADMIN_SET:
+        return admin_set();
+    case FAULT_REAP:
+        sim_reap_containers();
+        if (sim_chance(1, 2))
+            start_rush();
+        break;
+    case FAULT_STRANGER:
+        return stranger();
+    case FAULT_FOREIGN_CRASH:
+        foreign_crash();
+        return run.foreigner_count > 0;
+    case FAULT_KILL_CLIENT:
+        return close_client(of, true);
+    case FAULT_CLOSE_CLIENT:
+        return of->paused_until <= sim_now() && close_client(of, false);
+    case FAULT_KINDS:
+        return false;
+    }
+    return true;
+}
+
+static void strike(void *context, int64_t argument)
+{
+    if (run.draining || run.failed)
+        return;
+    fault_kind kind = (fault_kind)sim_below(FAULT_KINDS);
+    for (int tries = 0; tries < 100 && (run.fault_mask & (UINT32_C(1) << kind)) == 0; tries++)
+        kind = (fault_kind)sim_below(FAULT_KINDS);
+    if ((run.fault_mask & (UINT32_C(1) << kind)) != 0 && inflict(kind))
+        totals.faults[kind]++;
+    sim_schedule(sim_now() + 1 + sim_below(run.fault_pause * 2), strike, context, argument);
+}
+
+void start_faults(void)
+{
+    int64_t choice = sim_below(20);
+    if (choice == 0)
+        return; /* nothing goes wrong */
+    if (choice < 6)
+        run.fault_mask = UINT32_C(1) << sim_below(FAULT_KINDS);
+    else if (choice < 16)
+        run.fault_mask = (uint32_t)(sim_random() & sim_random());
+    else
+        run.fault_mask = UINT32_MAX;
+    run.fault_pause = run.timeout / 6 + sim_below(run.timeout * 3 / 2);
+    sim_schedule(sim_now() + sim_below(run.timeout), strike, NULL, 0);
+}
+
+void end_faults(void)
+{
+    sim_heal();
+    for (int i = 0; i < run.client_count; i++)
+        run.clients[i].paused_until = 0;
+}

@@ -1,0 +1,405 @@
+/*
+ * schedule: the clients' machines, and one run from beginning to end.
+ *
+ * A client is an engine and the loop that drives it: prepare, sleep until the socket has something or the time has come,
+ * process. Each has a clock of its own, with its own offset and drift, and its thread may be late, may be paused for long,
+ * and may act on a reading of the clock that is no longer fresh.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "schedule.h"
+
+run_state run;
+totals_state totals;
+
+/* More turns in one simulated second than this: the engine spins. */
+#define MAX_TURNS 20000
+
+int64_t client_clock(const client *of, int64_t at)
+{
+    return of->offset + at + at * of->drift / 1000000;
+}
+
+/* The simulated instant at which the client's clock shows at least `reading`. */
+static int64_t when_clock_shows(const client *of, int64_t reading)
+{
+    if (reading >= INT64_MAX / 4)
+        return INT64_MAX;
+    int64_t past = reading - of->offset;
+    if (past > 4000 * SIM_SECOND)
+        return INT64_MAX;
+    return past * 1000000 / (1000000 + of->drift) + SIM_MICROSECOND;
+}
+
+int64_t read_clock(client *of)
+{
+    int64_t reading = client_clock(of, sim_now());
+    if (sim_chance(1, 30))
+        reading -= sim_below(10 * SIM_MILLISECOND);
+    else if (sim_chance(1, 400))
+        reading -= sim_below(run.timeout);
+    if (reading < of->last_read)
+        reading = of->last_read;
+    of->last_read = reading;
+    return reading;
+}
+
+void server_path_of(const char *client_path, char *out, size_t size)
+{
+    snprintf(out, size, "%s%s", run.prefix, client_path);
+}
+
+/* Which lock a node of the server belongs to, -1 if none. */
+int path_index(const char *server_path)
+{
+    size_t skip = strlen(run.prefix);
+    if (strncmp(server_path, run.prefix, skip) != 0)
+        return -1;
+    for (int i = 0; i < run.path_count; i++) {
+        size_t length = strlen(run.paths[i]);
+        if (strncmp(server_path + skip, run.paths[i], length) == 0 && server_path[skip + length] == '/' &&
+            strchr(server_path + skip + length + 1, '/') == NULL)
+            return i;
+    }
+    return -1;
+}
+
+/* ---- the engine's callbacks ---- */
+
+static void claim_changed(void *context, zkl_claim *claim)
+{
+    (void)context;
+    claim_record *record = zkl_claim_user(claim);
+    if (run.clients[record->client].killed)
+        return;
+    if (record->claim == NULL)
+        record->claim = claim;
+    zkl_claim_phase before = record->phase;
+    check_claim_changed(record, claim);
+    if (before != ZKL_CLAIM_GRANTED && record->phase == ZKL_CLAIM_GRANTED)
+        claim_granted(record);
+}
+
+static void lease_changed(void *context, int64_t valid_until)
+{
+    check_lease_changed(context, valid_until);
+}
+
+static void state_changed(void *context, zkl_state state, zkl_code code, const char *problem)
+{
+    client *of = context;
+    sim_trace("client %d: %s %s %s", of->index, zkl_state_name(state), zkl_code_name(code), problem);
+    of->state = state;
+    of->disturbed_at = sim_now();
+    if (state == ZKL_STATE_CONNECTED)
+        of->expired = false;
+}
+
+static void log_line(void *context, int level, const char *message)
+{
+    const client *of = context;
+    sim_trace("client %d: log %d: %s", of->index, level, message);
+}
+
+static void library_line(const char *message)
+{
+    (void)message;
+}
+
+/* ---- turns ---- */
+
+static void turn(void *context, int64_t stamp);
+
+void wake_client(client *of, int64_t at)
+{
+    if (at < sim_now())
+        at = sim_now();
+    if (at >= of->turn_at)
+        return;
+    of->turn_at = at;
+    sim_schedule(at, turn, of, ++of->turn_stamp);
+}
+
+void begin_call(client *of)
+{
+    sim_set_caller(of->index);
+}
+
+/* After any call into the engine: what it waits for may have changed. */
+void end_call(client *of)
+{
+    begin_call(of);
+    zkl_engine_prepare(of->engine, read_clock(of), &of->poll);
+    check_after_call(of);
+    int64_t wake_at = when_clock_shows(of, of->poll.wake_at);
+    if (wake_at < sim_now())
+        wake_at = sim_now();
+    if (wake_at < INT64_MAX)
+        wake_client(of, wake_at + sim_below(200 * SIM_MICROSECOND));
+    if (of->poll.fd >= 0 && sim_poll(of->poll.fd, of->poll.events) != 0)
+        wake_client(of, sim_now() + 5 * SIM_MICROSECOND + sim_below(40 * SIM_MICROSECOND));
+}
+
+static void count_turn(client *of)
+{
+    totals.turns++;
+    if (sim_now() - of->spin_at > SIM_SECOND) {
+        of->spin_at = sim_now();
+        of->spins = 0;
+    }
+    if (++of->spins > MAX_TURNS)
+        fail("spin", "client %d took %d turns within a second", of->index, MAX_TURNS);
+}
+
+static void finish_closing(client *of)
+{
+    if (!zkl_engine_drained(of->engine) && sim_now() < of->close_patience)
+        return;
+    drop_client(of, false);
+    if (!run.draining)
+        open_client(of);
+}
+
+static void turn(void *context, int64_t stamp)
+{
+    client *of = context;
+    if (of->turn_stamp != stamp || of->engine == NULL || run.failed)
+        return;
+    of->turn_at = INT64_MAX;
+    if (of->paused_until > sim_now()) {
+        wake_client(of, of->paused_until);
+        return;
+    }
+    count_turn(of);
+    begin_call(of);
+    int64_t now = read_clock(of);
+    short revents = of->poll.fd >= 0 ? sim_poll(of->poll.fd, of->poll.events) : 0;
+    zkl_engine_process(of->engine, now, revents);
+    end_call(of);
+    if (of->closing)
+        finish_closing(of);
+}
+
+/* ---- clients come and go ---- */
+
+void open_client(client *of)
+{
+    static const zkl_auth auth = {"digest", "user:password", 13};
+    char servers[64];
+    const char *list = run.options.servers == 1 ? "h1:2181" : "h1:2181,h2:2181,h3:2181";
+    snprintf(servers, sizeof(servers), "%s%s", list, run.prefix);
+    zkl_host host = {of, claim_changed, lease_changed, state_changed, log_line};
+    zkl_engine_config config = {.servers = servers,
+                                .session_timeout_ms =
+                                    (int32_t)(run.timeout / SIM_MILLISECOND * (1 + (int64_t)run.seed % 2)),
+                                .lease = run.leases,
+                                .auths = &auth,
+                                .auth_count = run.options.auth_fails || run.seed % 8 == 0 ? 1 : 0,
+                                .zookeeper_log = library_line,
+                                .random = {sim_random(), sim_random()}};
+    of->valid_until = run.leases ? 0 : ZKL_NEVER;
+    of->closing = of->killed = of->expired = false;
+    of->turn_at = INT64_MAX;
+    of->poll.fd = -1;
+    of->engine = zkl_engine_new(&config, &host);
+    if (of->engine == NULL)
+        abort();
+    begin_call(of);
+    end_call(of);
+}
+
+static void add_stats(const zkl_stats *stats)
+{
+    int64_t *sum = (int64_t *)&totals.engines;
+    const int64_t *each = (const int64_t *)stats;
+    for (size_t i = 0; i < sizeof(*stats) / sizeof(int64_t); i++)
+        sum[i] += each[i];
+}
+
+void drop_client(client *of, bool kill)
+{
+    sim_trace("client %d: %s", of->index, kill ? "killed" : "closed");
+    zkl_stats stats = zkl_engine_stats(of->engine);
+    add_stats(&stats);
+    begin_call(of);
+    of->closing = true;
+    of->killed = kill;
+    if (kill)
+        sim_reset_connections(of->index);
+    zkl_engine_shut_down(of->engine, read_clock(of));
+    zkl_engine_free(of->engine);
+    of->engine = NULL;
+    of->valid_until = 0;
+    of->turn_stamp++;
+    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->client == of->index)
+            each->claim = NULL;
+    }
+}
+
+/* ---- a run ---- */
+
+static bool step_until(int64_t limit)
+{
+    while (!run.failed && sim_now() < limit) {
+        if (!sim_step())
+            return false;
+        totals.steps++;
+    }
+    return !run.failed;
+}
+
+static void choose(uint64_t seed)
+{
+    run.seed = seed;
+    run.timeout = run.options.max_session_timeout_ms * SIM_MILLISECOND;
+    run.leases = sim_chance(19, 20);
+    run.client_count = 2 + (int)sim_below(MAX_CLIENTS - 1);
+    run.path_count = sim_chance(1, 2) ? 1 : 1 + (int)sim_below(MAX_PATHS);
+    run.foreigner_count = sim_chance(1, 2) ? 0 : 1 + (int)sim_below(MAX_FOREIGNERS);
+    run.prefix = sim_chance(1, 6) ? "/app" : "";
+    for (int i = 0; i < run.path_count; i++)
+        snprintf(run.paths[i], sizeof(run.paths[i]), i == 1 ? "/locks/deep/l%d" : "/locks/l%d", i);
+}
+
+/* The parts of the world that the seed decides before the world begins. */
+static sim_options choose_world(uint64_t seed, bool trace)
+{
+    static const int32_t timeouts[] = {1000, 2000, 4000, 10000};
+    static const int32_t ticks[] = {2, 3, 5, 20};
+    uint64_t bits = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    bits ^= bits >> 29;
+    int32_t timeout = timeouts[(bits >> 40) % 4];
+    sim_options options = {.seed = seed,
+                           .servers = bits % 5 == 0 ? 1 : 3,
+                           .min_session_timeout_ms = timeout / 2,
+                           .max_session_timeout_ms = timeout,
+                           .tick_ms = timeout / ticks[(bits >> 44) % 4],
+                           .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND,
+                           .containers = (bits >> 24) % 8 != 0,
+                           .auth_fails = (bits >> 32) % 150 == 0,
+                           .trace = trace};
+    return options;
+}
+
+static void prepare_directories(void)
+{
+    if (run.prefix[0] != '\0') {
+        while (!sim_exists(run.prefix) && sim_step())
+            sim_foreign_create(0, run.prefix, "", ZOO_PERSISTENT);
+    }
+    char directory[64];
+    server_path_of(run.paths[0], directory, sizeof(directory));
+    if (sim_chance(1, 40)) {
+        run.unreadable = sim_chance(1, 2);
+        sim_deny(directory, run.unreadable ? ZOO_PERM_READ | ZOO_PERM_CREATE : ZOO_PERM_CREATE);
+        run.denied = true;
+    }
+    if (sim_chance(1, 25)) {
+        sim_preset_counter(directory, sim_chance(1, 2) ? ZKL_SEQUENCE_LIMIT - (int32_t)sim_below(20)
+                                                       : INT32_MAX - (int32_t)sim_below(20));
+        run.exhausting = true;
+    }
+}
+
+static bool quiet(void)
+{
+    const char *example;
+    bool still = sim_client_nodes(&example) == 0 && sim_server_watches(&example) == 0;
+    for (int i = 0; i < run.client_count && still; i++) {
+        if (run.clients[i].engine == NULL)
+            continue;
+        zkl_stats stats = zkl_engine_stats(run.clients[i].engine);
+        still = (stats.seats == 0 || run.unreadable) && stats.watches == 0 && sim_client_watches(i) == 0;
+    }
+    return still;
+}
+
+static void drain(void)
+{
+    run.draining = true;
+    end_faults();
+    for (int i = 0; i < run.client_count; i++) {
+        client *of = &run.clients[i];
+        of->paused_until = 0;
+        if (of->engine != NULL)
+            wake_client(of, sim_now());
+    }
+    const char *what = "";
+    const claim_record *who = NULL;
+    int64_t limit = sim_now() + 60 * run.timeout + 20 * SIM_SECOND;
+    while (!run.failed && workload_busy(&what, &who) && sim_now() < limit)
+        step_until(sim_now() + run.timeout / 8);
+    if (!run.failed && workload_busy(&what, &who))
+        fail("forgotten", "%s (claim %d of client %d, %s%s) %d s after the last fault", what,
+             who != NULL ? who->number : -1, who != NULL ? who->client : -1,
+             who != NULL ? zkl_claim_phase_name(who->phase) : "", who != NULL && who->ended ? ", ended" : "",
+             (int)((60 * run.timeout + 20 * SIM_SECOND) / SIM_SECOND));
+    /* Sessions of clients that were killed expire, watches go out. */
+    limit = sim_now() + 10 * run.timeout;
+    while (!run.failed && !quiet() && sim_now() < limit)
+        step_until(sim_now() + run.timeout / 8);
+    if (!run.failed)
+        check_quiet();
+}
+
+static void add_world(void)
+{
+    sim_statistics now = sim_stats();
+    int64_t *sum = (int64_t *)&totals.world;
+    const int64_t *each = (const int64_t *)&now;
+    for (size_t i = 0; i < sizeof(now) / sizeof(int64_t); i++)
+        sum[i] += each[i];
+}
+
+bool run_schedule(uint64_t seed, bool trace)
+{
+    memset(&run, 0, sizeof(run));
+    run.memory_before = zkl_memory_in_use();
+    run.trace = trace;
+    reset_checks();
+    sim_hooks hooks;
+    install_hooks(&hooks);
+    run.options = choose_world(seed, trace);
+    sim_begin(&run.options, &hooks);
+    choose(seed);
+    sim_trace("seed %llu: %d servers, %d clients, %d paths, T %d ms%s%s", (unsigned long long)seed, run.options.servers,
+              run.client_count, run.path_count, (int)(run.timeout / SIM_MILLISECOND), run.leases ? "" : ", no leases",
+              run.options.containers ? "" : ", no containers");
+    while (sim_leader() < 0)
+        sim_step();
+    prepare_directories();
+    run.started = sim_now();
+    run.quiet_at = run.started + (6 + sim_below(14)) * run.timeout;
+    for (int i = 0; i < run.client_count; i++) {
+        client *of = &run.clients[i];
+        of->index = i;
+        of->offset = sim_below(1000) * SIM_SECOND;
+        of->drift = sim_chance(1, 2) ? 0 : sim_below(20001) - 10000;
+        of->last_read = 0;
+        open_client(of);
+    }
+    start_workload();
+    start_faults();
+    if (step_until(run.quiet_at))
+        drain();
+    for (int i = 0; i < run.client_count; i++) {
+        if (run.clients[i].engine != NULL)
+            drop_client(&run.clients[i], false);
+    }
+    add_world();
+    sim_end();
+    while (run.claims != NULL) {
+        claim_record *next = run.claims->next;
+        free(run.claims);
+        run.claims = next;
+    }
+    if (!run.failed && zkl_memory_in_use() != run.memory_before)
+        fail("orphans", "%lld bytes of memory are left", (long long)(zkl_memory_in_use() - run.memory_before));
+    totals.schedules++;
+    return !run.failed;
+}

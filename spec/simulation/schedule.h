@@ -1,0 +1,196 @@
+/*
+ * schedule: one simulated run. Clients with engines, what they do, what goes wrong, and what must hold all the while.
+ *
+ *   schedule.c  the clients' machines: clocks, turns, callbacks of the engine; a run from beginning to end
+ *   workload.c  claims, releases, cancellations, closed clients; foreign contenders
+ *   faults.c    what goes wrong, and when it is over
+ *   checks.c    the invariants
+ *   simulate.c  the program: many runs, numbers, broken rules
+ *
+ * There is one run at a time; its state is `run`.
+ */
+#ifndef ZKLOCK_SCHEDULE_H
+#define ZKLOCK_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine.h"
+#include "sim_zookeeper.h"
+
+#define MAX_CLIENTS 6
+#define MAX_PATHS 3
+#define MAX_FOREIGNERS 2
+
+typedef enum {
+    FAULT_RESET = 0,
+    FAULT_RESET_ALL,
+    FAULT_CLIENT_SILENCE,
+    FAULT_SERVER_SILENCE,
+    FAULT_CRASH,
+    FAULT_DROP_LEADER,
+    FAULT_CUT_FOLLOWER,
+    FAULT_CUT_LEADER,
+    FAULT_LAG,
+    FAULT_NO_QUORUM,
+    FAULT_PAUSE,
+    FAULT_SUSPEND,
+    FAULT_NAMES,
+    FAULT_SEND,
+    FAULT_ADMIN_DELETE,
+    FAULT_ADMIN_SET,
+    FAULT_REAP,
+    FAULT_STRANGER,
+    FAULT_FOREIGN_CRASH,
+    FAULT_KILL_CLIENT,
+    FAULT_CLOSE_CLIENT,
+    FAULT_KINDS
+} fault_kind;
+extern const char *const fault_names[FAULT_KINDS];
+
+typedef struct claim_record {
+    struct claim_record *next;
+    int number;
+    int client, path;
+    bool try_only;
+    zkl_claim *claim; /* NULL once forgotten, or freed with its engine */
+    zkl_claim_phase phase;
+    bool settled;
+    bool ended; /* the workload has ended it */
+    zkl_code end_code;
+    int64_t asked_at, granted_at;
+    int64_t session; /* under which it was granted */
+    char token[ZKL_TOKEN_SIZE];
+    char node[160]; /* as the server names it; of the present or last seat */
+    /* An administrator has deleted the node; see checks.c for how long that excuses a second holder. */
+    bool excused;
+    int64_t excused_since;
+    int64_t lease_began; /* the present one of its client, if it began after the claim was made */
+    bool excuse_ending;
+    /* A try on a path that was certainly taken: must not write. */
+    char blocker[160];
+    int64_t creates_before;
+} claim_record;
+
+typedef struct {
+    int index;
+    zkl_engine *engine;
+    int64_t offset; /* of its clock */
+    int64_t drift;  /* parts in a million */
+    int64_t last_read;
+    int64_t valid_until; /* of its clock */
+    zkl_state state;
+    zkl_poll poll;
+    int64_t turn_at;
+    int64_t turn_stamp;
+    int64_t paused_until;
+    bool closing;
+    bool killed; /* nobody is left to hear the engine */
+    int64_t close_patience;
+    int64_t creates[MAX_PATHS]; /* requested so far */
+    int64_t disturbed_at;       /* when last a claim ended or the connection changed: watches may be about to go */
+    int64_t spin_at, spins;
+    bool expired; /* the server gave up its session, which it may not know yet */
+} client;
+
+typedef enum {
+    FOREIGNER_IDLE = 0,
+    FOREIGNER_JOINING,
+    FOREIGNER_WAITING,
+    FOREIGNER_HOLDING,
+    FOREIGNER_LEAVING
+} foreigner_state;
+
+typedef struct {
+    int index;
+    foreigner_state state;
+    int64_t session;
+    int path;
+    int serial;
+    char node[160];
+    int64_t hold_until;
+} foreigner;
+
+typedef struct {
+    uint64_t seed;
+    bool trace;
+    sim_options options;
+    int64_t timeout;           /* the session timeout that is negotiated, in ns */
+    int64_t started, quiet_at; /* faults and new claims end at the latter */
+    bool draining;
+    bool leases;
+    int client_count, path_count, foreigner_count;
+    client clients[MAX_CLIENTS];
+    foreigner foreigners[MAX_FOREIGNERS];
+    const char *prefix;        /* chroot, "" or "/app" */
+    char paths[MAX_PATHS][32]; /* as the clients name them */
+    bool denied, exhausting;
+    bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
+    uint32_t fault_mask;
+    int64_t fault_pause; /* mean time between faults */
+    claim_record *claims;
+    int claim_count;
+    char last_token[MAX_PATHS][ZKL_TOKEN_SIZE];
+    int64_t memory_before;
+    /* the first thing that was found wrong */
+    bool failed;
+    char check[32];
+    char problem[400];
+} run_state;
+extern run_state run;
+
+/* Of all runs. */
+typedef struct {
+    int64_t schedules, steps, turns;
+    int64_t claims, tries, grants, contended_grants, losses, refused_tries, cancelled;
+    int64_t foreign_grants, contenders, kills, closes;
+    int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
+    int64_t faults[FAULT_KINDS];
+    zkl_stats engines; /* sums */
+    sim_statistics world;
+} totals_state;
+extern totals_state totals;
+
+/* schedule.c. Runs one seed; true if every check held. */
+bool run_schedule(uint64_t seed, bool trace);
+int64_t client_clock(const client *of, int64_t at);
+/* The clock as the client's thread reads it for its next call: sometimes a while ago. */
+int64_t read_clock(client *of);
+void begin_call(client *of);
+void end_call(client *of);
+void wake_client(client *of, int64_t at);
+void open_client(client *of);
+/* Frees the engine; its claims are over. `kill`: the goodbye is lost. */
+void drop_client(client *of, bool kill);
+void server_path_of(const char *client_path, char *out, size_t size);
+int path_index(const char *server_path);
+
+/* workload.c */
+void start_workload(void);
+void start_rush(void);
+void claim_granted(claim_record *record);
+void end_claim(claim_record *record);
+void foreign_crash(void);
+/* Something still waits, holds, or has left something behind. */
+bool workload_busy(const char **what, const claim_record **who);
+
+/* faults.c */
+void start_faults(void);
+void end_faults(void);
+
+/* checks.c */
+void fail(const char *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void check_claim_changed(claim_record *record, zkl_claim *claim);
+void check_lease_changed(client *of, int64_t valid_until);
+void check_exclusion(void);
+void check_foreign_grant(const foreigner *who);
+void check_quiet(void);
+void check_after_call(client *of);
+void check_asked(claim_record *record);
+void note_admin_delete(const char *server_path);
+bool grant_valid(const claim_record *record);
+bool contender_name(const char *name, int32_t *number);
+void install_hooks(sim_hooks *hooks);
+void reset_checks(void);
+
+#endif

@@ -1,0 +1,1541 @@
+/*
+ * sim_ensemble: the servers. One leader orders all writes in a log, followers copy the log, a transaction is committed when a
+ * majority has it, and every server applies what it knows to be committed at its own pace.
+ *
+ * What matters here is what a client can notice:
+ * - reads come from the tree of the server that the client is connected to, however old;
+ * - a follower cut off from its leader, and a leader cut off from its majority, go on answering reads and pings until they
+ *   notice, which may take longer than a session lives (LearnerSessionTracker.java, Leader.java);
+ * - sessions are kept by the leader, who hears of a follower's clients once a tick; a new leader gives every session its full
+ *   time again;
+ * - proposals that never reached a majority are forgotten or survive, as the next leader happens to know them;
+ * - sync answers once all that the leader had proposed before is committed, without asking a majority (Leader.java:1723).
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim_internal.h"
+
+typedef enum {
+    DOWN = 0,
+    LOOKING,
+    FOLLOWING,
+    LEADING
+} role;
+
+typedef struct {
+    int path;
+    bool children;
+    sim_connection *connection;
+} watch;
+
+typedef struct {
+    int id;
+    role role;
+    bool deposed;       /* leading, but another majority has a newer leader */
+    bool outstanding;   /* deposed, and a proposal waits for ever: syncs wait with it */
+    int64_t leadership; /* the epoch under which it leads or follows */
+    int64_t stamp;      /* of its present stay with the leader; messages of earlier stays are void */
+    int following;
+    int logged; /* log entries on its disk */
+    int acked;  /* of those, what the leader knows */
+    int commit_known;
+    int applied;
+    bool noticing;
+    int64_t lag_until;
+    sim_tree tree;
+    watch *watches;
+    int watch_count, watch_capacity;
+} server;
+
+/* Between servers. */
+enum {
+    LINK_PROPOSAL = 0, /* body: none, kind and log position */
+    LINK_COMMIT,
+    LINK_ACK,
+    LINK_REQUEST,
+    LINK_SYNCED,
+    LINK_REVALIDATE,
+    LINK_VALIDITY,
+    LINK_TOUCHES
+};
+
+typedef struct {
+    int position;
+    sim_request *request;
+    bool valid;
+    int session_count;
+    sim_session **sessions;
+} letter;
+
+typedef struct {
+    int from, to;
+    sim_channel channel;
+} link;
+
+typedef struct waiting_sync {
+    struct waiting_sync *next;
+    sim_request *request;
+    int position;
+    int64_t stamp; /* of the follower's stay */
+} waiting_sync;
+
+typedef struct denial {
+    struct denial *next;
+    int path;
+    int permissions;
+} denial;
+
+static server servers[SIM_MAX_SERVERS];
+static link links[SIM_MAX_SERVERS][SIM_MAX_SERVERS];
+static sim_transaction **entries; /* the log; position p is entries[p - 1] */
+static int entry_count, entry_capacity;
+static int committed;
+static int64_t epoch, counter, stamps;
+static sim_tree prepared; /* the leader's view, with what is proposed but not committed */
+static sim_tree truth;    /* what is committed */
+static sim_session *sessions;
+static int64_t last_session;
+static waiting_sync *syncs;
+static denial *denials;
+static bool election_planned;
+
+static void plan_election(void);
+static void watch_links(void);
+static void apply_known(server *at);
+static void drain(server *at, sim_connection *connection);
+static void submit(server *leader, sim_request *request);
+
+/* ---- who is who ---- */
+
+static server *active_leader(void)
+{
+    for (int i = 0; i < sim.options.servers; i++) {
+        if (servers[i].role == LEADING && !servers[i].deposed)
+            return &servers[i];
+    }
+    return NULL;
+}
+
+int sim_leader(void)
+{
+    const server *leader = active_leader();
+    return leader != NULL ? leader->id : -1;
+}
+
+static bool reachable(const server *one, const server *other)
+{
+    return one->role != DOWN && other->role != DOWN && !sim.link_down[one->id][other->id];
+}
+
+static bool joined(const server *follower, const server *leader)
+{
+    return follower->role == FOLLOWING && leader->role == LEADING && !leader->deposed &&
+           follower->following == leader->id && follower->leadership == leader->leadership;
+}
+
+static int majority(void)
+{
+    return sim.options.servers / 2 + 1;
+}
+
+static void send_letter(int from, int to, int kind, int64_t stamp, letter content)
+{
+    letter *copy = sim_alloc(sizeof(*copy));
+    *copy = content;
+    sim_channel_send(&links[from][to].channel, kind, stamp, copy);
+}
+
+/* ---- sessions ---- */
+
+static sim_session *find_session(int64_t id)
+{
+    sim_session *session = sessions;
+    while (session != NULL && session->id != id)
+        session = session->next;
+    return session;
+}
+
+static bool session_alive(const sim_session *session)
+{
+    return session->created_at != 0 && session->closed_at == 0 && !session->closing;
+}
+
+static sim_session *new_session(int32_t timeout_ms, int caller)
+{
+    sim_session *session = sim_alloc(sizeof(*session));
+    session->id = ++last_session;
+    session->password = (int64_t)(sim_random() >> 1);
+    session->timeout_ms = timeout_ms;
+    session->caller = caller;
+    session->owner = -1;
+    session->next = sessions;
+    sessions = session;
+    return session;
+}
+
+/* What the leader says to a request of this session; it may take ownership. */
+static int check_session(const sim_request *request)
+{
+    sim_session *session = request->session;
+    if (session == NULL || request->owner_server < 0)
+        return session != NULL && !session_alive(session) ? ZSESSIONEXPIRED : ZOK;
+    if (!session_alive(session))
+        return ZSESSIONEXPIRED;
+    if (session->owner < 0)
+        session->owner = request->owner_server;
+    if (session->owner != request->owner_server) {
+        sim.statistics.moved++;
+        return ZSESSIONMOVED;
+    }
+    return ZOK;
+}
+
+/* ---- watches ---- */
+
+static void add_watch(server *at, sim_connection *connection, int path, bool children)
+{
+    for (int i = 0; i < at->watch_count; i++) {
+        const watch *each = &at->watches[i];
+        if (each->path == path && each->children == children && each->connection == connection)
+            return;
+    }
+    if (at->watch_count == at->watch_capacity) {
+        int capacity = at->watch_capacity ? at->watch_capacity * 2 : 32;
+        watch *larger = sim_alloc((size_t)capacity * sizeof(*larger));
+        if (at->watch_count > 0)
+            memcpy(larger, at->watches, (size_t)at->watch_count * sizeof(*larger));
+        at->watches = larger;
+        at->watch_capacity = capacity;
+    }
+    at->watches[at->watch_count++] = (watch){path, children, connection};
+}
+
+static bool numbered(const char *name, int32_t *number)
+{
+    if (sim.hooks.contender != NULL)
+        return sim.hooks.contender(name, number);
+    size_t length = strlen(name);
+    if (length < 10)
+        return false;
+    *number = (int32_t)strtol(name + length - 10, NULL, 10);
+    return true;
+}
+
+static const char *last_name(int path)
+{
+    return strrchr(sim_path_text(path), '/') + 1;
+}
+
+/* Tells the checks who is woken by a deletion: the next in line, or somebody further behind. */
+static void report_notification(const server *at, const sim_connection *connection, int path, int type)
+{
+    sim.statistics.notifications++;
+    if (sim.hooks.notified == NULL || connection->session == NULL)
+        return;
+    bool later = false, successor = false;
+    int32_t own = 0, next = 0;
+    if (type == ZOO_DELETED_EVENT && numbered(last_name(path), &own)) {
+        bool any = false;
+        for (int i = 0; i < at->tree.count; i++) {
+            const sim_node *node = &at->tree.nodes[i];
+            int32_t number;
+            if (node->parent != sim_path_parent(path) || !numbered(last_name(node->path), &number) || number <= own)
+                continue;
+            bool mine = node->owner == connection->session->id;
+            later = later || mine;
+            if (!any || number < next) {
+                next = number;
+                successor = mine;
+                any = true;
+            }
+        }
+    }
+    sim.hooks.notified(sim.hooks.context, connection->caller, sim_path_text(path), type, successor, later);
+}
+
+static void send_event(server *at, sim_connection *connection, int path, int type)
+{
+    sim_trace("server %d: event %d on %s for client %d", at->id, type, sim_path_text(path), connection->caller);
+    sim_reply event = {.xid = SIM_XID_EVENT, .zxid = -1, .path = path, .event_type = type};
+    report_notification(at, connection, path, type);
+    sim_connection_reply(connection, &event);
+}
+
+/* Fires the watches on a path, once a connection; `data` and `children` say which kinds the event reaches. */
+static void fire(server *at, int path, int type, bool data, bool children)
+{
+    for (int i = 0; i < at->watch_count;) {
+        watch *each = &at->watches[i];
+        if (each->path != path || !(each->children ? children : data)) {
+            i++;
+            continue;
+        }
+        sim_connection *connection = each->connection;
+        int kept = i;
+        for (int j = i; j < at->watch_count; j++) {
+            const watch *other = &at->watches[j];
+            bool hit = other->path == path && other->connection == connection && (other->children ? children : data);
+            if (!hit)
+                at->watches[kept++] = *other;
+        }
+        at->watch_count = kept;
+        send_event(at, connection, path, type);
+    }
+}
+
+static int remove_watches(server *at, const sim_connection *connection, int path)
+{
+    int kept = 0, removed = 0;
+    for (int i = 0; i < at->watch_count; i++) {
+        const watch *each = &at->watches[i];
+        if (each->connection == connection && (path < 0 || each->path == path))
+            removed++;
+        else
+            at->watches[kept++] = *each;
+    }
+    at->watch_count = kept;
+    return removed;
+}
+
+/* ---- applying the log ---- */
+
+static void answer(server *at, sim_request *request, const sim_reply *reply)
+{
+    if (request->connection == NULL || !request->connection->accepted)
+        return;
+    request->reply = sim_alloc(sizeof(*request->reply));
+    *request->reply = *reply;
+    request->reply->xid = request->xid;
+    request->answered = true;
+    drain(at, request->connection);
+}
+
+static void send_connect_reply(sim_connection *connection, const sim_session *session)
+{
+    sim_reply reply = {.connect = true, .path = -1};
+    if (session != NULL) {
+        reply.session_id = session->id;
+        reply.password = session->password;
+        reply.timeout_ms = session->timeout_ms;
+    }
+    sim_connection_reply(connection, &reply);
+}
+
+static void answer_transaction(server *at, const sim_transaction *transaction)
+{
+    sim_request *request = transaction->request;
+    if (request == NULL || request->server != at->id || request->connection == NULL)
+        return;
+    if (transaction->err == ZSESSIONMOVED) {
+        sim_connection_shut(request->connection);
+        return;
+    }
+    if (request->type == SIM_CREATE_SESSION) {
+        request->connection->session = request->session;
+        send_connect_reply(request->connection, request->session);
+        return;
+    }
+    sim_reply reply = {.zxid = at->tree.zxid, .err = request->type == SIM_MULTI ? ZOK : transaction->err, .path = -1};
+    if (request->type == SIM_MULTI) {
+        reply.changes = transaction->changes;
+        reply.change_count = transaction->change_count;
+    } else if (transaction->change_count > 0) {
+        reply.path = transaction->changes[0].path;
+        const sim_node *node = sim_tree_find(&at->tree, reply.path);
+        if (node != NULL)
+            sim_tree_stat(&at->tree, node, &reply.stat);
+    }
+    answer(at, request, &reply);
+}
+
+static void apply_one(server *at)
+{
+    const sim_transaction *transaction = entries[at->applied++];
+    for (int i = 0; i < transaction->change_count; i++) {
+        const sim_change *change = &transaction->changes[i];
+        if (transaction->err != ZOK)
+            continue;
+        sim_tree_apply(&at->tree, change, transaction->zxid);
+        switch (change->kind) {
+        case SIM_CHANGE_NONE:
+            break;
+        case SIM_CHANGE_CREATE:
+            fire(at, change->path, ZOO_CREATED_EVENT, true, false);
+            fire(at, sim_path_parent(change->path), ZOO_CHILD_EVENT, false, true);
+            break;
+        case SIM_CHANGE_DELETE:
+            fire(at, change->path, ZOO_DELETED_EVENT, true, true);
+            fire(at, sim_path_parent(change->path), ZOO_CHILD_EVENT, false, true);
+            break;
+        case SIM_CHANGE_SET:
+            fire(at, change->path, ZOO_CHANGED_EVENT, true, false);
+            break;
+        }
+    }
+    at->tree.zxid = transaction->zxid;
+    answer_transaction(at, transaction);
+    if (transaction->closes != NULL) {
+        for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
+            if (each->server == at->id && each->accepted && each->session == transaction->closes)
+                sim_connection_shut(each);
+        }
+    }
+    for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        if (each->server == at->id && each->queue != NULL)
+            drain(at, each);
+    }
+}
+
+/* A follower applies some of what it knows to be committed, and comes back for the rest. */
+static void apply_event(void *context, int64_t stamp)
+{
+    server *at = context;
+    if (at->role != FOLLOWING || at->stamp != stamp || at->applied >= at->commit_known)
+        return;
+    if (at->lag_until > sim.now) {
+        sim_schedule(at->lag_until, apply_event, at, stamp);
+        return;
+    }
+    apply_one(at);
+    if (at->applied < at->commit_known)
+        sim_schedule(sim.now + (sim_chance(1, 4) ? sim_delay() : 0), apply_event, at, stamp);
+}
+
+static void apply_known(server *at)
+{
+    if (at->role == LEADING || at->role == LOOKING) {
+        while (at->applied < at->commit_known)
+            apply_one(at);
+    } else if (at->applied < at->commit_known) {
+        sim_schedule(sim.now + (sim_chance(1, 3) ? sim_delay() : 0), apply_event, at, at->stamp);
+    }
+}
+
+/* ---- the leader: proposing and committing ---- */
+
+static void commit_until(int position)
+{
+    while (committed < position) {
+        const sim_transaction *transaction = entries[committed++];
+        for (int i = 0; i < transaction->change_count && transaction->err == ZOK; i++) {
+            const sim_change *change = &transaction->changes[i];
+            const sim_node *node = sim_tree_find(&truth, change->path);
+            int64_t owner = node != NULL ? node->owner : change->owner;
+            int64_t by = transaction->request != NULL && transaction->request->session != NULL
+                             ? transaction->request->session->id
+                             : 0;
+            sim_tree_apply(&truth, change, transaction->zxid);
+            if (change->kind == SIM_CHANGE_CREATE)
+                sim_trace("committed %llx: create %s owner %lld", (long long)transaction->zxid,
+                          sim_path_text(change->path), (long long)owner);
+            if (change->kind == SIM_CHANGE_DELETE)
+                sim_trace("committed %llx: delete %s owner %lld by %lld", (long long)transaction->zxid,
+                          sim_path_text(change->path), (long long)owner, (long long)by);
+            if (change->kind == SIM_CHANGE_CREATE && sim.hooks.created != NULL)
+                sim.hooks.created(sim.hooks.context, sim_path_text(change->path), owner, transaction->zxid);
+            if (change->kind == SIM_CHANGE_DELETE && sim.hooks.deleted != NULL)
+                sim.hooks.deleted(sim.hooks.context, sim_path_text(change->path), owner, by, transaction->zxid);
+        }
+        truth.zxid = transaction->zxid;
+    }
+}
+
+static void answer_syncs(server *leader)
+{
+    waiting_sync **place = &syncs;
+    while (*place != NULL) {
+        waiting_sync *each = *place;
+        if (each->position > committed) {
+            place = &each->next;
+            continue;
+        }
+        *place = each->next;
+        sim_request *request = each->request;
+        server *origin = &servers[request->server];
+        if (origin == leader) {
+            request->sync_until = each->position;
+            if (request->connection->accepted)
+                drain(leader, request->connection);
+        } else if (joined(origin, leader) && origin->stamp == each->stamp) {
+            send_letter(leader->id, origin->id, LINK_SYNCED, each->stamp, (letter){.request = request});
+        }
+    }
+}
+
+static void recompute_commit(server *leader)
+{
+    int having[SIM_MAX_SERVERS] = {leader->logged};
+    int count = 1;
+    for (int i = 0; i < sim.options.servers; i++) {
+        if (joined(&servers[i], leader))
+            having[count++] = servers[i].acked;
+    }
+    int position = 0;
+    for (int i = 0; i < count; i++) {
+        int supporters = 0;
+        for (int j = 0; j < count; j++)
+            supporters += having[j] >= having[i];
+        if (supporters >= majority() && having[i] > position)
+            position = having[i];
+    }
+    if (position <= committed)
+        return;
+    commit_until(position);
+    leader->commit_known = position;
+    for (int i = 0; i < sim.options.servers; i++) {
+        if (joined(&servers[i], leader))
+            send_letter(leader->id, i, LINK_COMMIT, servers[i].stamp, (letter){.position = position});
+    }
+    answer_syncs(leader);
+    apply_known(leader);
+}
+
+static void leader_logged(void *context, int64_t argument)
+{
+    server *leader = context;
+    int position = (int)(argument & INT32_MAX);
+    if (leader->role != LEADING || leader->deposed || leader->leadership != argument >> 32 ||
+        leader->logged >= position)
+        return;
+    leader->logged = position;
+    recompute_commit(leader);
+}
+
+static void propose(server *leader, sim_transaction *transaction)
+{
+    transaction->zxid = (epoch << 32) | ++counter;
+    if (entry_count == entry_capacity) {
+        int capacity = entry_capacity ? entry_capacity * 2 : 512;
+        sim_transaction **larger = sim_alloc((size_t)capacity * sizeof(*larger));
+        if (entry_count > 0)
+            memcpy(larger, entries, (size_t)entry_count * sizeof(sim_transaction *));
+        entries = larger;
+        entry_capacity = capacity;
+    }
+    entries[entry_count++] = transaction;
+    sim.statistics.transactions++;
+    if (transaction->creates != NULL)
+        transaction->creates->created_at = entry_count;
+    if (transaction->closes != NULL)
+        transaction->closes->closed_at = entry_count;
+    prepared.zxid = transaction->zxid;
+    sim_schedule(sim.now + sim_delay() / 4, leader_logged, leader, (leader->leadership << 32) | entry_count);
+    for (int i = 0; i < sim.options.servers; i++) {
+        if (joined(&servers[i], leader))
+            send_letter(leader->id, i, LINK_PROPOSAL, servers[i].stamp, (letter){.position = entry_count});
+    }
+}
+
+/* ---- the leader: what a request comes to ---- */
+
+static bool denied(int path, int permission)
+{
+    for (const denial *each = denials; each != NULL; each = each->next) {
+        if (each->path == path && (each->permissions & permission) != 0)
+            return true;
+    }
+    return false;
+}
+
+static int prepare_create(const sim_operation *operation, const sim_session *session, sim_change *change)
+{
+    int path = operation->path;
+    const sim_node *parent = sim_tree_find(&prepared, sim_path_parent(path));
+    if (operation->mode == ZOO_CONTAINER && !sim.options.containers)
+        return ZUNIMPLEMENTED;
+    if (parent == NULL)
+        return ZNONODE;
+    if (denied(parent->path, ZOO_PERM_CREATE))
+        return ZNOAUTH;
+    bool ephemeral = operation->mode == ZOO_EPHEMERAL || operation->mode == ZOO_EPHEMERAL_SEQUENTIAL;
+    if (operation->mode == ZOO_EPHEMERAL_SEQUENTIAL || operation->mode == ZOO_PERSISTENT_SEQUENTIAL) {
+        char name[512];
+        snprintf(name, sizeof(name), "%s%010d", sim_path_text(path), parent->counter);
+        path = sim_path(name);
+    }
+    if (sim_tree_find(&prepared, path) != NULL)
+        return ZNODEEXISTS;
+    if (parent->owner != 0)
+        return ZNOCHILDRENFOREPHEMERALS;
+    *change = (sim_change){.kind = SIM_CHANGE_CREATE,
+                           .path = path,
+                           .data = operation->data,
+                           .length = operation->length,
+                           .owner = ephemeral && session != NULL ? session->id : 0,
+                           .container = operation->mode == ZOO_CONTAINER};
+    return ZOK;
+}
+
+static int prepare_operation(const sim_operation *operation, const sim_session *session, sim_change *change)
+{
+    *change = (sim_change){.path = operation->path};
+    const sim_node *node = sim_tree_find(&prepared, operation->path);
+    int err = ZOK;
+    switch (operation->type) {
+    case ZOO_CREATE_OP:
+        err = prepare_create(operation, session, change);
+        break;
+    case ZOO_DELETE_OP:
+        if (node == NULL)
+            err = ZNONODE;
+        else if (denied(node->parent, ZOO_PERM_DELETE))
+            err = ZNOAUTH;
+        else if (operation->version != -1 && operation->version != node->version)
+            err = ZBADVERSION;
+        else if (sim_tree_children(&prepared, operation->path) > 0)
+            err = ZNOTEMPTY;
+        else
+            change->kind = SIM_CHANGE_DELETE;
+        break;
+    case ZOO_SETDATA_OP:
+        if (node == NULL)
+            err = ZNONODE;
+        else if (denied(operation->path, ZOO_PERM_WRITE))
+            err = ZNOAUTH;
+        else if (operation->version != -1 && operation->version != node->version)
+            err = ZBADVERSION;
+        else
+            *change = (sim_change){
+                .kind = SIM_CHANGE_SET, .path = operation->path, .data = operation->data, .length = operation->length};
+        break;
+    case ZOO_CHECK_OP:
+        if (node == NULL)
+            err = ZNONODE;
+        else if (operation->version != -1 && operation->version != node->version)
+            err = ZBADVERSION;
+        break;
+    default:
+        err = ZUNIMPLEMENTED;
+        break;
+    }
+    change->err = err;
+    return err;
+}
+
+/* All or nothing: the first error is told, what came before it says ok, what comes after -2 (DataTree.processTxn). */
+static void prepare_multi(sim_transaction *transaction, const sim_request *request, int session_error)
+{
+    sim_tree before = {0};
+    sim_tree_copy(&before, &prepared);
+    for (int i = 0; i < request->operation_count; i++) {
+        sim_change *change = &transaction->changes[i];
+        if (transaction->err != ZOK) {
+            *change = (sim_change){.path = request->operations[i].path, .err = ZRUNTIMEINCONSISTENCY};
+            continue;
+        }
+        transaction->err = session_error;
+        if (transaction->err == ZOK)
+            transaction->err = prepare_operation(&request->operations[i], request->session, change);
+        else
+            *change = (sim_change){.path = request->operations[i].path, .err = session_error};
+        if (transaction->err == ZOK)
+            sim_tree_apply(&prepared, change, (epoch << 32) | (counter + 1));
+    }
+    if (transaction->err != ZOK)
+        sim_tree_copy(&prepared, &before);
+}
+
+static void prepare_close(sim_transaction *transaction, sim_session *session)
+{
+    if (session == NULL || session->closed_at != 0 || session->created_at == 0)
+        return;
+    session->closing = true;
+    transaction->closes = session;
+    transaction->changes = sim_alloc((size_t)prepared.count * sizeof(*transaction->changes));
+    for (int i = 0; i < prepared.count; i++) {
+        const sim_node *node = &prepared.nodes[i];
+        if (node->owner == session->id)
+            transaction->changes[transaction->change_count++] =
+                (sim_change){.kind = SIM_CHANGE_DELETE, .path = node->path};
+    }
+}
+
+static void submit(server *leader, sim_request *request)
+{
+    if (leader->deposed) {
+        leader->outstanding = true;
+        return;
+    }
+    sim_transaction *transaction = sim_alloc(sizeof(*transaction));
+    transaction->request = request;
+    int session_error = ZOK;
+    if (request->type != SIM_CREATE_SESSION && request->type != SIM_CLOSE)
+        session_error = check_session(request);
+    if (request->type == SIM_CREATE_SESSION) {
+        transaction->creates = request->session;
+        request->session->touched = sim.now;
+        request->session->owner = request->owner_server;
+    } else if (request->type == SIM_CLOSE) {
+        prepare_close(transaction, request->session);
+    } else if (request->type == SIM_MULTI) {
+        transaction->change_count = request->operation_count;
+        transaction->changes = sim_alloc((size_t)request->operation_count * sizeof(*transaction->changes));
+        prepare_multi(transaction, request, session_error);
+        if (session_error == ZSESSIONMOVED)
+            transaction->err = ZSESSIONMOVED;
+    } else {
+        transaction->err = session_error;
+        transaction->changes = sim_alloc(sizeof(*transaction->changes));
+        if (session_error == ZOK)
+            transaction->err = prepare_operation(&request->operation, request->session, transaction->changes);
+        transaction->change_count = transaction->err == ZOK ? 1 : 0;
+    }
+    if (transaction->err == ZOK && request->type != SIM_MULTI) {
+        for (int i = 0; i < transaction->change_count; i++)
+            sim_tree_apply(&prepared, &transaction->changes[i], (epoch << 32) | (counter + 1));
+    }
+    propose(leader, transaction);
+}
+
+static void submit_sync(server *leader, sim_request *request, int64_t stamp)
+{
+    if (leader->deposed) {
+        if (!leader->outstanding) {
+            request->sync_until = leader->applied;
+            drain(leader, request->connection);
+        }
+        return;
+    }
+    waiting_sync *fresh = sim_alloc(sizeof(*fresh));
+    *fresh = (waiting_sync){NULL, request, entry_count, stamp};
+    waiting_sync **place = &syncs;
+    while (*place != NULL)
+        place = &(*place)->next;
+    *place = fresh;
+    answer_syncs(leader);
+}
+
+/* Whether a reconnecting client's session still lives; it belongs to its new server from now on. */
+static bool revalidate(const sim_request *request)
+{
+    sim_session *session = request->session;
+    if (session == NULL || !session_alive(session))
+        return false;
+    session->owner = request->server;
+    session->touched = sim.now;
+    return true;
+}
+
+/* ---- a server and its clients ---- */
+
+bool sim_server_accepts(int index)
+{
+    return servers[index].role == FOLLOWING || servers[index].role == LEADING;
+}
+
+static bool cut_off(const server *at)
+{
+    const server *leader = active_leader();
+    return leader == NULL || (leader != at && !(joined(at, leader) && reachable(at, leader)));
+}
+
+static void fill_children(const server *at, int path, sim_reply *reply)
+{
+    int count = sim_tree_children(&at->tree, path);
+    reply->children = sim_alloc((size_t)(count + 1) * sizeof(*reply->children));
+    for (int i = 0; i < at->tree.count; i++) {
+        if (at->tree.nodes[i].parent != path)
+            continue;
+        /* The server's order is a hash set's. */
+        int place = (int)sim_below(reply->child_count + 1);
+        reply->children[reply->child_count++] = reply->children[place];
+        reply->children[place] = at->tree.nodes[i].path;
+    }
+}
+
+static void restore_watches(server *at, const sim_request *request)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < request->path_count[kind]; i++) {
+            int path = request->paths[kind][i];
+            const sim_node *node = sim_tree_find(&at->tree, path);
+            if (kind == 1) { /* exists */
+                if (node != NULL)
+                    send_event(at, request->connection, path, ZOO_CREATED_EVENT);
+                else
+                    add_watch(at, request->connection, path, false);
+            } else if (node == NULL) {
+                send_event(at, request->connection, path, ZOO_DELETED_EVENT);
+            } else if ((kind == 0 ? node->mzxid : node->pzxid) > request->last_zxid) {
+                send_event(at, request->connection, path, kind == 0 ? ZOO_CHANGED_EVENT : ZOO_CHILD_EVENT);
+            } else {
+                add_watch(at, request->connection, path, kind == 2);
+            }
+        }
+    }
+}
+
+static void execute_read(server *at, sim_request *request)
+{
+    sim_reply reply = {.xid = request->xid, .zxid = at->tree.zxid, .path = -1};
+    sim_connection *connection = request->connection;
+    const sim_node *node = sim_tree_find(&at->tree, request->operation.path);
+    if (cut_off(at))
+        sim.statistics.deposed_reads++;
+    /* Only the leader knows better than to serve a session that is over or has moved. */
+    if (at == active_leader() && request->type != SIM_SET_WATCHES) {
+        reply.err = check_session(request);
+        if (reply.err == ZSESSIONMOVED) {
+            sim_connection_shut(connection);
+            return;
+        }
+    }
+    if (reply.err != ZOK) {
+        sim_connection_reply(connection, &reply);
+        return;
+    }
+    switch (request->type) {
+    case SIM_GET:
+        if (node == NULL) {
+            reply.err = ZNONODE;
+        } else if (denied(node->path, ZOO_PERM_READ)) {
+            reply.err = ZNOAUTH;
+        } else {
+            reply.data = node->data;
+            reply.length = node->length;
+            sim_tree_stat(&at->tree, node, &reply.stat);
+            if (request->watch)
+                add_watch(at, connection, node->path, false);
+        }
+        break;
+    case SIM_EXISTS:
+        if (node == NULL)
+            reply.err = ZNONODE;
+        else
+            sim_tree_stat(&at->tree, node, &reply.stat);
+        if (request->watch)
+            add_watch(at, connection, request->operation.path, false);
+        break;
+    case SIM_CHILDREN:
+        if (node == NULL) {
+            reply.err = ZNONODE;
+        } else if (denied(node->path, ZOO_PERM_READ)) {
+            reply.err = ZNOAUTH;
+        } else {
+            fill_children(at, node->path, &reply);
+            sim_tree_stat(&at->tree, node, &reply.stat);
+            if (request->watch)
+                add_watch(at, connection, node->path, true);
+        }
+        break;
+    case SIM_REMOVE_WATCHES:
+        reply.err = remove_watches(at, connection, request->operation.path) > 0 ? ZOK : ZNOWATCHER;
+        break;
+    case SIM_SET_WATCHES:
+        restore_watches(at, request);
+        reply.xid = SIM_XID_SET_WATCHES;
+        break;
+    default:
+        assert(false && "not a read");
+    }
+    sim_connection_reply(connection, &reply);
+}
+
+static bool is_write(const sim_request *request)
+{
+    return request->type == SIM_CREATE || request->type == SIM_CREATE2 || request->type == SIM_DELETE ||
+           request->type == SIM_SET || request->type == SIM_MULTI || request->type == SIM_CLOSE;
+}
+
+/* Answers what can be answered, in the order of arrival (CommitProcessor). */
+static void drain(server *at, sim_connection *connection)
+{
+    while (connection->accepted && connection->queue != NULL) {
+        sim_request *first = connection->queue;
+        sim_reply synced = {.xid = first->xid, .zxid = at->tree.zxid, .path = first->operation.path};
+        if (is_write(first)) {
+            if (!first->answered)
+                return;
+        } else if (first->type == SIM_SYNC) {
+            if (first->sync_until < 0 || at->applied < first->sync_until)
+                return;
+        }
+        connection->queue = first->next;
+        if (connection->queue == NULL)
+            connection->queue_last = NULL;
+        if (is_write(first))
+            sim_connection_reply(connection, first->reply);
+        else if (first->type == SIM_SYNC)
+            sim_connection_reply(connection, &synced);
+        else
+            execute_read(at, first);
+    }
+}
+
+static void forward(server *at, sim_request *request, int kind)
+{
+    if (at->role == LEADING) {
+        if (kind == LINK_REQUEST && request->type == SIM_SYNC)
+            submit_sync(at, request, 0);
+        else if (kind == LINK_REQUEST)
+            submit(at, request);
+    } else {
+        send_letter(at->id, at->following, kind, at->stamp, (letter){.request = request});
+    }
+}
+
+static void receive_connect(server *at, sim_connection *connection, sim_request *request)
+{
+    if (request->last_zxid > at->tree.zxid) {
+        sim.statistics.stale_refusals++;
+        sim_trace("server %d: refuses client %d, which has seen more", at->id, connection->caller);
+        sim_connection_shut(connection);
+        return;
+    }
+    int32_t timeout = request->timeout_ms;
+    if (timeout < sim.options.min_session_timeout_ms)
+        timeout = sim.options.min_session_timeout_ms;
+    if (timeout > sim.options.max_session_timeout_ms)
+        timeout = sim.options.max_session_timeout_ms;
+    if (request->session_id == 0) {
+        request->type = SIM_CREATE_SESSION;
+        request->session = new_session(timeout, connection->caller);
+        forward(at, request, LINK_REQUEST);
+        return;
+    }
+    for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        if (each != connection && each->server == at->id && each->accepted && each->session != NULL &&
+            each->session->id == request->session_id)
+            sim_connection_shut(each);
+    }
+    request->session = find_session(request->session_id);
+    if (request->session != NULL && request->session->password != request->password)
+        request->session = NULL;
+    if (at->role == LEADING) {
+        /* A deposed leader's own table still has what it had. */
+        bool valid = at->deposed ? request->session != NULL : revalidate(request);
+        connection->session = valid ? request->session : NULL;
+        send_connect_reply(connection, connection->session);
+        if (!valid)
+            sim_connection_shut(connection);
+    } else {
+        forward(at, request, LINK_REVALIDATE);
+    }
+}
+
+void sim_server_receive(sim_connection *connection, sim_request *request)
+{
+    server *at = &servers[connection->server];
+    if (!connection->accepted) {
+        sim.statistics.lost_requests++;
+        return;
+    }
+    if (!sim_server_accepts(at->id)) {
+        sim_connection_shut(connection);
+        return;
+    }
+    request->connection = connection;
+    request->server = request->owner_server = at->id;
+    request->sync_until = -1;
+    request->answered = false;
+    request->next = NULL;
+    if (request->type == SIM_CONNECT) {
+        receive_connect(at, connection, request);
+        return;
+    }
+    request->session = connection->session;
+    if (request->session == NULL)
+        return;
+    if (at->role == LEADING && !at->deposed)
+        request->session->touched = sim.now;
+    else
+        request->session->touched_at[at->id] = true;
+    if (request->type == SIM_PING) {
+        sim_reply reply = {.xid = SIM_XID_PING, .zxid = at->tree.zxid, .path = -1};
+        sim_connection_reply(connection, &reply);
+        return;
+    }
+    if (request->type == SIM_AUTH) {
+        sim_reply reply = {.xid = SIM_XID_AUTH, .err = sim.options.auth_fails ? ZAUTHFAILED : ZOK, .path = -1};
+        sim_connection_reply(connection, &reply);
+        if (sim.options.auth_fails)
+            sim_connection_shut(connection);
+        return;
+    }
+    if (connection->queue_last != NULL)
+        connection->queue_last->next = request;
+    else
+        connection->queue = request;
+    connection->queue_last = request;
+    if (is_write(request) || request->type == SIM_SYNC)
+        forward(at, request, LINK_REQUEST);
+    drain(at, connection);
+}
+
+void sim_server_forget(sim_connection *connection)
+{
+    if (!connection->accepted)
+        return;
+    connection->accepted = false;
+    for (const sim_request *each = connection->queue; each != NULL; each = each->next)
+        sim.statistics.lost_replies += is_write(each);
+    connection->queue = connection->queue_last = NULL;
+    remove_watches(&servers[connection->server], connection, -1);
+}
+
+/* ---- between servers ---- */
+
+static void receive_as_leader(server *leader, server *from, const sim_message *message, const letter *content)
+{
+    sim_request *request = content->request;
+    switch (message->kind) {
+    case LINK_ACK:
+        from->acked = content->position;
+        recompute_commit(leader);
+        break;
+    case LINK_REQUEST:
+        if (request->type == SIM_SYNC)
+            submit_sync(leader, request, message->stamp);
+        else
+            submit(leader, request);
+        break;
+    case LINK_REVALIDATE: {
+        letter verdict = {.request = request, .valid = revalidate(request)};
+        send_letter(leader->id, from->id, LINK_VALIDITY, message->stamp, verdict);
+        break;
+    }
+    case LINK_TOUCHES:
+        for (int i = 0; i < content->session_count; i++)
+            content->sessions[i]->touched = sim.now;
+        break;
+    default:
+        assert(false && "not for a leader");
+    }
+}
+
+static void receive_as_follower(server *at, const sim_message *message, const letter *content)
+{
+    sim_request *request = content->request;
+    switch (message->kind) {
+    case LINK_PROPOSAL:
+        at->logged = content->position;
+        send_letter(at->id, at->following, LINK_ACK, at->stamp, (letter){.position = content->position});
+        break;
+    case LINK_COMMIT:
+        at->commit_known = content->position;
+        apply_known(at);
+        break;
+    case LINK_SYNCED:
+        request->sync_until = at->commit_known;
+        if (request->connection->accepted)
+            drain(at, request->connection);
+        break;
+    case LINK_VALIDITY:
+        if (!request->connection->accepted)
+            break;
+        request->connection->session = content->valid ? request->session : NULL;
+        send_connect_reply(request->connection, request->connection->session);
+        if (!content->valid)
+            sim_connection_shut(request->connection);
+        break;
+    default:
+        assert(false && "not for a follower");
+    }
+}
+
+static void deliver_letter(void *owner, sim_message *message)
+{
+    const link *over = owner;
+    server *from = &servers[over->from], *to = &servers[over->to];
+    const letter *content = message->body;
+    if (to->role == LEADING && joined(from, to) && from->stamp == message->stamp)
+        receive_as_leader(to, from, message, content);
+    else if (to->role == FOLLOWING && to->stamp == message->stamp && joined(to, from))
+        receive_as_follower(to, message, content);
+}
+
+/* ---- losing and finding a leader ---- */
+
+static void leave(server *at, role next)
+{
+    sim_trace("server %d: no longer %s", at->id, at->role == LEADING ? "leading" : "following");
+    at->role = next;
+    at->deposed = at->outstanding = false;
+    at->stamp = ++stamps;
+    for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        if (each->server != at->id || !each->accepted)
+            continue;
+        if (next == DOWN || sim_chance(1, 2))
+            sim_connection_abort(each, true);
+        else
+            sim_connection_shut(each);
+    }
+    at->watch_count = 0;
+    for (sim_session *each = sessions; each != NULL; each = each->next)
+        each->touched_at[at->id] = false;
+    plan_election();
+    watch_links();
+}
+
+static bool broken(const server *at)
+{
+    if (at->role == FOLLOWING) {
+        const server *leader = &servers[at->following];
+        return !joined(at, leader) || !reachable(at, leader);
+    }
+    if (at->role == LEADING) {
+        int supporters = 1;
+        for (int i = 0; i < sim.options.servers; i++)
+            supporters += joined(&servers[i], at) && reachable(&servers[i], at);
+        return supporters < majority();
+    }
+    return false;
+}
+
+static void notice(void *context, int64_t stamp)
+{
+    server *at = context;
+    if (at->stamp != stamp)
+        return;
+    at->noticing = false;
+    if (broken(at))
+        leave(at, LOOKING);
+}
+
+/* Whoever has lost touch notices at some time: a closed connection soon, silence perhaps only after sessions have expired. */
+static void watch_links(void)
+{
+    for (int i = 0; i < sim.options.servers; i++) {
+        server *at = &servers[i];
+        if (at->noticing || !broken(at))
+            continue;
+        int64_t timeout = sim.options.max_session_timeout_ms * SIM_MILLISECOND;
+        int64_t delay = timeout * 3 / 10 + sim_below(timeout * 5 / 2);
+        if (at->role == FOLLOWING && !sim.link_down[i][at->following])
+            delay = SIM_MILLISECOND + sim_below(100 * SIM_MILLISECOND);
+        at->noticing = true;
+        sim_schedule(sim.now + delay, notice, at, at->stamp);
+    }
+}
+
+static void join(server *at, server *leader)
+{
+    at->role = FOLLOWING;
+    at->following = leader->id;
+    at->leadership = leader->leadership;
+    at->stamp = ++stamps;
+    at->noticing = false;
+    at->logged = at->acked = leader->logged;
+    at->commit_known = committed;
+    /* Messages of the log that are still under way to the leader's disk come to this follower anew. */
+    while (at->applied < at->commit_known)
+        apply_one(at);
+    for (int position = leader->logged + 1; position <= entry_count; position++)
+        send_letter(leader->id, at->id, LINK_PROPOSAL, at->stamp, (letter){.position = position});
+    sim_trace("server %d: follows %d", at->id, leader->id);
+    recompute_commit(leader);
+}
+
+static void lead(server *at)
+{
+    epoch++;
+    counter = 0;
+    sim.statistics.elections++;
+    for (int i = 0; i < sim.options.servers; i++) {
+        if (servers[i].role == LEADING)
+            servers[i].deposed = true;
+        if (servers[i].logged > at->logged)
+            servers[i].logged = at->logged;
+    }
+    sim.statistics.truncated += entry_count - at->logged;
+    sim_trace("server %d: leads, epoch %d, %d of %d transactions", at->id, (int)epoch, at->logged, entry_count);
+    entry_count = at->logged;
+    syncs = NULL;
+    for (sim_session *each = sessions; each != NULL; each = each->next) {
+        if (each->created_at > entry_count)
+            each->created_at = 0;
+        if (each->closed_at > entry_count)
+            each->closed_at = 0;
+        if (each->closed_at == 0)
+            each->closing = false;
+        each->owner = -1;
+        each->touched = sim.now;
+        memset(each->touched_at, 0, sizeof(each->touched_at));
+    }
+    at->role = LEADING;
+    at->deposed = at->outstanding = false;
+    at->leadership = epoch;
+    at->stamp = ++stamps;
+    at->noticing = false;
+    commit_until(entry_count);
+    at->commit_known = entry_count;
+    apply_known(at);
+    sim_tree_copy(&prepared, &at->tree);
+}
+
+static void elect(void *context, int64_t argument)
+{
+    (void)context;
+    (void)argument;
+    election_planned = false;
+    server *leader = active_leader();
+    if (leader == NULL) {
+        for (int i = 0; i < sim.options.servers; i++) {
+            server *candidate = &servers[i];
+            int supporters = 0;
+            bool best = candidate->role == LOOKING;
+            for (int j = 0; j < sim.options.servers; j++) {
+                if (servers[j].role != LOOKING || (j != i && !reachable(candidate, &servers[j])))
+                    continue;
+                supporters++;
+                best = best && servers[j].logged <= candidate->logged;
+            }
+            if (best && supporters >= majority()) {
+                leader = candidate;
+                lead(candidate);
+                break;
+            }
+        }
+    }
+    bool looking = false;
+    for (int i = 0; i < sim.options.servers; i++) {
+        if (leader != NULL && servers[i].role == LOOKING && reachable(&servers[i], leader))
+            join(&servers[i], leader);
+        looking = looking || servers[i].role == LOOKING;
+    }
+    watch_links();
+    if (looking)
+        plan_election();
+}
+
+static void plan_election(void)
+{
+    if (election_planned)
+        return;
+    election_planned = true;
+    sim_schedule(sim.now + 20 * SIM_MILLISECOND + sim_below(400 * SIM_MILLISECOND), elect, NULL, 0);
+}
+
+/* ---- the leader's clock: touches travel, silent sessions expire ---- */
+
+static void expire(void *context, int64_t argument)
+{
+    sim_session *session = context;
+    (void)argument;
+    server *leader = active_leader();
+    if (leader == NULL || !session->closing || session->closed_at != 0)
+        return;
+    sim_request *request = sim_alloc(sizeof(*request));
+    request->type = SIM_CLOSE;
+    request->server = request->owner_server = -1;
+    request->session = session;
+    sim_transaction *transaction = sim_alloc(sizeof(*transaction));
+    prepare_close(transaction, session);
+    for (int i = 0; i < transaction->change_count; i++)
+        sim_tree_apply(&prepared, &transaction->changes[i], (epoch << 32) | (counter + 1));
+    propose(leader, transaction);
+}
+
+static void begin_expiry(sim_session *session)
+{
+    sim_trace("leader: session %lld of client %d expires", (long long)session->id, session->caller);
+    session->closing = true;
+    sim.statistics.expiries += session->caller >= 0;
+    if (session->caller >= 0 && sim.hooks.expired != NULL)
+        sim.hooks.expired(sim.hooks.context, session->caller, session->id);
+    sim_schedule(sim.now + sim_below(sim.options.delay * 2 + 1), expire, session, 0);
+}
+
+/*
+ * Followers tell the leader every half tick which of their clients they have heard of. That alone keeps a follower's clients
+ * alive: a write that a follower forwards does not touch its session at the leader (LeaderZooKeeperServer.submitLearnerRequest,
+ * SessionTrackerImpl.checkSession).
+ */
+static void report_clients(void *context, int64_t argument)
+{
+    (void)context;
+    (void)argument;
+    server *leader = active_leader();
+    for (int i = 0; i < sim.options.servers && leader != NULL; i++) {
+        server *follower = &servers[i];
+        if (!joined(follower, leader))
+            continue;
+        letter touches = {0};
+        for (sim_session *each = sessions; each != NULL; each = each->next)
+            touches.session_count += each->touched_at[i];
+        if (touches.session_count == 0)
+            continue;
+        touches.sessions = sim_alloc((size_t)touches.session_count * sizeof(sim_session *));
+        touches.session_count = 0;
+        for (sim_session *each = sessions; each != NULL; each = each->next) {
+            if (each->touched_at[i])
+                touches.sessions[touches.session_count++] = each;
+            each->touched_at[i] = false;
+        }
+        send_letter(i, leader->id, LINK_TOUCHES, follower->stamp, touches);
+    }
+    sim_schedule(sim.now + sim.options.tick_ms * SIM_MILLISECOND / 2, report_clients, NULL, 0);
+}
+
+/* Sessions end when a whole tick has come after their time (ExpiryQueue.roundToNextInterval). */
+static void expire_sessions(void *context, int64_t argument)
+{
+    (void)context;
+    (void)argument;
+    int64_t interval = sim.options.tick_ms * SIM_MILLISECOND;
+    for (sim_session *each = sessions; each != NULL && active_leader() != NULL; each = each->next) {
+        int64_t end = ((each->touched + each->timeout_ms * SIM_MILLISECOND) / interval + 1) * interval;
+        if (session_alive(each) && ((each->caller >= 0 && sim.now >= end) || each->doomed))
+            begin_expiry(each);
+    }
+    sim_schedule((sim.now / interval + 1) * interval, expire_sessions, NULL, 0);
+}
+
+/* ---- faults ---- */
+
+void sim_crash_server(int index)
+{
+    server *at = &servers[index];
+    if (at->role == DOWN)
+        return;
+    sim_trace("fault: server %d crashes", index);
+    leave(at, DOWN);
+    at->noticing = false;
+}
+
+void sim_restart_server(int index)
+{
+    if (servers[index].role != DOWN)
+        return;
+    sim_trace("server %d: starts", index);
+    servers[index].role = LOOKING;
+    servers[index].stamp = ++stamps;
+    plan_election();
+}
+
+bool sim_server_up(int index)
+{
+    return servers[index].role != DOWN;
+}
+
+void sim_set_link(int one, int other, bool up)
+{
+    if (one == other)
+        return;
+    sim.link_down[one][other] = sim.link_down[other][one] = !up;
+    sim_channel_set_cut(&links[one][other].channel, !up);
+    sim_channel_set_cut(&links[other][one].channel, !up);
+    watch_links();
+    plan_election();
+}
+
+void sim_set_lag(int index, int64_t until)
+{
+    servers[index].lag_until = until;
+}
+
+void sim_drop_leader(void)
+{
+    server *leader = active_leader();
+    if (leader != NULL)
+        leave(leader, LOOKING);
+}
+
+void sim_heal(void)
+{
+    sim_trace("all faults end");
+    sim_set_network(-1, -1, true);
+    for (int i = 0; i < sim.options.servers; i++) {
+        for (int j = 0; j < i; j++)
+            sim_set_link(i, j, true);
+        sim_restart_server(i);
+        servers[i].lag_until = 0;
+    }
+    for (int i = 0; i < SIM_MAX_CALLERS; i++)
+        sim.names_fail[i] = sim.send_fails[i] = false;
+}
+
+void sim_deny(const char *directory, int permissions)
+{
+    denial *fresh = sim_alloc(sizeof(*fresh));
+    *fresh = (denial){denials, sim_path(directory), permissions};
+    denials = fresh;
+}
+
+/* ---- foreigners and administrators ---- */
+
+static bool submit_foreign(int64_t session_id, int type, const char *path, const char *data, int mode)
+{
+    server *leader = active_leader();
+    sim_session *session = session_id != 0 ? find_session(session_id) : NULL;
+    if (leader == NULL || broken(leader) || (session != NULL && !session_alive(session)))
+        return false;
+    sim_request *request = sim_alloc(sizeof(*request));
+    request->type = type == ZOO_CREATE_OP ? SIM_CREATE : type == ZOO_DELETE_OP ? SIM_DELETE : SIM_SET;
+    request->server = request->owner_server = -1;
+    request->session = session;
+    request->operation = (sim_operation){.type = type, .path = sim_path(path), .mode = mode, .version = -1};
+    request->operation.data = data != NULL ? sim_copy(data, strlen(data)) : "";
+    request->operation.length = data != NULL ? (int32_t)strlen(data) : 0;
+    submit(leader, request);
+    return true;
+}
+
+int64_t sim_foreign_session(void)
+{
+    server *leader = active_leader();
+    if (leader == NULL || broken(leader))
+        return 0;
+    sim_request *request = sim_alloc(sizeof(*request));
+    request->type = SIM_CREATE_SESSION;
+    request->server = request->owner_server = -1;
+    request->session = new_session(sim.options.max_session_timeout_ms, -1);
+    submit(leader, request);
+    return request->session->id;
+}
+
+bool sim_foreign_create(int64_t session, const char *path, const char *data, int mode)
+{
+    return submit_foreign(session, ZOO_CREATE_OP, path, data, mode);
+}
+
+bool sim_foreign_delete(int64_t session, const char *path)
+{
+    return submit_foreign(session, ZOO_DELETE_OP, path, NULL, 0);
+}
+
+bool sim_foreign_set(int64_t session, const char *path, const char *data)
+{
+    return submit_foreign(session, ZOO_SETDATA_OP, path, data, 0);
+}
+
+bool sim_foreign_expire(int64_t id)
+{
+    server *leader = active_leader();
+    sim_session *session = find_session(id);
+    if (leader == NULL || broken(leader))
+        return false;
+    if (session == NULL || !session_alive(session))
+        return true;
+    session->doomed = true;
+    begin_expiry(session);
+    return true;
+}
+
+/* As ContainerManager does: containers that had a child and have none. */
+void sim_reap_containers(void)
+{
+    server *leader = active_leader();
+    if (leader == NULL)
+        return;
+    for (int i = 0; i < prepared.count; i++) {
+        const sim_node *node = &prepared.nodes[i];
+        if (!node->container || !node->used || sim_tree_children(&prepared, node->path) > 0)
+            continue;
+        sim.statistics.reaped += submit_foreign(0, ZOO_DELETE_OP, sim_path_text(node->path), NULL, 0);
+        return;
+    }
+}
+
+/* ---- the observer ---- */
+
+bool sim_exists(const char *path)
+{
+    return sim_tree_find(&truth, sim_path(path)) != NULL;
+}
+
+bool sim_exists_everywhere(const char *path)
+{
+    for (int i = 0; i < sim.options.servers; i++) {
+        if (sim_tree_find(&servers[i].tree, sim_path(path)) == NULL)
+            return false;
+    }
+    return sim_exists(path);
+}
+
+int64_t sim_owner(const char *path)
+{
+    const sim_node *node = sim_tree_find(&truth, sim_path(path));
+    return node != NULL ? node->owner : 0;
+}
+
+int64_t sim_czxid(const char *path)
+{
+    const sim_node *node = sim_tree_find(&truth, sim_path(path));
+    return node != NULL ? node->czxid : 0;
+}
+
+int sim_child_count(const char *directory)
+{
+    return sim_tree_children(&truth, sim_path(directory));
+}
+
+const char *sim_child(const char *directory, int index)
+{
+    int path = sim_path(directory);
+    for (int i = 0; i < truth.count; i++) {
+        if (truth.nodes[i].parent == path && index-- == 0)
+            return last_name(truth.nodes[i].path);
+    }
+    return NULL;
+}
+
+int sim_client_nodes(const char **example)
+{
+    int count = 0;
+    for (int i = 0; i < truth.count; i++) {
+        const sim_node *node = &truth.nodes[i];
+        const sim_session *session = node->owner != 0 ? find_session(node->owner) : NULL;
+        if (session == NULL || session->caller < 0)
+            continue;
+        count++;
+        *example = sim_path_text(node->path);
+    }
+    return count;
+}
+
+int sim_server_watches(const char **example)
+{
+    int count = 0;
+    for (int i = 0; i < sim.options.servers; i++) {
+        count += servers[i].watch_count;
+        if (servers[i].watch_count > 0)
+            *example = sim_path_text(servers[i].watches[0].path);
+    }
+    return count;
+}
+
+int64_t sim_last_zxid(void)
+{
+    return truth.zxid;
+}
+
+/* ---- beginning and end ---- */
+
+void sim_ensemble_begin(void)
+{
+    memset(servers, 0, sizeof(servers));
+    memset(links, 0, sizeof(links));
+    entries = NULL;
+    entry_count = entry_capacity = committed = 0;
+    epoch = counter = stamps = 0;
+    sessions = NULL;
+    last_session = INT64_C(0x100000000) * (1 + sim_below(100));
+    syncs = NULL;
+    denials = NULL;
+    election_planned = false;
+    sim_tree_clear(&prepared);
+    sim_tree_clear(&truth);
+    for (int i = 0; i < sim.options.servers; i++) {
+        servers[i].id = i;
+        servers[i].role = LOOKING;
+        sim_tree_clear(&servers[i].tree);
+        for (int j = 0; j < sim.options.servers; j++) {
+            links[i][j].from = i;
+            links[i][j].to = j;
+            links[i][j].channel.owner = &links[i][j];
+            links[i][j].channel.deliver = deliver_letter;
+        }
+    }
+    plan_election();
+    sim_schedule(sim.now, report_clients, NULL, 0);
+    sim_schedule(sim.now, expire_sessions, NULL, 0);
+}
+
+void sim_ensemble_end(void)
+{
+    memset(servers, 0, sizeof(servers));
+}

@@ -1,0 +1,270 @@
+/*
+ * sim_internal: what the parts of the simulated ZooKeeper share. Nobody else includes this.
+ */
+#ifndef ZKLOCK_SIM_INTERNAL_H
+#define ZKLOCK_SIM_INTERNAL_H
+
+#include <zookeeper/zookeeper.h>
+
+#include "sim_zookeeper.h"
+
+/* --- sim_core.c ---------------------------------------------------------------------------------------------------- */
+
+/* Zeroed memory that lives until sim_end. */
+void *sim_alloc(size_t size);
+char *sim_copy(const char *text, size_t length);
+
+/* Paths are small numbers inside. The root is 0. */
+int sim_path(const char *text);
+const char *sim_path_text(int path);
+int sim_path_parent(int path);
+
+/* One message's delay: mostly near the usual one, seldom far longer. */
+int64_t sim_delay(void);
+
+/* --- sim_tree.c ---------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int path;
+    int parent;
+    int64_t czxid, mzxid, pzxid;
+    int64_t owner; /* session of an ephemeral */
+    int32_t version;
+    int32_t counter; /* number of the next sequential child */
+    bool container;
+    bool used; /* has had a child; only such containers are reaped */
+    const char *data;
+    int32_t length;
+} sim_node;
+
+typedef struct {
+    sim_node *nodes;
+    int count, capacity;
+    int64_t zxid; /* of the last transaction applied */
+} sim_tree;
+
+void sim_tree_clear(sim_tree *tree);
+void sim_tree_copy(sim_tree *to, const sim_tree *from);
+sim_node *sim_tree_find(const sim_tree *tree, int path);
+int sim_tree_children(const sim_tree *tree, int parent);
+void sim_tree_stat(const sim_tree *tree, const sim_node *node, struct Stat *stat);
+
+typedef enum {
+    SIM_CHANGE_NONE = 0, /* a check that succeeded, or an error */
+    SIM_CHANGE_CREATE,
+    SIM_CHANGE_DELETE,
+    SIM_CHANGE_SET
+} sim_change_kind;
+
+typedef struct {
+    sim_change_kind kind;
+    int path;
+    int err; /* of this operation */
+    const char *data;
+    int32_t length;
+    int64_t owner;
+    bool container;
+} sim_change;
+
+void sim_tree_apply(sim_tree *tree, const sim_change *change, int64_t zxid);
+
+/* --- requests and replies ------------------------------------------------------------------------------------------ */
+
+typedef enum {
+    SIM_CONNECT = 0,
+    SIM_PING,
+    SIM_AUTH,
+    SIM_SET_WATCHES,
+    SIM_CREATE,
+    SIM_CREATE2,
+    SIM_DELETE,
+    SIM_SET,
+    SIM_MULTI,
+    SIM_GET,
+    SIM_EXISTS,
+    SIM_CHILDREN,
+    SIM_REMOVE_WATCHES,
+    SIM_SYNC,
+    SIM_CLOSE,
+    SIM_CREATE_SESSION, /* from a server to the leader */
+    SIM_FIN             /* the client closed its socket */
+} sim_type;
+
+typedef struct {
+    int type; /* ZOO_CREATE_OP … as in the header */
+    int path;
+    int mode;
+    int version;
+    const char *data;
+    int32_t length;
+} sim_operation;
+
+struct sim_connection;
+struct sim_session;
+
+typedef struct sim_request {
+    sim_type type;
+    int32_t xid;
+    struct sim_request *next; /* in a connection's queue at the server */
+    struct sim_connection *connection;
+    struct sim_session *session;
+    int server;       /* that took it from the client */
+    int owner_server; /* as the leader checks it; -1: an insider */
+    sim_operation operation;
+    int operation_count; /* of a multi */
+    sim_operation *operations;
+    bool watch;
+    /* SIM_CONNECT */
+    int64_t session_id, password, last_zxid;
+    int32_t timeout_ms;
+    /* SIM_SET_WATCHES */
+    int *paths[3];
+    int path_count[3];
+    /* at the server */
+    bool answered;
+    int sync_until; /* a sync: log position to be applied before the reply; -1 unknown */
+    struct sim_reply *reply;
+} sim_request;
+
+typedef struct sim_transaction {
+    int64_t zxid;
+    sim_request *request; /* NULL for what the leader does itself */
+    int err;
+    int change_count;
+    sim_change *changes;
+    struct sim_session *creates, *closes;
+} sim_transaction;
+
+typedef struct sim_reply {
+    int32_t xid; /* -1 event, -2 ping, -4 auth, -8 set watches, as on the wire; 0 for the connect reply */
+    int64_t zxid;
+    int err;
+    int path; /* -1: none */
+    struct Stat stat;
+    const char *data;
+    int32_t length;
+    int child_count;
+    int *children; /* paths */
+    int change_count;
+    const sim_change *changes; /* of a multi */
+    /* connect */
+    bool connect;
+    int64_t session_id, password;
+    int32_t timeout_ms;
+    /* event */
+    int event_type;
+    bool eof; /* the server closed the connection */
+} sim_reply;
+
+#define SIM_XID_EVENT (-1)
+#define SIM_XID_PING (-2)
+#define SIM_XID_AUTH (-4)
+#define SIM_XID_SET_WATCHES (-8)
+
+/* --- sim_network.c ------------------------------------------------------------------------------------------------- */
+
+typedef struct sim_message {
+    struct sim_message *next;
+    int64_t at;
+    int64_t stamp;
+    void *body;
+    int kind;
+} sim_message;
+
+/* A one-way stream: keeps order, delays, can fall silent and go on later. */
+typedef struct sim_channel {
+    sim_message *head, *tail;
+    int64_t last_at;
+    bool cut;
+    void (*deliver)(void *owner, sim_message *message);
+    void *owner;
+} sim_channel;
+
+void sim_channel_send(sim_channel *channel, int kind, int64_t stamp, void *body);
+void sim_channel_set_cut(sim_channel *channel, bool cut);
+int sim_channel_length(const sim_channel *channel);
+/* Keeps the first `keep` messages; returns how many were dropped. */
+int sim_channel_drop(sim_channel *channel, int keep);
+
+typedef struct sim_connection {
+    struct sim_connection *next;
+    int id;
+    int caller;
+    int server;
+    struct sim_session *session; /* once the server knows it */
+    sim_channel up, down;
+    /* server's side */
+    bool accepted; /* open at the server */
+    sim_request *queue, *queue_last;
+    /* client's side */
+    struct _zhandle *handle; /* NULL when the client has closed */
+    int descriptor;
+    bool established; /* TCP handshake is through */
+    bool refused;
+    bool reset;   /* nothing more will come, sends fail */
+    bool fragile; /* the peer has closed: the next send goes nowhere, later ones fail */
+    bool send_fails;
+    sim_message *inbox, *inbox_last;
+} sim_connection;
+
+sim_connection *sim_connect(struct _zhandle *handle, int caller, int server);
+sim_connection *sim_connections(void);
+sim_connection *sim_connection_of(int descriptor);
+/* Client's side. */
+bool sim_connection_send(sim_connection *connection, sim_request *request);
+void sim_connection_close(sim_connection *connection);
+/* Server's side. */
+void sim_connection_reply(sim_connection *connection, const sim_reply *reply);
+void sim_connection_shut(sim_connection *connection); /* orderly, after what was sent */
+void sim_connection_abort(sim_connection *connection, bool lose_replies);
+
+/* --- sim_ensemble.c ------------------------------------------------------------------------------------------------ */
+
+typedef struct sim_session {
+    struct sim_session *next;
+    int64_t id;
+    int64_t password;
+    int32_t timeout_ms;
+    int caller;                /* -1: a foreigner, who never expires by himself */
+    int created_at, closed_at; /* log positions, 0: not yet */
+    bool closing;
+    bool doomed;                      /* a foreigner that has crashed: expires whatever happens to the leader */
+    int owner;                        /* server, -1 unknown */
+    int64_t touched;                  /* when the leader last heard of it */
+    bool touched_at[SIM_MAX_SERVERS]; /* not yet told to the leader */
+} sim_session;
+
+void sim_ensemble_begin(void);
+void sim_ensemble_end(void);
+/* A message from a client arrived at its server. */
+void sim_server_receive(sim_connection *connection, sim_request *request);
+/* The server's side of a connection is gone. */
+void sim_server_forget(sim_connection *connection);
+bool sim_server_accepts(int server);
+
+/* --- sim_client.c -------------------------------------------------------------------------------------------------- */
+
+void sim_clients_begin(void);
+void sim_clients_end(void);
+
+/* --- shared state --------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    sim_options options;
+    sim_hooks hooks;
+    int64_t now;
+    int caller;
+    bool network_down[SIM_MAX_CALLERS][SIM_MAX_SERVERS];
+    bool link_down[SIM_MAX_SERVERS][SIM_MAX_SERVERS];
+    bool names_fail[SIM_MAX_CALLERS];
+    bool send_fails[SIM_MAX_CALLERS];
+    int64_t library_skip[SIM_MAX_CALLERS];
+    sim_statistics statistics;
+    sim_connection *connections;
+    int last_connection;
+    const sim_reply *delivering; /* a list, inside its completion */
+    int delivering_path;
+} sim_state;
+extern sim_state sim;
+
+#endif

@@ -1,0 +1,314 @@
+/*
+ * sim_network: streams that delay and keep order, and the connections between clients and servers made of two of them.
+ *
+ * Three ways to go wrong: silence (a cut channel holds everything back, and delivers it late when it is mended, even to a
+ * connection that its client has given up), a reset (what is under way is lost from some point on, in each direction on its
+ * own, and both ends learn of it), and an orderly shutdown.
+ */
+#include <assert.h>
+#include <poll.h>
+#include <string.h>
+
+#include "sim_internal.h"
+
+/* What travels down to a client. */
+enum {
+    DOWN_REPLY = 0,
+    DOWN_RESET
+};
+
+/* ---- channels ---- */
+
+static void pump(void *context, int64_t argument)
+{
+    sim_channel *channel = context;
+    (void)argument;
+    while (!channel->cut && channel->head != NULL && channel->head->at <= sim.now) {
+        sim_message *message = channel->head;
+        channel->head = message->next;
+        if (channel->head == NULL)
+            channel->tail = NULL;
+        channel->deliver(channel->owner, message);
+    }
+}
+
+void sim_channel_send(sim_channel *channel, int kind, int64_t stamp, void *body)
+{
+    sim_message *message = sim_alloc(sizeof(*message));
+    message->kind = kind;
+    message->stamp = stamp;
+    message->body = body;
+    message->at = sim.now + sim_delay();
+    if (message->at <= channel->last_at)
+        message->at = channel->last_at + 1;
+    channel->last_at = message->at;
+    if (channel->tail != NULL)
+        channel->tail->next = message;
+    else
+        channel->head = message;
+    channel->tail = message;
+    sim_schedule(message->at, pump, channel, 0);
+}
+
+void sim_channel_set_cut(sim_channel *channel, bool cut)
+{
+    if (channel->cut && !cut)
+        sim_schedule(sim.now + sim_delay(), pump, channel, 0);
+    channel->cut = cut;
+}
+
+int sim_channel_length(const sim_channel *channel)
+{
+    int length = 0;
+    for (const sim_message *each = channel->head; each != NULL; each = each->next)
+        length++;
+    return length;
+}
+
+int sim_channel_drop(sim_channel *channel, int keep)
+{
+    int length = sim_channel_length(channel);
+    if (length <= keep)
+        return 0;
+    sim_message **link = &channel->head;
+    sim_message *last = NULL;
+    for (int i = 0; i < keep; i++) {
+        last = *link;
+        link = &last->next;
+    }
+    *link = NULL;
+    channel->tail = last;
+    return length - keep;
+}
+
+/* ---- connections ---- */
+
+static void tell(sim_connection *connection)
+{
+    if (connection->handle != NULL && sim.hooks.readable != NULL)
+        sim.hooks.readable(sim.hooks.context, connection->caller);
+}
+
+static void deliver_up(void *owner, sim_message *message)
+{
+    sim_connection *connection = owner;
+    sim_request *request = message->body;
+    if (request->type == SIM_FIN)
+        sim_server_forget(connection);
+    else
+        sim_server_receive(connection, request);
+}
+
+static void deliver_down(void *owner, sim_message *message)
+{
+    sim_connection *connection = owner;
+    if (connection->handle == NULL)
+        return;
+    if (message->kind == DOWN_RESET) {
+        connection->reset = true;
+        /* The kernel throws away what was not read yet, or not, as it comes. */
+        if (connection->inbox != NULL && sim_chance(1, 2)) {
+            connection->inbox = connection->inbox_last = NULL;
+            sim.statistics.lost_replies++;
+        }
+    } else {
+        const sim_reply *reply = message->body;
+        if (reply->eof)
+            connection->fragile = true;
+        sim_message *copy = sim_alloc(sizeof(*copy));
+        copy->body = message->body;
+        if (connection->inbox_last != NULL)
+            connection->inbox_last->next = copy;
+        else
+            connection->inbox = copy;
+        connection->inbox_last = copy;
+    }
+    tell(connection);
+}
+
+static void establish(void *context, int64_t argument)
+{
+    sim_connection *connection = context;
+    (void)argument;
+    if (connection->handle == NULL)
+        return;
+    if (connection->up.cut) {
+        sim_schedule(sim.now + 50 * SIM_MILLISECOND, establish, connection, 0);
+        return;
+    }
+    if (sim_server_accepts(connection->server)) {
+        connection->established = true;
+        connection->accepted = true;
+    } else {
+        connection->refused = true;
+    }
+    tell(connection);
+}
+
+sim_connection *sim_connect(struct _zhandle *handle, int caller, int server)
+{
+    sim_connection *connection = sim_alloc(sizeof(*connection));
+    connection->id = ++sim.last_connection;
+    connection->descriptor = 1000 + connection->id;
+    connection->handle = handle;
+    connection->caller = caller;
+    connection->server = server;
+    connection->up.deliver = deliver_up;
+    connection->down.deliver = deliver_down;
+    connection->up.owner = connection->down.owner = connection;
+    connection->up.cut = connection->down.cut = sim.network_down[caller][server];
+    connection->next = sim.connections;
+    sim.connections = connection;
+    sim.statistics.connections++;
+    sim_schedule(sim.now + sim_delay(), establish, connection, 0);
+    return connection;
+}
+
+sim_connection *sim_connections(void)
+{
+    return sim.connections;
+}
+
+sim_connection *sim_connection_of(int descriptor)
+{
+    sim_connection *connection = sim.connections;
+    while (connection != NULL && connection->descriptor != descriptor)
+        connection = connection->next;
+    return connection;
+}
+
+bool sim_connection_send(sim_connection *connection, sim_request *request)
+{
+    if (sim.send_fails[connection->caller]) {
+        sim.send_fails[connection->caller] = false;
+        connection->send_fails = true;
+    }
+    if (connection->reset || connection->refused || connection->send_fails) {
+        sim.statistics.send_failures++;
+        return false;
+    }
+    if (connection->fragile) {
+        /* The peer has closed its end: this one is answered by a reset, and is lost. */
+        connection->send_fails = true;
+        sim.statistics.lost_requests++;
+        return true;
+    }
+    sim_channel_send(&connection->up, 0, 0, request);
+    return true;
+}
+
+/* A server has few dead connections worth keeping: only those with something still under way. */
+static void forget_finished(void)
+{
+    sim_connection **link = &sim.connections;
+    while (*link != NULL) {
+        sim_connection *each = *link;
+        if (each->handle == NULL && !each->accepted && each->up.head == NULL)
+            *link = each->next;
+        else
+            link = &each->next;
+    }
+}
+
+void sim_connection_close(sim_connection *connection)
+{
+    connection->handle = NULL;
+    connection->inbox = connection->inbox_last = NULL;
+    if (connection->accepted) {
+        sim_request *fin = sim_alloc(sizeof(*fin));
+        fin->type = SIM_FIN;
+        sim_channel_send(&connection->up, 0, 0, fin);
+    }
+    forget_finished();
+}
+
+void sim_connection_reply(sim_connection *connection, const sim_reply *reply)
+{
+    if (!connection->accepted)
+        return;
+    sim_reply *copy = sim_alloc(sizeof(*copy));
+    *copy = *reply;
+    sim_channel_send(&connection->down, DOWN_REPLY, 0, copy);
+}
+
+void sim_connection_shut(sim_connection *connection)
+{
+    if (!connection->accepted)
+        return;
+    sim_reply eof = {.path = -1, .eof = true};
+    sim_connection_reply(connection, &eof);
+    sim_server_forget(connection);
+}
+
+void sim_connection_abort(sim_connection *connection, bool lose_replies)
+{
+    sim.statistics.lost_requests += sim_channel_drop(&connection->up, 0);
+    if (lose_replies) {
+        int keep = (int)sim_below(sim_channel_length(&connection->down) + 1);
+        sim.statistics.lost_replies += sim_channel_drop(&connection->down, keep);
+    }
+    if (connection->accepted)
+        sim_server_forget(connection);
+    if (connection->handle != NULL)
+        sim_channel_send(&connection->down, DOWN_RESET, 0, NULL);
+}
+
+/* ---- faults ---- */
+
+void sim_reset_connections(int caller)
+{
+    for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        if ((caller >= 0 && each->caller != caller) || !each->established || each->handle == NULL || each->reset)
+            continue;
+        sim_trace("fault: reset connection %d of client %d", each->id, each->caller);
+        /* Requests up to some point are read by the server first: executed, but not answered. */
+        int arrive = each->up.cut ? 0 : (int)sim_below(sim_channel_length(&each->up) + 1);
+        while (arrive-- > 0 && each->up.head != NULL) {
+            sim_message *message = each->up.head;
+            each->up.head = message->next;
+            if (each->up.head == NULL)
+                each->up.tail = NULL;
+            deliver_up(each, message);
+        }
+        sim_connection_abort(each, true);
+    }
+}
+
+void sim_set_network(int caller, int server, bool up)
+{
+    for (int i = 0; i < SIM_MAX_CALLERS; i++) {
+        for (int j = 0; j < SIM_MAX_SERVERS; j++) {
+            if ((caller < 0 || caller == i) && (server < 0 || server == j))
+                sim.network_down[i][j] = !up;
+        }
+    }
+    for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        bool cut = sim.network_down[each->caller][each->server];
+        if (cut != each->up.cut) {
+            sim_channel_set_cut(&each->up, cut);
+            sim_channel_set_cut(&each->down, cut);
+        }
+    }
+}
+
+void sim_fail_next_send(int caller)
+{
+    sim.send_fails[caller] = true;
+}
+
+short sim_poll(int descriptor, short events)
+{
+    const sim_connection *connection = sim_connection_of(descriptor);
+    if (connection == NULL || connection->handle == NULL)
+        return POLLNVAL;
+    if (connection->refused)
+        return (short)(POLLERR | POLLHUP | (events & (POLLIN | POLLOUT)));
+    int found = 0;
+    if (connection->established)
+        found |= events & POLLOUT;
+    if (connection->inbox != NULL || connection->reset)
+        found |= events & POLLIN;
+    if (connection->reset)
+        found |= POLLERR | POLLHUP;
+    return (short)found;
+}

@@ -1,0 +1,151 @@
+/*
+ * sim_tree: znodes, and what a transaction does to them.
+ *
+ * A tree is an array in the order of creation: a simulated world has few nodes at a time, and an array cannot depend on
+ * addresses.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim_internal.h"
+
+typedef struct preset {
+    struct preset *next;
+    int path;
+    int32_t counter;
+} preset;
+static preset *presets;
+
+void sim_preset_counter(const char *directory, int32_t counter)
+{
+    preset *fresh = sim_alloc(sizeof(*fresh));
+    *fresh = (preset){presets, sim_path(directory), counter};
+    presets = fresh;
+}
+
+/* Makes it a tree of the root alone. */
+void sim_tree_clear(sim_tree *tree)
+{
+    memset(tree, 0, sizeof(*tree));
+    presets = NULL;
+    tree->capacity = 64;
+    tree->nodes = sim_alloc((size_t)tree->capacity * sizeof(*tree->nodes));
+    tree->nodes[0] = (sim_node){.path = 0, .parent = -1, .data = ""};
+    tree->count = 1;
+}
+
+void sim_tree_copy(sim_tree *to, const sim_tree *from)
+{
+    if (to->capacity < from->count) {
+        to->capacity = from->capacity;
+        to->nodes = sim_alloc((size_t)to->capacity * sizeof(*to->nodes));
+    }
+    memcpy(to->nodes, from->nodes, (size_t)from->count * sizeof(*to->nodes));
+    to->count = from->count;
+    to->zxid = from->zxid;
+}
+
+sim_node *sim_tree_find(const sim_tree *tree, int path)
+{
+    for (int i = tree->count - 1; i >= 0; i--) {
+        if (tree->nodes[i].path == path)
+            return &tree->nodes[i];
+    }
+    return NULL;
+}
+
+int sim_tree_children(const sim_tree *tree, int parent)
+{
+    int count = 0;
+    for (int i = 0; i < tree->count; i++)
+        count += tree->nodes[i].parent == parent;
+    return count;
+}
+
+void sim_tree_stat(const sim_tree *tree, const sim_node *node, struct Stat *stat)
+{
+    memset(stat, 0, sizeof(*stat));
+    int children = sim_tree_children(tree, node->path);
+    stat->czxid = node->czxid;
+    stat->mzxid = node->mzxid;
+    stat->pzxid = node->pzxid;
+    stat->version = node->version;
+    /* What the server stores counts creations only; what it shows counts deletions too (DataNode.copyStat). */
+    stat->cversion = (int32_t)((uint32_t)node->counter * 2U - (uint32_t)children);
+    stat->ephemeralOwner = node->container ? INT64_MIN : node->owner;
+    stat->dataLength = node->length;
+    stat->numChildren = children;
+    stat->ctime = node->czxid;
+    stat->mtime = node->mzxid;
+}
+
+static void add_node(sim_tree *tree, const sim_change *change, int64_t zxid)
+{
+    sim_node *parent = sim_tree_find(tree, sim_path_parent(change->path));
+    if (parent == NULL || sim_tree_find(tree, change->path) != NULL)
+        return;
+    parent->pzxid = zxid;
+    parent->used = true;
+    /* DataTree.createNode takes the new counter only if it is larger: at the end it stays (ZOOKEEPER-3249). */
+    if (parent->counter < INT32_MAX)
+        parent->counter++;
+    if (tree->count == tree->capacity) {
+        sim_node *larger = sim_alloc((size_t)tree->capacity * 2 * sizeof(*larger));
+        memcpy(larger, tree->nodes, (size_t)tree->count * sizeof(*larger));
+        tree->nodes = larger;
+        tree->capacity *= 2;
+    }
+    sim_node *node = &tree->nodes[tree->count++];
+    *node = (sim_node){.path = change->path,
+                       .parent = sim_path_parent(change->path),
+                       .czxid = zxid,
+                       .mzxid = zxid,
+                       .pzxid = zxid,
+                       .owner = change->owner,
+                       .container = change->container,
+                       .data = change->data,
+                       .length = change->length};
+    for (const preset *each = presets; each != NULL; each = each->next) {
+        if (each->path == change->path)
+            node->counter = each->counter;
+    }
+}
+
+static void remove_node(sim_tree *tree, int path, int64_t zxid)
+{
+    sim_node *node = sim_tree_find(tree, path);
+    if (node == NULL)
+        return;
+    sim_node *parent = sim_tree_find(tree, node->parent);
+    if (parent != NULL)
+        parent->pzxid = zxid;
+    size_t after = (size_t)(tree->nodes + tree->count - (node + 1));
+    memmove(node, node + 1, after * sizeof(*node));
+    tree->count--;
+}
+
+void sim_tree_apply(sim_tree *tree, const sim_change *change, int64_t zxid)
+{
+    sim_node *node;
+    switch (change->kind) {
+    case SIM_CHANGE_NONE:
+        break;
+    case SIM_CHANGE_CREATE:
+        add_node(tree, change, zxid);
+        break;
+    case SIM_CHANGE_DELETE:
+        remove_node(tree, change->path, zxid);
+        break;
+    case SIM_CHANGE_SET:
+        node = sim_tree_find(tree, change->path);
+        if (node != NULL) {
+            node->data = change->data;
+            node->length = change->length;
+            node->version++;
+            node->mzxid = zxid;
+        }
+        break;
+    }
+}

@@ -1,0 +1,167 @@
+/*
+ * sim_zookeeper: a simulated ZooKeeper, for programs that are linked against it instead of libzookeeper_st.
+ *
+ * Implements the functions of zookeeper.h that the lock engine uses, over an ensemble of one or three simulated servers, a
+ * simulated network and a simulated clock. Everything follows from one seed: no system time, no rand, no addresses, no hash
+ * order. The same seed and the same calls give the same trace.
+ *
+ * There is one world at a time (sim_begin … sim_end). Its time moves only in sim_step, which runs the next event. The caller
+ * of the C client's functions is named by sim_set_caller, so that faults can be aimed at one client's machine.
+ *
+ * Parts: sim_core.c (clock, events, random numbers, trace), sim_tree.c (znodes and transactions), sim_ensemble.c (servers,
+ * leader, sessions, watches), sim_network.c (channels and connections), sim_client.c (the C client's functions).
+ */
+#ifndef ZKLOCK_SIM_ZOOKEEPER_H
+#define ZKLOCK_SIM_ZOOKEEPER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_MAX_SERVERS 3
+#define SIM_MAX_CALLERS 8
+
+#define SIM_MICROSECOND INT64_C(1000)
+#define SIM_MILLISECOND INT64_C(1000000)
+#define SIM_SECOND INT64_C(1000000000)
+
+typedef struct {
+    uint64_t seed;
+    int servers;                    /* 1 or 3 */
+    int32_t min_session_timeout_ms; /* the bounds within which the servers negotiate */
+    int32_t max_session_timeout_ms;
+    int32_t
+        tick_ms; /* tickTime: followers report their clients to the leader every half tick, sessions end at whole ticks */
+    int64_t delay;   /* usual delay of one message, nanoseconds; the tail is far longer */
+    bool containers; /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
+    bool auth_fails; /* every zoo_add_auth is refused */
+    bool trace;      /* print the trace to stdout */
+} sim_options;
+
+/* What happened in the world, for whoever checks it. Called from inside sim_step or a C client function; must not call back
+ * into the C client. Any may be NULL. */
+typedef struct {
+    void *context;
+    /* A client's socket has something, or its connection is gone: it should take its turn. */
+    void (*readable)(void *context, int caller);
+    /* A znode was created or deleted by a committed transaction. `session` is the owner for ephemerals, else 0; `by` is the
+     * session whose request it was, 0 for an expiry, a reaped container or an administrator. */
+    void (*created)(void *context, const char *path, int64_t session, int64_t zxid);
+    void (*deleted)(void *context, const char *path, int64_t session, int64_t by, int64_t zxid);
+    /* A server sends a watch event to a client's session. `successor`: a node of that session comes next after the deleted one
+     * among the directory's numbered children; `later`: it has one there that comes later. */
+    void (*notified)(void *context, int caller, const char *path, int type, bool successor, bool later);
+    /* Whether a child's name takes part in the queue of its directory, and its number. NULL: all that end in ten digits. */
+    bool (*contender)(const char *name, int32_t *number);
+    /* One operation of a multi of `caller` was answered with `err`; its reply is being processed. */
+    void (*multi_answered)(void *context, int caller, const char *path, int err);
+    /* `caller` handed in a create request. */
+    void (*create_requested)(void *context, int caller, const char *path);
+    /* The leader declared a client's session expired. */
+    void (*expired)(void *context, int caller, int64_t session);
+} sim_hooks;
+
+typedef void (*sim_event_fn)(void *context, int64_t argument);
+
+/* The world: one at a time. sim_end frees all of it; open handles must be closed before. */
+void sim_begin(const sim_options *options, const sim_hooks *hooks);
+void sim_end(void);
+
+/* Time and events. Events at the same instant run in the order of their scheduling. */
+int64_t sim_now(void);
+void sim_schedule(int64_t at, sim_event_fn run, void *context, int64_t argument);
+/* Runs the next event; false if there is none. */
+bool sim_step(void);
+
+/* Random numbers from the seed. */
+uint64_t sim_random(void);
+/* Below `bound`, which is positive. */
+int64_t sim_below(int64_t bound);
+/* True `numerator` out of `denominator` times. */
+bool sim_chance(int64_t numerator, int64_t denominator);
+
+/* The trace: one line per call, hashed always and printed when asked for. */
+void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+uint64_t sim_trace_hash(void);
+
+/* Clients. */
+void sim_set_caller(int caller);
+/* What a poll of the descriptor would find: POLLIN, POLLOUT, POLLERR, POLLHUP. */
+short sim_poll(int descriptor, short events);
+/* Watchers that live in the handles of this caller, pending registrations not counted. */
+int sim_client_watches(int caller);
+/* Completions that have not been called yet. */
+int sim_client_pending(int caller);
+int64_t sim_client_session(int caller);
+/* The server that the caller is connected to, -1 if none. */
+int sim_client_server(int caller);
+
+/* Faults. `caller` -1: every client. Servers count from 0. */
+void sim_reset_connections(int caller);
+void sim_set_network(int caller, int server, bool up); /* server -1: all; down: silence, nothing is lost yet */
+void sim_fail_next_send(int caller);
+void sim_set_names(int caller, bool resolvable);
+/* The client library's clock stands still for so long, as in a suspended machine (its clock is CLOCK_MONOTONIC_RAW). */
+void sim_skip_library_clock(int caller, int64_t nanoseconds);
+void sim_crash_server(int server);
+void sim_restart_server(int server);
+bool sim_server_up(int server);
+void sim_set_link(int one, int other, bool up);
+void sim_set_lag(int server, int64_t until);
+int sim_leader(void);       /* -1 while there is none */
+void sim_drop_leader(void); /* it gives up leadership, as after an internal error */
+void sim_heal(void);        /* ends every fault above */
+/* Directories in which some operations are not allowed; ZOO_PERM_* bits. */
+void sim_deny(const char *directory, int permissions);
+/* The counter that a directory starts with, each time that it is created. */
+void sim_preset_counter(const char *directory, int32_t counter);
+void sim_reap_containers(void);
+
+/* Administrators and foreign clients: requests that reach the leader directly. False if there is no leader just now. */
+int64_t sim_foreign_session(void);
+bool sim_foreign_create(int64_t session, const char *path, const char *data, int mode);
+bool sim_foreign_delete(int64_t session, const char *path);
+bool sim_foreign_set(int64_t session, const char *path, const char *data);
+/* True also if it is over already. */
+bool sim_foreign_expire(int64_t session);
+
+/* The committed state, as an omniscient observer sees it. */
+bool sim_exists(const char *path);
+/* On every server. */
+bool sim_exists_everywhere(const char *path);
+int64_t sim_owner(const char *path);
+int64_t sim_czxid(const char *path);
+int sim_child_count(const char *directory);
+/* Name of the index-th child, in the order of creation. Valid until sim_end. */
+const char *sim_child(const char *directory, int index);
+/* Nodes with an owner other than the sessions of sim_foreign_session. Writes one path for a message if there is any. */
+int sim_client_nodes(const char **example);
+int sim_server_watches(const char **example);
+int64_t sim_last_zxid(void);
+/* A list is being delivered to its completion just now, of the directory of `node`, and `node` is not in it. */
+bool sim_list_lacks(const char *node);
+/* Of the caller's session, in ms; 0 without one. */
+int32_t sim_session_timeout(int caller);
+
+/* What happened, for the statistics at the end of a run. */
+typedef struct {
+    int64_t events;
+    int64_t transactions;
+    int64_t connections;
+    int64_t lost_requests; /* dropped before a server saw them */
+    int64_t lost_replies;  /* executed, but the answer was dropped */
+    int64_t expiries;
+    int64_t elections;
+    int64_t truncated; /* transactions that a new leader did not know */
+    int64_t moved;     /* requests refused because their session had moved */
+    int64_t send_failures;
+    int64_t inconsistencies; /* ZRUNTIMEINCONSISTENCY: replies that did not match */
+    int64_t name_failures;
+    int64_t stale_refusals; /* connections refused because the server was behind */
+    int64_t reaped;
+    int64_t notifications;
+    int64_t deposed_reads; /* answered by a server that was cut off from the leader */
+} sim_statistics;
+sim_statistics sim_stats(void);
+
+#endif

@@ -1,0 +1,243 @@
+/*
+ * simulate: runs the lock engine against a simulated ZooKeeper, through many schedules.
+ *
+ *   simulate --seed N [--trace]      one schedule, with its trace on stdout if asked for
+ *   simulate --seeds FROM COUNT      so many schedules
+ *   simulate --seconds S [--seed N]  schedules from N (1) on, for so long
+ *   simulate --fresh [--seconds S]   from a seed that was never used before, which is printed
+ *   simulate --breaks [--limit N]    breaks each rule of zkl_broken_rule in turn: some check must notice within N schedules
+ *   simulate --replay-check [COUNT]  runs seeds twice: the traces must be the same
+ *
+ * A schedule that fails is named with the check that failed and the command that replays it. The last line counts what
+ * passed and failed; the exit status is 1 if anything failed.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "schedule.h"
+
+typedef enum {
+    MODE_COUNT = 0,
+    MODE_SECONDS,
+    MODE_BREAKS,
+    MODE_REPLAY
+} run_mode;
+
+typedef struct {
+    run_mode mode;
+    uint64_t seed;
+    int64_t count;
+    double seconds;
+    int64_t limit;
+    bool trace;
+    bool fresh;
+    const char *program;
+} arguments;
+
+/* Only for --seconds and --fresh: nothing inside a schedule asks what time it is. */
+static double wall_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void print_totals(double seconds)
+{
+    const sim_statistics *world = &totals.world;
+    printf("schedules %" PRId64 ", steps %" PRId64 ", turns %" PRId64 ", %.1f s, %.0f schedules/s\n", totals.schedules,
+           totals.steps, totals.turns, seconds, seconds > 0 ? (double)totals.schedules / seconds : 0);
+    printf("claims %" PRId64 " (%" PRId64 " tries), grants %" PRId64 " (%" PRId64 " contended), losses %" PRId64
+           ", refused tries %" PRId64 " (%" PRId64 " proved to write nothing), cancelled %" PRId64 "\n",
+           totals.claims, totals.tries, totals.grants, totals.contended_grants, totals.losses, totals.refused_tries,
+           totals.checked_tries, totals.cancelled);
+    printf("foreign grants %" PRId64 ", contenders asked %" PRId64 ", clients killed %" PRId64 ", closed %" PRId64
+           ", excused overlaps seen %" PRId64 ", events to those not next %" PRId64 ", quiet ends %" PRId64 "\n",
+           totals.foreign_grants, totals.contenders, totals.kills, totals.closes, totals.excused_overlaps,
+           totals.wasted_wakes, totals.final_checks);
+    printf("engines: requests %" PRId64 ", heartbeats %" PRId64 ", notifications %" PRId64 ", unknown outcomes %" PRId64
+           ", connections %" PRId64 ", sessions %" PRId64 "\n",
+           totals.engines.requests, totals.engines.heartbeats, totals.engines.notifications,
+           totals.engines.unknown_outcomes, totals.engines.connections, totals.engines.sessions);
+    printf("world: transactions %" PRId64 ", lost requests %" PRId64 ", lost replies %" PRId64 ", expiries %" PRId64
+           ", elections %" PRId64 ", forgotten proposals %" PRId64 ", sessions moved %" PRId64 "\n",
+           world->transactions, world->lost_requests, world->lost_replies, world->expiries, world->elections,
+           world->truncated, world->moved);
+    printf("       failed sends %" PRId64 ", mismatched replies %" PRId64 ", failed names %" PRId64
+           ", refused by stale servers %" PRId64 ", reads from cut off servers %" PRId64 ", reaped %" PRId64 "\n",
+           world->send_failures, world->inconsistencies, world->name_failures, world->stale_refusals,
+           world->deposed_reads, world->reaped);
+    printf("faults:");
+    for (int i = 0; i < FAULT_KINDS; i++)
+        printf("%s %s %" PRId64, i > 0 ? "," : "", fault_names[i], totals.faults[i]);
+    printf("\n");
+}
+
+static bool run_one(const arguments *args, uint64_t seed)
+{
+    if (run_schedule(seed, args->trace))
+        return true;
+    printf("seed %" PRIu64 " FAILED, check '%s': %s\n  replay: %s --seed %" PRIu64 " --trace\n", seed, run.check,
+           run.problem, args->program, seed);
+    fflush(stdout);
+    return false;
+}
+
+static int finish(int64_t passed, int64_t failed)
+{
+    printf("%" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
+    return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int run_many(const arguments *args)
+{
+    double started = wall_clock();
+    int64_t passed = 0, failed = 0;
+    uint64_t seed = args->seed;
+    for (int64_t i = 0;; i++, seed++) {
+        if (args->mode == MODE_COUNT ? i >= args->count : wall_clock() - started >= args->seconds)
+            break;
+        if (run_one(args, seed))
+            passed++;
+        else
+            failed++;
+        if (failed >= 20) {
+            printf("stopped after %" PRId64 " failures\n", failed);
+            break;
+        }
+    }
+    print_totals(wall_clock() - started);
+    return finish(passed, failed);
+}
+
+static int run_replays(const arguments *args)
+{
+    int64_t passed = 0, failed = 0;
+    for (int64_t i = 0; i < args->count; i++) {
+        uint64_t seed = args->seed + (uint64_t)i;
+        run_schedule(seed, false);
+        uint64_t first = sim_trace_hash();
+        run_schedule(seed, false);
+        uint64_t second = sim_trace_hash();
+        if (first == second) {
+            passed++;
+            continue;
+        }
+        failed++;
+        printf("seed %" PRIu64 " FAILED, its trace differs: %016" PRIx64 " and %016" PRIx64 "\n", seed, first, second);
+    }
+    return finish(passed, failed);
+}
+
+static int run_breaks(const arguments *args)
+{
+    static const struct {
+        zkl_broken_rule rule;
+        const char *name;
+    } rules[] = {{ZKL_BREAK_LEASE, "lease"},     {ZKL_BREAK_AHEAD, "ahead"},     {ZKL_BREAK_RECOVERY, "recovery"},
+                 {ZKL_BREAK_PAIRING, "pairing"}, {ZKL_BREAK_CLEANUP, "cleanup"}, {ZKL_BREAK_OWNER, "owner"},
+                 {ZKL_BREAK_WATCH, "watch"},     {ZKL_BREAK_REARM, "rearm"},     {ZKL_BREAK_TOKEN, "token"},
+                 {ZKL_BREAK_LISTED, "listed"},   {ZKL_BREAK_RESTART, "restart"}};
+    int64_t passed = 0, failed = 0;
+    char check[sizeof(run.check)], problem[sizeof(run.problem)];
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        zkl_broken_rules = (unsigned)rules[i].rule;
+        int64_t ran = 0;
+        bool noticed = false;
+        while (!noticed && ran < args->limit) {
+            uint64_t seed = args->seed + (uint64_t)ran++;
+            if (run_schedule(seed, false))
+                continue;
+            /* Only what the broken rule does counts: the same schedule must pass when nothing is broken. */
+            snprintf(check, sizeof(check), "%s", run.check);
+            snprintf(problem, sizeof(problem), "%s", run.problem);
+            zkl_broken_rules = 0;
+            noticed = run_schedule(seed, false);
+            zkl_broken_rules = (unsigned)rules[i].rule;
+        }
+        if (noticed) {
+            passed++;
+            printf("rule %-9s noticed after %4" PRId64 " schedules by '%s': %s\n", rules[i].name, ran, check, problem);
+        } else {
+            failed++;
+            printf("rule %-9s NOT noticed within %" PRId64 " schedules\n", rules[i].name, ran);
+        }
+        fflush(stdout);
+    }
+    zkl_broken_rules = 0;
+    return finish(passed, failed);
+}
+
+static void usage(void)
+{
+    fputs("usage: simulate --seed N [--trace] | --seeds FROM COUNT | --seconds S [--seed N] | --fresh [--seconds S]\n"
+          "                | --breaks [--limit N] | --replay-check [COUNT]\n",
+          stderr);
+    exit(2);
+}
+
+static arguments parse(int argc, char **argv)
+{
+    arguments args = {.mode = MODE_COUNT, .seed = 1, .count = 1, .limit = 10000, .program = argv[0]};
+    if (argc < 2)
+        usage();
+    for (int i = 1; i < argc; i++) {
+        const char *next = i + 1 < argc && argv[i + 1][0] != '-' ? argv[i + 1] : NULL;
+        if (strcmp(argv[i], "--trace") == 0) {
+            args.trace = true;
+        } else if (strcmp(argv[i], "--breaks") == 0) {
+            args.mode = MODE_BREAKS;
+        } else if (strcmp(argv[i], "--fresh") == 0) {
+            args.fresh = true;
+        } else if (strcmp(argv[i], "--replay-check") == 0) {
+            args.mode = MODE_REPLAY;
+            args.count = 50;
+            if (next != NULL)
+                args.count = strtoll(argv[++i], NULL, 10);
+        } else if (next == NULL) {
+            usage();
+        } else if (strcmp(argv[i], "--seed") == 0) {
+            args.seed = strtoull(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--limit") == 0) {
+            args.limit = strtoll(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--seconds") == 0) {
+            args.mode = MODE_SECONDS;
+            args.seconds = strtod(argv[++i], NULL);
+        } else if (strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
+            args.seed = strtoull(argv[++i], NULL, 10);
+            args.count = strtoll(argv[++i], NULL, 10);
+        } else {
+            usage();
+        }
+    }
+    if (args.fresh) {
+        if (getrandom(&args.seed, sizeof(args.seed), 0) != (ssize_t)sizeof(args.seed))
+            args.seed = (uint64_t)time(NULL);
+        args.seed >>= 16;
+        printf("seeds from %" PRIu64 "\n", args.seed);
+        if (args.mode == MODE_COUNT) {
+            args.mode = MODE_SECONDS;
+            args.seconds = 10;
+        }
+    }
+    return args;
+}
+
+int main(int argc, char **argv)
+{
+    arguments args = parse(argc, argv);
+    switch (args.mode) {
+    case MODE_BREAKS:
+        return run_breaks(&args);
+    case MODE_REPLAY:
+        return run_replays(&args);
+    case MODE_COUNT:
+    case MODE_SECONDS:
+        break;
+    }
+    return run_many(&args);
+}

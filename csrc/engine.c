@@ -362,7 +362,7 @@ static bool refuse_locally(zkl_claim *claim)
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_CLOSED, "the client is closed");
     } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
-    } else if (claim->try_only && standing_here(claim->line) != NULL) {
+    } else if (claim->try_only && standing_here(claim->line) != NULL && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT,
                          "'%s' is taken: another lock object of this client is ahead", claim->line->path);
     } else if (claim->try_only && !zkl_session_usable(engine)) {

@@ -233,7 +233,9 @@ typedef enum {
     ZKL_BREAK_REARM = 1 << 7,    /* forget to look again after a reconnect or a changed node */
     ZKL_BREAK_TOKEN = 1 << 8,    /* make tokens from the sequence number */
     ZKL_BREAK_LISTED = 1 << 9,   /* grant although the own node is not listed */
-    ZKL_BREAK_RESTART = 1 << 10  /* take a quorum write for a restart of the session's timer */
+    ZKL_BREAK_RESTART = 1 << 10, /* take a quorum write for a restart of the session's timer */
+    ZKL_BREAK_TRY = 1 << 11,     /* try by joining the queue */
+    ZKL_BREAK_LAPSE = 1 << 12    /* let a grant live on under a lease that began anew */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;
 #define ZKL_BROKEN(rule) ((zkl_broken_rules & (unsigned)(rule)) != 0)

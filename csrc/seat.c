@@ -313,7 +313,7 @@ static void step_parked(zkl_seat *seat)
         return;
     }
     reserve(seat, true);
-    if (!seat->claim->try_only) {
+    if (!seat->claim->try_only || ZKL_BROKEN(ZKL_BREAK_TRY)) {
         send_join(seat);
     } else if (zkl_send_list(seat, ZKL_LIST_TRY)) {
         move(seat, ZKL_SEAT_LOOKING);

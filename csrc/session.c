@@ -368,7 +368,7 @@ bool zkl_lease_valid(const zkl_engine *engine)
 /* Grants that outlived their lease are lost for good. */
 static void lapse(zkl_engine *engine)
 {
-    if (zkl_lease_valid(engine) || engine->lease_until == 0) {
+    if (zkl_lease_valid(engine) || engine->lease_until == 0 || ZKL_BROKEN(ZKL_BREAK_LAPSE)) {
         return;
     }
     zkl_seat *seat, *next;

@@ -1,0 +1,436 @@
+--- client: one ZooKeeper session, as Lua sees it.
+--
+-- The session lives in C, on a thread of its own; this object asks about it, waits for it, runs the program's callbacks
+-- and makes locks. Nothing global refers to a client: when the program forgets it and its locks, it is collected and
+-- its session ends.
+--
+-- Callbacks (`log`, `on("state")`, a lock's `on_lost`) run when the client is pumped: inside any wait of this client
+-- (acquire, release, flush, contenders, close), or in client:pump(). An error raised by a callback never reaches the
+-- wait that happened to run it: it is reported through `log`, or, for want of one, through Lua 5.4's warn. A callback may
+-- wait for things itself, which delays the wait that runs it unless the adapter spawns callbacks (zklock.adapters); on Lua
+-- 5.1 a callback that is not spawned cannot yield.
+
+local core = require "zklock.core"
+local Lock = require "zklock.lock"
+local options = require "zklock.options"
+local wait = require "zklock.wait"
+
+local coroutine, error, getmetatable, pcall, rawget, setmetatable, tostring, type =
+    coroutine, error, getmetatable, pcall, rawget, setmetatable, tostring, type
+local format = string.format
+local now = core.now
+
+--- Lua 5.4's warn, which a program turns on if it wants to hear it.
+local warn = rawget(_G, "warn") or function()
+end
+
+--- Whether a coroutine may yield across pcall here: everywhere but in PUC Lua 5.1.
+local PCALL_YIELDS = (function()
+    local probe = coroutine.create(function()
+        pcall(coroutine.yield)
+    end)
+    coroutine.resume(probe)
+    return coroutine.status(probe) == "suspended"
+end)()
+
+--- How long close waits for the goodbye to be said, in seconds, unless told otherwise. The C side bounds it too.
+local CLOSE_TIMEOUT = 5
+
+--- How long a connect that has failed waits for its client to be gone before it leaves that to the background.
+local FAILED_CONNECT_CLOSE_TIMEOUT = 0.2
+
+local LEVELS = { "error", "warn", "info", "debug" }
+
+--- States after which a connection will not come about by waiting.
+local FINAL_STATES = { closed = true, auth_failed = true }
+
+local Client = {}
+Client.__index = Client
+
+--- Calls without protection, where protection would forbid the wait to yield; answers like pcall.
+local function call_unprotected(fn, ...)
+    return true, fn(...)
+end
+
+--- For zklock.connect. `handle` is the C client; `settings` have been checked.
+function Client.new(handle, servers, adapter, settings)
+    local client = setmetatable({
+        _core = handle,
+        _servers = servers,
+        _adapter = adapter,
+        _registry = wait.new_registry(),
+        _protect = (PCALL_YIELDS or adapter.yields == false) and pcall or call_unprotected,
+        _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way
+        _identity = settings.identity,
+        _acl = settings.acl,
+        _has_auth = settings.auth ~= nil,
+        _session_timeout = settings.session_timeout,
+        _log = settings.log,
+        _state_listeners = {},
+        _last_state = "connecting",
+        _last_problem = ""
+    }, Client)
+    if adapter.attach then
+        adapter.attach(client)
+    end
+    return client
+end
+
+--- Raises at the caller of the public method when it was called with a dot instead of a colon.
+local function check_self(self, method)
+    if getmetatable(self) ~= Client then
+        error(format("client:%s: call it with a colon on a client", method), 3)
+    end
+end
+
+-- State ---------------------------------------------------------------------------------------------------------------
+
+--- The state of the session, as known at this instant. Sends nothing.
+-- @treturn string|nil "connecting" (no session yet, or a new one after an expiry), "connected", "suspended" (the
+--   connection is lost, the session may live), "closed", "auth_failed" (final); nil in a process forked from the
+--   client's
+-- @treturn string what stands in the way of "connected", "" if nothing; in a forked process what is wrong
+-- @treturn string|nil code of that problem
+function Client:state()
+    check_self(self, "state")
+    return self._core:state()
+end
+
+--- The session timeout that the server granted.
+-- @treturn number seconds; 0 before the first session
+function Client:session_timeout()
+    check_self(self, "session_timeout")
+    return self._core:session_timeout() or 0
+end
+
+--- Calls `fn(state, problem, code)` at each change of the state or of what stands in its way. Run by the pump: what
+-- happened between two pumps is seen as its outcome.
+-- @tparam string event "state"
+-- @tparam function fn
+-- @treturn function takes fn off again
+-- @raise on any other event, or when fn is no function
+function Client:on(event, fn)
+    check_self(self, "on")
+    if event ~= "state" then
+        error('client:on: event must be "state"', 2)
+    elseif type(fn) ~= "function" then
+        error(format("client:on: the second argument must be a function (got a %s)", type(fn)), 2)
+    end
+    local listener = { fn = fn }
+    local listeners = self._state_listeners
+    listeners[#listeners + 1] = listener
+    return function()
+        listener.fn = nil
+    end
+end
+
+--- Counters since the client was opened, and gauges of now: requests, heartbeats, notifications, claims, grants,
+-- refusals, losses, unknown_outcomes, connections, sessions, seats, watches; `memory` is what all clients of the
+-- process use, in bytes.
+-- @treturn table|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "forked"
+function Client:stats()
+    check_self(self, "stats")
+    local stats, message, code = self._core:stats()
+    if not stats then
+        return nil, message, code
+    end
+    stats.memory = core.memory()
+    return stats
+end
+
+-- The pump
+-- -------------------------------------------------------------------------------------------------------------------
+
+--- Runs the callbacks that are due and wakes who waits for what changed; does not wait. Programs that hold a lock for
+-- long without waiting for anything call it now and then so that on_lost, on("state") and log get their turn; event
+-- loops call it when pollfd() is readable.
+function Client:pump()
+    check_self(self, "pump")
+    wait.pump(self)
+end
+
+--- The fd that is readable while pump has something to do; for event loops. Not to be read, written or closed.
+-- @treturn number
+function Client:pollfd()
+    check_self(self, "pollfd")
+    return self._core:pollfd()
+end
+
+--- Reports what went wrong in a callback, where there is nobody to return it to.
+function Client:_report(message)
+    local log = self._log
+    if log and pcall(log, "error", message) then
+        return
+    end
+    warn("zklock: " .. message)
+end
+
+--- Runs one of the program's callbacks; `what` names it in the report of its error.
+function Client:_run_callback(what, fn, ...)
+    local spawn = self._adapter.spawn
+    if spawn then
+        local first, second, third = ...
+        spawn(function()
+            local ok, problem = self._protect(fn, first, second, third)
+            if not ok then
+                self:_report(format("the callback %s raised: %s", what, tostring(problem)))
+            end
+        end)
+        return
+    end
+    local ok, problem = pcall(fn, ...)
+    if not ok then
+        self:_report(format("the callback %s raised: %s", what, tostring(problem)))
+    end
+end
+
+--- Hands the log lines that C has collected to `log`.
+function Client:_drain_log()
+    local log = self._log
+    if not log then
+        return
+    end
+    local handle = self._core
+    local level, message = handle:next_log()
+    while level do
+        local ok, problem = pcall(log, LEVELS[level] or "debug", message)
+        if not ok then
+            warn("zklock: the callback log raised: " .. tostring(problem))
+        end
+        level, message = handle:next_log()
+    end
+end
+
+--- Tells the listeners if the state, or what stands in its way, is not what it was at the last pump.
+-- @treturn boolean whether it changed
+function Client:_state_changed()
+    local state, problem, code = self._core:state()
+    if state == self._last_state and problem == self._last_problem then
+        return false
+    end
+    self._last_state, self._last_problem = state, problem
+    local listeners = self._state_listeners
+    local kept = 0
+    for index = 1, #listeners do
+        local listener = listeners[index]
+        listeners[index] = nil
+        if listener.fn then
+            kept = kept + 1
+            listeners[kept] = listener
+        end
+    end
+    for index = 1, kept do
+        local fn = listeners[index] and listeners[index].fn
+        if fn then
+            self:_run_callback('on("state")', fn, state, problem, code)
+        end
+    end
+    return true
+end
+
+-- Waiting -------------------------------------------------------------------------------------------------------------
+
+--- Whether there is a connection, or will be none.
+local function connection_decided(client)
+    local state = client._core:state()
+    return state == nil or state == "connected" or FINAL_STATES[state] or false
+end
+
+local function await_connection(client, timeout)
+    local decided, message, code = wait.until_decided(client, nil, now() + timeout, connection_decided, client)
+    if decided == nil then
+        return nil, message, code
+    elseif not decided then
+        return nil, client:_unreachable(format("no connection within %g s", timeout)), "disconnected"
+    end
+    local state, problem, problem_code = client._core:state()
+    if state == "connected" and problem_code == nil then
+        return true
+    end
+    return nil, format("cannot work with ZooKeeper at %s: %s", client._servers, problem), problem_code or "closed"
+end
+
+--- Begins the end, if close has not, and stops the adapter's pump: nobody will wait for this client any more.
+function Client:_abandon()
+    self._core:close()
+    if self._adapter.detach and not self._detached then
+        self._detached = true
+        self._adapter.detach(self)
+    end
+end
+
+--- For zklock.connect: waits for the first connection; closes the client if there is none in time, or on an error.
+function Client:_await_connection(timeout)
+    local ok, connected, message, code = self._protect(await_connection, self, timeout)
+    if ok and connected then
+        return true
+    end
+    if not ok then
+        self:_abandon()
+        error(connected, 0)
+    end
+    self:close(FAILED_CONNECT_CLOSE_TIMEOUT)
+    self:_abandon()
+    return nil, message, code
+end
+
+--- A message about a missing connection: what was tried, with whom, and what stands in the way.
+function Client:_unreachable(what)
+    local _, problem = self._core:state()
+    if problem == nil or problem == "" then
+        return format("%s: ZooKeeper at %s does not answer", what, self._servers)
+    end
+    return format("%s: no connection to ZooKeeper at %s: %s", what, self._servers, problem)
+end
+
+--- How long clean-up may take to be acknowledged before it is left to the background, in seconds.
+function Client:_patience()
+    local negotiated = self._core:session_timeout()
+    return negotiated and negotiated > 0 and negotiated or self._session_timeout
+end
+
+local function query_done(query)
+    return query:done()
+end
+
+--- Waits for a query's answer; `what` names it in the message about a timeout.
+function Client:_await_query(query, timeout, what)
+    local decided, message, code = wait.until_decided(self, query:id(), now() + timeout, query_done, query)
+    if decided then
+        return query:result()
+    elseif decided == nil then
+        return nil, message, code
+    end
+    what = format("%s did not finish within %g s", what, timeout)
+    if self._core:state() ~= "connected" then
+        return nil, self:_unreachable(what), "disconnected"
+    end
+    return nil, what, "timeout"
+end
+
+--- Waits until no clean-up of this client is under way any more: nodes of released, cancelled and timed-out
+-- acquisitions are gone from the server.
+-- @tparam number|nil timeout seconds, 0 or more; nil: for ever
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "timeout", "disconnected", "closed", "forked"
+function Client:flush(timeout)
+    check_self(self, "flush")
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        error("client:flush: " .. wrong, 2)
+    end
+    local query, message, code = self._core:flush()
+    if not query then
+        return nil, message, code
+    end
+    local flushed
+    flushed, message, code = self:_await_query(query, seconds, "flush")
+    if not flushed then
+        return nil, message, code
+    end
+    return true
+end
+
+--- A client whose credentials were refused stays in that state for good.
+local function is_closed(client)
+    local state = client._core:state()
+    return state == nil or FINAL_STATES[state] or false
+end
+
+--- Ends the session: what it holds is free for others at once, waits of this client end with the code "closed". Waits
+-- until the goodbye is said or `timeout` has passed; the rest goes on in the background. A second close is harmless.
+-- @tparam number|nil timeout seconds, 0 or more: 0 does not wait; 5 unless given
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "timeout", "forked"
+function Client:close(timeout)
+    check_self(self, "close")
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        error("client:close: " .. wrong, 2)
+    end
+    if timeout == nil then
+        seconds = CLOSE_TIMEOUT
+    end
+    local state, problem, code = self._core:state()
+    if state == nil then
+        return nil, problem, code
+    elseif self._joined then
+        return true
+    end
+    self._core:close()
+    local closed, message
+    closed, message, code = wait.until_decided(self, nil, now() + seconds, is_closed, self)
+    if closed == nil then
+        return nil, message, code
+    elseif not closed then
+        return nil, format("the client is still closing after %g s", seconds), "timeout"
+    end
+    wait.pump(self)
+    if not self._joined then
+        self._joined = true
+        self._core:join()
+        self:_abandon()
+    end
+    return true
+end
+
+-- Locks ---------------------------------------------------------------------------------------------------------------
+
+--- What every lock knows. `{ check, default }`; nil defaults are the client's own settings.
+local LOCK_SCHEMA = {
+    reentrant = { options.boolean, false },
+    identity = { options.identity },
+    acl = { options.acl },
+    wait_release = { options.boolean, true },
+    on_lost = { options.callback }
+}
+
+--- Makes a lock that one holder at a time can have, over all processes that name the same path. Sends nothing.
+--
+-- The lock *object* is what holds: two objects on one path exclude each other, also within one client, and the
+-- coroutines that share an object share its hold. Keep a reference while holding: a lock that is collected is given up.
+--
+-- Options:
+--   * `reentrant` false unless given; true lets the holder acquire again, it is free after as many releases.
+--   * `identity`, `acl` as for zklock.connect, for this lock's nodes; the client's unless given.
+--   * `wait_release` true unless given; false lets release return before the server has acknowledged it.
+--   * `on_lost` function(lock, reason, code), called once for each loss of a held lock: by the pump, or by the release or
+--     acquire that finds it before the pump does.
+--
+-- @tparam string path absolute, of the lock's directory; created when missing
+-- @tparam table|nil settings
+-- @treturn Lock
+-- @raise when the path or an option is malformed
+function Client:mutex(path, settings)
+    check_self(self, "mutex")
+    local wrong = options.path_problem(path)
+    if wrong then
+        error("client:mutex: " .. wrong, 2)
+    end
+    settings, wrong = options.read(settings, LOCK_SCHEMA)
+    if not settings then
+        error("client:mutex: " .. wrong, 2)
+    end
+    if settings.acl == "creator" and not self._has_auth then
+        error("client:mutex: option 'acl' must not be \"creator\" when the client was opened without auth", 2)
+    end
+    settings.identity = settings.identity or self._identity
+    settings.acl = settings.acl or self._acl
+    return Lock.new(self, Lock.MUTEX, path, settings)
+end
+
+--- "zklock client (host:2181, connected)". Says nothing about credentials.
+function Client:__tostring()
+    return format("zklock client (%s, %s)", self._servers, self._core:state() or "forked")
+end
+
+--- `local client <close> = assert(zklock.connect(…))` closes it at the end of the block.
+function Client:__close()
+    self:close()
+end
+
+return Client

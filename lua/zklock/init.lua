@@ -1,0 +1,105 @@
+--- zklock: a distributed lock over ZooKeeper.
+--
+-- This module opens clients. A client (zklock.client) is one ZooKeeper session and makes locks (zklock.lock). Which
+-- event loop waits are suspended in is the adapter's business (zklock.adapters).
+--
+-- Two kinds of failure: a caller's mistake (a wrong type, an unknown option, a bad path) raises at the caller's line;
+-- everything else is returned as `nil, message, code`, where the message is for people and the code, one of a fixed
+-- set, for programs.
+
+local core = require "zklock.core"
+local adapters = require "zklock.adapters"
+local Client = require "zklock.client"
+local options = require "zklock.options"
+
+local error = error
+local floor, max = math.floor, math.max
+
+local zklock = {
+    --- The version of the Lua side and the C side alike.
+    VERSION = "0.1.0"
+}
+
+--- What connect knows. `{ check, default }`.
+local CONNECT_SCHEMA = {
+    session_timeout = { options.session_timeout, 10 },
+    connect_timeout = { options.timeout, 5 },
+    wait = { options.adapter, "auto" },
+    auth = { options.auth },
+    acl = { options.acl, "open" },
+    identity = { options.identity },
+    lease = { options.boolean, true },
+    log = { options.callback },
+    tls = { options.tls }
+}
+
+--- Opens a client: one session with ZooKeeper, kept up in the background, reopened when it expires.
+--
+-- Waits until there is a session, unless `connect_timeout` is 0: then the client comes back at once in state
+-- "connecting", and whatever needs a connection waits for one within its own timeout. When connect fails, nothing stays
+-- open.
+--
+-- Options:
+--   * `session_timeout` seconds, above 0, 10 unless given: what to ask the server for. After a crash of this process
+--     its locks are freed this long after its last sign of life; the server may decide otherwise
+--     (client:session_timeout()).
+--   * `connect_timeout` seconds, 0 or more, 5 unless given.
+--   * `wait` the event loop to wait in: "auto", the name of an adapter, or a table (see zklock.adapters).
+--   * `auth` list of `{scheme = "digest", credential = "user:password"}`.
+--   * `acl` of what the client's locks create: "open" (unless given: anybody may do anything), "creator" (only who
+--     shows the same `auth`), "read" (anybody may read), or a list of `{scheme =, id =, perms = "crwda"}`.
+--   * `identity` what the client's nodes say to others: "host:pid" unless given.
+--   * `lease` true unless given; false trusts the server's word alone that a lock is held (see docs).
+--   * `log` function(level, message) with level "error", "warn", "info" or "debug": nothing is logged anywhere else.
+--   * `tls` table: answered with the code "unsupported" where the C client has no TLS.
+--
+-- @tparam string servers "host:2181,host:2181/chroot"
+-- @tparam table|nil settings
+-- @treturn Client|nil
+-- @treturn string|nil message
+-- @treturn string|nil code: "disconnected" (nobody answered, or not as ZooKeeper does), "no_node" (the chroot does not
+--   exist), "auth_failed", "unsupported", "phase", "failed"
+-- @raise when servers or an option is malformed
+function zklock.connect(servers, settings)
+    local normal_servers, wrong = options.servers(servers)
+    if not normal_servers then
+        error("zklock.connect: " .. wrong, 2)
+    end
+    settings, wrong = options.read(settings, CONNECT_SCHEMA)
+    if not settings then
+        error("zklock.connect: " .. wrong, 2)
+    end
+    local adapter
+    adapter, wrong = adapters.find(settings.wait)
+    if not adapter then
+        error("zklock.connect: " .. wrong, 2)
+    end
+    if settings.acl == "creator" and not settings.auth then
+        error("zklock.connect: option 'acl' must not be \"creator\" without the option auth", 2)
+    end
+    if settings.tls and not core.features().tls then
+        return nil, "this ZooKeeper C client was built without TLS", "unsupported"
+    end
+    local handle, message, code = core.open(normal_servers, {
+        session_timeout = max(1, floor(settings.session_timeout * 1000)),
+        lease = settings.lease,
+        auth = settings.auth or {},
+        log = settings.log ~= nil
+    })
+    if not handle then
+        return nil, message, code
+    end
+    settings.identity = settings.identity or core.default_identity()
+    local client = Client.new(handle, normal_servers, adapter, settings)
+    if settings.connect_timeout == 0 then
+        return client
+    end
+    local connected
+    connected, message, code = client:_await_connection(settings.connect_timeout)
+    if not connected then
+        return nil, message, code
+    end
+    return client
+end
+
+return zklock

@@ -1,0 +1,443 @@
+--- lock: something that is acquired and released.
+--
+-- What may be held at the same time is decided on the C side from the kind of node that a lock asks for, so that all
+-- locks are this one class with a different *kind* (Lock.MUTEX, …). What is here: who may ask when (one acquisition
+-- of an object at a time), deadlines, and what to tell whom.
+--
+-- A *hold* is one acquisition, from its request to its end, with its claim on the C side. An object has at most one
+-- hold (`_hold`) or one attempt at one (`client._attempts[lock]`, weak: if its coroutine is never resumed, or died of
+-- an error where waits cannot be protected, the attempt and its claim are collected and the object is free again).
+
+local core = require "zklock.core"
+local options = require "zklock.options"
+local wait = require "zklock.wait"
+
+local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
+local format = string.format
+local huge = math.huge
+local now = core.now
+
+local Lock = {}
+Lock.__index = Lock
+
+--- The kinds. `name` is for messages, `mode` is what the C side calls the node that a claim of this kind creates.
+Lock.MUTEX = { name = "mutex", mode = "exclusive" }
+
+--- For Client:mutex and its kin. `settings` have been checked.
+function Lock.new(client, kind, path, settings)
+    return setmetatable({
+        _client = client,
+        _kind = kind,
+        _path = path,
+        _identity = settings.identity,
+        _acl = settings.acl,
+        _reentrant = settings.reentrant,
+        _wait_release = settings.wait_release,
+        _on_lost = settings.on_lost,
+        _hold = nil
+    }, Lock)
+end
+
+--- Raises at the caller of the public method when it was called with a dot instead of a colon.
+local function check_self(self, method)
+    if getmetatable(self) ~= Lock then
+        error(format("lock:%s: call it with a colon on a lock", method), 3)
+    end
+end
+
+-- The end of a hold
+-- ----------------------------------------------------------------------------------------------------------
+
+--- Lets go of the object's hold; what the server still has of it is cleaned up in the background.
+local function drop(self)
+    local hold = self._hold
+    self._hold = nil
+    self._client._registry.observers[hold.claim:id()] = nil
+    hold.claim:release()
+end
+
+--- Why a hold was lost, as C says it.
+local function lost_message(self, hold)
+    local phase, _, message = hold.claim:phase()
+    if phase == "lost" and message ~= "" then
+        return message
+    end
+    return format("the %s %s was lost", self._kind.name, self._path)
+end
+
+--- Runs on_lost for a hold that has ended by itself, once, whoever noticed: the pump (this is what it calls when the
+-- claim changed), or a caller that came before the pump did.
+function Lock:_ticket_changed()
+    local hold = self._hold
+    if not hold or hold.told or hold.claim:held() then
+        return
+    end
+    hold.told = true
+    if self._on_lost then
+        local phase, code = hold.claim:phase()
+        self._client:_run_callback("on_lost", self._on_lost, self, lost_message(self, hold),
+            phase == "lost" and code or "lost")
+    end
+end
+
+--- Drops a hold that is lost. on_lost runs first and may have done so itself, or may have acquired anew.
+local function drop_lost(self)
+    local hold = self._hold
+    self:_ticket_changed()
+    if self._hold == hold then
+        drop(self)
+    end
+end
+
+--- Tells a caller that the hold is lost and makes the object usable again.
+local function give_up_lost(self)
+    local message = lost_message(self, self._hold)
+    drop_lost(self)
+    return nil, message, "lost"
+end
+
+-- Acquiring -----------------------------------------------------------------------------------------------------------
+
+--- An acquisition is decided when C says so or somebody cancelled it.
+local function attempt_decided(hold)
+    return hold.cancelled or hold.claim:phase() ~= "waiting"
+end
+
+--- Why an acquisition whose time is up has not come about.
+local function timed_out(self, hold, timeout)
+    local client = self._client
+    local what
+    if hold.try then
+        what = format("could not try the %s %s", self._kind.name, self._path)
+    else
+        what = format("could not acquire the %s %s within %g s", self._kind.name, self._path, timeout)
+    end
+    if hold.try or client._core:state() ~= "connected" then
+        return nil, client:_unreachable(what), "disconnected"
+    end
+    local _, _, message = hold.claim:phase()
+    if message == nil or message == "" then
+        message = "others are ahead of it"
+    end
+    return nil, format("%s: %s", what, message), "timeout"
+end
+
+--- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
+local function attempt(self, hold, timeout)
+    local client = self._client
+    local claim, message, code = client._core:claim(self._path, self._kind.mode, self._identity, self._acl, hold.try)
+    if not claim then
+        return nil, message, code
+    end
+    hold.claim = claim
+    local patience = hold.try and client:_patience() or timeout
+    local decided
+    decided, message, code = wait.until_decided(client, claim:id(), now() + patience, attempt_decided, hold)
+    if decided == nil then
+        return nil, message, code
+    elseif hold.cancelled then
+        return nil, format("waiting for the %s %s was cancelled", self._kind.name, self._path), "cancelled"
+    end
+    local phase
+    phase, code, message = claim:phase()
+    if phase == "waiting" then
+        return timed_out(self, hold, timeout)
+    elseif phase ~= "granted" then
+        return nil, message, code
+    elseif not claim:held() then
+        return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
+    end
+    return true
+end
+
+--- One acquisition from beginning to end. `timeout` in seconds, 0 tries.
+local function acquire(self, timeout)
+    local client = self._client
+    local hold = { claim = nil, levels = 1, try = timeout == 0, cancelled = false, told = false, released = false }
+    client._attempts[self] = hold
+    local ok, granted, message, code = client._protect(attempt, self, hold, timeout)
+    client._attempts[self] = nil
+    if ok and granted then
+        self._hold = hold
+        client._registry.observers[hold.claim:id()] = self
+        return self
+    end
+    if hold.claim then
+        hold.claim:cancel()
+    end
+    if not ok then
+        error(granted, 0)
+    end
+    return nil, message, code
+end
+
+local function deadlock_message(self, what)
+    return format("the %s %s is already %s by this object", self._kind.name, self._path, what)
+end
+
+--- Acquires on behalf of the object: settles first what it has already.
+local function enter(self, timeout)
+    if self._client._attempts[self] then
+        return nil, deadlock_message(self, "being acquired"), "deadlock"
+    end
+    local hold = self._hold
+    if not hold then
+        return acquire(self, timeout)
+    elseif hold.claim:held() then
+        if self._reentrant then
+            hold.levels = hold.levels + 1
+            return self
+        end
+        return nil, deadlock_message(self, "held"), "deadlock"
+    elseif self._client._core:state() == nil then
+        return acquire(self, timeout)
+    elseif self._reentrant then
+        return give_up_lost(self)
+    end
+    drop_lost(self)
+    return enter(self, timeout)
+end
+
+--- Acquires the lock, waiting for its turn.
+--
+-- One deadline covers everything: waiting for a connection, for others, reconnecting, retrying. When it passes the
+-- place in the queue is given up, in the background. On an object that is already held or being acquired the answer is
+-- "deadlock" at once, unless it is reentrant and held. If an earlier hold of the object was lost unnoticed, a new one
+-- begins; a reentrant one first answers "lost" once, because the caller may stand within the lost one.
+--
+-- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block.
+--
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire
+-- @treturn Lock|nil
+-- @treturn string|nil message
+-- @treturn string|nil code: "timeout" (others have it), "disconnected" (no connection to ZooKeeper when time was up),
+--   "cancelled", "deadlock", "lost" (granted and lost again before this returned), "no_auth", "auth_failed",
+--   "exhausted", "closed", "forked", "phase", "failed"
+-- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after the acquisition is given
+--   up
+function Lock:acquire(timeout)
+    check_self(self, "acquire")
+    local seconds, wrong = options.read_timeout_or_table(timeout)
+    if not seconds then
+        error("lock:acquire: " .. wrong, 2)
+    end
+    return enter(self, seconds)
+end
+
+--- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. Without a connection the answer
+-- is "disconnected" at once.
+-- @treturn Lock|nil
+-- @treturn string|nil message
+-- @treturn string|nil code as of acquire: "timeout" when others have it
+function Lock:try_acquire()
+    check_self(self, "try_acquire")
+    return enter(self, 0)
+end
+
+--- Ends the wait of another coroutine in this object's acquire, which answers "cancelled". Does nothing to an object
+-- that does not wait, now or later.
+-- @treturn boolean whether there was a wait to end
+function Lock:cancel()
+    check_self(self, "cancel")
+    local hold = self._client._attempts[self]
+    if not hold or hold.cancelled then
+        return false
+    end
+    hold.cancelled = true
+    if hold.claim then
+        local waiter = self._client._registry.by_ticket[hold.claim:id()]
+        hold.claim:cancel()
+        if waiter then
+            self._client._adapter.wake(waiter)
+        end
+    end
+    return true
+end
+
+-- Releasing -----------------------------------------------------------------------------------------------------------
+
+local function settled(claim)
+    return claim:settled()
+end
+
+--- Ends one level of the object's hold.
+local function leave(self, wait_for_server)
+    local client = self._client
+    local state, problem, code = client._core:state()
+    if state == nil then
+        return nil, problem, code
+    end
+    local hold = self._hold
+    if not hold then
+        return nil, format("the %s %s is not held", self._kind.name, self._path), "not_held"
+    elseif not hold.claim:held() then
+        return give_up_lost(self)
+    elseif hold.levels > 1 then
+        hold.levels = hold.levels - 1
+        return true
+    end
+    hold.released = true
+    drop(self)
+    if not wait_for_server then
+        return true
+    end
+    local patience = client:_patience()
+    local done, message
+    done, message, code = wait.until_decided(client, hold.claim:id(), now() + patience, settled, hold.claim)
+    if done then
+        return true
+    elseif done == nil then
+        return nil, message, code
+    end
+    local what = format("release of the %s %s not acknowledged within %g s", self._kind.name, self._path, patience)
+    return nil, client:_unreachable(what), "disconnected"
+end
+
+local RELEASE_SCHEMA = { wait = { options.boolean } }
+
+--- Releases the lock; of a reentrant one, one level. Waits until the server has acknowledged it, unless told not to,
+-- but never longer than the session timeout: after that the node goes by itself, in the background.
+-- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code: "not_held"; "lost" (it ended before; said once, the object is usable again); "disconnected"
+--   (not acknowledged, will happen in the background); "forked"
+-- @raise when settings are malformed
+function Lock:release(settings)
+    check_self(self, "release")
+    local wait_for_server = self._wait_release
+    if settings ~= nil then
+        local read, wrong = options.read(settings, RELEASE_SCHEMA)
+        if not read then
+            error("lock:release: " .. wrong, 2)
+        end
+        if read.wait ~= nil then
+            wait_for_server = read.wait
+        end
+    end
+    return leave(self, wait_for_server)
+end
+
+--- The end of with_lock: `ok, …` is what pcall said of the function.
+local function finish(self, hold, ok, ...)
+    local lost = not hold.released and not hold.claim:held()
+    local message = lost and lost_message(self, hold)
+    if self._hold == hold then
+        leave(self, self._wait_release)
+    end
+    if not ok then
+        error((...), 0)
+    elseif lost then
+        return nil, message, "lost", ...
+    end
+    return true, ...
+end
+
+--- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens.
+--
+-- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall
+-- forbids it. fn may release the lock early itself.
+--
+-- @tparam function fn
+-- @tparam table|number|nil timeout as of acquire; nil waits for ever
+-- @param ... further arguments for fn
+-- @treturn true|nil nil: fn did not run, or the lock was lost before it ended
+-- @return fn's results; or message, code: as of acquire; when the code is "lost" and fn ran, its results follow
+-- @raise what fn raises; when the arguments are malformed
+function Lock:with_lock(fn, timeout, ...)
+    check_self(self, "with_lock")
+    if not options.callback(fn) then
+        error("lock:with_lock: the first argument must be a function", 2)
+    end
+    local seconds, wrong = options.read_timeout_or_table(timeout)
+    if not seconds then
+        error("lock:with_lock: " .. wrong, 2)
+    end
+    local got, message, code = enter(self, seconds)
+    if not got then
+        return nil, message, code
+    end
+    return finish(self, self._hold, pcall(fn, self, ...))
+end
+
+-- Looking -------------------------------------------------------------------------------------------------------------
+
+--- Whether the lock is held, by the clock of this instant: true only while nobody else can hold it. Sends nothing.
+-- @treturn boolean
+function Lock:held()
+    check_self(self, "held")
+    local hold = self._hold
+    return hold ~= nil and hold.claim:held()
+end
+
+--- How much longer the lock is certainly held if no further word comes from ZooKeeper.
+-- @treturn number seconds; 0 when not held; math.huge without a lease
+function Lock:remaining()
+    check_self(self, "remaining")
+    local hold = self._hold
+    return hold and hold.claim:held() and hold.claim:remaining() or 0
+end
+
+--- The fencing token of the present hold. Tokens of one path compare as strings: a later grant's is greater. Give it to
+-- whatever the lock protects, and let that refuse smaller ones.
+-- @treturn string|nil nil when not held
+function Lock:token()
+    check_self(self, "token")
+    local hold = self._hold
+    return hold and hold.claim:held() and hold.claim:token() or nil
+end
+
+--- The path that the lock was made with.
+-- @treturn string
+function Lock:path()
+    check_self(self, "path")
+    return self._path
+end
+
+--- The path of the znode by which the lock is held.
+-- @treturn string|nil nil when not held
+function Lock:node()
+    check_self(self, "node")
+    local hold = self._hold
+    return hold and hold.claim:held() and hold.claim:node() or nil
+end
+
+--- Lists who holds and who waits for the lock's path, in queue order, foreign clients included.
+-- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
+-- @treturn table|nil array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder = boolean}`
+-- @treturn string|nil message
+-- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
+function Lock:contenders(timeout)
+    check_self(self, "contenders")
+    local client = self._client
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        error("lock:contenders: " .. wrong, 2)
+    end
+    if seconds == huge then
+        seconds = client:_patience()
+    end
+    local query, message, code = client._core:contenders(self._path)
+    if not query then
+        return nil, message, code
+    end
+    return client:_await_query(query, seconds, format("listing the contenders of %s", self._path))
+end
+
+--- "zklock mutex (/path, held)".
+function Lock:__tostring()
+    local state = "free"
+    if self._client._attempts[self] then
+        state = "being acquired"
+    elseif self._hold then
+        state = self._hold.claim:held() and "held" or "lost"
+    end
+    return format("zklock %s (%s, %s)", self._kind.name, self._path, state)
+end
+
+--- Lua 5.4's `local held <close> = …`: releases at the end of the block, if it still is held.
+function Lock:__close()
+    leave(self, self._wait_release)
+end
+
+return Lock

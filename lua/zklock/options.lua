@@ -1,0 +1,286 @@
+--- options: what callers may pass, checked in one place.
+--
+-- Every check takes a value and answers `true, converted value` or `false, what is expected`. The functions at the end
+-- turn a failed check into one sentence that names the function, the argument and what is expected; the public function
+-- that was called raises it at its caller's level. Nothing here raises, and no message repeats a string that the caller
+-- passed, since it may be a credential.
+
+local core = require "zklock.core"
+
+local concat, sort = table.concat, table.sort
+local floor, huge = math.floor, math.huge
+local format = string.format
+local next, pairs, tonumber, tostring, type = next, pairs, tonumber, tostring, type
+
+local options = {}
+
+--- ZooKeeper's own port, for addresses that name none.
+local DEFAULT_PORT = 2181
+
+--- The C client counts session timeouts in milliseconds, in 32 bits.
+local LONGEST_SESSION = 2147483
+
+--- An identity is the data of a znode that every contender reads: kept short.
+local LONGEST_IDENTITY = 1024
+
+--- ZooKeeper's permission bits by the letters of its command line client.
+local PERMISSIONS = { r = 1, w = 2, c = 4, d = 8, a = 16 }
+local ALL_PERMISSIONS = 31
+
+--- What was got instead, without giving away what a string says.
+local function describe(value)
+    local kind = type(value)
+    if value ~= value then
+        return "NaN"
+    elseif kind == "number" or kind == "boolean" or kind == "nil" then
+        return tostring(value)
+    end
+    return "a " .. kind
+end
+
+local function has_nul(text)
+    return text:find("\0", 1, true) ~= nil
+end
+
+-- The checks
+-- -----------------------------------------------------------------------------------------------------------------
+
+function options.boolean(value)
+    if type(value) ~= "boolean" then
+        return false, "true or false"
+    end
+    return true, value
+end
+
+function options.callback(value)
+    if type(value) ~= "function" then
+        return false, "a function"
+    end
+    return true, value
+end
+
+--- Seconds to wait: 0 does not wait, math.huge waits for ever. NaN is what differs from itself.
+function options.timeout(value)
+    if type(value) ~= "number" or value ~= value or value < 0 then
+        return false, "a number of seconds, 0 or more"
+    end
+    return true, value
+end
+
+function options.session_timeout(value)
+    if type(value) ~= "number" or not (value > 0 and value <= LONGEST_SESSION) then
+        return false, format("a number of seconds above 0, at most %d", LONGEST_SESSION)
+    end
+    return true, value
+end
+
+function options.identity(value)
+    if type(value) ~= "string" or value == "" or #value > LONGEST_IDENTITY or has_nul(value) then
+        return false, format("a string of 1 to %d bytes without a NUL", LONGEST_IDENTITY)
+    end
+    return true, value
+end
+
+--- "crwd" or 15 -> 15; nil when it is neither letters nor bits.
+local function permission_bits(perms)
+    if type(perms) == "number" then
+        return perms >= 1 and perms <= ALL_PERMISSIONS and floor(perms) == perms and perms or nil
+    elseif type(perms) ~= "string" or perms == "" then
+        return nil
+    end
+    local bits, seen = 0, {}
+    for letter in perms:gmatch(".") do
+        if not PERMISSIONS[letter] or seen[letter] then
+            return nil
+        end
+        seen[letter] = true
+        bits = bits + PERMISSIONS[letter]
+    end
+    return bits
+end
+
+local NAMED_ACLS = { open = true, creator = true, read = true }
+local ACL_EXPECTED = '"open", "creator", "read" or a list of {scheme =, id =, perms = "crwda" or 1 to 31}'
+
+function options.acl(value)
+    if type(value) == "string" and NAMED_ACLS[value] then
+        return true, value
+    elseif type(value) ~= "table" or #value == 0 then
+        return false, ACL_EXPECTED
+    end
+    local entries = {}
+    for index = 1, #value do
+        local entry = value[index]
+        local perms = type(entry) == "table" and permission_bits(entry.perms)
+        if not perms or type(entry.scheme) ~= "string" or type(entry.id) ~= "string"
+            or has_nul(entry.scheme) or has_nul(entry.id) then
+            return false, format("%s, which entry %d is not", ACL_EXPECTED, index)
+        end
+        entries[index] = { scheme = entry.scheme, id = entry.id, perms = perms }
+    end
+    return true, entries
+end
+
+local AUTH_EXPECTED = 'a list of {scheme = "digest", credential = "user:password"}'
+
+function options.auth(value)
+    if type(value) ~= "table" or (#value == 0 and next(value) ~= nil) then
+        return false, AUTH_EXPECTED
+    end
+    local entries = {}
+    for index = 1, #value do
+        local entry = value[index]
+        if type(entry) ~= "table" or type(entry.scheme) ~= "string" or entry.scheme == "" or has_nul(entry.scheme)
+            or type(entry.credential) ~= "string" then
+            return false, format("%s, which entry %d is not", AUTH_EXPECTED, index)
+        end
+        entries[index] = { entry.scheme, entry.credential }
+    end
+    return true, entries
+end
+
+function options.adapter(value)
+    if type(value) ~= "string" and type(value) ~= "table" then
+        return false, "the name of an adapter or a table with wait and wake"
+    end
+    return true, value
+end
+
+function options.tls(value)
+    if type(value) ~= "table" then
+        return false, "a table"
+    end
+    return true, value
+end
+
+-- Arguments -----------------------------------------------------------------------------------------------------------
+
+--- One "host:port" as the C client wants it, which strips no brackets and knows no default port; or nil.
+local function normal_address(address)
+    local host, port = address:match("^%[([%x:%.]+)%]:(%d+)$")
+    if not host then
+        host = address:match("^%[([%x:%.]+)%]$")
+    end
+    if not host then
+        host, port = address:match("^([^:%[%]%s%c]+):(%d+)$")
+    end
+    if not host then
+        host = address:match("^[^:%[%]%s%c]+$")
+    end
+    port = port and tonumber(port) or DEFAULT_PORT
+    if not host or port < 1 or port > 65535 then
+        return nil
+    end
+    return format("%s:%d", host, port)
+end
+
+--- Checks a connection string, "host:port,host:port/chroot". The port is 2181 unless given, blanks around addresses do
+-- not count, IPv6 addresses stand in brackets.
+-- @treturn string what the C client wants to read; or nil and what is wrong
+function options.servers(servers)
+    local expected = 'servers must be a string like "host:2181,host:2181/chroot"'
+    if type(servers) ~= "string" then
+        return nil, format("%s (got %s)", expected, describe(servers))
+    elseif not servers:find("%S") then
+        return nil, expected .. " (got an empty one)"
+    elseif has_nul(servers) then
+        return nil, expected .. " (there is a NUL in it)"
+    end
+    local hosts, chroot = servers:match("^([^/]*)(.*)$")
+    local addresses = {}
+    for address in (hosts .. ","):gmatch("([^,]*),") do
+        address = address:match("^%s*(.-)%s*$")
+        local normal = normal_address(address)
+        if not normal then
+            return nil, format('%s (address %d, "%s", is not "host:port")', expected, #addresses + 1, address)
+        end
+        addresses[#addresses + 1] = normal
+    end
+    chroot = chroot:match("^(.-)%s*$")
+    if chroot == "/" then
+        chroot = ""
+    end
+    local problem = chroot ~= "" and core.path_problem(chroot)
+    if problem then
+        return nil, format("%s (the chroot: %s)", expected, problem)
+    end
+    return concat(addresses, ",") .. chroot
+end
+
+--- Checks a lock's path.
+-- @treturn string what is wrong with it, or nil
+function options.path_problem(path)
+    if type(path) ~= "string" then
+        return format("path must be a string (got %s)", describe(path))
+    end
+    local problem = core.path_problem(path)
+    return problem and "bad path: " .. problem
+end
+
+--- Sorted names of what a schema knows, for the message about an unknown option.
+local function known_names(schema)
+    local names = {}
+    for name in pairs(schema) do
+        names[#names + 1] = name
+    end
+    sort(names)
+    return concat(names, ", ")
+end
+
+--- Checks a table of options against a schema, `{ name = { check, default } }`.
+-- @treturn table the settings, defaults filled in; or nil and what is wrong
+function options.read(given, schema)
+    if given ~= nil and type(given) ~= "table" then
+        return nil, format("options must be a table (got %s)", describe(given))
+    end
+    local settings = {}
+    for name, rule in pairs(schema) do
+        settings[name] = rule[2]
+    end
+    for name, value in pairs(given or {}) do
+        local rule = schema[name]
+        if not rule then
+            return nil, format("unknown option %s (known: %s)", type(name) == "string" and "'" .. name .. "'"
+                or describe(name), known_names(schema))
+        end
+        local fits, converted = rule[1](value)
+        if not fits then
+            local got = type(value) == "table" and "" or format(" (got %s)", describe(value))
+            return nil, format("option '%s' must be %s%s", name, converted, got)
+        end
+        settings[name] = converted
+    end
+    return settings
+end
+
+--- Checks an optional timeout argument.
+-- @treturn number seconds, math.huge for nil; or nil and what is wrong
+function options.read_timeout(timeout)
+    if timeout == nil then
+        return huge
+    end
+    local fits, expected = options.timeout(timeout)
+    if not fits then
+        return nil, format("timeout must be %s (got %s)", expected, describe(timeout))
+    end
+    return timeout
+end
+
+local TIMEOUT_SCHEMA = { timeout = { options.timeout, huge } }
+
+--- Checks what acquire and with_lock take: nil, seconds, or `{timeout = seconds}`.
+-- @treturn number seconds, math.huge for none; or nil and what is wrong
+function options.read_timeout_or_table(given)
+    if given == nil then
+        return huge
+    elseif type(given) == "number" then
+        return options.read_timeout(given)
+    elseif type(given) ~= "table" then
+        return nil, format("timeout must be a number of seconds, 0 or more, or {timeout = seconds} (got %s)",
+            describe(given))
+    end
+    local settings, wrong = options.read(given, TIMEOUT_SCHEMA)
+    return settings and settings.timeout, wrong
+end
+
+return options

@@ -1,0 +1,109 @@
+--- wait: the one waiting loop, and the pump that feeds it.
+--
+-- No C function blocks. Whatever has to be waited for is *state* that C keeps (a claim's phase, a query's answer, the
+-- client's state), and a wait is: is it decided? — if not, let the adapter suspend us until something may have
+-- changed — pump — again. Since state is looked at afresh each time round, a wake-up may come early, twice or for
+-- nothing, but must not be missed.
+--
+-- The pump takes from C which tickets (claims, queries) changed and wakes whoever waits for them, runs callbacks and
+-- hands over log lines. Any waiter may run it, and so may the adapter's own pump.
+
+local core = require "zklock.core"
+
+local now = core.now
+local pairs, setmetatable = pairs, setmetatable
+
+local wait = {}
+
+local WEAK_KEYS = { __mode = "k" }
+local WEAK_VALUES = { __mode = "v" }
+
+--- What a client remembers about those who wait, all of it weakly: a coroutine that nobody will resume, and the locks
+-- that only it knew, are collected like anything else.
+function wait.new_registry()
+    return {
+        by_ticket = setmetatable({}, WEAK_VALUES), -- ticket id -> the waiter it concerns
+        everybody = setmetatable({}, WEAK_KEYS),   -- all waiters: a change of the client's state concerns each
+        observers = setmetatable({}, WEAK_VALUES)  -- ticket id -> the lock that hears of its changes while it is held
+    }
+end
+
+--- Waits until `decided(subject)` is true or the deadline has passed.
+-- @tparam Client client
+-- @tparam number|nil ticket id of the claim or query that is waited for; nil when it is the client's state
+-- @tparam number deadline on core.now()'s clock; math.huge for none
+-- @tparam function decided looks, changes nothing, does not yield
+-- @param subject given to `decided`
+-- @treturn boolean|nil true decided, false the deadline passed, nil the adapter cannot wait here
+-- @treturn string|nil message in the last case
+-- @treturn string|nil code in the last case
+function wait.until_decided(client, ticket, deadline, decided, subject)
+    if decided(subject) then
+        return true
+    end
+    local adapter, registry = client._adapter, client._registry
+    local waiter = {}
+    registry.everybody[waiter] = true
+    if ticket then
+        registry.by_ticket[ticket] = waiter
+    end
+    local outcome, message, code
+    repeat
+        local left = deadline - now()
+        if left <= 0 then
+            outcome = false
+            break
+        end
+        local able
+        able, message, code = adapter.wait(client, waiter, left)
+        if able == nil and code ~= nil then
+            break
+        end
+        wait.pump(client)
+        if decided(subject) then
+            outcome = true
+        end
+    until outcome
+    registry.everybody[waiter] = nil
+    if ticket then
+        registry.by_ticket[ticket] = nil
+    end
+    if outcome == nil then
+        return nil, message, code
+    end
+    return outcome
+end
+
+--- Wakes every waiter of a client. Collects them first: waking one may let it run, and end, at once.
+local function wake_everybody(client)
+    local waiters = {}
+    for waiter in pairs(client._registry.everybody) do
+        waiters[#waiters + 1] = waiter
+    end
+    for index = 1, #waiters do
+        client._adapter.wake(waiters[index])
+    end
+end
+
+--- Passes on what C has to say, without waiting. What changes while this runs makes the fd readable again, so that
+-- nothing is left lying: tickets come first, because taking the last of them is what clears the fd.
+function wait.pump(client)
+    local handle, registry = client._core, client._registry
+    local ticket = handle:next()
+    while ticket do
+        local waiter, observer = registry.by_ticket[ticket], registry.observers[ticket]
+        if waiter then
+            client._adapter.wake(waiter)
+        end
+        if observer then
+            observer:_ticket_changed()
+        end
+        ticket = handle:next()
+    end
+    client:_drain_log()
+    if client:_state_changed() then
+        wake_everybody(client)
+    end
+end
+
+return wait

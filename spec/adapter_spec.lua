@@ -1,0 +1,234 @@
+--- Callbacks, coroutines and adapters: what becomes of a wait when other Lua code has a hand in it.
+
+local socket = require "socket"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+local zklock = require "zklock"
+
+local function pack(...)
+    return { n = select("#", ...), ... }
+end
+
+describe("callbacks", function()
+    after_each(fixture.clean)
+
+    it("may use the client and the lock that they are about", function()
+        local again
+        local client = fixture.client({ session_timeout = 4 })
+        local lock = client:mutex(fixture.path(), { on_lost = function(lock)
+            lock:release()
+            again = lock:acquire(10)
+        end })
+        assert(lock:acquire(10))
+        assert(fixture.observer():delete(lock:node()))
+        eventually(function()
+            client:pump()
+            return again
+        end)
+        assert.is_true(lock:held())
+        assert.equal(1, #fixture.children(lock:path()))
+    end)
+
+    it("that raise do not break the wait that runs them, and are reported", function()
+        local lines = {}
+        local client = fixture.client({ session_timeout = 4, log = function(level, message)
+            lines[#lines + 1] = level .. ": " .. message
+        end })
+        local lost = client:mutex(fixture.path(), { on_lost = function()
+            error("what now?")
+        end })
+        assert(lost:acquire(10))
+        local waiting = client:mutex(fixture.path())
+        fixture.join(waiting:path())
+        assert(fixture.observer():delete(lost:node()))
+        assert.equal("timeout", select(3, waiting:acquire(2.5)))
+        local text = table.concat(lines, "\n")
+        assert.truthy(text:find("error: the callback on_lost raised: ", 1, true), text)
+        assert.truthy(text:find("what now?", 1, true), text)
+    end)
+
+    it("run in coroutines of their own where the adapter has such", function()
+        local spawned = 0
+        local adapter = { wait = loop.wait, wake = loop.wake, spawn = function(fn)
+            spawned = spawned + 1
+            coroutine.wrap(fn)()
+        end }
+        local told
+        local client = fixture.client({ session_timeout = 4, wait = adapter })
+        local lock = client:mutex(fixture.path(), { on_lost = function(...)
+            told = pack(...)
+        end })
+        assert(lock:acquire(10))
+        assert(fixture.observer():delete(lock:node()))
+        eventually(function()
+            client:pump()
+            return told
+        end)
+        assert.is_true(spawned >= 1)
+        assert.equal(3, told.n)
+        assert.equal(lock, told[1])
+    end)
+end)
+
+describe("an adapter of the program's own", function()
+    after_each(fixture.clean)
+
+    it("that raises ends the wait with that error, and the acquisition is given up #asan", function()
+        local broken = false
+        local problem = {}
+        local client = fixture.client({ session_timeout = 30, wait = { yields = false, wake = loop.wake,
+            wait = function(...)
+                if broken then
+                    error(problem)
+                end
+                return loop.wait(...)
+            end } })
+        local lock = client:mutex(fixture.path())
+        local holder = fixture.join(lock:path())
+        broken = true
+        local ok, raised = pcall(lock.acquire, lock, 20)
+        broken = false
+        assert.is_false(ok)
+        assert.equal(problem, raised)
+        assert.equal("zklock mutex (" .. lock:path() .. ", free)", tostring(lock))
+        assert(client:flush(10))
+        assert.equal(1, #fixture.children(lock:path()))
+        fixture.observer():delete(holder)
+        assert(lock:acquire(10))
+    end)
+
+    it("that cannot wait where it is called ends the wait with its answer", function()
+        local nowhere = false
+        local client = fixture.client({ wait = { wake = loop.wake, wait = function(...)
+            if nowhere then
+                return nil, "not in this phase", "phase"
+            end
+            return loop.wait(...)
+        end } })
+        local lock = client:mutex(fixture.path())
+        fixture.join(lock:path())
+        nowhere = true
+        assert.same({ nil, "not in this phase", "phase" }, { lock:acquire(20) })
+        nowhere = false
+        assert(client:flush(10))
+        assert.equal(1, #fixture.children(lock:path()))
+    end)
+
+    it("may forget a coroutine that waits: its place in the queue is given up, and the lock can be used #asan", function()
+        local suspend = false
+        local client = fixture.client({ session_timeout = 30, wait = { wake = loop.wake, wait = function(...)
+            if suspend then
+                coroutine.yield()
+                return true
+            end
+            return loop.wait(...)
+        end } })
+        local lock = client:mutex(fixture.path())
+        local holder = fixture.join(lock:path())
+        suspend = true
+        local thread = coroutine.create(function()
+            lock:acquire(20)
+        end)
+        assert(coroutine.resume(thread))
+        assert.equal("zklock mutex (" .. lock:path() .. ", being acquired)", tostring(lock))
+        fixture.await_children(lock:path(), 2)
+        suspend, thread = false, nil -- luacheck: ignore thread
+        eventually(function()
+            collectgarbage()
+            return tostring(lock):find("free", 1, true)
+        end)
+        fixture.await_children(lock:path(), 1)
+        fixture.observer():delete(holder)
+        assert(lock:acquire(10))
+    end)
+
+    it("is told of a client's beginning and end", function()
+        local attached, detached
+        local client = fixture.client({ wait = { wait = loop.wait, wake = loop.wake,
+            attach = function(opened)
+                attached = opened
+            end,
+            detach = function(closed)
+                detached = closed
+            end } })
+        assert.equal(client, attached)
+        assert.is_nil(detached)
+        client:close()
+        assert.equal(client, detached)
+    end)
+
+    it("is told of the end also when connect fails", function()
+        local attached, detached
+        local client, _, code = zklock.connect("127.0.0.1:1", { connect_timeout = 0.2, wait = {
+            wait = loop.wait, wake = loop.wake,
+            attach = function(opened)
+                attached = opened
+            end,
+            detach = function(closed)
+                detached = closed
+            end
+        } })
+        assert.is_nil(client)
+        assert.equal("disconnected", code)
+        assert.is_not_nil(attached)
+        assert.equal(attached, detached)
+        eventually(function()
+            return attached:state() == "closed"
+        end)
+    end)
+
+    it("that raises in connect closes the client, and the error goes on", function()
+        local attached, detached
+        local problem = {}
+        local ok, raised = pcall(zklock.connect, "127.0.0.1:1", { wait = {
+            yields = false,
+            wake = loop.wake,
+            wait = function()
+                error(problem)
+            end,
+            attach = function(opened)
+                attached = opened
+            end,
+            detach = function(closed)
+                detached = closed
+            end
+        } })
+        assert.is_false(ok)
+        assert.equal(problem, raised)
+        assert.is_not_nil(attached)
+        assert.equal(attached, detached)
+        eventually(function()
+            return attached:state() == "closed"
+        end)
+    end)
+
+    it("is asked to wake a cancelled waiter at once, whatever the client is busy with", function()
+        local woken = 0
+        local client = fixture.client({ wait = { wait = loop.wait, wake = function(waiter)
+            woken = woken + 1
+            loop.wake(waiter)
+        end } })
+        local lock = client:mutex(fixture.path())
+        fixture.join(lock:path())
+        loop.run(function()
+            assert.equal("cancelled", select(3, lock:acquire(20)))
+        end, function()
+            loop.until_true(function()
+                return fixture.has(lock:path(), 2)
+            end)
+            local before = woken
+            assert.is_true(lock:cancel())
+            assert.equal(before + 1, woken)
+        end)
+    end)
+
+    it("wakes who waits for the client itself: connect and close do not sit out their timeouts", function()
+        loop.run(function()
+            local before = socket.gettime()
+            local client = assert(zklock.connect(fixture.servers(), { connect_timeout = 30, wait = loop }))
+            assert.is_true(client:close(30))
+            assert.is_true(socket.gettime() - before < 15)
+        end)
+    end)
+end)

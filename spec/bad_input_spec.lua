@@ -1,0 +1,286 @@
+--- Callers' mistakes raise at the caller's line, name the argument and what is expected, and touch nothing.
+
+local fixture = require "spec.support.fixture"
+local zklock = require "zklock"
+
+local NAN = 0 / 0
+local HERE = "spec/bad_input_spec.lua:"
+
+--- Calls and returns the message, which must begin with this file's name: the level is right.
+local function mistake(fn, ...)
+    local ok, message = pcall(fn, ...)
+    assert.is_false(ok, "no error")
+    assert.is_string(message)
+    assert.truthy(message:find(HERE, 1, true), message)
+    return message
+end
+
+local function assert_names(message, ...)
+    for index = 1, select("#", ...) do
+        assert.truthy(message:find((select(index, ...)), 1, true), message)
+    end
+end
+
+local function connect(...)
+    local client = zklock.connect(...)
+    return client
+end
+
+describe("connect refuses", function()
+    local servers = {
+        ["no servers at all"] = { nil, "(got nil)" },
+        ["a number for servers"] = { 2181, "(got 2181)" },
+        ["a table for servers"] = { {}, "(got a table)" },
+        ["an empty server list"] = { "", "empty" },
+        ["blanks for servers"] = { "  ", "empty" },
+        ["commas for servers"] = { ",", "address 1" },
+        ["an empty address in the list"] = { "h:2181,,h:2182", "address 2" },
+        ["a port that is no number"] = { "h:port", '"h:port"' },
+        ["a missing port after a colon"] = { "h:", '"h:"' },
+        ["port 0"] = { "h:0", '"h:0"' },
+        ["a port beyond 65535"] = { "h:65536", '"h:65536"' },
+        ["a host with a blank in it"] = { "h h:2181", "address 1" },
+        ["a bare IPv6 address"] = { "::1", '"::1"' },
+        ["a url"] = { "zk://h:2181", "address 1" },
+        ["a chroot with a trailing slash"] = { "h:2181/a/", "chroot" },
+        ["a chroot with an empty name in it"] = { "h:2181/a//b", "chroot" },
+        ["a NUL in servers"] = { "h:2181\0,evil:1", "NUL" }
+    }
+    for title, case in pairs(servers) do
+        it(title .. " #valgrind #asan", function()
+            local message = mistake(function()
+                connect(case[1])
+            end)
+            assert_names(message, "zklock.connect", "servers must be a string like", case[2])
+        end)
+    end
+
+    local options = {
+        { "session_timeout", 0 }, { "session_timeout", -1 }, { "session_timeout", NAN }, { "session_timeout", "10" },
+        { "session_timeout", math.huge }, { "connect_timeout", -0.1 }, { "connect_timeout", NAN },
+        { "connect_timeout", true }, { "connect_timeout", "5" }, { "wait", 5 }, { "wait", "libuv" }, { "wait", {} },
+        { "wait", { wait = print } }, { "auth", "user:password" }, { "auth", { scheme = "digest", credential = "x" } },
+        { "auth", { { scheme = "digest" } } }, { "auth", { { credential = "user:password" } } }, { "auth", { 1 } },
+        { "acl", "closed" }, { "acl", 31 }, { "acl", {} }, { "acl", { {} } }, { "acl", "creator" },
+        { "acl", { { scheme = "world", id = "anyone", perms = 0 } } },
+        { "acl", { { scheme = "world", id = "anyone", perms = 32 } } },
+        { "acl", { { scheme = "world", id = "anyone", perms = "rx" } } },
+        { "acl", { { scheme = "world", perms = 31 } } },
+        { "identity", "" }, { "identity", 7 }, { "identity", "a\0b" }, { "identity", ("x"):rep(1025) },
+        { "lease", 1 }, { "lease", "yes" }, { "log", "stderr" }, { "tls", true }
+    }
+    for index, case in ipairs(options) do
+        it(("a wrong %s (%d)"):format(case[1], index), function()
+            local message = mistake(function()
+                connect("127.0.0.1:1", { connect_timeout = 0, [case[1]] = case[2] })
+            end)
+            assert_names(message, "zklock.connect", "'" .. case[1] .. "'", "must")
+        end)
+    end
+
+    it("options that it does not know, and says which it knows", function()
+        assert_names(mistake(function()
+            connect("127.0.0.1:1", { timeout = 5 })
+        end), "unknown option 'timeout'", "connect_timeout", "session_timeout")
+        assert_names(mistake(function()
+            connect("127.0.0.1:1", { "blocking" })
+        end), "unknown option 1")
+    end)
+
+    it("options that are no table", function()
+        assert_names(mistake(function()
+            connect("127.0.0.1:1", 5)
+        end), "options must be a table", "(got 5)")
+    end)
+
+    it("adapters that do not exist yet, and says so", function()
+        for _, name in ipairs({ "openresty", "cqueues", "luv", "copas" }) do
+            assert_names(mistake(function()
+                connect("127.0.0.1:1", { wait = name })
+            end), "'wait'", name)
+        end
+    end)
+
+    it("to show a credential in any message", function()
+        local message = mistake(function()
+            connect("127.0.0.1:1", { auth = { { scheme = 1, credential = "user:secret" } } })
+        end)
+        assert.is_nil(message:find("secret", 1, true))
+    end)
+end)
+
+describe("connect answers", function()
+    it("unsupported for tls where the C client has none", function()
+        local core = require "zklock.core"
+        local client, message, code = zklock.connect("127.0.0.1:1", { tls = {}, connect_timeout = 0 })
+        if core.features().tls then
+            client:close()
+        else
+            assert.is_nil(client)
+            assert.truthy(message:find("TLS", 1, true))
+            assert.equal("unsupported", code)
+        end
+    end)
+end)
+
+describe("a client refuses", function()
+    local client
+
+    setup(function()
+        client = assert(zklock.connect("127.0.0.1:1", { connect_timeout = 0 }))
+    end)
+
+    teardown(function()
+        client:close()
+    end)
+
+    local paths = {
+        ["no path"] = { nil, "must be a string" },
+        ["a number for a path"] = { 5, "must be a string" },
+        ["an empty path"] = { "", "'/'" },
+        ["a relative path"] = { "locks/a", "'/'" },
+        ["a path with //"] = { "/locks//a", "path" },
+        ["a path with a trailing slash"] = { "/locks/a/", "path" },
+        ["a path with a NUL"] = { "/locks/a\0b", "path" },
+        ["a path with . in it"] = { "/locks/./a", "path" },
+        ["a path with .. in it"] = { "/locks/../a", "path" }
+    }
+    for title, case in pairs(paths) do
+        it(title .. " #valgrind #asan", function()
+            assert_names(mistake(function()
+                client:mutex(case[1])
+            end), "client:mutex", "path", case[2])
+        end)
+    end
+
+    it("lock options of a wrong type, by name", function()
+        local wrong = { reentrant = 1, identity = "", acl = "nobody", wait_release = "no", on_lost = true }
+        for name, value in pairs(wrong) do
+            assert_names(mistake(function()
+                client:mutex("/a", { [name] = value })
+            end), "client:mutex", "'" .. name .. "'", "must")
+        end
+    end)
+
+    it("lock options that it does not know", function()
+        assert_names(mistake(function()
+            client:mutex("/a", { handof = 1 })
+        end), "unknown option 'handof'", "reentrant")
+    end)
+
+    it("the acl of a creator who has not shown any credential", function()
+        assert_names(mistake(function()
+            client:mutex("/a", { acl = "creator" })
+        end), "'acl'", "auth")
+    end)
+
+    it("wrong timeouts for flush and close", function()
+        for _, timeout in ipairs({ -1, NAN, "1", {} }) do
+            assert_names(mistake(function()
+                client:flush(timeout)
+            end), "client:flush", "timeout must be a number of seconds, 0 or more")
+            assert_names(mistake(function()
+                client:close(timeout)
+            end), "client:close", "timeout must be a number of seconds, 0 or more")
+        end
+    end)
+
+    it("events that it does not have, and callbacks that are none", function()
+        assert_names(mistake(function()
+            client:on("stat", print)
+        end), "client:on", '"state"')
+        assert_names(mistake(function()
+            client:on("state")
+        end), "client:on", "function")
+    end)
+
+    it("to be called with a dot", function()
+        for _, method in ipairs({ "state", "on", "flush", "stats", "close", "mutex", "pump", "pollfd" }) do
+            assert_names(mistake(function()
+                client[method]("/a")
+            end), "client:" .. method, "colon")
+        end
+    end)
+end)
+
+describe("a lock refuses", function()
+    local client, lock
+
+    setup(function()
+        client = assert(zklock.connect("127.0.0.1:1", { connect_timeout = 0 }))
+        lock = client:mutex("/a")
+    end)
+
+    teardown(function()
+        client:close()
+    end)
+
+    local timeouts = { ["a negative"] = -1, ["a NaN"] = NAN, ["a string for a"] = "5", ["a boolean for a"] = true }
+    for title, timeout in pairs(timeouts) do
+        it(title .. " timeout #valgrind #asan", function()
+            assert_names(mistake(function()
+                lock:acquire(timeout)
+            end), "lock:acquire", "timeout must be a number of seconds, 0 or more")
+            assert_names(mistake(function()
+                lock:with_lock(print, timeout)
+            end), "lock:with_lock", "timeout must be a number of seconds, 0 or more")
+            assert_names(mistake(function()
+                lock:contenders(timeout)
+            end), "lock:contenders", "timeout must be a number of seconds, 0 or more")
+            assert_names(mistake(function()
+                lock:acquire({ timeout = timeout })
+            end), "lock:acquire", "'timeout' must be a number of seconds, 0 or more")
+        end)
+    end
+
+    it("options that it does not know", function()
+        assert_names(mistake(function()
+            lock:acquire({ timout = 5 })
+        end), "unknown option 'timout'", "timeout")
+        assert_names(mistake(function()
+            lock:release({ timeout = 5 })
+        end), "unknown option 'timeout'", "wait")
+        assert_names(mistake(function()
+            lock:release({ wait = 5 })
+        end), "'wait' must be true or false")
+        assert_names(mistake(function()
+            lock:release(5)
+        end), "options must be a table")
+    end)
+
+    it("to run what is no function", function()
+        assert_names(mistake(function()
+            lock:with_lock(nil, 5)
+        end), "lock:with_lock", "first argument must be a function")
+    end)
+
+    it("to be called with a dot", function()
+        local methods = { "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "token",
+            "path", "node", "contenders" }
+        for _, method in ipairs(methods) do
+            assert_names(mistake(function()
+                lock[method](5)
+            end), "lock:" .. method, "colon")
+        end
+    end)
+
+    it("all of that without being any the worse for it", function()
+        pcall(lock.acquire, lock, -1)
+        pcall(lock.with_lock, lock, print, NAN)
+        assert.equal("not_held", select(3, lock:release()))
+        assert.equal("disconnected", select(3, lock:try_acquire()))
+        assert.equal("zklock mutex (/a, free)", tostring(lock))
+    end)
+
+    it("to create anything on the server", function()
+        local path = fixture.path()
+        local connected = fixture.client()
+        local good = connected:mutex(path)
+        pcall(good.acquire, good, -1)
+        pcall(good.acquire, good, { timout = 1 })
+        pcall(good.with_lock, good, nil)
+        assert(connected:flush(10))
+        assert.is_nil((fixture.observer():exists(path)))
+        fixture.clean()
+    end)
+end)

@@ -1,0 +1,350 @@
+--- Opening, watching and closing a client.
+
+local socket = require "socket"
+local core = require "zklock.core"
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local zklock = require "zklock"
+
+--- A port that nobody listens on.
+local function closed_port()
+    local server = assert(socket.bind("127.0.0.1", 0))
+    local _, port = server:getsockname()
+    server:close()
+    return port
+end
+
+--- Connects in vain; returns message, code and the seconds it took.
+local function fail_to_connect(servers, options)
+    local before = socket.gettime()
+    local client, message, code = zklock.connect(servers, options)
+    assert.is_nil(client)
+    assert.is_string(message)
+    return message, code, socket.gettime() - before
+end
+
+describe("a client", function()
+    after_each(fixture.clean)
+
+    it("connects, says so, and closes #valgrind #asan", function()
+        local client = assert(zklock.connect(fixture.servers(), { session_timeout = 6 }))
+        local state, problem, code = client:state()
+        assert.same({ "connected", "" }, { state, problem, code })
+        assert.equal(6, client:session_timeout())
+        assert.is_true(client:close())
+        assert.equal("closed", (client:state()))
+        assert.is_true(client:close())
+    end)
+
+    it("tells the session timeout that the server granted, not the one asked for", function()
+        local client = fixture.client({ session_timeout = 3600 })
+        assert.equal(60, client:session_timeout())
+    end)
+
+    it("takes several addresses with blanks around them", function()
+        local address = fixture.servers()
+        local client = fixture.client(nil, " " .. address .. " , " .. address .. " ")
+        assert.equal("connected", (client:state()))
+    end)
+
+    it("comes back at once in state connecting when connect_timeout is 0", function()
+        local client = assert(zklock.connect("127.0.0.1:" .. closed_port(), { connect_timeout = 0 }))
+        assert.equal("connecting", (client:state()))
+        local lock = client:mutex("/never")
+        assert.equal("disconnected", select(3, lock:try_acquire()))
+        assert.is_true(client:close())
+    end)
+
+    it("comes to a connection in the background after a connect_timeout of 0 #asan", function()
+        local client = fixture.client({ connect_timeout = 0 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(20))
+        assert.equal("connected", (client:state()))
+    end)
+
+    it("names itself, its servers and its state, but no credentials", function()
+        local client = fixture.client({ auth = { { scheme = "digest", credential = "user:secret" } } })
+        assert.equal("zklock client (" .. fixture.servers() .. ", connected)", tostring(client))
+        client:close()
+        assert.equal("zklock client (" .. fixture.servers() .. ", closed)", tostring(client))
+    end)
+
+    it("answers closed to everything that is asked of it after close #valgrind #asan", function()
+        local client = fixture.client()
+        local lock = client:mutex(fixture.path())
+        client:close()
+        assert.equal("closed", select(3, lock:acquire(5)))
+        assert.equal("closed", select(3, lock:try_acquire()))
+        assert.equal("closed", select(3, lock:contenders(5)))
+        assert.equal("not_held", select(3, lock:release()))
+        client:pump()
+        assert.is_false(lock:held())
+    end)
+
+    it("keeps what it does beneath its chroot", function()
+        local chroot = fixture.directory()
+        local client = fixture.client(nil, fixture.servers() .. chroot)
+        local lock = client:mutex("/inner/lock")
+        assert(lock:acquire(10))
+        assert.equal(1, #fixture.children(chroot .. "/inner/lock"))
+        assert.truthy(lock:node():find("^/inner/lock/"))
+        assert.equal(lock:node(), lock:contenders(10)[1].node)
+        assert.is_true(lock:release())
+        assert.same({}, fixture.children(chroot .. "/inner/lock"))
+    end)
+
+    it("takes a chroot of / for none", function()
+        local path = fixture.path()
+        local lock = fixture.client(nil, fixture.servers() .. "/"):mutex(path)
+        assert(lock:acquire(10))
+        assert.equal(1, #fixture.children(path))
+    end)
+
+    it("counts what it does", function()
+        local client = fixture.client()
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(10))
+        local held = client:stats()
+        assert.is_true(lock:release())
+        local released = client:stats()
+        assert.equal(1, held.grants)
+        assert.equal(1, held.seats)
+        assert.equal(0, released.seats)
+        assert.equal(1, released.sessions)
+        assert.is_true(released.requests > held.requests)
+        assert.is_true(released.memory > 0)
+    end)
+
+    it("is collected with its session when the program forgets it and its locks #valgrind #asan", function()
+        local path = fixture.path()
+        do
+            local client = assert(zklock.connect(fixture.servers(), { session_timeout = 30 }))
+            local lock = client:mutex(path, { on_lost = function()
+                error(client)
+            end })
+            client:on("state", function()
+                error(client)
+            end)
+            assert(lock:acquire(10))
+        end
+        assert.equal(1, #fixture.children(path))
+        collectgarbage()
+        collectgarbage()
+        fixture.await_children(path, 0, 10)
+    end)
+
+    it("leaves no memory of its own after it is closed and collected #asan", function()
+        local function bytes_at_rest()
+            fixture.clean()
+            collectgarbage()
+            return core.memory()
+        end
+        fixture.client()
+        local before = bytes_at_rest()
+        do
+            local client = fixture.client()
+            local path = fixture.path()
+            local lock, other = client:mutex(path), client:mutex(path)
+            assert(lock:acquire(10))
+            assert.equal("timeout", select(3, other:acquire(0.05)))
+            assert.equal("timeout", select(3, other:try_acquire()))
+            assert.equal(1, #lock:contenders(10))
+            assert(client:flush(10))
+            assert.is_true(core.memory() > before)
+        end
+        eventually(function()
+            return bytes_at_rest() <= before, core.memory() .. " bytes, before " .. before
+        end)
+    end)
+
+    it("leaves no thread and no file descriptor after it is closed", function()
+        fixture.client()
+        fixture.clean()
+        local threads, descriptors = fixture.resources()
+        for _ = 1, 5 do
+            fixture.client():mutex(fixture.path()):acquire(10)
+        end
+        fixture.clean()
+        eventually(function()
+            local threads_now, descriptors_now = fixture.resources()
+            return threads_now <= threads and descriptors_now <= descriptors,
+                threads_now .. " threads, " .. descriptors_now .. " descriptors"
+        end)
+    end)
+end)
+
+describe("on(\"state\")", function()
+    after_each(fixture.clean)
+
+    it("tells of a lost connection and of the next one, in that order", function()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 20 })
+        local seen = {}
+        local off = client:on("state", function(state)
+            if seen[#seen] ~= state then
+                seen[#seen + 1] = state
+            end
+        end)
+        client:pump()
+        link:refuse()
+        link:cut()
+        eventually(function()
+            client:pump()
+            return seen[1] == "suspended"
+        end)
+        link:accept()
+        eventually(function()
+            client:pump()
+            return seen[2] == "connected"
+        end)
+        off()
+        client:close()
+        assert.same({ "suspended", "connected" }, seen)
+    end)
+
+    it("says what stands in the way", function()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 20 })
+        local problems = {}
+        client:on("state", function(_, problem)
+            problems[#problems + 1] = problem
+        end)
+        link:refuse()
+        link:cut()
+        eventually(function()
+            client:pump()
+            return problems[1] and problems[1] ~= ""
+        end)
+    end)
+
+    it("tells of the end", function()
+        local client = fixture.client()
+        local last
+        client:on("state", function(state)
+            last = state
+        end)
+        client:close()
+        assert.equal("closed", last)
+    end)
+
+    it("survives a callback that raises, reports it, and goes on calling the others", function()
+        local lines, called = {}, false
+        local client = fixture.client({ log = function(level, message)
+            lines[#lines + 1] = level .. ": " .. message
+        end })
+        client:on("state", function()
+            error("not my day", 0)
+        end)
+        client:on("state", function()
+            called = true
+        end)
+        assert.is_true(client:close())
+        assert.is_true(called)
+        assert.truthy(table.concat(lines, "\n"):find('error: the callback on("state") raised: not my day', 1, true))
+    end)
+end)
+
+describe("the log option", function()
+    after_each(fixture.clean)
+
+    it("gets the lines, each with a level", function()
+        local levels = {}
+        local client, link = fixture.client_behind_proxy({ log = function(level, message)
+            assert(type(message) == "string")
+            levels[level] = (levels[level] or 0) + 1
+        end })
+        link:cut()
+        eventually(function()
+            client:pump()
+            return next(levels)
+        end)
+        for level in pairs(levels) do
+            assert.truthy(({ error = true, warn = true, info = true, debug = true })[level])
+        end
+    end)
+
+    it("may raise without harm", function()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 20, log = function()
+            error("no log today")
+        end })
+        link:cut()
+        assert(client:mutex(fixture.path()):acquire(20))
+    end)
+end)
+
+describe("connect", function()
+    after_each(fixture.clean)
+
+    it("gives up in time where nothing listens, and names the address #valgrind #asan", function()
+        local address = "127.0.0.1:" .. closed_port()
+        local message, code, seconds = fail_to_connect(address, { connect_timeout = 0.5 })
+        assert.equal("disconnected", code)
+        assert.truthy(message:find(address, 1, true), message)
+        assert.is_true(seconds < 3, seconds)
+    end)
+
+    it("gives up in time on a name that does not resolve, and names it", function()
+        local message, code, seconds = fail_to_connect("no-such-host.invalid:2181", { connect_timeout = 1 })
+        assert.equal("disconnected", code)
+        assert.truthy(message:find("no-such-host.invalid", 1, true), message)
+        assert.is_true(seconds < 5, seconds)
+    end)
+
+    for _, manner in ipairs({ "ssh", "http", "rude", "silent" }) do
+        it("gives up in time on a server that is not ZooKeeper: " .. manner, function()
+            local speaker = fixture.program("speaker", manner)
+            local address = "127.0.0.1:" .. speaker:line()
+            local message, code, seconds = fail_to_connect(address, { connect_timeout = 1 })
+            assert.equal("disconnected", code)
+            assert.truthy(message:find(address, 1, true), message)
+            assert.is_true(seconds < 5, seconds)
+        end)
+    end
+
+    it("gives up in time on servers that were stopped in their tracks", function()
+        local servers = cluster.start()
+        servers:pause()
+        local _, code, seconds = fail_to_connect(servers.servers, { connect_timeout = 1 })
+        servers:resume()
+        servers:stop()
+        assert.equal("disconnected", code)
+        assert.is_true(seconds < 5, seconds)
+    end)
+
+    it("answers no_node for a chroot that does not exist, and does not make it", function()
+        local chroot = fixture.path()
+        local message, code = fail_to_connect(fixture.servers() .. chroot, { connect_timeout = 20 })
+        assert.equal("no_node", code)
+        assert.truthy(message:find(chroot, 1, true), message)
+        assert.is_nil((fixture.observer():exists(chroot)))
+    end)
+
+    it("answers auth_failed for credentials of a sort that the server does not know, without showing them", function()
+        local message, code = fail_to_connect(fixture.servers(), {
+            connect_timeout = 20,
+            auth = { { scheme = "nosuchscheme", credential = "user:secret" } }
+        })
+        assert.equal("auth_failed", code)
+        assert.is_nil(message:find("secret", 1, true))
+    end)
+
+    it("finds the living among dead servers", function()
+        local dead = "127.0.0.1:" .. closed_port()
+        local client = fixture.client(nil, dead .. "," .. fixture.servers() .. "," .. dead)
+        assert(client:mutex(fixture.path()):acquire(10))
+    end)
+
+    it("leaves no thread and no file descriptor when it fails", function()
+        fixture.client()
+        fixture.clean()
+        local threads, descriptors = fixture.resources()
+        for _ = 1, 5 do
+            fail_to_connect("127.0.0.1:" .. closed_port(), { connect_timeout = 0.05 })
+        end
+        eventually(function()
+            collectgarbage()
+            local threads_now, descriptors_now = fixture.resources()
+            return threads_now <= threads and descriptors_now <= descriptors,
+                threads_now .. " threads, " .. descriptors_now .. " descriptors"
+        end)
+    end)
+end)

@@ -1,0 +1,874 @@
+--- What a mutex promises while nothing breaks, and what it does about those who meddle with its nodes.
+
+local socket = require "socket"
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+
+local spec_unpack = table.unpack or unpack -- luacheck: ignore
+
+--- A mutex of a client of its own.
+local function contender(path, options, client_options)
+    local settings = { wait = loop }
+    for name, value in pairs(client_options or {}) do
+        settings[name] = value
+    end
+    local client = fixture.client(settings)
+    return client:mutex(path, options), client
+end
+
+--- Within the loop: waits until so many nodes are under a path.
+local function until_children(path, count)
+    loop.until_true(function()
+        return fixture.has(path, count)
+    end)
+end
+
+describe("a mutex", function()
+    after_each(fixture.clean)
+
+    it("is held by one, who is alone in the list #valgrind #asan", function()
+        local lock = contender(fixture.path(), { identity = "me" })
+        assert.equal(lock, lock:acquire(10))
+        assert.is_true(lock:held())
+        local list = assert(lock:contenders())
+        assert.equal(1, #list)
+        assert.same({ node = lock:node(), identity = "me", mode = "exclusive", sequence = 0, holder = true }, list[1])
+        assert.equal("zklock mutex (" .. lock:path() .. ", held)", tostring(lock))
+        assert.is_true(lock:release())
+        assert.is_false(lock:held())
+        assert.is_nil(lock:node())
+        assert.is_nil(lock:token())
+        assert.equal(0, lock:remaining())
+        assert.same({}, lock:contenders())
+        assert.same({}, fixture.children(lock:path()))
+    end)
+
+    it("has nobody in its list while its path does not exist", function()
+        local lock = contender(fixture.path())
+        assert.same({}, lock:contenders())
+        assert.is_nil((fixture.observer():exists(lock:path())))
+    end)
+
+    it("lists its contenders in queue order, with the holder first", function()
+        local path = fixture.path()
+        local names = { "first", "second", "third" }
+        local functions, list = {}, nil
+        for index, name in ipairs(names) do
+            local lock = contender(path, { identity = name })
+            functions[index] = function()
+                until_children(path, index - 1)
+                assert(lock:acquire(20))
+                if index == 1 then
+                    until_children(path, 3)
+                    list = assert(lock:contenders(10))
+                end
+                assert(lock:release())
+            end
+        end
+        loop.run(spec_unpack(functions))
+        for index, name in ipairs(names) do
+            assert.equal(name, list[index].identity)
+            assert.equal(index == 1, list[index].holder)
+            assert.is_true(index == 1 or list[index].sequence > list[index - 1].sequence)
+        end
+        assert.equal(3, #list)
+    end)
+
+    it("serves five contenders in arrival order, with growing tokens #asan", function()
+        local path = fixture.path()
+        local served, tokens, functions = {}, {}, {}
+        local blocker = fixture.join(path)
+        for index = 1, 5 do
+            local lock = contender(path)
+            functions[index] = function()
+                until_children(path, index)
+                assert(lock:acquire(30))
+                served[#served + 1] = index
+                tokens[#tokens + 1] = lock:token()
+                assert(lock:release())
+            end
+        end
+        functions[6] = function()
+            until_children(path, 6)
+            fixture.observer():delete(blocker)
+        end
+        loop.run(spec_unpack(functions))
+        assert.same({ 1, 2, 3, 4, 5 }, served)
+        for index = 2, 5 do
+            assert.is_true(tokens[index - 1] < tokens[index])
+        end
+        fixture.await_children(path, 0)
+    end)
+
+    it("excludes two objects of one client from each other #valgrind #asan", function()
+        local first, client = contender(fixture.path())
+        local second = client:mutex(first:path())
+        assert(first:acquire(10))
+        assert.equal("timeout", select(3, second:try_acquire()))
+        assert.equal("timeout", select(3, second:acquire(0.1)))
+        assert.is_true(first:held())
+        assert.is_true(first:release())
+        assert(second:acquire(10))
+        assert.equal("timeout", select(3, first:try_acquire()))
+    end)
+
+    it("hands over between two objects of one client", function()
+        local first, client = contender(fixture.path())
+        local second = client:mutex(first:path())
+        local order = {}
+        loop.run(function()
+            assert(first:acquire(10))
+            until_children(first:path(), 2)
+            order[#order + 1] = "first"
+            assert(first:release())
+        end, function()
+            loop.until_true(function()
+                return first:held()
+            end)
+            assert(second:acquire(10))
+            assert.is_false(first:held())
+            order[#order + 1] = "second"
+            assert(second:release())
+        end)
+        assert.same({ "first", "second" }, order)
+    end)
+
+    it("can be acquired again after its release, any number of times, with growing tokens #valgrind #asan", function()
+        local lock = contender(fixture.path())
+        local last = ""
+        for _ = 1, 10 do
+            assert(lock:acquire(10))
+            assert.is_true(lock:token() > last)
+            assert.truthy(lock:token():match("^%x+%-%x+$"))
+            assert.equal(25, #lock:token())
+            last = lock:token()
+            assert.is_true(lock:release())
+        end
+        assert.same({}, fixture.children(lock:path()))
+    end)
+
+    it("may be released by another coroutine than the one that acquired it", function()
+        local lock = contender(fixture.path())
+        loop.run(function()
+            assert(lock:acquire(10))
+        end, function()
+            loop.until_true(function()
+                return lock:held()
+            end)
+            assert.is_true(lock:release())
+        end)
+        assert.is_false(lock:held())
+        assert.same({}, fixture.children(lock:path()))
+    end)
+
+    it("says not_held at a release of what is not held, and at a second release #valgrind #asan", function()
+        local lock = contender(fixture.path())
+        local ok, message, code = lock:release()
+        assert.same({ nil, "not_held" }, { ok, code })
+        assert.truthy(message:find(lock:path(), 1, true))
+        assert(lock:acquire(10))
+        assert.is_true(lock:release())
+        assert.equal("not_held", select(3, lock:release()))
+        assert(lock:acquire(10))
+    end)
+
+    it("returns before the server's acknowledgement when told not to wait, and is free all the same", function()
+        local lock, client = contender(fixture.path())
+        assert(lock:acquire(10))
+        assert.is_true(lock:release({ wait = false }))
+        assert.is_false(lock:held())
+        assert(client:flush(10))
+        assert.same({}, fixture.children(lock:path()))
+        local hasty = client:mutex(lock:path(), { wait_release = false })
+        for _ = 1, 5 do
+            assert(hasty:acquire(10))
+            assert.is_true(hasty:release())
+        end
+        assert(client:flush(10))
+        assert.same({}, fixture.children(lock:path()))
+    end)
+
+    it("is given up when the program forgets it while holding #valgrind #asan", function()
+        local path = fixture.path()
+        local client = fixture.client({ session_timeout = 30 })
+        do
+            assert(client:mutex(path):acquire(10))
+        end
+        collectgarbage()
+        collectgarbage()
+        fixture.await_children(path, 0)
+        assert(client:mutex(path):try_acquire())
+    end)
+
+    it("is free at once for others when its client closes #asan", function()
+        local lock, client = contender(fixture.path(), nil, { session_timeout = 30 })
+        local other = contender(lock:path())
+        assert(lock:acquire(10))
+        assert.is_true(client:close())
+        assert.is_false(lock:held())
+        assert(other:try_acquire())
+    end)
+
+    it("tells a waiter whose client is closed under it", function()
+        local lock, client = contender(fixture.path())
+        fixture.join(lock:path())
+        local answer
+        loop.run(function()
+            answer = { lock:acquire(20) }
+        end, function()
+            until_children(lock:path(), 2)
+            assert.is_true(client:close())
+        end)
+        assert.equal("closed", answer[3])
+        assert.equal(1, #fixture.children(lock:path()))
+    end)
+end)
+
+describe("a try", function()
+    after_each(fixture.clean)
+
+    it("takes a lock that is free #valgrind #asan", function()
+        local lock = contender(fixture.path())
+        assert.equal(lock, lock:try_acquire())
+        assert.is_true(lock:release())
+        assert.equal(lock, lock:acquire(0))
+        assert.is_true(lock:release())
+        assert.equal(lock, lock:acquire({ timeout = 0 }))
+    end)
+
+    it("is refused while somebody holds the lock, having written nothing #asan", function()
+        local lock, client = contender(fixture.path())
+        fixture.join(lock:path())
+        local before = fixture.observer():exists(lock:path())
+        for _ = 1, 3 do
+            local ok, message, code = lock:try_acquire()
+            assert.same({ nil, "timeout" }, { ok, code })
+            assert.truthy(message:find(lock:path(), 1, true))
+        end
+        assert(client:flush(10))
+        assert.same(before, (fixture.observer():exists(lock:path())))
+    end)
+
+    it("is refused by a waiter of its own client as well", function()
+        local lock, client = contender(fixture.path())
+        local holder = fixture.join(lock:path())
+        loop.run(function()
+            assert(lock:acquire(20))
+        end, function()
+            until_children(lock:path(), 2)
+            assert.equal("timeout", select(3, client:mutex(lock:path()):try_acquire()))
+            fixture.observer():delete(holder)
+        end)
+    end)
+
+    it("succeeds for exactly one of twenty", function()
+        local path = fixture.path()
+        local clients, functions, codes = {}, {}, {}
+        for index = 1, 4 do
+            clients[index] = fixture.client({ wait = loop })
+        end
+        for index = 1, 20 do
+            local lock = clients[index % 4 + 1]:mutex(path)
+            functions[index] = function()
+                local _, _, code = lock:try_acquire()
+                codes[code or "ok"] = (codes[code or "ok"] or 0) + 1
+                loop.until_true(function()
+                    return (codes.ok or 0) + (codes.timeout or 0) == 20 -- the lock object is kept until all have tried
+                end)
+                assert.equal(code == nil, lock:held())
+            end
+        end
+        loop.run(spec_unpack(functions))
+        assert.same({ ok = 1, timeout = 19 }, codes)
+        fixture.await_children(path, 1)
+    end)
+end)
+
+describe("a timeout", function()
+    after_each(fixture.clean)
+
+    it("comes in time, says where, and leaves nothing behind #valgrind #asan", function()
+        local lock, client = contender(fixture.path())
+        local holder = fixture.join(lock:path())
+        local before = socket.gettime()
+        local ok, message, code = lock:acquire(0.3)
+        local seconds = socket.gettime() - before
+        assert.same({ nil, "timeout" }, { ok, code })
+        assert.truthy(message:find(lock:path(), 1, true), message)
+        assert.truthy(message:find("0.3 s", 1, true), message)
+        assert.is_true(seconds >= 0.29 and seconds < 3, seconds)
+        assert(client:flush(10))
+        assert.equal(1, #fixture.children(lock:path()))
+        assert.is_false(fixture.is_watched(lock:path()))
+        fixture.observer():delete(holder)
+        assert(lock:acquire(10))
+    end)
+
+    it("of an earlier contender does not keep the later ones waiting", function()
+        local path = fixture.path()
+        local holder = fixture.join(path)
+        local impatient, patient = contender(path), contender(path)
+        local codes = {}
+        loop.run(function()
+            codes[1] = select(3, impatient:acquire(1))
+            fixture.observer():delete(holder)
+        end, function()
+            until_children(path, 2)
+            assert(patient:acquire(20))
+        end)
+        assert.same({ "timeout" }, codes)
+        assert.is_true(patient:held())
+    end)
+
+    it("leaves a hundred times nothing behind: no node, no watch, no seat", function()
+        local lock, client = contender(fixture.path())
+        local holder = fixture.join(lock:path())
+        for _ = 1, 100 do
+            assert.equal("timeout", select(3, lock:acquire(0.002)))
+        end
+        assert(client:flush(20))
+        assert.equal(1, #fixture.children(lock:path()))
+        assert.is_false(fixture.is_watched(holder))
+        assert.equal(0, client:stats().seats)
+        assert.equal(0, client:stats().watches)
+    end)
+end)
+
+describe("cancel", function()
+    after_each(fixture.clean)
+
+    it("ends the wait of another coroutine, and leaves nothing behind #asan", function()
+        local lock, client = contender(fixture.path())
+        fixture.join(lock:path())
+        local answer
+        loop.run(function()
+            answer = { lock:acquire(20) }
+        end, function()
+            until_children(lock:path(), 2)
+            assert.is_true(lock:cancel())
+        end)
+        assert.is_nil(answer[1])
+        assert.equal("cancelled", answer[3])
+        assert(client:flush(10))
+        assert.equal(1, #fixture.children(lock:path()))
+        assert.is_false(fixture.is_watched(lock:path()))
+    end)
+
+    it("ends a wait that has not yet come to the server", function()
+        local lock = contender(fixture.path())
+        fixture.join(lock:path())
+        local answer
+        loop.run(function()
+            answer = { lock:acquire(20) }
+        end, function()
+            assert.is_true(lock:cancel())
+        end)
+        assert.equal("cancelled", answer[3])
+        fixture.await_children(lock:path(), 1)
+    end)
+
+    it("before acquiring does nothing to the acquire that follows #valgrind", function()
+        local lock = contender(fixture.path())
+        assert.is_false(lock:cancel())
+        assert(lock:acquire(10))
+    end)
+
+    it("after acquiring does nothing to the hold", function()
+        local lock = contender(fixture.path())
+        assert(lock:acquire(10))
+        assert.is_false(lock:cancel())
+        assert.is_true(lock:held())
+        assert.is_true(lock:release())
+    end)
+
+    it("leaves the object ready for the next acquire", function()
+        local lock = contender(fixture.path())
+        local holder = fixture.join(lock:path())
+        loop.run(function()
+            assert.equal("cancelled", select(3, lock:acquire(20)))
+            fixture.observer():delete(holder)
+            assert(lock:acquire(20))
+        end, function()
+            until_children(lock:path(), 2)
+            assert.is_true(lock:cancel())
+        end)
+        assert.is_true(lock:held())
+    end)
+
+    it("of a waiter in the middle leaves the order of the others alone", function()
+        local path = fixture.path()
+        local holder = fixture.join(path)
+        local locks = { contender(path), contender(path), contender(path) }
+        local served = {}
+        local functions = {}
+        for index, lock in ipairs(locks) do
+            functions[index] = function()
+                until_children(path, index)
+                if lock:acquire(20) then
+                    served[#served + 1] = index
+                    assert(lock:release())
+                end
+            end
+        end
+        functions[4] = function()
+            until_children(path, 4)
+            locks[2]:cancel()
+            until_children(path, 3)
+            assert.same({}, served)
+            fixture.observer():delete(holder)
+        end
+        loop.run(spec_unpack(functions))
+        assert.same({ 1, 3 }, served)
+    end)
+end)
+
+describe("a second acquire of the same object", function()
+    after_each(fixture.clean)
+
+    it("says deadlock at once, and the lock stays held #valgrind #asan", function()
+        local lock = contender(fixture.path())
+        assert(lock:acquire(10))
+        local ok, message, code = lock:acquire()
+        assert.same({ nil, "deadlock" }, { ok, code })
+        assert.truthy(message:find(lock:path(), 1, true))
+        assert.equal("deadlock", select(3, lock:try_acquire()))
+        assert.is_true(lock:held())
+        assert.is_true(lock:release())
+        assert.is_false(lock:held())
+    end)
+
+    it("says deadlock at once while another coroutine waits in it", function()
+        local lock = contender(fixture.path())
+        local holder = fixture.join(lock:path())
+        loop.run(function()
+            assert(lock:acquire(20))
+        end, function()
+            until_children(lock:path(), 2)
+            assert.equal("deadlock", select(3, lock:acquire()))
+            assert.equal("zklock mutex (" .. lock:path() .. ", being acquired)", tostring(lock))
+            fixture.observer():delete(holder)
+        end)
+        assert.is_true(lock:held())
+    end)
+
+    it("counts when the lock is reentrant: three deep, held until the last release #valgrind #asan", function()
+        local lock = contender(fixture.path(), { reentrant = true })
+        local other = contender(lock:path())
+        assert(lock:acquire(10))
+        local token = lock:token()
+        assert(lock:acquire())
+        assert(lock:try_acquire())
+        assert.equal(token, lock:token())
+        assert.equal(1, #fixture.children(lock:path()))
+        for _ = 1, 2 do
+            assert.is_true(lock:release())
+            assert.is_true(lock:held())
+            assert.equal("timeout", select(3, other:try_acquire()))
+        end
+        assert.is_true(lock:release())
+        assert.is_false(lock:held())
+        assert(other:try_acquire())
+        assert.equal("not_held", select(3, lock:release()))
+    end)
+end)
+
+describe("a lock's path", function()
+    after_each(fixture.clean)
+
+    it("is made where it does not exist, several levels of it #asan", function()
+        local base = fixture.directory()
+        local lock = contender(base .. "/one/two/three")
+        assert(lock:acquire(10))
+        assert.equal(1, #fixture.children(base .. "/one/two/three"))
+    end)
+
+    it("may exist already, as any node", function()
+        local lock = contender(fixture.directory())
+        assert(lock:acquire(10))
+    end)
+
+    it("may hold any characters that ZooKeeper allows", function()
+        local base = fixture.directory()
+        for _, name in ipairs({ "with blank", "ä-ö-ü", "lock-0000000001", "-lock-", "a.b", "...", "%d" }) do
+            local lock = contender(base .. "/" .. name)
+            assert(lock:acquire(10))
+            assert.equal(lock:node(), lock:contenders(10)[1].node)
+            assert.is_true(lock:release())
+        end
+    end)
+
+    it("may be reaped between two uses; tokens grow nevertheless", function()
+        local lock = contender(fixture.path())
+        assert(lock:acquire(10))
+        local token = lock:token()
+        assert.is_true(lock:release())
+        assert(fixture.observer():delete_recursive(lock:path()))
+        assert(lock:acquire(10))
+        assert.is_true(lock:token() > token)
+    end)
+
+    it("may be made anew by somebody else between two uses", function()
+        local lock = contender(fixture.path())
+        assert(lock:acquire(10))
+        local token = lock:token()
+        assert.is_true(lock:release())
+        assert(fixture.observer():delete_recursive(lock:path()))
+        assert(fixture.observer():create(lock:path(), "not a container"))
+        assert(lock:acquire(10))
+        assert.is_true(lock:token() > token)
+    end)
+
+    it("is reaped by the server after its last use", function()
+        local lock, client = contender(fixture.path())
+        assert(lock:acquire(10))
+        assert.is_true(lock:release())
+        client:close()
+        eventually(function()
+            return not fixture.observer():exists(lock:path())
+        end, 20)
+    end)
+end)
+
+describe("an ACL", function()
+    after_each(fixture.clean)
+
+    local AUTH = { { scheme = "digest", credential = "user:password" } }
+
+    it("of open lets anybody look and delete", function()
+        local lock = contender(fixture.path())
+        assert(lock:acquire(10))
+        assert.truthy(fixture.observer():get(lock:node()))
+        assert.is_true(fixture.observer():delete(lock:node()))
+    end)
+
+    it("of creator is on the node and on the parents that were made #asan", function()
+        local base = fixture.directory()
+        local lock = contender(base .. "/parent/lock", nil, { auth = AUTH, acl = "creator" })
+        assert(lock:acquire(10))
+        local observer = fixture.observer()
+        assert.equal("no_auth", select(2, observer:get(lock:node())))
+        assert.equal("no_auth", select(2, observer:children(base .. "/parent/lock")))
+        assert.equal("no_auth", select(2, observer:create(base .. "/parent/lock/x")))
+        assert.equal("no_auth", select(2, observer:create(base .. "/parent/x")))
+        assert.truthy(lock:contenders(10)[1].holder)
+    end)
+
+    it("of read lets anybody look, and nobody delete", function()
+        local lock = contender(fixture.path(), { acl = "read" }, { auth = AUTH })
+        local _, message, code = lock:acquire(10)
+        if code then
+            -- With the parent readable only, not even its maker may create in it: said clearly, then.
+            assert.equal("no_auth", code, message)
+        else
+            assert.truthy(fixture.observer():get(lock:node()))
+            assert.equal("no_auth", select(2, fixture.observer():create(lock:path() .. "/x")))
+        end
+    end)
+
+    it("may be a list", function()
+        local lock = contender(fixture.path(), { acl = {
+            { scheme = "auth", id = "", perms = 31 }, { scheme = "world", id = "anyone", perms = "r" }
+        } }, { auth = AUTH })
+        assert(lock:acquire(10))
+        assert.truthy(fixture.observer():get(lock:node()))
+        assert.equal("no_auth", select(2, fixture.observer():create(lock:path() .. "/x")))
+    end)
+
+    it("that keeps us out is answered with no_auth, naming the path, and leaves nothing behind #asan", function()
+        local owner = contender(fixture.path(), nil, { auth = AUTH, acl = "creator" })
+        assert(owner:acquire(10))
+        assert.is_true(owner:release())
+        local stranger = contender(owner:path(), nil,
+            { auth = { { scheme = "digest", credential = "user:wrong" } } })
+        for _, timeout in ipairs({ 10, 0 }) do
+            local ok, message, code = stranger:acquire(timeout)
+            assert.same({ nil, "no_auth" }, { ok, code })
+            assert.truthy(message:find(owner:path(), 1, true), message)
+        end
+        assert.equal("no_auth", select(3, stranger:contenders(10)))
+        assert(owner:try_acquire())
+        assert.equal(1, #owner:contenders(10))
+    end)
+end)
+
+describe("when somebody meddles, a mutex", function()
+    after_each(fixture.clean)
+
+    it("tells the holder when its node is deleted by an administrator #valgrind #asan", function()
+        local told
+        local lock = contender(fixture.path(), { on_lost = function(...)
+            told = { ... }
+        end }, { session_timeout = 4 })
+        assert(lock:acquire(10))
+        assert(fixture.observer():delete(lock:node()))
+        eventually(function()
+            lock._client:pump()
+            return told
+        end)
+        assert.is_false(lock:held())
+        assert.is_nil(lock:token())
+        assert.equal(lock, told[1])
+        assert.is_string(told[2])
+        assert.equal("lost", told[3])
+        assert.equal("zklock mutex (" .. lock:path() .. ", lost)", tostring(lock))
+    end)
+
+    it("answers lost to the release of what an administrator deleted, once, and can be used again #asan", function()
+        local lock = contender(fixture.path(), nil, { session_timeout = 4 })
+        assert(lock:acquire(10))
+        assert(fixture.observer():delete(lock:node()))
+        eventually(function()
+            return not lock:held()
+        end)
+        local ok, message, code = lock:release()
+        assert.same({ nil, "lost" }, { ok, code })
+        assert.truthy(message:find(lock:path(), 1, true))
+        assert.equal("not_held", select(3, lock:release()))
+        assert(lock:acquire(10))
+        assert.is_true(lock:release())
+    end)
+
+    it("can be acquired again after a loss that nobody released", function()
+        local lock = contender(fixture.path(), nil, { session_timeout = 4 })
+        assert(lock:acquire(10))
+        local token = lock:token()
+        assert(fixture.observer():delete(lock:node()))
+        eventually(function()
+            return not lock:held()
+        end)
+        assert(lock:acquire(10))
+        assert.is_true(lock:token() > token)
+        assert.equal(1, #fixture.children(lock:path()))
+    end)
+
+    it("tells on_lost of each loss once, also when a release or an acquire finds it first", function()
+        local told = 0
+        local lock, client = contender(fixture.path(), { on_lost = function(lock)
+            told = told + 1
+            assert.is_false(lock:held())
+        end }, { session_timeout = 4 })
+        for index, finder in ipairs({ lock.release, lock.acquire }) do
+            assert(lock:acquire(10))
+            assert(fixture.observer():delete(lock:node()))
+            eventually(function()
+                return not lock:held()
+            end)
+            assert.equal(index - 1, told)
+            finder(lock)
+            assert.equal(index, told)
+            client:pump()
+            assert.equal(index, told)
+        end
+        assert.is_true(lock:held())
+    end)
+
+    it("lets on_lost acquire anew, and then says deadlock to the acquire that found the loss", function()
+        local lock = contender(fixture.path(), { on_lost = function(lock)
+            assert(lock:acquire(10))
+        end }, { session_timeout = 4 })
+        assert(lock:acquire(10))
+        assert(fixture.observer():delete(lock:node()))
+        eventually(function()
+            return not lock:held()
+        end)
+        assert.equal("deadlock", select(3, lock:acquire(10)))
+        assert.is_true(lock:held())
+        assert.equal(1, #fixture.children(lock:path()))
+    end)
+
+    it("tells a reentrant holder of its loss at the next acquire, once", function()
+        local lock = contender(fixture.path(), { reentrant = true }, { session_timeout = 4 })
+        assert(lock:acquire(10))
+        assert(lock:acquire(10))
+        assert(fixture.observer():delete(lock:node()))
+        eventually(function()
+            return not lock:held()
+        end)
+        assert.equal("lost", select(3, lock:acquire(10)))
+        assert.equal("not_held", select(3, lock:release()))
+        assert(lock:acquire(10))
+        assert.is_true(lock:release())
+        assert.is_false(lock:held())
+    end)
+
+    it("releases without complaint when its node went in the same moment", function()
+        local lock, client = contender(fixture.path(), nil, { session_timeout = 30 })
+        assert(lock:acquire(10))
+        assert(fixture.observer():delete(lock:node()))
+        local ok, _, code = lock:release()
+        assert.is_true(ok or code == "lost")
+        assert(client:flush(10))
+        assert(lock:acquire(10))
+    end)
+
+    it("joins again when its waiting node is deleted, and leaves no orphan #asan", function()
+        local lock, client = contender(fixture.path(), nil, { session_timeout = 4 })
+        local holder = fixture.join(lock:path())
+        loop.run(function()
+            assert(lock:acquire(30))
+        end, function()
+            until_children(lock:path(), 2)
+            local waiting
+            for _, name in ipairs(fixture.children(lock:path())) do
+                local node = lock:path() .. "/" .. name
+                waiting = node ~= holder and node or waiting
+            end
+            assert(fixture.observer():delete(waiting))
+            loop.until_true(function()
+                return fixture.has(lock:path(), 2) and not fixture.observer():exists(waiting)
+            end)
+            fixture.observer():delete(holder)
+        end)
+        assert.is_true(lock:held())
+        assert.is_true(lock:release())
+        assert(client:flush(10))
+        assert.same({}, fixture.children(lock:path()))
+    end)
+
+    it("goes on waiting when its predecessor goes without having held", function()
+        local lock = contender(fixture.path())
+        local holder = fixture.join(lock:path())
+        local predecessor = fixture.join(lock:path())
+        loop.run(function()
+            assert(lock:acquire(30))
+        end, function()
+            loop.until_true(function()
+                return fixture.is_watched(predecessor)
+            end)
+            assert.is_false(fixture.is_watched(holder))
+            fixture.observer():delete(predecessor)
+            loop.until_true(function()
+                return fixture.is_watched(holder)
+            end)
+            assert.equal("zklock mutex (" .. lock:path() .. ", being acquired)", tostring(lock))
+            fixture.observer():delete(holder)
+        end)
+        assert.is_true(lock:held())
+    end)
+
+    it("goes on waiting when somebody writes into the node that it watches", function()
+        local lock = contender(fixture.path())
+        local holder = fixture.join(lock:path())
+        loop.run(function()
+            assert(lock:acquire(30))
+        end, function()
+            for _ = 1, 3 do
+                loop.until_true(function()
+                    return fixture.is_watched(holder)
+                end)
+                assert.truthy(fixture.observer():set(holder, "__REVOKE__"))
+            end
+            loop.until_true(function()
+                return fixture.is_watched(holder)
+            end)
+            assert.equal("zklock mutex (" .. lock:path() .. ", being acquired)", tostring(lock))
+            fixture.observer():delete(holder)
+        end)
+        assert.is_true(lock:held())
+    end)
+
+    it("ignores children that belong to no lock #asan", function()
+        local lock = contender(fixture.directory())
+        local observer = fixture.observer()
+        for _, name in ipairs({ "0", "lock", "config", "-", "lock-", "x-1-abc", "_c_-lock-", "99999999999", "ä" }) do
+            assert(observer:create(lock:path() .. "/" .. name))
+        end
+        assert(lock:acquire(10))
+        assert.equal(1, #lock:contenders(10))
+        assert.is_true(lock:release())
+    end)
+
+    local HEX = ("0123456789abcdef"):rep(2)
+    local foreign = {
+        ["Curator's mutex"] = "_c_01234567-89ab-cdef-0123-456789abcdef-lock-",
+        ["Curator's reader"] = "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__",
+        ["Curator's writer"] = "_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__",
+        ["go-zookeeper"] = "_c_" .. HEX .. "-lock-",
+        ["kazoo's lock"] = HEX .. "__lock__",
+        ["kazoo's reader"] = HEX .. "__rlock__",
+        ["zk-ruby's lock"] = "ex",
+        ["zk-ruby's reader"] = "sh",
+        ["the C recipe"] = "x-72057594037927936-"
+    }
+    for who, prefix in pairs(foreign) do
+        it("waits for " .. who, function()
+            local lock = contender(fixture.path())
+            local holder = fixture.join(lock:path(), prefix, who)
+            assert.equal("timeout", select(3, lock:try_acquire()))
+            local list = lock:contenders(10)
+            assert.equal(who, list[1].identity)
+            assert.is_true(list[1].holder)
+            loop.run(function()
+                assert(lock:acquire(20))
+            end, function()
+                until_children(lock:path(), 2)
+                fixture.observer():delete(holder)
+            end)
+            assert.is_true(lock:held())
+        end)
+    end
+end)
+
+describe("near the end of the sequence numbers, a mutex", function()
+    local servers
+    local LIMIT = 2147483647 - 65536
+
+    setup(function()
+        servers = cluster.start({ seed = {
+            ["/half"] = 1073741824 + 5, ["/before"] = LIMIT - 3, ["/limit"] = LIMIT, ["/end"] = 2147483646,
+            ["/past"] = -2147483648
+        } })
+    end)
+
+    teardown(function()
+        servers:stop()
+    end)
+
+    after_each(fixture.clean)
+
+    it("warns from the half on, and works", function()
+        local warned
+        local client = fixture.client({ log = function(level, message)
+            warned = warned or level == "warn" and message:find("/half", 1, true)
+        end }, servers.servers)
+        local lock = client:mutex("/half")
+        assert(lock:acquire(10))
+        assert.is_true(lock:release())
+        eventually(function()
+            client:pump()
+            return warned
+        end)
+    end)
+
+    it("works up to the limit and then says exhausted", function()
+        local client = fixture.client(nil, servers.servers)
+        local lock = client:mutex("/before")
+        assert(lock:acquire(10))
+        assert.is_true(lock:release())
+        local code
+        for _ = 1, 5 do
+            code = select(3, lock:acquire(10))
+            if code then
+                break
+            end
+            assert.is_true(lock:release())
+        end
+        assert.equal("exhausted", code)
+    end)
+
+    for _, path in ipairs({ "/limit", "/end", "/past" }) do
+        it("says exhausted at " .. path:sub(2) .. ", names the path and leaves nothing behind", function()
+            local client = fixture.client(nil, servers.servers)
+            for _, timeout in ipairs({ 10, 0 }) do
+                local ok, message, code = client:mutex(path):acquire(timeout)
+                assert.same({ nil, "exhausted" }, { ok, code })
+                assert.truthy(message:find(path, 1, true), message)
+            end
+            assert(client:flush(10))
+            assert.equal(0, client:stats().seats)
+            assert.same({}, client:mutex(path):contenders(10))
+        end)
+    end
+end)

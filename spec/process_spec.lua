@@ -1,0 +1,263 @@
+--- What becomes of locks when processes end, stop, fork or are interrupted; and several processes at once.
+
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+
+--- A session timeout so long that what is freed within the specs was not freed by it.
+local LONG = 30
+
+describe("a process that holds a lock", function()
+    after_each(fixture.clean)
+
+    for how, what in pairs({ exit = "calls os.exit", fall = "ends its main chunk", close = "closes its client" }) do
+        it(("frees it at once when it %s #valgrind"):format(what), function()
+            local path = fixture.path()
+            local worker = fixture.worker(path, LONG)
+            assert.equal("ok", worker:ask("acquire 10"))
+            if how == "close" then
+                assert.equal("ok", worker:ask("close"))
+            else
+                worker:tell(how)
+                local result = worker:finish()
+                assert.same({ 0, "", "" }, { result.status, result.output, result.errors })
+            end
+            assert.same({}, fixture.children(path))
+        end)
+    end
+
+    it("frees it at once when it dies of an error", function()
+        local path = fixture.path()
+        local worker = fixture.worker(path, LONG)
+        assert.equal("ok", worker:ask("acquire 10"))
+        worker:tell("raise")
+        local result = worker:finish()
+        assert.equal(1, result.status)
+        assert.truthy(result.errors:find("raised while holding", 1, true))
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("frees it when it forgets its lock", function()
+        local path = fixture.path()
+        local worker = fixture.worker(path, LONG)
+        assert.equal("ok", worker:ask("acquire 10"))
+        assert.equal("ok", worker:ask("forget"))
+        fixture.await_children(path, 0, 10)
+    end)
+
+    it("frees it after its session timeout when it is killed", function()
+        local path = fixture.path()
+        local worker = fixture.worker(path, 2)
+        assert.equal("ok", worker:ask("acquire 10"))
+        worker:signal("KILL")
+        assert.equal(137, worker:finish().status)
+        local lock = fixture.client():mutex(path)
+        assert(lock:acquire(20))
+        assert.equal(1, #fixture.children(path))
+    end)
+
+    it("finds held() false at the first look after it was stopped for longer than its session", function()
+        local path = fixture.path()
+        local worker = fixture.worker(path, 2)
+        assert.equal("ok", worker:ask("acquire 10"))
+        local token = worker:ask("token")
+        assert.equal("spinning", worker:ask("spin"))
+        worker:signal("STOP")
+        local lock = fixture.client():mutex(path)
+        assert(lock:acquire(20))
+        assert.is_true(lock:token() > token)
+        worker:signal("CONT")
+        assert.equal("lost in no pause", worker:line())
+        assert.equal("false", worker:ask("held"))
+        assert.equal("nil", worker:ask("token"))
+        assert.equal("lost", worker:ask("release"))
+        assert.is_true(lock:held())
+        assert.is_true(lock:release())
+        assert.equal("ok", worker:ask("acquire 20"))
+    end)
+
+    it("writes nothing to stderr that it did not ask for, whatever happens to its connection", function()
+        local path = fixture.path()
+        local proxy = require "spec.support.proxy"
+        local link = proxy.start(fixture.servers())
+        local worker = fixture.program("worker", link.address, path, 2)
+        assert.equal("ready", worker:line())
+        assert.equal("ok", worker:ask("acquire 10"))
+        link:cut()
+        link:refuse()
+        assert.truthy(({ ok = true, lost = true, disconnected = true })[worker:ask("release")])
+        link:accept()
+        assert.equal("ok", worker:ask("acquire 20"))
+        fixture.kill_owner(worker:ask("node"))
+        assert.equal("spinning", worker:ask("spin"))
+        assert.truthy(worker:line())
+        worker:tell("fall")
+        local result = worker:finish()
+        link:stop()
+        assert.same({ 0, "" }, { result.status, result.errors })
+    end)
+end)
+
+describe("a process that waits for a lock", function()
+    after_each(fixture.clean)
+
+    it("can be interrupted: the error goes on, nothing is left, its client works #valgrind", function()
+        local path = fixture.path()
+        local holder = fixture.join(path)
+        local program = fixture.program("interrupted", fixture.servers(), path)
+        assert.equal("waiting", program:line())
+        fixture.await_children(path, 2)
+        program:signal("INT")
+        local outcome = program:line()
+        assert.truthy(outcome:find("^false\t.*interrupted!$"), outcome)
+        assert.equal("timeout", program:line())
+        assert.equal("1", program:line())
+        assert.equal("true\tok", program:line())
+        local result = program:finish()
+        assert.same({ 0, "" }, { result.status, result.errors })
+        assert.same({ holder:match("[^/]+$") }, fixture.children(path))
+    end)
+
+    it("leaves nothing when it is killed, after its session timeout", function()
+        local path = fixture.path()
+        fixture.join(path)
+        local worker = fixture.worker(path, 2)
+        assert.equal("waiting", worker:ask("wait"))
+        fixture.await_children(path, 2)
+        worker:signal("KILL")
+        fixture.await_children(path, 1)
+    end)
+
+    it("leaves nothing at once when it is terminated by Ctrl-C without catching the error", function()
+        local path = fixture.path()
+        fixture.join(path)
+        local worker = fixture.worker(path, LONG)
+        assert.equal("waiting", worker:ask("wait"))
+        fixture.await_children(path, 2)
+        worker:signal("INT")
+        local result = worker:finish()
+        assert.equal(1, result.status)
+        assert.truthy(result.errors:find("interrupted!", 1, true))
+        fixture.await_children(path, 1, 10)
+    end)
+end)
+
+describe("many processes", function()
+    after_each(fixture.clean)
+
+    it("hold a lock one at a time: twenty of them count without losing one, and tokens grow with the count", function()
+        local path = fixture.path()
+        local file_name = os.tmpname()
+        local file = assert(io.open(file_name, "w"))
+        file:write("0\n")
+        file:close()
+        local programs = {}
+        for index = 1, 20 do
+            programs[index] = fixture.program("counter", fixture.servers(), path, file_name, 10)
+        end
+        local tokens = {}
+        for index = 1, 20 do
+            local line = programs[index]:line()
+            local result = programs[index]:finish()
+            assert.same({ "done", 0, "" }, { line, result.status, result.errors })
+            for count, token in result.output:gmatch("(%d+) (%S+)") do
+                assert.is_nil(tokens[tonumber(count)])
+                tokens[tonumber(count)] = token
+            end
+        end
+        os.remove(file_name)
+        assert.equal(200, #tokens)
+        for index = 2, 200 do
+            assert.is_true(tokens[index - 1] < tokens[index])
+        end
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("are served in arrival order", function()
+        local path = fixture.path()
+        local holder = fixture.join(path)
+        local workers = {}
+        for index = 1, 5 do
+            workers[index] = fixture.worker(path, LONG)
+            assert.equal("waiting", workers[index]:ask("wait"))
+            fixture.await_children(path, 1 + index)
+        end
+        fixture.observer():delete(holder)
+        for index = 1, 5 do
+            assert.equal("ok", workers[index]:line())
+            assert.equal("true", workers[index]:ask("held"))
+            assert.equal(6 - index, #fixture.children(path))
+            assert.equal("ok", workers[index]:ask("release"))
+        end
+    end)
+end)
+
+describe("a fork of a process that holds a lock", function()
+    after_each(fixture.clean)
+
+    local has_posix = pcall(require, "posix.unistd")
+    local test = has_posix and it or pending
+
+    test("answers forked to everything, touches nothing, and the parent goes on", function()
+        local path = fixture.path()
+        local program = fixture.program("forker", fixture.servers(), path)
+        local result = program:finish()
+        assert.same({ 0, "" }, { result.status, result.errors })
+        assert.equal(table.concat({
+            "child held\tfalse",
+            "child state\tforked",
+            "child acquire\tforked",
+            "child release\tforked",
+            "child close\tforked",
+            "child\tforked",
+            "child ended\texited\t0",
+            "parent held\ttrue",
+            "parent release\ttrue",
+            ""
+        }, "\n"), result.output)
+        assert.same({}, fixture.children(path))
+    end)
+end)
+
+describe("a process that connects in vain", function()
+    after_each(fixture.clean)
+
+    local cases = {
+        { "nothing listens", "disconnected", function()
+            return "127.0.0.1:1"
+        end },
+        { "the name does not resolve", "disconnected", function()
+            return "no-such-host.invalid:2181"
+        end },
+        { "another protocol is spoken", "disconnected", function()
+            return "127.0.0.1:" .. fixture.program("speaker", "ssh"):line()
+        end },
+        { "nothing is answered", "disconnected", function()
+            return "127.0.0.1:" .. fixture.program("speaker", "silent"):line()
+        end },
+        { "the chroot does not exist", "no_node", function()
+            return fixture.servers() .. fixture.path()
+        end }
+    }
+    for _, case in ipairs(cases) do
+        it("where " .. case[1] .. " says so by its code, writes nothing to stderr, and can end", function()
+            local result = fixture.program("connector", case[3](), 1):finish()
+            assert.same({ 0, case[2] .. "\n", "" }, { result.status, result.output, result.errors })
+        end)
+    end
+end)
+
+describe("a program that this one starts", function()
+    after_each(fixture.clean)
+
+    it("inherits no file descriptor of a client", function()
+        local count = "ls /proc/self/fd | wc -l"
+        local without = cluster.run({ "sh", "-c", count })
+        local client = fixture.client()
+        assert(client:mutex(fixture.path()):acquire(10))
+        eventually(function()
+            return client:state() == "connected"
+        end)
+        assert.equal(without, (cluster.run({ "sh", "-c", count })))
+    end)
+end)

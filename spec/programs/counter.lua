@@ -1,0 +1,34 @@
+--- counter: adds to a number in a file, under a lock, so often; two at once would lose some.
+--
+-- Arguments: servers, path, file, how often. Ends with "done" and its tokens, one a line: "count token".
+
+local zklock = require "zklock"
+
+local servers, path, file_name, turns = arg[1], arg[2], arg[3], tonumber(arg[4])
+
+local function read_number()
+    local file = assert(io.open(file_name, "r"))
+    local number = file:read("*n")
+    file:close()
+    return number
+end
+
+local function write_number(number)
+    local file = assert(io.open(file_name, "w"))
+    file:write(number, "\n")
+    file:close()
+end
+
+local client = assert(zklock.connect(servers, { session_timeout = 20, connect_timeout = 30 }))
+local lock = client:mutex(path)
+local lines = {}
+for _ = 1, turns do
+    assert(lock:acquire(50))
+    local number = read_number() + 1
+    lines[#lines + 1] = ("%d %s"):format(number, lock:token())
+    write_number(number)
+    assert(lock:release())
+end
+client:close()
+print("done")
+print(table.concat(lines, "\n"))

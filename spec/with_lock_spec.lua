@@ -1,0 +1,305 @@
+--- with_lock: the function runs while the lock is held, and the lock is released whatever the function does.
+
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+
+--- Whether coroutines can yield across pcall: not in PUC Lua 5.1.
+local PCALL_YIELDS = rawget(_G, "jit") ~= nil or _VERSION ~= "Lua 5.1"
+
+--- Lua 5.4's to-be-closed variables; load gives nil elsewhere, where the syntax does not exist.
+local load_text = loadstring or load -- luacheck: ignore
+
+local function mutex(options, client_options)
+    return fixture.client(client_options):mutex(fixture.path(), options)
+end
+
+local function pack(...)
+    return { n = select("#", ...), ... }
+end
+
+--- Deletes the lock's node and waits until the lock has noticed.
+local function lose(lock)
+    assert(fixture.observer():delete(lock:node()))
+    eventually(function()
+        return not lock:held()
+    end)
+end
+
+describe("with_lock", function()
+    after_each(fixture.clean)
+
+    it("runs the function while the lock is held, and releases it #valgrind #asan", function()
+        local lock = mutex()
+        local held, token
+        assert.is_true(lock:with_lock(function(given)
+            held, token = given:held(), given:token()
+            assert.equal(lock, given)
+            assert.equal(1, #fixture.children(lock:path()))
+        end))
+        assert.is_true(held)
+        assert.is_string(token)
+        assert.is_false(lock:held())
+        assert.same({}, fixture.children(lock:path()))
+    end)
+
+    it("passes arguments and results unchanged, nils in any place included #valgrind #asan", function()
+        local lock = mutex()
+        local arguments
+        local results = pack(lock:with_lock(function(...)
+            arguments = pack(...)
+            return nil, false, "x", nil
+        end, 10, nil, 1, nil, nil))
+        assert.equal(5, arguments.n)
+        assert.equal(lock, arguments[1])
+        assert.same({ [3] = 1 }, { [2] = arguments[2], [3] = arguments[3], [4] = arguments[4], [5] = arguments[5] })
+        assert.equal(5, results.n)
+        assert.is_true(results[1])
+        assert.is_nil(results[2])
+        assert.is_false(results[3])
+        assert.equal("x", results[4])
+        assert.is_nil(results[5])
+        assert.equal(1, pack(lock:with_lock(function() end)).n)
+        assert.equal(251, pack(lock:with_lock(function()
+            return (table.unpack or unpack)({}, 1, 250) -- luacheck: ignore unpack
+        end)).n)
+    end)
+
+    it("takes its timeout as a number, in a table, or not at all", function()
+        local lock = mutex()
+        fixture.join(lock:path())
+        local function never()
+            error("ran without the lock")
+        end
+        assert.equal("timeout", select(3, lock:with_lock(never, 0.05)))
+        assert.equal("timeout", select(3, lock:with_lock(never, { timeout = 0.05 })))
+        assert.equal("timeout", select(3, lock:with_lock(never, 0)))
+    end)
+
+    it("raises the error of the function, the very same object, after releasing #valgrind #asan", function()
+        local lock = mutex()
+        for _, problem in ipairs({ { code = 5 }, "a string", 7, print, false }) do
+            local results = pack(pcall(lock.with_lock, lock, function()
+                error(problem, 0)
+            end))
+            assert.same({ n = 2, false, problem }, results)
+            assert.equal(problem, results[2])
+            assert.is_false(lock:held())
+            assert.same({}, fixture.children(lock:path()))
+        end
+        local results = pack(pcall(lock.with_lock, lock, function()
+            error(nil)
+        end))
+        assert.is_false(results[1])
+        assert.is_false(lock:held())
+    end)
+
+    it("adds no position to an error message", function()
+        local lock = mutex()
+        local _, message = pcall(lock.with_lock, lock, function()
+            error("here")
+        end)
+        assert.truthy(message:find("^spec/with_lock_spec.lua:%d+: here$"), message)
+    end)
+
+    it("says lost, with the results, when the lock was lost while the function ran #asan", function()
+        local lock = mutex(nil, { session_timeout = 4 })
+        local results = pack(lock:with_lock(function()
+            lose(lock)
+            return 1, nil, 3, nil
+        end))
+        assert.equal(7, results.n)
+        assert.is_nil(results[1])
+        assert.is_string(results[2])
+        assert.equal("lost", results[3])
+        assert.same({ 1, nil, 3, nil }, { results[4], results[5], results[6], results[7] })
+        assert.equal("not_held", select(3, lock:release()))
+        assert.is_true(lock:with_lock(function() end, 10))
+    end)
+
+    it("raises the function's error also when the lock was lost while it ran", function()
+        local lock = mutex(nil, { session_timeout = 4 })
+        local problem = {}
+        local _, raised = pcall(lock.with_lock, lock, function()
+            lose(lock)
+            error(problem)
+        end)
+        assert.equal(problem, raised)
+        assert.is_true(lock:with_lock(function() end, 10))
+    end)
+
+    it("does not mind a function that releases early, and takes again", function()
+        local lock = mutex()
+        assert.same({ true, "done" }, { lock:with_lock(function()
+            assert.is_true(lock:release())
+            return "done"
+        end) })
+        assert.same({ true, "done" }, { lock:with_lock(function()
+            assert.is_true(lock:release())
+            assert(lock:acquire(10))
+            return "done"
+        end) })
+        assert.is_true(lock:held())
+        assert.is_true(lock:release())
+    end)
+
+    it("says deadlock when nested on the same lock, and the outer one goes on", function()
+        local lock = mutex()
+        assert.is_true(lock:with_lock(function()
+            assert.equal("deadlock", select(3, lock:with_lock(function()
+                error("ran twice")
+            end)))
+            assert.is_true(lock:held())
+        end))
+        assert.is_false(lock:held())
+    end)
+
+    it("nests on a reentrant lock, to any depth #valgrind #asan", function()
+        local lock = mutex({ reentrant = true })
+        local function dive(depth)
+            return select(2, assert(lock:with_lock(function()
+                assert.is_true(lock:held())
+                return depth == 0 and 0 or 1 + dive(depth - 1)
+            end, 10)))
+        end
+        assert.equal(10, dive(10))
+        assert.is_false(lock:held())
+        assert.same({}, fixture.children(lock:path()))
+    end)
+
+    it("keeps a reentrant lock when a nested function raises", function()
+        local lock = mutex({ reentrant = true })
+        assert.is_true(lock:with_lock(function()
+            pcall(lock.with_lock, lock, error)
+            assert.is_true(lock:held())
+        end))
+        assert.is_false(lock:held())
+    end)
+
+    it("nests on different locks", function()
+        local client = fixture.client()
+        local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path())
+        assert.is_true(outer:with_lock(function()
+            assert.is_true(inner:with_lock(function()
+                assert.is_true(outer:held() and inner:held())
+            end))
+            assert.is_false(inner:held())
+        end))
+    end)
+
+    it("runs inside coroutines", function()
+        local lock = mutex(nil, { wait = loop })
+        local turns = {}
+        local function turn(name)
+            return function()
+                local mine = lock._client:mutex(lock:path())
+                for _ = 1, 3 do
+                    assert.is_true(mine:with_lock(function()
+                        turns[#turns + 1] = name
+                    end, 20))
+                end
+            end
+        end
+        loop.run(turn("a"), turn("b"), turn("c"))
+        assert.equal(9, #turns)
+        assert.same({}, fixture.children(lock:path()))
+    end)
+
+    if PCALL_YIELDS then
+        it("lets the function yield, and keeps the lock meanwhile #asan", function()
+            local lock = mutex()
+            local run = coroutine.wrap(function()
+                return lock:with_lock(function(_, first)
+                    local second = coroutine.yield(first + 1)
+                    return second + 1
+                end, 10, 1)
+            end)
+            assert.equal(2, run())
+            assert.is_true(lock:held())
+            assert.same({ true, 11 }, { run(10) })
+            assert.is_false(lock:held())
+        end)
+
+        it("lets the function wait for another lock in an event loop", function()
+            local client = fixture.client({ wait = loop })
+            local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path())
+            local other = client:mutex(inner:path())
+            local order = {}
+            loop.run(function()
+                assert(outer:with_lock(function()
+                    loop.until_true(function()
+                        return other:held()
+                    end)
+                    assert(inner:with_lock(function()
+                        order[#order + 1] = "inner"
+                    end, 20))
+                end, 20))
+            end, function()
+                assert(other:with_lock(function()
+                    loop.until_true(function()
+                        return fixture.has(inner:path(), 2)
+                    end)
+                    order[#order + 1] = "other"
+                end, 20))
+            end)
+            assert.same({ "other", "inner" }, order)
+        end)
+    else
+        it("raises Lua 5.1's own error where the function yields, and releases", function()
+            local lock = mutex()
+            local ok, message = coroutine.resume(coroutine.create(function()
+                return lock:with_lock(coroutine.yield, 10)
+            end))
+            assert.is_false(ok)
+            assert.truthy(message:find("yield", 1, true))
+            assert.is_false(lock:held())
+        end)
+    end
+end)
+
+describe("a to-be-closed lock", function()
+    after_each(fixture.clean)
+
+    if _VERSION == "Lua 5.4" then
+        it("is released at the end of its block, also by an error, also when lost #valgrind #asan", function()
+            local scoped = assert(load_text([[
+                local lock, inside = ...
+                local held <close> = assert(lock:acquire(10))
+                inside(held)
+            ]]))
+            local lock = mutex(nil, { session_timeout = 4 })
+            local was_held
+            scoped(lock, function(held)
+                was_held = held:held()
+            end)
+            assert.is_true(was_held)
+            assert.is_false(lock:held())
+            local problem = {}
+            local ok, raised = pcall(scoped, lock, function()
+                error(problem)
+            end)
+            assert.is_false(ok)
+            assert.equal(problem, raised)
+            assert.is_false(lock:held())
+            assert.same({}, fixture.children(lock:path()))
+            scoped(lock, lose)
+            scoped(lock, function()
+                assert.is_true(lock:release())
+            end)
+            assert(lock:acquire(10))
+        end)
+
+        it("closes a client at the end of its block", function()
+            local client = fixture.client()
+            assert(load_text("local client <close> = ..."))(client)
+            assert.equal("closed", (client:state()))
+        end)
+    else
+        it("has its metamethod, harmless before Lua 5.4", function()
+            local lock = mutex()
+            assert(lock:acquire(10))
+            getmetatable(lock).__close(lock)
+            assert.is_false(lock:held())
+        end)
+    end
+end)

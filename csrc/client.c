@@ -35,7 +35,7 @@
 #define LOG_LINES 64
 
 /* Enough for getaddrinfo with any of its plugins. */
-#define STACK_SIZE (512 * 1024)
+#define STACK_SIZE ((size_t)512 * 1024)
 
 /* What the I/O thread is asked to do with a ticket; done in this order. */
 enum {
@@ -841,7 +841,7 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     TAILQ_INIT(&client->flushes);
     TAILQ_INIT(&client->todo);
     TAILQ_INIT(&client->news_list);
-    if (options->log && (client->lines = zkl_alloc(LOG_LINES * sizeof *client->lines)) == NULL) {
+    if (options->log && (client->lines = zkl_alloc((size_t)LOG_LINES * sizeof *client->lines)) == NULL) {
         snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client");
         goto fail;
     }

@@ -26,7 +26,7 @@
  * Bytes of watched paths per handle. After a reconnect the C client sends them all in one SetWatches packet, which the
  * server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */
-#define ZKL_MAX_WATCHED_BYTES (700 * 1024)
+#define ZKL_MAX_WATCHED_BYTES (INT64_C(700) * 1024)
 
 typedef struct zkl_line zkl_line;
 typedef struct zkl_seat zkl_seat;

@@ -240,10 +240,9 @@ void zkl_watches_resume(zkl_engine *engine)
 void zkl_watches_closed(zkl_engine *engine)
 {
     for (uint32_t slot = 0; slot < engine->line_slots; slot++) {
-        zkl_line *line, *next_line;
-        for (line = LIST_FIRST(&engine->lines[slot]); line != NULL; line = next_line) {
-            next_line = LIST_NEXT(line, hash);
-            line->uses++;
+        zkl_line *line = LIST_FIRST(&engine->lines[slot]);
+        while (line != NULL) {
+            line->uses++; /* stays until its successor is known */
             zkl_watch *watch;
             while ((watch = LIST_FIRST(&line->watches)) != NULL) {
                 zkl_seat *seat;
@@ -253,8 +252,9 @@ void zkl_watches_closed(zkl_engine *engine)
                 }
                 free_watch(watch);
             }
-            next_line = LIST_NEXT(line, hash);
+            zkl_line *next = LIST_NEXT(line, hash);
             zkl_line_drop(line);
+            line = next;
         }
     }
 }

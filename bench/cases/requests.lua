@@ -1,0 +1,145 @@
+--- requests: what is sent, as counted by the clients and by the server.
+--
+-- Sessions of 60 s, so that neither a ping (every third of it) nor a heartbeat of the lease (every quarter) falls into
+-- a count; heartbeats are subtracted all the same, and connecting is not part of any count.
+
+local fibers = require "fibers"
+local lib = require "lib"
+local zklock = require "zklock"
+
+local CYCLES, TRIES = 200, 200
+local QUEUES = { 2, 10, 50 }
+
+local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = fibers.adapter }
+
+local function connect(settings)
+    return assert(zklock.connect(settings.servers, OPTIONS))
+end
+
+--- Requests that `client` has sent so far, without heartbeats.
+local function requests_of(client)
+    local stats = client:stats()
+    return stats.requests - stats.heartbeats
+end
+
+--- Runs fn(), answers how many requests that took: as the client counts, as the server counts.
+local function counted(client, fn)
+    local requests, packets = requests_of(client), lib.mntr().packets_received
+    fn()
+    assert(client:flush(10))
+    return requests_of(client) - requests, lib.mntr().packets_received - packets
+end
+
+local function report_single(settings, rows)
+    local client, other = connect(settings), connect(settings)
+    local lock, rival = client:mutex("/bench-requests"), other:mutex("/bench-requests")
+    assert(lock:acquire())
+    assert(lock:release()) -- makes the directory
+    local by_client, by_server = counted(client, function()
+        for _ = 1, CYCLES do
+            assert(lock:acquire())
+            assert(lock:release())
+        end
+    end)
+    table.insert(rows, {
+        "acquire and release, nobody else", string.format("%g", by_client / CYCLES),
+        string.format("%g", by_server / CYCLES), "3"
+    })
+    assert(lock:acquire())
+    by_client, by_server = counted(other, function()
+        for _ = 1, TRIES do
+            local _, _, code = rival:try_acquire()
+            assert(code == "timeout", code)
+        end
+    end)
+    table.insert(rows, {
+        "a refused try", string.format("%g", by_client / TRIES), string.format("%g", by_server / TRIES), "1"
+    })
+    client:close()
+    other:close()
+end
+
+--- One waiter: comes, gets its turn, waits to be let go.
+local function wait_in_line(waiter)
+    local lock = waiter.client:mutex(waiter.path)
+    waiter.before = requests_of(waiter.client)
+    assert(lock:acquire())
+    waiter.granted = true
+    fibers.await("a holder is let go", function()
+        return waiter.let_go
+    end)
+    assert(lock:release())
+    assert(waiter.client:flush(10))
+    waiter.requests = requests_of(waiter.client) - waiter.before
+end
+
+local function total_notifications(waiters)
+    local sum = 0
+    for _, waiter in ipairs(waiters) do
+        sum = sum + waiter.client:stats().notifications
+    end
+    return sum
+end
+
+--- A queue of one holder and `count` waiters, worked off from the front.
+local function report_queue(settings, count, rows)
+    local line = {}
+    for place = 1, count + 1 do
+        line[place] = { client = connect(settings), path = "/bench-queue-" .. count }
+    end
+    local packets = lib.mntr().packets_received
+    for place, waiter in ipairs(line) do
+        fibers.start(wait_in_line, waiter)
+        fibers.await("a waiter stands in line", function()
+            return place == 1 and waiter.granted or waiter.client:stats().watches == 1
+        end)
+    end
+    local per_release, fired_per_release, lives = {}, {}, {}
+    for place, waiter in ipairs(line) do
+        local notifications, fired = total_notifications(line), lib.mntr().sum_node_deleted_watch_count
+        waiter.let_go = true
+        fibers.await("a release is done", function()
+            return waiter.requests and (place > count or line[place + 1].granted)
+        end)
+        if place <= count then
+            table.insert(per_release, total_notifications(line) - notifications)
+            table.insert(fired_per_release, lib.mntr().sum_node_deleted_watch_count - fired)
+        end
+        if place > 1 then
+            table.insert(lives, waiter.requests)
+        end
+    end
+    packets = lib.mntr().packets_received - packets
+    local sent = 0
+    for _, waiter in ipairs(line) do
+        sent = sent + waiter.requests
+        waiter.client:close()
+    end
+    local function range(values)
+        return string.format("%d..%d", math.min(table.unpack(values)), math.max(table.unpack(values)))
+    end
+    table.insert(rows, {
+        tostring(count), range(per_release), range(fired_per_release), range(lives), tostring(sent), tostring(packets)
+    })
+end
+
+return function(settings)
+    lib.title("Requests")
+    local rows = { { "requests of", "client's count", "server's count", "at most" } }
+    local queues = {
+        {
+            "waiters", "notifications a release", "watches fired", "requests a waiter", "requests in all",
+            "server's count"
+        },
+        { "(at most)", "1..1", "1..1", "5", "", "" }
+    }
+    fibers.run(function()
+        report_single(settings, rows)
+        for _, count in ipairs(QUEUES) do
+            report_queue(settings, count, queues)
+        end
+    end)
+    lib.columns(rows)
+    print()
+    lib.columns(queues)
+end

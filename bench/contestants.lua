@@ -1,0 +1,56 @@
+--- contestants: who is compared, and how each is started.
+--
+-- Every contestant takes the same arguments and prints one line:
+--
+--     cycle SERVERS PATH COUNT                             -> name= count= acquire_us= cycle_us=
+--     contend SERVERS PATH CLIENTS WARM_UP SECONDS DIR     -> name= clients= seconds= turns= violations= failures=
+
+local lib = require "lib"
+
+local contestants = {}
+
+--- @treturn table array of `{name, command = words before the arguments, warm_up = seconds}`, ourselves first
+function contestants.list(settings)
+    local peers = settings.bench .. "/peers"
+    local all = {
+        { name = "zklock", command = { peers .. "/zklock/contestant" }, warm_up = 1 },
+        { name = "go-zookeeper", command = { settings.build .. "/go-zookeeper" }, warm_up = 1 },
+        {
+            -- Java compiles what runs often: it gets longer to warm up.
+            name = "Curator",
+            command = { "java", "-cp", os.getenv("BENCH_CLASSPATH"), "Contestant" },
+            warm_up = 2
+        },
+        {
+            name = "kazoo",
+            command = { os.getenv("BENCH_PYTHON"), peers .. "/kazoo/contestant.py" },
+            warm_up = 1
+        }
+    }
+    local present = {}
+    for _, contestant in ipairs(all) do
+        contestant.missing = settings.missing[contestant.name]
+        table.insert(present, contestant)
+    end
+    return present
+end
+
+--- Runs a contestant. Violated mutual exclusion ends the whole benchmark: a time of something that is no lock is none.
+function contestants.run(contestant, ...)
+    local words = table.move(contestant.command, 1, #contestant.command, 1, {})
+    for _, argument in ipairs({ ... }) do
+        table.insert(words, argument)
+    end
+    local result = lib.run(words)
+    if (result.violations or 0) ~= 0 then
+        error(string.format("%s let two clients hold the lock at once, %d times", contestant.name, result.violations))
+    elseif (result.failures or 0) ~= 0 or result.turns == 0 then
+        error(string.format("%d clients of %s failed, with %d turns taken", result.failures, contestant.name,
+            result.turns))
+    elseif (result.late or 0) ~= 0 then
+        print(string.format("  note: %d clients of %s were connected late", result.late, contestant.name))
+    end
+    return result
+end
+
+return contestants

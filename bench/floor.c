@@ -1,0 +1,246 @@
+/*
+ * floor: what a lock costs at least, with the same C client: libzookeeper_st, one thread, a poll loop of its own.
+ *
+ * In turn, COUNT times each:
+ *   - create an ephemeral sequential node with zoo_acreate2, wait; delete it, wait;
+ *   - create one and list its directory in one round trip, wait for both; delete it, wait.
+ * The second is the least that a lock which checks its place can do. The nodes' path is as long as a lock's, the data
+ * as long as an identity. Prints the medians in microseconds.
+ *
+ * Usage: floor SERVERS PATH COUNT      (PATH is created if its parent exists)
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include <zookeeper/zookeeper.h>
+
+#define SESSION_TIMEOUT_MS 60000
+#define CONNECT_TIMEOUT_MS 10000
+
+/* As long as the name of a lock's node. */
+#define NAME "_c_00000000-0000-0000-0000-000000000000-lock-"
+
+/* As long as "host:pid" often is. */
+#define DATA "localhost:1234567"
+
+static zhandle_t *handle;
+static int pending;    /* replies that are still to come */
+static int failure;    /* the first reply that was an error */
+static char node[512]; /* what the last create made */
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void die(const char *what, int rc)
+{
+    fprintf(stderr, "floor: %s: %s\n", what, zerror(rc));
+    exit(1);
+}
+
+static void on_session(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)zh, (void)type, (void)path, (void)context;
+    if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE) {
+        die("the session ended", ZSESSIONEXPIRED);
+    }
+}
+
+static void replied(int rc)
+{
+    pending--;
+    if (rc != ZOK && failure == ZOK) {
+        failure = rc;
+    }
+}
+
+static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    (void)stat, (void)data;
+    if (rc == ZOK) {
+        snprintf(node, sizeof node, "%s", path);
+    }
+    replied(rc);
+}
+
+static void on_names(int rc, const struct String_vector *names, const void *data)
+{
+    (void)names, (void)data;
+    replied(rc);
+}
+
+static void on_text(int rc, const char *text, const void *data)
+{
+    (void)text, (void)data;
+    replied(rc == ZNODEEXISTS ? ZOK : rc);
+}
+
+static void on_done(int rc, const void *data)
+{
+    (void)data;
+    replied(rc);
+}
+
+/* One turn of the loop: send what is to be sent, wait, take what came. */
+static void turn(void)
+{
+    int fd = -1, interest = 0;
+    struct timeval wait = {0, 0};
+    int rc = zookeeper_interest(handle, &fd, &interest, &wait);
+    if (rc != ZOK) {
+        die("zookeeper_interest", rc);
+    }
+    struct pollfd polled = {
+        .fd = fd,
+        .events = (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) |
+                          ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0)),
+    };
+    int timeout = (int)(wait.tv_sec * 1000 + wait.tv_usec / 1000);
+    if (poll(&polled, 1, timeout) < 0 && errno != EINTR) {
+        perror("floor: poll");
+        exit(1);
+    }
+    int events = ((polled.revents & ~POLLOUT) != 0 ? ZOOKEEPER_READ : 0) |
+                 ((polled.revents & POLLOUT) != 0 ? ZOOKEEPER_WRITE : 0);
+    rc = zookeeper_process(handle, events);
+    if (rc != ZOK && rc != ZNOTHING) {
+        die("zookeeper_process", rc);
+    }
+}
+
+/* Waits for the replies to all that was sent. */
+static void await(const char *what, int sent_rc)
+{
+    if (sent_rc != ZOK) {
+        die(what, sent_rc);
+    }
+    while (pending > 0) {
+        turn();
+    }
+    if (failure != ZOK) {
+        die(what, failure);
+    }
+}
+
+static int send_create(const char *prefix)
+{
+    pending++;
+    return zoo_acreate2(handle, prefix, DATA, (int)strlen(DATA), &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
+                        on_created, NULL);
+}
+
+static void create(const char *prefix)
+{
+    await("create", send_create(prefix));
+}
+
+static void create_and_list(const char *prefix, const char *path)
+{
+    int rc = send_create(prefix);
+    pending++;
+    await("create and list", rc != ZOK ? rc : zoo_aget_children(handle, path, 0, on_names, NULL));
+}
+
+static void delete_node(void)
+{
+    pending++;
+    await("delete", zoo_adelete(handle, node, -1, on_done, NULL));
+}
+
+static int compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_us(int64_t *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return (double)values[count / 2] / 1000;
+}
+
+static void connect_to(const char *servers)
+{
+    zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+    handle = zookeeper_init2(servers, on_session, SESSION_TIMEOUT_MS, NULL, NULL, ZOO_NO_LOG_CLIENTENV, NULL);
+    if (handle == NULL) {
+        perror("floor: zookeeper_init");
+        exit(1);
+    }
+    int64_t give_up = now_ns() + (int64_t)CONNECT_TIMEOUT_MS * 1000000;
+    while (zoo_state(handle) != ZOO_CONNECTED_STATE) {
+        if (now_ns() > give_up) {
+            die("connecting", ZOPERATIONTIMEOUT);
+        }
+        turn();
+    }
+    zoo_set_servers_resolution_delay(handle, -1); /* otherwise every turn calls getaddrinfo */
+}
+
+int main(int argc, char **argv)
+{
+    int count = argc == 4 ? atoi(argv[3]) : 0;
+    if (count < 1) {
+        fprintf(stderr, "Usage: floor SERVERS PATH COUNT\n");
+        return 2;
+    }
+    const char *path = argv[2];
+    char prefix[512];
+    snprintf(prefix, sizeof prefix, "%s/%s", path, NAME);
+    enum {
+        CREATE,
+        DELETE,
+        CYCLE,
+        PAIR,
+        PAIR_CYCLE,
+        MEASURES
+    };
+    int64_t *times[MEASURES];
+    for (int i = 0; i < MEASURES; i++) {
+        times[i] = calloc((size_t)count, sizeof *times[i]);
+        if (times[i] == NULL) {
+            perror("floor");
+            return 1;
+        }
+    }
+    connect_to(argv[1]);
+    pending++;
+    await("make the directory", zoo_acreate(handle, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, on_text, NULL));
+    int warm_up = count / 10 + 1;
+    for (int i = -warm_up; i < count; i++) {
+        int64_t t0 = now_ns();
+        create(prefix);
+        int64_t t1 = now_ns();
+        delete_node();
+        int64_t t2 = now_ns();
+        create_and_list(prefix, path);
+        int64_t t3 = now_ns();
+        delete_node();
+        int64_t t4 = now_ns();
+        if (i >= 0) {
+            times[CREATE][i] = t1 - t0;
+            times[DELETE][i] = t2 - t1;
+            times[CYCLE][i] = t2 - t0;
+            times[PAIR][i] = t3 - t2;
+            times[PAIR_CYCLE][i] = t4 - t2;
+        }
+    }
+    printf("name=floor count=%d create_us=%.1f delete_us=%.1f cycle_us=%.1f pair_us=%.1f pair_cycle_us=%.1f\n", count,
+           median_us(times[CREATE], count), median_us(times[DELETE], count), median_us(times[CYCLE], count),
+           median_us(times[PAIR], count), median_us(times[PAIR_CYCLE], count));
+    for (int i = 0; i < MEASURES; i++) {
+        free(times[i]);
+    }
+    zookeeper_close(handle);
+    return 0;
+}

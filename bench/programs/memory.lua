@@ -1,0 +1,99 @@
+--- memory: opens COUNT clients, or makes COUNT claims of one client, and prints what each costs.
+--
+-- `c` is what zklock's C side has allocated, `lua` what Lua has, coroutines of the waits included, `resident` what the
+-- process has grown by, in bytes; `threads` and `fds` are counts.
+--
+-- Usage: memory.lua SERVERS clients|one-path|many-paths|granted COUNT
+
+local core = require "zklock.core"
+local fibers = require "fibers"
+local zklock = require "zklock"
+
+local servers, mode, count = arg[1], arg[2], math.tointeger(tonumber(arg[3]))
+
+local function connect()
+    return assert(zklock.connect(servers, { session_timeout = 60, connect_timeout = 20, wait = fibers.adapter }))
+end
+
+local function fds()
+    local n = 0
+    for fd = 0, 4096 do
+        local file = io.open("/proc/self/fdinfo/" .. fd)
+        if file then
+            file:close()
+            n = n + 1
+        end
+    end
+    return n
+end
+
+local function now()
+    collectgarbage()
+    collectgarbage()
+    local file = assert(io.open("/proc/self/status"))
+    local status = file:read("a")
+    file:close()
+    return {
+        c = core.memory(),
+        lua = collectgarbage("count") * 1024,
+        resident = tonumber(status:match("VmRSS:%s*(%d+)")) * 1024,
+        threads = tonumber(status:match("Threads:%s*(%d+)")),
+        fds = fds()
+    }
+end
+
+local function print_growth(before)
+    local after = now()
+    local words = {}
+    for _, key in ipairs({ "c", "lua", "resident", "threads", "fds" }) do
+        table.insert(words, string.format("%s=%.2f", key, (after[key] - before[key]) / count))
+    end
+    print("name=" .. mode .. " " .. table.concat(words, " "))
+end
+
+local function path_of(index)
+    return mode == "one-path" and "/bench-memory" or "/bench-memory-" .. index
+end
+
+--- Acquires `count` locks, or comes to wait for them, and keeps them until the process ends.
+local function claim_all(client, kept, settled)
+    for index = 1, count do
+        kept[index] = client:mutex(path_of(index))
+        fibers.start(function()
+            local _, _, code = kept[index]:acquire()
+            assert(code == nil or code == "closed", code)
+        end)
+    end
+    fibers.await("all claims stand", settled, 60)
+end
+
+local function measure()
+    local kept = { first = connect() } -- whose cost includes what all share
+    if mode == "clients" then
+        local before = now()
+        for index = 1, count do
+            kept[index] = connect()
+        end
+        print_growth(before)
+        os.exit(true, false)
+    end
+    local holder, client = connect(), connect()
+    if mode == "one-path" then
+        kept.held = holder:mutex(path_of(1))
+        assert(kept.held:acquire())
+    elseif mode == "many-paths" then
+        kept.held = {}
+        claim_all(holder, kept.held, function()
+            return holder:stats().grants == count
+        end)
+    end
+    local before = now()
+    claim_all(client, kept, function()
+        local stats = client:stats()
+        return (mode == "granted" and stats.grants or stats.watches) == count
+    end)
+    print_growth(before)
+    os.exit(true, false)
+end
+
+fibers.run(measure)

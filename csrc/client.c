@@ -2,10 +2,14 @@
  * client: the I/O thread, and what passes between it and everybody else.
  *
  * Who may touch what:
- *   - the engine, engine claims, `flushes`, `tickets`: the I/O thread alone;
- *   - what stands under "shared" in the two structs: whoever holds client->mutex;
+ *   - what stands under "engine" in the two structs, engine claims, and the engine itself: whoever holds engine_mutex. The I/O
+ *     thread holds it all the time but while it sleeps in poll. A caller that finds it free hands its wish to the engine
+ *     itself, which sends at once and cannot block; that saves waking the I/O thread only to have it send (it is polling
+ *     the socket for the reply already). A caller that finds it taken leaves its wish on the list and writes a byte;
+ *   - what stands under "shared": whoever holds client->mutex;
  *   - atomics: anybody.
- * A ticket is referenced by its caller and, until nothing more can come of it, by the I/O thread; it references its client.
+ * engine_mutex is taken before mutex, never after. A ticket is referenced by its caller and, until nothing more can come of
+ * it, by the engine's side; it references its client.
  */
 #include "client.h"
 
@@ -70,7 +74,7 @@ struct zkl_ticket {
     _Atomic int32_t phase;
     _Atomic bool lapsed;
 
-    /* I/O thread */
+    /* engine */
     TAILQ_ENTRY(zkl_ticket) all;
     TAILQ_ENTRY(zkl_ticket) flushing;
     zkl_claim *claim;
@@ -85,7 +89,8 @@ struct zkl_ticket {
     char *message;
     char token[ZKL_TOKEN_SIZE];
     char node[ZKL_NODE_NAME_SIZE];
-    zkl_contender *contenders; /* constant once settled */
+    char ahead[ZKL_NODE_NAME_SIZE]; /* the name of the node that it waits for, shortened if need be */
+    zkl_contender *contenders;      /* constant once settled */
     int32_t contender_count;
 };
 
@@ -105,8 +110,10 @@ struct zkl_client {
     _Atomic int64_t lease_until;
     TAILQ_ENTRY(zkl_client) open; /* in the registry */
 
-    /* I/O thread */
-    zkl_engine *engine;
+    /* engine */
+    pthread_mutex_t engine_mutex;
+    zkl_engine *engine;     /* NULL once the thread has ended */
+    int64_t sleeping_until; /* what the I/O thread's poll was given */
     struct ticket_list tickets;
     struct ticket_list flushes;
     int64_t close_by;
@@ -288,6 +295,7 @@ static void free_client(zkl_client *client)
     zkl_free(client->lines);
     pthread_cond_destroy(&client->gone);
     pthread_mutex_destroy(&client->mutex);
+    pthread_mutex_destroy(&client->engine_mutex);
     zkl_free(client);
 }
 
@@ -359,23 +367,40 @@ static void announce(zkl_ticket *ticket)
     }
 }
 
+/* The last name of a path into a ticket's field; nothing if there is no path. */
+static void copy_name(char *name, const char *path)
+{
+    size_t length = 0;
+    if (path != NULL) {
+        const char *last = strrchr(path, '/') + 1;
+        length = strnlen(last, ZKL_NODE_NAME_SIZE - 1);
+        memcpy(name, last, length);
+    }
+    name[length] = '\0';
+}
+
 static void on_claim_changed(void *context, zkl_claim *claim)
 {
     zkl_client *client = context;
     zkl_ticket *ticket = zkl_claim_user(claim);
     const char *message = zkl_claim_message(claim);
-    const char *node = zkl_claim_node(claim);
+    int32_t phase = (int32_t)zkl_claim_get_phase(claim);
+    bool settled = zkl_claim_settled(claim);
     pthread_mutex_lock(&client->mutex);
-    atomic_store_explicit(&ticket->phase, (int32_t)zkl_claim_get_phase(claim), memory_order_release);
-    ticket->settled = zkl_claim_settled(claim);
+    /* That it waits, and for whom, is to be seen, but no reason to wake anybody; nor is, to its owner, a release begun. */
+    bool decided = phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
+    bool news = decided || settled != ticket->settled;
+    atomic_store_explicit(&ticket->phase, phase, memory_order_release);
+    ticket->settled = settled;
     ticket->code = zkl_claim_code(claim);
     memcpy(ticket->token, zkl_claim_token(claim), sizeof ticket->token);
-    snprintf(ticket->node, sizeof ticket->node, "%s", node != NULL ? strrchr(node, '/') + 1 : "");
+    copy_name(ticket->node, zkl_claim_node(claim));
+    copy_name(ticket->ahead, zkl_claim_blocker(claim));
     if (message[0] != '\0' && ticket->message == NULL) {
         ticket->message = zkl_copy(message, strlen(message));
     }
-    if (zkl_claim_get_phase(claim) != ZKL_CLAIM_RELEASED || ticket->settled) {
-        announce(ticket); /* that it is being released is no news to whoever releases it */
+    if (news) {
+        announce(ticket);
     }
     pthread_mutex_unlock(&client->mutex);
 }
@@ -557,6 +582,7 @@ static void do_for(zkl_ticket *ticket, unsigned todo, int64_t now)
     }
 }
 
+/* engine_mutex held. Hands the engine everything that callers have asked for. */
 static void run_todo(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
@@ -570,9 +596,16 @@ static void run_todo(zkl_client *client)
         drop_ticket(ticket); /* the list's */
         pthread_mutex_lock(&client->mutex);
     }
-    bool close_now = client->close_wanted && !client->closing;
     pthread_mutex_unlock(&client->mutex);
-    if (close_now) {
+}
+
+/* I/O thread. */
+static void begin_close_if_wanted(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    bool begin = client->close_wanted && !client->closing;
+    pthread_mutex_unlock(&client->mutex);
+    if (begin) {
         client->closing = true;
         client->close_by = zkl_clock() + CLOSE_PATIENCE;
         zkl_engine_close(client->engine, zkl_clock());
@@ -630,9 +663,12 @@ static void wait_and_process(zkl_client *client, const zkl_poll *wanted)
     }
     struct pollfd fds[2] = {{.fd = client->wake_pipe[0], .events = POLLIN},
                             {.fd = wanted->fd, .events = wanted->events}};
+    client->sleeping_until = wanted->wake_at;
+    pthread_mutex_unlock(&client->engine_mutex);
     if (poll(fds, 2, poll_timeout(wanted->wake_at)) < 0) {
         fds[0].revents = fds[1].revents = 0;
     }
+    pthread_mutex_lock(&client->engine_mutex);
     if (fds[0].revents != 0) {
         drain(client->wake_pipe[0]);
         pthread_mutex_lock(&client->mutex);
@@ -687,9 +723,11 @@ static void *run(void *argument)
 {
     zkl_client *client = argument;
     thread_client = client;
+    pthread_mutex_lock(&client->engine_mutex);
     while (!client->closing || !may_leave(client)) {
         zkl_poll wanted;
         run_todo(client);
+        begin_close_if_wanted(client);
         zkl_engine_prepare(client->engine, zkl_clock(), &wanted);
         finish_flushes(client);
         publish(client);
@@ -706,6 +744,7 @@ static void *run(void *argument)
     zkl_engine_free(client->engine);
     client->engine = NULL;
     abandon_tickets(client);
+    pthread_mutex_unlock(&client->engine_mutex);
     drop_client(client);
     return NULL;
 }
@@ -822,6 +861,7 @@ static void init_sync(zkl_client *client)
     pthread_cond_init(&client->gone, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&client->mutex, NULL);
+    pthread_mutex_init(&client->engine_mutex, NULL);
 }
 
 zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
@@ -963,11 +1003,11 @@ zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code)
     pthread_mutex_lock(&client->mutex);
     /* closed means: the thread is past touching anything */
     zkl_state state = client->state == ZKL_STATE_CLOSED && !client->exited ? ZKL_STATE_SUSPENDED : client->state;
-    if (client->exited && state != ZKL_STATE_AUTH_FAILED) {
+    if (client->exited) {
         state = ZKL_STATE_CLOSED;
     }
     *code = client->problem_code;
-    snprintf(problem, ZKL_MESSAGE_SIZE, "%s", client->problem);
+    memcpy(problem, client->problem, strlen(client->problem) + 1);
     pthread_mutex_unlock(&client->mutex);
     return state;
 }
@@ -989,6 +1029,37 @@ int32_t zkl_client_session_timeout(zkl_client *client)
 }
 
 /* --- tickets ------------------------------------------------------------------------------------------------------- */
+
+static void wake(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    unlock_and_wake(client);
+}
+
+/*
+ * Sees to it that the engine learns of what is on the list: here and now if the I/O thread sleeps and nothing can block,
+ * otherwise by waking it.
+ */
+static void serve(zkl_client *client)
+{
+    if (pthread_mutex_trylock(&client->engine_mutex) != 0) {
+        wake(client);
+        return;
+    }
+    bool wanted = true;
+    if (client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine)) {
+        zkl_client *before = thread_client;
+        thread_client = client;
+        run_todo(client);
+        thread_client = before;
+        wanted = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
+        publish(client);
+    }
+    pthread_mutex_unlock(&client->engine_mutex);
+    if (wanted) {
+        wake(client);
+    }
+}
 
 static zkl_ticket *new_ticket(zkl_client *client, ticket_kind kind, const char *path)
 {
@@ -1020,7 +1091,8 @@ static zkl_ticket *submit(zkl_ticket *ticket)
     } else {
         enqueue(ticket, TODO_START);
     }
-    unlock_and_wake(client);
+    pthread_mutex_unlock(&client->mutex);
+    serve(client);
     return ticket;
 }
 
@@ -1059,7 +1131,8 @@ static void ask(zkl_ticket *ticket, unsigned todo)
     if (!client->exited) {
         enqueue(ticket, todo);
     }
-    unlock_and_wake(client);
+    pthread_mutex_unlock(&client->mutex);
+    serve(client);
 }
 
 void zkl_ticket_release(zkl_ticket *ticket)
@@ -1097,7 +1170,12 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     view->code = ticket->code;
     memcpy(view->token, ticket->token, sizeof view->token);
     memcpy(view->node, ticket->node, sizeof view->node);
-    snprintf(view->message, sizeof view->message, "%s", ticket->message != NULL ? ticket->message : "");
+    view->message[0] = '\0';
+    if (ticket->message != NULL) {
+        snprintf(view->message, sizeof view->message, "%s", ticket->message);
+    } else if (view->phase == ZKL_CLAIM_WAITING && ticket->ahead[0] != '\0') {
+        snprintf(view->message, sizeof view->message, "'%s' is ahead", ticket->ahead);
+    }
     pthread_mutex_unlock(&client->mutex);
     if (view->phase == ZKL_CLAIM_GRANTED && atomic_load(&ticket->lapsed)) {
         view->phase = ZKL_CLAIM_LOST; /* seen here before the I/O thread has seen it */

@@ -331,6 +331,11 @@ void zkl_claim_grant(zkl_claim *claim, const char *token)
     tell_host(claim);
 }
 
+void zkl_claim_waits(zkl_claim *claim)
+{
+    tell_host(claim);
+}
+
 void zkl_claim_unseated(zkl_claim *claim)
 {
     claim->seat = NULL;
@@ -477,6 +482,11 @@ const char *zkl_claim_node(const zkl_claim *claim)
 const char *zkl_claim_path(const zkl_claim *claim)
 {
     return claim->line->path;
+}
+
+const char *zkl_claim_blocker(const zkl_claim *claim)
+{
+    return claim->seat != NULL && claim->seat->watch != NULL ? claim->seat->watch->node : NULL;
 }
 
 void *zkl_claim_user(const zkl_claim *claim)

@@ -104,7 +104,7 @@ typedef struct {
  */
 typedef struct {
     void *context;
-    /* The claim's phase changed, or zkl_claim_settled became true. */
+    /* The claim's phase changed, zkl_claim_settled became true, or it waits for another node than before. */
     void (*claim_changed)(void *context, zkl_claim *claim);
     /*
      * Grants are valid while the clock is below `valid_until` (ZKL_NEVER without a lease, 0 while there is none). When a
@@ -155,6 +155,14 @@ typedef struct {
  */
 void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll);
 
+/*
+ * Between two turns of its own the driver may let another thread call zkl_engine_claim, zkl_claim_end and their like, one
+ * thread at a time, if this says so: nothing that they do will block then. Afterwards zkl_engine_wants_turn says whether what
+ * they did needs the driver before `sleeping_until`.
+ */
+bool zkl_engine_may_call(const zkl_engine *engine);
+bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until);
+
 /* Takes what the poll found: `revents` of the fd that zkl_engine_prepare gave (0 on a timeout). */
 void zkl_engine_process(zkl_engine *engine, int64_t now, short revents);
 
@@ -184,6 +192,8 @@ const char *zkl_claim_token(const zkl_claim *claim);
 /* Full path of the claim's znode, NULL while it has none. */
 const char *zkl_claim_node(const zkl_claim *claim);
 const char *zkl_claim_path(const zkl_claim *claim);
+/* Full path of the node that it waits for, NULL if it waits for none now. */
+const char *zkl_claim_blocker(const zkl_claim *claim);
 void *zkl_claim_user(const zkl_claim *claim);
 
 /* One contender of a path, as zkl_engine_contenders reports it. Valid during the callback only. */

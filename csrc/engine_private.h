@@ -63,6 +63,7 @@ struct zkl_engine {
     bool connected;      /* the handle said so */
     bool ready;          /* connected, and the server has answered: requests may go out */
     bool greeted;        /* this session's first request was answered */
+    bool chroot_missing; /* the first request found that the chroot does not exist */
     bool over;           /* the session has ended: close the handle, open another */
     bool closing;        /* zkl_engine_close was called: nothing new goes out */
     bool shut;           /* zkl_engine_shut_down was called: no session will be opened */
@@ -131,6 +132,8 @@ struct zkl_claim {
 void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void zkl_claim_grant(zkl_claim *claim, const char *token);
+/* The claim has a node and waits behind another: whoever asks may see both. */
+void zkl_claim_waits(zkl_claim *claim);
 /* The claim's seat is gone: tells the host, frees the claim if its owner has forgotten it. */
 void zkl_claim_unseated(zkl_claim *claim);
 

@@ -600,6 +600,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
         seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
         remove_stray(seat, names->data[standing.nearest]);
         zkl_watch_node(seat, names->data[standing.nearest]);
+        zkl_claim_waits(seat->claim);
     }
 }
 

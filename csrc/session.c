@@ -141,7 +141,12 @@ static void now_ready(zkl_engine *engine)
 {
     engine->ready = true;
     engine->check_at = engine->now + SPEAK_EVERY(timeout_of(engine));
-    set_state(engine, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
+    if (engine->chroot_missing) {
+        set_state(engine, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
+                  strchr(engine->servers, '/'), engine->servers);
+    } else {
+        set_state(engine, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
+    }
     resume(engine);
 }
 
@@ -154,11 +159,8 @@ void zkl_session_greeted(zkl_request *request, int rc)
     }
     if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
         engine->greeted = true;
+        engine->chroot_missing = rc == ZNONODE;
         now_ready(engine);
-        if (rc == ZNONODE) {
-            set_state(engine, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
-                      strchr(engine->servers, '/'), engine->servers);
-        }
     } else if (!zkl_outcome_unknown(rc)) {
         set_state(engine, engine->state, zkl_code_of(rc), "'%s' answers: %s", engine->servers, zerror(rc));
     }
@@ -588,6 +590,11 @@ static void run_due(zkl_engine *engine)
     }
 }
 
+bool zkl_engine_may_call(const zkl_engine *engine)
+{
+    return zkl_session_usable(engine);
+}
+
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -608,6 +615,12 @@ static int64_t next_due(const zkl_engine *engine)
         due = earlier(due, engine->lease_until);
     }
     return due;
+}
+
+bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until)
+{
+    bool lost = engine->connected && zoo_state(engine->handle) != ZOO_CONNECTED_STATE;
+    return lost || next_due(engine) < sleeping_until;
 }
 
 void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)

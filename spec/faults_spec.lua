@@ -127,7 +127,7 @@ describe("when the connection is lost, a mutex", function()
     end)
 
     it("keeps its place in the queue over a short loss", function()
-        local lock, link = behind_proxy(fixture.path())
+        local lock, link, client = behind_proxy(fixture.path())
         local holder = fixture.join(lock:path())
         local place
         loop.run(function()
@@ -139,7 +139,7 @@ describe("when the connection is lost, a mutex", function()
             place = other_child(lock:path(), holder)
             link:cut()
             loop.until_true(function()
-                return not fixture.is_watched(holder)
+                return client:stats().connections == 2
             end)
             loop.until_true(function()
                 return fixture.is_watched(holder)

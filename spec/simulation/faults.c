@@ -276,6 +276,13 @@ static void strike(void *context, int64_t argument)
     sim_schedule(sim_now() + 1 + sim_below(run.fault_pause * 2), strike, context, argument);
 }
 
+/* On average. */
+static uint32_t a_quarter_of_all(void)
+{
+    uint32_t half = (uint32_t)sim_random();
+    return half & (uint32_t)sim_random();
+}
+
 void start_faults(void)
 {
     int64_t choice = sim_below(20);
@@ -284,7 +291,7 @@ void start_faults(void)
     if (choice < 6)
         run.fault_mask = UINT32_C(1) << sim_below(FAULT_KINDS);
     else if (choice < 16)
-        run.fault_mask = (uint32_t)(sim_random() & sim_random());
+        run.fault_mask = a_quarter_of_all();
     else
         run.fault_mask = UINT32_MAX;
     run.fault_pause = run.timeout / 6 + sim_below(run.timeout * 3 / 2);

@@ -199,16 +199,14 @@ static arguments parse(int argc, char **argv)
             args.count = 50;
             if (next != NULL)
                 args.count = strtoll(argv[++i], NULL, 10);
-        } else if (next == NULL) {
-            usage();
-        } else if (strcmp(argv[i], "--seed") == 0) {
+        } else if (next != NULL && strcmp(argv[i], "--seed") == 0) {
             args.seed = strtoull(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--limit") == 0) {
+        } else if (next != NULL && strcmp(argv[i], "--limit") == 0) {
             args.limit = strtoll(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--seconds") == 0) {
+        } else if (next != NULL && strcmp(argv[i], "--seconds") == 0) {
             args.mode = MODE_SECONDS;
             args.seconds = strtod(argv[++i], NULL);
-        } else if (strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
+        } else if (next != NULL && strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
             args.seed = strtoull(argv[++i], NULL, 10);
             args.count = strtoll(argv[++i], NULL, 10);
         } else {

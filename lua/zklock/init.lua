@@ -51,7 +51,7 @@ local CONNECT_SCHEMA = {
 --   * `identity` what the client's nodes say to others: "host:pid" unless given.
 --   * `lease` true unless given; false trusts the server's word alone that a lock is held (see docs).
 --   * `log` function(level, message) with level "error", "warn", "info" or "debug": nothing is logged anywhere else.
---   * `tls` table: answered with the code "unsupported" where the C client has no TLS.
+--   * `tls` table: answered with the code "unsupported"; Debian's C client is built without TLS.
 --
 -- @tparam string servers "host:2181,host:2181/chroot"
 -- @tparam table|nil settings
@@ -77,8 +77,9 @@ function zklock.connect(servers, settings)
     if settings.acl == "creator" and not settings.auth then
         error("zklock.connect: option 'acl' must not be \"creator\" without the option auth", 2)
     end
-    if settings.tls and not core.features().tls then
-        return nil, "this ZooKeeper C client was built without TLS", "unsupported"
+    if settings.tls then
+        return nil, core.features().tls and "zklock does not use the ZooKeeper C client's TLS yet" or
+            "the ZooKeeper C client here was built without TLS", "unsupported"
     end
     local handle, message, code = core.open(normal_servers, {
         session_timeout = max(1, floor(settings.session_timeout * 1000)),

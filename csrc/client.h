@@ -1,10 +1,11 @@
 /*
  * client: one I/O thread per client, which runs the engine and owns the ZooKeeper handle.
  *
- * Callers never touch the engine. What they want is written into a *ticket* (one claim, one question, one flush) and the
- * ticket is put on the client's list; the thread is woken by a byte in a pipe. What comes of it is published in the ticket,
- * the ticket is put on the list of news, and a byte in a second pipe makes zkl_client_fd readable. No function here blocks but
- * zkl_client_join, and that one only until a thread that has already said goodbye has returned.
+ * What a caller wants is written into a *ticket* (one claim, one question, one flush), and the ticket is put on the client's
+ * list. If the I/O thread sleeps and requests may go out, the caller hands the list to the engine itself, which sends and
+ * cannot block; otherwise it wakes the thread by a byte in a pipe. What comes of it is published in the ticket by the I/O
+ * thread, the ticket is put on the list of news, and a byte in a second pipe makes zkl_client_fd readable. No function here
+ * blocks but zkl_client_join, and that one only until a thread that has already said goodbye has returned.
  *
  * Any thread may call anything here. After a fork the child may call anything too and is told ZKL_FORKED: the thread did not
  * come along, and nothing of the parent's session is touched.

@@ -74,12 +74,10 @@ static bool add(zkl_query *query, const char *name)
     if (node.kind == ZKL_NODE_STRANGER) {
         return true;
     }
-    size_t size = strlen(query->path) + 1 + strlen(name) + 1;
-    char *path = zkl_alloc(size);
+    char *path = zkl_child_path(query->path, name);
     if (path == NULL) {
         return false;
     }
-    snprintf(path, size, "%s/%s", query->path, name);
     query->contenders[query->count++] = (zkl_contender){.node = path, .kind = node.kind, .sequence = node.sequence};
     return true;
 }

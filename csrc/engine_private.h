@@ -259,6 +259,8 @@ struct zkl_line {
 /* The line of `path`, with one more use; NULL when memory is short. */
 zkl_line *zkl_line_take(zkl_engine *engine, const char *path);
 void zkl_line_drop(zkl_line *line);
+/* "<directory>/<name>", to be given to zkl_free; NULL when memory is short. */
+char *zkl_child_path(const char *directory, const char *name);
 bool zkl_lines_init(zkl_engine *engine);
 /* Creates the directory and those above it; the seats parked here are stepped, or refused, when the replies are in. */
 void zkl_line_make_parents(zkl_line *line, const struct ACL_vector *acl);

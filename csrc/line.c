@@ -104,6 +104,19 @@ void zkl_line_drop(zkl_line *line)
     zkl_free(line);
 }
 
+char *zkl_child_path(const char *directory, const char *name)
+{
+    size_t stem = strlen(directory);
+    size_t length = strlen(name);
+    char *path = zkl_alloc(stem + 1 + length + 1);
+    if (path != NULL) {
+        memcpy(path, directory, stem);
+        path[stem] = '/';
+        memcpy(path + stem + 1, name, length);
+    }
+    return path;
+}
+
 /* --- parents ------------------------------------------------------------------------------------------------------- */
 
 void zkl_line_make_parents(zkl_line *line, const struct ACL_vector *acl)

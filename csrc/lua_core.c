@@ -37,9 +37,12 @@ static int push_failure(lua_State *L, zkl_code code, const char *message)
     return 3;
 }
 
-static int push_forked(lua_State *L)
+/* How many results those are that push_forked leaves. */
+#define FORKED 3
+
+static void push_forked(lua_State *L)
 {
-    return push_failure(L, ZKL_FORKED, "this client belongs to the parent process: connect anew after a fork");
+    push_failure(L, ZKL_FORKED, "this client belongs to the parent process: connect anew after a fork");
 }
 
 static lua_Number seconds_of(int64_t nanoseconds)
@@ -96,20 +99,26 @@ static int ticket_id(lua_State *L)
     return 1;
 }
 
-static bool ticket_forked(const zkl_ticket *ticket)
+/* The ticket and its news; NULL, with the FORKED results pushed, in a child of the process that opened its client. */
+static zkl_ticket *look_at_ticket(lua_State *L, zkl_ticket_view *view)
 {
-    return zkl_client_forked(zkl_ticket_client(ticket));
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return NULL;
+    }
+    zkl_ticket_look(ticket, view);
+    return ticket;
 }
 
 /* claim:phase() -> phase, code or nil, message */
 static int ticket_phase(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
-    if (ticket_forked(ticket)) {
-        return push_forked(L);
-    }
     zkl_ticket_view view;
-    zkl_ticket_look(ticket, &view);
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
     lua_pushstring(L, zkl_claim_phase_name(view.phase));
     if (view.code == ZKL_OK) {
         lua_pushnil(L);
@@ -123,12 +132,11 @@ static int ticket_phase(lua_State *L)
 /* claim:settled(), query:done() -> bool */
 static int ticket_settled(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
-    if (ticket_forked(ticket)) {
-        return push_forked(L);
-    }
     zkl_ticket_view view;
-    zkl_ticket_look(ticket, &view);
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
     lua_pushboolean(L, view.settled);
     return 1;
 }
@@ -147,12 +155,11 @@ static int ticket_remaining(lua_State *L)
 
 static int ticket_token(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
-    if (ticket_forked(ticket)) {
-        return push_forked(L);
-    }
     zkl_ticket_view view;
-    zkl_ticket_look(ticket, &view);
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
     if (view.token[0] == '\0') {
         lua_pushnil(L);
     } else {
@@ -163,12 +170,11 @@ static int ticket_token(lua_State *L)
 
 static int ticket_node(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
-    if (ticket_forked(ticket)) {
-        return push_forked(L);
-    }
     zkl_ticket_view view;
-    zkl_ticket_look(ticket, &view);
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
     if (view.node[0] == '\0') {
         lua_pushnil(L);
     } else {
@@ -181,8 +187,9 @@ static int ticket_node(lua_State *L)
 static int ticket_end(lua_State *L)
 {
     zkl_ticket *ticket = check_ticket(L);
-    if (ticket_forked(ticket)) {
-        return push_forked(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return FORKED;
     }
     zkl_ticket_end(ticket);
     lua_pushboolean(L, 1);
@@ -212,12 +219,11 @@ static void push_contender(lua_State *L, const zkl_contender *contender)
 /* query:result() -> array of contenders (empty for a flush) | nil, message, code */
 static int ticket_result(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
-    if (ticket_forked(ticket)) {
-        return push_forked(L);
-    }
     zkl_ticket_view view;
-    zkl_ticket_look(ticket, &view);
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
     if (!view.settled) {
         return push_failure(L, ZKL_FAILED, "not answered yet");
     }
@@ -283,6 +289,17 @@ static zkl_client *check_client(lua_State *L)
     return client;
 }
 
+/* The client; NULL, with the FORKED results pushed, in a child of the process that opened it. */
+static zkl_client *live_client(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        push_forked(L);
+        return NULL;
+    }
+    return client;
+}
+
 static int client_gc(lua_State *L)
 {
     zkl_client **box = box_of_client(L);
@@ -296,9 +313,9 @@ static int client_gc(lua_State *L)
 
 static int client_pollfd(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     lua_pushinteger(L, zkl_client_fd(client));
     return 1;
@@ -306,9 +323,9 @@ static int client_pollfd(lua_State *L)
 
 static int client_next(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     uint64_t id = zkl_client_next(client);
     if (id == 0) {
@@ -321,9 +338,9 @@ static int client_next(lua_State *L)
 
 static int client_next_log(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     char text[ZKL_MESSAGE_SIZE];
     int level = zkl_client_next_log(client, text, sizeof text);
@@ -338,9 +355,9 @@ static int client_next_log(lua_State *L)
 /* client:state() -> state, problem, code or nil */
 static int client_state(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     char problem[ZKL_MESSAGE_SIZE];
     zkl_code code;
@@ -355,19 +372,25 @@ static int client_state(lua_State *L)
     return 3;
 }
 
+static const char *check_path(lua_State *L, int index)
+{
+    size_t length;
+    const char *path = luaL_checklstring(L, index, &length);
+    const char *problem = zkl_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, index, problem);
+    return path;
+}
+
 /* client:claim(path, kind, identity, acl, try) -> claim | nil, message, code */
 static int client_claim(lua_State *L)
 {
     static const char *const kinds[] = {"exclusive", NULL};
     static const zkl_node_kind kind_values[] = {ZKL_NODE_EXCLUSIVE};
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
-    size_t length;
-    const char *path = luaL_checklstring(L, 2, &length);
-    const char *problem = zkl_path_problem(path, length);
-    luaL_argcheck(L, problem == NULL, 2, problem);
+    const char *path = check_path(L, 2);
     zkl_claim_request request = {
         .path = path,
         .kind = kind_values[luaL_checkoption(L, 3, "exclusive", kinds)],
@@ -382,23 +405,20 @@ static int client_claim(lua_State *L)
 
 static int client_contenders(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
-    size_t length;
-    const char *path = luaL_checklstring(L, 2, &length);
-    const char *problem = zkl_path_problem(path, length);
-    luaL_argcheck(L, problem == NULL, 2, problem);
+    const char *path = check_path(L, 2);
     zkl_ticket **box = push_ticket_box(L);
     return fill_ticket_box(L, box, zkl_client_contenders(client, path));
 }
 
 static int client_flush(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     zkl_ticket **box = push_ticket_box(L);
     return fill_ticket_box(L, box, zkl_client_flush(client));
@@ -412,9 +432,9 @@ static void set_count(lua_State *L, const char *name, int64_t value)
 
 static int client_stats(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     zkl_stats stats = zkl_client_stats(client);
     lua_createtable(L, 0, 12);
@@ -435,9 +455,9 @@ static int client_stats(lua_State *L)
 
 static int client_session_timeout(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     lua_pushnumber(L, zkl_client_session_timeout(client) / 1000.0);
     return 1;
@@ -445,9 +465,9 @@ static int client_session_timeout(lua_State *L)
 
 static int client_close(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     zkl_client_close(client);
     lua_pushboolean(L, 1);
@@ -456,9 +476,9 @@ static int client_close(lua_State *L)
 
 static int client_join(lua_State *L)
 {
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        return push_forked(L);
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
     }
     zkl_client_join(client);
     lua_pushboolean(L, 1);

@@ -39,15 +39,10 @@ static const char *name_of(const zkl_seat *seat)
 
 static bool set_node(zkl_seat *seat, const char *name)
 {
-    size_t stem = strlen(seat->line->path);
-    size_t length = strlen(name);
-    char *node = zkl_alloc(stem + 1 + length + 1);
+    char *node = zkl_child_path(seat->line->path, name);
     if (node == NULL) {
         return false;
     }
-    memcpy(node, seat->line->path, stem);
-    node[stem] = '/';
-    memcpy(node + stem + 1, name, length);
     zkl_free(seat->node);
     seat->node = node;
     seat->sequence = zkl_node_parse(name).sequence;
@@ -555,13 +550,8 @@ static void remove_stray(zkl_seat *seat, const char *name)
             return;
         }
     }
-    size_t stem = strlen(seat->line->path);
-    size_t length = strlen(name);
-    char *path = zkl_alloc(stem + 1 + length + 1);
+    char *path = zkl_child_path(seat->line->path, name);
     if (path != NULL) {
-        memcpy(path, seat->line->path, stem);
-        path[stem] = '/';
-        memcpy(path + stem + 1, name, length);
         zkl_log(engine, ZOO_LOG_LEVEL_WARN, "deleting '%s', left by a create whose reply was lost", path);
         zkl_send_stray(engine, path);
         zkl_free(path);

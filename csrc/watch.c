@@ -40,17 +40,12 @@ static zkl_watch *find(zkl_line *line, const char *name)
 static zkl_watch *new_watch(zkl_line *line, const char *name)
 {
     zkl_watch *watch = zkl_alloc(sizeof *watch);
-    size_t stem = strlen(line->path);
-    size_t length = strlen(name);
-    char *node = zkl_alloc(stem + 1 + length + 1);
+    char *node = zkl_child_path(line->path, name);
     if (watch == NULL || node == NULL) {
         zkl_free(watch);
         zkl_free(node);
         return NULL;
     }
-    memcpy(node, line->path, stem);
-    node[stem] = '/';
-    memcpy(node + stem + 1, name, length);
     watch->engine = line->engine;
     watch->line = line;
     watch->node = node;

@@ -1167,7 +1167,8 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     pthread_mutex_lock(&client->mutex);
     view->phase = (zkl_claim_phase)atomic_load_explicit(&ticket->phase, memory_order_relaxed);
     view->settled = ticket->settled || client->exited;
-    view->code = ticket->code;
+    bool unanswered = ticket->kind == TICKET_CONTENDERS && client->exited && !ticket->settled;
+    view->code = unanswered ? ZKL_CLOSED : ticket->code;
     memcpy(view->token, ticket->token, sizeof view->token);
     memcpy(view->node, ticket->node, sizeof view->node);
     view->message[0] = '\0';

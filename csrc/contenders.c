@@ -120,6 +120,9 @@ void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
         int32_t kept = length > 0 ? length : 0;
         query->contenders[request->index].identity = zkl_copy(data, (size_t)kept);
         query->contenders[request->index].identity_length = kept;
+        if (query->contenders[request->index].identity == NULL) {
+            answer(query, ZKL_FAILED, "not enough memory to list the contenders");
+        }
     } else if (rc == ZNOAUTH && !query->answered) {
         query->contenders[request->index].identity = zkl_copy("", 0); /* it is there, but whose it is may not be read */
     } else if (rc != ZNONODE) {
@@ -130,9 +133,17 @@ void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
     landed(query);
 }
 
+/* Sends it if requests may go out; what then cannot be sent (no memory) is answered, and freed, at once. */
 static void send_query(zkl_query *query)
 {
-    query->sent = zkl_session_usable(query->engine) && zkl_send_query_list(query);
+    if (!zkl_session_usable(query->engine)) {
+        return;
+    }
+    query->sent = zkl_send_query_list(query);
+    if (!query->sent) {
+        answer(query, ZKL_FAILED, "not enough memory to list the contenders");
+        free_query(query);
+    }
 }
 
 bool zkl_engine_contenders(zkl_engine *engine, const char *path, zkl_contenders_fn done, void *user, int64_t now)
@@ -173,9 +184,9 @@ void zkl_queries_fail(zkl_engine *engine, zkl_code code, const char *message)
 
 void zkl_queries_resume(zkl_engine *engine)
 {
-    zkl_query *query;
-    LIST_FOREACH(query, &engine->queries, all)
-    {
+    zkl_query *query, *next;
+    for (query = LIST_FIRST(&engine->queries); query != NULL; query = next) {
+        next = LIST_NEXT(query, all);
         if (!query->sent) {
             send_query(query);
         }

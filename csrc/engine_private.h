@@ -78,8 +78,11 @@ struct zkl_engine {
     bool confirming;       /* somebody is first in line and needs a lease to be granted */
     int64_t handshake_at;  /* the present connection's handshake was sent at this instant or later */
     int64_t restarted_at;  /* the leader restarted the session's timer at this instant or later */
-    int64_t heard[16];     /* ring: when requests were sent that were answered on this connection, some of them */
-    int32_t heard_count;   /* ever written */
+    struct zkl_heard {     /* ring: some of the requests that were answered on this connection */
+        int64_t sent_at;
+        int64_t answered_at; /* its answer was here at this instant or earlier; ZKL_NEVER until that is known */
+    } heard[16];
+    int32_t heard_count; /* ever written */
 
     /* request.c */
     struct zkl_request_list flying;
@@ -312,6 +315,8 @@ struct zkl_seat {
 };
 
 zkl_seat *zkl_seat_new(zkl_claim *claim);
+/* Something that the server refused, or that could not be sent for want of memory, is to be tried again in a while. */
+void zkl_try_later(zkl_engine *engine);
 /* The time of those that were to try again later has come. */
 void zkl_seats_undelay(zkl_engine *engine);
 /* Whether its watched path would still fit under ZKL_MAX_WATCHED_BYTES. */

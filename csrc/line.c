@@ -156,6 +156,8 @@ static void parents_decided(zkl_line *line)
         rc = ZOK;
     } else if (rc == ZNONODE && line->parents_error != ZOK) {
         rc = line->parents_error; /* a directory above could not be made: its reason is the reason */
+    } else if (rc == ZNONODE && strchr(line->path + 1, '/') != NULL) {
+        rc = ZOK; /* one above was there, and was reaped a moment later: begin again */
     }
     bool failed =
         rc != ZOK && rc != ZNODEEXISTS && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE;

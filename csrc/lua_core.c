@@ -242,6 +242,13 @@ static int ticket_result(lua_State *L)
 
 /* --- access control lists ------------------------------------------------------------------------------------------ */
 
+/* A field without metamethods: what is found stays reachable through the table. `index` is relative to the top. */
+static void push_raw_field(lua_State *L, int index, const char *name)
+{
+    lua_pushstring(L, name);
+    lua_rawget(L, index - 1);
+}
+
 /*
  * Reads argument `index`: "open", "creator", "read", or an array of {scheme=, id=, perms=}. The strings stay Lua's, the array
  * is a userdata left on the stack: all valid while the arguments are.
@@ -260,9 +267,9 @@ static struct ACL_vector check_acl(lua_State *L, int index)
     for (int32_t i = 0; i < count; i++) {
         lua_rawgeti(L, index, i + 1);
         luaL_argcheck(L, lua_istable(L, -1), index, "each entry of an acl is a table");
-        lua_getfield(L, -1, "perms");
-        lua_getfield(L, -2, "scheme");
-        lua_getfield(L, -3, "id");
+        push_raw_field(L, -1, "perms");
+        push_raw_field(L, -2, "scheme");
+        push_raw_field(L, -3, "id");
         luaL_argcheck(L, lua_isnumber(L, -3) && lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING, index,
                       "an entry of an acl has scheme (string), id (string) and perms (number)");
         entries[i].perms = (int32_t)lua_tointeger(L, -3);
@@ -508,8 +515,10 @@ static zkl_auth *check_auths(lua_State *L, int options, int32_t *count)
         lua_rawgeti(L, -1, 1);
         lua_rawgeti(L, -2, 2);
         size_t length;
-        auths[i].scheme = luaL_checkstring(L, -2);
-        auths[i].credential = luaL_checklstring(L, -1, &length);
+        luaL_checktype(L, -2, LUA_TSTRING);
+        luaL_checktype(L, -1, LUA_TSTRING);
+        auths[i].scheme = lua_tostring(L, -2);
+        auths[i].credential = lua_tolstring(L, -1, &length);
         auths[i].credential_length = (int32_t)length;
         lua_pop(L, 3); /* the strings live on in the caller's table */
     }
@@ -560,7 +569,7 @@ static int core_poll(lua_State *L)
 {
     struct pollfd fd = {.fd = (int)luaL_checkinteger(L, 1), .events = POLLIN};
     lua_Number seconds = luaL_checknumber(L, 2);
-    int ms = seconds <= 0 ? 0 : seconds > 3600 ? 3600000 : (int)ceil(seconds * 1000);
+    int ms = !(seconds > 0) ? 0 : seconds > 3600 ? 3600000 : (int)ceil(seconds * 1000);
     int n = poll(&fd, 1, ms);
     if (n < 0 && errno == EINTR) {
         lua_pushnil(L);

@@ -91,7 +91,7 @@ static void reserve(zkl_seat *seat, bool reserved)
 
 static void be_hungry(zkl_seat *seat)
 {
-    if (!seat->hungry && !seat->delayed) {
+    if (!seat->hungry && !seat->delayed && !seat->starved) {
         seat->hungry = true;
         TAILQ_INSERT_TAIL(&seat->engine->hungry, seat, in_hungry);
     }
@@ -101,12 +101,17 @@ static void be_hungry(zkl_seat *seat)
 static void be_delayed(zkl_seat *seat)
 {
     zkl_engine *engine = seat->engine;
-    if (!seat->hungry && !seat->delayed) {
+    if (!seat->hungry && !seat->delayed && !seat->starved) {
         seat->delayed = true;
         TAILQ_INSERT_TAIL(&engine->delayed, seat, in_hungry);
-        if (engine->delayed_until == ZKL_NEVER) {
-            engine->delayed_until = engine->now + RETRY_AFTER;
-        }
+        zkl_try_later(engine);
+    }
+}
+
+void zkl_try_later(zkl_engine *engine)
+{
+    if (engine->delayed_until == ZKL_NEVER) {
+        engine->delayed_until = engine->now + RETRY_AFTER;
     }
 }
 
@@ -307,6 +312,7 @@ static void step_parked(zkl_seat *seat)
         }
         return;
     }
+    be_fed(seat);
     reserve(seat, true);
     if (!seat->claim->try_only || ZKL_BROKEN(ZKL_BREAK_TRY)) {
         send_join(seat);
@@ -433,9 +439,11 @@ void zkl_seat_deleted(zkl_request *request, int rc)
         } else {
             zkl_seat_step(seat);
         }
-    } else if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+    } else {
         /* Not ours to delete (ZNOAUTH), or throttled: keep trying, but leave the server time. */
-        zkl_log(seat->engine, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", seat->node, zerror(rc));
+        if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+            zkl_log(seat->engine, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", seat->node, zerror(rc));
+        }
         be_delayed(seat);
     }
 }
@@ -617,11 +625,13 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
     char uuid[ZKL_UUID_LENGTH + 1];
     zkl_seat_uuid(seat, uuid);
     if ((rc != ZOK && rc != ZNONODE) || request->connection != seat->connection) {
-        if (rc == ZOK || rc == ZNONODE || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+        if (zkl_outcome_unknown(rc)) {
             be_hungry(seat);
             return;
         }
-        if (seat->wanted && rc != ZTHROTTLEDOP) {
+        bool transient =
+            rc == ZOK || rc == ZNONODE || rc == ZTHROTTLEDOP || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+        if (seat->wanted && !transient) {
             /* May not be listed: go on looking, since the node may exist, but for nobody. */
             zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "listing '%s' after a lost reply: %s",
                              seat->line->path, zerror(rc));

@@ -16,9 +16,9 @@
  * twice a tick, of the sessions it has heard from, and being asked to revalidate a session that connects. So the engine keeps
  * the latest instant after which the timer was certainly restarted, and no lease goes beyond that plus 9T/10:
  *   - when a connection is established: the instant at which its handshake was sent, or earlier;
- *   - when a quorum write sent at k is acknowledged: the send instant j of any earlier request answered on the same
- *     connection with k - j >= 3T/10. Between the two the follower reported at least once, since ZooKeeper grants no session
- *     timeout below two ticks, and its reports and forwarded writes travel on one ordered connection.
+ *   - when a quorum write sent at k is acknowledged: the send instant j of any request of the same connection whose answer
+ *     was here 3T/10 before k. Between the two the follower, having heard of us, reported at least once, since ZooKeeper
+ *     grants no session timeout below two ticks; and its reports and forwarded writes travel on one ordered connection.
  * So that there is always such a j, an idle client sends a read as often as a busy one its heartbeat, in place of the C
  * client's pings, whose answers it does not show.
  */
@@ -86,6 +86,8 @@ zkl_code zkl_code_of(int rc)
         return zkl_outcome_unknown(rc) ? ZKL_DISCONNECTED : ZKL_FAILED;
     }
 }
+
+static void lapse(zkl_engine *engine);
 
 /* --- state --------------------------------------------------------------------------------------------------------- */
 
@@ -184,6 +186,21 @@ static void session_over(zkl_engine *engine, const char *why)
     }
 }
 
+/*
+ * The server that we have connected to has restarted the session's timer with the timeout that it has just negotiated, which
+ * may be shorter than the one that the lease was made under.
+ */
+static void shorten_lease(zkl_engine *engine)
+{
+    int64_t certain = engine->restarted_at + LIVES_FOR(timeout_of(engine));
+    if (engine->lease && engine->lease_until != 0 && certain < engine->lease_until && !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
+        lapse(engine);
+        engine->lease_until = certain;
+        engine->host.lease_changed(engine->host.context, certain);
+        lapse(engine);
+    }
+}
+
 /* A read-only session, which we never ask for, is what the C client makes of a stranger's bytes too. */
 static void on_connected(zkl_engine *engine, bool read_only)
 {
@@ -193,6 +210,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
     if (read_only || engine->timeout_ms <= 0 || engine->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
         engine->over = true;
         engine->retry_at = engine->now + RETRY_AFTER;
+        session_over(engine, "what answers is not a ZooKeeper server");
         set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
                   engine->hosts);
         return;
@@ -200,6 +218,8 @@ static void on_connected(zkl_engine *engine, bool read_only)
     engine->connected = true;
     engine->heard_count = 0;
     engine->restarted_at = engine->handshake_at;
+    engine->check_at = engine->now;
+    shorten_lease(engine);
     int64_t session_id = zoo_client_id(engine->handle)->client_id;
     if (session_id != engine->session_id) {
         engine->session_id = session_id;
@@ -210,6 +230,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
         now_ready(engine);
     } else {
         greet(engine);
+        engine->check_at = engine->now + PAUSE_AFTER;
     }
 }
 
@@ -391,12 +412,28 @@ void zkl_session_heard(zkl_engine *engine, int64_t sent_at)
 {
     int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
     if (engine->heard_count > 0) {
-        int64_t latest = engine->heard[(engine->heard_count - 1) % slots];
+        int64_t latest = engine->heard[(engine->heard_count - 1) % slots].sent_at;
         if (sent_at < latest + timeout_of(engine) / slots) {
             return;
         }
     }
-    engine->heard[engine->heard_count++ % slots] = sent_at;
+    engine->heard[engine->heard_count++ % slots] = (struct zkl_heard){sent_at, ZKL_NEVER};
+}
+
+/*
+ * Dates the answers of the turn before. Its own `now` is from before the answers were read, and the thread may have stood still
+ * in between: only a clock that is read afterwards is certainly no earlier than their arrival.
+ */
+static void date_answers(zkl_engine *engine)
+{
+    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
+    for (int32_t i = engine->heard_count - 1; i >= 0 && i >= engine->heard_count - slots; i--) {
+        struct zkl_heard *heard = &engine->heard[i % slots];
+        if (heard->answered_at != ZKL_NEVER) {
+            return;
+        }
+        heard->answered_at = engine->now;
+    }
 }
 
 /* A quorum write sent at `sent_at` is acknowledged: every report that the follower had made by then has arrived. */
@@ -405,9 +442,9 @@ static void note_restart(zkl_engine *engine, int64_t sent_at)
     int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
     int32_t oldest = engine->heard_count > slots ? engine->heard_count - slots : 0;
     for (int32_t i = engine->heard_count - 1; i >= oldest; i--) {
-        int64_t heard = engine->heard[i % slots];
-        if (heard <= sent_at - REPORTED_WITHIN(timeout_of(engine))) {
-            engine->restarted_at = heard > engine->restarted_at ? heard : engine->restarted_at;
+        struct zkl_heard heard = engine->heard[i % slots];
+        if (heard.answered_at <= sent_at - REPORTED_WITHIN(timeout_of(engine))) {
+            engine->restarted_at = heard.sent_at > engine->restarted_at ? heard.sent_at : engine->restarted_at;
             return;
         }
     }
@@ -514,7 +551,8 @@ static void heartbeat(zkl_engine *engine)
             continue;
         }
         if (checks == NULL && (checks = new_checks(CHECKS_AT_ONCE)) == NULL) {
-            break; /* no memory: the lease runs on, the next turn tries again */
+            engine->check_at = engine->now + PAUSE_AFTER; /* no memory: the lease runs on meanwhile */
+            return;
         }
         add_check(checks, seat);
         if (checks->count == CHECKS_AT_ONCE) {
@@ -577,12 +615,23 @@ static void feed_hungry(zkl_engine *engine)
     }
 }
 
+/* The first request of the connection could not be sent, or was answered by neither yes nor no (throttled, say). */
+static bool must_greet_again(const zkl_engine *engine)
+{
+    return engine->connected && !engine->greeted && !engine->closing && !engine->over && engine->checks_flying == 0;
+}
+
 static void run_due(zkl_engine *engine)
 {
     notice_silent_loss(engine);
     lapse(engine);
+    if (must_greet_again(engine) && engine->now >= engine->check_at) {
+        greet(engine);
+        engine->check_at = engine->now + PAUSE_AFTER;
+    }
     if (engine->now >= engine->delayed_until) {
         zkl_seats_undelay(engine);
+        zkl_watches_resume(engine);
     }
     feed_hungry(engine);
     if (engine->lease && zkl_session_usable(engine) && engine->now >= engine->check_at && engine->checks_flying == 0) {
@@ -602,7 +651,7 @@ static int64_t earlier(int64_t a, int64_t b)
 
 static int64_t next_due(const zkl_engine *engine)
 {
-    int64_t due = engine->delayed_until;
+    int64_t due = must_greet_again(engine) ? earlier(engine->check_at, engine->delayed_until) : engine->delayed_until;
     if (zkl_session_usable(engine)) {
         if (engine->lease && engine->checks_flying == 0) {
             due = earlier(due, engine->check_at);
@@ -626,6 +675,7 @@ bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until)
 void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
 {
     engine->now = now;
+    date_answers(engine);
     *poll = (zkl_poll){.fd = -1, .events = 0, .wake_at = ZKL_NEVER};
     run_due(engine);
     bool wanted =

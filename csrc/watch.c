@@ -86,9 +86,14 @@ static bool arm(zkl_watch *watch)
 static void disarm(zkl_watch *watch)
 {
     set_unwanted(watch, true);
-    if (zkl_session_usable(watch->engine) && zkl_send_unwatch(watch)) {
+    if (!zkl_session_usable(watch->engine)) {
+        return;
+    }
+    if (zkl_send_unwatch(watch)) {
         watch->flying++;
         watch->state = ZKL_WATCH_REMOVING;
+    } else {
+        zkl_try_later(watch->engine);
     }
 }
 
@@ -187,9 +192,11 @@ void zkl_watch_removed(zkl_request *request, int rc)
     watch->flying--;
     if (watch->state == ZKL_WATCH_REMOVING) {
         bool removed = rc == ZOK || rc == ZNOWATCHER;
-        watch->state = removed ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED; /* still armed: the next connection sees to it */
+        watch->state = removed ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
         if (removed) {
             rearm_or_free(watch);
+        } else if (!zkl_outcome_unknown(rc)) {
+            zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
         }
     } else {
         free_if_unused(watch); /* it fired meanwhile, and may have been armed anew */

@@ -389,7 +389,7 @@ static void on_claim_changed(void *context, zkl_claim *claim)
     pthread_mutex_lock(&client->mutex);
     /* That it waits, and for whom, is to be seen, but no reason to wake anybody; nor is, to its owner, a release begun. */
     bool decided = phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
-    bool news = decided || settled != ticket->settled;
+    bool news = decided || settled != ticket->settled || zkl_claim_code(claim) != ticket->code;
     atomic_store_explicit(&ticket->phase, phase, memory_order_release);
     ticket->settled = settled;
     ticket->code = zkl_claim_code(claim);

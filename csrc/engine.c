@@ -68,6 +68,35 @@ static bool is_dots(const char *name, size_t length)
     return (length == 1 && name[0] == '.') || (length == 2 && name[0] == '.' && name[1] == '.');
 }
 
+/* The length of the UTF-8 character at `text`, of which `left` bytes are there, into `*c` its number; 0: it is none. */
+static size_t utf8_character(const char *text, size_t left, uint32_t *c)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = bytes[0] < 0x80       ? 1
+                    : bytes[0] >> 5 == 6  ? 2
+                    : bytes[0] >> 4 == 14 ? 3
+                    : bytes[0] >> 3 == 30 ? 4
+                                          : 0;
+    if (length == 0 || length > left) {
+        return 0;
+    }
+    *c = length == 1 ? bytes[0] : bytes[0] & (0x7fU >> length);
+    for (size_t i = 1; i < length; i++) {
+        if ((bytes[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        *c = *c << 6 | (bytes[i] & 0x3f);
+    }
+    return *c >= least[length] ? length : 0;
+}
+
+/* What ZooKeeper's PathUtils refuses; it sees UTF-16, so that everything beyond U+FFFF counts as surrogates. */
+static bool is_forbidden(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0;
+}
+
 const char *zkl_path_problem(const char *path, size_t length)
 {
     if (length == 0 || path[0] != '/') {
@@ -82,11 +111,21 @@ const char *zkl_path_problem(const char *path, size_t length)
     if (path[length - 1] == '/') {
         return "it must not end with '/'";
     }
+    if (strncmp(path, "/zookeeper", 10) == 0 && (length == 10 || path[10] == '/')) {
+        return "'/zookeeper' is ZooKeeper's own";
+    }
     size_t start = 1;
-    for (size_t i = 1; i <= length; i++) {
+    for (size_t i = 1, step = 1; i <= length; i += step) {
+        step = 1;
         if (i < length && path[i] != '/') {
-            if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f) {
-                return "it must not contain control characters";
+            uint32_t c;
+            step = utf8_character(path + i, length - i, &c);
+            if (step == 0) {
+                return "it must be UTF-8";
+            }
+            if (is_forbidden(c)) {
+                return "it must not contain control characters or others that ZooKeeper forbids (U+D800 to U+F8FF, "
+                       "U+FFF0 and beyond)";
             }
             continue;
         }
@@ -329,6 +368,17 @@ void zkl_claim_grant(zkl_claim *claim, const char *token)
     claim->phase = ZKL_CLAIM_GRANTED;
     claim->engine->stats.grants++;
     tell_host(claim);
+}
+
+void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node)
+{
+    if (claim->phase == ZKL_CLAIM_RELEASED && claim->code == ZKL_OK && rc != ZTHROTTLEDOP) {
+        char message[512];
+        int length = snprintf(message, sizeof message, "the server refuses to delete '%s': %s", node, zerror(rc));
+        claim->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
+        claim->code = zkl_code_of(rc);
+        tell_host(claim);
+    }
 }
 
 void zkl_claim_waits(zkl_claim *claim)

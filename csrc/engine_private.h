@@ -137,6 +137,8 @@ void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, co
 void zkl_claim_grant(zkl_claim *claim, const char *token);
 /* The claim has a node and waits behind another: whoever asks may see both. */
 void zkl_claim_waits(zkl_claim *claim);
+/* The server refuses to delete the node of a claim that has been released. */
+void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node);
 /* The claim's seat is gone: tells the host, frees the claim if its owner has forgotten it. */
 void zkl_claim_unseated(zkl_claim *claim);
 

@@ -7,13 +7,14 @@
 #include <lauxlib.h>
 #include <lua.h>
 
+/* LuaJIT has luaL_setfuncs, but 5.1 has not, and one module built for either serves both. */
 #if LUA_VERSION_NUM < 502
 #define lua_rawlen(L, index) lua_objlen(L, index)
-#ifndef luaL_newlib /* LuaJIT has this much of 5.2 */
-#define luaL_setfuncs(L, functions, upvalues) luaL_register(L, NULL, functions)
-#define luaL_newlib(L, functions) (lua_newtable(L), luaL_setfuncs(L, functions, 0))
+#define zkl_setfuncs(L, functions) luaL_register(L, NULL, functions)
+#else
+#define zkl_setfuncs(L, functions) luaL_setfuncs(L, functions, 0)
 #endif
-#endif
+#define zkl_newlib(L, functions) (lua_newtable(L), zkl_setfuncs(L, functions))
 
 /* An integer as Lua shows integers best: 5.3 and later have them, before that doubles hold 53 bits. */
 #if LUA_VERSION_NUM >= 503

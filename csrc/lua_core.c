@@ -388,7 +388,12 @@ static const char *check_path(lua_State *L, int index)
     return path;
 }
 
-/* client:claim(path, kind, identity, acl, try) -> claim | nil, message, code */
+/*
+ * client:claim(path, kind, identity, acl, try, holder) -> claim | nil, message, code
+ *
+ * The claim is put into holder.claim before anything is sent, so that a Lua error that a signal raises in between (Ctrl-C)
+ * finds it there to be given up.
+ */
 static int client_claim(lua_State *L)
 {
     static const char *const kinds[] = {"exclusive", NULL};
@@ -406,8 +411,16 @@ static int client_claim(lua_State *L)
     };
     struct ACL_vector acl = check_acl(L, 5);
     request.acl = &acl;
+    luaL_checktype(L, 7, LUA_TTABLE);
     zkl_ticket **box = push_ticket_box(L);
-    return fill_ticket_box(L, box, zkl_client_claim(client, &request));
+    lua_pushvalue(L, -1);
+    lua_setfield(L, 7, "claim");
+    int results = fill_ticket_box(L, box, zkl_client_claim(client, &request));
+    if (*box == NULL) {
+        lua_pushnil(L);
+        lua_setfield(L, 7, "claim");
+    }
+    return results;
 }
 
 static int client_contenders(lua_State *L)
@@ -649,7 +662,7 @@ static void make_type(lua_State *L, const char *name, const luaL_Reg *methods, l
     lua_pushcfunction(L, gc);
     lua_setfield(L, -2, "__gc");
     lua_newtable(L);
-    luaL_setfuncs(L, methods, 0);
+    zkl_setfuncs(L, methods);
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
 }
@@ -670,6 +683,6 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     pin();
     make_type(L, TICKET_TYPE, ticket_methods, ticket_gc);
     make_type(L, CLIENT_TYPE, client_methods, client_gc);
-    luaL_newlib(L, functions);
+    zkl_newlib(L, functions);
     return 1;
 }

@@ -443,6 +443,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
         /* Not ours to delete (ZNOAUTH), or throttled: keep trying, but leave the server time. */
         if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
             zkl_log(seat->engine, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", seat->node, zerror(rc));
+            zkl_claim_stuck(seat->claim, rc, seat->node);
         }
         be_delayed(seat);
     }

@@ -73,7 +73,6 @@ zkl_code zkl_code_of(int rc)
     case ZOK:
         return ZKL_OK;
     case ZNOAUTH:
-    case ZINVALIDACL:
         return ZKL_NO_AUTH;
     case ZAUTHFAILED:
         return ZKL_AUTH_FAILED;

@@ -572,3 +572,95 @@ describe("watches", function()
         assert.is_true(client:stats().notifications <= 10, client:stats().notifications)
     end)
 end)
+
+describe("a lease", function()
+    after_each(fixture.clean)
+
+    it("is shortened when a reconnect negotiates a shorter session", function()
+        local servers = cluster.start({ options = { maxSessionTimeout = 10000 } })
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 10 }, servers.servers)
+        local lock = client:mutex("/shortened")
+        assert(lock:acquire(20))
+        assert.equal(10, client:session_timeout())
+        local name = servers.directory .. "/1/zoo.cfg"
+        local file = assert(io.open(name))
+        local configuration = file:read("*a"):gsub("maxSessionTimeout=%d+", "maxSessionTimeout=1000")
+        file:close()
+        file = assert(io.open(name, "w"))
+        file:write(configuration)
+        file:close()
+        servers:restart(1)
+        eventually(function()
+            return client:session_timeout() == 1
+        end)
+        assert.is_true(lock:remaining() <= 0.9)
+        link:stop()
+        servers:stop()
+    end)
+
+    it("does not count what the follower heard late as heard early", function()
+        local core = require "zklock.core"
+        local timeout, connections, bound, remaining = 4, nil, nil, nil
+        for _ = 1, 5 do -- a machine so busy that the connection is lost meanwhile says nothing
+            local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = timeout })
+            local lock = client:mutex(fixture.path())
+            local heard = client:stats().requests
+            eventually(function()
+                return client:stats().requests > heard + 2
+            end)
+            link:stall("up")
+            local stalled = core.now()
+            eventually(function()
+                return core.now() > stalled + 0.6 * timeout
+            end)
+            local claim = client._core:claim(lock:path(), "exclusive", "late", "open", false, {})
+            link:resume()
+            eventually(function()
+                return claim:phase() ~= "waiting"
+            end)
+            connections = client:stats().connections
+            -- What was answered last before the stall is all that is known to have restarted the session's timer.
+            remaining = claim:remaining()
+            bound = stalled + 0.9 * timeout - core.now()
+            fixture.clean()
+            if connections == 1 then
+                break
+            end
+        end
+        assert.equal(1, connections)
+        assert.is_true(remaining <= bound + 0.05, ("%g is more than %g"):format(remaining, bound))
+    end)
+end)
+
+describe("more waiters than watches fit into one packet", function()
+    after_each(fixture.clean)
+
+    it("are all served, also when the session ends in between", function()
+        local core = require "zklock.core"
+        local client = fixture.client({ wait = loop, session_timeout = 30 })
+        local path = fixture.path() .. ("x"):rep(900)
+        local claims, granted = {}, 0
+        for index = 1, 1000 do
+            claims[index] = assert(client._core:claim(path, "exclusive", "one of many", "open", false, {}))
+        end
+        eventually(function()
+            return claims[1]:phase() == "granted"
+        end)
+        fixture.kill_owner(claims[1]:node())
+        eventually(function()
+            return claims[1]:phase() == "lost"
+        end)
+        local deadline = core.now() + 60
+        while granted < #claims - 1 do
+            assert.is_true(core.now() < deadline, ("only %d of them were served"):format(granted))
+            core.poll(client:pollfd(), 0.1)
+            client:pump()
+            for _, claim in ipairs(claims) do
+                if claim:phase() == "granted" then
+                    granted = granted + 1
+                    claim:release()
+                end
+            end
+        end
+    end)
+end)

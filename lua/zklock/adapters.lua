@@ -55,16 +55,16 @@
 --     end
 
 local format = string.format
-local pcall, require, type = pcall, require, type
+local pcall, rawget, require, type = pcall, rawget, require, type
 
 local adapters = {}
 
 --- The names that `wait` may have, whether or not this version has the adapter.
 local NAMES = { auto = true, blocking = true, openresty = true, cqueues = true, luv = true, copas = true }
 
---- What "auto" means here.
+--- What "auto" means here. Inside nginx the blocking adapter would stop the worker: better an error that says so.
 local function detect()
-    return "blocking"
+    return rawget(_G, "ngx") and "openresty" or "blocking"
 end
 
 --- Finds the adapter for the option `wait`.

@@ -40,7 +40,7 @@ local CONNECT_SCHEMA = {
 -- open.
 --
 -- Options:
---   * `session_timeout` seconds, above 0, 10 unless given: what to ask the server for. After a crash of this process
+--   * `session_timeout` seconds, 0.1 to 86400, 10 unless given: what to ask the server for. After a crash of this process
 --     its locks are freed this long after its last sign of life; the server may decide otherwise
 --     (client:session_timeout()).
 --   * `connect_timeout` seconds, 0 or more, 5 unless given.

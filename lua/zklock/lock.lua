@@ -51,9 +51,9 @@ end
 --- Lets go of the object's hold; what the server still has of it is cleaned up in the background.
 local function drop(self)
     local hold = self._hold
+    hold.claim:release() -- first of all: whatever interrupts the rest, the lock is given back
     self._hold = nil
     self._client._registry.observers[hold.claim:id()] = nil
-    hold.claim:release()
 end
 
 --- Why a hold was lost, as C says it.
@@ -117,7 +117,7 @@ local function timed_out(self, hold, timeout)
     end
     local _, _, message = hold.claim:phase()
     if message == nil or message == "" then
-        message = "others are ahead of it"
+        message = "it was not decided in time"
     end
     return nil, format("%s: %s", what, message), "timeout"
 end
@@ -125,11 +125,12 @@ end
 --- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
 local function attempt(self, hold, timeout)
     local client = self._client
-    local claim, message, code = client._core:claim(self._path, self._kind.mode, self._identity, self._acl, hold.try)
+    client._attempts[self] = hold
+    -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
+    local claim, message, code = client._core:claim(self._path, self._kind.mode, self._identity, self._acl, hold.try, hold)
     if not claim then
         return nil, message, code
     end
-    hold.claim = claim
     local patience = hold.try and client:_patience() or timeout
     local decided
     decided, message, code = wait.until_decided(client, claim:id(), now() + patience, attempt_decided, hold)
@@ -147,6 +148,9 @@ local function attempt(self, hold, timeout)
     elseif not claim:held() then
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
     end
+    self._hold = hold
+    client._registry.observers[claim:id()] = self
+    client._attempts[self] = nil
     return true
 end
 
@@ -154,13 +158,13 @@ end
 local function acquire(self, timeout)
     local client = self._client
     local hold = { claim = nil, levels = 1, try = timeout == 0, cancelled = false, told = false, released = false }
-    client._attempts[self] = hold
     local ok, granted, message, code = client._protect(attempt, self, hold, timeout)
-    client._attempts[self] = nil
     if ok and granted then
-        self._hold = hold
-        client._registry.observers[hold.claim:id()] = self
         return self
+    end
+    client._attempts[self] = nil
+    if self._hold == hold then
+        self._hold = nil
     end
     if hold.claim then
         hold.claim:cancel()
@@ -257,7 +261,7 @@ end
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
 local function settled(claim)
-    return claim:settled()
+    return claim:settled() or select(2, claim:phase()) ~= nil
 end
 
 --- Ends one level of the object's hold.
@@ -284,8 +288,12 @@ local function leave(self, wait_for_server)
     local patience = client:_patience()
     local done, message
     done, message, code = wait.until_decided(client, hold.claim:id(), now() + patience, settled, hold.claim)
-    if done then
+    if done and hold.claim:settled() then
         return true
+    elseif done then
+        local _
+        _, code, message = hold.claim:phase()
+        return nil, message, code
     elseif done == nil then
         return nil, message, code
     end
@@ -301,7 +309,8 @@ local RELEASE_SCHEMA = { wait = { options.boolean } }
 -- @treturn true|nil
 -- @treturn string|nil message
 -- @treturn string|nil code: "not_held"; "lost" (it ended before; said once, the object is usable again); "disconnected"
---   (not acknowledged, will happen in the background); "forked"
+--   (not acknowledged, will happen in the background); "no_auth" (the server refuses to delete the node: it stays until
+--   the client closes); "forked"
 -- @raise when settings are malformed
 function Lock:release(settings)
     check_self(self, "release")
@@ -318,11 +327,13 @@ function Lock:release(settings)
     return leave(self, wait_for_server)
 end
 
---- The end of with_lock: `ok, …` is what pcall said of the function.
-local function finish(self, hold, ok, ...)
+--- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.
+-- A function that released its own level, or more, has nothing left to release; one that acquired anew has.
+local function finish(self, hold, level, ok, ...)
     local lost = not hold.released and not hold.claim:held()
     local message = lost and lost_message(self, hold)
-    if self._hold == hold then
+    local present = self._hold
+    if present and (present == hold and hold.levels >= level or present ~= hold and level == 1) then
         leave(self, self._wait_release)
     end
     if not ok then
@@ -357,7 +368,8 @@ function Lock:with_lock(fn, timeout, ...)
     if not got then
         return nil, message, code
     end
-    return finish(self, self._hold, pcall(fn, self, ...))
+    local hold = self._hold
+    return finish(self, hold, hold.levels, pcall(fn, self, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ local options = {}
 --- ZooKeeper's own port, for addresses that name none.
 local DEFAULT_PORT = 2181
 
---- The C client counts session timeouts in milliseconds, in 32 bits.
-local LONGEST_SESSION = 2147483
+--- Seconds that make sense for a session; the C client multiplies them, as milliseconds, in 32 bits.
+local SHORTEST_SESSION, LONGEST_SESSION = 0.1, 86400
 
 --- An identity is the data of a znode that every contender reads: kept short.
 local LONGEST_IDENTITY = 1024
@@ -68,8 +68,8 @@ function options.timeout(value)
 end
 
 function options.session_timeout(value)
-    if type(value) ~= "number" or not (value > 0 and value <= LONGEST_SESSION) then
-        return false, format("a number of seconds above 0, at most %d", LONGEST_SESSION)
+    if type(value) ~= "number" or not (value >= SHORTEST_SESSION and value <= LONGEST_SESSION) then
+        return false, format("a number of seconds from %g to %d", SHORTEST_SESSION, LONGEST_SESSION)
     end
     return true, value
 end

@@ -72,7 +72,7 @@ bench: ## measure, and compare with others; ARGS=… goes to it
 	@tools/build.sh 5.4
 	@bench/run $(ARGS)
 
-demo: ## a server, some contenders, a lock changing hands
+demo: ## 800 buyers want 288 pieces: without a lock, with one per process, with zklock
 	@tools/setup.sh demo
 	@tools/build.sh 5.4
 	@ZKLOCK_CPATH='$(CURDIR)/build/5.4/?.so' tools/demo.sh $(ARGS)
@@ -87,4 +87,5 @@ install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
 	cd lua && find . -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(LUADIR))/{} \;
 
 clean: ## remove build/
-	rm -rf build
+	rm -rf build csrc/*.o zklock/core.so
+	@rmdir zklock 2>/dev/null || true

@@ -9,12 +9,12 @@ source = {
 description = {
   summary = "A distributed lock over ZooKeeper",
   detailed = [[
-Locks that several machines can share, for OpenResty and plain Lua programs: a C extension over the
-ZooKeeper C client. Waiting never blocks an event loop, a grant carries a fencing token, and held()
-is true only while nobody else can hold the lock.]],
+Locks that several machines can share, for Lua programs: a C extension over the ZooKeeper C client. No C
+function blocks, a grant carries a fencing token, and held() is true only while nobody else can hold the
+lock.]],
   homepage = "https://github.com/zklock/zklock",
   license = "MIT",
-  labels = { "zookeeper", "lock", "distributed", "openresty" },
+  labels = { "zookeeper", "lock", "distributed" },
 }
 
 dependencies = {

@@ -38,6 +38,10 @@
 /* Log lines kept until somebody fetches them; older ones make room. */
 #define LOG_LINES 64
 
+/* A line of the C client's is not repeated sooner; so many lines are remembered for that. */
+#define SAY_AGAIN_AFTER (10 * ZKL_SECOND)
+#define RECENT_LINES 4
+
 /* Enough for getaddrinfo with any of its plugins. */
 #define STACK_SIZE ((size_t)512 * 1024)
 
@@ -119,6 +123,11 @@ struct zkl_client {
     int64_t close_by;
     bool closing;
     bool news; /* something was published since the last byte was written */
+    struct recent_line {
+        int64_t at;
+        char text[128];
+    } recent[RECENT_LINES];
+    uint32_t next_recent;
 
     /* shared */
     struct ticket_list todo;
@@ -443,10 +452,27 @@ static void on_log(void *context, int level, const char *message)
 /* The C client's log callback has no context: each I/O thread knows its own client. */
 static _Thread_local zkl_client *thread_client;
 
+/* While no server answers, the C client says the same two things at every try, dozens of times a second. */
+static bool said_before(zkl_client *client, const char *text)
+{
+    int64_t now = zkl_clock();
+    for (int32_t i = 0; i < RECENT_LINES; i++) {
+        if (strncmp(client->recent[i].text, text, sizeof client->recent[i].text - 1) == 0) {
+            bool again = now - client->recent[i].at < SAY_AGAIN_AFTER;
+            client->recent[i].at = again ? client->recent[i].at : now;
+            return again;
+        }
+    }
+    struct recent_line *oldest = &client->recent[client->next_recent++ % RECENT_LINES];
+    oldest->at = now;
+    snprintf(oldest->text, sizeof oldest->text, "%s", text);
+    return false;
+}
+
 /* "2026-01-01 00:00:00,000:123:ZOO_WARN@function@42: text" */
 static void on_zookeeper_log(const char *line)
 {
-    if (thread_client == NULL) {
+    if (thread_client == NULL || thread_client->lines == NULL) {
         return;
     }
     int level = ZOO_LOG_LEVEL_INFO;
@@ -456,7 +482,9 @@ static void on_zookeeper_log(const char *line)
         const char *text = strstr(mark, ": ");
         line = text != NULL ? text + 2 : line;
     }
-    on_log(thread_client, level, line);
+    if (!said_before(thread_client, line)) {
+        on_log(thread_client, level, line);
+    }
 }
 
 /* Mutex held. A question or a flush is answered; the I/O thread will not come back to it. */

@@ -245,7 +245,8 @@ typedef enum {
     ZKL_BREAK_LISTED = 1 << 9,   /* grant although the own node is not listed */
     ZKL_BREAK_RESTART = 1 << 10, /* take a quorum write for a restart of the session's timer */
     ZKL_BREAK_TRY = 1 << 11,     /* try by joining the queue */
-    ZKL_BREAK_LAPSE = 1 << 12    /* let a grant live on under a lease that began anew */
+    ZKL_BREAK_LAPSE = 1 << 12,   /* let a grant live on under a lease that began anew */
+    ZKL_BREAK_ARRIVAL = 1 << 13  /* take a request for heard by the follower when it was sent */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;
 #define ZKL_BROKEN(rule) ((zkl_broken_rules & (unsigned)(rule)) != 0)

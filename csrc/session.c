@@ -442,7 +442,8 @@ static void note_restart(zkl_engine *engine, int64_t sent_at)
     int32_t oldest = engine->heard_count > slots ? engine->heard_count - slots : 0;
     for (int32_t i = engine->heard_count - 1; i >= oldest; i--) {
         struct zkl_heard heard = engine->heard[i % slots];
-        if (heard.answered_at <= sent_at - REPORTED_WITHIN(timeout_of(engine))) {
+        int64_t arrived = ZKL_BROKEN(ZKL_BREAK_ARRIVAL) ? heard.sent_at : heard.answered_at;
+        if (arrived <= sent_at - REPORTED_WITHIN(timeout_of(engine))) {
             engine->restarted_at = heard.sent_at > engine->restarted_at ? heard.sent_at : engine->restarted_at;
             return;
         }

@@ -136,6 +136,11 @@ describe("a client refuses", function()
         ["a relative path"] = { "locks/a", "'/'" },
         ["a path with //"] = { "/locks//a", "path" },
         ["a path with a trailing slash"] = { "/locks/a/", "path" },
+        ["a path that is not UTF-8"] = { "/locks/a\255b", "UTF-8" },
+        ["a path cut within a character"] = { "/locks/a\226\130", "UTF-8" },
+        ["a path with half of a pair"] = { "/locks/\237\160\128", "forbids" },
+        ["a path with a character beyond U+FFFF"] = { "/locks/\240\159\148\146", "forbids" },
+        ["ZooKeeper's own path"] = { "/zookeeper/quota", "ZooKeeper's own" },
         ["a path with a NUL"] = { "/locks/a\0b", "path" },
         ["a path with . in it"] = { "/locks/./a", "path" },
         ["a path with .. in it"] = { "/locks/../a", "path" }

@@ -10,6 +10,7 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "all connections reset",
                                               "client cut off",
                                               "client cut off from a server",
+                                              "requests held back",
                                               "server crash",
                                               "leader steps down",
                                               "follower cut off",
@@ -33,8 +34,22 @@ enum {
     UNDO_SILENCE = 0,
     UNDO_CRASH,
     UNDO_LINK,
-    UNDO_NAMES
+    UNDO_NAMES,
+    UNDO_STALL
 };
+
+static int64_t duration(int64_t most_tenths);
+static void isolate(int server);
+
+/* What was held back arrives all at once; the moment after is the worst for a follower to lose its leader. */
+static void cut_any_follower(void *context, int64_t argument)
+{
+    (void)context;
+    (void)argument;
+    int server = (int)sim_below(run.options.servers);
+    if (!run.draining && server != sim_leader())
+        isolate(server);
+}
 
 static void undo(void *context, int64_t what)
 {
@@ -52,6 +67,11 @@ static void undo(void *context, int64_t what)
         break;
     case UNDO_NAMES:
         sim_set_names(one, true);
+        break;
+    case UNDO_STALL:
+        sim_stall_requests(one, false);
+        if (run.options.servers > 1 && sim_chance(2, 3))
+            sim_schedule(sim_now() + sim_below(run.options.delay * 40 + run.timeout / 20), cut_any_follower, NULL, 0);
         break;
     }
 }
@@ -202,6 +222,13 @@ static bool inflict(fault_kind kind)
         sim_trace("fault: client %d is cut off from server %d", of->index, server);
         sim_set_network(of->index, server, false);
         undo_later(UNDO_SILENCE, of->index, server, during);
+        break;
+    case FAULT_STALL: /* the C client gives a silent connection up after two thirds of the session timeout */
+        during = run.timeout * 2 / 10 + sim_below(run.timeout * 5 / 10);
+        sim_trace("fault: what client %d sends is held back for %lld ms", of->index,
+                  (long long)(during / SIM_MILLISECOND));
+        sim_stall_requests(of->index, true);
+        undo_later(UNDO_STALL, of->index, 0, during);
         break;
     case FAULT_CRASH:
         crash(server, duration(20));

@@ -291,6 +291,14 @@ void sim_set_network(int caller, int server, bool up)
     }
 }
 
+void sim_stall_requests(int caller, bool stall)
+{
+    for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        if (each->caller == caller && !sim.network_down[caller][each->server])
+            sim_channel_set_cut(&each->up, stall);
+    }
+}
+
 void sim_fail_next_send(int caller)
 {
     sim.send_fails[caller] = true;

@@ -98,6 +98,8 @@ int sim_client_server(int caller);
 
 /* Faults. `caller` -1: every client. Servers count from 0. */
 void sim_reset_connections(int caller);
+/* What a client sends is held back on its way, what servers send to it is not; ended by this or by sim_set_network. */
+void sim_stall_requests(int caller, bool stall);
 void sim_set_network(int caller, int server, bool up); /* server -1: all; down: silence, nothing is lost yet */
 void sim_fail_next_send(int caller);
 void sim_set_names(int caller, bool resolvable);

@@ -142,7 +142,7 @@ static int run_breaks(const arguments *args)
                  {ZKL_BREAK_PAIRING, "pairing"}, {ZKL_BREAK_CLEANUP, "cleanup"}, {ZKL_BREAK_OWNER, "owner"},
                  {ZKL_BREAK_WATCH, "watch"},     {ZKL_BREAK_REARM, "rearm"},     {ZKL_BREAK_TOKEN, "token"},
                  {ZKL_BREAK_LISTED, "listed"},   {ZKL_BREAK_RESTART, "restart"}, {ZKL_BREAK_TRY, "try"},
-                 {ZKL_BREAK_LAPSE, "lapse"}};
+                 {ZKL_BREAK_LAPSE, "lapse"},     {ZKL_BREAK_ARRIVAL, "arrival"}};
     int64_t passed = 0, failed = 0;
     char check[sizeof(run.check)], problem[sizeof(run.problem)];
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {

@@ -315,34 +315,6 @@ static void drop_client(zkl_client *client)
     }
 }
 
-static void free_acl(struct ACL_vector *acl)
-{
-    for (int32_t i = 0; i < acl->count; i++) {
-        zkl_free(acl->data[i].id.scheme);
-        zkl_free(acl->data[i].id.id);
-    }
-    zkl_free(acl->data);
-    *acl = (struct ACL_vector){0, NULL};
-}
-
-static bool copy_acl(struct ACL_vector *copy, const struct ACL_vector *acl)
-{
-    copy->data = zkl_alloc((size_t)acl->count * sizeof *copy->data);
-    if (copy->data == NULL) {
-        return false;
-    }
-    for (int32_t i = 0; i < acl->count; i++) {
-        struct ACL *entry = &copy->data[copy->count++];
-        entry->perms = acl->data[i].perms;
-        entry->id.scheme = zkl_copy(acl->data[i].id.scheme, strlen(acl->data[i].id.scheme));
-        entry->id.id = zkl_copy(acl->data[i].id.id, strlen(acl->data[i].id.id));
-        if (entry->id.scheme == NULL || entry->id.id == NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static void drop_ticket(zkl_ticket *ticket)
 {
     if (atomic_fetch_sub(&ticket->references, 1) > 1) {
@@ -354,7 +326,7 @@ static void drop_ticket(zkl_ticket *ticket)
         zkl_free((void *)(uintptr_t)ticket->contenders[i].identity);
     }
     zkl_free(ticket->contenders);
-    free_acl(&ticket->acl);
+    zkl_acl_free(&ticket->acl);
     zkl_free(ticket->identity);
     zkl_free(ticket->message);
     zkl_free(ticket->path);
@@ -564,7 +536,7 @@ static void start_claim(zkl_ticket *ticket, int64_t now)
     if (ticket->claim == NULL) {
         fail_ticket(ticket, ZKL_FAILED, "not enough memory to queue for a lock");
     }
-    free_acl(&ticket->acl);
+    zkl_acl_free(&ticket->acl);
     zkl_free(ticket->identity);
     ticket->identity = NULL;
 }
@@ -895,9 +867,9 @@ static void init_sync(zkl_client *client)
 zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
 {
     pthread_once(&registry_once, set_up_registry);
+    snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless something else is said below */
     zkl_client *client = zkl_alloc(sizeof *client);
     if (client == NULL) {
-        snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client");
         return NULL;
     }
     init_sync(client);
@@ -910,7 +882,6 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     TAILQ_INIT(&client->todo);
     TAILQ_INIT(&client->news_list);
     if (options->log && (client->lines = zkl_alloc((size_t)LOG_LINES * sizeof *client->lines)) == NULL) {
-        snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client");
         goto fail;
     }
     if (!make_pipe(client->wake_pipe) || !make_pipe(client->news_pipe)) {
@@ -918,7 +889,6 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
         goto fail;
     }
     if (!make_engine(client, options)) {
-        snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client");
         goto fail;
     }
     enlist(client);
@@ -1133,7 +1103,7 @@ zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *reques
     ticket->node_kind = request->kind;
     ticket->try_only = request->try_only;
     ticket->identity = zkl_copy(request->identity, strlen(request->identity));
-    if (ticket->identity == NULL || !copy_acl(&ticket->acl, request->acl)) {
+    if (ticket->identity == NULL || !zkl_acl_copy(&ticket->acl, request->acl)) {
         drop_ticket(ticket);
         return NULL;
     }

@@ -277,17 +277,37 @@ static bool same_acl(const struct ACL_vector *a, const struct ACL_vector *b)
     return true;
 }
 
+bool zkl_acl_copy(struct ACL_vector *copy, const struct ACL_vector *acl)
+{
+    *copy = (struct ACL_vector){0, zkl_alloc((size_t)acl->count * sizeof *copy->data)};
+    bool whole = copy->data != NULL;
+    for (int32_t i = 0; whole && i < acl->count; i++) {
+        struct ACL *entry = &copy->data[copy->count++];
+        entry->perms = acl->data[i].perms;
+        entry->id.scheme = zkl_copy(acl->data[i].id.scheme, strlen(acl->data[i].id.scheme));
+        entry->id.id = zkl_copy(acl->data[i].id.id, strlen(acl->data[i].id.id));
+        whole = entry->id.scheme != NULL && entry->id.id != NULL;
+    }
+    return whole;
+}
+
+void zkl_acl_free(struct ACL_vector *acl)
+{
+    for (int32_t i = 0; i < acl->count; i++) {
+        zkl_free(acl->data[i].id.scheme);
+        zkl_free(acl->data[i].id.id);
+    }
+    zkl_free(acl->data);
+    *acl = (struct ACL_vector){0, NULL};
+}
+
 static void drop_acl(zkl_shared_acl *acl)
 {
     if (acl == NULL || --acl->uses > 0) {
         return;
     }
     LIST_REMOVE(acl, all);
-    for (int32_t i = 0; i < acl->vector.count; i++) {
-        zkl_free(acl->vector.data[i].id.scheme);
-        zkl_free(acl->vector.data[i].id.id);
-    }
-    zkl_free(acl->vector.data);
+    zkl_acl_free(&acl->vector);
     zkl_free(acl);
 }
 
@@ -308,17 +328,7 @@ static zkl_shared_acl *take_acl(zkl_engine *engine, const struct ACL_vector *vec
     }
     acl->uses = 1;
     LIST_INSERT_HEAD(&engine->acls, acl, all);
-    acl->vector.data = zkl_alloc((size_t)vector->count * sizeof *vector->data);
-    bool whole = acl->vector.data != NULL;
-    for (int32_t i = 0; whole && i < vector->count; i++) {
-        struct ACL *entry = &acl->vector.data[i];
-        entry->perms = vector->data[i].perms;
-        entry->id.scheme = zkl_copy(vector->data[i].id.scheme, strlen(vector->data[i].id.scheme));
-        entry->id.id = zkl_copy(vector->data[i].id.id, strlen(vector->data[i].id.id));
-        acl->vector.count++;
-        whole = entry->id.scheme != NULL && entry->id.id != NULL;
-    }
-    if (!whole) {
+    if (!zkl_acl_copy(&acl->vector, vector)) {
         drop_acl(acl);
         return NULL;
     }

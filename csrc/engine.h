@@ -227,6 +227,11 @@ zkl_stats zkl_engine_stats(const zkl_engine *engine);
 /* The negotiated session timeout in milliseconds, 0 before there was one. */
 int32_t zkl_engine_session_timeout(const zkl_engine *engine);
 
+/* A deep copy; false when memory is short, and then zkl_acl_free is still due. Any thread. */
+bool zkl_acl_copy(struct ACL_vector *copy, const struct ACL_vector *acl);
+/* Frees what zkl_acl_copy made, and leaves it empty. Any thread. */
+void zkl_acl_free(struct ACL_vector *acl);
+
 /* NULL if `path` (of `length` bytes) can name a lock's directory; else what is wrong with it, for a person. */
 const char *zkl_path_problem(const char *path, size_t length);
 

@@ -59,9 +59,12 @@ int32_t zkl_client_session_timeout(zkl_client *client);
 
 /* --- tickets ------------------------------------------------------------------------------------------------------- */
 
-/* Each returns a ticket with one reference for the caller, or NULL when memory is short. */
-zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request);
-zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path);
+/*
+ * Each returns a ticket with one reference for the caller, or NULL when memory is short. `writer` is the ticket of the claim
+ * beside which a reader may join (zkl_claim_request; its own field `writer` is not looked at), or NULL.
+ */
+zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer);
+zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool identities);
 /* Done when no clean-up of this client is in flight any more. */
 zkl_ticket *zkl_client_flush(zkl_client *client);
 
@@ -75,8 +78,9 @@ typedef struct {
     zkl_claim_phase phase; /* claims */
     bool settled;          /* claims: nothing is left on the server. Questions and flushes: answered */
     zkl_code code;
+    int32_t revocations; /* claims: how often others have asked for it */
     char token[ZKL_TOKEN_SIZE];
-    char node[ZKL_NODE_NAME_SIZE]; /* its name, without the path; "" if none */
+    char node[ZKL_NODE_NAME_SIZE]; /* its name, relative to the path; "" if none */
     char message[ZKL_MESSAGE_SIZE];
 } zkl_ticket_view;
 

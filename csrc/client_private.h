@@ -54,10 +54,11 @@ struct zkl_ticket {
     /* for zkl_engine_claim; given to it once */
     char *identity;
     struct ACL_vector acl;
-    zkl_node_kind node_kind;
-    bool try_only;
+    zkl_ticket *writer;        /* whose claim `request` names; a reference of ours */
+    zkl_claim_request request; /* its pointers are to the fields above, once it starts */
 
     /* read by zkl_ticket_held without the mutex */
+    _Atomic int64_t hold_until;
     _Atomic int32_t phase;
     _Atomic bool lapsed;
 
@@ -72,7 +73,9 @@ struct zkl_ticket {
     unsigned todo;
     bool has_news;
     bool settled;
+    bool identities; /* contenders: with who they are */
     zkl_code code;
+    int32_t revocations;
     char *message;
     char token[ZKL_TOKEN_SIZE];
     char node[ZKL_NODE_NAME_SIZE];

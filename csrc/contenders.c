@@ -32,6 +32,8 @@ static void answer(zkl_query *query, zkl_code code, const char *message)
     int32_t kept = 0;
     int32_t exclusive_ahead = 0;
     int32_t shared_ahead = 0;
+    int32_t exclusive_beside = 0; /* of the same number, which a reader has that was its own writer */
+    int32_t shared_beside = 0;
     for (int32_t i = 0; code == ZKL_OK && i < query->count; i++) {
         zkl_contender *contender = &query->contenders[i];
         if (contender->identity == NULL) {
@@ -39,9 +41,14 @@ static void answer(zkl_query *query, zkl_code code, const char *message)
             continue;
         }
         bool shared = contender->kind == ZKL_NODE_SHARED;
+        if (kept > 0 && contender->sequence != query->contenders[kept - 1].sequence) {
+            exclusive_ahead += exclusive_beside;
+            shared_ahead += shared_beside;
+            exclusive_beside = shared_beside = 0;
+        }
         contender->holder = contender->kind == ZKL_NODE_LEASE || exclusive_ahead + (shared ? 0 : shared_ahead) == 0;
-        exclusive_ahead += contender->kind == ZKL_NODE_EXCLUSIVE;
-        shared_ahead += shared;
+        exclusive_beside += contender->kind == ZKL_NODE_EXCLUSIVE;
+        shared_beside += shared;
         query->contenders[kept++] = *contender;
     }
     if (code == ZKL_OK) {
@@ -103,6 +110,10 @@ void zkl_query_listed(zkl_request *request, int rc, const struct String_vector *
         answer(query, zkl_code_of(rc), message);
     }
     for (int32_t i = 0; !query->answered && i < query->count; i++) {
+        if (!query->identities) {
+            query->contenders[i].identity = zkl_copy("", 0);
+            continue;
+        }
         if (!zkl_session_usable(query->engine) || !zkl_send_query_get(query, i, query->contenders[i].node)) {
             snprintf(message, sizeof message, "listing '%s': the connection is lost", query->path);
             answer(query, ZKL_DISCONNECTED, message);
@@ -146,7 +157,8 @@ static void send_query(zkl_query *query)
     }
 }
 
-bool zkl_engine_contenders(zkl_engine *engine, const char *path, zkl_contenders_fn done, void *user, int64_t now)
+bool zkl_engine_contenders(zkl_engine *engine, const char *path, bool identities, zkl_contenders_fn done, void *user,
+                           int64_t now)
 {
     engine->now = now;
     zkl_query *query = zkl_alloc(sizeof *query);
@@ -158,6 +170,7 @@ bool zkl_engine_contenders(zkl_engine *engine, const char *path, zkl_contenders_
     }
     query->engine = engine;
     query->path = copy;
+    query->identities = identities;
     query->done = done;
     query->user = user;
     LIST_INSERT_HEAD(&engine->queries, query, all);

@@ -38,6 +38,8 @@ const char *zkl_code_name(zkl_code code)
         [ZKL_UNSUPPORTED] = "unsupported",
         [ZKL_NO_NODE] = "no_node",
         [ZKL_FAILED] = "failed",
+        [ZKL_MISMATCH] = "mismatch",
+        [ZKL_MAX_HOLD] = "max_hold",
     };
     return names[code];
 }
@@ -196,7 +198,9 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     TAILQ_INIT(&engine->hungry);
     TAILQ_INIT(&engine->starved);
     TAILQ_INIT(&engine->delayed);
+    TAILQ_INIT(&engine->kept);
     TAILQ_INIT(&engine->claims);
+    TAILQ_INIT(&engine->holds);
     LIST_INIT(&engine->queries);
     LIST_INIT(&engine->acls);
     make_uuid_stem(engine, config->random);
@@ -228,7 +232,7 @@ void zkl_engine_free(zkl_engine *engine)
         zkl_free((void *)(uintptr_t)engine->auths[i].credential);
     }
     zkl_free(engine->auths);
-    zkl_free(engine->lines);
+    zkl_lines_free(engine);
     zkl_free(engine->hosts);
     zkl_free(engine->servers);
     zkl_free(engine);
@@ -337,8 +341,38 @@ static zkl_shared_acl *take_acl(zkl_engine *engine, const struct ACL_vector *vec
 
 /* --- claims -------------------------------------------------------------------------------------------------------- */
 
+/* Its grant is over, or there is none: max_hold does not run any more. */
+static void end_hold(zkl_claim *claim)
+{
+    if (claim->hold_until != ZKL_NEVER) {
+        TAILQ_REMOVE(&claim->engine->holds, claim, in_holds);
+        claim->hold_until = ZKL_NEVER;
+    }
+}
+
+/* A grant begins: puts the claim among those that have a max_hold, by its end. */
+static void begin_hold(zkl_claim *claim)
+{
+    if (claim->max_hold == 0) {
+        return;
+    }
+    struct zkl_claim_list *holds = &claim->engine->holds;
+    claim->hold_until = claim->engine->now + claim->max_hold;
+    zkl_claim *before = TAILQ_LAST(holds, zkl_claim_list);
+    while (before != NULL && before->hold_until > claim->hold_until) {
+        before = TAILQ_PREV(before, zkl_claim_list, in_holds);
+    }
+    if (before != NULL) {
+        TAILQ_INSERT_AFTER(holds, before, claim, in_holds);
+    } else {
+        TAILQ_INSERT_HEAD(holds, claim, in_holds);
+    }
+}
+
 static void free_claim(zkl_claim *claim)
 {
+    end_hold(claim);
+    zkl_permits_free(claim);
     TAILQ_REMOVE(&claim->engine->claims, claim, all);
     if (claim->line != NULL) {
         zkl_line_drop(claim->line);
@@ -356,13 +390,11 @@ static void tell_host(zkl_claim *claim)
     }
 }
 
-void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, ...)
+static void finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, va_list args)
 {
     char message[512];
-    va_list args;
-    va_start(args, format);
     int length = vsnprintf(message, sizeof message, format, args);
-    va_end(args);
+    end_hold(claim);
     zkl_free(claim->message);
     claim->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
     claim->code = code;
@@ -372,12 +404,71 @@ void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, co
     tell_host(claim);
 }
 
-void zkl_claim_grant(zkl_claim *claim, const char *token)
+void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, ...)
 {
-    memcpy(claim->token, token, sizeof claim->token);
+    va_list args;
+    va_start(args, format);
+    finish(claim, phase, code, format, args);
+    va_end(args);
+}
+
+void zkl_claim_lose(zkl_claim *claim, zkl_code code, const char *format, ...)
+{
+    if (claim->phase != ZKL_CLAIM_GRANTED) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    finish(claim, ZKL_CLAIM_LOST, code, format, args);
+    va_end(args);
+    zkl_claim_leave(claim);
+}
+
+void zkl_claim_grant(zkl_claim *claim, const zkl_seat *seat)
+{
+    uint64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? (uint64_t)(uint32_t)seat->sequence : (uint64_t)seat->czxid;
+    snprintf(claim->token, sizeof claim->token, "%016llx-%08x", (unsigned long long)number, (unsigned)seat->grants);
     claim->phase = ZKL_CLAIM_GRANTED;
     claim->engine->stats.grants++;
+    begin_hold(claim);
     tell_host(claim);
+}
+
+void zkl_claims_expire(zkl_engine *engine)
+{
+    zkl_claim *claim;
+    while ((claim = TAILQ_FIRST(&engine->holds)) != NULL && claim->hold_until <= engine->now &&
+           !ZKL_BROKEN(ZKL_BREAK_HOLD)) {
+        zkl_claim_lose(claim, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
+                       zkl_claim_path(claim), (double)claim->max_hold / (double)ZKL_SECOND);
+    }
+}
+
+void zkl_claim_revoked(zkl_claim *claim)
+{
+    if (claim->phase == ZKL_CLAIM_GRANTED) {
+        claim->revocations++;
+        tell_host(claim);
+    }
+}
+
+void zkl_claim_leave(zkl_claim *claim)
+{
+    zkl_seat *seat, *next;
+    for (seat = LIST_FIRST(&claim->seats); seat != NULL; seat = next) {
+        next = LIST_NEXT(seat, in_claim);
+        zkl_seat_leave(seat); /* the last one may take the claim with it */
+    }
+}
+
+void zkl_claim_connection_lost(zkl_claim *claim)
+{
+    if (claim->try_only && claim->phase == ZKL_CLAIM_WAITING) {
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED,
+                         "'%s' could not be tried: the connection to '%s' is lost", zkl_claim_path(claim),
+                         claim->engine->hosts);
+        zkl_claim_leave(claim);
+    }
 }
 
 void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node)
@@ -396,9 +487,15 @@ void zkl_claim_waits(zkl_claim *claim)
     tell_host(claim);
 }
 
-void zkl_claim_unseated(zkl_claim *claim)
+void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat)
 {
-    claim->seat = NULL;
+    LIST_REMOVE(seat, in_claim);
+    if (claim->seat == seat) {
+        claim->seat = NULL;
+    }
+    if (!LIST_EMPTY(&claim->seats)) {
+        return;
+    }
     if (claim->forgotten) {
         free_claim(claim);
     } else {
@@ -406,32 +503,54 @@ void zkl_claim_unseated(zkl_claim *claim)
     }
 }
 
-/* A local contender that stands on the path already: whoever only tries need not ask the server. */
-static const zkl_seat *standing_here(const zkl_line *line)
+static zkl_role role_of(zkl_mode mode)
 {
+    static const zkl_role roles[] = {
+        [ZKL_MODE_MUTEX] = ZKL_ROLE_MUTEX,
+        [ZKL_MODE_READ] = ZKL_ROLE_READER,
+        [ZKL_MODE_WRITE] = ZKL_ROLE_WRITER,
+        [ZKL_MODE_PERMITS] = ZKL_ROLE_TURN,
+    };
+    return roles[mode];
+}
+
+/* A local contender that stands in the way already: whoever only tries need not ask the server. */
+static bool stands_in_the_way(const zkl_claim *claim)
+{
+    zkl_node_kind mine = claim->mode == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
     const zkl_seat *seat;
-    TAILQ_FOREACH(seat, &line->seats, in_line)
+    TAILQ_FOREACH(seat, &claim->line->seats, in_line)
     {
-        if (seat->wanted) {
-            return seat;
+        if (seat->wanted && zkl_kind_conflicts(mine, zkl_seat_kind(seat))) {
+            return true;
         }
     }
-    return NULL;
+    return false;
+}
+
+/* The seat of the granted writer that a new reader may join beside; NULL if there is none. */
+static zkl_seat *writer_of(const zkl_claim *claim, const zkl_claim_request *request)
+{
+    const zkl_claim *writer = request->mode == ZKL_MODE_READ ? request->writer : NULL;
+    bool usable = writer != NULL && writer->line == claim->line && writer->mode == ZKL_MODE_WRITE &&
+                  writer->phase == ZKL_CLAIM_GRANTED && !ZKL_BROKEN(ZKL_BREAK_DOWNGRADE);
+    return usable ? writer->seat : NULL;
 }
 
 /* What can be said about a claim without asking the server; false if nothing. */
-static bool refuse_locally(zkl_claim *claim)
+static bool refuse_locally(zkl_claim *claim, const zkl_seat *writer)
 {
     zkl_engine *engine = claim->engine;
     if (engine->closing) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_CLOSED, "the client is closed");
     } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
-    } else if (claim->try_only && standing_here(claim->line) != NULL && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
+    } else if (claim->try_only && writer == NULL && stands_in_the_way(claim) && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT,
-                         "'%s' is taken: another lock object of this client is ahead", claim->line->path);
+                         "'%s' is taken: another lock object of this client is ahead", zkl_claim_path(claim));
     } else if (claim->try_only && !zkl_session_usable(engine)) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s", claim->line->path,
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s",
+                         zkl_claim_path(claim),
                          engine->problem[0] != '\0' ? engine->problem : "there is no connection yet");
     } else {
         return false;
@@ -448,25 +567,36 @@ zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request
     }
     claim->engine = engine;
     claim->user = user;
-    claim->kind = request->kind;
+    claim->mode = request->mode;
     claim->try_only = request->try_only;
+    claim->revocable = request->revocable;
+    claim->max_hold = request->max_hold;
+    claim->hold_until = ZKL_NEVER;
+    LIST_INIT(&claim->seats);
     TAILQ_INSERT_TAIL(&engine->claims, claim, all);
-    claim->line = zkl_line_take(engine, request->path);
     claim->acl = take_acl(engine, request->acl);
     claim->identity = zkl_copy(request->identity, strlen(request->identity));
-    if (claim->line == NULL || claim->acl == NULL || claim->identity == NULL) {
+    bool whole = claim->acl != NULL && claim->identity != NULL;
+    if (request->mode == ZKL_MODE_PERMITS) {
+        whole = zkl_permits_init(claim, request) && whole; /* takes its line */
+    } else {
+        claim->line = zkl_line_take(engine, request->path);
+    }
+    if (!whole || claim->line == NULL) {
         free_claim(claim);
         return NULL;
     }
     engine->stats.claims++;
-    if (refuse_locally(claim)) {
+    zkl_seat *writer = writer_of(claim, request);
+    if (refuse_locally(claim, writer)) {
         return claim;
     }
-    claim->seat = zkl_seat_new(claim);
+    claim->seat = zkl_seat_new(claim, claim->line, role_of(claim->mode));
     if (claim->seat == NULL) {
         free_claim(claim);
         return NULL;
     }
+    claim->seat->writer = writer;
     zkl_seat_step(claim->seat);
     return claim;
 }
@@ -476,33 +606,30 @@ void zkl_claim_end(zkl_claim *claim, zkl_code code, int64_t now)
     zkl_engine *engine = claim->engine;
     engine->now = now;
     if (claim->phase == ZKL_CLAIM_WAITING) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, code, "the wait for '%s' was ended: %s", claim->line->path,
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, code, "the wait for '%s' was ended: %s", zkl_claim_path(claim),
                          zkl_code_name(code));
     } else if (claim->phase == ZKL_CLAIM_GRANTED && code == ZKL_CLOSED) {
-        zkl_claim_finish(claim, ZKL_CLAIM_LOST, code, "'%s' was given back: the client is closed", claim->line->path);
+        zkl_claim_finish(claim, ZKL_CLAIM_LOST, code, "'%s' was given back: the client is closed",
+                         zkl_claim_path(claim));
     } else if (claim->phase == ZKL_CLAIM_GRANTED) {
         claim->phase = ZKL_CLAIM_RELEASED;
+        end_hold(claim);
         tell_host(claim);
     }
-    if (claim->seat != NULL) {
-        zkl_seat_leave(claim->seat);
-    }
+    zkl_claim_leave(claim);
 }
 
 void zkl_claim_lapsed(zkl_claim *claim, int64_t now)
 {
     claim->engine->now = now;
-    if (claim->phase == ZKL_CLAIM_GRANTED) {
-        zkl_claim_finish(claim, ZKL_CLAIM_LOST, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended",
-                         claim->line->path);
-        zkl_seat_leave(claim->seat);
-    }
+    zkl_claims_expire(claim->engine); /* it may have been its max_hold */
+    zkl_claim_lose(claim, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended", zkl_claim_path(claim));
 }
 
 void zkl_claim_forget(zkl_claim *claim, int64_t now)
 {
     claim->forgotten = true;
-    if (claim->seat == NULL) {
+    if (LIST_EMPTY(&claim->seats)) {
         free_claim(claim);
     } else {
         zkl_claim_end(claim, ZKL_CANCELLED, now);
@@ -516,7 +643,7 @@ zkl_claim_phase zkl_claim_get_phase(const zkl_claim *claim)
 
 bool zkl_claim_settled(const zkl_claim *claim)
 {
-    return claim->seat == NULL;
+    return LIST_EMPTY(&claim->seats);
 }
 
 zkl_code zkl_claim_code(const zkl_claim *claim)
@@ -536,12 +663,13 @@ const char *zkl_claim_token(const zkl_claim *claim)
 
 const char *zkl_claim_node(const zkl_claim *claim)
 {
-    return claim->seat != NULL ? claim->seat->node : NULL;
+    const zkl_seat *seat = LIST_FIRST(&claim->seats); /* a semaphore's latest permit, its turn before it has one */
+    return seat != NULL ? seat->node : NULL;
 }
 
 const char *zkl_claim_path(const zkl_claim *claim)
 {
-    return claim->line->path;
+    return claim->permits != NULL ? claim->permits->path : claim->line->path;
 }
 
 const char *zkl_claim_blocker(const zkl_claim *claim)
@@ -552,4 +680,14 @@ const char *zkl_claim_blocker(const zkl_claim *claim)
 void *zkl_claim_user(const zkl_claim *claim)
 {
     return claim->user;
+}
+
+int64_t zkl_claim_hold_until(const zkl_claim *claim)
+{
+    return claim->hold_until;
+}
+
+int32_t zkl_claim_revocations(const zkl_claim *claim)
+{
+    return claim->revocations;
 }

@@ -45,8 +45,10 @@ typedef enum {
     ZKL_FORKED,
     ZKL_PHASE,
     ZKL_UNSUPPORTED,
-    ZKL_NO_NODE, /* the chroot of the connection string does not exist */
-    ZKL_FAILED   /* anything else that ZooKeeper or the system said */
+    ZKL_NO_NODE,  /* the chroot of the connection string does not exist */
+    ZKL_FAILED,   /* anything else that ZooKeeper or the system said */
+    ZKL_MISMATCH, /* the semaphore was made for another number of permits */
+    ZKL_MAX_HOLD  /* held for as long as its owner wanted it at most */
 } zkl_code;
 
 const char *zkl_code_name(zkl_code code);
@@ -127,13 +129,33 @@ typedef struct {
     uint64_t random[2]; /* makes this engine's uuids its own; from getrandom, or from the simulation's seed */
 } zkl_engine_config;
 
+/* What an acquisition is of. */
+typedef enum {
+    ZKL_MODE_MUTEX = 0,
+    ZKL_MODE_READ, /* of a read/write lock */
+    ZKL_MODE_WRITE,
+    ZKL_MODE_PERMITS /* some permits of a semaphore */
+} zkl_mode;
+
+/* Permits that one acquisition can ask for: each is a node. */
+#define ZKL_MAX_COUNT 1000
+
 /* One acquisition to be. */
 typedef struct {
     const char *path;     /* the lock's directory: absolute, valid (zkl_path_problem) */
-    zkl_node_kind kind;   /* ZKL_NODE_EXCLUSIVE */
     const char *identity; /* data of the node */
     const struct ACL_vector *acl;
-    bool try_only; /* refuse with ZKL_TIMEOUT instead of waiting, having written nothing if somebody is ahead */
+    /*
+     * MODE_READ: a MODE_WRITE claim of the same engine and path. If that is granted, the reader takes its place in the queue
+     * beside it, so that no writer comes between the two (a downgrade). NULL: none.
+     */
+    zkl_claim *writer;
+    int64_t max_hold; /* the grant ends by itself after so many nanoseconds; 0: it does not */
+    zkl_mode mode;
+    int32_t permits; /* MODE_PERMITS: what the semaphore has, 1 or more */
+    int32_t count;   /* MODE_PERMITS: what is wanted of it, 1 to `permits`, ZKL_MAX_COUNT at most */
+    bool try_only;   /* refuse with ZKL_TIMEOUT instead of waiting, having written nothing if somebody is ahead */
+    bool revocable;  /* listen to others who ask for the lock: zkl_claim_revocations */
 } zkl_claim_request;
 
 /* NULL when memory is short. Nothing is sent before the first zkl_engine_prepare. */
@@ -195,6 +217,10 @@ const char *zkl_claim_path(const zkl_claim *claim);
 /* Full path of the node that it waits for, NULL if it waits for none now. */
 const char *zkl_claim_blocker(const zkl_claim *claim);
 void *zkl_claim_user(const zkl_claim *claim);
+/* The instant at which its grant ends by itself; ZKL_NEVER if it does not. */
+int64_t zkl_claim_hold_until(const zkl_claim *claim);
+/* How often others have asked for it to be released, while it was granted; Curator's revocation. */
+int32_t zkl_claim_revocations(const zkl_claim *claim);
 
 /* One contender of a path, as zkl_engine_contenders reports it. Valid during the callback only. */
 typedef struct {
@@ -210,8 +236,12 @@ typedef struct {
 typedef void (*zkl_contenders_fn)(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
                                   int32_t count);
 
-/* Lists who holds and waits for `path`. False when memory is short (then `done` is not called). */
-bool zkl_engine_contenders(zkl_engine *engine, const char *path, zkl_contenders_fn done, void *user, int64_t now);
+/*
+ * Lists who holds and waits in the directory `path`; `identities`: and who that is, which costs a request for each. False when
+ * memory is short (then `done` is not called).
+ */
+bool zkl_engine_contenders(zkl_engine *engine, const char *path, bool identities, zkl_contenders_fn done, void *user,
+                           int64_t now);
 
 /*
  * Begins the end: every claim ends with ZKL_CLOSED, nothing new is accepted. The driver goes on with prepare and process
@@ -238,20 +268,27 @@ const char *zkl_path_problem(const char *path, size_t length);
 #ifdef ZKL_BREAKABLE
 /* The simulation's switches: each breaks one rule of the protocol, to show that the checks notice. 0: none. */
 typedef enum {
-    ZKL_BREAK_LEASE = 1 << 0,    /* grant and hold without regard to the lease */
-    ZKL_BREAK_AHEAD = 1 << 1,    /* trust one deletion: grant when the watched node goes */
-    ZKL_BREAK_RECOVERY = 1 << 2, /* after a lost reply create again without looking */
-    ZKL_BREAK_PAIRING = 1 << 3,  /* use a list even if its create failed or ran on another connection */
-    ZKL_BREAK_CLEANUP = 1 << 4,  /* do not retry a delete whose outcome is unknown */
-    ZKL_BREAK_OWNER = 1 << 5,    /* keep a grant over the end of its session */
-    ZKL_BREAK_WATCH = 1 << 6,    /* leave watches behind when a waiter goes */
-    ZKL_BREAK_REARM = 1 << 7,    /* forget to look again after a reconnect or a changed node */
-    ZKL_BREAK_TOKEN = 1 << 8,    /* make tokens from the sequence number */
-    ZKL_BREAK_LISTED = 1 << 9,   /* grant although the own node is not listed */
-    ZKL_BREAK_RESTART = 1 << 10, /* take a quorum write for a restart of the session's timer */
-    ZKL_BREAK_TRY = 1 << 11,     /* try by joining the queue */
-    ZKL_BREAK_LAPSE = 1 << 12,   /* let a grant live on under a lease that began anew */
-    ZKL_BREAK_ARRIVAL = 1 << 13  /* take a request for heard by the follower when it was sent */
+    ZKL_BREAK_LEASE = 1 << 0,      /* grant and hold without regard to the lease */
+    ZKL_BREAK_AHEAD = 1 << 1,      /* trust one deletion: grant when the watched node goes */
+    ZKL_BREAK_RECOVERY = 1 << 2,   /* after a lost reply create again without looking */
+    ZKL_BREAK_PAIRING = 1 << 3,    /* use a list even if its create failed or ran on another connection */
+    ZKL_BREAK_CLEANUP = 1 << 4,    /* do not retry a delete whose outcome is unknown */
+    ZKL_BREAK_OWNER = 1 << 5,      /* keep a grant over the end of its session */
+    ZKL_BREAK_WATCH = 1 << 6,      /* leave watches behind when a waiter goes */
+    ZKL_BREAK_REARM = 1 << 7,      /* forget to look again after a reconnect or a changed node */
+    ZKL_BREAK_TOKEN = 1 << 8,      /* make tokens from the sequence number */
+    ZKL_BREAK_LISTED = 1 << 9,     /* grant although the own node is not listed */
+    ZKL_BREAK_RESTART = 1 << 10,   /* take a quorum write for a restart of the session's timer */
+    ZKL_BREAK_TRY = 1 << 11,       /* try by joining the queue */
+    ZKL_BREAK_LAPSE = 1 << 12,     /* let a grant live on under a lease that began anew */
+    ZKL_BREAK_ARRIVAL = 1 << 13,   /* take a request for heard by the follower when it was sent */
+    ZKL_BREAK_READERS = 1 << 14,   /* let a writer pass readers */
+    ZKL_BREAK_DOWNGRADE = 1 << 15, /* downgrade by a node at the end of the queue */
+    ZKL_BREAK_WRITER = 1 << 16,    /* downgrade without checking that the writer's node is there */
+    ZKL_BREAK_PERMITS = 1 << 17,   /* take permits on the list from before they were taken */
+    ZKL_BREAK_TURN = 1 << 18,      /* keep permits that were taken out of turn */
+    ZKL_BREAK_LIMIT = 1 << 19,     /* do not look for how many permits the semaphore was made */
+    ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;
 #define ZKL_BROKEN(rule) ((zkl_broken_rules & (unsigned)(rule)) != 0)

@@ -7,6 +7,7 @@
  *   line.c        the lock's directory: its parents, the seats that stand in it
  *   seat.c        one znode: join, recover, queue, hold, leave
  *   watch.c       one watcher object per watched node
+ *   permits.c     a semaphore's claims: a turn in its line, then permits
  *   contenders.c  who holds and waits for a path
  *
  * Everything here runs on the driver's thread.
@@ -33,10 +34,13 @@ typedef struct zkl_seat zkl_seat;
 typedef struct zkl_watch zkl_watch;
 typedef struct zkl_request zkl_request;
 typedef struct zkl_query zkl_query;
+typedef struct zkl_permits zkl_permits;
 typedef struct zkl_shared_acl zkl_shared_acl;
 
 TAILQ_HEAD(zkl_seat_list, zkl_seat);
+LIST_HEAD(zkl_claim_seats, zkl_seat);
 TAILQ_HEAD(zkl_claim_list, zkl_claim);
+TAILQ_HEAD(zkl_kept_lines, zkl_line);
 TAILQ_HEAD(zkl_request_list, zkl_request);
 LIST_HEAD(zkl_line_list, zkl_line);
 LIST_HEAD(zkl_watch_list, zkl_watch);
@@ -94,6 +98,8 @@ struct zkl_engine {
     struct zkl_line_list *lines; /* hash table by path */
     uint32_t line_slots;         /* a power of two */
     uint32_t line_count;
+    struct zkl_kept_lines kept; /* lines that stay though nobody uses them, the one that was kept first at the head */
+    int32_t kept_count;
     struct zkl_seat_list seats;   /* all of them */
     struct zkl_seat_list hungry;  /* those with something to send that may not go out yet, first come first served */
     struct zkl_seat_list starved; /* those that may not join before ZKL_MAX_WATCHED_BYTES has room, likewise */
@@ -107,6 +113,7 @@ struct zkl_engine {
 
     /* engine.c */
     struct zkl_claim_list claims;
+    struct zkl_claim_list holds; /* granted claims with a max_hold, the one that ends first at the head */
     struct zkl_query_list queries;
     struct zkl_acl_list acls;
     zkl_stats stats;
@@ -116,17 +123,24 @@ struct zkl_engine {
 
 struct zkl_claim {
     TAILQ_ENTRY(zkl_claim) all;
+    TAILQ_ENTRY(zkl_claim) in_holds;
     zkl_engine *engine;
-    zkl_line *line;
-    zkl_seat *seat; /* NULL when nothing of it is left on the server */
+    zkl_line *line;               /* where it queues */
+    zkl_seat *seat;               /* its place in the queue; NULL when it has none (any more) */
+    struct zkl_claim_seats seats; /* all of its znodes; none when nothing of it is left on the server */
+    zkl_permits *permits;         /* MODE_PERMITS; else NULL */
     char *identity;
     zkl_shared_acl *acl;
     char *message;
     void *user;
-    zkl_node_kind kind;
+    int64_t max_hold;   /* 0: none */
+    int64_t hold_until; /* in engine->holds if not ZKL_NEVER */
+    zkl_mode mode;
     zkl_claim_phase phase;
     zkl_code code;
+    int32_t revocations;
     bool try_only;
+    bool revocable;
     bool forgotten;
     char token[ZKL_TOKEN_SIZE];
 };
@@ -134,13 +148,24 @@ struct zkl_claim {
 /* Ends a waiting or granted claim for good with a code and a message made like printf. Does not touch its seat. */
 void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void zkl_claim_grant(zkl_claim *claim, const char *token);
+/* Grants it by way of `seat`, whose node the token is made of. */
+void zkl_claim_grant(zkl_claim *claim, const zkl_seat *seat);
+/* A granted claim is lost; whatever it has on the server goes. Nothing happens to one that is not granted. */
+void zkl_claim_lose(zkl_claim *claim, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Its seats are needed no more: their nodes go, in the background. */
+void zkl_claim_leave(zkl_claim *claim);
+/* A try cannot be answered without a connection. */
+void zkl_claim_connection_lost(zkl_claim *claim);
+/* Somebody asks for it. */
+void zkl_claim_revoked(zkl_claim *claim);
+/* Ends the grants whose max_hold has passed. */
+void zkl_claims_expire(zkl_engine *engine);
 /* The claim has a node and waits behind another: whoever asks may see both. */
 void zkl_claim_waits(zkl_claim *claim);
 /* The server refuses to delete the node of a claim that has been released. */
 void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node);
-/* The claim's seat is gone: tells the host, frees the claim if its owner has forgotten it. */
-void zkl_claim_unseated(zkl_claim *claim);
+/* A seat of the claim is gone. With the last one: tells the host, frees the claim if its owner has forgotten it. */
+void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat);
 
 /* An access control list, shared by the claims that use the same one. */
 struct zkl_shared_acl {
@@ -171,17 +196,20 @@ zkl_code zkl_code_of(int rc);
 /* request.c -------------------------------------------------------------------------------------------------------- */
 
 typedef enum {
-    ZKL_REQUEST_GREET,  /* exists "/": the first of a session */
-    ZKL_REQUEST_CREATE, /* a seat's node */
-    ZKL_REQUEST_LIST,   /* a seat's directory */
-    ZKL_REQUEST_SYNC,   /* before the list that looks for a lost node */
-    ZKL_REQUEST_STAT,   /* of the node that was found again */
-    ZKL_REQUEST_DELETE, /* a seat's node */
-    ZKL_REQUEST_STRAY,  /* delete of a node of ours that no seat knows */
-    ZKL_REQUEST_PARENT, /* one directory on the way to a line */
-    ZKL_REQUEST_WATCH,  /* get or exists with a watch */
+    ZKL_REQUEST_GREET,     /* exists "/": the first of a session */
+    ZKL_REQUEST_CREATE,    /* a seat's node */
+    ZKL_REQUEST_DOWNGRADE, /* a reader's node beside its writer's */
+    ZKL_REQUEST_LIST,      /* a seat's directory */
+    ZKL_REQUEST_SYNC,      /* before the list that looks for a lost node */
+    ZKL_REQUEST_STAT,      /* of the node that was found again */
+    ZKL_REQUEST_DELETE,    /* a seat's node */
+    ZKL_REQUEST_STRAY,     /* delete of a node of ours that no seat knows */
+    ZKL_REQUEST_PARENT,    /* one directory on the way to a line */
+    ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
     ZKL_REQUEST_UNWATCH,
     ZKL_REQUEST_CHECK,      /* heartbeat */
+    ZKL_REQUEST_LEASES,     /* list of a semaphore's permits */
+    ZKL_REQUEST_LIMIT,      /* for how many permits a semaphore was made: get or set */
     ZKL_REQUEST_QUERY_LIST, /* contenders */
     ZKL_REQUEST_QUERY_GET
 } zkl_request_kind;
@@ -194,6 +222,12 @@ typedef enum {
     ZKL_LIST_RECOVER
 } zkl_list_purpose;
 
+/* Room for what the C client writes while the create beside a writer is in flight. */
+struct zkl_downgrade {
+    zoo_op_result_t results[2];
+    char path[];
+};
+
 struct zkl_request {
     TAILQ_ENTRY(zkl_request) all;
     zkl_engine *engine;
@@ -202,7 +236,8 @@ struct zkl_request {
     uint32_t connection; /* the one it was sent on */
     uint32_t generation; /* the seat's, when it was sent */
     int64_t sent_at;
-    int32_t index; /* PARENT: which directory; QUERY_GET: which contender */
+    int32_t index;                   /* PARENT: which directory; QUERY_GET: which contender */
+    struct zkl_downgrade *downgrade; /* DOWNGRADE: room for its answer, freed with the request */
     union {
         zkl_seat *seat;
         zkl_line *line;
@@ -218,13 +253,20 @@ zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind);
 void zkl_request_refused(zkl_request *request, int rc);
 /* Sends; each false when it could not, which is handled like a lost connection: nothing is known to be executed. */
 bool zkl_send_create(zkl_seat *seat, const char *path, const char *data, const struct ACL_vector *acl);
+/* Creates `path` if `writer` exists. */
+bool zkl_send_downgrade(zkl_seat *seat, const char *writer, const char *path, const char *data,
+                        const struct ACL_vector *acl);
 bool zkl_send_list(zkl_seat *seat, zkl_list_purpose purpose);
+/* Lists the permits for the semaphore's claim that has `turn` for its place in the line. */
+bool zkl_send_leases(zkl_seat *turn, zkl_list_purpose purpose, uint32_t generation);
+bool zkl_send_get_limit(zkl_line *leases);
+bool zkl_send_set_limit(zkl_line *leases, int32_t limit, int32_t version);
 bool zkl_send_sync(zkl_seat *seat);
 bool zkl_send_stat(zkl_seat *seat);
 bool zkl_send_delete(zkl_seat *seat);
 bool zkl_send_stray(zkl_engine *engine, const char *path);
-bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const struct ACL_vector *acl);
-bool zkl_send_watch(zkl_watch *watch, bool by_exists);
+bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const char *data, const struct ACL_vector *acl);
+bool zkl_send_watch(zkl_watch *watch);
 bool zkl_send_unwatch(zkl_watch *watch);
 bool zkl_send_greeting(zkl_engine *engine);
 bool zkl_send_query_list(zkl_query *query);
@@ -259,6 +301,17 @@ struct zkl_line {
     int parents_error;      /* the first that says why they cannot be made */
     int parents_last;       /* what the create of the line's own directory answered */
     bool warned;            /* of the sequence numbers */
+
+    /* permits.c, of a semaphore's leases */
+    TAILQ_ENTRY(zkl_line) in_kept;
+    int64_t limit_czxid;   /* of the directory whose limit is known; 0: none is */
+    int32_t limit_version; /* of its data */
+    int32_t limit;         /* how many permits it was made for; 0: nobody has said */
+    int32_t limit_wanted;  /* by whoever asked first */
+    bool limit_flying;     /* the question, or our own word, is in flight */
+    bool limit_unwritable; /* nobody has said, and we may not */
+    bool kept;             /* in engine->kept */
+    bool busy;             /* who took permits last had to wait */
 };
 
 /* The line of `path`, with one more use; NULL when memory is short. */
@@ -267,8 +320,14 @@ void zkl_line_drop(zkl_line *line);
 /* "<directory>/<name>", to be given to zkl_free; NULL when memory is short. */
 char *zkl_child_path(const char *directory, const char *name);
 bool zkl_lines_init(zkl_engine *engine);
-/* Creates the directory and those above it; the seats parked here are stepped, or refused, when the replies are in. */
-void zkl_line_make_parents(zkl_line *line, const struct ACL_vector *acl);
+/*
+ * Creates the directory, with `data`, and those above it; the seats parked here are stepped, or refused, when the replies are
+ * in.
+ */
+void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_vector *acl);
+/* The line stays though nobody uses it, until others have taken its place. */
+void zkl_line_keep(zkl_line *line);
+void zkl_lines_free(zkl_engine *engine);
 void zkl_line_parent_made(zkl_request *request, int rc);
 
 /* seat.c ----------------------------------------------------------------------------------------------------------- */
@@ -288,17 +347,34 @@ typedef enum {
     ZKL_SEAT_GONE     /* nothing of it is left; freed with its last request */
 } zkl_seat_state;
 
+/*
+ * What a seat's znode is. This is where the kinds of locks differ: in the name of the node, in which other nodes stand in its
+ * way (zkl_kind_conflicts), and in what happens when nothing does any more.
+ */
+typedef enum {
+    ZKL_ROLE_MUTEX,
+    ZKL_ROLE_READER,
+    ZKL_ROLE_WRITER,
+    ZKL_ROLE_TURN,  /* a place in a semaphore's line: at its head, permits may be taken */
+    ZKL_ROLE_PERMIT /* one permit of a semaphore */
+} zkl_role;
+
 struct zkl_seat {
     TAILQ_ENTRY(zkl_seat) all;
     TAILQ_ENTRY(zkl_seat) in_line;
     TAILQ_ENTRY(zkl_seat) in_hungry;
     LIST_ENTRY(zkl_seat) in_watch;
+    LIST_ENTRY(zkl_seat) in_claim;
     zkl_engine *engine;
     zkl_line *line;
     zkl_claim *claim; /* whom it serves, or, while leaving, served last */
     zkl_watch *watch; /* on what stands in its way */
+    zkl_watch *own;   /* on its own node, for those who ask for the lock */
+    zkl_seat *writer; /* a reader that joins beside this granted writer; NULL once it need not any more */
     char *node;       /* full path, NULL while unknown */
-    int64_t czxid;
+    int64_t czxid;    /* of its node; of its writer's for a reader that joined beside one */
+    int32_t grants;   /* under that czxid, before its own: the second half of the token */
+    zkl_role role;
     uint64_t serial;     /* its uuid's number */
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
     uint32_t connection; /* the one its create was answered on, or its sync */
@@ -306,6 +382,7 @@ struct zkl_seat {
     int32_t ahead;  /* how many conflicting nodes stood before it when last looked */
     int32_t flying; /* requests in flight that point here */
     zkl_seat_state state;
+    bool beside;   /* its node was made, or is being made, beside its writer's */
     bool wanted;   /* its claim still waits or holds */
     bool hungry;   /* stands in engine->hungry */
     bool starved;  /* stands in engine->starved */
@@ -316,7 +393,17 @@ struct zkl_seat {
     bool cleaning; /* counted in engine->cleaning */
 };
 
-zkl_seat *zkl_seat_new(zkl_claim *claim);
+/* A seat for the claim in `line`; NULL when memory is short. */
+zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role);
+zkl_node_kind zkl_seat_kind(const zkl_seat *seat);
+/* Its name, without the directory; it must have a node. */
+const char *zkl_seat_name(const zkl_seat *seat);
+/* It cannot go on now: it is stepped when requests may go out again. */
+void zkl_seat_wait(zkl_seat *seat);
+/* The same, but not before the server has had time. */
+void zkl_seat_wait_long(zkl_seat *seat);
+/* A permit's wait is over: its room is confirmed, or, with a valid lease, it is granted. */
+void zkl_seat_room(zkl_seat *seat, bool granted);
 /* Something that the server refused, or that could not be sent for want of memory, is to be tried again in a while. */
 void zkl_try_later(zkl_engine *engine);
 /* The time of those that were to try again later has come. */
@@ -335,10 +422,10 @@ void zkl_seat_look_again(zkl_seat *seat);
 void zkl_seat_evicted(zkl_seat *seat);
 /* The session is over, and with it the node. */
 void zkl_seat_session_over(zkl_seat *seat, const char *why);
-/* A try cannot be answered without a connection. */
-void zkl_seat_connection_lost(zkl_seat *seat);
 /* A lease has begun: grant if this seat waits for it. */
 void zkl_seat_confirm(zkl_seat *seat);
+/* A try's directory shows nobody ahead: it joins. */
+void zkl_seat_join(zkl_seat *seat);
 /* Refuses the claim with what ZooKeeper answered to `what`. */
 void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what);
 /* One request less points here; frees the seat when it is gone and this was the last. */
@@ -373,17 +460,29 @@ struct zkl_watch {
     char *node; /* full path */
     struct zkl_watcher_list seats;
     zkl_watch_state state;
-    int32_t flying; /* requests in flight that point here */
-    bool pinned;    /* its seats are being told something: nobody frees it meanwhile */
-    bool by_exists; /* the node may not be read: watched by exists */
-    bool unwanted;  /* armed, nobody interested, removal not confirmed: counted in engine->cleaning */
+    int32_t flying;  /* requests in flight that point here */
+    bool pinned;     /* its seats are being told something: nobody frees it meanwhile */
+    zkl_seat *owner; /* the seat whose own node this is, if it listens to those who ask for the lock */
+    bool children;   /* on who comes and goes in the line's own directory */
+    bool by_exists;  /* the node may not be read: watched by exists */
+    bool unwanted;   /* armed, nobody interested, removal not confirmed: counted in engine->cleaning */
 };
 
 /* Watches `name` in the seat's directory for it; the seat hears of it by blocker_gone or look_again. */
 void zkl_watch_node(zkl_seat *seat, const char *name);
-/* The seat is not interested any more. */
+/*
+ * Watches who comes and goes in `line`, for a semaphore's turn; it hears of it by look_again. True if the list that arms the
+ * watch is on its way: zkl_permits_listed will be told. False: it is armed already, or cannot be now.
+ */
+bool zkl_watch_children(zkl_seat *turn, zkl_line *line);
+/* Watches the seat's own node for others who ask for the lock; its claim hears of it by zkl_claim_revoked. */
+void zkl_watch_own(zkl_seat *seat);
+/* The seat is not interested any more, in others' nodes and in its own. */
 void zkl_watch_leave(zkl_seat *seat);
-void zkl_watch_armed(zkl_request *request, int rc);
+void zkl_watch_leave_own(zkl_seat *seat);
+/* `data` is of the node, if it was read. */
+void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length);
+void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *names, const struct Stat *stat);
 void zkl_watch_removed(zkl_request *request, int rc);
 /* The C client's watcher function, for zkl_send_watch. */
 void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context);
@@ -391,6 +490,51 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
 void zkl_watches_resume(zkl_engine *engine);
 /* The handle is closed: nobody will call back. */
 void zkl_watches_closed(zkl_engine *engine);
+
+/* permits.c -------------------------------------------------------------------------------------------------------- */
+
+/*
+ * What a semaphore's claim has beside a place in the line. docs/design.md has the table of its states.
+ */
+struct zkl_permits {
+    zkl_line *leases;
+    char *path;          /* the semaphore's; the claim's line is its "locks" */
+    int32_t limit;       /* how many permits there are */
+    int32_t count;       /* how many are wanted */
+    int32_t excess;      /* how many others have to go, by the latest list, before there is room */
+    uint32_t generation; /* grows when an earlier list must not count any more */
+    bool listing;        /* a list of the permits is in flight */
+    bool took;           /* has seats for its permits */
+    bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
+    bool waited;         /* had to wait, for its turn or for room */
+};
+
+/* For a new claim. False when memory is short; zkl_permits_free is due all the same. */
+bool zkl_permits_init(zkl_claim *claim, const zkl_claim_request *request);
+void zkl_permits_free(zkl_claim *claim);
+/* Does what the claim's state asks for, once it is at the head of its line. Idempotent. */
+void zkl_permits_step(zkl_claim *claim);
+/* A try: the list of the permits that comes before any write. */
+bool zkl_permits_look(zkl_claim *claim);
+/* Its turn's create and list are on their way: takes permits along if it is likely that there are some. */
+void zkl_permits_joined(zkl_claim *claim);
+/* It is not at the head of the line (any more): gives back what it took. `behind`: because somebody else is. */
+void zkl_permits_retreat(zkl_claim *claim, bool behind);
+/* The same when its nodes are gone with their session. */
+void zkl_permits_restart(zkl_claim *claim);
+/* One of its permits is being made anew: earlier lists do not count. */
+void zkl_permits_changed(zkl_claim *claim);
+/* At the head of the line: somebody came or went. */
+void zkl_permits_event(zkl_claim *claim);
+/* All of its permits' seats are in CONFIRMING, and there is a lease. */
+void zkl_permits_confirm(zkl_claim *claim);
+/* The data that the directory of the permits is made with; `data` has room for 12 characters. */
+const char *zkl_permits_data(const zkl_claim *claim, char *data);
+/* The list of the permits, asked for by zkl_send_leases or by the watch. */
+void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, const struct String_vector *names,
+                        const struct Stat *stat);
+void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int length, const struct Stat *stat);
+void zkl_permits_limit_set(zkl_request *request, int rc, const struct Stat *stat);
 
 /* contenders.c ----------------------------------------------------------------------------------------------------- */
 
@@ -401,6 +545,7 @@ struct zkl_query {
     char *path;
     zkl_contenders_fn done;
     void *user;
+    bool identities;
     bool sent;
     bool answered;
     int32_t count;

@@ -11,6 +11,9 @@
 
 #define FIRST_SLOTS 64
 
+/* Lines that are kept for what is known of them, beside those in use. */
+#define MOST_KEPT 1024
+
 /* FNV-1a. */
 static uint32_t hash(const char *path)
 {
@@ -104,6 +107,37 @@ void zkl_line_drop(zkl_line *line)
     zkl_free(line);
 }
 
+static void let_go(zkl_line *line)
+{
+    TAILQ_REMOVE(&line->engine->kept, line, in_kept);
+    line->engine->kept_count--;
+    line->kept = false;
+    zkl_line_drop(line);
+}
+
+void zkl_line_keep(zkl_line *line)
+{
+    zkl_engine *engine = line->engine;
+    if (line->kept) {
+        return;
+    }
+    line->kept = true;
+    line->uses++;
+    TAILQ_INSERT_TAIL(&engine->kept, line, in_kept);
+    if (++engine->kept_count > MOST_KEPT) {
+        let_go(TAILQ_FIRST(&engine->kept));
+    }
+}
+
+void zkl_lines_free(zkl_engine *engine)
+{
+    zkl_line *line;
+    while ((line = TAILQ_FIRST(&engine->kept)) != NULL) {
+        let_go(line);
+    }
+    zkl_free(engine->lines);
+}
+
 char *zkl_child_path(const char *directory, const char *name)
 {
     size_t stem = strlen(directory);
@@ -119,7 +153,7 @@ char *zkl_child_path(const char *directory, const char *name)
 
 /* --- parents ------------------------------------------------------------------------------------------------------- */
 
-void zkl_line_make_parents(zkl_line *line, const struct ACL_vector *acl)
+void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_vector *acl)
 {
     if (line->parents_flying > 0) {
         return;
@@ -135,7 +169,8 @@ void zkl_line_make_parents(zkl_line *line, const struct ACL_vector *acl)
     for (size_t i = 1; i <= length; i++) {
         if (path[i] == '/' || path[i] == '\0') {
             path[i] = '\0';
-            if (!zkl_send_parent(line, i == length ? -1 : index++, path, acl)) {
+            bool last = i == length;
+            if (!zkl_send_parent(line, last ? -1 : index++, path, last ? data : "", acl)) {
                 break;
             }
             line->parents_flying++;
@@ -162,17 +197,16 @@ static void parents_decided(zkl_line *line)
     bool failed =
         rc != ZOK && rc != ZNODEEXISTS && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE;
     line->uses++;
-    zkl_seat *seat, *next;
-    for (seat = TAILQ_FIRST(&line->seats); seat != NULL; seat = next) {
-        next = TAILQ_NEXT(seat, in_line);
-        if (seat->state != ZKL_SEAT_PARKED) {
-            continue;
-        }
-        if (failed) {
+    zkl_seat *seat = TAILQ_FIRST(&line->seats);
+    while (seat != NULL) {
+        zkl_seat *next = TAILQ_NEXT(seat, in_line);
+        if (seat->state == ZKL_SEAT_PARKED && failed) {
             zkl_seat_refuse(seat, rc, "creating the directory of");
-        } else {
+            next = TAILQ_FIRST(&line->seats); /* others of the same claim may have gone with it */
+        } else if (seat->state == ZKL_SEAT_PARKED) {
             zkl_seat_step(seat);
         }
+        seat = next;
     }
     zkl_line_drop(line);
 }

@@ -45,6 +45,12 @@ static void push_forked(lua_State *L)
     push_failure(L, ZKL_FORKED, "this client belongs to the parent process: connect anew after a fork");
 }
 
+/* 0 for what is not positive; ZKL_NEVER for what is beyond 64 bits. */
+static int64_t nanoseconds_of(lua_Number seconds)
+{
+    return !(seconds > 0) ? 0 : seconds >= 9e9 ? ZKL_NEVER / 2 : (int64_t)(seconds * 1e9);
+}
+
 static lua_Number seconds_of(int64_t nanoseconds)
 {
     return nanoseconds == ZKL_NEVER ? (lua_Number)HUGE_VAL : (lua_Number)nanoseconds / 1e9;
@@ -180,6 +186,18 @@ static int ticket_node(lua_State *L)
     } else {
         lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), view.node);
     }
+    return 1;
+}
+
+/* claim:revocations() -> how often others have asked for it */
+static int ticket_revocations(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    lua_pushinteger(L, view.revocations);
     return 1;
 }
 
@@ -388,34 +406,62 @@ static const char *check_path(lua_State *L, int index)
     return path;
 }
 
+/* An optional count at `index`. */
+static int32_t check_count(lua_State *L, int index)
+{
+    lua_Number count = luaL_optnumber(L, index, 1);
+    luaL_argcheck(L, count >= 1 && count <= INT32_MAX, index, "a count is from 1 to 2147483647");
+    return (int32_t)count;
+}
+
+static zkl_mode check_mode(lua_State *L, int index)
+{
+    static const char *const names[] = {"mutex", "read", "write", "permits", NULL};
+    static const zkl_mode modes[] = {ZKL_MODE_MUTEX, ZKL_MODE_READ, ZKL_MODE_WRITE, ZKL_MODE_PERMITS};
+    return modes[luaL_checkoption(L, index, NULL, names)];
+}
+
+/* The ticket in the box at `index`, which may be nil; NULL then, or once it has been collected. */
+static zkl_ticket *opt_ticket(lua_State *L, int index)
+{
+    return lua_isnoneornil(L, index) ? NULL : *(zkl_ticket **)luaL_checkudata(L, index, TICKET_TYPE);
+}
+
 /*
- * client:claim(path, kind, identity, acl, try, holder) -> claim | nil, message, code
+ * client:claim(path, mode, identity, acl, try, hold, max_hold, revocable, permits, count, writer)
+ *     -> claim | nil, message, code
  *
- * The claim is put into holder.claim before anything is sent, so that a Lua error that a signal raises in between (Ctrl-C)
- * finds it there to be given up.
+ * max_hold is in seconds, or nil; permits and count are a semaphore's, or nil; writer is the claim beside which a reader may
+ * join, or nil. The claim is put into hold.claim before anything is sent, so that a Lua error that a signal raises in between
+ * (Ctrl-C) finds it there to be given up.
  */
 static int client_claim(lua_State *L)
 {
-    static const char *const kinds[] = {"exclusive", NULL};
-    static const zkl_node_kind kind_values[] = {ZKL_NODE_EXCLUSIVE};
     zkl_client *client = live_client(L);
     if (client == NULL) {
         return FORKED;
     }
+    lua_settop(L, 12);
     const char *path = check_path(L, 2);
     zkl_claim_request request = {
         .path = path,
-        .kind = kind_values[luaL_checkoption(L, 3, "exclusive", kinds)],
+        .mode = check_mode(L, 3),
         .identity = luaL_checkstring(L, 4),
         .try_only = lua_toboolean(L, 6),
+        .max_hold = nanoseconds_of(luaL_optnumber(L, 8, 0)),
+        .revocable = lua_toboolean(L, 9),
+        .permits = check_count(L, 10),
+        .count = check_count(L, 11),
     };
+    luaL_argcheck(L, request.count <= request.permits && request.count <= ZKL_MAX_COUNT, 11, "more than there are");
+    zkl_ticket *writer = opt_ticket(L, 12);
     struct ACL_vector acl = check_acl(L, 5);
     request.acl = &acl;
     luaL_checktype(L, 7, LUA_TTABLE);
     zkl_ticket **box = push_ticket_box(L);
     lua_pushvalue(L, -1);
     lua_setfield(L, 7, "claim");
-    int results = fill_ticket_box(L, box, zkl_client_claim(client, &request));
+    int results = fill_ticket_box(L, box, zkl_client_claim(client, &request, writer));
     if (*box == NULL) {
         lua_pushnil(L);
         lua_setfield(L, 7, "claim");
@@ -423,6 +469,7 @@ static int client_claim(lua_State *L)
     return results;
 }
 
+/* client:contenders(path, identities) -> query */
 static int client_contenders(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -430,8 +477,9 @@ static int client_contenders(lua_State *L)
         return FORKED;
     }
     const char *path = check_path(L, 2);
+    bool identities = lua_toboolean(L, 3);
     zkl_ticket **box = push_ticket_box(L);
-    return fill_ticket_box(L, box, zkl_client_contenders(client, path));
+    return fill_ticket_box(L, box, zkl_client_contenders(client, path, identities));
 }
 
 static int client_flush(lua_State *L)
@@ -633,9 +681,19 @@ static int core_features(lua_State *L)
 }
 
 static const luaL_Reg ticket_methods[] = {
-    {"id", ticket_id},       {"phase", ticket_phase},         {"settled", ticket_settled}, {"done", ticket_settled},
-    {"held", ticket_held},   {"remaining", ticket_remaining}, {"token", ticket_token},     {"node", ticket_node},
-    {"release", ticket_end}, {"cancel", ticket_end},          {"result", ticket_result},   {NULL, NULL},
+    {"id", ticket_id},
+    {"phase", ticket_phase},
+    {"settled", ticket_settled},
+    {"done", ticket_settled},
+    {"held", ticket_held},
+    {"remaining", ticket_remaining},
+    {"token", ticket_token},
+    {"node", ticket_node},
+    {"release", ticket_end},
+    {"cancel", ticket_end},
+    {"result", ticket_result},
+    {"revocations", ticket_revocations},
+    {NULL, NULL},
 };
 
 static const luaL_Reg client_methods[] = {

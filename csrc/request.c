@@ -8,6 +8,7 @@
  *
  * The completions here do nothing but that bookkeeping and the dispatch by kind.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "engine_private.h"
@@ -59,14 +60,21 @@ static void put_away(zkl_engine *engine, zkl_request *request)
 static void release_about(zkl_request *request)
 {
     switch (request->kind) {
+    case ZKL_REQUEST_DOWNGRADE:
+        zkl_free(request->downgrade);
+        request->downgrade = NULL;
+        zkl_seat_landed(request->about.seat);
+        break;
     case ZKL_REQUEST_CREATE:
     case ZKL_REQUEST_LIST:
+    case ZKL_REQUEST_LEASES:
     case ZKL_REQUEST_SYNC:
     case ZKL_REQUEST_STAT:
     case ZKL_REQUEST_DELETE:
         zkl_seat_landed(request->about.seat);
         break;
     case ZKL_REQUEST_PARENT:
+    case ZKL_REQUEST_LIMIT:
         zkl_line_drop(request->about.line);
         break;
     case ZKL_REQUEST_GREET:
@@ -122,6 +130,24 @@ static void on_names(int rc, const struct String_vector *names, const void *data
     landed(request);
 }
 
+static void on_listing(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
+{
+    zkl_request *request = land(data, rc);
+    if (request == NULL) {
+        return;
+    }
+    if (request->kind == ZKL_REQUEST_WATCH) {
+        zkl_watch_listed(request, rc, names, stat);
+    } else {
+        zkl_claim *claim = request->about.seat->claim;
+        if (claim != NULL && request->generation == claim->permits->generation) {
+            claim->permits->listing = false;
+            zkl_permits_listed(claim, request, rc, names, stat);
+        }
+    }
+    landed(request);
+}
+
 static void on_text(int rc, const char *text, const void *data)
 {
     (void)text;
@@ -144,7 +170,9 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
         return;
     }
     if (request->kind == ZKL_REQUEST_WATCH) {
-        zkl_watch_armed(request, rc);
+        zkl_watch_armed(request, rc, value, length);
+    } else if (request->kind == ZKL_REQUEST_LIMIT) {
+        zkl_permits_limit_got(request, rc, value, length, stat);
     } else if (request->kind == ZKL_REQUEST_QUERY_GET) {
         zkl_query_got(request, rc, value, length);
     } else {
@@ -160,7 +188,9 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
         return;
     }
     if (request->kind == ZKL_REQUEST_WATCH) {
-        zkl_watch_armed(request, rc);
+        zkl_watch_armed(request, rc, NULL, 0);
+    } else if (request->kind == ZKL_REQUEST_LIMIT) {
+        zkl_permits_limit_set(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_STAT) {
         zkl_seat_stat(request, rc, stat);
     } else {
@@ -178,6 +208,9 @@ static void on_done(int rc, const void *data)
     switch (request->kind) {
     case ZKL_REQUEST_DELETE:
         zkl_seat_deleted(request, rc);
+        break;
+    case ZKL_REQUEST_DOWNGRADE:
+        zkl_seat_created(request, rc, request->downgrade->path, NULL);
         break;
     case ZKL_REQUEST_UNWATCH:
         zkl_watch_removed(request, rc);
@@ -222,6 +255,26 @@ bool zkl_send_create(zkl_seat *seat, const char *path, const char *data, const s
                                                                   acl, ZOO_EPHEMERAL_SEQUENTIAL, on_created, request));
 }
 
+bool zkl_send_downgrade(zkl_seat *seat, const char *writer, const char *path, const char *data,
+                        const struct ACL_vector *acl)
+{
+    size_t size = strlen(path) + 1;
+    struct zkl_downgrade *downgrade = zkl_alloc(sizeof *downgrade + size);
+    zkl_request *request = downgrade != NULL ? about_seat(seat, ZKL_REQUEST_DOWNGRADE) : NULL;
+    if (request == NULL) {
+        zkl_free(downgrade);
+        return false;
+    }
+    request->downgrade = downgrade;
+    memcpy(downgrade->path, path, size);
+    zoo_op_t ops[2];
+    zoo_check_op_init(&ops[0], writer, -1);
+    zoo_create_op_init(&ops[1], path, data, (int)strlen(data), acl, ZOO_EPHEMERAL, downgrade->path, (int)size);
+    int first = ZKL_BROKEN(ZKL_BREAK_WRITER) ? 1 : 0;
+    return sent_for_seat(request, zoo_amulti(seat->engine->handle, 2 - first, ops + first, downgrade->results + first,
+                                             on_done, request));
+}
+
 bool zkl_send_list(zkl_seat *seat, zkl_list_purpose purpose)
 {
     zkl_request *request = about_seat(seat, ZKL_REQUEST_LIST);
@@ -230,6 +283,18 @@ bool zkl_send_list(zkl_seat *seat, zkl_list_purpose purpose)
     }
     request->purpose = purpose;
     return sent_for_seat(request, zoo_aget_children(seat->engine->handle, seat->line->path, 0, on_names, request));
+}
+
+bool zkl_send_leases(zkl_seat *turn, zkl_list_purpose purpose, uint32_t generation)
+{
+    zkl_request *request = about_seat(turn, ZKL_REQUEST_LEASES);
+    if (request == NULL) {
+        return false;
+    }
+    request->purpose = purpose;
+    request->generation = generation;
+    const char *path = turn->claim->permits->leases->path;
+    return sent_for_seat(request, zoo_aget_children2(turn->engine->handle, path, 0, on_listing, request));
 }
 
 bool zkl_send_sync(zkl_seat *seat)
@@ -269,27 +334,58 @@ bool zkl_send_stray(zkl_engine *engine, const char *path)
     return request != NULL && sent(request, zoo_adelete(engine->handle, path, -1, on_done, request));
 }
 
-bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const struct ACL_vector *acl)
+/* A request of a line's, which holds it. */
+static zkl_request *about_line(zkl_line *line, zkl_request_kind kind)
+{
+    zkl_request *request = zkl_request_new(line->engine, kind);
+    if (request != NULL) {
+        request->about.line = line;
+        line->uses++;
+    }
+    return request;
+}
+
+static bool sent_for_line(zkl_request *request, int rc)
+{
+    if (rc == ZOK) {
+        return true;
+    }
+    zkl_line *line = request->about.line;
+    zkl_request_refused(request, rc);
+    zkl_line_drop(line);
+    return false;
+}
+
+bool zkl_send_get_limit(zkl_line *leases)
+{
+    zkl_request *request = about_line(leases, ZKL_REQUEST_LIMIT);
+    return request != NULL &&
+           sent_for_line(request, zoo_aget(leases->engine->handle, leases->path, 0, on_data, request));
+}
+
+bool zkl_send_set_limit(zkl_line *leases, int32_t limit, int32_t version)
+{
+    char data[12];
+    int length = snprintf(data, sizeof data, "%d", (int)limit);
+    zkl_request *request = about_line(leases, ZKL_REQUEST_LIMIT);
+    return request != NULL && sent_for_line(request, zoo_aset(leases->engine->handle, leases->path, data, length,
+                                                              version, on_stat, request));
+}
+
+bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const char *data, const struct ACL_vector *acl)
 {
     zkl_engine *engine = line->engine;
-    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_PARENT);
+    zkl_request *request = about_line(line, ZKL_REQUEST_PARENT);
     if (request == NULL) {
         return false;
     }
     request->index = index;
-    request->about.line = line;
-    line->uses++;
     int mode = engine->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
-    int rc = zoo_acreate(engine->handle, path, "", 0, acl, mode, on_text, request);
-    if (rc != ZOK) {
-        zkl_request_refused(request, rc);
-        zkl_line_drop(line);
-        return false;
-    }
-    return true;
+    return sent_for_line(request,
+                         zoo_acreate(engine->handle, path, data, (int)strlen(data), acl, mode, on_text, request));
 }
 
-bool zkl_send_watch(zkl_watch *watch, bool by_exists)
+bool zkl_send_watch(zkl_watch *watch)
 {
     zkl_request *request = zkl_request_new(watch->engine, ZKL_REQUEST_WATCH);
     if (request == NULL) {
@@ -297,8 +393,9 @@ bool zkl_send_watch(zkl_watch *watch, bool by_exists)
     }
     request->about.watch = watch;
     zhandle_t *handle = watch->engine->handle;
-    int rc = by_exists ? zoo_awexists(handle, watch->node, zkl_watch_event, watch, on_stat, request)
-                       : zoo_awget(handle, watch->node, zkl_watch_event, watch, on_data, request);
+    int rc = watch->children    ? zoo_awget_children2(handle, watch->node, zkl_watch_event, watch, on_listing, request)
+             : watch->by_exists ? zoo_awexists(handle, watch->node, zkl_watch_event, watch, on_stat, request)
+                                : zoo_awget(handle, watch->node, zkl_watch_event, watch, on_data, request);
     return sent(request, rc);
 }
 
@@ -312,7 +409,8 @@ bool zkl_send_unwatch(zkl_watch *watch)
     /* The parameter's type is a pointer to a function pointer, but the C client stores and calls the value itself. */
     void_completion_t *completion = (void_completion_t *)(uintptr_t)on_done;
     return sent(request,
-                zoo_aremove_all_watches(watch->engine->handle, watch->node, ZWATCHTYPE_DATA, 0, completion, request));
+                zoo_aremove_all_watches(watch->engine->handle, watch->node,
+                                        watch->children ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA, 0, completion, request));
 }
 
 bool zkl_send_greeting(zkl_engine *engine)
@@ -361,6 +459,7 @@ static void free_list(struct zkl_request_list *list)
     zkl_request *request;
     while ((request = TAILQ_FIRST(list)) != NULL) {
         TAILQ_REMOVE(list, request, all);
+        zkl_free(request->downgrade);
         zkl_free(request);
     }
 }

@@ -3,6 +3,7 @@
  *
  *   PARKED -> (LOOKING, a try) -> JOINING -> QUEUED -> CONFIRMING -> GRANTED -> LEAVING -> GONE
  *                                 JOINING -> RECOVERING -> QUEUED | PARKED      (the create's reply was lost)
+ *                                 JOINING -> CONFIRMING                          (a reader beside its own writer)
  *                                 QUEUED, CONFIRMING -> PARKED                   (somebody deleted the node)
  *                                 any -> PARKED | GONE                           (the session is over)
  *
@@ -13,6 +14,10 @@
  * Why joining takes one round trip: create and list go out together, and ZooKeeper executes one session's requests in order,
  * so the list is as of a moment after the create. It counts only if the create succeeded on the same connection. Why a grant
  * may follow from deletions alone: numbers are handed out by one leader, so nothing can ever appear before us any more.
+ *
+ * What differs between kinds of locks is in the seat's role: the name of its node (zkl_seat_kind, prefix_of), whom it waits for
+ * (zkl_queue_standing, by kind), and what follows when it need not wait (zkl_seat_confirm). A semaphore's turn and permits
+ * hand over to permits.c there.
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +37,25 @@ void zkl_seat_uuid(const zkl_seat *seat, char *uuid)
     snprintf(uuid, ZKL_UUID_LENGTH + 1, "%s%012llx", seat->engine->uuid_stem, (unsigned long long)seat->serial);
 }
 
-static const char *name_of(const zkl_seat *seat)
+zkl_node_kind zkl_seat_kind(const zkl_seat *seat)
+{
+    static const zkl_node_kind kinds[] = {
+        [ZKL_ROLE_MUTEX] = ZKL_NODE_EXCLUSIVE,  [ZKL_ROLE_READER] = ZKL_NODE_SHARED,
+        [ZKL_ROLE_WRITER] = ZKL_NODE_EXCLUSIVE, [ZKL_ROLE_TURN] = ZKL_NODE_EXCLUSIVE,
+        [ZKL_ROLE_PERMIT] = ZKL_NODE_LEASE,
+    };
+    return kinds[seat->role];
+}
+
+/* The start of its node's name, which ZooKeeper completes; `name` has room for ZKL_NODE_NAME_SIZE. Returns its length. */
+static size_t prefix_of(const zkl_seat *seat, char *name)
+{
+    char uuid[ZKL_UUID_LENGTH + 1];
+    zkl_seat_uuid(seat, uuid);
+    return zkl_node_prefix(name, zkl_seat_kind(seat), seat->role == ZKL_ROLE_WRITER, uuid);
+}
+
+const char *zkl_seat_name(const zkl_seat *seat)
 {
     return seat->node + strlen(seat->line->path) + 1;
 }
@@ -51,7 +74,7 @@ static bool set_node(zkl_seat *seat, const char *name)
 
 /* --- bookkeeping --------------------------------------------------------------------------------------------------- */
 
-zkl_seat *zkl_seat_new(zkl_claim *claim)
+zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
 {
     zkl_engine *engine = claim->engine;
     zkl_seat *seat = zkl_alloc(sizeof *seat);
@@ -59,9 +82,11 @@ zkl_seat *zkl_seat_new(zkl_claim *claim)
         return NULL;
     }
     seat->engine = engine;
-    seat->line = claim->line;
+    seat->line = line;
     seat->line->uses++;
     seat->claim = claim;
+    seat->role = role;
+    LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
     seat->wanted = true;
     seat->state = ZKL_SEAT_PARKED;
     seat->serial = ++engine->serial;
@@ -89,7 +114,7 @@ static void reserve(zkl_seat *seat, bool reserved)
     }
 }
 
-static void be_hungry(zkl_seat *seat)
+void zkl_seat_wait(zkl_seat *seat)
 {
     if (!seat->hungry && !seat->delayed && !seat->starved) {
         seat->hungry = true;
@@ -97,8 +122,7 @@ static void be_hungry(zkl_seat *seat)
     }
 }
 
-/* Like hungry, but not before RETRY_AFTER has passed: for what the server refuses now and may allow later. */
-static void be_delayed(zkl_seat *seat)
+void zkl_seat_wait_long(zkl_seat *seat)
 {
     zkl_engine *engine = seat->engine;
     if (!seat->hungry && !seat->delayed && !seat->starved) {
@@ -122,7 +146,7 @@ void zkl_seats_undelay(zkl_engine *engine)
     while ((seat = TAILQ_FIRST(&engine->delayed)) != NULL) {
         TAILQ_REMOVE(&engine->delayed, seat, in_hungry);
         seat->delayed = false;
-        be_hungry(seat);
+        zkl_seat_wait(seat);
     }
 }
 
@@ -148,10 +172,25 @@ static bool has_node(zkl_seat_state state)
            state == ZKL_SEAT_LEAVING;
 }
 
+/* Readers that have not joined beside this writer yet cannot do so any more. */
+static void part_from_readers(const zkl_seat *writer)
+{
+    zkl_seat *seat;
+    TAILQ_FOREACH(seat, &writer->line->seats, in_line)
+    {
+        if (seat->writer == writer) {
+            seat->writer = NULL;
+        }
+    }
+}
+
 /* The one place where a seat changes its state. */
 static void move(zkl_seat *seat, zkl_seat_state state)
 {
     zkl_engine *engine = seat->engine;
+    if (seat->role == ZKL_ROLE_WRITER && seat->state == ZKL_SEAT_GRANTED) {
+        part_from_readers(seat);
+    }
     engine->nodes += (int32_t)has_node(state) - (int32_t)has_node(seat->state);
     seat->state = state;
     bool cleaning = !seat->wanted && state != ZKL_SEAT_GONE;
@@ -164,6 +203,7 @@ static void unlink_seat(zkl_seat *seat)
     be_fed(seat);
     reserve(seat, false);
     zkl_watch_leave(seat);
+    zkl_watch_leave_own(seat);
     TAILQ_REMOVE(&seat->engine->seats, seat, all);
     TAILQ_REMOVE(&seat->line->seats, seat, in_line);
     seat->engine->stats.seats--;
@@ -193,17 +233,18 @@ static void gone(zkl_seat *seat)
     seat->generation++;
     move(seat, ZKL_SEAT_GONE);
     unlink_seat(seat);
+    if (claim != NULL) {
+        zkl_claim_unseated(claim, seat);
+    }
     if (seat->flying == 0) {
         free_seat(seat);
-    }
-    if (claim != NULL) {
-        zkl_claim_unseated(claim);
     }
 }
 
 void zkl_seat_destroy(zkl_seat *seat)
 {
     if (seat->claim != NULL) {
+        LIST_REMOVE(seat, in_claim);
         seat->claim->seat = NULL;
         seat->claim = NULL;
     }
@@ -218,9 +259,14 @@ static void start_over(zkl_seat *seat)
 {
     zkl_engine *engine = seat->engine;
     zkl_watch_leave(seat);
+    zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = false;
+    seat->listing = seat->deleting = seat->beside = false;
+    seat->grants = 0;
+    if (seat->role == ZKL_ROLE_PERMIT) {
+        zkl_permits_changed(seat->claim);
+    }
     zkl_free(seat->node);
     seat->node = NULL;
     move(seat, ZKL_SEAT_PARKED);
@@ -231,25 +277,42 @@ void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what)
     zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "%s '%s': %s%s", what, seat->line->path,
                      zerror(rc),
                      rc == ZNONODE && strchr(seat->engine->servers, '/') != NULL ? " (does the chroot exist?)" : "");
-    zkl_seat_leave(seat);
+    zkl_claim_leave(seat->claim);
 }
 
 /* --- granting ------------------------------------------------------------------------------------------------------ */
 
 static void grant(zkl_seat *seat)
 {
-    char token[ZKL_TOKEN_SIZE];
-    uint64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? (uint64_t)(uint32_t)seat->sequence : (uint64_t)seat->czxid;
-    snprintf(token, sizeof token, "%016llx-%08x", (unsigned long long)number, 0U);
     zkl_watch_leave(seat);
     reserve(seat, false);
     move(seat, ZKL_SEAT_GRANTED);
-    zkl_claim_grant(seat->claim, token);
+    zkl_claim_grant(seat->claim, seat);
+    if (seat->claim->revocable) {
+        zkl_watch_own(seat);
+    }
+}
+
+static void want_lease(zkl_engine *engine)
+{
+    engine->confirming = true;
+    if (engine->checks_flying == 0) {
+        zkl_lease_want_now(engine);
+    }
 }
 
 void zkl_seat_confirm(zkl_seat *seat)
 {
-    if (seat->state == ZKL_SEAT_CONFIRMING && zkl_lease_valid(seat->engine)) {
+    if (seat->state != ZKL_SEAT_CONFIRMING) {
+        return;
+    }
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_step(seat->claim); /* needs no lease of its own: the permits do */
+    } else if (!zkl_lease_valid(seat->engine)) {
+        want_lease(seat->engine);
+    } else if (seat->role == ZKL_ROLE_PERMIT) {
+        zkl_permits_confirm(seat->claim);
+    } else {
         grant(seat);
     }
 }
@@ -257,47 +320,68 @@ void zkl_seat_confirm(zkl_seat *seat)
 /* Nobody stands before this seat any more, and nobody ever will. */
 static void first_in_line(zkl_seat *seat)
 {
-    zkl_engine *engine = seat->engine;
     seat->ahead = 0;
+    zkl_watch_leave(seat);
     move(seat, ZKL_SEAT_CONFIRMING);
-    if (zkl_lease_valid(engine)) {
-        grant(seat);
-        return;
-    }
-    engine->confirming = true;
-    if (engine->checks_flying == 0) {
-        zkl_lease_want_now(engine);
-    }
+    zkl_seat_confirm(seat);
+}
+
+void zkl_seat_room(zkl_seat *seat, bool granted)
+{
+    move(seat, granted ? ZKL_SEAT_GRANTED : ZKL_SEAT_CONFIRMING);
 }
 
 /* --- what each state sends ----------------------------------------------------------------------------------------- */
 
+/* A reader takes its writer's place beside it: the same number, so that whoever queued behind the one is behind the other. */
+static bool send_beside(zkl_seat *seat, const char *path)
+{
+    const zkl_seat *writer = seat->writer;
+    char *whole = zkl_alloc(strlen(path) + ZKL_NODE_NAME_SIZE);
+    if (whole == NULL) {
+        return false;
+    }
+    snprintf(whole, strlen(path) + ZKL_NODE_NAME_SIZE, "%s%010d", path, (int)writer->sequence);
+    bool sent = zkl_send_downgrade(seat, writer->node, whole, seat->claim->identity, &seat->claim->acl->vector);
+    zkl_free(whole);
+    if (sent) {
+        seat->beside = true;
+        seat->czxid = writer->czxid;
+        seat->grants = ++seat->writer->grants;
+    }
+    return sent;
+}
+
 static void send_join(zkl_seat *seat)
 {
-    char uuid[ZKL_UUID_LENGTH + 1];
     char name[ZKL_NODE_NAME_SIZE];
-    zkl_seat_uuid(seat, uuid);
-    size_t length = zkl_node_prefix(name, seat->claim->kind, false, uuid);
+    size_t length = prefix_of(seat, name);
     size_t stem = strlen(seat->line->path);
     char small[256];
     char *path = stem + 1 + length < sizeof small ? small : zkl_alloc(stem + 1 + length + 1);
     if (path == NULL) {
-        be_hungry(seat);
+        zkl_seat_wait(seat);
         return;
     }
     memcpy(path, seat->line->path, stem);
     path[stem] = '/';
     memcpy(path + stem + 1, name, length + 1);
-    bool sent = zkl_send_create(seat, path, seat->claim->identity, &seat->claim->acl->vector);
+    bool sent = seat->writer != NULL ? send_beside(seat, path)
+                                     : zkl_send_create(seat, path, seat->claim->identity, &seat->claim->acl->vector);
     if (path != small) {
         zkl_free(path);
     }
     if (!sent) {
-        be_hungry(seat);
+        zkl_seat_wait(seat);
         return;
     }
     move(seat, ZKL_SEAT_JOINING);
-    seat->listing = zkl_send_list(seat, ZKL_LIST_JOIN);
+    if (!seat->beside && seat->role != ZKL_ROLE_PERMIT) {
+        seat->listing = zkl_send_list(seat, ZKL_LIST_JOIN);
+    }
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_joined(seat->claim);
+    }
 }
 
 static void step_parked(zkl_seat *seat)
@@ -305,7 +389,7 @@ static void step_parked(zkl_seat *seat)
     if (seat->line->parents_flying > 0) {
         return; /* the last of those replies steps us */
     }
-    if (!zkl_seat_fits(seat)) {
+    if (seat->role != ZKL_ROLE_PERMIT && !zkl_seat_fits(seat)) {
         if (!seat->starved) {
             seat->starved = true;
             TAILQ_INSERT_TAIL(&seat->engine->starved, seat, in_hungry);
@@ -313,13 +397,14 @@ static void step_parked(zkl_seat *seat)
         return;
     }
     be_fed(seat);
-    reserve(seat, true);
-    if (!seat->claim->try_only || ZKL_BROKEN(ZKL_BREAK_TRY)) {
+    reserve(seat, seat->role != ZKL_ROLE_PERMIT);
+    bool look = seat->claim->try_only && seat->writer == NULL && seat->role != ZKL_ROLE_PERMIT;
+    if (!look || ZKL_BROKEN(ZKL_BREAK_TRY)) {
         send_join(seat);
-    } else if (zkl_send_list(seat, ZKL_LIST_TRY)) {
+    } else if (zkl_send_list(seat, ZKL_LIST_TRY) && (seat->role != ZKL_ROLE_TURN || zkl_permits_look(seat->claim))) {
         move(seat, ZKL_SEAT_LOOKING);
     } else {
-        be_hungry(seat);
+        zkl_seat_wait(seat);
     }
 }
 
@@ -331,18 +416,22 @@ static void step_recovering(zkl_seat *seat)
     if (zkl_send_sync(seat) && zkl_send_list(seat, ZKL_LIST_RECOVER)) {
         seat->listing = true;
     } else {
-        be_hungry(seat);
+        zkl_seat_wait(seat);
     }
 }
 
 static void step_queued(zkl_seat *seat)
 {
+    if (seat->role == ZKL_ROLE_PERMIT) {
+        zkl_permits_step(seat->claim);
+        return;
+    }
     if (seat->listing || seat->watch != NULL) {
         return;
     }
     seat->listing = zkl_send_list(seat, ZKL_LIST_LOOK);
     if (!seat->listing) {
-        be_hungry(seat);
+        zkl_seat_wait(seat);
     }
 }
 
@@ -353,18 +442,19 @@ static void step_leaving(zkl_seat *seat)
     }
     seat->deleting = zkl_send_delete(seat);
     if (!seat->deleting) {
-        be_hungry(seat);
+        zkl_seat_wait(seat);
     }
 }
 
 void zkl_seat_step(zkl_seat *seat)
 {
+    bool waits_for_permits = seat->role == ZKL_ROLE_TURN && seat->state == ZKL_SEAT_CONFIRMING;
     bool sends = seat->state != ZKL_SEAT_GRANTED && seat->state != ZKL_SEAT_CONFIRMING && seat->state != ZKL_SEAT_GONE;
-    if (!sends) {
+    if (!sends && !waits_for_permits) {
         return;
     }
     if (!zkl_session_usable(seat->engine) || seat->engine->in_flight >= ZKL_MAX_IN_FLIGHT) {
-        be_hungry(seat);
+        zkl_seat_wait(seat);
         return;
     }
     switch (seat->state) {
@@ -380,9 +470,11 @@ void zkl_seat_step(zkl_seat *seat)
     case ZKL_SEAT_LEAVING:
         step_leaving(seat);
         break;
+    case ZKL_SEAT_CONFIRMING:
+        zkl_seat_confirm(seat);
+        break;
     case ZKL_SEAT_LOOKING:
     case ZKL_SEAT_JOINING:
-    case ZKL_SEAT_CONFIRMING:
     case ZKL_SEAT_GRANTED:
     case ZKL_SEAT_GONE:
         break;
@@ -410,6 +502,7 @@ void zkl_seat_leave(zkl_seat *seat)
     case ZKL_SEAT_CONFIRMING:
     case ZKL_SEAT_GRANTED:
         zkl_watch_leave(seat);
+        zkl_watch_leave_own(seat);
         reserve(seat, false);
         move(seat, ZKL_SEAT_LEAVING);
         zkl_seat_step(seat);
@@ -445,7 +538,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
             zkl_log(seat->engine, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", seat->node, zerror(rc));
             zkl_claim_stuck(seat->claim, rc, seat->node);
         }
-        be_delayed(seat);
+        zkl_seat_wait_long(seat);
     }
 }
 
@@ -472,20 +565,28 @@ static void refuse_exhausted(zkl_seat *seat)
     zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_EXHAUSTED,
                      "the sequence numbers of '%s' are used up (%d): delete the empty directory, or use another path",
                      seat->line->path, seat->sequence);
-    zkl_seat_leave(seat);
+    zkl_claim_leave(seat->claim);
 }
 
 /* The node exists and is ours. */
 static void seated(zkl_seat *seat, int64_t czxid)
 {
-    seat->czxid = czxid;
+    if (!seat->beside) {
+        seat->czxid = czxid;
+    }
     move(seat, seat->wanted ? ZKL_SEAT_QUEUED : ZKL_SEAT_LEAVING);
     check_sequence(seat);
     if (seat->wanted && exhausted(seat)) {
         refuse_exhausted(seat);
-        return;
+    } else if (seat->wanted && seat->beside) {
+        /*
+         * Its writer's node was there when it was made, and it has been there since: whoever looked who is before him has
+         * seen one of the two at any time.
+         */
+        first_in_line(seat);
+    } else {
+        zkl_seat_step(seat);
     }
-    zkl_seat_step(seat);
 }
 
 static void not_created(zkl_seat *seat, int rc)
@@ -495,13 +596,18 @@ static void not_created(zkl_seat *seat, int rc)
         return;
     }
     start_over(seat);
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_retreat(seat->claim, false);
+    }
     if (rc == ZNONODE) {
-        zkl_line_make_parents(seat->line, &seat->claim->acl->vector);
+        char data[12] = "";
+        zkl_line_make_parents(seat->line, seat->role == ZKL_ROLE_PERMIT ? zkl_permits_data(seat->claim, data) : data,
+                              &seat->claim->acl->vector);
         zkl_seat_step(seat);
     } else if (rc == ZTHROTTLEDOP) {
-        be_delayed(seat);
+        zkl_seat_wait_long(seat);
     } else if (rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
-        be_hungry(seat);
+        zkl_seat_wait(seat);
     } else {
         zkl_seat_refuse(seat, rc, "creating a node in");
     }
@@ -518,8 +624,12 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
         return;
     }
     seat->connection = request->connection;
-    if (rc == ZOK && stat->ephemeralOwner == engine->session_id && set_node(seat, strrchr(path, '/') + 1)) {
-        seated(seat, stat->czxid);
+    bool ours_now = rc == ZOK && (stat == NULL || stat->ephemeralOwner == engine->session_id);
+    if (seat->beside && rc != ZOK && !zkl_outcome_unknown(rc)) {
+        seat->writer = NULL; /* it is gone: the reader queues like any other */
+        not_created(seat, rc == ZNONODE ? ZINVALIDSTATE : rc);
+    } else if (ours_now && set_node(seat, strrchr(path, '/') + 1)) {
+        seated(seat, stat != NULL ? stat->czxid : seat->czxid);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
         engine->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
@@ -528,7 +638,10 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
         }
         seat->listing = false;
         move(seat, ZKL_SEAT_RECOVERING);
-        be_hungry(
+        if (seat->role == ZKL_ROLE_TURN && seat->wanted) {
+            zkl_permits_retreat(seat->claim, false);
+        }
+        zkl_seat_wait(
             seat); /* not stepped here: what is sent from inside a failing completion would run on another connection */
     } else {
         not_created(seat, rc);
@@ -578,15 +691,21 @@ static bool may_downgrade(const char *name)
 
 static void refuse_try(zkl_seat *seat, const char *name)
 {
-    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT, "'%s' is taken: '%s' is ahead", seat->line->path,
-                     name);
-    zkl_seat_leave(seat);
+    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT, "'%s' is taken: '%s' is ahead",
+                     zkl_claim_path(seat->claim), name);
+    zkl_claim_leave(seat->claim);
+}
+
+/* The kind by which others stand in its way. */
+static zkl_node_kind kind_in_queue(const zkl_seat *seat)
+{
+    return ZKL_BROKEN(ZKL_BREAK_READERS) && seat->role == ZKL_ROLE_WRITER ? ZKL_NODE_SHARED : zkl_seat_kind(seat);
 }
 
 /* Where a seat with a node stands, by a list that is known to be as of a moment when the node existed. */
 static void stand(zkl_seat *seat, const struct String_vector *names)
 {
-    zkl_standing standing = zkl_queue_standing(names->data, names->count, name_of(seat), seat->claim->kind);
+    zkl_standing standing = zkl_queue_standing(names->data, names->count, zkl_seat_name(seat), kind_in_queue(seat));
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_seat_evicted(seat);
     } else if (standing.tied) {
@@ -596,6 +715,9 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     } else if (seat->claim->try_only) {
         refuse_try(seat, names->data[standing.nearest]);
     } else {
+        if (seat->role == ZKL_ROLE_TURN) {
+            zkl_permits_retreat(seat->claim, true);
+        }
         seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
         remove_stray(seat, names->data[standing.nearest]);
         zkl_watch_node(seat, names->data[standing.nearest]);
@@ -607,7 +729,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
 static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names)
 {
     if (rc == ZOK) {
-        zkl_standing standing = zkl_queue_standing(names->data, names->count, "", seat->claim->kind);
+        zkl_standing standing = zkl_queue_standing(names->data, names->count, "", kind_in_queue(seat));
         if (standing.blocking > 0) {
             refuse_try(seat, names->data[standing.nearest]);
             return;
@@ -616,6 +738,13 @@ static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names
         zkl_seat_refuse(seat, rc, "listing");
         return;
     }
+    if (seat->role != ZKL_ROLE_TURN) {
+        zkl_seat_join(seat); /* a turn waits for the list of the permits, which follows */
+    }
+}
+
+void zkl_seat_join(zkl_seat *seat)
+{
     move(seat, ZKL_SEAT_PARKED);
     send_join(seat);
 }
@@ -627,7 +756,7 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
     zkl_seat_uuid(seat, uuid);
     if ((rc != ZOK && rc != ZNONODE) || request->connection != seat->connection) {
         if (zkl_outcome_unknown(rc)) {
-            be_hungry(seat);
+            zkl_seat_wait(seat);
             return;
         }
         bool transient =
@@ -636,9 +765,9 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
             /* May not be listed: go on looking, since the node may exist, but for nobody. */
             zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "listing '%s' after a lost reply: %s",
                              seat->line->path, zerror(rc));
-            zkl_seat_leave(seat);
+            zkl_claim_leave(seat->claim);
         }
-        be_delayed(seat);
+        zkl_seat_wait_long(seat);
         return;
     }
     for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
@@ -646,7 +775,7 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
             if (!set_node(seat, names->data[i]) || !zkl_send_stat(seat)) {
                 zkl_free(seat->node);
                 seat->node = NULL;
-                be_hungry(seat);
+                zkl_seat_wait(seat);
             }
             return;
         }
@@ -675,7 +804,7 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
     } else {
         zkl_free(seat->node);
         seat->node = NULL;
-        be_hungry(seat);
+        zkl_seat_wait(seat);
     }
 }
 
@@ -684,7 +813,7 @@ void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *n
     zkl_seat *seat = request->about.seat;
     if (ZKL_BROKEN(ZKL_BREAK_PAIRING) && request->purpose == ZKL_LIST_JOIN && rc == ZOK && seat->wanted &&
         seat->state == ZKL_SEAT_PARKED &&
-        zkl_queue_standing(names->data, names->count, "", seat->claim->kind).blocking == 0) {
+        zkl_queue_standing(names->data, names->count, "", kind_in_queue(seat)).blocking == 0) {
         first_in_line(seat);
         return;
     }
@@ -713,10 +842,10 @@ void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *n
     } else if (rc == ZNONODE) {
         zkl_seat_evicted(seat); /* even the directory is gone */
     } else if (rc == ZTHROTTLEDOP) {
-        be_delayed(seat);
+        zkl_seat_wait_long(seat);
     } else if (rc == ZOK || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
         if (!ZKL_BROKEN(ZKL_BREAK_REARM)) {
-            be_hungry(seat);
+            zkl_seat_wait(seat);
         }
     } else {
         zkl_seat_refuse(seat, rc, "listing");
@@ -725,6 +854,10 @@ void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *n
 
 void zkl_seat_blocker_gone(zkl_seat *seat)
 {
+    if (seat->state == ZKL_SEAT_CONFIRMING && seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_event(seat->claim);
+        return;
+    }
     if (seat->state != ZKL_SEAT_QUEUED) {
         return;
     }
@@ -738,8 +871,8 @@ void zkl_seat_blocker_gone(zkl_seat *seat)
 
 void zkl_seat_look_again(zkl_seat *seat)
 {
-    if (seat->state == ZKL_SEAT_QUEUED) {
-        be_hungry(seat);
+    if (seat->state == ZKL_SEAT_QUEUED || (seat->state == ZKL_SEAT_CONFIRMING && seat->role == ZKL_ROLE_TURN)) {
+        zkl_seat_wait(seat);
     }
 }
 
@@ -748,12 +881,17 @@ void zkl_seat_look_again(zkl_seat *seat)
 void zkl_seat_evicted(zkl_seat *seat)
 {
     if (seat->state == ZKL_SEAT_GRANTED) {
-        zkl_claim_finish(seat->claim, ZKL_CLAIM_LOST, ZKL_LOST, "'%s' is lost: somebody deleted its node '%s'",
-                         seat->line->path, seat->node);
+        move(seat, ZKL_SEAT_LEAVING); /* there is nothing to delete any more, but the others of its claim leave */
+        seat->wanted = false;
+        zkl_claim_lose(seat->claim, ZKL_LOST, "'%s' is lost: somebody deleted its node '%s'",
+                       zkl_claim_path(seat->claim), seat->node);
         gone(seat);
     } else if (seat->wanted) {
         zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN, "somebody deleted '%s': queueing again", seat->node);
         start_over(seat);
+        if (seat->role == ZKL_ROLE_TURN) {
+            zkl_permits_retreat(seat->claim, false);
+        }
         zkl_seat_step(seat);
     } else {
         gone(seat);
@@ -766,22 +904,18 @@ void zkl_seat_session_over(zkl_seat *seat, const char *why)
         if (ZKL_BROKEN(ZKL_BREAK_OWNER)) {
             return;
         }
-        zkl_claim_finish(seat->claim, ZKL_CLAIM_LOST, ZKL_LOST, "'%s' is lost: %s", seat->line->path, why);
+        if (seat->claim->phase == ZKL_CLAIM_GRANTED) { /* the first of its seats to hear of it */
+            zkl_claim_finish(seat->claim, ZKL_CLAIM_LOST, ZKL_LOST, "'%s' is lost: %s", zkl_claim_path(seat->claim),
+                             why);
+        }
         gone(seat);
-    } else if (seat->wanted) {
+    } else if (seat->wanted && seat->role != ZKL_ROLE_PERMIT) {
         start_over(seat);
-        be_hungry(seat);
+        if (seat->role == ZKL_ROLE_TURN) {
+            zkl_permits_restart(seat->claim);
+        }
+        zkl_seat_wait(seat);
     } else {
         gone(seat);
-    }
-}
-
-void zkl_seat_connection_lost(zkl_seat *seat)
-{
-    if (seat->wanted && seat->claim->try_only && seat->claim->phase == ZKL_CLAIM_WAITING) {
-        zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED,
-                         "'%s' could not be tried: the connection to '%s' is lost", seat->line->path,
-                         seat->engine->hosts);
-        zkl_seat_leave(seat);
     }
 }

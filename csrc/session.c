@@ -236,10 +236,10 @@ static void on_connected(zkl_engine *engine, bool read_only)
 static void on_disconnected(zkl_engine *engine)
 {
     engine->connected = engine->ready = false;
-    zkl_seat *seat, *next;
-    for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
-        next = TAILQ_NEXT(seat, all);
-        zkl_seat_connection_lost(seat);
+    zkl_claim *claim, *next;
+    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
+        next = TAILQ_NEXT(claim, all);
+        zkl_claim_connection_lost(claim);
     }
     set_state(engine, engine->greeted ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
               "the connection to '%s' is lost", engine->hosts);
@@ -255,9 +255,7 @@ static void on_auth_failed(zkl_engine *engine)
         next = TAILQ_NEXT(claim, all);
         if (claim->phase == ZKL_CLAIM_WAITING) {
             zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
-            if (claim->seat != NULL) {
-                zkl_seat_leave(claim->seat);
-            }
+            zkl_claim_leave(claim);
         }
     }
     zkl_queries_fail(engine, ZKL_AUTH_FAILED, engine->problem);
@@ -393,16 +391,12 @@ static void lapse(zkl_engine *engine)
     if (zkl_lease_valid(engine) || engine->lease_until == 0 || ZKL_BROKEN(ZKL_BREAK_LAPSE)) {
         return;
     }
-    zkl_seat *seat, *next;
-    for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
-        next = TAILQ_NEXT(seat, all);
-        if (seat->state == ZKL_SEAT_GRANTED) {
-            zkl_claim_finish(
-                seat->claim, ZKL_CLAIM_LOST, ZKL_LOST,
-                "'%s' is lost: no ZooKeeper quorum has confirmed the session for half of its timeout (%d ms)",
-                seat->line->path, engine->timeout_ms);
-            zkl_seat_leave(seat);
-        }
+    zkl_claim *claim, *next;
+    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
+        next = TAILQ_NEXT(claim, all);
+        zkl_claim_lose(claim, ZKL_LOST,
+                       "'%s' is lost: no ZooKeeper quorum has confirmed the session for half of its timeout (%d ms)",
+                       zkl_claim_path(claim), engine->timeout_ms);
     }
 }
 
@@ -472,7 +466,9 @@ void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
         zkl_seat *seat, *next;
         for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
             next = TAILQ_NEXT(seat, all);
-            zkl_seat_confirm(seat);
+            if (seat->role != ZKL_ROLE_TURN) { /* which waits for permits, not for a lease */
+                zkl_seat_confirm(seat);
+            }
         }
     }
 }
@@ -625,6 +621,7 @@ static void run_due(zkl_engine *engine)
 {
     notice_silent_loss(engine);
     lapse(engine);
+    zkl_claims_expire(engine);
     if (must_greet_again(engine) && engine->now >= engine->check_at) {
         greet(engine);
         engine->check_at = engine->now + PAUSE_AFTER;
@@ -662,6 +659,9 @@ static int64_t next_due(const zkl_engine *engine)
     }
     if (engine->lease && engine->nodes > 0 && engine->lease_until > engine->now) {
         due = earlier(due, engine->lease_until);
+    }
+    if (!TAILQ_EMPTY(&engine->holds)) {
+        due = earlier(due, TAILQ_FIRST(&engine->holds)->hold_until);
     }
     return due;
 }

@@ -33,6 +33,9 @@ void zkl_ticket_drop(zkl_ticket *ticket)
     }
     zkl_free(ticket->contenders);
     zkl_acl_free(&ticket->acl);
+    if (ticket->writer != NULL) {
+        zkl_ticket_drop(ticket->writer);
+    }
     zkl_free(ticket->identity);
     zkl_free(ticket->message);
     zkl_free(ticket->path);
@@ -54,14 +57,14 @@ static void announce(zkl_ticket *ticket)
     }
 }
 
-/* The last name of a path into a ticket's field; nothing if there is no path. */
-static void copy_name(char *name, const char *path)
+/* A node's name relative to the ticket's path into one of its fields; nothing if there is no node. */
+static void copy_name(const zkl_ticket *ticket, char *name, const char *node)
 {
     size_t length = 0;
-    if (path != NULL) {
-        const char *last = strrchr(path, '/') + 1;
-        length = strnlen(last, ZKL_NODE_NAME_SIZE - 1);
-        memcpy(name, last, length);
+    if (node != NULL) {
+        const char *relative = node + strlen(ticket->path) + 1;
+        length = strnlen(relative, ZKL_NODE_NAME_SIZE - 1);
+        memcpy(name, relative, length);
     }
     name[length] = '\0';
 }
@@ -76,13 +79,16 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
     pthread_mutex_lock(&client->mutex);
     /* That it waits, and for whom, is to be seen, but no reason to wake anybody; nor is, to its owner, a release begun. */
     bool decided = phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
-    bool news = decided || settled != ticket->settled || zkl_claim_code(claim) != ticket->code;
+    bool asked = zkl_claim_revocations(claim) != ticket->revocations;
+    bool news = decided || asked || settled != ticket->settled || zkl_claim_code(claim) != ticket->code;
+    atomic_store_explicit(&ticket->hold_until, zkl_claim_hold_until(claim), memory_order_relaxed);
+    ticket->revocations = zkl_claim_revocations(claim);
     atomic_store_explicit(&ticket->phase, phase, memory_order_release);
     ticket->settled = settled;
     ticket->code = zkl_claim_code(claim);
     memcpy(ticket->token, zkl_claim_token(claim), sizeof ticket->token);
-    copy_name(ticket->node, zkl_claim_node(claim));
-    copy_name(ticket->ahead, zkl_claim_blocker(claim));
+    copy_name(ticket, ticket->node, zkl_claim_node(claim));
+    copy_name(ticket, ticket->ahead, zkl_claim_blocker(claim));
     if (message[0] != '\0' && ticket->message == NULL) {
         ticket->message = zkl_copy(message, strlen(message));
     }
@@ -156,13 +162,11 @@ static void fail_ticket(zkl_ticket *ticket, zkl_code code, const char *message)
 
 static void start_claim(zkl_ticket *ticket, int64_t now)
 {
-    const zkl_claim_request request = {
-        .path = ticket->path,
-        .kind = ticket->node_kind,
-        .identity = ticket->identity,
-        .acl = &ticket->acl,
-        .try_only = ticket->try_only,
-    };
+    zkl_claim_request request = ticket->request;
+    request.path = ticket->path;
+    request.identity = ticket->identity;
+    request.acl = &ticket->acl;
+    request.writer = ticket->writer != NULL ? ticket->writer->claim : NULL;
     ticket->claim = zkl_engine_claim(ticket->client->engine, &request, ticket, now);
     if (ticket->claim == NULL) {
         fail_ticket(ticket, ZKL_FAILED, "not enough memory to queue for a lock");
@@ -170,6 +174,10 @@ static void start_claim(zkl_ticket *ticket, int64_t now)
     zkl_acl_free(&ticket->acl);
     zkl_free(ticket->identity);
     ticket->identity = NULL;
+    if (ticket->writer != NULL) {
+        zkl_ticket_drop(ticket->writer);
+        ticket->writer = NULL;
+    }
 }
 
 static void start(zkl_ticket *ticket, int64_t now)
@@ -185,7 +193,7 @@ static void start(zkl_ticket *ticket, int64_t now)
         TAILQ_INSERT_TAIL(&client->flushes, ticket, flushing);
         break;
     case TICKET_CONTENDERS:
-        if (!zkl_engine_contenders(client->engine, ticket->path, on_contenders, ticket, now)) {
+        if (!zkl_engine_contenders(client->engine, ticket->path, ticket->identities, on_contenders, ticket, now)) {
             fail_ticket(ticket, ZKL_FAILED, "not enough memory to list the contenders");
             zkl_ticket_let_go(ticket);
         }
@@ -306,14 +314,17 @@ static zkl_ticket *submit(zkl_ticket *ticket)
     return ticket;
 }
 
-zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request)
+zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer)
 {
     zkl_ticket *ticket = new_ticket(client, TICKET_CLAIM, request->path);
     if (ticket == NULL) {
         return NULL;
     }
-    ticket->node_kind = request->kind;
-    ticket->try_only = request->try_only;
+    ticket->request = *request;
+    if (writer != NULL) {
+        ticket->writer = writer;
+        atomic_fetch_add(&writer->references, 1);
+    }
     ticket->identity = zkl_copy(request->identity, strlen(request->identity));
     if (ticket->identity == NULL || !zkl_acl_copy(&ticket->acl, request->acl)) {
         zkl_ticket_drop(ticket);
@@ -322,10 +333,14 @@ zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *reques
     return submit(ticket);
 }
 
-zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path)
+zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool identities)
 {
     zkl_ticket *ticket = new_ticket(client, TICKET_CONTENDERS, path);
-    return ticket != NULL ? submit(ticket) : NULL;
+    if (ticket == NULL) {
+        return NULL;
+    }
+    ticket->identities = identities;
+    return submit(ticket);
 }
 
 zkl_ticket *zkl_client_flush(zkl_client *client)
@@ -379,6 +394,7 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     view->settled = ticket->settled || client->exited;
     bool unanswered = ticket->kind == TICKET_CONTENDERS && client->exited && !ticket->settled;
     view->code = unanswered ? ZKL_CLOSED : ticket->code;
+    view->revocations = ticket->revocations;
     memcpy(view->token, ticket->token, sizeof view->token);
     memcpy(view->node, ticket->node, sizeof view->node);
     view->message[0] = '\0';
@@ -389,9 +405,12 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     }
     pthread_mutex_unlock(&client->mutex);
     if (view->phase == ZKL_CLAIM_GRANTED && atomic_load(&ticket->lapsed)) {
-        view->phase = ZKL_CLAIM_LOST; /* seen here before the I/O thread has seen it */
-        view->code = ZKL_LOST;
-        snprintf(view->message, sizeof view->message, "'%.400s' is lost: its lease ran out", ticket->path);
+        /* Seen here before the I/O thread has seen it. */
+        bool held_long = atomic_load_explicit(&ticket->hold_until, memory_order_relaxed) <= zkl_clock();
+        view->phase = ZKL_CLAIM_LOST;
+        view->code = held_long ? ZKL_MAX_HOLD : ZKL_LOST;
+        snprintf(view->message, sizeof view->message, "'%.400s' is lost: its %s", ticket->path,
+                 held_long ? "max_hold is over" : "lease ran out");
     }
 }
 
@@ -404,6 +423,8 @@ int64_t zkl_ticket_remaining(zkl_ticket *ticket)
         atomic_load(&ticket->lapsed) || zkl_client_forked(client)) {
         return 0;
     }
+    int64_t hold_until = atomic_load_explicit(&ticket->hold_until, memory_order_relaxed); /* written before the phase */
+    until = hold_until < until ? hold_until : until;
     if (until == ZKL_NEVER) {
         return ZKL_NEVER;
     }

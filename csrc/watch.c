@@ -7,6 +7,10 @@
  *
  * Armed by get and not by exists, because an exists-watch on a missing node stays behind as a creation watch. Only where the
  * node may not be read (ZNOAUTH) does exists have to do; what it leaves behind is then removed.
+ *
+ * There are three uses. A contender watches the node before its own. A holder who wants to know whether others ask for the lock
+ * watches its own node (`owner`), whose data they change. The head of a semaphore's line watches the directory of the permits
+ * (`children`), by the list that it needs anyway.
  */
 #include <string.h>
 
@@ -25,12 +29,13 @@ static void free_watch(zkl_watch *watch)
     zkl_line_drop(line);
 }
 
+/* Without a name: the watch on who comes and goes in the line. */
 static zkl_watch *find(zkl_line *line, const char *name)
 {
     zkl_watch *watch;
     LIST_FOREACH(watch, &line->watches, in_line)
     {
-        if (strcmp(watch->node + strlen(line->path) + 1, name) == 0) {
+        if (watch->children ? name == NULL : name != NULL && strcmp(watch->node + strlen(line->path) + 1, name) == 0) {
             return watch;
         }
     }
@@ -40,7 +45,7 @@ static zkl_watch *find(zkl_line *line, const char *name)
 static zkl_watch *new_watch(zkl_line *line, const char *name)
 {
     zkl_watch *watch = zkl_alloc(sizeof *watch);
-    char *node = zkl_child_path(line->path, name);
+    char *node = name != NULL ? zkl_child_path(line->path, name) : zkl_copy(line->path, strlen(line->path));
     if (watch == NULL || node == NULL) {
         zkl_free(watch);
         zkl_free(node);
@@ -49,6 +54,7 @@ static zkl_watch *new_watch(zkl_line *line, const char *name)
     watch->engine = line->engine;
     watch->line = line;
     watch->node = node;
+    watch->children = name == NULL;
     LIST_INIT(&watch->seats);
     LIST_INSERT_HEAD(&line->watches, watch, in_line);
     line->uses++;
@@ -65,10 +71,15 @@ static void set_unwanted(zkl_watch *watch, bool unwanted)
     }
 }
 
+static bool is_wanted(const zkl_watch *watch)
+{
+    return !LIST_EMPTY(&watch->seats) || watch->owner != NULL;
+}
+
 /* Frees the watch when nobody can have its address any more: no seat, no request, not the C client. */
 static void free_if_unused(zkl_watch *watch)
 {
-    if (watch->state == ZKL_WATCH_IDLE && watch->flying == 0 && !watch->pinned && LIST_EMPTY(&watch->seats)) {
+    if (watch->state == ZKL_WATCH_IDLE && watch->flying == 0 && !watch->pinned && !is_wanted(watch)) {
         free_watch(watch);
     }
 }
@@ -76,7 +87,7 @@ static void free_if_unused(zkl_watch *watch)
 /* Asks for the watch; false when that is not possible now. */
 static bool arm(zkl_watch *watch)
 {
-    bool sent = zkl_session_usable(watch->engine) && zkl_send_watch(watch, watch->by_exists);
+    bool sent = zkl_session_usable(watch->engine) && zkl_send_watch(watch);
     watch->flying += sent;
     watch->state = sent ? ZKL_WATCH_ARMING : ZKL_WATCH_IDLE;
     return sent;
@@ -118,27 +129,62 @@ static void tell(zkl_watch *watch, void (*what)(zkl_seat *))
 /* The C client does not know the watch any more (IDLE): arms it for whoever is interested, or lets it go. */
 static void rearm_or_free(zkl_watch *watch)
 {
-    if (!LIST_EMPTY(&watch->seats) && !arm(watch)) {
+    if (is_wanted(watch) && !arm(watch)) {
         tell(watch, zkl_seat_look_again);
     }
     free_if_unused(watch);
 }
 
-void zkl_watch_node(zkl_seat *seat, const char *name)
+/* The watch on a node, or on who comes and goes in the line, made if there is none; NULL when memory is short. */
+static zkl_watch *take_watch(zkl_line *line, const char *name)
 {
-    zkl_watch *watch = find(seat->line, name);
+    zkl_watch *watch = find(line, name);
     if (watch == NULL) {
-        watch = new_watch(seat->line, name);
+        watch = new_watch(line, name);
     }
+    if (watch != NULL) {
+        set_unwanted(watch, false);
+    }
+    return watch;
+}
+
+/* The seat hears of the watch from now on; NULL: there was no memory for one. */
+static void join(zkl_seat *seat, zkl_watch *watch)
+{
     if (watch == NULL) {
-        zkl_seat_look_again(seat); /* no memory now */
+        zkl_seat_look_again(seat);
         return;
     }
-    set_unwanted(watch, false);
     seat->watch = watch;
     LIST_INSERT_HEAD(&watch->seats, seat, in_watch);
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         rearm_or_free(watch);
+    }
+}
+
+void zkl_watch_node(zkl_seat *seat, const char *name)
+{
+    join(seat, take_watch(seat->line, name));
+}
+
+bool zkl_watch_children(zkl_seat *turn, zkl_line *line)
+{
+    zkl_watch *watch = take_watch(line, NULL);
+    bool armed = watch != NULL && watch->state == ZKL_WATCH_ARMED;
+    join(turn, watch);
+    return turn->watch != NULL && !armed;
+}
+
+void zkl_watch_own(zkl_seat *seat)
+{
+    zkl_watch *watch = take_watch(seat->line, zkl_seat_name(seat));
+    if (watch == NULL) {
+        return; /* nobody will be heard asking: not worth losing the lock for */
+    }
+    watch->owner = seat;
+    seat->own = watch;
+    if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
+        arm(watch); /* if that cannot be now, zkl_watches_resume will */
     }
 }
 
@@ -150,7 +196,7 @@ void zkl_watch_leave(zkl_seat *seat)
     }
     LIST_REMOVE(seat, in_watch);
     seat->watch = NULL;
-    if (!LIST_EMPTY(&watch->seats)) {
+    if (is_wanted(watch)) {
         return;
     }
     if (watch->state == ZKL_WATCH_ARMED && !ZKL_BROKEN(ZKL_BREAK_WATCH)) {
@@ -161,29 +207,93 @@ void zkl_watch_leave(zkl_seat *seat)
     free_if_unused(watch);
 }
 
-/* The reply of the request that arms. Nothing but this reply ends ARMING: an event can only follow it. */
-void zkl_watch_armed(zkl_request *request, int rc)
+/* The node is about to be deleted, or is: that ends the watch. If it does not, zkl_watches_resume will. */
+void zkl_watch_leave_own(zkl_seat *seat)
+{
+    zkl_watch *watch = seat->own;
+    if (watch == NULL) {
+        return;
+    }
+    seat->own = NULL;
+    watch->owner = NULL;
+    if (LIST_EMPTY(&watch->seats)) {
+        set_unwanted(watch, watch->state != ZKL_WATCH_IDLE);
+        free_if_unused(watch);
+    }
+}
+
+/* The owner of the node hears nothing any more of those who ask for the lock. */
+static zkl_seat *part_from_owner(zkl_watch *watch)
+{
+    zkl_seat *owner = watch->owner;
+    if (owner != NULL) {
+        owner->own = NULL;
+        watch->owner = NULL;
+    }
+    return owner;
+}
+
+/* What others write into the node of a holder whom they ask to let go; Curator's Revoker writes the same. */
+static bool is_revocation(const char *data, int length)
+{
+    static const char revoke[] = "__REVOKE__";
+    return length == (int)sizeof revoke - 1 && memcmp(data, revoke, sizeof revoke - 1) == 0;
+}
+
+/* The reply of the request that arms. */
+void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
 {
     zkl_watch *watch = request->about.watch;
     watch->flying--;
+    if (rc == ZOK && watch->owner != NULL && is_revocation(data, length)) {
+        zkl_claim_revoked(watch->owner->claim);
+    }
     bool left_behind = rc == ZNONODE && watch->by_exists; /* by a creation watch */
     if (rc == ZOK || left_behind || ZKL_BROKEN(ZKL_BREAK_REARM)) {
         watch->state = ZKL_WATCH_ARMED;
         if (left_behind) {
             tell(watch, zkl_seat_blocker_gone);
         }
-        if (LIST_EMPTY(&watch->seats)) {
+        if (!is_wanted(watch)) {
             disarm(watch);
         }
         return;
     }
     watch->state = ZKL_WATCH_IDLE;
+    if (rc == ZNOAUTH || rc == ZNONODE) {
+        part_from_owner(watch); /* it may not be read, or is gone, which the heartbeat will tell */
+    }
     if (rc == ZNOAUTH && !watch->by_exists) {
         watch->by_exists = true;
     } else {
         tell(watch, rc == ZNONODE ? zkl_seat_blocker_gone : zkl_seat_look_again);
     }
     rearm_or_free(watch);
+}
+
+/* The list of a line that arms the watch on who comes and goes there. */
+void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *names, const struct Stat *stat)
+{
+    zkl_watch *watch = request->about.watch;
+    watch->flying--;
+    watch->state = rc == ZOK ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
+    request->purpose = ZKL_LIST_LOOK;
+    watch->pinned = true;
+    zkl_seat *seat, *next;
+    for (seat = LIST_FIRST(&watch->seats); seat != NULL; seat = next) {
+        next = LIST_NEXT(seat, in_watch);
+        if (rc != ZOK) {
+            LIST_REMOVE(seat, in_watch);
+            seat->watch = NULL;
+        }
+        zkl_permits_listed(seat->claim, request, rc, names, stat);
+    }
+    watch->pinned = false;
+    if (watch->state == ZKL_WATCH_IDLE) {
+        rearm_or_free(watch);
+    } else if (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
+        disarm(watch);
+    }
 }
 
 void zkl_watch_removed(zkl_request *request, int rc)
@@ -214,8 +324,13 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
     }
     watch->engine->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
-    if (type == ZOO_DELETED_EVENT) {
+    if (type == ZOO_DELETED_EVENT && watch->owner != NULL) {
+        zkl_seat_evicted(part_from_owner(watch));
+    }
+    if (type == (watch->children ? ZOO_CHILD_EVENT : ZOO_DELETED_EVENT)) {
         tell(watch, zkl_seat_blocker_gone);
+    } else if (watch->children) {
+        tell(watch, zkl_seat_look_again);
     } else if (ZKL_BROKEN(ZKL_BREAK_REARM)) {
         return;
     }
@@ -231,8 +346,10 @@ void zkl_watches_resume(zkl_engine *engine)
             zkl_watch *watch;
             LIST_FOREACH(watch, &line->watches, in_line)
             {
-                if (watch->state == ZKL_WATCH_ARMED && LIST_EMPTY(&watch->seats)) {
+                if (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
                     disarm(watch);
+                } else if (watch->state == ZKL_WATCH_IDLE && watch->owner != NULL) {
+                    arm(watch);
                 }
             }
         }
@@ -252,6 +369,7 @@ void zkl_watches_closed(zkl_engine *engine)
                     LIST_REMOVE(seat, in_watch);
                     seat->watch = NULL;
                 }
+                part_from_owner(watch);
                 free_watch(watch);
             }
             zkl_line *next = LIST_NEXT(line, hash);

@@ -42,6 +42,7 @@ build = {
         "csrc/line.c",
         "csrc/lua_core.c",
         "csrc/memory.c",
+        "csrc/permits.c",
         "csrc/queue.c",
         "csrc/registry.c",
         "csrc/request.c",

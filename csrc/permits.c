@@ -1,0 +1,482 @@
+/*
+ * permits: a semaphore's claims.
+ *
+ * The layout is that of Curator's InterProcessSemaphoreV2: "<path>/locks" is a line like a mutex's, and each permit taken is a
+ * node in "<path>/leases". A claim is a turn (a seat in the line) and, once that is at the head, `count` permits (seats in the
+ * leases), taken together, so that two claims that want several each cannot block each other. Only the head of the line
+ * watches the leases. When the permits are granted the turn leaves, and the next one is at the head.
+ *
+ *   in line -> looking -> taking -> granted
+ *              looking -> waiting (no room) -> taking
+ *              taking  -> waiting with its nodes kept (somebody took permits out of turn) -> granted
+ *
+ * What keeps the limit is not the line but this alone: a claim is granted on a list that shows no more permits than there
+ * are, and that is from after its own were made. Of any set of permits granted at the same time one was made last, and its
+ * list showed all the others. The line is for order.
+ *
+ * Where nobody had to wait of late, the permits go out together with the turn, and all of it takes one round trip. If it then
+ * turns out that somebody is ahead in the line, the permits are given back at once: to keep them would block the head.
+ *
+ * For how many permits a semaphore was made stands in the data of "leases", in decimal. Whoever asks for another limit is
+ * refused; directories made by Curator, which writes no limit, are given the first one that comes.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_private.h"
+
+/* --- a claim's permits --------------------------------------------------------------------------------------------- */
+
+bool zkl_permits_init(zkl_claim *claim, const zkl_claim_request *request)
+{
+    zkl_permits *permits = zkl_alloc(sizeof *permits);
+    if (permits == NULL) {
+        return false;
+    }
+    claim->permits = permits;
+    permits->limit = request->permits;
+    permits->count = request->count;
+    permits->path = zkl_copy(request->path, strlen(request->path));
+    char *locks = zkl_child_path(request->path, "locks");
+    char *leases = zkl_child_path(request->path, "leases");
+    if (permits->path != NULL && locks != NULL && leases != NULL) {
+        claim->line = zkl_line_take(claim->engine, locks);
+        permits->leases = zkl_line_take(claim->engine, leases);
+    }
+    zkl_free(locks);
+    zkl_free(leases);
+    if (permits->leases != NULL) {
+        zkl_line_keep(permits->leases);
+    }
+    return permits->leases != NULL;
+}
+
+void zkl_permits_free(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    if (permits == NULL) {
+        return;
+    }
+    if (permits->leases != NULL) {
+        zkl_line_drop(permits->leases);
+    }
+    zkl_free(permits->path);
+    zkl_free(permits);
+    claim->permits = NULL;
+}
+
+const char *zkl_permits_data(const zkl_claim *claim, char *data)
+{
+    snprintf(data, 12, "%d", (int)claim->permits->limit);
+    return data;
+}
+
+/* Forgets what was taken and what was seen; the seats are on their way out, or gone. */
+void zkl_permits_restart(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    permits->generation++;
+    permits->listing = permits->took = permits->full = false;
+    permits->excess = 0;
+}
+
+void zkl_permits_changed(zkl_claim *claim)
+{
+    claim->permits->generation++;
+    claim->permits->listing = false;
+}
+
+void zkl_permits_retreat(zkl_claim *claim, bool behind)
+{
+    zkl_permits *permits = claim->permits;
+    zkl_permits_restart(claim);
+    permits->waited = permits->waited || behind;
+    permits->leases->busy = permits->leases->busy || behind;
+    if (ZKL_BROKEN(ZKL_BREAK_TURN)) {
+        claim->permits->took = !LIST_EMPTY(&claim->seats) && LIST_NEXT(LIST_FIRST(&claim->seats), in_claim) != NULL;
+        return;
+    }
+    zkl_seat *seat, *next;
+    for (seat = LIST_FIRST(&claim->seats); seat != NULL; seat = next) {
+        next = LIST_NEXT(seat, in_claim);
+        if (seat->role == ZKL_ROLE_PERMIT) {
+            zkl_seat_leave(seat);
+        }
+    }
+}
+
+static void refuse(zkl_claim *claim, zkl_code code, const char *message)
+{
+    zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, code, "%s", message);
+    zkl_claim_leave(claim);
+}
+
+/* --- the limit ----------------------------------------------------------------------------------------------------- */
+
+/* What stands in the data of a semaphore's "leases"; 0 when that is no limit. */
+static int32_t read_limit(const char *data, int length)
+{
+    int64_t limit = 0;
+    for (int i = 0; i < length; i++) {
+        if (data[i] < '0' || data[i] > '9' || limit > INT32_MAX) {
+            return 0;
+        }
+        limit = limit * 10 + (data[i] - '0');
+    }
+    return limit <= INT32_MAX ? (int32_t)limit : 0;
+}
+
+static void ask_limit(zkl_permits *permits)
+{
+    zkl_line *leases = permits->leases;
+    if (!leases->limit_flying) {
+        leases->limit_wanted = permits->limit;
+        leases->limit_flying = zkl_send_get_limit(leases);
+    }
+}
+
+/* Those who have waited for the answer go on. */
+static void limit_known(zkl_line *leases)
+{
+    leases->limit_flying = false;
+    zkl_claim *claim, *next;
+    for (claim = TAILQ_FIRST(&leases->engine->claims); claim != NULL; claim = next) {
+        next = TAILQ_NEXT(claim, all);
+        if (claim->permits != NULL && claim->permits->leases == leases && claim->seat != NULL &&
+            claim->phase == ZKL_CLAIM_WAITING) {
+            zkl_seat_look_again(claim->seat);
+        }
+    }
+}
+
+static void note_limit(zkl_line *leases, int32_t limit, const struct Stat *stat)
+{
+    leases->limit = limit;
+    leases->limit_czxid = stat->czxid;
+    leases->limit_version = stat->version;
+}
+
+void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int length, const struct Stat *stat)
+{
+    zkl_line *leases = request->about.line;
+    if (rc == ZOK) {
+        note_limit(leases, read_limit(data, length), stat);
+        bool unsaid = length <= 0 && !leases->limit_unwritable;
+        if (unsaid && zkl_send_set_limit(leases, leases->limit_wanted, stat->version)) {
+            leases->limit_czxid = 0; /* made by somebody who writes no limit: the answer to ours decides */
+            return;
+        }
+    }
+    limit_known(leases);
+}
+
+void zkl_permits_limit_set(zkl_request *request, int rc, const struct Stat *stat)
+{
+    zkl_line *leases = request->about.line;
+    if (rc == ZOK) {
+        note_limit(leases, leases->limit_wanted, stat);
+    } else if (rc == ZNOAUTH) {
+        leases->limit_unwritable = true; /* then there is none */
+    }
+    limit_known(leases);
+}
+
+/*
+ * Whether the claim's limit is the semaphore's, by a list of its permits. If that is not known yet it is asked for, and false
+ * returned; the claim is stepped with the answer. If it is another, the claim is refused. A try that has only looked so far
+ * does not wait for the answer: it will have it when it has taken its permits.
+ */
+static bool limit_fits(zkl_claim *claim, const struct Stat *stat)
+{
+    zkl_permits *permits = claim->permits;
+    const zkl_line *leases = permits->leases;
+    if (ZKL_BROKEN(ZKL_BREAK_LIMIT)) {
+        return true;
+    }
+    if (leases->limit_czxid != stat->czxid || leases->limit_version != stat->version) {
+        if (claim->seat->state == ZKL_SEAT_LOOKING) {
+            return true;
+        }
+        ask_limit(permits);
+        if (!leases->limit_flying) {
+            zkl_seat_wait(claim->seat);
+        }
+        return false;
+    }
+    if (leases->limit != 0 && leases->limit != permits->limit) {
+        char message[512];
+        snprintf(message, sizeof message, "the semaphore '%.400s' was made for %d permits, not for %d", permits->path,
+                 (int)leases->limit, (int)permits->limit);
+        refuse(claim, ZKL_MISMATCH, message);
+        return false;
+    }
+    return true;
+}
+
+/* --- granting ------------------------------------------------------------------------------------------------------ */
+
+static zkl_seat *next_permit(zkl_seat *seat)
+{
+    while (seat != NULL && (seat->role != ZKL_ROLE_PERMIT || !seat->wanted)) {
+        seat = LIST_NEXT(seat, in_claim);
+    }
+    return seat;
+}
+
+/* A loop over the seats of the permits that the claim wants. */
+#define FOREACH_PERMIT(seat, claim)                                                                                    \
+    for ((seat) = next_permit(LIST_FIRST(&(claim)->seats)); (seat) != NULL;                                            \
+         (seat) = next_permit(LIST_NEXT(seat, in_claim)))
+
+/* Whether all permits have their nodes; with `connection`, all of them since they were made on that one. */
+static bool all_seated(zkl_claim *claim, uint32_t connection)
+{
+    zkl_seat *seat;
+    int32_t seated = 0;
+    FOREACH_PERMIT(seat, claim)
+    {
+        seated += seat->state == ZKL_SEAT_QUEUED && (connection == 0 || seat->connection == connection);
+    }
+    return seated == claim->permits->count;
+}
+
+void zkl_permits_confirm(zkl_claim *claim)
+{
+    zkl_seat *seat;
+    FOREACH_PERMIT(seat, claim)
+    {
+        zkl_seat_room(seat, true);
+    }
+    zkl_seat *turn = claim->seat;
+    seat = next_permit(LIST_FIRST(&claim->seats));
+    zkl_claim_grant(claim, seat);
+    if (claim->revocable) {
+        zkl_watch_own(seat);
+    }
+    zkl_seat_leave(turn);
+}
+
+static void room_for_all(zkl_claim *claim)
+{
+    zkl_seat *seat;
+    zkl_seat *last = NULL;
+    claim->permits->leases->busy = claim->permits->waited;
+    zkl_watch_leave(claim->seat);
+    FOREACH_PERMIT(seat, claim)
+    {
+        zkl_seat_room(seat, false);
+        last = seat;
+    }
+    zkl_seat_confirm(last);
+}
+
+/* --- taking -------------------------------------------------------------------------------------------------------- */
+
+/* Creates the nodes, and lists them in the same round trip. */
+static void take(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    permits->generation++;
+    permits->took = true;
+    if (permits->leases->limit_czxid == 0) {
+        ask_limit(permits);
+    }
+    bool sent = true;
+    for (int32_t i = 0; i < permits->count; i++) {
+        zkl_seat *seat = zkl_seat_new(claim, permits->leases, ZKL_ROLE_PERMIT);
+        if (seat == NULL) {
+            refuse(claim, ZKL_FAILED, "not enough memory for the permits of a semaphore");
+            return;
+        }
+        zkl_seat_step(seat);
+        sent = sent && seat->state == ZKL_SEAT_JOINING;
+    }
+    permits->listing = sent && zkl_send_leases(claim->seat, ZKL_LIST_JOIN, permits->generation);
+}
+
+void zkl_permits_joined(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    if (!permits->took && (!permits->leases->busy || claim->try_only)) {
+        take(claim);
+    }
+}
+
+bool zkl_permits_look(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    permits->generation++;
+    if (permits->leases->limit_czxid == 0) {
+        ask_limit(permits);
+    }
+    permits->listing = zkl_send_leases(claim->seat, ZKL_LIST_TRY, permits->generation);
+    return permits->listing;
+}
+
+void zkl_permits_step(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    zkl_seat *turn = claim->seat;
+    if (claim->phase != ZKL_CLAIM_WAITING || turn == NULL || turn->state != ZKL_SEAT_CONFIRMING || permits->listing ||
+        turn->watch != NULL || permits->leases->limit_flying) {
+        return;
+    }
+    if (permits->took && !all_seated(claim, 0)) {
+        return; /* the last of their replies steps us */
+    }
+    if (permits->took && ZKL_BROKEN(ZKL_BREAK_PERMITS)) {
+        room_for_all(claim);
+        return;
+    }
+    if (!zkl_session_usable(claim->engine)) {
+        zkl_seat_wait(turn);
+        return;
+    }
+    if (!permits->took || permits->full) {
+        /* The list arms the watch; if that is armed already, for a claim that had its turn before, a list will do. */
+        if (zkl_watch_children(turn, permits->leases)) {
+            return;
+        }
+        if (turn->watch == NULL) {
+            zkl_seat_wait(turn);
+            return;
+        }
+    }
+    permits->listing = zkl_send_leases(turn, ZKL_LIST_LOOK, permits->generation);
+    if (!permits->listing) {
+        zkl_watch_leave(turn);
+        zkl_seat_wait(turn);
+    }
+}
+
+void zkl_permits_event(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    permits->excess--;
+    if (claim->phase == ZKL_CLAIM_WAITING && claim->seat->state == ZKL_SEAT_CONFIRMING && !permits->took &&
+        !permits->listing && permits->excess == 0 && zkl_session_usable(claim->engine)) {
+        take(claim); /* somebody went, and nobody but the head of the line may have come */
+    } else {
+        zkl_seat_wait(claim->seat);
+    }
+}
+
+/* --- judging --------------------------------------------------------------------------------------------------------- */
+
+static bool is_listed(const zkl_seat *seat, const struct String_vector *names)
+{
+    for (int32_t i = 0; i < names->count; i++) {
+        if (strcmp(zkl_seat_name(seat), names->data[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How many of the names are permits, and of those the claim's own. */
+static int32_t count_leases(zkl_claim *claim, const struct String_vector *names, int32_t *own)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < names->count; i++) {
+        count += zkl_node_parse(names->data[i]).kind == ZKL_NODE_LEASE;
+    }
+    zkl_seat *seat;
+    *own = 0;
+    FOREACH_PERMIT(seat, claim)
+    {
+        *own += seat->node != NULL && is_listed(seat, names);
+    }
+    return count;
+}
+
+static void no_room(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    permits->leases->busy = permits->waited = true;
+    if (claim->try_only) {
+        char message[512];
+        snprintf(message, sizeof message, "'%.300s' has not %d of its %d permits left", permits->path,
+                 (int)permits->count, (int)permits->limit);
+        refuse(claim, ZKL_TIMEOUT, message);
+        return;
+    }
+    zkl_claim_waits(claim);
+}
+
+/* The claim has its nodes, and `count` is how many there are now, by a list from after they were made. */
+static void judge_taken(zkl_claim *claim, int32_t count)
+{
+    zkl_permits *permits = claim->permits;
+    if (count <= permits->limit) {
+        room_for_all(claim);
+        return;
+    }
+    bool watching = permits->full; /* this list came with the watch */
+    permits->full = true;
+    no_room(claim);
+    if (!watching) {
+        zkl_permits_step(claim);
+    }
+}
+
+/* Some of the claim's nodes have been deleted by somebody. */
+static void evict_missing(zkl_claim *claim, const struct String_vector *names)
+{
+    zkl_seat *seat, *next;
+    for (seat = next_permit(LIST_FIRST(&claim->seats)); seat != NULL; seat = next) {
+        next = next_permit(LIST_NEXT(seat, in_claim));
+        if (!is_listed(seat, names)) {
+            zkl_seat_evicted(seat);
+        }
+    }
+}
+
+static void judge(zkl_claim *claim, const zkl_request *request, const struct String_vector *names)
+{
+    int32_t own;
+    int32_t count = count_leases(claim, names, &own);
+    zkl_permits *permits = claim->permits;
+    if (permits->took) {
+        if (!all_seated(claim, request->purpose == ZKL_LIST_JOIN ? request->connection : 0)) {
+            zkl_permits_step(claim); /* it may be from before one of them was made */
+        } else if (own == permits->count) {
+            judge_taken(claim, count);
+        } else {
+            evict_missing(claim, names);
+        }
+        return;
+    }
+    permits->excess = count + permits->count - permits->limit;
+    if (permits->excess > 0) {
+        no_room(claim);
+    } else if (request->purpose == ZKL_LIST_TRY) {
+        zkl_seat_join(claim->seat);
+    } else {
+        take(claim);
+    }
+}
+
+void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, const struct String_vector *names,
+                        const struct Stat *stat)
+{
+    zkl_seat *turn = claim->seat;
+    bool trying = turn != NULL && turn->state == ZKL_SEAT_LOOKING && request->purpose == ZKL_LIST_TRY;
+    if (claim->phase != ZKL_CLAIM_WAITING || turn == NULL || (turn->state != ZKL_SEAT_CONFIRMING && !trying)) {
+        return;
+    }
+    if (rc != ZOK && rc != ZNONODE) {
+        if (zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+            zkl_seat_wait(turn);
+        } else if (rc == ZTHROTTLEDOP) {
+            zkl_seat_wait_long(turn);
+        } else {
+            zkl_seat_refuse(turn, rc, "listing the permits of");
+        }
+        return;
+    }
+    static const struct String_vector none = {0, NULL};
+    if (rc == ZNONODE || limit_fits(claim, stat)) {
+        judge(claim, request, rc == ZOK ? names : &none);
+    }
+}

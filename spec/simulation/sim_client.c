@@ -1,5 +1,6 @@
 /*
- * sim_client: the functions of zookeeper.h, behaving towards their caller as libzookeeper_st 3.8.0 does.
+ * sim_client: the functions of zookeeper.h, behaving towards their caller as libzookeeper_st 3.8.0 does: handles, their
+ * turns, and what completions and watchers are told. Requests are made in sim_requests.c and sim_multi.c.
  *
  * The behaviour that lock engines trip over, each kept here on purpose (C: is zookeeper.c of the real client):
  * - a lost connection first tells every watcher (state still reads CONNECTED inside), then fails what was outstanding, in
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_internal.h"
+#include "sim_client.h"
 
 /* The constants of zookeeper.h, with the real library's values. */
 const int ZOOKEEPER_WRITE = 1 << 0;
@@ -59,107 +60,9 @@ struct ACL_vector ZOO_OPEN_ACL_UNSAFE = {1, open_acl};
 struct ACL_vector ZOO_READ_ACL_UNSAFE = {1, read_acl};
 struct ACL_vector ZOO_CREATOR_ALL_ACL = {1, creator_acl};
 
-enum {
-    WATCH_DATA = 0,
-    WATCH_EXISTS,
-    WATCH_CHILDREN
-};
-
-typedef struct watcher {
-    struct watcher *next;
-    int kind;
-    int path;
-    watcher_fn call;
-    void *context;
-} watcher;
-
-typedef enum {
-    ANSWER_VOID,
-    ANSWER_STAT,
-    ANSWER_DATA,
-    ANSWER_STRINGS,
-    ANSWER_STRING,
-    ANSWER_STRING_STAT,
-    ANSWER_MULTI
-} answer_kind;
-
-/* A request that waits for its reply, or a reply or event that waits for its delivery. */
-typedef struct completion {
-    struct completion *next;
-    int32_t xid;
-    answer_kind kind;
-    union {
-        void_completion_t with_void;
-        stat_completion_t with_stat;
-        data_completion_t with_data;
-        strings_completion_t with_strings;
-        string_completion_t with_string;
-        string_stat_completion_t with_string_stat;
-    } call;
-    const void *data;
-    zoo_op_result_t *results;
-    int result_count;
-    sim_type request;
-    int path;
-    watcher_fn watcher; /* to be armed by the reply */
-    void *watcher_context;
-    bool disarms;
-    int err;
-    const sim_reply *reply; /* NULL: failed by the client itself */
-    /* an event */
-    bool event;
-    int event_type, event_state;
-    watcher *watchers;
-} completion;
-
-typedef struct {
-    completion *head, *tail;
-} completion_queue;
-
-typedef struct outgoing {
-    struct outgoing *next;
-    sim_request *request;
-} outgoing;
-
-typedef struct credential {
-    struct credential *next;
-    void_completion_t call; /* until called */
-    const void *data;
-} credential;
-
-struct _zhandle {
-    struct _zhandle *next_open;
-    int caller;
-    watcher_fn watcher;
-    void *context;
-    log_callback_fn log;
-    char *chroot; /* "" or "/a/b" */
-    int state;
-    int32_t recv_timeout;
-    int32_t xid;
-    clientid_t client_id;
-    int64_t password;
-    bool had_session;
-    int64_t last_zxid;
-    int servers[SIM_MAX_SERVERS];
-    int server_count, next_server, current_server;
-    int resolution_delay;
-    bool delay;
-    sim_connection *connection;
-    bool priming;
-    int64_t last_recv, last_send;
-    outgoing *to_send, *to_send_last;
-    completion_queue sent, ready;
-    watcher *watchers; /* newest first */
-    credential *credentials;
-    int depth; /* inside how many of our functions */
-    bool close_requested;
-    char endpoint[32];
-};
-
 static zhandle_t *handles;
 
-static void *must(void *memory)
+void *sim_must(void *memory)
 {
     if (memory == NULL)
         abort();
@@ -171,12 +74,12 @@ static int64_t library_now(const zhandle_t *zh)
     return sim.now - sim.library_skip[zh->caller];
 }
 
-static bool connected(const zhandle_t *zh)
+bool sim_connected(const zhandle_t *zh)
 {
     return zh->state == ZOO_CONNECTED_STATE;
 }
 
-static void push(completion_queue *queue, completion *entry)
+static void push(sim_completion_queue *queue, sim_completion *entry)
 {
     entry->next = NULL;
     if (queue->tail != NULL)
@@ -186,9 +89,9 @@ static void push(completion_queue *queue, completion *entry)
     queue->tail = entry;
 }
 
-static completion *pop(completion_queue *queue)
+static sim_completion *pop(sim_completion_queue *queue)
 {
-    completion *entry = queue->head;
+    sim_completion *entry = queue->head;
     if (entry != NULL) {
         queue->head = entry->next;
         if (queue->head == NULL)
@@ -197,18 +100,9 @@ static completion *pop(completion_queue *queue)
     return entry;
 }
 
-static void free_watchers(watcher *list)
+static void free_completion(sim_completion *entry)
 {
-    while (list != NULL) {
-        watcher *next = list->next;
-        free(list);
-        list = next;
-    }
-}
-
-static void free_completion(completion *entry)
-{
-    free_watchers(entry->watchers);
+    sim_free_watchers(entry->watchers);
     free(entry);
 }
 
@@ -233,8 +127,7 @@ static bool valid_path(const char *path, bool sequential)
     return strstr(path, "//") == NULL;
 }
 
-/* The number of a path as the server sees it, -1 if it is no path. */
-static int server_path(const zhandle_t *zh, const char *path, int mode)
+int sim_server_path(const zhandle_t *zh, const char *path, int mode)
 {
     bool sequential = mode == ZOO_EPHEMERAL_SEQUENTIAL || mode == ZOO_PERSISTENT_SEQUENTIAL;
     if (!valid_path(path, sequential))
@@ -246,190 +139,111 @@ static int server_path(const zhandle_t *zh, const char *path, int mode)
     return sim_path(whole);
 }
 
-/* What the client is told; freed by the caller, so that whoever keeps it is found out. */
-static char *client_path(const zhandle_t *zh, int path)
+char *sim_client_path(const zhandle_t *zh, int path)
 {
     const char *text = sim_path_text(path);
     size_t skip = strlen(zh->chroot);
     if (skip > 0 && strncmp(text, zh->chroot, skip) == 0)
         text = text[skip] == '\0' ? "/" : text + skip;
-    return must(strdup(text));
-}
-
-/* ---- watchers ---- */
-
-static void arm(zhandle_t *zh, int kind, int path, watcher_fn call, void *context)
-{
-    for (const watcher *each = zh->watchers; each != NULL; each = each->next) {
-        if (each->kind == kind && each->path == path && each->call == call && each->context == context)
-            return;
-    }
-    watcher *fresh = must(malloc(sizeof(*fresh)));
-    *fresh = (watcher){zh->watchers, kind, path, call, context};
-    zh->watchers = fresh;
-}
-
-static bool in_list(const watcher *list, watcher_fn call, const void *context)
-{
-    for (; list != NULL; list = list->next) {
-        if (list->call == call && list->context == context)
-            return true;
-    }
-    return false;
-}
-
-static void copy_to(watcher **list, const watcher *from)
-{
-    if (in_list(*list, from->call, from->context))
-        return;
-    watcher *copy = must(malloc(sizeof(*copy)));
-    *copy = *from;
-    copy->next = *list;
-    *list = copy;
-}
-
-/* Everybody who hears of a session event: the default watcher, and all armed ones, which stay armed. */
-static watcher *session_watchers(const zhandle_t *zh)
-{
-    watcher *list = NULL;
-    watcher own = {NULL, 0, 0, zh->watcher, zh->context};
-    copy_to(&list, &own);
-    for (const watcher *each = zh->watchers; each != NULL; each = each->next)
-        copy_to(&list, each);
-    return list;
-}
-
-static bool event_reaches(int type, int kind)
-{
-    if (type == ZOO_DELETED_EVENT)
-        return true;
-    if (type == ZOO_CHILD_EVENT)
-        return kind == WATCH_CHILDREN;
-    return kind != WATCH_CHILDREN;
-}
-
-/* Takes the watchers that an event uses up; `type` 0: all of the path. */
-static watcher *take_watchers(zhandle_t *zh, int type, int path)
-{
-    watcher *taken = NULL;
-    watcher **place = &zh->watchers;
-    while (*place != NULL) {
-        watcher *each = *place;
-        if (each->path != path || (type != 0 && !event_reaches(type, each->kind))) {
-            place = &each->next;
-            continue;
-        }
-        *place = each->next;
-        copy_to(&taken, each);
-        free(each);
-    }
-    return taken;
+    return sim_must(strdup(text));
 }
 
 /* ---- delivery ---- */
 
-static void deliver_event(zhandle_t *zh, const completion *entry)
+static void deliver_event(zhandle_t *zh, const sim_completion *entry)
 {
-    char *path = entry->event_type == ZOO_SESSION_EVENT ? must(strdup("")) : client_path(zh, entry->path);
-    for (const watcher *each = entry->watchers; each != NULL; each = each->next)
+    char *path = entry->event_type == ZOO_SESSION_EVENT ? sim_must(strdup("")) : sim_client_path(zh, entry->path);
+    for (const sim_watcher *each = entry->watchers; each != NULL; each = each->next)
         each->call(zh, entry->event_type, entry->event_state, path, each->context);
     free(path);
 }
 
-static void deliver_strings(const completion *entry)
+/* With a Stat, or without. */
+static void deliver_strings(const sim_completion *entry)
 {
     const sim_reply *reply = entry->reply;
     struct String_vector names = {reply->child_count, NULL};
-    names.data = must(calloc((size_t)reply->child_count + 1, sizeof(char *)));
+    names.data = sim_must(calloc((size_t)reply->child_count + 1, sizeof(char *)));
     for (int i = 0; i < reply->child_count; i++)
-        names.data[i] = must(strdup(strrchr(sim_path_text(reply->children[i]), '/') + 1));
+        names.data[i] = sim_must(strdup(strrchr(sim_path_text(reply->children[i]), '/') + 1));
     sim.delivering = reply;
     sim.delivering_path = entry->path;
-    entry->call.with_strings(ZOK, &names, entry->data);
+    struct Stat stat = reply->stat;
+    if (entry->kind == SIM_ANSWER_STRINGS_STAT)
+        entry->call.with_strings_stat(ZOK, &names, &stat, entry->data);
+    else
+        entry->call.with_strings(ZOK, &names, entry->data);
     sim.delivering = NULL;
     for (int i = 0; i < reply->child_count; i++)
         free(names.data[i]);
     free(names.data);
 }
 
-static void deliver_data(const completion *entry)
+static void deliver_data(const sim_completion *entry)
 {
     const sim_reply *reply = entry->reply;
     struct Stat stat = reply->stat;
     size_t length = reply->length > 0 ? (size_t)reply->length : 0;
-    char *value = must(malloc(length > 0 ? length : 1));
+    char *value = reply->length < 0 ? NULL : sim_must(malloc(length > 0 ? length : 1));
     if (length > 0)
         memcpy(value, reply->data, length);
     entry->call.with_data(ZOK, value, reply->length, &stat, entry->data);
     free(value);
 }
 
-static void deliver_multi(const zhandle_t *zh, const completion *entry)
-{
-    int rc = entry->err;
-    for (int i = 0; i < entry->result_count; i++) {
-        zoo_op_result_t *result = &entry->results[i];
-        if (entry->reply == NULL || entry->err != ZOK) {
-            result->err = entry->err;
-            continue;
-        }
-        const sim_change *change = &entry->reply->changes[i];
-        result->err = change->err;
-        if (rc == ZOK && change->err != ZRUNTIMEINCONSISTENCY)
-            rc = change->err;
-        if (sim.hooks.multi_answered != NULL)
-            sim.hooks.multi_answered(sim.hooks.context, zh->caller, sim_path_text(change->path), change->err);
-    }
-    entry->call.with_void(rc, entry->data);
-}
-
-static void deliver_completion(zhandle_t *zh, const completion *entry)
+static void deliver_completion(zhandle_t *zh, const sim_completion *entry)
 {
     bool failed = entry->reply == NULL || entry->err != ZOK;
     struct Stat stat;
     char *path;
     switch (entry->kind) {
-    case ANSWER_VOID:
+    case SIM_ANSWER_VOID:
         entry->call.with_void(entry->err, entry->data);
         break;
-    case ANSWER_STAT:
+    case SIM_ANSWER_STAT:
         if (!failed)
             stat = entry->reply->stat;
         entry->call.with_stat(entry->err, failed ? NULL : &stat, entry->data);
         break;
-    case ANSWER_DATA:
+    case SIM_ANSWER_DATA:
         if (failed)
             entry->call.with_data(entry->err, NULL, 0, NULL, entry->data);
         else
             deliver_data(entry);
         break;
-    case ANSWER_STRINGS:
+    case SIM_ANSWER_STRINGS:
         if (failed)
             entry->call.with_strings(entry->err, NULL, entry->data);
         else
             deliver_strings(entry);
         break;
-    case ANSWER_STRING:
-        path = failed ? NULL : client_path(zh, entry->reply->path);
+    case SIM_ANSWER_STRINGS_STAT:
+        if (failed)
+            entry->call.with_strings_stat(entry->err, NULL, NULL, entry->data);
+        else
+            deliver_strings(entry);
+        break;
+    case SIM_ANSWER_STRING:
+        path = failed ? NULL : sim_client_path(zh, entry->reply->path);
         entry->call.with_string(entry->err, path, entry->data);
         free(path);
         break;
-    case ANSWER_STRING_STAT:
-        path = failed ? NULL : client_path(zh, entry->reply->path);
+    case SIM_ANSWER_STRING_STAT:
+        path = failed ? NULL : sim_client_path(zh, entry->reply->path);
         if (!failed)
             stat = entry->reply->stat;
         entry->call.with_string_stat(entry->err, path, failed ? NULL : &stat, entry->data);
         free(path);
         break;
-    case ANSWER_MULTI:
-        deliver_multi(zh, entry);
+    case SIM_ANSWER_MULTI:
+        sim_deliver_multi(zh, entry);
         break;
     }
 }
 
 static void process_completions(zhandle_t *zh)
 {
-    completion *entry;
+    sim_completion *entry;
     while ((entry = pop(&zh->ready)) != NULL) {
         if (entry->event) {
             deliver_event(zh, entry);
@@ -444,18 +258,18 @@ static void process_completions(zhandle_t *zh)
 static void session_event(zhandle_t *zh, int state)
 {
     sim_trace("client %d: session event %d", zh->caller, state);
-    completion *entry = must(calloc(1, sizeof(*entry)));
+    sim_completion *entry = sim_must(calloc(1, sizeof(*entry)));
     entry->event = true;
     entry->event_type = ZOO_SESSION_EVENT;
     entry->event_state = state;
-    entry->watchers = session_watchers(zh);
+    entry->watchers = sim_session_watchers(zh);
     push(&zh->ready, entry);
     process_completions(zh);
 }
 
 static void call_credentials(zhandle_t *zh, int rc)
 {
-    for (credential *each = zh->credentials; each != NULL; each = each->next) {
+    for (sim_credential *each = zh->credentials; each != NULL; each = each->next) {
         void_completion_t call = each->call;
         each->call = NULL;
         if (call != NULL)
@@ -476,7 +290,7 @@ static void fail_everything(zhandle_t *zh, int rc)
 {
     zh->to_send = zh->to_send_last = NULL;
     zh->priming = false;
-    completion *entry;
+    sim_completion *entry;
     while ((entry = pop(&zh->sent)) != NULL) {
         entry->err = rc;
         entry->reply = NULL;
@@ -500,7 +314,7 @@ static int handle_error(zhandle_t *zh, int rc)
     close_socket(zh);
     if (zh->state < 0)
         session_event(zh, zh->state);
-    else if (connected(zh))
+    else if (sim_connected(zh))
         session_event(zh, ZOO_CONNECTING_STATE);
     fail_everything(zh, rc);
     if (zh->state >= 0)
@@ -513,9 +327,9 @@ static int handle_error(zhandle_t *zh, int rc)
 
 /* ---- sending ---- */
 
-static void enqueue(zhandle_t *zh, sim_request *request, bool front)
+void sim_enqueue(zhandle_t *zh, sim_request *request, bool front)
 {
-    outgoing *fresh = sim_alloc(sizeof(*fresh));
+    sim_outgoing *fresh = sim_alloc(sizeof(*fresh));
     fresh->request = request;
     if (zh->to_send == NULL) {
         zh->to_send = zh->to_send_last = fresh;
@@ -530,7 +344,7 @@ static void enqueue(zhandle_t *zh, sim_request *request, bool front)
 
 static int flush(zhandle_t *zh)
 {
-    while (zh->to_send != NULL && connected(zh)) {
+    while (zh->to_send != NULL && sim_connected(zh)) {
         if (zh->connection == NULL || !sim_connection_send(zh->connection, zh->to_send->request))
             return ZCONNECTIONLOSS;
         zh->to_send = zh->to_send->next;
@@ -541,8 +355,7 @@ static int flush(zhandle_t *zh)
     return ZOK;
 }
 
-/* A failure here is silent (C:3971). */
-static void send_now(zhandle_t *zh)
+void sim_send_now(zhandle_t *zh)
 {
     if (flush(zh) != ZOK && zh->connection != NULL) {
         sim_trace("client %d: a send failed, silently", zh->caller);
@@ -551,7 +364,7 @@ static void send_now(zhandle_t *zh)
     }
 }
 
-static sim_request *new_request(sim_type type, int32_t xid, int path)
+sim_request *sim_new_request(sim_type type, int32_t xid, int path)
 {
     sim_request *request = sim_alloc(sizeof(*request));
     request->type = type;
@@ -563,31 +376,30 @@ static sim_request *new_request(sim_type type, int32_t xid, int path)
 
 static const char *type_name(sim_type type)
 {
-    static const char *const names[] = {"connect", "ping", "auth",  "set watches", "create", "create2",
-                                        "delete",  "set",  "multi", "get",         "exists", "children",
-                                        "remove",  "sync", "close", "session",     "fin"};
+    static const char *const names[] = {"connect",   "ping",   "auth",  "set watches", "create",  "create2",
+                                        "delete",    "set",    "multi", "get",         "exists",  "children",
+                                        "children2", "remove", "sync",  "close",       "session", "fin"};
     return names[type];
 }
 
-/* The common end of all zoo_a* functions. `entry` is a model that is copied. */
-static int submit(zhandle_t *zh, sim_request *request, const completion *model)
+int sim_submit(zhandle_t *zh, sim_request *request, const sim_completion *model)
 {
     if (zh->close_requested)
         return ZMARSHALLINGERROR;
-    completion *entry = must(malloc(sizeof(*entry)));
+    sim_completion *entry = sim_must(malloc(sizeof(*entry)));
     *entry = *model;
     entry->xid = request->xid;
     entry->request = request->type;
     entry->path = request->operation.path;
     push(&zh->sent, entry);
-    enqueue(zh, request, false);
+    sim_enqueue(zh, request, false);
     sim_trace("client %d: xid %d %s %s%s", zh->caller, request->xid, type_name(request->type),
               sim_path_text(request->operation.path), request->watch ? " with watch" : "");
-    send_now(zh);
+    sim_send_now(zh);
     return ZOK;
 }
 
-static int check_request(const zhandle_t *zh, int path)
+int sim_check_request(const zhandle_t *zh, int path)
 {
     if (path < 0)
         return ZBADARGUMENTS;
@@ -613,7 +425,7 @@ zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, co
         errno = EINVAL;
         return NULL;
     }
-    zhandle_t *zh = must(calloc(1, sizeof(*zh)));
+    zhandle_t *zh = sim_must(calloc(1, sizeof(*zh)));
     zh->caller = sim.caller;
     if (!resolve(zh)) {
         free(zh);
@@ -621,7 +433,7 @@ zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, co
         return NULL;
     }
     const char *chroot = strchr(host, '/');
-    zh->chroot = must(strdup(chroot != NULL && chroot[1] != '\0' ? chroot : ""));
+    zh->chroot = sim_must(strdup(chroot != NULL && chroot[1] != '\0' ? chroot : ""));
     zh->watcher = fn;
     zh->context = context;
     zh->log = log_callback;
@@ -649,11 +461,11 @@ zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, co
 static void finish_close(zhandle_t *zh)
 {
     zh->depth++;
-    if (connected(zh)) {
-        enqueue(zh, new_request(SIM_CLOSE, zh->xid++, 0), false);
+    if (sim_connected(zh)) {
+        sim_enqueue(zh, sim_new_request(SIM_CLOSE, zh->xid++, 0), false);
         flush(zh);
     }
-    sim_trace("client %d: closes its handle, %s", zh->caller, connected(zh) ? "saying goodbye" : "silently");
+    sim_trace("client %d: closes its handle, %s", zh->caller, sim_connected(zh) ? "saying goodbye" : "silently");
     fail_everything(zh, ZCLOSING);
     process_completions(zh);
     close_socket(zh);
@@ -661,9 +473,9 @@ static void finish_close(zhandle_t *zh)
     while (*place != zh)
         place = &(*place)->next_open;
     *place = zh->next_open;
-    free_watchers(zh->watchers);
+    sim_free_watchers(zh->watchers);
     while (zh->credentials != NULL) {
-        credential *next = zh->credentials->next;
+        sim_credential *next = zh->credentials->next;
         free(zh->credentials);
         zh->credentials = next;
     }
@@ -730,11 +542,11 @@ int zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv
         int64_t send_to = zh->recv_timeout / 3;
         if (recv_to <= 0)
             return leave(zh, handle_error(zh, ZOPERATIONTIMEOUT));
-        if (connected(zh)) {
+        if (sim_connected(zh)) {
             send_to -= (now - zh->last_send) / SIM_MILLISECOND;
             if (send_to <= 0) {
                 if (zh->sent.head == NULL) {
-                    enqueue(zh, new_request(SIM_PING, SIM_XID_PING, 0), false);
+                    sim_enqueue(zh, sim_new_request(SIM_PING, SIM_XID_PING, 0), false);
                     int rc = flush(zh);
                     if (rc != ZOK)
                         return leave(zh, rc);
@@ -744,7 +556,7 @@ int zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv
         }
         *tv = milliseconds(recv_to < send_to ? recv_to : send_to);
         *interest = ZOOKEEPER_READ;
-        if ((zh->to_send != NULL && connected(zh)) || zh->state == ZOO_CONNECTING_STATE)
+        if ((zh->to_send != NULL && sim_connected(zh)) || zh->state == ZOO_CONNECTING_STATE)
             *interest |= ZOOKEEPER_WRITE;
     }
     return leave(zh, ZOK);
@@ -752,7 +564,7 @@ int zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv
 
 static int prime(zhandle_t *zh)
 {
-    sim_request *request = new_request(SIM_CONNECT, 0, 0);
+    sim_request *request = sim_new_request(SIM_CONNECT, 0, 0);
     request->session_id = zh->had_session ? zh->client_id.client_id : 0;
     request->password = zh->password;
     request->timeout_ms = zh->recv_timeout;
@@ -769,19 +581,11 @@ static void send_set_watches(zhandle_t *zh)
 {
     if (zh->watchers == NULL)
         return;
-    sim_request *request = new_request(SIM_SET_WATCHES, SIM_XID_SET_WATCHES, 0);
+    sim_request *request = sim_new_request(SIM_SET_WATCHES, SIM_XID_SET_WATCHES, 0);
     request->last_zxid = zh->last_zxid;
-    for (int kind = 0; kind < 3; kind++) {
-        int count = 0;
-        for (const watcher *each = zh->watchers; each != NULL; each = each->next)
-            count += each->kind == kind;
-        request->paths[kind] = sim_alloc((size_t)(count + 1) * sizeof(int));
-        for (const watcher *each = zh->watchers; each != NULL; each = each->next) {
-            if (each->kind == kind)
-                request->paths[kind][request->path_count[kind]++] = each->path;
-        }
-    }
-    enqueue(zh, request, true);
+    for (int kind = 0; kind < 3; kind++)
+        request->paths[kind] = sim_watched_paths(zh, kind, &request->path_count[kind]);
+    sim_enqueue(zh, request, true);
 }
 
 static int establish_session(zhandle_t *zh, const sim_reply *reply)
@@ -800,8 +604,8 @@ static int establish_session(zhandle_t *zh, const sim_reply *reply)
     sim_trace("client %d: connected to server %d, session %lld", zh->caller, zh->current_server,
               (long long)reply->session_id);
     send_set_watches(zh);
-    for (const credential *each = zh->credentials; each != NULL; each = each->next)
-        enqueue(zh, new_request(SIM_AUTH, SIM_XID_AUTH, 0), true);
+    for (const sim_credential *each = zh->credentials; each != NULL; each = each->next)
+        sim_enqueue(zh, sim_new_request(SIM_AUTH, SIM_XID_AUTH, 0), true);
     session_event(zh, zh->state);
     return ZOK;
 }
@@ -829,12 +633,12 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
     if (reply->xid == SIM_XID_PING || reply->xid == SIM_XID_SET_WATCHES)
         return ZOK;
     if (reply->xid == SIM_XID_EVENT) {
-        completion *entry = must(calloc(1, sizeof(*entry)));
+        sim_completion *entry = sim_must(calloc(1, sizeof(*entry)));
         entry->event = true;
         entry->event_type = reply->event_type;
         entry->event_state = ZOO_CONNECTED_STATE;
         entry->path = reply->path;
-        entry->watchers = take_watchers(zh, reply->event_type, reply->path);
+        entry->watchers = sim_take_watchers(zh, reply->event_type, reply->path);
         sim_trace("client %d: event %d on %s", zh->caller, reply->event_type, sim_path_text(reply->path));
         push(&zh->ready, entry);
         return ZOK;
@@ -845,7 +649,7 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
         call_credentials(zh, reply->err);
         return zh->state < 0 ? handle_error(zh, ZAUTHFAILED) : ZOK;
     }
-    completion *entry = zh->sent.head;
+    sim_completion *entry = zh->sent.head;
     assert(entry != NULL && "a reply to no request");
     if (entry->xid != reply->xid) {
         sim.statistics.inconsistencies++;
@@ -856,15 +660,16 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
         zh->last_zxid = reply->zxid;
     entry->reply = reply;
     entry->err = reply->err;
+    bool lists = entry->request == SIM_CHILDREN || entry->request == SIM_CHILDREN2;
     if (entry->watcher != NULL) {
         if (entry->request == SIM_EXISTS && reply->err == ZNONODE)
-            arm(zh, WATCH_EXISTS, entry->path, entry->watcher, entry->watcher_context);
+            sim_arm(zh, SIM_WATCH_EXISTS, entry->path, entry->watcher, entry->watcher_context);
         else if (reply->err == ZOK)
-            arm(zh, entry->request == SIM_CHILDREN ? WATCH_CHILDREN : WATCH_DATA, entry->path, entry->watcher,
-                entry->watcher_context);
+            sim_arm(zh, lists ? SIM_WATCH_CHILDREN : SIM_WATCH_DATA, entry->path, entry->watcher,
+                    entry->watcher_context);
     }
-    if (entry->disarms && reply->err == ZOK)
-        free_watchers(take_watchers(zh, 0, entry->path));
+    if (entry->disarms != 0 && reply->err == ZOK)
+        sim_disarm(zh, entry->path, entry->disarms);
     push(&zh->ready, entry);
     return ZOK;
 }
@@ -1023,229 +828,6 @@ const char *zerror(int code)
     }
 }
 
-/* ---- requests ---- */
-
-static const char *keep(const char *value, int length)
-{
-    return value != NULL && length > 0 ? sim_copy(value, (size_t)length) : "";
-}
-
-static int create(zhandle_t *zh, sim_type type, const char *path, const char *value, int length,
-                  const struct ACL_vector *acl, int mode, const completion *model)
-{
-    int number = server_path(zh, path, mode);
-    int rc = check_request(zh, number);
-    if (rc == ZOK && (acl == NULL || acl->count == 0))
-        rc = ZINVALIDACL;
-    if (rc != ZOK)
-        return rc;
-    sim_request *request = new_request(type, zh->xid++, number);
-    request->operation.type = ZOO_CREATE_OP;
-    request->operation.mode = mode;
-    request->operation.data = keep(value, length);
-    request->operation.length = length;
-    if (sim.hooks.create_requested != NULL)
-        sim.hooks.create_requested(sim.hooks.context, zh->caller, sim_path_text(number));
-    return submit(zh, request, model);
-}
-
-int zoo_acreate(zhandle_t *zh, const char *path, const char *value, int valuelen, const struct ACL_vector *acl,
-                int mode, string_completion_t done, const void *data)
-{
-    completion model = {.kind = ANSWER_STRING, .call.with_string = done, .data = data};
-    return create(zh, SIM_CREATE, path, value, valuelen, acl, mode, &model);
-}
-
-int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int valuelen, const struct ACL_vector *acl,
-                 int mode, string_stat_completion_t done, const void *data)
-{
-    completion model = {.kind = ANSWER_STRING_STAT, .call.with_string_stat = done, .data = data};
-    return create(zh, SIM_CREATE2, path, value, valuelen, acl, mode, &model);
-}
-
-/* A request about one path. */
-static int simple(zhandle_t *zh, sim_type type, const char *path, const sim_operation *operation,
-                  const completion *model)
-{
-    int number = server_path(zh, path, 0);
-    int rc = check_request(zh, number);
-    if (rc != ZOK)
-        return rc;
-    sim_request *request = new_request(type, zh->xid++, number);
-    if (operation != NULL)
-        request->operation = *operation;
-    request->operation.path = number;
-    request->watch = model->watcher != NULL;
-    return submit(zh, request, model);
-}
-
-int zoo_adelete(zhandle_t *zh, const char *path, int version, void_completion_t done, const void *data)
-{
-    completion model = {.kind = ANSWER_VOID, .call.with_void = done, .data = data};
-    sim_operation operation = {.type = ZOO_DELETE_OP, .version = version};
-    return simple(zh, SIM_DELETE, path, &operation, &model);
-}
-
-int zoo_aset(zhandle_t *zh, const char *path, const char *buffer, int buflen, int version, stat_completion_t done,
-             const void *data)
-{
-    completion model = {.kind = ANSWER_STAT, .call.with_stat = done, .data = data};
-    sim_operation operation = {
-        .type = ZOO_SETDATA_OP, .version = version, .data = keep(buffer, buflen), .length = buflen};
-    return simple(zh, SIM_SET, path, &operation, &model);
-}
-
-int zoo_awget(zhandle_t *zh, const char *path, watcher_fn call, void *context, data_completion_t done, const void *data)
-{
-    completion model = {
-        .kind = ANSWER_DATA, .call.with_data = done, .data = data, .watcher = call, .watcher_context = context};
-    return simple(zh, SIM_GET, path, NULL, &model);
-}
-
-int zoo_aget(zhandle_t *zh, const char *path, int watch, data_completion_t done, const void *data)
-{
-    return zoo_awget(zh, path, watch ? zh->watcher : NULL, zh->context, done, data);
-}
-
-int zoo_awexists(zhandle_t *zh, const char *path, watcher_fn call, void *context, stat_completion_t done,
-                 const void *data)
-{
-    completion model = {
-        .kind = ANSWER_STAT, .call.with_stat = done, .data = data, .watcher = call, .watcher_context = context};
-    return simple(zh, SIM_EXISTS, path, NULL, &model);
-}
-
-int zoo_aexists(zhandle_t *zh, const char *path, int watch, stat_completion_t done, const void *data)
-{
-    return zoo_awexists(zh, path, watch ? zh->watcher : NULL, zh->context, done, data);
-}
-
-int zoo_awget_children(zhandle_t *zh, const char *path, watcher_fn call, void *context, strings_completion_t done,
-                       const void *data)
-{
-    completion model = {
-        .kind = ANSWER_STRINGS, .call.with_strings = done, .data = data, .watcher = call, .watcher_context = context};
-    return simple(zh, SIM_CHILDREN, path, NULL, &model);
-}
-
-int zoo_aget_children(zhandle_t *zh, const char *path, int watch, strings_completion_t done, const void *data)
-{
-    return zoo_awget_children(zh, path, watch ? zh->watcher : NULL, zh->context, done, data);
-}
-
-int zoo_async(zhandle_t *zh, const char *path, string_completion_t done, const void *data)
-{
-    completion model = {.kind = ANSWER_STRING, .call.with_string = done, .data = data};
-    return simple(zh, SIM_SYNC, path, NULL, &model);
-}
-
-/* `completion` is the function itself, cast: that is how the real library uses it (C:4838). */
-int zoo_aremove_all_watches(zhandle_t *zh, const char *path, ZooWatcherType type, int local, void_completion_t *done,
-                            const void *data)
-{
-    (void)type;
-    int number = server_path(zh, path, 0);
-    if (number < 0)
-        return ZBADARGUMENTS;
-    if (local) {
-        free_watchers(take_watchers(zh, 0, number));
-        return ZOK;
-    }
-    completion model = {.kind = ANSWER_VOID, .data = data, .disarms = true};
-    memcpy(&model.call.with_void, &done, sizeof(done));
-    return simple(zh, SIM_REMOVE_WATCHES, path, NULL, &model);
-}
-
-void zoo_create_op_init(zoo_op_t *op, const char *path, const char *value, int valuelen, const struct ACL_vector *acl,
-                        int mode, char *path_buffer, int path_buffer_len)
-{
-    memset(op, 0, sizeof(*op));
-    op->type = mode == ZOO_CONTAINER ? ZOO_CREATE_CONTAINER_OP : ZOO_CREATE_OP;
-    op->create_op.path = path;
-    op->create_op.data = value;
-    op->create_op.datalen = valuelen;
-    op->create_op.acl = acl;
-    op->create_op.flags = mode;
-    op->create_op.buf = path_buffer;
-    op->create_op.buflen = path_buffer_len;
-}
-
-void zoo_delete_op_init(zoo_op_t *op, const char *path, int version)
-{
-    memset(op, 0, sizeof(*op));
-    op->type = ZOO_DELETE_OP;
-    op->delete_op.path = path;
-    op->delete_op.version = version;
-}
-
-void zoo_set_op_init(zoo_op_t *op, const char *path, const char *buffer, int buflen, int version, struct Stat *stat)
-{
-    memset(op, 0, sizeof(*op));
-    op->type = ZOO_SETDATA_OP;
-    op->set_op.path = path;
-    op->set_op.data = buffer;
-    op->set_op.datalen = buflen;
-    op->set_op.version = version;
-    op->set_op.stat = stat;
-}
-
-void zoo_check_op_init(zoo_op_t *op, const char *path, int version)
-{
-    memset(op, 0, sizeof(*op));
-    op->type = ZOO_CHECK_OP;
-    op->check_op.path = path;
-    op->check_op.version = version;
-}
-
-int zoo_amulti(zhandle_t *zh, int count, const zoo_op_t *ops, zoo_op_result_t *results, void_completion_t done,
-               const void *data)
-{
-    sim_request *request = new_request(SIM_MULTI, 0, 0);
-    request->operations = sim_alloc((size_t)(count + 1) * sizeof(*request->operations));
-    request->operation_count = count;
-    for (int i = 0; i < count; i++) {
-        sim_operation *operation = &request->operations[i];
-        const char *path = NULL;
-        operation->version = -1;
-        switch (ops[i].type) {
-        case ZOO_CREATE_CONTAINER_OP:
-        case ZOO_CREATE_OP:
-            path = ops[i].create_op.path;
-            operation->mode = ops[i].create_op.flags;
-            operation->data = keep(ops[i].create_op.data, ops[i].create_op.datalen);
-            operation->length = ops[i].create_op.datalen;
-            break;
-        case ZOO_DELETE_OP:
-            path = ops[i].delete_op.path;
-            operation->version = ops[i].delete_op.version;
-            break;
-        case ZOO_SETDATA_OP:
-            path = ops[i].set_op.path;
-            operation->data = keep(ops[i].set_op.data, ops[i].set_op.datalen);
-            operation->length = ops[i].set_op.datalen;
-            operation->version = ops[i].set_op.version;
-            break;
-        case ZOO_CHECK_OP:
-            path = ops[i].check_op.path;
-            operation->version = ops[i].check_op.version;
-            break;
-        default:
-            return ZUNIMPLEMENTED;
-        }
-        operation->type = ops[i].type == ZOO_CREATE_CONTAINER_OP ? ZOO_CREATE_OP : ops[i].type;
-        operation->path = server_path(zh, path, operation->mode);
-        int rc = check_request(zh, operation->path);
-        if (rc != ZOK)
-            return rc == ZINVALIDSTATE ? rc : ZMARSHALLINGERROR;
-    }
-    if (zh->state < 0)
-        return ZINVALIDSTATE;
-    request->xid = zh->xid++;
-    completion model = {
-        .kind = ANSWER_MULTI, .call.with_void = done, .data = data, .results = results, .result_count = count};
-    return submit(zh, request, &model);
-}
-
 int zoo_add_auth(zhandle_t *zh, const char *scheme, const char *cert, int certLen, void_completion_t done,
                  const void *data)
 {
@@ -1255,11 +837,11 @@ int zoo_add_auth(zhandle_t *zh, const char *scheme, const char *cert, int certLe
         return ZBADARGUMENTS;
     if (zh->state <= 0)
         return ZINVALIDSTATE;
-    credential *fresh = must(malloc(sizeof(*fresh)));
-    *fresh = (credential){zh->credentials, done, data};
+    sim_credential *fresh = sim_must(malloc(sizeof(*fresh)));
+    *fresh = (sim_credential){zh->credentials, done, data};
     zh->credentials = fresh;
-    if (connected(zh) || zh->state == ZOO_ASSOCIATING_STATE)
-        enqueue(zh, new_request(SIM_AUTH, SIM_XID_AUTH, 0), true);
+    if (sim_connected(zh) || zh->state == ZOO_ASSOCIATING_STATE)
+        sim_enqueue(zh, sim_new_request(SIM_AUTH, SIM_XID_AUTH, 0), true);
     return ZOK;
 }
 
@@ -1285,7 +867,7 @@ int sim_client_watches(int caller)
 {
     int count = 0;
     for (const zhandle_t *zh = handles; zh != NULL; zh = zh->next_open) {
-        for (const watcher *each = zh->watchers; each != NULL && zh->caller == caller; each = each->next)
+        for (const sim_watcher *each = zh->watchers; each != NULL && zh->caller == caller; each = each->next)
             count++;
     }
     return count;
@@ -1295,7 +877,7 @@ int sim_client_pending(int caller)
 {
     int count = 0;
     for (const zhandle_t *zh = handles; zh != NULL; zh = zh->next_open) {
-        for (const completion *each = zh->sent.head; each != NULL && zh->caller == caller; each = each->next)
+        for (const sim_completion *each = zh->sent.head; each != NULL && zh->caller == caller; each = each->next)
             count++;
     }
     return count;
@@ -1318,7 +900,7 @@ int64_t sim_client_session(int caller)
 int sim_client_server(int caller)
 {
     const zhandle_t *zh = handle_of(caller);
-    return zh != NULL && connected(zh) ? zh->current_server : -1;
+    return zh != NULL && sim_connected(zh) ? zh->current_server : -1;
 }
 
 int32_t sim_session_timeout(int caller)

@@ -253,6 +253,11 @@ const char *sim_path_text(int path)
     return paths[path].text;
 }
 
+const char *sim_path_name(int path)
+{
+    return strrchr(paths[path].text, '/') + 1;
+}
+
 int sim_path_parent(int path)
 {
     return paths[path].parent;

@@ -26,12 +26,6 @@ typedef enum {
 } role;
 
 typedef struct {
-    int path;
-    bool children;
-    sim_connection *connection;
-} watch;
-
-typedef struct {
     int id;
     role role;
     bool deposed;       /* leading, but another majority has a newer leader */
@@ -46,8 +40,7 @@ typedef struct {
     bool noticing;
     int64_t lag_until;
     sim_tree tree;
-    watch *watches;
-    int watch_count, watch_capacity;
+    sim_watch_table watches;
 } server;
 
 /* Between servers. */
@@ -82,12 +75,6 @@ typedef struct waiting_sync {
     int64_t stamp; /* of the follower's stay */
 } waiting_sync;
 
-typedef struct denial {
-    struct denial *next;
-    int path;
-    int permissions;
-} denial;
-
 static server servers[SIM_MAX_SERVERS];
 static link links[SIM_MAX_SERVERS][SIM_MAX_SERVERS];
 static sim_transaction **entries; /* the log; position p is entries[p - 1] */
@@ -99,7 +86,6 @@ static sim_tree truth;    /* what is committed */
 static sim_session *sessions;
 static int64_t last_session;
 static waiting_sync *syncs;
-static denial *denials;
 static bool election_planned;
 
 static void plan_election(void);
@@ -193,113 +179,6 @@ static int check_session(const sim_request *request)
     return ZOK;
 }
 
-/* ---- watches ---- */
-
-static void add_watch(server *at, sim_connection *connection, int path, bool children)
-{
-    for (int i = 0; i < at->watch_count; i++) {
-        const watch *each = &at->watches[i];
-        if (each->path == path && each->children == children && each->connection == connection)
-            return;
-    }
-    if (at->watch_count == at->watch_capacity) {
-        int capacity = at->watch_capacity ? at->watch_capacity * 2 : 32;
-        watch *larger = sim_alloc((size_t)capacity * sizeof(*larger));
-        if (at->watch_count > 0)
-            memcpy(larger, at->watches, (size_t)at->watch_count * sizeof(*larger));
-        at->watches = larger;
-        at->watch_capacity = capacity;
-    }
-    at->watches[at->watch_count++] = (watch){path, children, connection};
-}
-
-static bool numbered(const char *name, int32_t *number)
-{
-    if (sim.hooks.contender != NULL)
-        return sim.hooks.contender(name, number);
-    size_t length = strlen(name);
-    if (length < 10)
-        return false;
-    *number = (int32_t)strtol(name + length - 10, NULL, 10);
-    return true;
-}
-
-static const char *last_name(int path)
-{
-    return strrchr(sim_path_text(path), '/') + 1;
-}
-
-/* Tells the checks who is woken by a deletion: the next in line, or somebody further behind. */
-static void report_notification(const server *at, const sim_connection *connection, int path, int type)
-{
-    sim.statistics.notifications++;
-    if (sim.hooks.notified == NULL || connection->session == NULL)
-        return;
-    bool later = false, successor = false;
-    int32_t own = 0, next = 0;
-    if (type == ZOO_DELETED_EVENT && numbered(last_name(path), &own)) {
-        bool any = false;
-        for (int i = 0; i < at->tree.count; i++) {
-            const sim_node *node = &at->tree.nodes[i];
-            int32_t number;
-            if (node->parent != sim_path_parent(path) || !numbered(last_name(node->path), &number) || number <= own)
-                continue;
-            bool mine = node->owner == connection->session->id;
-            later = later || mine;
-            if (!any || number < next) {
-                next = number;
-                successor = mine;
-                any = true;
-            }
-        }
-    }
-    sim.hooks.notified(sim.hooks.context, connection->caller, sim_path_text(path), type, successor, later);
-}
-
-static void send_event(server *at, sim_connection *connection, int path, int type)
-{
-    sim_trace("server %d: event %d on %s for client %d", at->id, type, sim_path_text(path), connection->caller);
-    sim_reply event = {.xid = SIM_XID_EVENT, .zxid = -1, .path = path, .event_type = type};
-    report_notification(at, connection, path, type);
-    sim_connection_reply(connection, &event);
-}
-
-/* Fires the watches on a path, once a connection; `data` and `children` say which kinds the event reaches. */
-static void fire(server *at, int path, int type, bool data, bool children)
-{
-    for (int i = 0; i < at->watch_count;) {
-        watch *each = &at->watches[i];
-        if (each->path != path || !(each->children ? children : data)) {
-            i++;
-            continue;
-        }
-        sim_connection *connection = each->connection;
-        int kept = i;
-        for (int j = i; j < at->watch_count; j++) {
-            const watch *other = &at->watches[j];
-            bool hit = other->path == path && other->connection == connection && (other->children ? children : data);
-            if (!hit)
-                at->watches[kept++] = *other;
-        }
-        at->watch_count = kept;
-        send_event(at, connection, path, type);
-    }
-}
-
-static int remove_watches(server *at, const sim_connection *connection, int path)
-{
-    int kept = 0, removed = 0;
-    for (int i = 0; i < at->watch_count; i++) {
-        const watch *each = &at->watches[i];
-        if (each->connection == connection && (path < 0 || each->path == path))
-            removed++;
-        else
-            at->watches[kept++] = *each;
-    }
-    at->watch_count = kept;
-    return removed;
-}
-
 /* ---- applying the log ---- */
 
 static void answer(server *at, sim_request *request, const sim_reply *reply)
@@ -324,7 +203,7 @@ static void send_connect_reply(sim_connection *connection, const sim_session *se
     sim_connection_reply(connection, &reply);
 }
 
-static void answer_transaction(server *at, const sim_transaction *transaction)
+static void answer_transaction(server *at, const sim_transaction *transaction, const struct Stat *stats)
 {
     sim_request *request = transaction->request;
     if (request == NULL || request->server != at->id || request->connection == NULL)
@@ -338,10 +217,12 @@ static void answer_transaction(server *at, const sim_transaction *transaction)
         send_connect_reply(request->connection, request->session);
         return;
     }
-    sim_reply reply = {.zxid = at->tree.zxid, .err = request->type == SIM_MULTI ? ZOK : transaction->err, .path = -1};
-    if (request->type == SIM_MULTI) {
+    sim_reply reply = {.zxid = at->tree.zxid, .err = transaction->err, .path = -1};
+    if (request->type == SIM_MULTI && !transaction->malformed) {
+        reply.err = ZOK; /* errors are in the parts */
         reply.changes = transaction->changes;
         reply.change_count = transaction->change_count;
+        reply.stats = stats;
     } else if (transaction->change_count > 0) {
         reply.path = transaction->changes[0].path;
         const sim_node *node = sim_tree_find(&at->tree, reply.path);
@@ -354,29 +235,35 @@ static void answer_transaction(server *at, const sim_transaction *transaction)
 static void apply_one(server *at)
 {
     const sim_transaction *transaction = entries[at->applied++];
+    const sim_request *request = transaction->request;
+    struct Stat *stats = NULL;
+    if (request != NULL && request->type == SIM_MULTI && request->server == at->id)
+        stats = sim_alloc((size_t)(transaction->change_count + 1) * sizeof(*stats));
     for (int i = 0; i < transaction->change_count; i++) {
         const sim_change *change = &transaction->changes[i];
         if (transaction->err != ZOK)
             continue;
         sim_tree_apply(&at->tree, change, transaction->zxid);
+        if (stats != NULL && change->kind == SIM_CHANGE_SET)
+            sim_tree_stat(&at->tree, sim_tree_find(&at->tree, change->path), &stats[i]);
         switch (change->kind) {
         case SIM_CHANGE_NONE:
             break;
         case SIM_CHANGE_CREATE:
-            fire(at, change->path, ZOO_CREATED_EVENT, true, false);
-            fire(at, sim_path_parent(change->path), ZOO_CHILD_EVENT, false, true);
+            sim_watch_fire(&at->watches, change->path, ZOO_CREATED_EVENT, true, false);
+            sim_watch_fire(&at->watches, sim_path_parent(change->path), ZOO_CHILD_EVENT, false, true);
             break;
         case SIM_CHANGE_DELETE:
-            fire(at, change->path, ZOO_DELETED_EVENT, true, true);
-            fire(at, sim_path_parent(change->path), ZOO_CHILD_EVENT, false, true);
+            sim_watch_fire(&at->watches, change->path, ZOO_DELETED_EVENT, true, true);
+            sim_watch_fire(&at->watches, sim_path_parent(change->path), ZOO_CHILD_EVENT, false, true);
             break;
         case SIM_CHANGE_SET:
-            fire(at, change->path, ZOO_CHANGED_EVENT, true, false);
+            sim_watch_fire(&at->watches, change->path, ZOO_CHANGED_EVENT, true, false);
             break;
         }
     }
     at->tree.zxid = transaction->zxid;
-    answer_transaction(at, transaction);
+    answer_transaction(at, transaction, stats);
     if (transaction->closes != NULL) {
         for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
             if (each->server == at->id && each->accepted && each->session == transaction->closes)
@@ -434,6 +321,9 @@ static void commit_until(int position)
             if (change->kind == SIM_CHANGE_DELETE)
                 sim_trace("committed %llx: delete %s owner %lld by %lld", (long long)transaction->zxid,
                           sim_path_text(change->path), (long long)owner, (long long)by);
+            if (change->kind == SIM_CHANGE_SET)
+                sim_trace("committed %llx: set %s, %d bytes, by %lld", (long long)transaction->zxid,
+                          sim_path_text(change->path), change->length, (long long)by);
             if (change->kind == SIM_CHANGE_CREATE && sim.hooks.created != NULL)
                 sim.hooks.created(sim.hooks.context, sim_path_text(change->path), owner, transaction->zxid);
             if (change->kind == SIM_CHANGE_DELETE && sim.hooks.deleted != NULL)
@@ -531,113 +421,6 @@ static void propose(server *leader, sim_transaction *transaction)
 
 /* ---- the leader: what a request comes to ---- */
 
-static bool denied(int path, int permission)
-{
-    for (const denial *each = denials; each != NULL; each = each->next) {
-        if (each->path == path && (each->permissions & permission) != 0)
-            return true;
-    }
-    return false;
-}
-
-static int prepare_create(const sim_operation *operation, const sim_session *session, sim_change *change)
-{
-    int path = operation->path;
-    const sim_node *parent = sim_tree_find(&prepared, sim_path_parent(path));
-    if (operation->mode == ZOO_CONTAINER && !sim.options.containers)
-        return ZUNIMPLEMENTED;
-    if (parent == NULL)
-        return ZNONODE;
-    if (denied(parent->path, ZOO_PERM_CREATE))
-        return ZNOAUTH;
-    bool ephemeral = operation->mode == ZOO_EPHEMERAL || operation->mode == ZOO_EPHEMERAL_SEQUENTIAL;
-    if (operation->mode == ZOO_EPHEMERAL_SEQUENTIAL || operation->mode == ZOO_PERSISTENT_SEQUENTIAL) {
-        char name[512];
-        snprintf(name, sizeof(name), "%s%010d", sim_path_text(path), parent->counter);
-        path = sim_path(name);
-    }
-    if (sim_tree_find(&prepared, path) != NULL)
-        return ZNODEEXISTS;
-    if (parent->owner != 0)
-        return ZNOCHILDRENFOREPHEMERALS;
-    *change = (sim_change){.kind = SIM_CHANGE_CREATE,
-                           .path = path,
-                           .data = operation->data,
-                           .length = operation->length,
-                           .owner = ephemeral && session != NULL ? session->id : 0,
-                           .container = operation->mode == ZOO_CONTAINER};
-    return ZOK;
-}
-
-static int prepare_operation(const sim_operation *operation, const sim_session *session, sim_change *change)
-{
-    *change = (sim_change){.path = operation->path};
-    const sim_node *node = sim_tree_find(&prepared, operation->path);
-    int err = ZOK;
-    switch (operation->type) {
-    case ZOO_CREATE_OP:
-        err = prepare_create(operation, session, change);
-        break;
-    case ZOO_DELETE_OP:
-        if (node == NULL)
-            err = ZNONODE;
-        else if (denied(node->parent, ZOO_PERM_DELETE))
-            err = ZNOAUTH;
-        else if (operation->version != -1 && operation->version != node->version)
-            err = ZBADVERSION;
-        else if (sim_tree_children(&prepared, operation->path) > 0)
-            err = ZNOTEMPTY;
-        else
-            change->kind = SIM_CHANGE_DELETE;
-        break;
-    case ZOO_SETDATA_OP:
-        if (node == NULL)
-            err = ZNONODE;
-        else if (denied(operation->path, ZOO_PERM_WRITE))
-            err = ZNOAUTH;
-        else if (operation->version != -1 && operation->version != node->version)
-            err = ZBADVERSION;
-        else
-            *change = (sim_change){
-                .kind = SIM_CHANGE_SET, .path = operation->path, .data = operation->data, .length = operation->length};
-        break;
-    case ZOO_CHECK_OP:
-        if (node == NULL)
-            err = ZNONODE;
-        else if (operation->version != -1 && operation->version != node->version)
-            err = ZBADVERSION;
-        break;
-    default:
-        err = ZUNIMPLEMENTED;
-        break;
-    }
-    change->err = err;
-    return err;
-}
-
-/* All or nothing: the first error is told, what came before it says ok, what comes after -2 (DataTree.processTxn). */
-static void prepare_multi(sim_transaction *transaction, const sim_request *request, int session_error)
-{
-    sim_tree before = {0};
-    sim_tree_copy(&before, &prepared);
-    for (int i = 0; i < request->operation_count; i++) {
-        sim_change *change = &transaction->changes[i];
-        if (transaction->err != ZOK) {
-            *change = (sim_change){.path = request->operations[i].path, .err = ZRUNTIMEINCONSISTENCY};
-            continue;
-        }
-        transaction->err = session_error;
-        if (transaction->err == ZOK)
-            transaction->err = prepare_operation(&request->operations[i], request->session, change);
-        else
-            *change = (sim_change){.path = request->operations[i].path, .err = session_error};
-        if (transaction->err == ZOK)
-            sim_tree_apply(&prepared, change, (epoch << 32) | (counter + 1));
-    }
-    if (transaction->err != ZOK)
-        sim_tree_copy(&prepared, &before);
-}
-
 static void prepare_close(sim_transaction *transaction, sim_session *session)
 {
     if (session == NULL || session->closed_at != 0 || session->created_at == 0)
@@ -671,16 +454,15 @@ static void submit(server *leader, sim_request *request)
     } else if (request->type == SIM_CLOSE) {
         prepare_close(transaction, request->session);
     } else if (request->type == SIM_MULTI) {
-        transaction->change_count = request->operation_count;
-        transaction->changes = sim_alloc((size_t)request->operation_count * sizeof(*transaction->changes));
-        prepare_multi(transaction, request, session_error);
+        sim_prepare_multi(&prepared, transaction, request, session_error, (epoch << 32) | (counter + 1));
         if (session_error == ZSESSIONMOVED)
             transaction->err = ZSESSIONMOVED;
     } else {
         transaction->err = session_error;
         transaction->changes = sim_alloc(sizeof(*transaction->changes));
         if (session_error == ZOK)
-            transaction->err = prepare_operation(&request->operation, request->session, transaction->changes);
+            transaction->err =
+                sim_prepare_operation(&prepared, &request->operation, request->session, transaction->changes);
         transaction->change_count = transaction->err == ZOK ? 1 : 0;
     }
     if (transaction->err == ZOK && request->type != SIM_MULTI) {
@@ -746,28 +528,6 @@ static void fill_children(const server *at, int path, sim_reply *reply)
     }
 }
 
-static void restore_watches(server *at, const sim_request *request)
-{
-    for (int kind = 0; kind < 3; kind++) {
-        for (int i = 0; i < request->path_count[kind]; i++) {
-            int path = request->paths[kind][i];
-            const sim_node *node = sim_tree_find(&at->tree, path);
-            if (kind == 1) { /* exists */
-                if (node != NULL)
-                    send_event(at, request->connection, path, ZOO_CREATED_EVENT);
-                else
-                    add_watch(at, request->connection, path, false);
-            } else if (node == NULL) {
-                send_event(at, request->connection, path, ZOO_DELETED_EVENT);
-            } else if ((kind == 0 ? node->mzxid : node->pzxid) > request->last_zxid) {
-                send_event(at, request->connection, path, kind == 0 ? ZOO_CHANGED_EVENT : ZOO_CHILD_EVENT);
-            } else {
-                add_watch(at, request->connection, path, kind == 2);
-            }
-        }
-    }
-}
-
 static void execute_read(server *at, sim_request *request)
 {
     sim_reply reply = {.xid = request->xid, .zxid = at->tree.zxid, .path = -1};
@@ -791,14 +551,14 @@ static void execute_read(server *at, sim_request *request)
     case SIM_GET:
         if (node == NULL) {
             reply.err = ZNONODE;
-        } else if (denied(node->path, ZOO_PERM_READ)) {
+        } else if (sim_denied(node->path, ZOO_PERM_READ)) {
             reply.err = ZNOAUTH;
         } else {
             reply.data = node->data;
             reply.length = node->length;
             sim_tree_stat(&at->tree, node, &reply.stat);
             if (request->watch)
-                add_watch(at, connection, node->path, false);
+                sim_watch_add(&at->watches, connection, node->path, false);
         }
         break;
     case SIM_EXISTS:
@@ -807,25 +567,28 @@ static void execute_read(server *at, sim_request *request)
         else
             sim_tree_stat(&at->tree, node, &reply.stat);
         if (request->watch)
-            add_watch(at, connection, request->operation.path, false);
+            sim_watch_add(&at->watches, connection, request->operation.path, false);
         break;
     case SIM_CHILDREN:
+    case SIM_CHILDREN2:
         if (node == NULL) {
             reply.err = ZNONODE;
-        } else if (denied(node->path, ZOO_PERM_READ)) {
+        } else if (sim_denied(node->path, ZOO_PERM_READ)) {
             reply.err = ZNOAUTH;
         } else {
             fill_children(at, node->path, &reply);
             sim_tree_stat(&at->tree, node, &reply.stat);
             if (request->watch)
-                add_watch(at, connection, node->path, true);
+                sim_watch_add(&at->watches, connection, node->path, true);
         }
         break;
     case SIM_REMOVE_WATCHES:
-        reply.err = remove_watches(at, connection, request->operation.path) > 0 ? ZOK : ZNOWATCHER;
+        reply.err = sim_watch_remove(&at->watches, connection, request->operation.path, request->watch_type) > 0
+                        ? ZOK
+                        : ZNOWATCHER;
         break;
     case SIM_SET_WATCHES:
-        restore_watches(at, request);
+        sim_watch_restore(&at->watches, request);
         reply.xid = SIM_XID_SET_WATCHES;
         break;
     default:
@@ -973,7 +736,7 @@ void sim_server_forget(sim_connection *connection)
     for (const sim_request *each = connection->queue; each != NULL; each = each->next)
         sim.statistics.lost_replies += is_write(each);
     connection->queue = connection->queue_last = NULL;
-    remove_watches(&servers[connection->server], connection, -1);
+    sim_watch_remove(&servers[connection->server].watches, connection, -1, ZWATCHTYPE_ANY);
 }
 
 /* ---- between servers ---- */
@@ -1063,7 +826,7 @@ static void leave(server *at, role next)
         else
             sim_connection_shut(each);
     }
-    at->watch_count = 0;
+    at->watches.count = 0;
     for (sim_session *each = sessions; each != NULL; each = each->next)
         each->touched_at[at->id] = false;
     plan_election();
@@ -1348,13 +1111,6 @@ void sim_heal(void)
         sim.names_fail[i] = sim.send_fails[i] = false;
 }
 
-void sim_deny(const char *directory, int permissions)
-{
-    denial *fresh = sim_alloc(sizeof(*fresh));
-    *fresh = (denial){denials, sim_path(directory), permissions};
-    denials = fresh;
-}
-
 /* ---- foreigners and administrators ---- */
 
 static bool submit_foreign(int64_t session_id, int type, const char *path, const char *data, int mode)
@@ -1468,7 +1224,7 @@ const char *sim_child(const char *directory, int index)
     int path = sim_path(directory);
     for (int i = 0; i < truth.count; i++) {
         if (truth.nodes[i].parent == path && index-- == 0)
-            return last_name(truth.nodes[i].path);
+            return sim_path_name(truth.nodes[i].path);
     }
     return NULL;
 }
@@ -1491,9 +1247,9 @@ int sim_server_watches(const char **example)
 {
     int count = 0;
     for (int i = 0; i < sim.options.servers; i++) {
-        count += servers[i].watch_count;
-        if (servers[i].watch_count > 0)
-            *example = sim_path_text(servers[i].watches[0].path);
+        count += servers[i].watches.count;
+        if (servers[i].watches.count > 0)
+            *example = sim_path_text(servers[i].watches.watches[0].path);
     }
     return count;
 }
@@ -1515,13 +1271,15 @@ void sim_ensemble_begin(void)
     sessions = NULL;
     last_session = INT64_C(0x100000000) * (1 + sim_below(100));
     syncs = NULL;
-    denials = NULL;
+    sim_prepare_begin();
     election_planned = false;
     sim_tree_clear(&prepared);
     sim_tree_clear(&truth);
     for (int i = 0; i < sim.options.servers; i++) {
         servers[i].id = i;
         servers[i].role = LOOKING;
+        servers[i].watches.server = i;
+        servers[i].watches.tree = &servers[i].tree;
         sim_tree_clear(&servers[i].tree);
         for (int j = 0; j < sim.options.servers; j++) {
             links[i][j].from = i;

@@ -18,6 +18,8 @@ char *sim_copy(const char *text, size_t length);
 int sim_path(const char *text);
 const char *sim_path_text(int path);
 int sim_path_parent(int path);
+/* Its last part. */
+const char *sim_path_name(int path);
 
 /* One message's delay: mostly near the usual one, seldom far longer. */
 int64_t sim_delay(void);
@@ -83,6 +85,7 @@ typedef enum {
     SIM_GET,
     SIM_EXISTS,
     SIM_CHILDREN,
+    SIM_CHILDREN2,
     SIM_REMOVE_WATCHES,
     SIM_SYNC,
     SIM_CLOSE,
@@ -96,7 +99,8 @@ typedef struct {
     int mode;
     int version;
     const char *data;
-    int32_t length;
+    int32_t length; /* -1: null */
+    bool no_acl;
 } sim_operation;
 
 struct sim_connection;
@@ -114,6 +118,7 @@ typedef struct sim_request {
     int operation_count; /* of a multi */
     sim_operation *operations;
     bool watch;
+    ZooWatcherType watch_type; /* SIM_REMOVE_WATCHES */
     /* SIM_CONNECT */
     int64_t session_id, password, last_zxid;
     int32_t timeout_ms;
@@ -130,6 +135,7 @@ typedef struct sim_transaction {
     int64_t zxid;
     sim_request *request; /* NULL for what the leader does itself */
     int err;
+    bool malformed; /* a multi that the servers could not read: no results, `err` is the whole answer */
     int change_count;
     sim_change *changes;
     struct sim_session *creates, *closes;
@@ -147,6 +153,7 @@ typedef struct sim_reply {
     int *children; /* paths */
     int change_count;
     const sim_change *changes; /* of a multi */
+    const struct Stat *stats;  /* of each of them, at its own moment; only sets have one */
     /* connect */
     bool connect;
     int64_t session_id, password;
@@ -217,6 +224,43 @@ void sim_connection_close(sim_connection *connection);
 void sim_connection_reply(sim_connection *connection, const sim_reply *reply);
 void sim_connection_shut(sim_connection *connection); /* orderly, after what was sent */
 void sim_connection_abort(sim_connection *connection, bool lose_replies);
+
+/* --- sim_prepare.c ------------------------------------------------------------------------------------------------- */
+
+void sim_prepare_begin(void);
+/* Whether sim_deny took away a permission on this very node. */
+bool sim_denied(int path, int permission);
+/* What an operation would do to a tree, or its error, which it also returns. */
+int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const struct sim_session *session,
+                          sim_change *change);
+/* Makes the changes and error of a multi, and applies them to the tree if there is none. `session_error`: what is wrong with
+ * the session, ZOK if nothing. */
+void sim_prepare_multi(sim_tree *tree, sim_transaction *transaction, const sim_request *request, int session_error,
+                       int64_t zxid);
+
+/* --- sim_server_watches.c ------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    int path;
+    bool children;
+    sim_connection *connection;
+} sim_watch;
+
+/* One server's. */
+typedef struct {
+    int server;
+    const sim_tree *tree;
+    sim_watch *watches;
+    int count, capacity;
+} sim_watch_table;
+
+void sim_watch_add(sim_watch_table *table, sim_connection *connection, int path, bool children);
+/* Fires the watches on a path, once a connection; `data` and `children` say which kinds the event reaches. */
+void sim_watch_fire(sim_watch_table *table, int path, int type, bool data, bool children);
+/* Forgets a connection's watches of that type on a path, -1: on all; returns how many there were. */
+int sim_watch_remove(sim_watch_table *table, const sim_connection *connection, int path, ZooWatcherType type);
+/* Takes over what a client watched elsewhere; fires at once what it has missed since request->last_zxid. */
+void sim_watch_restore(sim_watch_table *table, const sim_request *request);
 
 /* --- sim_ensemble.c ------------------------------------------------------------------------------------------------ */
 

@@ -2,10 +2,14 @@
  * sim_selftest: checks the simulated ZooKeeper itself, without the engine, so that a failing schedule can be blamed on the
  * right side. Each test is a promise of the real client or server that the engine relies on, or a trap that it must survive.
  */
+#include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <zookeeper/zookeeper.h>
 
@@ -30,6 +34,8 @@ static const char *test_name;
 static char story[SIM_MAX_CALLERS][2000];
 static zhandle_t *handles[SIM_MAX_CALLERS];
 static char created[SIM_MAX_CALLERS][128];
+static struct Stat stats[SIM_MAX_CALLERS]; /* the latest that came */
+static char contents[SIM_MAX_CALLERS][32];
 
 static void tell(int caller, const char *what, int value, const char *end_of_word)
 {
@@ -62,6 +68,15 @@ static void on_watch(zhandle_t *zh, int type, int state, const char *path, void 
         tell(who(zh), "W", type, " ");
 }
 
+/* As on_watch, under the name that is its context. */
+static void on_named_watch(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)state;
+    (void)path;
+    if (type != ZOO_SESSION_EVENT)
+        tell(who(zh), context, type, " ");
+}
+
 static int number_of(const void *data)
 {
     return (int)(intptr_t)data;
@@ -81,28 +96,42 @@ static void on_string(int rc, const char *value, const void *data)
 static void on_string_stat(int rc, const char *value, const struct Stat *stat, const void *data)
 {
     on_string(rc, value, data);
-    if (rc == ZOK && stat->ephemeralOwner != sim_client_session(number_of(data)))
+    if (rc == ZOK)
+        stats[number_of(data)] = *stat;
+    if (rc == ZOK && stat->ephemeralOwner > 0 && stat->ephemeralOwner != sim_client_session(number_of(data)))
         tell(number_of(data), "owner?", 0, " ");
 }
 
 static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
 {
-    (void)value;
-    (void)length;
-    (void)stat;
     tell(number_of(data), "d", rc, " ");
+    if (rc != ZOK)
+        return;
+    stats[number_of(data)] = *stat;
+    snprintf(contents[number_of(data)], sizeof(contents[0]), "%d:%.*s", length, length > 0 ? length : 0,
+             value != NULL ? value : "null");
+    if (value == NULL)
+        snprintf(contents[number_of(data)], sizeof(contents[0]), "%d:null", length);
 }
 
 static void on_stat(int rc, const struct Stat *stat, const void *data)
 {
-    (void)stat;
     tell(number_of(data), "x", rc, " ");
+    if (rc == ZOK)
+        stats[number_of(data)] = *stat;
 }
 
 static void on_strings(int rc, const struct String_vector *strings, const void *data)
 {
     tell(number_of(data), "l", rc, "");
     tell(number_of(data), ":", rc == ZOK ? strings->count : -1, " ");
+}
+
+static void on_strings_stat(int rc, const struct String_vector *strings, const struct Stat *stat, const void *data)
+{
+    on_strings(rc, strings, data);
+    if (rc == ZOK)
+        stats[number_of(data)] = *stat;
 }
 
 static void *data_of(int caller)
@@ -196,6 +225,54 @@ static void list_at(int caller, const char *path)
 {
     sim_set_caller(caller);
     CHECK(zoo_aget_children(handles[caller], path, 0, on_strings, data_of(caller)) == ZOK);
+}
+
+static void list2_at(int caller, const char *path, const char *name)
+{
+    sim_set_caller(caller);
+    char *context = NULL;
+    memcpy(&context, &name, sizeof(context));
+    CHECK(zoo_awget_children2(handles[caller], path, name != NULL ? on_named_watch : NULL, context, on_strings_stat,
+                              data_of(caller)) == ZOK);
+}
+
+static void set_at(int caller, const char *path, const char *value, int version)
+{
+    sim_set_caller(caller);
+    CHECK(zoo_aset(handles[caller], path, value, value != NULL ? (int)strlen(value) : -1, version, on_stat,
+                   data_of(caller)) == ZOK);
+}
+
+static void get_at(int caller, const char *path)
+{
+    sim_set_caller(caller);
+    CHECK(zoo_aget(handles[caller], path, 0, on_data, data_of(caller)) == ZOK);
+}
+
+static void unwatch_at(int caller, const char *path, ZooWatcherType type)
+{
+    sim_set_caller(caller);
+    void_completion_t done = on_void;
+    void_completion_t *odd;
+    memcpy(&odd, &done, sizeof(odd));
+    CHECK(zoo_aremove_all_watches(handles[caller], path, type, 0, odd, data_of(caller)) == ZOK);
+}
+
+static int server_watches(void)
+{
+    const char *example;
+    return sim_server_watches(&example);
+}
+
+/* Runs for a second; whether exactly this was said by the caller meanwhile, by what was asked for before too. */
+static bool says(int caller, const char *expected)
+{
+    run_for(SIM_SECOND);
+    bool same = strcmp(story[caller], expected) == 0;
+    if (!same)
+        printf("client %d said: %s\n", caller, story[caller]);
+    forget_story();
+    return same;
 }
 
 static void watch_at(int caller, const char *path, void *context)
@@ -567,12 +644,538 @@ static void test_elections(void)
     end();
 }
 
+static void test_children2(void)
+{
+    begin("lists with a Stat, and child watches", 3);
+    open_handle(0);
+    open_handle(1);
+    run_for(SIM_SECOND);
+    create_at(0, "/d", ZOO_PERSISTENT);
+    CHECK(says(0, "S3 s0 "));
+    int64_t created_at = stats[0].czxid;
+    list2_at(1, "/d/missing", "a"); /* ZNONODE arms nothing */
+    list2_at(1, "/d", "a");
+    list2_at(1, "/d", "a"); /* the same again: one watcher */
+    list2_at(1, "/d", "b");
+    CHECK(says(1, "l-101:-1 l0:0 l0:0 l0:0 "));
+    CHECK(stats[1].czxid == created_at && stats[1].pzxid == created_at && stats[1].cversion == 0);
+    CHECK(sim_client_watches(1) == 2 && server_watches() == 1);
+    create_at(0, "/d/x", ZOO_EPHEMERAL);
+    create_at(0, "/d/y", ZOO_PERSISTENT); /* one-shot: nobody is told */
+    set_at(0, "/d", "data", -1);          /* no business of theirs */
+    CHECK(says(1, "a4 b4 "));
+    CHECK(sim_client_watches(1) == 0 && server_watches() == 0);
+    list2_at(1, "/d", NULL);
+    CHECK(says(1, "l0:2 "));
+    CHECK(stats[1].cversion == 2 && stats[1].numChildren == 2 && stats[1].ephemeralOwner == 0);
+    CHECK(stats[1].pzxid == sim_czxid("/d/y") && stats[1].mzxid == sim_last_zxid() && stats[1].version == 1);
+    list2_at(1, "/d", "a");
+    CHECK(says(1, "l0:2 "));
+    remove_at(0, "/d/x");
+    CHECK(says(1, "a4 "));
+    list2_at(1, "/d", NULL);
+    CHECK(says(1, "l0:1 "));
+    CHECK(stats[1].cversion == 3 && stats[1].pzxid == sim_last_zxid());
+    /* The end of the directory reaches data and child watchers, in one event; who is armed in both is called once. */
+    list2_at(1, "/d", "a");
+    list2_at(1, "/d", "b");
+    sim_set_caller(1);
+    CHECK(zoo_awget(handles[1], "/d", on_named_watch, story[1] + sizeof(story[1]) - 1, on_data, data_of(1)) == ZOK);
+    run_for(SIM_SECOND);
+    CHECK(sim_client_watches(1) == 3 && server_watches() == 2);
+    forget_story();
+    remove_at(0, "/d/y");
+    CHECK(says(1, "a4 b4 "));
+    static char both[] = "c";
+    list2_at(1, "/d", "a");
+    list2_at(1, "/d", both);
+    CHECK(zoo_awget(handles[1], "/d", on_named_watch, both, on_data, data_of(1)) == ZOK);
+    run_for(SIM_SECOND);
+    forget_story();
+    CHECK(sim_client_watches(1) == 4);
+    int64_t before = sim_stats().notifications;
+    remove_at(0, "/d");
+    CHECK(says(1, "a2 2 c2 "));
+    CHECK(sim_stats().notifications == before + 1);
+    CHECK(sim_client_watches(1) == 0 && server_watches() == 0);
+    /* No permission to read: not armed. */
+    create_at(0, "/secret", ZOO_PERSISTENT);
+    sim_deny("/secret", ZOO_PERM_READ);
+    run_for(SIM_SECOND);
+    forget_story();
+    list2_at(1, "/secret", "a");
+    CHECK(says(1, "l-102:-1 "));
+    CHECK(sim_client_watches(1) == 0 && server_watches() == 0);
+    /* The older function arms the same watches. */
+    create_at(0, "/old", ZOO_PERSISTENT);
+    run_for(SIM_SECOND);
+    forget_story();
+    sim_set_caller(1);
+    CHECK(zoo_awget_children(handles[1], "/old", on_watch, NULL, on_strings, data_of(1)) == ZOK);
+    CHECK(says(1, "l0:0 "));
+    create_at(0, "/old/x", ZOO_PERSISTENT);
+    CHECK(says(1, "W4 "));
+    /* With the handle's own watcher. */
+    CHECK(zoo_aget_children2(handles[1], "/old", 1, on_strings_stat, data_of(1)) == ZOK);
+    CHECK(says(1, "l0:1 "));
+    remove_at(0, "/old/x");
+    CHECK(says(1, "E4 "));
+    end();
+}
+
+/* What happens to a child watch of client 1 while it is away; `expected` is told at its return. */
+static void child_watch_while_away(const char *directory, void (*happen)(const char *), const char *expected, int left)
+{
+    create_at(0, directory, ZOO_PERSISTENT);
+    run_for(SIM_SECOND);
+    list2_at(1, directory, "a");
+    list2_at(1, directory, "b");
+    run_for(SIM_SECOND);
+    forget_story();
+    sim_set_network(1, -1, false);
+    happen(directory);
+    run_for(3 * SIM_SECOND); /* longer than the client stands silence, not as long as the session lives */
+    CHECK(strcmp(story[1], "S1 ") == 0);
+    sim_set_network(1, -1, true);
+    run_for(T);
+    CHECK(strcmp(story[1], expected) == 0);
+    CHECK(sim_client_watches(1) == left && server_watches() == (left > 0));
+    forget_story();
+}
+
+static void happen_nothing(const char *directory)
+{
+    (void)directory;
+}
+
+static void happen_child(const char *directory)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "%s/x", directory);
+    create_at(0, path, ZOO_PERSISTENT);
+}
+
+static void happen_child_and_gone(const char *directory)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "%s/x", directory);
+    create_at(0, path, ZOO_PERSISTENT);
+    remove_at(0, path);
+}
+
+static void happen_data(const char *directory)
+{
+    set_at(0, directory, "new", -1);
+}
+
+static void happen_end(const char *directory)
+{
+    remove_at(0, directory);
+}
+
+static void test_child_watches_after_reconnect(void)
+{
+    begin("child watches after a reconnect", 3);
+    open_handle(0);
+    open_handle(1);
+    run_for(SIM_SECOND);
+    child_watch_while_away("/c", happen_child, "S1 S3 a4 b4 ", 0);
+    child_watch_while_away("/g", happen_child_and_gone, "S1 S3 a4 b4 ", 0);
+    child_watch_while_away("/e", happen_end, "S1 S3 a2 b2 ", 0);
+    child_watch_while_away("/n", happen_data, "S1 S3 ", 2);
+    unwatch_at(1, "/n", ZWATCHTYPE_CHILD);
+    CHECK(says(1, "v0 "));
+    child_watch_while_away("/o", happen_nothing, "S1 S3 ", 2);
+    create_at(0, "/o/x", ZOO_PERSISTENT);
+    CHECK(says(1, "a4 b4 "));
+    /* A list whose answer is lost arms nothing: neither here nor, after a while, there. */
+    create_at(0, "/lost", ZOO_PERSISTENT);
+    run_for(SIM_SECOND);
+    int lost = 0;
+    for (int i = 0; i < 20; i++) {
+        forget_story();
+        list2_at(1, "/lost", "a");
+        for (int64_t steps = sim_below(6); steps > 0; steps--)
+            sim_step();
+        sim_reset_connections(1);
+        run_for(2 * SIM_SECOND);
+        bool failure = strstr(story[1], "l-4:-1 ") != NULL;
+        lost += failure;
+        CHECK(failure || strstr(story[1], "l0:0 ") != NULL);
+        CHECK(sim_client_watches(1) == !failure && server_watches() == !failure);
+        if (!failure)
+            unwatch_at(1, "/lost", ZWATCHTYPE_CHILD);
+        run_for(SIM_SECOND);
+    }
+    CHECK(lost > 0 && lost < 20);
+    end();
+}
+
+static void test_removing_watches(void)
+{
+    begin("watches are removed by their kind", 3);
+    open_handle(0);
+    run_for(SIM_SECOND);
+    create_at(0, "/d", ZOO_PERSISTENT);
+    list2_at(0, "/d", "a");
+    run_for(SIM_SECOND);
+    forget_story();
+    unwatch_at(0, "/d", ZWATCHTYPE_DATA);
+    CHECK(says(0, "v-121 "));
+    CHECK(sim_client_watches(0) == 1 && server_watches() == 1);
+    watch_at(0, "/d", NULL);
+    CHECK(says(0, "d0 "));
+    CHECK(sim_client_watches(0) == 2 && server_watches() == 2);
+    unwatch_at(0, "/d", ZWATCHTYPE_CHILD);
+    unwatch_at(0, "/d", ZWATCHTYPE_CHILD);
+    CHECK(says(0, "v0 v-121 "));
+    CHECK(sim_client_watches(0) == 1 && server_watches() == 1);
+    create_at(0, "/d/x", ZOO_PERSISTENT);
+    CHECK(says(0, "s0 "));
+    list2_at(0, "/d", "a");
+    run_for(SIM_SECOND);
+    forget_story();
+    unwatch_at(0, "/d", ZWATCHTYPE_ANY);
+    CHECK(says(0, "v0 "));
+    CHECK(sim_client_watches(0) == 0 && server_watches() == 0);
+    /* Only here: the server goes on, its event finds nobody. */
+    list2_at(0, "/d", "a");
+    watch_at(0, "/d", NULL);
+    run_for(SIM_SECOND);
+    CHECK(zoo_aremove_all_watches(handles[0], "/d", ZWATCHTYPE_CHILD, 1, NULL, NULL) == ZOK);
+    CHECK(sim_client_watches(0) == 1 && server_watches() == 2);
+    forget_story();
+    remove_at(0, "/d/x");
+    CHECK(says(0, "v0 "));
+    CHECK(sim_client_watches(0) == 1 && server_watches() == 1);
+    end();
+}
+
+static void test_data(void)
+{
+    begin("data, versions and Stats", 3);
+    open_handle(0);
+    open_handle(1);
+    run_for(SIM_SECOND);
+    create_at(0, "/d", ZOO_PERSISTENT);
+    create_at(0, "/d/e", ZOO_EPHEMERAL);
+    run_for(SIM_SECOND);
+    get_at(0, "/d/e");
+    forget_story();
+    CHECK(says(0, "d0 "));
+    CHECK(strcmp(contents[0], "1:x") == 0 && stats[0].version == 0 && stats[0].dataLength == 1);
+    CHECK(stats[0].czxid == sim_czxid("/d/e") && stats[0].mzxid == stats[0].czxid);
+    CHECK(stats[0].pzxid == stats[0].czxid && stats[0].ephemeralOwner == sim_client_session(0));
+    set_at(0, "/d/e", "later", 1);
+    set_at(0, "/d/none", "later", -1);
+    CHECK(says(0, "x-103 x-101 "));
+    watch_at(1, "/d/e", NULL);
+    list2_at(1, "/d", "a");
+    run_for(SIM_SECOND);
+    forget_story();
+    set_at(0, "/d/e", "later", 0);
+    set_at(0, "/d/e", "latest", -1);
+    run_for(SIM_SECOND);
+    CHECK(strcmp(story[0], "x0 x0 ") == 0 && strcmp(story[1], "W3 ") == 0);
+    CHECK(stats[0].version == 2 && stats[0].dataLength == 6 && stats[0].mzxid == sim_last_zxid());
+    CHECK(stats[0].czxid == sim_czxid("/d/e") && stats[0].ephemeralOwner == sim_client_session(0));
+    forget_story();
+    get_at(1, "/d/e");
+    CHECK(says(1, "d0 "));
+    CHECK(strcmp(contents[1], "6:latest") == 0 && stats[1].version == 2 && stats[1].mzxid == stats[0].mzxid);
+    /* Nothing is not the same as empty, and both have no length. */
+    set_at(0, "/d/e", "", -1);
+    get_at(0, "/d/e");
+    CHECK(says(0, "x0 d0 "));
+    CHECK(strcmp(contents[0], "0:") == 0 && stats[0].dataLength == 0);
+    set_at(0, "/d/e", NULL, -1);
+    get_at(0, "/d/e");
+    CHECK(says(0, "x0 d0 "));
+    CHECK(strcmp(contents[0], "-1:null") == 0 && stats[0].dataLength == 0 && stats[0].version == 4);
+    sim_deny("/d/e", ZOO_PERM_WRITE);
+    set_at(0, "/d/e", "", -1);
+    CHECK(says(0, "x-102 "));
+    end();
+}
+
+static void test_exact_names(void)
+{
+    begin("an ephemeral with an exact name is there once", 3);
+    open_handle(0);
+    open_handle(1);
+    run_for(SIM_SECOND);
+    forget_story();
+    create_at(0, "/lock", ZOO_EPHEMERAL);
+    CHECK(says(0, "s0 "));
+    CHECK(strcmp(created[0], "/lock") == 0 && stats[0].version == 0 && stats[0].dataLength == 1);
+    create_at(1, "/lock", ZOO_EPHEMERAL);
+    CHECK(says(1, "s-110 "));
+    CHECK(sim_owner("/lock") == sim_client_session(0));
+    create_at(1, "/lock/x", ZOO_EPHEMERAL);
+    CHECK(says(1, "s-108 "));
+    remove_at(0, "/lock");
+    run_for(SIM_SECOND);
+    forget_story();
+    create_at(1, "/lock", ZOO_EPHEMERAL);
+    CHECK(says(1, "s0 "));
+    CHECK(sim_owner("/lock") == sim_client_session(1));
+    struct ACL_vector none = {0, NULL};
+    CHECK(zoo_acreate2(handles[1], "/n", "", 0, &none, ZOO_EPHEMERAL, on_string_stat, data_of(1)) == ZOK);
+    CHECK(says(1, "s-114 "));
+    end();
+}
+
+static void test_own_writes(void)
+{
+    begin("a lagging server is never behind what it has acknowledged", 3);
+    open_handle(0);
+    open_handle(1);
+    run_for(SIM_SECOND);
+    while (sim_client_server(1) == sim_leader() || sim_client_server(1) < 0 ||
+           sim_client_server(1) == sim_client_server(0)) {
+        sim_reset_connections(-1);
+        run_for(SIM_SECOND);
+    }
+    create_at(0, "/d", ZOO_PERSISTENT);
+    run_for(SIM_SECOND);
+    list2_at(1, "/d", "a");
+    run_for(SIM_SECOND);
+    forget_story();
+    sim_set_lag(sim_client_server(1), sim_now() + 2 * SIM_SECOND);
+    create_at(0, "/d/other", ZOO_PERSISTENT);
+    set_at(0, "/d", "other", -1);
+    run_for(SIM_SECOND / 4);
+    CHECK(strcmp(story[0], "s0 x0 ") == 0 && story[1][0] == '\0');
+    list2_at(1, "/d", NULL);
+    get_at(1, "/d");
+    run_for(SIM_SECOND / 4);
+    CHECK(strcmp(story[1], "l0:0 d0 ") == 0 && strcmp(contents[1], "1:x") == 0);
+    forget_story();
+    set_at(1, "/d", "own", 1); /* the leader knows better than what this client has read */
+    list2_at(1, "/d", "b");
+    get_at(1, "/d");
+    run_for(SIM_SECOND / 4);
+    CHECK(story[1][0] == '\0');
+    run_for(2 * SIM_SECOND);
+    CHECK(strcmp(story[1], "a4 x0 l0:1 d0 ") == 0 && strcmp(contents[1], "3:own") == 0);
+    CHECK(stats[1].version == 2);
+    end();
+}
+
+static void test_mixed_multi(void)
+{
+    begin("a multi of everything", 3);
+    open_handle(0);
+    open_handle(1);
+    run_for(SIM_SECOND);
+    create_at(0, "/d", ZOO_PERSISTENT);
+    create_at(0, "/d/old", ZOO_PERSISTENT);
+    run_for(SIM_SECOND);
+    list2_at(1, "/d", "a");
+    watch_at(1, "/d/old", NULL);
+    run_for(SIM_SECOND);
+    forget_story();
+    zoo_op_t ops[7];
+    zoo_op_result_t results[7];
+    char name[64] = "", cut[6] = "";
+    struct Stat first, second;
+    memset(results, 0, sizeof(results));
+    zoo_check_op_init(&ops[0], "/d/old", 0);
+    zoo_create_op_init(&ops[1], "/d/n-", "ab", 2, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, name, sizeof(name));
+    zoo_set_op_init(&ops[2], "/d/old", "abc", 3, 0, &first);
+    zoo_create_op_init(&ops[3], "/d/exact", NULL, -1, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, cut, sizeof(cut));
+    zoo_set_op_init(&ops[4], "/d/old", "abcd", 4, 1, &second); /* as the third left it */
+    zoo_delete_op_init(&ops[5], "/d/old", 2);
+    zoo_create_op_init(&ops[6], "/d/m", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, NULL, 0);
+    int64_t before = sim_last_zxid();
+    CHECK(zoo_amulti(handles[0], 7, ops, results, on_void, data_of(0)) == ZOK);
+    run_for(SIM_SECOND);
+    CHECK(strcmp(story[0], "v0 ") == 0);
+    CHECK(strcmp(story[1], "a4 W3 ") == 0); /* in the order of the parts, each watch once */
+    for (int i = 0; i < 7; i++)
+        CHECK(results[i].err == ZOK);
+    CHECK(results[1].value == name && strcmp(name, "/d/n-0000000001") == 0);
+    CHECK(results[3].value == cut && strcmp(cut, "/d/ex") == 0);
+    CHECK(results[6].value == NULL);
+    CHECK(results[2].stat == &first && first.version == 1 && first.dataLength == 3 && first.mzxid == before + 1);
+    CHECK(results[4].stat == &second && second.version == 2 && second.dataLength == 4);
+    CHECK(sim_last_zxid() == before + 1 && !sim_exists("/d/old"));
+    CHECK(sim_czxid(name) == before + 1 && sim_czxid("/d/exact") == before + 1);
+    CHECK(sim_owner(name) == sim_client_session(0) && sim_owner("/d/m") == 0);
+    forget_story();
+    get_at(1, name);
+    get_at(1, "/d/exact");
+    CHECK(says(1, "d0 d0 "));
+    CHECK(strcmp(contents[1], "-1:null") == 0);
+    /* One part fails: nothing happens, nobody is told, and no number is used up. */
+    list2_at(1, "/d", "a");
+    run_for(SIM_SECOND);
+    forget_story();
+    snprintf(name, sizeof(name), "before");
+    zoo_create_op_init(&ops[0], "/d/n-", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, name, sizeof(name));
+    zoo_delete_op_init(&ops[1], "/d/m", -1);
+    zoo_create_op_init(&ops[2], "/d/exact", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, cut, sizeof(cut));
+    zoo_set_op_init(&ops[3], "/d/none", "", 0, -1, &first);
+    CHECK(zoo_amulti(handles[0], 4, ops, results, on_void, data_of(0)) == ZOK);
+    run_for(SIM_SECOND);
+    CHECK(strcmp(story[0], "v-110 ") == 0 && story[1][0] == '\0');
+    CHECK(results[0].err == ZOK && results[1].err == ZOK && results[2].err == ZNODEEXISTS);
+    CHECK(results[3].err == ZRUNTIMEINCONSISTENCY && results[3].stat == NULL);
+    CHECK(results[0].value == NULL && results[2].value == NULL && strcmp(name, "before") == 0);
+    CHECK(sim_last_zxid() == before + 2 && sim_exists("/d/m") && sim_child_count("/d") == 3);
+    CHECK(zoo_amulti(handles[0], 1, ops, results, on_void, data_of(0)) == ZOK);
+    run_for(SIM_SECOND);
+    CHECK(strcmp(name, "/d/n-0000000004") == 0 && strcmp(story[1], "a4 ") == 0);
+    /* Versions, permissions. */
+    forget_story();
+    zoo_check_op_init(&ops[0], "/d/m", 1);
+    CHECK(zoo_amulti(handles[0], 2, ops, results, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "v-103 "));
+    CHECK(results[0].err == ZBADVERSION && results[1].err == ZRUNTIMEINCONSISTENCY);
+    sim_deny("/d", ZOO_PERM_DELETE);
+    zoo_check_op_init(&ops[0], "/d/m", 0);
+    CHECK(zoo_amulti(handles[0], 2, ops, results, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "v-102 "));
+    CHECK(results[0].err == ZOK && results[1].err == ZNOAUTH && sim_exists("/d/m"));
+    CHECK(zoo_amulti(handles[0], 0, ops, results, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "v0 "));
+    end();
+}
+
+static void test_multi_mistakes(void)
+{
+    begin("multis that the client refuses", 1);
+    open_handle(0);
+    run_for(SIM_SECOND);
+    forget_story();
+    zoo_op_t ops[2];
+    zoo_op_result_t results[2];
+    memset(results, 0, sizeof(results));
+    zoo_check_op_init(&ops[0], "/", -1);
+    zoo_check_op_init(&ops[1], "no path", -1);
+    CHECK(zoo_amulti(handles[0], 2, ops, results, on_void, data_of(0)) == ZMARSHALLINGERROR);
+    ops[1].type = 15; /* ZOO_CREATE2_OP */
+    CHECK(zoo_amulti(handles[0], 2, ops, results, on_void, data_of(0)) == ZUNIMPLEMENTED);
+    CHECK(sim_client_pending(0) == 0);
+    struct ACL_vector none = {0, NULL};
+    char name[16] = "";
+    zoo_create_op_init(&ops[1], "/n", "", 0, &none, ZOO_PERSISTENT, name, sizeof(name));
+    CHECK(zoo_amulti(handles[0], 2, ops, results, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "v-114 "));
+    CHECK(results[0].err == ZOK && results[1].err == ZINVALIDACL && results[1].value == NULL);
+    /* A container goes well as long as the multi does not. */
+    zoo_create_op_init(&ops[0], "/c", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, name, sizeof(name));
+    zoo_check_op_init(&ops[1], "/none", -1);
+    CHECK(zoo_amulti(handles[0], 2, ops, results, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "v-101 "));
+    CHECK(results[0].err == ZOK && results[0].value == NULL && results[1].err == ZNONODE && !sim_exists("/c"));
+    pid_t child = fork();
+    if (child == 0) {
+        int nothing = open("/dev/null", O_WRONLY);
+        if (nothing >= 0)
+            dup2(nothing, STDERR_FILENO);
+        zoo_amulti(handles[0], 1, ops, results, on_void, data_of(0));
+        run_for(SIM_SECOND);
+        _exit(EXIT_SUCCESS);
+    }
+    int status = 0;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    /* The session is over: neither ZINVALIDSTATE nor ZSESSIONEXPIRED. */
+    CHECK(sim_foreign_expire(sim_client_session(0)));
+    run_for(T);
+    CHECK(zoo_state(handles[0]) == ZOO_EXPIRED_SESSION_STATE);
+    CHECK(zoo_amulti(handles[0], 1, &ops[1], results, on_void, data_of(0)) == ZMARSHALLINGERROR);
+    CHECK(zoo_aset(handles[0], "/c", "", 0, -1, on_stat, data_of(0)) == ZINVALIDSTATE);
+    CHECK(zoo_aget_children2(handles[0], "/c", 0, on_strings_stat, data_of(0)) == ZINVALIDSTATE);
+    end();
+}
+
+static void test_multi_chroot(void)
+{
+    begin("a multi under a chroot, and on an old server", 1);
+    sim_end();
+    sim_options options = {.seed = 8, .servers = 1, .min_session_timeout_ms = 1000, .max_session_timeout_ms = 4000};
+    sim_begin(&options, NULL);
+    while (sim_leader() < 0)
+        sim_step();
+    sim_foreign_create(0, "/app", "", ZOO_PERSISTENT);
+    sim_set_caller(0);
+    handles[0] = zookeeper_init2("h1:2181/app", on_event, 4000, NULL, NULL, 0, NULL);
+    run_for(SIM_SECOND);
+    forget_story();
+    zoo_op_t ops[2];
+    zoo_op_result_t results[2];
+    memset(results, 0, sizeof(results));
+    char name[16] = "", other[16] = "";
+    zoo_create_op_init(&ops[0], "/n-", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, name, sizeof(name));
+    zoo_create_op_init(&ops[1], "/c", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, other, sizeof(other));
+    CHECK(zoo_amulti(handles[0], 1, ops, results, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "v0 "));
+    CHECK(strcmp(name, "/n-0000000000") == 0 && sim_exists("/app/n-0000000000"));
+    CHECK(zoo_amulti(handles[0], 2, ops, results, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "v-5 "));
+    CHECK(results[0].err == ZMARSHALLINGERROR && results[1].err == ZMARSHALLINGERROR);
+    CHECK(results[0].value == NULL && sim_child_count("/app") == 1);
+    end();
+}
+
+static void test_lost_multi(void)
+{
+    begin("a multi without a reply happened as a whole or not at all", 3);
+    open_handle(0);
+    run_for(SIM_SECOND);
+    create_at(0, "/d", ZOO_PERSISTENT);
+    run_for(SIM_SECOND);
+    int executed = 0, not_executed = 0;
+    for (int i = 0; i < 40; i++) {
+        char here[32], there[32], name[32] = "", second[32] = "";
+        snprintf(here, sizeof(here), "/d/a%d", i);
+        snprintf(there, sizeof(there), "/d/b%d", i);
+        struct Stat stat;
+        zoo_op_t ops[4];
+        zoo_op_result_t results[4];
+        memset(results, 0, sizeof(results));
+        zoo_check_op_init(&ops[0], "/d", i == 0 ? 0 : -1);
+        zoo_create_op_init(&ops[1], here, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, name, sizeof(name));
+        zoo_set_op_init(&ops[2], "/d", "", 0, -1, &stat);
+        zoo_create_op_init(&ops[3], there, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, second, sizeof(second));
+        forget_story();
+        sim_set_caller(0);
+        CHECK(zoo_amulti(handles[0], 4, ops, results, on_void, data_of(0)) == ZOK);
+        for (int64_t steps = sim_below(8); steps > 0; steps--)
+            sim_step();
+        sim_reset_connections(0);
+        run_for(2 * SIM_SECOND);
+        CHECK(sim_exists(here) == sim_exists(there));
+        if (strstr(story[0], "v-4 ") == NULL) {
+            CHECK(strstr(story[0], "v0 ") != NULL && sim_exists(here) && strcmp(name, here) == 0);
+            continue;
+        }
+        for (int j = 0; j < 4; j++)
+            CHECK(results[j].err == ZCONNECTIONLOSS);
+        CHECK(results[1].value == NULL && results[2].stat == NULL && results[3].value == NULL && name[0] == '\0');
+        *(sim_exists(here) ? &executed : &not_executed) += 1;
+    }
+    CHECK(executed > 0 && not_executed > 0);
+    forget_story();
+    get_at(0, "/d");
+    CHECK(says(0, "d0 "));
+    CHECK(stats[0].version * 2 == sim_child_count("/d") && stats[0].numChildren == sim_child_count("/d"));
+    end();
+}
+
 int main(void)
 {
     test_sequence_numbers();
     test_order();
     test_lag();
     test_watches();
+    test_children2();
+    test_child_watches_after_reconnect();
+    test_removing_watches();
+    test_data();
+    test_exact_names();
+    test_own_writes();
     test_expiry();
     test_cut_follower();
     test_lost_reply();
@@ -581,6 +1184,10 @@ int main(void)
     test_close();
     test_names();
     test_multi();
+    test_mixed_multi();
+    test_multi_mistakes();
+    test_multi_chroot();
+    test_lost_multi();
     test_containers();
     test_elections();
     printf("%d passed, %d failed\n", passed, failed);

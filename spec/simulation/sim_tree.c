@@ -75,7 +75,7 @@ void sim_tree_stat(const sim_tree *tree, const sim_node *node, struct Stat *stat
     /* What the server stores counts creations only; what it shows counts deletions too (DataNode.copyStat). */
     stat->cversion = (int32_t)((uint32_t)node->counter * 2U - (uint32_t)children);
     stat->ephemeralOwner = node->container ? INT64_MIN : node->owner;
-    stat->dataLength = node->length;
+    stat->dataLength = node->length > 0 ? node->length : 0;
     stat->numChildren = children;
     stat->ctime = node->czxid;
     stat->mtime = node->mzxid;
@@ -86,11 +86,13 @@ static void add_node(sim_tree *tree, const sim_change *change, int64_t zxid)
     sim_node *parent = sim_tree_find(tree, sim_path_parent(change->path));
     if (parent == NULL || sim_tree_find(tree, change->path) != NULL)
         return;
-    parent->pzxid = zxid;
     parent->used = true;
-    /* DataTree.createNode takes the new counter only if it is larger: at the end it stays (ZOOKEEPER-3249). */
-    if (parent->counter < INT32_MAX)
+    /* DataTree.createNode takes the new counter only if it is larger: at the end it stays, and pzxid with it
+     * (ZOOKEEPER-3249). */
+    if (parent->counter < INT32_MAX) {
         parent->counter++;
+        parent->pzxid = zxid;
+    }
     if (tree->count == tree->capacity) {
         sim_node *larger = sim_alloc((size_t)tree->capacity * 2 * sizeof(*larger));
         memcpy(larger, tree->nodes, (size_t)tree->count * sizeof(*larger));

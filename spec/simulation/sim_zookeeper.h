@@ -9,7 +9,8 @@
  * of the C client's functions is named by sim_set_caller, so that faults can be aimed at one client's machine.
  *
  * Parts: sim_core.c (clock, events, random numbers, trace), sim_tree.c (znodes and transactions), sim_ensemble.c (servers,
- * leader, sessions, watches), sim_network.c (channels and connections), sim_client.c (the C client's functions).
+ * leader, sessions), sim_prepare.c (what a request comes to), sim_server_watches.c, sim_network.c (channels and connections),
+ * sim_client.c (the C client's handles), sim_client_watchers.c, sim_requests.c and sim_multi.c (its requests).
  */
 #ifndef ZKLOCK_SIM_ZOOKEEPER_H
 #define ZKLOCK_SIM_ZOOKEEPER_H

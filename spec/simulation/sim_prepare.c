@@ -1,0 +1,186 @@
+/*
+ * sim_prepare: what the leader makes of a request (PrepRequestProcessor.java): the change that will go into the log, or an
+ * error. The order in which errors are looked for is the real server's.
+ */
+#include <stdio.h>
+
+#include "sim_internal.h"
+
+typedef struct denial {
+    struct denial *next;
+    int path;
+    int permissions;
+} denial;
+
+static denial *denials;
+
+void sim_prepare_begin(void)
+{
+    denials = NULL;
+}
+
+void sim_deny(const char *directory, int permissions)
+{
+    denial *fresh = sim_alloc(sizeof(*fresh));
+    *fresh = (denial){denials, sim_path(directory), permissions};
+    denials = fresh;
+}
+
+bool sim_denied(int path, int permission)
+{
+    for (const denial *each = denials; each != NULL; each = each->next) {
+        if (each->path == path && (each->permissions & permission) != 0)
+            return true;
+    }
+    return false;
+}
+
+static int prepare_create(const sim_tree *tree, const sim_operation *operation, const sim_session *session,
+                          sim_change *change)
+{
+    int path = operation->path;
+    if (operation->mode == ZOO_CONTAINER && !sim.options.containers)
+        return ZUNIMPLEMENTED;
+    if (operation->no_acl)
+        return ZINVALIDACL;
+    if (path == 0)
+        return ZNODEEXISTS;
+    const sim_node *parent = sim_tree_find(tree, sim_path_parent(path));
+    if (parent == NULL)
+        return ZNONODE;
+    if (sim_denied(parent->path, ZOO_PERM_CREATE))
+        return ZNOAUTH;
+    bool ephemeral = operation->mode == ZOO_EPHEMERAL || operation->mode == ZOO_EPHEMERAL_SEQUENTIAL;
+    if (operation->mode == ZOO_EPHEMERAL_SEQUENTIAL || operation->mode == ZOO_PERSISTENT_SEQUENTIAL) {
+        char name[512];
+        snprintf(name, sizeof(name), "%s%010d", sim_path_text(path), parent->counter);
+        path = sim_path(name);
+    }
+    if (sim_tree_find(tree, path) != NULL)
+        return ZNODEEXISTS;
+    if (parent->owner != 0)
+        return ZNOCHILDRENFOREPHEMERALS;
+    *change = (sim_change){.kind = SIM_CHANGE_CREATE,
+                           .path = path,
+                           .data = operation->data,
+                           .length = operation->length,
+                           .owner = ephemeral && session != NULL ? session->id : 0,
+                           .container = operation->mode == ZOO_CONTAINER};
+    return ZOK;
+}
+
+static int prepare_delete(const sim_tree *tree, const sim_operation *operation, sim_change *change)
+{
+    const sim_node *node = sim_tree_find(tree, operation->path);
+    if (operation->path == 0)
+        return ZBADARGUMENTS;
+    if (sim_tree_find(tree, sim_path_parent(operation->path)) == NULL)
+        return ZNONODE;
+    /* Also of a node that is not there. */
+    if (sim_denied(sim_path_parent(operation->path), ZOO_PERM_DELETE))
+        return ZNOAUTH;
+    if (node == NULL)
+        return ZNONODE;
+    if (operation->version != -1 && operation->version != node->version)
+        return ZBADVERSION;
+    if (sim_tree_children(tree, operation->path) > 0)
+        return ZNOTEMPTY;
+    change->kind = SIM_CHANGE_DELETE;
+    return ZOK;
+}
+
+/* Set and check. */
+static int prepare_versioned(const sim_tree *tree, const sim_operation *operation, int permission)
+{
+    const sim_node *node = sim_tree_find(tree, operation->path);
+    if (node == NULL)
+        return ZNONODE;
+    if (sim_denied(operation->path, permission))
+        return ZNOAUTH;
+    return operation->version != -1 && operation->version != node->version ? ZBADVERSION : ZOK;
+}
+
+int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const sim_session *session,
+                          sim_change *change)
+{
+    *change = (sim_change){.path = operation->path};
+    int err;
+    switch (operation->type) {
+    case ZOO_CREATE_OP:
+        err = prepare_create(tree, operation, session, change);
+        break;
+    case ZOO_DELETE_OP:
+        err = prepare_delete(tree, operation, change);
+        break;
+    case ZOO_SETDATA_OP:
+        err = prepare_versioned(tree, operation, ZOO_PERM_WRITE);
+        if (err == ZOK) {
+            change->kind = SIM_CHANGE_SET;
+            change->data = operation->data;
+            change->length = operation->length;
+        }
+        break;
+    case ZOO_CHECK_OP:
+        err = prepare_versioned(tree, operation, ZOO_PERM_READ);
+        break;
+    default:
+        err = ZUNIMPLEMENTED;
+        break;
+    }
+    change->err = err;
+    return err;
+}
+
+static bool changes_something(const sim_request *request)
+{
+    for (int i = 0; i < request->operation_count; i++) {
+        if (request->operations[i].type != ZOO_CHECK_OP)
+            return true;
+    }
+    return false;
+}
+
+/* A server that does not know containers throws the whole packet away. */
+static bool readable(const sim_request *request)
+{
+    for (int i = 0; i < request->operation_count && !sim.options.containers; i++) {
+        if (request->operations[i].type == ZOO_CREATE_OP && request->operations[i].mode == ZOO_CONTAINER)
+            return false;
+    }
+    return true;
+}
+
+/* All or nothing: the first error is told, what came before it says ok, what comes after -2 (DataTree.processTxn). All parts
+ * have the same zxid, and each sees what those before it do. */
+void sim_prepare_multi(sim_tree *tree, sim_transaction *transaction, const sim_request *request, int session_error,
+                       int64_t zxid)
+{
+    if (!readable(request)) {
+        transaction->err = ZMARSHALLINGERROR;
+        transaction->malformed = true;
+        return;
+    }
+    sim_tree before = {0};
+    bool undoable = changes_something(request);
+    if (undoable)
+        sim_tree_copy(&before, tree);
+    transaction->change_count = request->operation_count;
+    transaction->changes = sim_alloc((size_t)(request->operation_count + 1) * sizeof(*transaction->changes));
+    for (int i = 0; i < request->operation_count; i++) {
+        const sim_operation *operation = &request->operations[i];
+        sim_change *change = &transaction->changes[i];
+        int err = transaction->err != ZOK ? ZRUNTIMEINCONSISTENCY : session_error;
+        if (err == ZOK) {
+            err = sim_prepare_operation(tree, operation, request->session, change);
+            transaction->err = err;
+            if (err == ZOK)
+                sim_tree_apply(tree, change, zxid);
+        } else {
+            *change = (sim_change){.path = operation->path, .err = err};
+            if (transaction->err == ZOK)
+                transaction->err = err;
+        }
+    }
+    if (transaction->err != ZOK && undoable)
+        sim_tree_copy(tree, &before);
+}

@@ -32,7 +32,7 @@ static void answer(zkl_query *query, zkl_code code, const char *message)
     int32_t kept = 0;
     int32_t exclusive_ahead = 0;
     int32_t shared_ahead = 0;
-    int32_t exclusive_beside = 0; /* of the same number, which a reader has that was its own writer */
+    int32_t exclusive_beside = 0; /* of the same number, as a reader has it that joined beside its writer */
     int32_t shared_beside = 0;
     for (int32_t i = 0; code == ZKL_OK && i < query->count; i++) {
         zkl_contender *contender = &query->contenders[i];
@@ -46,7 +46,8 @@ static void answer(zkl_query *query, zkl_code code, const char *message)
             shared_ahead += shared_beside;
             exclusive_beside = shared_beside = 0;
         }
-        contender->holder = contender->kind == ZKL_NODE_LEASE || exclusive_ahead + (shared ? 0 : shared_ahead) == 0;
+        int32_t ahead = exclusive_ahead + (shared ? 0 : shared_ahead + exclusive_beside);
+        contender->holder = contender->kind == ZKL_NODE_LEASE || ahead == 0;
         exclusive_beside += contender->kind == ZKL_NODE_EXCLUSIVE;
         shared_beside += shared;
         query->contenders[kept++] = *contender;

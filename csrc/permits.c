@@ -466,9 +466,9 @@ void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, co
         return;
     }
     if (rc != ZOK && rc != ZNONODE) {
-        if (zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+        if (!trying && (zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE)) {
             zkl_seat_wait(turn);
-        } else if (rc == ZTHROTTLEDOP) {
+        } else if (!trying && rc == ZTHROTTLEDOP) {
             zkl_seat_wait_long(turn);
         } else {
             zkl_seat_refuse(turn, rc, "listing the permits of");

@@ -35,7 +35,7 @@ static void make_claim(client *of)
     char identity[32];
     snprintf(identity, sizeof(identity), "client-%d", of->index);
     zkl_claim_request request = {.path = run.paths[record->path],
-                                 .kind = ZKL_NODE_EXCLUSIVE,
+                                 .mode = ZKL_MODE_MUTEX,
                                  .identity = identity,
                                  .acl = &ZOO_OPEN_ACL_UNSAFE,
                                  .try_only = record->try_only};
@@ -168,7 +168,7 @@ static void ask_contenders(client *of)
     questions++;
     totals.contenders++;
     begin_call(of);
-    if (!zkl_engine_contenders(of->engine, run.paths[sim_below(run.path_count)], contenders_listed, mine,
+    if (!zkl_engine_contenders(of->engine, run.paths[sim_below(run.path_count)], true, contenders_listed, mine,
                                read_clock(of))) {
         *mine = false;
         questions--;

@@ -95,11 +95,11 @@ static void close_client(zkl_client *client)
 static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
 {
     const zkl_claim_request request = {.path = path,
-                                       .kind = ZKL_NODE_EXCLUSIVE,
+                                       .mode = ZKL_MODE_MUTEX,
                                        .identity = "test",
                                        .acl = &ZOO_OPEN_ACL_UNSAFE,
                                        .try_only = try_only};
-    zkl_ticket *ticket = zkl_client_claim(client, &request);
+    zkl_ticket *ticket = zkl_client_claim(client, &request, NULL);
     assert_non_null(ticket);
     return ticket;
 }
@@ -218,7 +218,7 @@ static void closes_in_the_middle(void **state)
     for (int i = 0; i < 20; i++) {
         waiting[i] = claim(waiter, "/unit/middle", false);
     }
-    zkl_ticket *question = zkl_client_contenders(waiter, "/unit/middle");
+    zkl_ticket *question = zkl_client_contenders(waiter, "/unit/middle", true);
     zkl_ticket *flush = zkl_client_flush(waiter);
     zkl_client_close(waiter);
     for (int i = 0; i < 20; i++) {
@@ -261,7 +261,7 @@ static void names_who_contends(void **state)
     zkl_ticket *first = claim(client, "/unit/who", false);
     assert_int_equal(wait_for_phase(first, false).phase, ZKL_CLAIM_GRANTED);
     zkl_ticket *second = claim(client, "/unit/who", false);
-    zkl_ticket *question = zkl_client_contenders(client, "/unit/who");
+    zkl_ticket *question = zkl_client_contenders(client, "/unit/who", true);
     wait_for_settled(question);
     int32_t count;
     const zkl_contender *contenders = zkl_ticket_contenders(question, &count);

@@ -1,5 +1,5 @@
 --- support.program: small Lua programs under spec/programs/, run in processes of their own by the interpreter that runs
--- the spec.
+-- the spec; and other programs that are driven in the same way.
 --
 -- A program reads commands from its standard input and answers with lines on its standard output, so that a spec waits
 -- for lines and not for time. Needs only sh, mkfifo and timeout. Every program dies after a minute, whatever happens.
@@ -11,7 +11,7 @@ program.__index = program
 
 --- The command that runs this Lua: $ZKLOCK_LUA if given, else what stands first among the arguments of the running
 -- script.
-local function interpreter()
+function program.interpreter()
     if os.getenv("ZKLOCK_LUA") then
         return os.getenv("ZKLOCK_LUA")
     end
@@ -48,12 +48,14 @@ end
 
 --- Starts spec/programs/<name>.lua with arguments.
 function program.start(name, ...)
-    local words = { interpreter(), "spec/programs/" .. name .. ".lua" }
-    for index = 1, select("#", ...) do
-        words[#words + 1] = (select(index, ...))
-    end
-    for index = 1, #words do
-        words[index] = quote(words[index])
+    return program.run(name, { program.interpreter(), "spec/programs/" .. name .. ".lua", ... })
+end
+
+--- Starts a command, given as words; `name` is what errors call it.
+function program.run(name, command_words)
+    local words = {}
+    for index = 1, #command_words do
+        words[index] = quote(command_words[index])
     end
     local directory = make_directory()
     assert(os.execute("mkfifo " .. directory .. "/in"))

@@ -569,6 +569,7 @@ zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request
     claim->user = user;
     claim->mode = request->mode;
     claim->try_only = request->try_only;
+    claim->hasty = request->hasty;
     claim->revocable = request->revocable;
     claim->max_hold = request->max_hold;
     claim->hold_until = ZKL_NEVER;

@@ -155,6 +155,7 @@ typedef struct {
     int32_t permits; /* MODE_PERMITS: what the semaphore has, 1 or more */
     int32_t count;   /* MODE_PERMITS: what is wanted of it, 1 to `permits`, ZKL_MAX_COUNT at most */
     bool try_only;   /* refuse with ZKL_TIMEOUT instead of waiting, having written nothing if somebody is ahead */
+    bool hasty;      /* with try_only: join first and look afterwards; refused, it gives back what it wrote */
     bool revocable;  /* listen to others who ask for the lock: zkl_claim_revocations */
 } zkl_claim_request;
 

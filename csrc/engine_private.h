@@ -140,6 +140,7 @@ struct zkl_claim {
     zkl_code code;
     int32_t revocations;
     bool try_only;
+    bool hasty;
     bool revocable;
     bool forgotten;
     char token[ZKL_TOKEN_SIZE];

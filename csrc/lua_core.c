@@ -428,7 +428,7 @@ static zkl_ticket *opt_ticket(lua_State *L, int index)
 }
 
 /*
- * client:claim(path, mode, identity, acl, try, hold, max_hold, revocable, permits, count, writer)
+ * client:claim(path, mode, identity, acl, try, hold, max_hold, revocable, permits, count, writer, hasty)
  *     -> claim | nil, message, code
  *
  * max_hold is in seconds, or nil; permits and count are a semaphore's, or nil; writer is the claim beside which a reader may
@@ -441,7 +441,7 @@ static int client_claim(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    lua_settop(L, 12);
+    lua_settop(L, 13);
     const char *path = check_path(L, 2);
     zkl_claim_request request = {
         .path = path,
@@ -452,6 +452,7 @@ static int client_claim(lua_State *L)
         .revocable = lua_toboolean(L, 9),
         .permits = check_count(L, 10),
         .count = check_count(L, 11),
+        .hasty = lua_toboolean(L, 13),
     };
     luaL_argcheck(L, request.count <= request.permits && request.count <= ZKL_MAX_COUNT, 11, "more than there are");
     zkl_ticket *writer = opt_ticket(L, 12);

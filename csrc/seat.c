@@ -398,7 +398,7 @@ static void step_parked(zkl_seat *seat)
     }
     be_fed(seat);
     reserve(seat, seat->role != ZKL_ROLE_PERMIT);
-    bool look = seat->claim->try_only && seat->writer == NULL && seat->role != ZKL_ROLE_PERMIT;
+    bool look = seat->claim->try_only && !seat->claim->hasty && seat->writer == NULL && seat->role != ZKL_ROLE_PERMIT;
     if (!look || ZKL_BROKEN(ZKL_BREAK_TRY)) {
         send_join(seat);
     } else if (zkl_send_list(seat, ZKL_LIST_TRY) && (seat->role != ZKL_ROLE_TURN || zkl_permits_look(seat->claim))) {

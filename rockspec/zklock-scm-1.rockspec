@@ -61,7 +61,10 @@ build = {
     ["zklock.adapters.blocking"] = "lua/zklock/adapters/blocking.lua",
     ["zklock.client"] = "lua/zklock/client.lua",
     ["zklock.lock"] = "lua/zklock/lock.lua",
+    ["zklock.multi"] = "lua/zklock/multi.lua",
     ["zklock.options"] = "lua/zklock/options.lua",
+    ["zklock.rwlock"] = "lua/zklock/rwlock.lua",
+    ["zklock.semaphore"] = "lua/zklock/semaphore.lua",
     ["zklock.wait"] = "lua/zklock/wait.lua",
   },
 }

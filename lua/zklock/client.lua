@@ -12,7 +12,10 @@
 
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
+local Multi = require "zklock.multi"
 local options = require "zklock.options"
+local RwLock = require "zklock.rwlock"
+local Semaphore = require "zklock.semaphore"
 local wait = require "zklock.wait"
 
 local coroutine, error, getmetatable, pcall, rawget, setmetatable, tostring, type =
@@ -386,8 +389,28 @@ local LOCK_SCHEMA = {
     identity = { options.identity },
     acl = { options.acl },
     wait_release = { options.boolean, true },
-    on_lost = { options.callback }
+    max_hold = { options.duration },
+    on_lost = { options.callback },
+    on_revoke = { options.callback }
 }
+
+--- Checks what every lock is made with, for the public method `method`.
+-- @treturn table the settings; or nil and what is wrong
+local function read_lock(client, path, settings)
+    local wrong = options.path_problem(path)
+    if wrong then
+        return nil, wrong
+    end
+    settings, wrong = options.read(settings, LOCK_SCHEMA)
+    if not settings then
+        return nil, wrong
+    elseif settings.acl == "creator" and not client._has_auth then
+        return nil, "option 'acl' must not be \"creator\" when the client was opened without auth"
+    end
+    settings.identity = settings.identity or client._identity
+    settings.acl = settings.acl or client._acl
+    return settings
+end
 
 --- Makes a lock that one holder at a time can have, over all processes that name the same path. Sends nothing.
 --
@@ -398,8 +421,12 @@ local LOCK_SCHEMA = {
 --   * `reentrant` false unless given; true lets the holder acquire again, it is free after as many releases.
 --   * `identity`, `acl` as for zklock.connect, for this lock's nodes; the client's unless given.
 --   * `wait_release` true unless given; false lets release return before the server has acknowledged it.
---   * `on_lost` function(lock, reason, code), called once for each loss of a held lock: by the pump, or by the release or
---     acquire that finds it before the pump does.
+--   * `max_hold` seconds: a grant ends by itself after so long, as a loss with the reason "max_hold"; without it, it does not.
+--   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
+--     acquire that finds it before the pump does. The reason is a code: "lost" (the session, its lease or the node),
+--     "max_hold", "closed".
+--   * `on_revoke` function(lock), called by the pump each time that somebody asks the holder to let go (Lock:revoke). Costs a
+--     request and a watch for each acquisition.
 --
 -- @tparam string path absolute, of the lock's directory; created when missing
 -- @tparam table|nil settings
@@ -407,20 +434,61 @@ local LOCK_SCHEMA = {
 -- @raise when the path or an option is malformed
 function Client:mutex(path, settings)
     check_self(self, "mutex")
-    local wrong = options.path_problem(path)
+    local read, wrong = read_lock(self, path, settings)
+    if not read then
+        error("client:mutex: " .. wrong, 2)
+    end
+    return Lock.new(Lock, self, Lock.MUTEX, path, read)
+end
+
+--- Makes a lock that readers share and a writer has alone. Sends nothing. What it returns has two locks, `read` and `write`,
+-- each with all methods of a lock; see zklock.rwlock.
+--
+-- @tparam string path as of Client:mutex
+-- @tparam table|nil settings as of Client:mutex, for both halves
+-- @treturn RwLock
+-- @raise when the path or an option is malformed
+function Client:rwlock(path, settings)
+    check_self(self, "rwlock")
+    local read, wrong = read_lock(self, path, settings)
+    if not read then
+        error("client:rwlock: " .. wrong, 2)
+    end
+    return RwLock.new(self, path, read)
+end
+
+--- Makes a lock with several permits, of which each acquisition takes one or more. Sends nothing. Whoever uses the path first
+-- fixes the number of permits; an acquire with another number is answered "mismatch". See zklock.semaphore.
+--
+-- @tparam string path as of Client:mutex; its children "locks" and "leases" are the semaphore's
+-- @tparam number permits a whole number from 1 to 2147483647
+-- @tparam table|nil settings as of Client:mutex
+-- @treturn Semaphore
+-- @raise when the path, the permits or an option are malformed
+function Client:semaphore(path, permits, settings)
+    check_self(self, "semaphore")
+    local read, wrong = read_lock(self, path, settings)
+    if read then
+        permits, wrong = options.read_permits(permits)
+    end
     if wrong then
-        error("client:mutex: " .. wrong, 2)
+        error("client:semaphore: " .. wrong, 2)
     end
-    settings, wrong = options.read(settings, LOCK_SCHEMA)
-    if not settings then
-        error("client:mutex: " .. wrong, 2)
+    return Semaphore.new(self, path, permits, read)
+end
+
+--- Makes one lock of several, of any kinds: all are acquired or none. Sends nothing. See zklock.multi.
+--
+-- @tparam table locks a list of locks of this client, each on a path of its own; of a read/write lock its read or its write
+-- @treturn Multi
+-- @raise when the list is empty or malformed, or names a path twice, or locks of another client
+function Client:multi(locks)
+    check_self(self, "multi")
+    local members, wrong = Multi.check_members(self, locks)
+    if not members then
+        error("client:multi: " .. wrong, 2)
     end
-    if settings.acl == "creator" and not self._has_auth then
-        error("client:mutex: option 'acl' must not be \"creator\" when the client was opened without auth", 2)
-    end
-    settings.identity = settings.identity or self._identity
-    settings.acl = settings.acl or self._acl
-    return Lock.new(self, Lock.MUTEX, path, settings)
+    return Multi.new(self, members)
 end
 
 --- "zklock client (host:2181, connected)". Says nothing about credentials.

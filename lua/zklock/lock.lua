@@ -1,8 +1,8 @@
 --- lock: something that is acquired and released.
 --
--- What may be held at the same time is decided on the C side from the kind of node that a lock asks for, so that all
--- locks are this one class with a different *kind* (Lock.MUTEX, …). What is here: who may ask when (one acquisition
--- of an object at a time), deadlines, and what to tell whom.
+-- What may be held at the same time is decided on the C side from the mode that a lock asks for, so that all locks are this
+-- one class with a different *kind* (Lock.MUTEX, …); zklock.semaphore adds what only that has. What is here: who may ask
+-- when (one acquisition of an object at a time), deadlines, and what to tell whom.
 --
 -- A *hold* is one acquisition, from its request to its end, with its claim on the C side. An object has at most one
 -- hold (`_hold`) or one attempt at one (`client._attempts[lock]`, weak: if its coroutine is never resumed, or died of
@@ -12,19 +12,40 @@ local core = require "zklock.core"
 local options = require "zklock.options"
 local wait = require "zklock.wait"
 
-local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
+local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
 local format = string.format
-local huge = math.huge
+local huge, max = math.huge, math.max
 local now = core.now
 
 local Lock = {}
 Lock.__index = Lock
 
---- The kinds. `name` is for messages, `mode` is what the C side calls the node that a claim of this kind creates.
-Lock.MUTEX = { name = "mutex", mode = "exclusive" }
+--- What acquire knows, of every kind but semaphores.
+local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
 
---- For Client:mutex and its kin. `settings` have been checked.
-function Lock.new(client, kind, path, settings)
+--- The kinds. `name` is for messages, `mode` is what the C side calls it, `schema` is what acquire takes in a table.
+Lock.MUTEX = { name = "mutex", mode = "mutex", schema = ACQUIRE_SCHEMA }
+Lock.READ = { name = "read lock", mode = "read", schema = ACQUIRE_SCHEMA }
+Lock.WRITE = { name = "write lock", mode = "write", schema = ACQUIRE_SCHEMA }
+
+--- The metatables of locks: this class and those that extend it.
+local classes = { [Lock] = true }
+
+--- A class that has all of a lock's methods; what it adds comes first.
+function Lock.extend()
+    local class = setmetatable({ __tostring = Lock.__tostring, __close = Lock.__close }, { __index = Lock })
+    class.__index = class
+    classes[class] = true
+    return class
+end
+
+--- Whether a value is a lock of any kind.
+function Lock.is_lock(value)
+    return classes[getmetatable(value)] ~= nil
+end
+
+--- For Client:mutex and its kin. `settings` have been checked; `class` is Lock or one that extends it.
+function Lock.new(class, client, kind, path, settings)
     return setmetatable({
         _client = client,
         _kind = kind,
@@ -33,16 +54,26 @@ function Lock.new(client, kind, path, settings)
         _acl = settings.acl,
         _reentrant = settings.reentrant,
         _wait_release = settings.wait_release,
+        _max_hold = settings.max_hold,
         _on_lost = settings.on_lost,
+        _on_revoke = settings.on_revoke,
+        _permits = nil, -- a semaphore's
+        _twin = nil,    -- the other half of a read/write lock
         _hold = nil
-    }, Lock)
+    }, class)
 end
 
 --- Raises at the caller of the public method when it was called with a dot instead of a colon.
 local function check_self(self, method)
-    if getmetatable(self) ~= Lock then
+    if not classes[getmetatable(self)] then
         error(format("lock:%s: call it with a colon on a lock", method), 3)
     end
+end
+
+--- The claim of an object that holds at this instant, or nil.
+local function held_claim(self)
+    local hold = self and self._hold
+    return hold and hold.claim:held() and hold.claim or nil
 end
 
 -- The end of a hold
@@ -57,7 +88,7 @@ local function drop(self)
 end
 
 --- Why a hold was lost, as C says it.
-local function lost_message(self, hold)
+function Lock:_lost_message(hold)
     local phase, _, message = hold.claim:phase()
     if phase == "lost" and message ~= "" then
         return message
@@ -65,18 +96,29 @@ local function lost_message(self, hold)
     return format("the %s %s was lost", self._kind.name, self._path)
 end
 
---- Runs on_lost for a hold that has ended by itself, once, whoever noticed: the pump (this is what it calls when the
--- claim changed), or a caller that came before the pump did.
+--- Runs on_revoke when others have asked for the lock since it ran last.
+local function tell_revoked(self, hold)
+    local asked = self._on_revoke and hold.claim:revocations() or 0
+    if asked > hold.asked then
+        hold.asked = asked
+        self._client:_run_callback("on_revoke", self._on_revoke, self)
+    end
+end
+
+--- Tells the program what happened to its hold by itself: that others ask for it, or that it has ended; the latter once,
+-- whoever noticed: the pump (this is what it calls when the claim changed), or a caller that came before the pump did.
 function Lock:_ticket_changed()
     local hold = self._hold
-    if not hold or hold.told or hold.claim:held() then
+    if not hold or hold.told then
         return
+    elseif hold.claim:held() then
+        return tell_revoked(self, hold)
     end
     hold.told = true
     if self._on_lost then
         local phase, code = hold.claim:phase()
-        self._client:_run_callback("on_lost", self._on_lost, self, lost_message(self, hold),
-            phase == "lost" and code or "lost")
+        self._client:_run_callback("on_lost", self._on_lost, self, phase == "lost" and code or "lost",
+            self:_lost_message(hold))
     end
 end
 
@@ -91,7 +133,7 @@ end
 
 --- Tells a caller that the hold is lost and makes the object usable again.
 local function give_up_lost(self)
-    local message = lost_message(self, self._hold)
+    local message = self:_lost_message(self._hold)
     drop_lost(self)
     return nil, message, "lost"
 end
@@ -122,25 +164,33 @@ local function timed_out(self, hold, timeout)
     return nil, format("%s: %s", what, message), "timeout"
 end
 
---- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
-local function attempt(self, hold, timeout)
+--- Ways to acquire: waiting; refused rather than waiting, without a trace; the same, but joining first and looking
+-- afterwards, which saves a round trip if nobody is there and leaves something to clean up if somebody is.
+Lock.WAIT, Lock.TRY, Lock.HASTY = false, "try", "hasty"
+
+--- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
+function Lock._new_hold(try, count)
+    return { claim = nil, levels = 1, try = try, count = count, asked = 0, cancelled = false, told = false, released = false }
+end
+
+--- Asks for the lock. Whoever calls this sees to it that _conclude or _abandon follows, whatever happens.
+-- @treturn userdata|nil the claim, message, code
+function Lock:_request(hold)
     local client = self._client
     client._attempts[self] = hold
+    local writer = self._kind == Lock.READ and held_claim(self._twin) or nil
     -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
-    local claim, message, code = client._core:claim(self._path, self._kind.mode, self._identity, self._acl, hold.try, hold)
-    if not claim then
-        return nil, message, code
-    end
-    local patience = hold.try and client:_patience() or timeout
-    local decided
-    decided, message, code = wait.until_decided(client, claim:id(), now() + patience, attempt_decided, hold)
-    if decided == nil then
-        return nil, message, code
-    elseif hold.cancelled then
+    return client._core:claim(self._path, self._kind.mode, self._identity, self._acl, hold.try, hold, self._max_hold,
+        self._on_revoke ~= nil, self._permits, hold.count, writer, hold.try == Lock.HASTY)
+end
+
+--- What has come of an acquisition, once it is decided or its time is up: true, and the object holds; or nil, message, code.
+function Lock:_conclude(hold, timeout)
+    if hold.cancelled then
         return nil, format("waiting for the %s %s was cancelled", self._kind.name, self._path), "cancelled"
     end
-    local phase
-    phase, code, message = claim:phase()
+    local client, claim = self._client, hold.claim
+    local phase, code, message = claim:phase()
     if phase == "waiting" then
         return timed_out(self, hold, timeout)
     elseif phase ~= "granted" then
@@ -151,24 +201,47 @@ local function attempt(self, hold, timeout)
     self._hold = hold
     client._registry.observers[claim:id()] = self
     client._attempts[self] = nil
+    if self._on_revoke then
+        tell_revoked(self, hold) -- what came before there was an observer
+    end
     return true
 end
 
---- One acquisition from beginning to end. `timeout` in seconds, 0 tries.
-local function acquire(self, timeout)
-    local client = self._client
-    local hold = { claim = nil, levels = 1, try = timeout == 0, cancelled = false, told = false, released = false }
-    local ok, granted, message, code = client._protect(attempt, self, hold, timeout)
-    if ok and granted then
-        return self
-    end
-    client._attempts[self] = nil
+--- Gives up an acquisition that has not come about.
+function Lock:_abandon(hold)
+    self._client._attempts[self] = nil
     if self._hold == hold then
         self._hold = nil
     end
     if hold.claim then
         hold.claim:cancel()
     end
+end
+
+--- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
+local function attempt(self, hold, timeout)
+    local client = self._client
+    local claim, message, code = self:_request(hold)
+    if not claim then
+        return nil, message, code
+    end
+    local patience = hold.try and client:_patience() or timeout
+    local decided
+    decided, message, code = wait.until_decided(client, claim:id(), now() + patience, attempt_decided, hold)
+    if decided == nil then
+        return nil, message, code
+    end
+    return self:_conclude(hold, timeout)
+end
+
+--- One acquisition from beginning to end. `timeout` in seconds, 0 tries.
+local function acquire(self, timeout, count)
+    local hold = Lock._new_hold(timeout == 0 and Lock.TRY, count)
+    local ok, granted, message, code = self._client._protect(attempt, self, hold, timeout)
+    if ok and granted then
+        return self
+    end
+    self:_abandon(hold)
     if not ok then
         error(granted, 0)
     end
@@ -179,27 +252,56 @@ local function deadlock_message(self, what)
     return format("the %s %s is already %s by this object", self._kind.name, self._path, what)
 end
 
+--- Acquires again what is held.
+local function enter_again(self, hold, count)
+    if not self._reentrant then
+        return nil, deadlock_message(self, "held"), "deadlock"
+    elseif count > hold.count then
+        return nil, format("the %s %s is held by this object with a count of %d and cannot be acquired again with one of %d",
+            self._kind.name, self._path, hold.count, count), "deadlock"
+    end
+    hold.levels = hold.levels + 1
+    return self
+end
+
 --- Acquires on behalf of the object: settles first what it has already.
-local function enter(self, timeout)
+local function enter(self, timeout, count)
     if self._client._attempts[self] then
         return nil, deadlock_message(self, "being acquired"), "deadlock"
     end
     local hold = self._hold
-    if not hold then
-        return acquire(self, timeout)
+    if not hold and self._kind == Lock.WRITE and held_claim(self._twin) then
+        return nil, format("the write lock %s cannot be acquired while this object's read lock is held: it would wait for " ..
+            "itself", self._path), "deadlock"
+    elseif not hold then
+        return acquire(self, timeout, count)
     elseif hold.claim:held() then
-        if self._reentrant then
-            hold.levels = hold.levels + 1
-            return self
-        end
-        return nil, deadlock_message(self, "held"), "deadlock"
+        return enter_again(self, hold, count)
     elseif self._client._core:state() == nil then
-        return acquire(self, timeout)
+        return acquire(self, timeout, count)
     elseif self._reentrant then
         return give_up_lost(self)
     end
     drop_lost(self)
-    return enter(self, timeout)
+    return enter(self, timeout, count)
+end
+Lock._enter = enter
+
+--- Reads what acquire and with_lock take: nil, seconds, or a table as the kind knows it.
+-- @treturn number seconds and count; or nil and what is wrong
+local function read_acquire(self, given)
+    if given == nil then
+        return huge, 1
+    end
+    local settings, wrong = options.read_timeout_or_table(given, self._kind.schema)
+    if not settings then
+        return nil, wrong
+    end
+    local count = settings.count or 1
+    if self._permits and count > self._permits then
+        return nil, format("count must not be more than the semaphore's permits (%d of %d)", count, self._permits)
+    end
+    return settings.timeout, count
 end
 
 --- Acquires the lock, waiting for its turn.
@@ -209,33 +311,44 @@ end
 -- "deadlock" at once, unless it is reentrant and held. If an earlier hold of the object was lost unnoticed, a new one
 -- begins; a reentrant one first answers "lost" once, because the caller may stand within the lost one.
 --
+-- Of a read/write lock: the read half, acquired while the write half of the same object is held, is granted at once beside
+-- it, so that releasing the write half then lets other readers in, and no other writer (a downgrade). The write half,
+-- acquired while the read half is held, is refused with "deadlock" (an upgrade would wait for itself).
+--
 -- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire. A
+--   semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
 -- @treturn Lock|nil
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (others have it), "disconnected" (no connection to ZooKeeper when time was up),
---   "cancelled", "deadlock", "lost" (granted and lost again before this returned), "no_auth", "auth_failed",
---   "exhausted", "closed", "forked", "phase", "failed"
+--   "cancelled", "deadlock", "lost" (granted and lost again before this returned), "mismatch" (the semaphore was made for
+--   another number of permits), "no_auth", "auth_failed", "exhausted", "closed", "forked", "phase", "failed"
 -- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after the acquisition is given
 --   up
 function Lock:acquire(timeout)
     check_self(self, "acquire")
-    local seconds, wrong = options.read_timeout_or_table(timeout)
+    local seconds, count = read_acquire(self, timeout)
     if not seconds then
-        error("lock:acquire: " .. wrong, 2)
+        error("lock:acquire: " .. count, 2)
     end
-    return enter(self, seconds)
+    return enter(self, seconds, count)
 end
 
 --- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. Without a connection the answer
 -- is "disconnected" at once.
+-- @tparam table|nil settings a semaphore's `{count = permits}`
 -- @treturn Lock|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of acquire: "timeout" when others have it
-function Lock:try_acquire()
+-- @raise when settings are malformed
+function Lock:try_acquire(settings)
     check_self(self, "try_acquire")
-    return enter(self, 0)
+    local seconds, count = read_acquire(self, settings)
+    if not seconds or type(settings) == "number" or settings and settings.timeout then
+        error("lock:try_acquire: " .. (seconds and "it takes no timeout" or count), 2)
+    end
+    return enter(self, 0, count)
 end
 
 --- Ends the wait of another coroutine in this object's acquire, which answers "cancelled". Does nothing to an object
@@ -264,10 +377,11 @@ local function settled(claim)
     return claim:settled() or select(2, claim:phase()) ~= nil
 end
 
---- Ends one level of the object's hold.
-local function leave(self, wait_for_server)
-    local client = self._client
-    local state, problem, code = client._core:state()
+--- Begins the end of one level of the object's hold.
+-- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
+--   message, code
+function Lock:_begin_release()
+    local state, problem, code = self._client._core:state()
     if state == nil then
         return nil, problem, code
     end
@@ -282,23 +396,35 @@ local function leave(self, wait_for_server)
     end
     hold.released = true
     drop(self)
-    if not wait_for_server then
-        return true
-    end
-    local patience = client:_patience()
-    local done, message
-    done, message, code = wait.until_decided(client, hold.claim:id(), now() + patience, settled, hold.claim)
-    if done and hold.claim:settled() then
+    return hold
+end
+
+--- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
+function Lock:_await_release(hold, deadline)
+    local client, claim = self._client, hold.claim
+    local done, message, code = wait.until_decided(client, claim:id(), deadline, settled, claim)
+    if done and claim:settled() then
         return true
     elseif done then
         local _
-        _, code, message = hold.claim:phase()
+        _, code, message = claim:phase()
         return nil, message, code
     elseif done == nil then
         return nil, message, code
     end
-    local what = format("release of the %s %s not acknowledged within %g s", self._kind.name, self._path, patience)
+    local what = format("release of the %s %s not acknowledged within %g s", self._kind.name, self._path, client:_patience())
     return nil, client:_unreachable(what), "disconnected"
+end
+
+--- Ends one level of the object's hold.
+local function leave(self, wait_for_server)
+    local hold, message, code = self:_begin_release()
+    if not hold or hold == true then
+        return hold, message, code
+    elseif not wait_for_server then
+        return true
+    end
+    return self:_await_release(hold, now() + self._client:_patience())
 end
 
 local RELEASE_SCHEMA = { wait = { options.boolean } }
@@ -331,7 +457,7 @@ end
 -- A function that released its own level, or more, has nothing left to release; one that acquired anew has.
 local function finish(self, hold, level, ok, ...)
     local lost = not hold.released and not hold.claim:held()
-    local message = lost and lost_message(self, hold)
+    local message = lost and self:_lost_message(hold)
     local present = self._hold
     if present and (present == hold and hold.levels >= level or present ~= hold and level == 1) then
         leave(self, self._wait_release)
@@ -360,11 +486,11 @@ function Lock:with_lock(fn, timeout, ...)
     if not options.callback(fn) then
         error("lock:with_lock: the first argument must be a function", 2)
     end
-    local seconds, wrong = options.read_timeout_or_table(timeout)
+    local seconds, count = read_acquire(self, timeout)
     if not seconds then
-        error("lock:with_lock: " .. wrong, 2)
+        error("lock:with_lock: " .. count, 2)
     end
-    local got, message, code = enter(self, seconds)
+    local got, message, code = enter(self, seconds, count)
     if not got then
         return nil, message, code
     end
@@ -378,16 +504,15 @@ end
 -- @treturn boolean
 function Lock:held()
     check_self(self, "held")
-    local hold = self._hold
-    return hold ~= nil and hold.claim:held()
+    return held_claim(self) ~= nil
 end
 
 --- How much longer the lock is certainly held if no further word comes from ZooKeeper.
 -- @treturn number seconds; 0 when not held; math.huge without a lease
 function Lock:remaining()
     check_self(self, "remaining")
-    local hold = self._hold
-    return hold and hold.claim:held() and hold.claim:remaining() or 0
+    local claim = held_claim(self)
+    return claim and claim:remaining() or 0
 end
 
 --- The fencing token of the present hold. Tokens of one path compare as strings: a later grant's is greater. Give it to
@@ -395,8 +520,8 @@ end
 -- @treturn string|nil nil when not held
 function Lock:token()
     check_self(self, "token")
-    local hold = self._hold
-    return hold and hold.claim:held() and hold.claim:token() or nil
+    local claim = held_claim(self)
+    return claim and claim:token() or nil
 end
 
 --- The path that the lock was made with.
@@ -410,30 +535,86 @@ end
 -- @treturn string|nil nil when not held
 function Lock:node()
     check_self(self, "node")
-    local hold = self._hold
-    return hold and hold.claim:held() and hold.claim:node() or nil
+    local claim = held_claim(self)
+    return claim and claim:node() or nil
 end
 
---- Lists who holds and who waits for the lock's path, in queue order, foreign clients included.
+--- Reads the timeout of a question: the session timeout unless given.
+-- @treturn number on core.now()'s clock; or nil and what is wrong
+function Lock:_read_deadline(timeout)
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        return nil, wrong
+    end
+    return now() + (seconds == huge and self._client:_patience() or seconds)
+end
+
+--- Lists the lock nodes of a directory; `identities`: and whose they are.
+function Lock:_list(directory, identities, deadline)
+    local client = self._client
+    local query, message, code = client._core:contenders(directory, identities)
+    if not query then
+        return nil, message, code
+    end
+    return client:_await_query(query, deadline - now(), format("listing the contenders of %s", directory))
+end
+
+--- The contenders until a deadline; semaphores have theirs in two directories.
+function Lock:_contenders(deadline)
+    return self:_list(self._path, true, deadline)
+end
+
+--- Lists who holds and who waits for the lock's path, in queue order, foreign clients included. Of a semaphore: the permits
+-- that are taken (mode "lease"), then the line of those who wait.
 -- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
 -- @treturn table|nil array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder = boolean}`
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
+-- @raise when the timeout is malformed
 function Lock:contenders(timeout)
     check_self(self, "contenders")
-    local client = self._client
-    local seconds, wrong = options.read_timeout(timeout)
-    if not seconds then
+    local deadline, wrong = self:_read_deadline(timeout)
+    if not deadline then
         error("lock:contenders: " .. wrong, 2)
     end
-    if seconds == huge then
-        seconds = client:_patience()
+    return self:_contenders(deadline)
+end
+
+--- What is written into the node of a holder who is asked to let go; Curator's Revoker writes the same.
+local REVOKE = "__REVOKE__"
+
+--- Asks everybody who holds the lock to let go: whoever has the option on_revoke has it called, wherever that program waits or
+-- pumps. It is a request: a holder may ignore it. Holders of Curator's that are revocable hear of it too.
+-- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
+-- @treturn integer|nil how many holders were asked; 0 when nobody holds it
+-- @treturn string|nil message
+-- @treturn string|nil code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
+--   "forked", "phase", "failed"
+-- @raise when the timeout is malformed
+function Lock:revoke(timeout)
+    check_self(self, "revoke")
+    local deadline, wrong = self:_read_deadline(timeout)
+    if not deadline then
+        error("lock:revoke: " .. wrong, 2)
     end
-    local query, message, code = client._core:contenders(self._path)
-    if not query then
+    local contenders, message, code = self:_contenders(deadline)
+    if not contenders then
         return nil, message, code
     end
-    return client:_await_query(query, seconds, format("listing the contenders of %s", self._path))
+    local asked = 0
+    for index = 1, #contenders do
+        local contender = contenders[index]
+        if contender.holder then
+            local stat
+            stat, message, code = self._client:set(contender.node, REVOKE, { timeout = max(deadline - now(), 0) })
+            if stat then
+                asked = asked + 1
+            elseif code ~= "no_node" then -- let go meanwhile
+                return nil, message, code
+            end
+        end
+    end
+    return asked
 end
 
 --- "zklock mutex (/path, held)".

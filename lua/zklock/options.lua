@@ -67,6 +67,38 @@ function options.timeout(value)
     return true, value
 end
 
+--- Seconds that something lasts at most.
+function options.duration(value)
+    if type(value) ~= "number" or not (value > 0 and value < huge) then
+        return false, "a number of seconds above 0"
+    end
+    return true, value
+end
+
+local LARGEST_COUNT = 2147483647
+
+local function is_count(value, largest)
+    return type(value) == "number" and value >= 1 and value <= largest and floor(value) == value
+end
+
+--- How many permits a semaphore has.
+function options.permits(value)
+    if not is_count(value, LARGEST_COUNT) then
+        return false, format("a whole number from 1 to %d", LARGEST_COUNT)
+    end
+    return true, value
+end
+
+--- How many permits are wanted at once: each becomes a node.
+local LARGEST_TAKE = 1000
+
+function options.count(value)
+    if not is_count(value, LARGEST_TAKE) then
+        return false, format("a whole number from 1 to %d", LARGEST_TAKE)
+    end
+    return true, value
+end
+
 function options.session_timeout(value)
     if type(value) ~= "number" or not (value >= SHORTEST_SESSION and value <= LONGEST_SESSION) then
         return false, format("a number of seconds from %g to %d", SHORTEST_SESSION, LONGEST_SESSION)
@@ -266,21 +298,27 @@ function options.read_timeout(timeout)
     return timeout
 end
 
-local TIMEOUT_SCHEMA = { timeout = { options.timeout, huge } }
-
---- Checks what acquire and with_lock take: nil, seconds, or `{timeout = seconds}`.
--- @treturn number seconds, math.huge for none; or nil and what is wrong
-function options.read_timeout_or_table(given)
-    if given == nil then
-        return huge
-    elseif type(given) == "number" then
-        return options.read_timeout(given)
+--- Checks what acquire and with_lock take: seconds, or a table that the schema knows, with a `timeout` at least.
+-- @treturn table the settings, `timeout` math.huge for none; or nil and what is wrong
+function options.read_timeout_or_table(given, schema)
+    if type(given) == "number" then
+        local seconds, wrong = options.read_timeout(given)
+        return seconds and { timeout = seconds }, wrong
     elseif type(given) ~= "table" then
         return nil, format("timeout must be a number of seconds, 0 or more, or {timeout = seconds} (got %s)",
             describe(given))
     end
-    local settings, wrong = options.read(given, TIMEOUT_SCHEMA)
-    return settings and settings.timeout, wrong
+    return options.read(given, schema)
+end
+
+--- Checks how many permits a semaphore shall have.
+-- @treturn number; or nil and what is wrong
+function options.read_permits(permits)
+    local fits, expected = options.permits(permits)
+    if not fits then
+        return nil, format("permits must be %s (got %s)", expected, describe(permits))
+    end
+    return permits
 end
 
 return options

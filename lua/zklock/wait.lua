@@ -11,7 +11,7 @@
 local core = require "zklock.core"
 
 local now = core.now
-local pairs, setmetatable = pairs, setmetatable
+local pairs, setmetatable, type = pairs, setmetatable, type
 
 local wait = {}
 
@@ -28,9 +28,21 @@ function wait.new_registry()
     }
 end
 
+--- Notes whom the news of a ticket, or of several, concerns.
+local function concern(registry, ticket, waiter)
+    if type(ticket) == "table" then
+        for index = 1, #ticket do
+            registry.by_ticket[ticket[index]] = waiter
+        end
+    elseif ticket then
+        registry.by_ticket[ticket] = waiter
+    end
+end
+
 --- Waits until `decided(subject)` is true or the deadline has passed.
 -- @tparam Client client
--- @tparam number|nil ticket id of the claim or query that is waited for; nil when it is the client's state
+-- @tparam number|table|nil ticket id of the claim or query that is waited for, or a list of ids; nil when it is the client's
+--   state
 -- @tparam number deadline on core.now()'s clock; math.huge for none
 -- @tparam function decided looks, changes nothing, does not yield
 -- @param subject given to `decided`
@@ -44,9 +56,7 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
     local adapter, registry = client._adapter, client._registry
     local waiter = {}
     registry.everybody[waiter] = true
-    if ticket then
-        registry.by_ticket[ticket] = waiter
-    end
+    concern(registry, ticket, waiter)
     local outcome, message, code
     repeat
         local left = deadline - now()
@@ -65,9 +75,7 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
         end
     until outcome
     registry.everybody[waiter] = nil
-    if ticket then
-        registry.by_ticket[ticket] = nil
-    end
+    concern(registry, ticket, nil)
     if outcome == nil then
         return nil, message, code
     end

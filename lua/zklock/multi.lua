@@ -1,0 +1,418 @@
+--- multi: several locks as one.
+--
+-- All or none: either all members are held when acquire returns, or none. They are waited for one after the other in the order
+-- of their paths, whatever order they were given in, so that two multis over the same paths cannot wait for each other.
+--
+-- That order costs a round trip for each member. So the first try takes all of them at once, waiting for none: if all are
+-- free, it takes one round trip. If one is not, those behind it in the order are given back before anybody waits for anything;
+-- that is what keeps the promise above. A multi that had to wait the last time goes by the order from the start.
+
+local core = require "zklock.core"
+local Lock = require "zklock.lock"
+local options = require "zklock.options"
+local wait = require "zklock.wait"
+
+local error, getmetatable, ipairs, pairs, pcall, setmetatable, tostring, type =
+    error, getmetatable, ipairs, pairs, pcall, setmetatable, tostring, type
+local concat, sort = table.concat, table.sort
+local format = string.format
+local huge, max, min = math.huge, math.max, math.min
+local now = core.now
+
+local Multi = {}
+Multi.__index = Multi
+
+local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
+
+--- What is left for a member whose turn comes when time is up: it may still be free, but 0 would mean a try.
+local SHORTEST_WAIT = 0.001
+
+--- Reads what acquire and with_lock take.
+-- @treturn number seconds; or nil and what is wrong
+local function read_timeout(given)
+    if given == nil then
+        return huge
+    end
+    local settings, wrong = options.read_timeout_or_table(given, ACQUIRE_SCHEMA)
+    return settings and settings.timeout, wrong
+end
+
+local function by_path(one, other)
+    return one._path < other._path
+end
+
+--- Checks the members, for Client:multi.
+-- @treturn table the members in the order of their paths; or nil and what is wrong
+function Multi.check_members(client, members)
+    if type(members) ~= "table" or getmetatable(members) ~= nil then
+        return nil, "the argument must be a list of locks"
+    end
+    local count = 0
+    for key in pairs(members) do
+        if type(key) ~= "number" then
+            return nil, format("the argument must be a list of locks (there is a key '%s')", tostring(key))
+        end
+        count = count + 1
+    end
+    if count == 0 then
+        return nil, "there must be at least one lock"
+    end
+    local ordered = {}
+    for index = 1, count do
+        local member = members[index]
+        if not Lock.is_lock(member) then
+            return nil, format("member %d must be a lock (of a read/write lock: its read or its write)", index)
+        elseif member._client ~= client then
+            return nil, format("member %d is a lock of another client", index)
+        end
+        ordered[index] = member
+    end
+    sort(ordered, by_path)
+    for index = 2, count do
+        if ordered[index]._path == ordered[index - 1]._path then
+            return nil, format("two members are on the path %s: they would wait for each other", ordered[index]._path)
+        end
+    end
+    return ordered
+end
+
+--- For Client:multi, with what check_members returned.
+function Multi.new(client, ordered)
+    return setmetatable({
+        _client = client,
+        _members = ordered,
+        _contended = false, -- the last acquisition had to wait
+        _run = nil          -- the acquisition under way
+    }, Multi)
+end
+
+--- Raises at the caller of the public method when it was called with a dot instead of a colon.
+local function check_self(self, method)
+    if getmetatable(self) ~= Multi then
+        error(format("multi:%s: call it with a colon on a multi", method), 3)
+    end
+end
+
+-- Releasing -----------------------------------------------------------------------------------------------------------
+
+--- Releases the first `count` members: begins with all of them, then waits for all. What fails does not keep the others.
+-- @tparam number count
+-- @tparam boolean|nil wait_for_server nil: as each member was made
+-- @treturn true|nil
+-- @treturn string|nil what went wrong, with each that failed
+-- @treturn string|nil code of the first that failed
+local function release(self, count, wait_for_server)
+    local problems, first_code, holds = {}, nil, {}
+    local function note(message, code)
+        problems[#problems + 1] = message
+        first_code = first_code or code
+    end
+    local deadline = now() + self._client:_patience()
+    for index = count, 1, -1 do
+        local hold, message, code = self._members[index]:_begin_release()
+        if not hold then
+            note(message, code)
+        elseif hold ~= true then
+            holds[index] = hold
+        end
+    end
+    for index = 1, count do
+        local member, hold = self._members[index], holds[index]
+        local waits = wait_for_server
+        if waits == nil then
+            waits = member._wait_release
+        end
+        if hold and waits then
+            local released, message, code = member:_await_release(hold, deadline)
+            if not released then
+                note(message, code)
+            end
+        end
+    end
+    if first_code then
+        return nil, concat(problems, "; "), first_code
+    end
+    return true
+end
+
+-- Acquiring -----------------------------------------------------------------------------------------------------------
+--
+-- A *run* is one acquisition: `taken` members, from the first on, are held; `holds` are those that are asked for, by index.
+
+--- All that the run has asked for is decided.
+local function run_decided(run)
+    for _, hold in pairs(run.holds) do
+        if not hold.cancelled and hold.claim:phase() == "waiting" then
+            return false
+        end
+    end
+    return true
+end
+
+--- Gives up what the run has asked for and not got.
+local function abandon(self, run)
+    for index, hold in pairs(run.holds) do
+        run.holds[index] = nil
+        self._members[index]:_abandon(hold)
+    end
+end
+
+--- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
+-- those behind it.
+-- @treturn true|nil message and code of the first that was not granted
+local function take_together(self, run, way, deadline)
+    local tickets, members = {}, self._members
+    for index = 1, #members do
+        local hold = Lock._new_hold(way, 1)
+        run.holds[index] = hold
+        local claim, message, code = members[index]:_request(hold)
+        if not claim then
+            abandon(self, run)
+            return nil, message, code
+        end
+        tickets[index] = claim:id()
+    end
+    local able, message, code = wait.until_decided(self._client, tickets, deadline, run_decided, run)
+    if able == nil then
+        abandon(self, run)
+        return nil, message, code
+    end
+    for index = 1, #members do
+        local held
+        held, message, code = members[index]:_conclude(run.holds[index], 0)
+        if not held then
+            abandon(self, run)
+            return nil, message, code
+        end
+        run.holds[index] = nil
+        run.taken = index
+    end
+    return true
+end
+
+--- Takes the members that are not taken yet in their order, waiting for each.
+local function take_in_order(self, run, deadline)
+    for index = run.taken + 1, #self._members do
+        if run.cancelled then
+            return nil, "waiting for the locks was cancelled", "cancelled"
+        end
+        run.current = self._members[index]
+        local got, message, code = run.current:_enter(max(deadline - now(), SHORTEST_WAIT), 1)
+        run.current = nil
+        if not got then
+            return nil, message, code
+        end
+        run.taken = index
+    end
+    return true
+end
+
+--- Whether no member is held or being acquired by its object.
+local function all_free(self)
+    for _, member in ipairs(self._members) do
+        if member._hold or self._client._attempts[member] then
+            return false
+        end
+    end
+    return true
+end
+
+--- Acquires all members; runs protected. Whatever it does not return true for is given back by its caller.
+local function attempt(self, run, timeout)
+    local deadline = now() + timeout
+    if timeout > 0 and (self._contended or #self._members == 1) or not all_free(self) then
+        self._contended = false
+        return take_in_order(self, run, deadline)
+    end
+    local way = timeout > 0 and Lock.HASTY or Lock.TRY
+    local taken, message, code = take_together(self, run, way, now() + self._client:_patience())
+    if taken or timeout == 0 or code ~= "timeout" then
+        return taken, message, code
+    end
+    self._contended = true
+    return take_in_order(self, run, deadline)
+end
+
+local function acquire(self, timeout)
+    if self._run then
+        return nil, "these locks are already being acquired by this object", "deadlock"
+    end
+    local run = { taken = 0, holds = {}, current = nil, cancelled = false }
+    self._run = run
+    local ok, got, message, code = self._client._protect(attempt, self, run, timeout)
+    self._run = nil
+    if ok and got then
+        return self
+    end
+    abandon(self, run)
+    release(self, run.taken, false)
+    if not ok then
+        error(got, 0)
+    end
+    return nil, message, code
+end
+
+--- Acquires all members, or none.
+--
+-- One deadline covers all of them. When one cannot be had, those that were taken are released, and the answer is that
+-- one's. A member that is held already is a "deadlock", unless it is reentrant.
+--
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire
+-- @treturn Multi|nil
+-- @treturn string|nil message
+-- @treturn string|nil code as of Lock:acquire
+-- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after everything is given up
+function Multi:acquire(timeout)
+    check_self(self, "acquire")
+    local seconds, wrong = read_timeout(timeout)
+    if not seconds then
+        error("multi:acquire: " .. wrong, 2)
+    end
+    return acquire(self, seconds)
+end
+
+--- Acquires all members if nobody has any of them or is ahead; nothing is written for a member that is taken.
+-- @treturn Multi|nil
+-- @treturn string|nil message
+-- @treturn string|nil code as of Lock:try_acquire
+function Multi:try_acquire()
+    check_self(self, "try_acquire")
+    return acquire(self, 0)
+end
+
+--- Ends the wait of another coroutine in this object's acquire, which answers "cancelled" and holds nothing.
+-- @treturn boolean whether there was a wait to end
+function Multi:cancel()
+    check_self(self, "cancel")
+    local run = self._run
+    if not run or run.cancelled then
+        return false
+    end
+    run.cancelled = true
+    if run.current then
+        run.current:cancel()
+    end
+    for index in pairs(run.holds) do
+        self._members[index]:cancel()
+    end
+    return true
+end
+
+local RELEASE_SCHEMA = { wait = { options.boolean } }
+
+--- Releases all members, also when some releases fail.
+-- @tparam table|nil settings `{wait = false}` returns at once; as each member was made unless given
+-- @treturn true|nil
+-- @treturn string|nil message, of all that failed
+-- @treturn string|nil code of the first that failed: as of Lock:release
+-- @raise when settings are malformed
+function Multi:release(settings)
+    check_self(self, "release")
+    local read, wrong = options.read(settings, RELEASE_SCHEMA)
+    if not read then
+        error("multi:release: " .. wrong, 2)
+    end
+    return release(self, #self._members, read.wait)
+end
+
+--- The end of with_lock: `holds` are those that it began with, `ok, …` is what pcall said of the function.
+local function finish(self, holds, ok, ...)
+    local lost
+    for index, hold in ipairs(holds) do
+        if not hold.released and not hold.claim:held() then
+            lost = lost or self._members[index]:_lost_message(hold)
+        end
+    end
+    for index = #holds, 1, -1 do
+        if self._members[index]._hold ~= holds[index] then
+            holds[index] = false -- released by the function itself
+        end
+    end
+    for index, hold in ipairs(holds) do
+        if hold then
+            self._members[index]:_begin_release()
+        end
+    end
+    local deadline = now() + self._client:_patience()
+    for index, hold in ipairs(holds) do
+        if hold and hold.released and self._members[index]._wait_release then
+            self._members[index]:_await_release(hold, deadline)
+        end
+    end
+    if not ok then
+        error((...), 0)
+    elseif lost then
+        return nil, lost, "lost", ...
+    end
+    return true, ...
+end
+
+--- Runs `fn(multi, …)` while holding all members, and releases them whatever happens: as Lock:with_lock.
+-- @tparam function fn
+-- @tparam table|number|nil timeout as of acquire; nil waits for ever
+-- @param ... further arguments for fn
+-- @treturn true|nil nil: fn did not run, or a member was lost before it ended
+-- @return fn's results; or message, code; when the code is "lost" and fn ran, its results follow
+-- @raise what fn raises; when the arguments are malformed
+function Multi:with_lock(fn, timeout, ...)
+    check_self(self, "with_lock")
+    if not options.callback(fn) then
+        error("multi:with_lock: the first argument must be a function", 2)
+    end
+    local seconds, wrong = read_timeout(timeout)
+    if not seconds then
+        error("multi:with_lock: " .. wrong, 2)
+    end
+    local got, message, code = acquire(self, seconds)
+    if not got then
+        return nil, message, code
+    end
+    local holds = {}
+    for index, member in ipairs(self._members) do
+        holds[index] = member._hold
+    end
+    return finish(self, holds, pcall(fn, self, ...))
+end
+
+-- Looking -------------------------------------------------------------------------------------------------------------
+
+--- Whether all members are held at this instant. Sends nothing.
+-- @treturn boolean
+function Multi:held()
+    check_self(self, "held")
+    return self:remaining() > 0
+end
+
+--- How much longer all members are certainly held if no further word comes from ZooKeeper.
+-- @treturn number seconds; 0 when one is not held
+function Multi:remaining()
+    check_self(self, "remaining")
+    local least = huge
+    for _, member in ipairs(self._members) do
+        least = min(least, member:remaining())
+    end
+    return least
+end
+
+--- The members in the order in which they are taken.
+-- @treturn table a new list of locks
+function Multi:members()
+    check_self(self, "members")
+    local members = {}
+    for index, member in ipairs(self._members) do
+        members[index] = member
+    end
+    return members
+end
+
+--- "zklock multi (3 locks, held)".
+function Multi:__tostring()
+    return format("zklock multi (%d locks, %s)", #self._members, self:held() and "held" or "not held")
+end
+
+--- Lua 5.4's `local held <close> = …`: releases at the end of the block what still is held.
+function Multi:__close()
+    release(self, #self._members)
+end
+
+return Multi

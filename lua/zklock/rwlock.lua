@@ -1,0 +1,81 @@
+--- rwlock: a lock that readers share and a writer has alone.
+--
+-- Two locks on one path, `read` and `write`, that know of each other. Whoever comes first is served first: a reader waits for
+-- the nearest writer before it, a writer for everybody before it, so neither side starves. The nodes are named as those of
+-- Curator's InterProcessReadWriteLock.
+
+local Lock = require "zklock.lock"
+
+local error, getmetatable, setmetatable = error, getmetatable, setmetatable
+local format = string.format
+
+local RwLock = {}
+RwLock.__index = RwLock
+
+--- For Client:rwlock. The arguments have been checked.
+function RwLock.new(client, path, settings)
+    local read = Lock.new(Lock, client, Lock.READ, path, settings)
+    local write = Lock.new(Lock, client, Lock.WRITE, path, settings)
+    read._twin, write._twin = write, read
+    return setmetatable({
+        --- The lock that readers take; a full lock object.
+        read = read,
+        --- The lock that a writer takes; a full lock object.
+        write = write
+    }, RwLock)
+end
+
+--- Raises at the caller of the public method when it was called with a dot instead of a colon.
+local function check_self(self, method)
+    if getmetatable(self) ~= RwLock then
+        error(format("rwlock:%s: call it with a colon on a read/write lock", method), 3)
+    end
+end
+
+--- Runs `fn(rw.read, …)` while holding the read lock: rw.read:with_lock.
+-- @tparam function fn
+-- @tparam table|number|nil timeout as of Lock:acquire; nil waits for ever
+-- @param ... further arguments for fn
+-- @treturn true|nil
+-- @return fn's results; or message, code: as Lock:with_lock
+-- @raise as Lock:with_lock
+function RwLock:with_read(fn, timeout, ...)
+    check_self(self, "with_read")
+    return self.read:with_lock(fn, timeout, ...)
+end
+
+--- Runs `fn(rw.write, …)` while holding the write lock: rw.write:with_lock.
+-- @tparam function fn
+-- @tparam table|number|nil timeout as of Lock:acquire; nil waits for ever
+-- @param ... further arguments for fn
+-- @treturn true|nil
+-- @return fn's results; or message, code: as Lock:with_lock
+-- @raise as Lock:with_lock
+function RwLock:with_write(fn, timeout, ...)
+    check_self(self, "with_write")
+    return self.write:with_lock(fn, timeout, ...)
+end
+
+--- The path that the lock was made with.
+-- @treturn string
+function RwLock:path()
+    check_self(self, "path")
+    return self.read:path()
+end
+
+--- Lists who holds and who waits, readers and writers: as Lock:contenders.
+-- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
+-- @treturn table|nil array, in queue order
+-- @treturn string|nil message
+-- @treturn string|nil code
+function RwLock:contenders(timeout)
+    check_self(self, "contenders")
+    return self.read:contenders(timeout)
+end
+
+--- "zklock read/write lock (/path)".
+function RwLock:__tostring()
+    return format("zklock read/write lock (%s)", self.read:path())
+end
+
+return RwLock

@@ -32,6 +32,7 @@ void zkl_ticket_drop(zkl_ticket *ticket)
         zkl_free((void *)(uintptr_t)ticket->contenders[i].identity);
     }
     zkl_free(ticket->contenders);
+    zkl_ticket_drop_operation(ticket);
     zkl_acl_free(&ticket->acl);
     zkl_free(ticket->identity);
     zkl_free(ticket->message);
@@ -42,8 +43,7 @@ void zkl_ticket_drop(zkl_ticket *ticket)
 
 /* --- what the engine says ------------------------------------------------------------------------------------------ */
 
-/* Mutex held. Puts the ticket on the list of news, once. */
-static void announce(zkl_ticket *ticket)
+void zkl_ticket_announce(zkl_ticket *ticket)
 {
     zkl_client *client = ticket->client;
     client->news = true;
@@ -87,7 +87,7 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
         ticket->message = zkl_copy(message, strlen(message));
     }
     if (news) {
-        announce(ticket);
+        zkl_ticket_announce(ticket);
     }
     pthread_mutex_unlock(&client->mutex);
 }
@@ -99,7 +99,7 @@ void zkl_ticket_answer(zkl_ticket *ticket, zkl_code code, const char *message)
         ticket->message = zkl_copy(message, strlen(message));
     }
     ticket->settled = true;
-    announce(ticket);
+    zkl_ticket_announce(ticket);
 }
 
 static bool copy_contenders(zkl_ticket *ticket, const zkl_contender *contenders, int32_t count)
@@ -190,6 +190,8 @@ static void start(zkl_ticket *ticket, int64_t now)
             zkl_ticket_let_go(ticket);
         }
         break;
+    case TICKET_OPERATION: /* zkl_ticket_operate */
+        break;
     }
 }
 
@@ -197,6 +199,10 @@ static void do_for(zkl_ticket *ticket, unsigned todo, int64_t now)
 {
     if ((todo & TODO_START) != 0) {
         start(ticket, now);
+    }
+    if (ticket->kind == TICKET_OPERATION) {
+        zkl_ticket_operate(ticket, todo, now);
+        return;
     }
     if (ticket->claim != NULL && (todo & TODO_LAPSED) != 0) {
         zkl_claim_lapsed(ticket->claim, now);
@@ -271,7 +277,7 @@ void zkl_tickets_abandon(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
 }
 
-static zkl_ticket *new_ticket(zkl_client *client, ticket_kind kind, const char *path)
+zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path)
 {
     zkl_ticket *ticket = zkl_alloc(sizeof *ticket);
     if (ticket == NULL) {
@@ -289,8 +295,7 @@ static zkl_ticket *new_ticket(zkl_client *client, ticket_kind kind, const char *
     return ticket;
 }
 
-/* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
-static zkl_ticket *submit(zkl_ticket *ticket)
+zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket)
 {
     zkl_client *client = ticket->client;
     pthread_mutex_lock(&client->mutex);
@@ -308,7 +313,7 @@ static zkl_ticket *submit(zkl_ticket *ticket)
 
 zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request)
 {
-    zkl_ticket *ticket = new_ticket(client, TICKET_CLAIM, request->path);
+    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_CLAIM, request->path);
     if (ticket == NULL) {
         return NULL;
     }
@@ -319,19 +324,19 @@ zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *reques
         zkl_ticket_drop(ticket);
         return NULL;
     }
-    return submit(ticket);
+    return zkl_ticket_submit(ticket);
 }
 
 zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path)
 {
-    zkl_ticket *ticket = new_ticket(client, TICKET_CONTENDERS, path);
-    return ticket != NULL ? submit(ticket) : NULL;
+    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_CONTENDERS, path);
+    return ticket != NULL ? zkl_ticket_submit(ticket) : NULL;
 }
 
 zkl_ticket *zkl_client_flush(zkl_client *client)
 {
-    zkl_ticket *ticket = new_ticket(client, TICKET_FLUSH, "");
-    return ticket != NULL ? submit(ticket) : NULL;
+    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_FLUSH, "");
+    return ticket != NULL ? zkl_ticket_submit(ticket) : NULL;
 }
 
 static void ask(zkl_ticket *ticket, unsigned todo)
@@ -350,7 +355,7 @@ void zkl_ticket_release(zkl_ticket *ticket)
     if (zkl_client_forked(ticket->client)) {
         return;
     }
-    if (ticket->kind == TICKET_CLAIM) {
+    if (ticket->kind == TICKET_CLAIM || ticket->kind == TICKET_OPERATION) {
         ask(ticket, TODO_FORGET);
     }
     zkl_ticket_drop(ticket);
@@ -377,7 +382,8 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     pthread_mutex_lock(&client->mutex);
     view->phase = (zkl_claim_phase)atomic_load_explicit(&ticket->phase, memory_order_relaxed);
     view->settled = ticket->settled || client->exited;
-    bool unanswered = ticket->kind == TICKET_CONTENDERS && client->exited && !ticket->settled;
+    bool question = ticket->kind == TICKET_CONTENDERS || ticket->kind == TICKET_OPERATION;
+    bool unanswered = question && client->exited && !ticket->settled;
     view->code = unanswered ? ZKL_CLOSED : ticket->code;
     memcpy(view->token, ticket->token, sizeof view->token);
     memcpy(view->node, ticket->node, sizeof view->node);

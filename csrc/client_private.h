@@ -3,6 +3,7 @@
  *
  *   client.c    the I/O thread; opening, closing and looking at a client
  *   ticket.c    what callers ask for, and what they are told
+ *   ticket_operation.c  the same for reads and writes of the program's own, and their watches
  *   registry.c  all open clients of the process: for exit() and fork()
  *
  * Who may touch what:
@@ -39,7 +40,8 @@ enum {
 typedef enum {
     TICKET_CLAIM,
     TICKET_CONTENDERS,
-    TICKET_FLUSH
+    TICKET_FLUSH,
+    TICKET_OPERATION
 } ticket_kind;
 
 TAILQ_HEAD(ticket_list, zkl_ticket);
@@ -54,8 +56,10 @@ struct zkl_ticket {
     /* for zkl_engine_claim; given to it once */
     char *identity;
     struct ACL_vector acl;
-    zkl_ticket *writer;        /* whose claim `request` names; a reference of ours */
-    zkl_claim_request request; /* its pointers are to the fields above, once it starts */
+    zkl_ticket *writer;       /* whose claim `wanted` names; a reference of ours */
+    zkl_claim_request wanted; /* a claim; its pointers are to the fields above, once it starts */
+
+    zkl_operation *request; /* an operation that has not been given to the engine yet */
 
     /* read by zkl_ticket_held without the mutex */
     _Atomic int64_t hold_until;
@@ -66,6 +70,7 @@ struct zkl_ticket {
     TAILQ_ENTRY(zkl_ticket) all;
     TAILQ_ENTRY(zkl_ticket) flushing;
     zkl_claim *claim;
+    zkl_operation *operation;
 
     /* shared */
     TAILQ_ENTRY(zkl_ticket) in_todo;
@@ -82,6 +87,10 @@ struct zkl_ticket {
     char ahead[ZKL_NODE_NAME_SIZE]; /* the name of the node that it waits for, shortened if need be */
     zkl_contender *contenders;      /* constant once settled */
     int32_t contender_count;
+    zkl_operation_result *result; /* constant once settled */
+    int32_t failed_part;
+    zkl_node_event event; /* what its watch has seen */
+    zkl_code watch_code;  /* why its watch will see nothing any more */
 };
 
 typedef struct {
@@ -162,6 +171,20 @@ void zkl_tickets_finish_flushes(zkl_client *client);
 void zkl_tickets_abandon(zkl_client *client);
 /* The engine's host callback. */
 void zkl_ticket_claim_changed(void *context, zkl_claim *claim);
+
+/* Mutex held. Puts the ticket on the list of news, once. */
+void zkl_ticket_announce(zkl_ticket *ticket);
+/* A ticket with one reference; NULL when memory is short. */
+zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path);
+/* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
+zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket);
+
+/* ticket_operation.c ----------------------------------------------------------------------------------------------- */
+
+/* engine_mutex held. Does for an operation's ticket what callers have asked for. */
+void zkl_ticket_operate(zkl_ticket *ticket, unsigned todo, int64_t now);
+/* Frees what only an operation's ticket has. */
+void zkl_ticket_drop_operation(zkl_ticket *ticket);
 
 /* client.c --------------------------------------------------------------------------------------------------------- */
 

@@ -32,6 +32,7 @@ void zkl_ticket_drop(zkl_ticket *ticket)
         zkl_free((void *)(uintptr_t)ticket->contenders[i].identity);
     }
     zkl_free(ticket->contenders);
+    zkl_ticket_drop_operation(ticket);
     zkl_acl_free(&ticket->acl);
     if (ticket->writer != NULL) {
         zkl_ticket_drop(ticket->writer);
@@ -45,8 +46,7 @@ void zkl_ticket_drop(zkl_ticket *ticket)
 
 /* --- what the engine says ------------------------------------------------------------------------------------------ */
 
-/* Mutex held. Puts the ticket on the list of news, once. */
-static void announce(zkl_ticket *ticket)
+void zkl_ticket_announce(zkl_ticket *ticket)
 {
     zkl_client *client = ticket->client;
     client->news = true;
@@ -93,7 +93,7 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
         ticket->message = zkl_copy(message, strlen(message));
     }
     if (news) {
-        announce(ticket);
+        zkl_ticket_announce(ticket);
     }
     pthread_mutex_unlock(&client->mutex);
 }
@@ -105,7 +105,7 @@ void zkl_ticket_answer(zkl_ticket *ticket, zkl_code code, const char *message)
         ticket->message = zkl_copy(message, strlen(message));
     }
     ticket->settled = true;
-    announce(ticket);
+    zkl_ticket_announce(ticket);
 }
 
 static bool copy_contenders(zkl_ticket *ticket, const zkl_contender *contenders, int32_t count)
@@ -162,7 +162,7 @@ static void fail_ticket(zkl_ticket *ticket, zkl_code code, const char *message)
 
 static void start_claim(zkl_ticket *ticket, int64_t now)
 {
-    zkl_claim_request request = ticket->request;
+    zkl_claim_request request = ticket->wanted;
     request.path = ticket->path;
     request.identity = ticket->identity;
     request.acl = &ticket->acl;
@@ -198,6 +198,8 @@ static void start(zkl_ticket *ticket, int64_t now)
             zkl_ticket_let_go(ticket);
         }
         break;
+    case TICKET_OPERATION: /* zkl_ticket_operate */
+        break;
     }
 }
 
@@ -205,6 +207,10 @@ static void do_for(zkl_ticket *ticket, unsigned todo, int64_t now)
 {
     if ((todo & TODO_START) != 0) {
         start(ticket, now);
+    }
+    if (ticket->kind == TICKET_OPERATION) {
+        zkl_ticket_operate(ticket, todo, now);
+        return;
     }
     if (ticket->claim != NULL && (todo & TODO_LAPSED) != 0) {
         zkl_claim_lapsed(ticket->claim, now);
@@ -279,7 +285,7 @@ void zkl_tickets_abandon(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
 }
 
-static zkl_ticket *new_ticket(zkl_client *client, ticket_kind kind, const char *path)
+zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path)
 {
     zkl_ticket *ticket = zkl_alloc(sizeof *ticket);
     if (ticket == NULL) {
@@ -297,8 +303,7 @@ static zkl_ticket *new_ticket(zkl_client *client, ticket_kind kind, const char *
     return ticket;
 }
 
-/* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
-static zkl_ticket *submit(zkl_ticket *ticket)
+zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket)
 {
     zkl_client *client = ticket->client;
     pthread_mutex_lock(&client->mutex);
@@ -316,11 +321,11 @@ static zkl_ticket *submit(zkl_ticket *ticket)
 
 zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer)
 {
-    zkl_ticket *ticket = new_ticket(client, TICKET_CLAIM, request->path);
+    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_CLAIM, request->path);
     if (ticket == NULL) {
         return NULL;
     }
-    ticket->request = *request;
+    ticket->wanted = *request;
     if (writer != NULL) {
         ticket->writer = writer;
         atomic_fetch_add(&writer->references, 1);
@@ -330,23 +335,23 @@ zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *reques
         zkl_ticket_drop(ticket);
         return NULL;
     }
-    return submit(ticket);
+    return zkl_ticket_submit(ticket);
 }
 
 zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool identities)
 {
-    zkl_ticket *ticket = new_ticket(client, TICKET_CONTENDERS, path);
+    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_CONTENDERS, path);
     if (ticket == NULL) {
         return NULL;
     }
     ticket->identities = identities;
-    return submit(ticket);
+    return zkl_ticket_submit(ticket);
 }
 
 zkl_ticket *zkl_client_flush(zkl_client *client)
 {
-    zkl_ticket *ticket = new_ticket(client, TICKET_FLUSH, "");
-    return ticket != NULL ? submit(ticket) : NULL;
+    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_FLUSH, "");
+    return ticket != NULL ? zkl_ticket_submit(ticket) : NULL;
 }
 
 static void ask(zkl_ticket *ticket, unsigned todo)
@@ -365,7 +370,7 @@ void zkl_ticket_release(zkl_ticket *ticket)
     if (zkl_client_forked(ticket->client)) {
         return;
     }
-    if (ticket->kind == TICKET_CLAIM) {
+    if (ticket->kind == TICKET_CLAIM || ticket->kind == TICKET_OPERATION) {
         ask(ticket, TODO_FORGET);
     }
     zkl_ticket_drop(ticket);
@@ -392,7 +397,8 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     pthread_mutex_lock(&client->mutex);
     view->phase = (zkl_claim_phase)atomic_load_explicit(&ticket->phase, memory_order_relaxed);
     view->settled = ticket->settled || client->exited;
-    bool unanswered = ticket->kind == TICKET_CONTENDERS && client->exited && !ticket->settled;
+    bool question = ticket->kind == TICKET_CONTENDERS || ticket->kind == TICKET_OPERATION;
+    bool unanswered = question && client->exited && !ticket->settled;
     view->code = unanswered ? ZKL_CLOSED : ticket->code;
     view->revocations = ticket->revocations;
     memcpy(view->token, ticket->token, sizeof view->token);

@@ -13,9 +13,11 @@
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
 local Multi = require "zklock.multi"
+local node = require "zklock.node"
 local options = require "zklock.options"
 local RwLock = require "zklock.rwlock"
 local Semaphore = require "zklock.semaphore"
+local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local coroutine, error, getmetatable, pcall, rawget, setmetatable, tostring, type =
@@ -489,6 +491,17 @@ function Client:multi(locks)
         error("client:multi: " .. wrong, 2)
     end
     return Multi.new(self, members)
+end
+
+-- Nodes ---------------------------------------------------------------------------------------------------------------
+
+node.extend(Client, check_self)
+
+--- Begins a transaction: checks and writes that the server executes all together, or none of them.
+-- @treturn Transaction
+function Client:transaction()
+    check_self(self, "transaction")
+    return Transaction.new(self)
 end
 
 --- "zklock client (host:2181, connected)". Says nothing about credentials.

@@ -10,6 +10,7 @@
 
 local core = require "zklock.core"
 local options = require "zklock.options"
+local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
@@ -615,6 +616,13 @@ function Lock:revoke(timeout)
         end
     end
     return asked
+end
+
+--- Begins writes that happen only if the lock is still held, which the server checks together with them.
+-- @treturn Transaction bound to the present hold: a later hold of the same object needs another
+function Lock:transaction()
+    check_self(self, "transaction")
+    return Transaction.guarded(self, self._hold)
 end
 
 --- "zklock mutex (/path, held)".

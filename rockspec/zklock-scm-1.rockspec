@@ -57,8 +57,10 @@ build = {
     ["zklock.adapters"] = "lua/zklock/adapters.lua",
     ["zklock.adapters.blocking"] = "lua/zklock/adapters/blocking.lua",
     ["zklock.client"] = "lua/zklock/client.lua",
+    ["zklock.key"] = "lua/zklock/key.lua",
     ["zklock.lock"] = "lua/zklock/lock.lua",
     ["zklock.options"] = "lua/zklock/options.lua",
+    ["zklock.sha256"] = "lua/zklock/sha256.lua",
     ["zklock.wait"] = "lua/zklock/wait.lua",
   },
 }

@@ -11,7 +11,7 @@ program.__index = program
 
 --- The command that runs this Lua: $ZKLOCK_LUA if given, else what stands first among the arguments of the running
 -- script.
-local function interpreter()
+function program.interpreter()
     if os.getenv("ZKLOCK_LUA") then
         return os.getenv("ZKLOCK_LUA")
     end
@@ -48,7 +48,7 @@ end
 
 --- Starts spec/programs/<name>.lua with arguments.
 function program.start(name, ...)
-    local words = { interpreter(), "spec/programs/" .. name .. ".lua" }
+    local words = { program.interpreter(), "spec/programs/" .. name .. ".lua" }
     for index = 1, select("#", ...) do
         words[#words + 1] = (select(index, ...))
     end

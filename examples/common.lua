@@ -16,7 +16,7 @@ local function quote(word)
     return "'" .. tostring(word):gsub("'", [['\'']]) .. "'"
 end
 
---- What runs this program: the word before the script's name that has none before it.
+--- The interpreter that runs this program: the first word of its command line.
 local function interpreter()
     local index = -1
     while arg[index - 1] do
@@ -103,6 +103,27 @@ end
 --- A path for this run: what earlier runs may have left does not disturb it.
 function common.fresh_path(name)
     return ("/zklock-examples/%s-%d-%s"):format(name, os.time(), tostring({}):match("%x%x%x%x+$"))
+end
+
+--- Makes a directory and those above it; ZooKeeper removes each when it has become empty (a container).
+function common.make_path(client, path)
+    local node = ""
+    for name in path:gmatch("[^/]+") do
+        node = node .. "/" .. name
+        local made, message, code = client:create(node, "", { container = true })
+        assert(made or code == "node_exists", message)
+    end
+end
+
+--- Waits until a directory has so many children, without asking again and again. Returns their names.
+function common.await_children(client, path, count)
+    while true do
+        local names, _, watch = assert(client:children(path, { watch = true }))
+        if #names == count then
+            return names
+        end
+        assert(watch:wait(30))
+    end
 end
 
 --- Runs the example: exits with 0 only if nothing in it failed, and leaves no process behind.

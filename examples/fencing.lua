@@ -1,9 +1,11 @@
--- What a lock cannot do, and what the fencing token is for. A holder looks: yes, it still holds the lock. Then, before it
--- writes, it stands still for longer than its session timeout (SIGSTOP here; elsewhere a garbage collector or a virtual
--- machine's move). Somebody else gets the lock and writes. The first one wakes up and writes, too late and without knowing.
+-- What a lock cannot do, and what the fencing token is for. A holder looks: yes, it still holds the lock. Then,
+-- before it writes, it stands still for longer than its session timeout (SIGSTOP here; elsewhere a garbage
+-- collector or a virtual machine's move). Somebody else gets the lock and writes. The first one wakes up and
+-- writes, too late and without knowing.
 --
--- Only the store can refuse that. Redis does, in one script, by comparing tokens: each grant's token is greater than all
--- before it. Beside it the same late write without a token, which goes through and destroys the newer value.
+-- Only the store can refuse that. Redis does, in one script, by comparing tokens: each grant's token is greater
+-- than all before it. Beside it the same late write without a token, which goes through and destroys the newer
+-- value.
 --
 --   lua examples/fencing.lua HOST:PORT [REDIS_PORT]     starts a Redis of its own unless given a port
 
@@ -46,7 +48,8 @@ local function start_redis()
         local probe = assert(socket.bind("127.0.0.1", 0))
         local _, port = probe:getsockname()
         probe:close()
-        local server = common.spawn { ("redis-server --port %d --bind 127.0.0.1 --save '' --appendonly no"):format(port) }
+        local command = "redis-server --port %d --bind 127.0.0.1 --save '' --appendonly no"
+        local server = common.spawn { command:format(port) }
         for line in function() return server:line() end do
             if line:find("Ready to accept connections", 1, true) then
                 return port

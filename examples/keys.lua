@@ -1,7 +1,7 @@
--- Many keys, one lock each. Keys come from the outside and may hold anything: slashes, NUL, dots, any script, nothing, or a
--- whole page. zklock.path makes a path of each, and different paths of different keys, so that two keys never share a lock.
--- A lock object costs nothing until it is acquired, and an unused lock's directory is removed by ZooKeeper itself: there is
--- no limit to the number of keys.
+-- Many keys, one lock each. Keys come from the outside and may hold anything: slashes, NUL, dots, any script,
+-- nothing, or a whole page. zklock.path makes a path of each, and different paths of different keys, so that two
+-- keys never share a lock. A lock object costs nothing until it is acquired, and an unused lock's directory is
+-- removed by ZooKeeper itself: there is no limit to the number of keys.
 --
 --   lua examples/keys.lua HOST:PORT
 
@@ -10,13 +10,17 @@ local common = require "common"
 local zklock = require "zklock"
 
 local KEYS = {
-    "order 4711", "order/4711", "order%2F4711", "order", "", ".", "..", "...", "/", "//", "a\0b", "a", "Straße", "東京", "\255\254",
-    ("a very long key, "):rep(100), ("a very long key, "):rep(101)
+    "order 4711", "order/4711", "order%2F4711", "order", "", ".", "..", "...", "/", "//", "a\0b", "a",
+    "Straße", "東京", "\255\254", ("a very long key, "):rep(100), ("a very long key, "):rep(101)
 }
 
-local function short(text)
-    text = ("%q"):format(text):gsub("%z", "\\0")
-    return #text > 34 and text:sub(1, 28) .. "…" .. text:sub(-3) or text
+-- For a line of output.
+local function short(text, head, tail)
+    return #text > head + tail and text:sub(1, head) .. "..." .. text:sub(-tail) or text
+end
+
+local function quoted(key)
+    return '"' .. key:gsub("[%z\1-\31\127-\255]", function(c) return ("\\%d"):format(c:byte()) end) .. '"'
 end
 
 common.main(function()
@@ -28,8 +32,7 @@ common.main(function()
         local path = zklock.path(prefix, key)
         locks[index] = ours:mutex(path)
         assert(locks[index]:try_acquire()) -- free, although we hold the locks of all keys before it
-        local component = path:sub(#prefix + 2)
-        print(("%-36s %s"):format(short(key), #component > 80 and component:sub(1, 40) .. "…" .. component:sub(-20) or component))
+        print(("%-28s %s"):format(short(quoted(key), 20, 4), short(path:sub(#prefix + 1), 24, 24)))
     end
     print(("%d keys locked at once by one client"):format(#KEYS))
 

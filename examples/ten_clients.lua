@@ -1,6 +1,6 @@
--- Ten clients, each in a process of its own, take turns: they come in in the order in which they queued up, one at a time.
--- One is killed (kill -9) while it waits and one while it is inside. Neither keeps the others out for longer than its
--- session timeout, 2 seconds here: a dead client's place in the queue goes with its session.
+-- Ten clients, each in a process of its own, take turns: they come in in the order in which they queued up, one at
+-- a time. One is killed (kill -9) while it waits and one while it is inside. Neither keeps the others out for
+-- longer than its session timeout, 2 seconds here: a dead client's place in the queue goes with its session.
 --
 --   lua examples/ten_clients.lua HOST:PORT
 

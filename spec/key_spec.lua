@@ -39,7 +39,9 @@ describe("zklock.path", function()
     end)
 
     it("gives different paths to keys that look alike", function()
-        local keys = { "", "%", "%%", "%2F", "/", "//", ".", "%2E", "%2e", "..", "...", "a", "A", "a/", "/a", "a\0", "\0a" }
+        local keys = {
+            "", "%", "%%", "%2F", "/", "//", ".", "%2E", "%2e", "..", "...", "a", "A", "a/", "/a", "a\0", "\0a"
+        }
         local seen = {}
         for _, key in ipairs(keys) do
             local made = path("/l", key)
@@ -117,7 +119,8 @@ describe("the hash of long keys", function()
         assert.equal("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", sha256(""))
         assert.equal("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", sha256("abc"))
         for _, length in ipairs { 1, 54, 55, 56, 57, 63, 64, 65, 119, 120, 1000, 4096 } do
-            local expected = cluster.run({ "sh", "-c", ("head -c %d /dev/zero | tr '\\0' '\\371' | sha256sum"):format(length) })
+            local command = ("head -c %d /dev/zero | tr '\\0' '\\371' | sha256sum"):format(length)
+            local expected = cluster.run({ "sh", "-c", command })
             assert.equal(expected:match("^%x+"), sha256(("\249"):rep(length)))
         end
     end)

@@ -21,8 +21,8 @@ local function escape(character)
 end
 
 --- The key as one component: never empty, "." or "..". Different keys give different components, because a "%" is
--- followed by two upper-case hexadecimal digits where it stands for a byte, by nothing for the empty key, and by "-" where
--- a hash follows.
+-- followed by two upper-case hexadecimal digits where it stands for a byte, by nothing for the empty key, and by
+-- "-" where a hash follows.
 local function component(key)
     if key == "" then
         return "%"
@@ -40,9 +40,10 @@ end
 --- The path of a key below a prefix, for a lock of its own: `client:mutex(zklock.path("/locks/file", name))`.
 --
 -- Any string is a key. Letters, digits and `_ - . ~` stay, every other byte becomes `%` and two hexadecimal digits;
--- "." and ".." are written that way too, and the empty key is "%". Different keys give different paths. Keys that would
--- take more than 200 bytes keep their beginning, followed by "%-" and the SHA-256 of the whole key: no two strings with the
--- same one are known, nor a way to find some, and even then the two keys would only keep each other waiting.
+-- "." and ".." are written that way too, and the empty key is "%". Different keys give different paths. Keys that
+-- would take more than 200 bytes keep their beginning, followed by "%-" and the SHA-256 of the whole key: no two
+-- strings with the same one are known, nor a way to find some, and even then the two keys would only keep each
+-- other waiting.
 --
 -- The prefix should not be a lock's own path.
 --

@@ -1,152 +1,30 @@
 /*
- * client: the I/O thread, and what passes between it and everybody else.
- *
- * Who may touch what:
- *   - what stands under "engine" in the two structs, engine claims, and the engine itself: whoever holds engine_mutex. The I/O
- *     thread holds it all the time but while it sleeps in poll. A caller that finds it free hands its wish to the engine
- *     itself, which sends at once and cannot block; that saves waking the I/O thread only to have it send (it is polling
- *     the socket for the reply already). A caller that finds it taken leaves its wish on the list and writes a byte;
- *   - what stands under "shared": whoever holds client->mutex;
- *   - atomics: anybody.
- * engine_mutex is taken before mutex, never after. A ticket is referenced by its caller and, until nothing more can come of
- * it, by the engine's side; it references its client.
+ * client: the I/O thread; opening, closing and looking at a client.
  */
-#include "client.h"
+#include "client_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "memory.h"
-
 /* How long a closing client waits for replies, or for a connection over which to say goodbye. */
 #define CLOSE_PATIENCE ZKL_SECOND
-
-/* How long exit() waits for all clients together to say goodbye. */
-#define EXIT_PATIENCE_SECONDS 2
 
 /* Log lines kept until somebody fetches them; older ones make room. */
 #define LOG_LINES 64
 
-/* A line of the C client's is not repeated sooner; so many lines are remembered for that. */
+/* A line of the C client's is not repeated sooner. */
 #define SAY_AGAIN_AFTER (10 * ZKL_SECOND)
-#define RECENT_LINES 4
 
 /* Enough for getaddrinfo with any of its plugins. */
 #define STACK_SIZE ((size_t)512 * 1024)
-
-/* What the I/O thread is asked to do with a ticket; done in this order. */
-enum {
-    TODO_START = 1 << 0,
-    TODO_LAPSED = 1 << 1,
-    TODO_END = 1 << 2,
-    TODO_FORGET = 1 << 3
-};
-
-typedef enum {
-    TICKET_CLAIM,
-    TICKET_CONTENDERS,
-    TICKET_FLUSH
-} ticket_kind;
-
-TAILQ_HEAD(ticket_list, zkl_ticket);
-
-struct zkl_ticket {
-    zkl_client *client;
-    uint64_t id;
-    ticket_kind kind;
-    _Atomic int32_t references;
-    char *path;
-
-    /* for zkl_engine_claim; given to it once */
-    char *identity;
-    struct ACL_vector acl;
-    zkl_node_kind node_kind;
-    bool try_only;
-
-    /* read by zkl_ticket_held without the mutex */
-    _Atomic int32_t phase;
-    _Atomic bool lapsed;
-
-    /* engine */
-    TAILQ_ENTRY(zkl_ticket) all;
-    TAILQ_ENTRY(zkl_ticket) flushing;
-    zkl_claim *claim;
-
-    /* shared */
-    TAILQ_ENTRY(zkl_ticket) in_todo;
-    TAILQ_ENTRY(zkl_ticket) in_news;
-    unsigned todo;
-    bool has_news;
-    bool settled;
-    zkl_code code;
-    char *message;
-    char token[ZKL_TOKEN_SIZE];
-    char node[ZKL_NODE_NAME_SIZE];
-    char ahead[ZKL_NODE_NAME_SIZE]; /* the name of the node that it waits for, shortened if need be */
-    zkl_contender *contenders;      /* constant once settled */
-    int32_t contender_count;
-};
-
-typedef struct {
-    int level;
-    char text[256];
-} log_line;
-
-struct zkl_client {
-    _Atomic int32_t references;
-    uint32_t forks; /* what `forks` was when it was opened */
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t gone; /* signalled when `exited` becomes true */
-    int wake_pipe[2];    /* callers write, the I/O thread reads */
-    int news_pipe[2];    /* the I/O thread writes, callers read */
-    _Atomic int64_t lease_until;
-    TAILQ_ENTRY(zkl_client) open; /* in the registry */
-
-    /* engine */
-    pthread_mutex_t engine_mutex;
-    zkl_engine *engine;     /* NULL once the thread has ended */
-    int64_t sleeping_until; /* what the I/O thread's poll was given */
-    struct ticket_list tickets;
-    struct ticket_list flushes;
-    int64_t close_by;
-    bool closing;
-    bool news; /* something was published since the last byte was written */
-    struct recent_line {
-        int64_t at;
-        char text[128];
-    } recent[RECENT_LINES];
-    uint32_t next_recent;
-
-    /* shared */
-    struct ticket_list todo;
-    struct ticket_list news_list;
-    uint64_t last_id;
-    bool close_wanted;
-    bool woken;     /* a byte is in wake_pipe */
-    bool announced; /* a byte is in news_pipe */
-    bool exited;
-    bool joined;
-    bool unread; /* nobody will ask for news any more */
-    zkl_state state;
-    zkl_code problem_code;
-    char problem[256];
-    zkl_stats stats;
-    int32_t timeout_ms;
-    log_line *lines;
-    int32_t first_line, line_count;
-};
 
 int64_t zkl_clock(void)
 {
@@ -158,89 +36,6 @@ int64_t zkl_clock(void)
 #endif
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * ZKL_SECOND + now.tv_nsec;
-}
-
-/* --- the registry of open clients: for exit() and fork() ----------------------------------------------------------- */
-
-static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
-static TAILQ_HEAD(, zkl_client) registry = TAILQ_HEAD_INITIALIZER(registry);
-static pthread_once_t registry_once = PTHREAD_ONCE_INIT;
-
-static void lock_registry(void)
-{
-    pthread_mutex_lock(&registry_mutex);
-}
-
-static void unlock_registry(void)
-{
-    pthread_mutex_unlock(&registry_mutex);
-}
-
-/*
- * How many forks lie between this process and the one that loaded the module. Compared at every entry, which getpid() would do
- * too, but as a system call: a score of them an acquisition.
- */
-static _Atomic uint32_t forks;
-
-/* The child has no I/O threads and no clients of its own yet. */
-static void forget_registry(void)
-{
-    atomic_fetch_add(&forks, 1);
-    TAILQ_INIT(&registry);
-    unlock_registry();
-}
-
-static void take_leave(void);
-
-static void set_up_registry(void)
-{
-    pthread_atfork(lock_registry, unlock_registry, forget_registry);
-    atexit(take_leave);
-    /* The level is the C client's global. Below this one it reports every connection and every request. */
-    zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
-}
-
-/* exit(): lets every open client say goodbye, so that its locks pass on now and not after the session timeout. */
-static void take_leave(void)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += EXIT_PATIENCE_SECONDS;
-    lock_registry();
-    zkl_client *client;
-    TAILQ_FOREACH(client, &registry, open)
-    {
-        atomic_fetch_add(&client->references, 1); /* stays while we look at it */
-        zkl_client_close(client);
-    }
-    while ((client = TAILQ_FIRST(&registry)) != NULL) {
-        TAILQ_REMOVE(&registry, client, open);
-        client->open.tqe_prev = NULL;
-        unlock_registry(); /* its thread takes this lock on its way out */
-        pthread_mutex_lock(&client->mutex);
-        while (!client->exited && pthread_cond_timedwait(&client->gone, &client->mutex, &until) == 0) {
-        }
-        pthread_mutex_unlock(&client->mutex);
-        lock_registry();
-    }
-    unlock_registry();
-}
-
-static void enlist(zkl_client *client)
-{
-    lock_registry();
-    TAILQ_INSERT_TAIL(&registry, client, open);
-    unlock_registry();
-}
-
-static void delist(zkl_client *client)
-{
-    lock_registry();
-    if (client->open.tqe_prev != NULL) {
-        TAILQ_REMOVE(&registry, client, open);
-        client->open.tqe_prev = NULL;
-    }
-    unlock_registry();
 }
 
 /* --- pipes --------------------------------------------------------------------------------------------------------- */
@@ -271,11 +66,7 @@ static void close_pipe(int ends[2])
     }
 }
 
-/*
- * Unlocks the mutex, and then wakes the I/O thread if it needs that: a byte that is written before would have it run into the
- * locked mutex. One byte is enough until it has been read.
- */
-static void unlock_and_wake(zkl_client *client)
+void zkl_client_unlock_and_wake(zkl_client *client)
 {
     bool write_it = !client->woken && !client->exited;
     client->woken = true;
@@ -283,16 +74,6 @@ static void unlock_and_wake(zkl_client *client)
     if (write_it) {
         write_byte(client->wake_pipe[1]);
     }
-}
-
-/* Mutex held, thread not exited. The list has a reference to the ticket. */
-static void enqueue(zkl_ticket *ticket, unsigned todo)
-{
-    if (ticket->todo == 0) {
-        TAILQ_INSERT_TAIL(&ticket->client->todo, ticket, in_todo);
-        atomic_fetch_add(&ticket->references, 1);
-    }
-    ticket->todo |= todo;
 }
 
 /* --- the life of objects ------------------------------------------------------------------------------------------- */
@@ -308,83 +89,14 @@ static void free_client(zkl_client *client)
     zkl_free(client);
 }
 
-static void drop_client(zkl_client *client)
+void zkl_client_drop(zkl_client *client)
 {
     if (atomic_fetch_sub(&client->references, 1) == 1) {
         free_client(client);
     }
 }
 
-static void drop_ticket(zkl_ticket *ticket)
-{
-    if (atomic_fetch_sub(&ticket->references, 1) > 1) {
-        return;
-    }
-    zkl_client *client = ticket->client;
-    for (int32_t i = 0; i < ticket->contender_count; i++) {
-        zkl_free((void *)(uintptr_t)ticket->contenders[i].node);
-        zkl_free((void *)(uintptr_t)ticket->contenders[i].identity);
-    }
-    zkl_free(ticket->contenders);
-    zkl_acl_free(&ticket->acl);
-    zkl_free(ticket->identity);
-    zkl_free(ticket->message);
-    zkl_free(ticket->path);
-    zkl_free(ticket);
-    drop_client(client);
-}
-
-/* --- the I/O thread: what the engine says -------------------------------------------------------------------------- */
-
-/* Mutex held. Puts the ticket on the list of news, once. */
-static void announce(zkl_ticket *ticket)
-{
-    zkl_client *client = ticket->client;
-    client->news = true;
-    if (!ticket->has_news && !client->unread) {
-        ticket->has_news = true;
-        TAILQ_INSERT_TAIL(&client->news_list, ticket, in_news);
-        atomic_fetch_add(&ticket->references, 1);
-    }
-}
-
-/* The last name of a path into a ticket's field; nothing if there is no path. */
-static void copy_name(char *name, const char *path)
-{
-    size_t length = 0;
-    if (path != NULL) {
-        const char *last = strrchr(path, '/') + 1;
-        length = strnlen(last, ZKL_NODE_NAME_SIZE - 1);
-        memcpy(name, last, length);
-    }
-    name[length] = '\0';
-}
-
-static void on_claim_changed(void *context, zkl_claim *claim)
-{
-    zkl_client *client = context;
-    zkl_ticket *ticket = zkl_claim_user(claim);
-    const char *message = zkl_claim_message(claim);
-    int32_t phase = (int32_t)zkl_claim_get_phase(claim);
-    bool settled = zkl_claim_settled(claim);
-    pthread_mutex_lock(&client->mutex);
-    /* That it waits, and for whom, is to be seen, but no reason to wake anybody; nor is, to its owner, a release begun. */
-    bool decided = phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
-    bool news = decided || settled != ticket->settled || zkl_claim_code(claim) != ticket->code;
-    atomic_store_explicit(&ticket->phase, phase, memory_order_release);
-    ticket->settled = settled;
-    ticket->code = zkl_claim_code(claim);
-    memcpy(ticket->token, zkl_claim_token(claim), sizeof ticket->token);
-    copy_name(ticket->node, zkl_claim_node(claim));
-    copy_name(ticket->ahead, zkl_claim_blocker(claim));
-    if (message[0] != '\0' && ticket->message == NULL) {
-        ticket->message = zkl_copy(message, strlen(message));
-    }
-    if (news) {
-        announce(ticket);
-    }
-    pthread_mutex_unlock(&client->mutex);
-}
+/* --- what the engine says ------------------------------------------------------------------------------------------ */
 
 static void on_lease_changed(void *context, int64_t valid_until)
 {
@@ -459,145 +171,7 @@ static void on_zookeeper_log(const char *line)
     }
 }
 
-/* Mutex held. A question or a flush is answered; the I/O thread will not come back to it. */
-static void answer(zkl_ticket *ticket, zkl_code code, const char *message)
-{
-    ticket->code = code;
-    if (message[0] != '\0' && ticket->message == NULL) {
-        ticket->message = zkl_copy(message, strlen(message));
-    }
-    ticket->settled = true;
-    announce(ticket);
-}
-
-static bool copy_contenders(zkl_ticket *ticket, const zkl_contender *contenders, int32_t count)
-{
-    if (count == 0) {
-        return true;
-    }
-    ticket->contenders = zkl_alloc((size_t)count * sizeof *contenders);
-    if (ticket->contenders == NULL) {
-        return false;
-    }
-    for (int32_t i = 0; i < count; i++) {
-        zkl_contender *copy = &ticket->contenders[ticket->contender_count++];
-        *copy = contenders[i];
-        copy->node = zkl_copy(contenders[i].node, strlen(contenders[i].node));
-        copy->identity = zkl_copy(contenders[i].identity, (size_t)contenders[i].identity_length);
-        if (copy->node == NULL || copy->identity == NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The I/O thread lets go of a ticket. */
-static void let_go(zkl_ticket *ticket)
-{
-    TAILQ_REMOVE(&ticket->client->tickets, ticket, all);
-    drop_ticket(ticket);
-}
-
-static void on_contenders(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
-                          int32_t count)
-{
-    zkl_ticket *ticket = user;
-    zkl_client *client = ticket->client;
-    if (code == ZKL_OK && !copy_contenders(ticket, contenders, count)) {
-        code = ZKL_FAILED;
-        message = "not enough memory to list the contenders";
-    }
-    pthread_mutex_lock(&client->mutex);
-    answer(ticket, code, message);
-    pthread_mutex_unlock(&client->mutex);
-    let_go(ticket);
-}
-
-/* --- the I/O thread: what callers want ----------------------------------------------------------------------------- */
-
-static void fail_ticket(zkl_ticket *ticket, zkl_code code, const char *message)
-{
-    pthread_mutex_lock(&ticket->client->mutex);
-    atomic_store_explicit(&ticket->phase, ZKL_CLAIM_REFUSED, memory_order_release);
-    answer(ticket, code, message);
-    pthread_mutex_unlock(&ticket->client->mutex);
-}
-
-static void start_claim(zkl_ticket *ticket, int64_t now)
-{
-    const zkl_claim_request request = {
-        .path = ticket->path,
-        .kind = ticket->node_kind,
-        .identity = ticket->identity,
-        .acl = &ticket->acl,
-        .try_only = ticket->try_only,
-    };
-    ticket->claim = zkl_engine_claim(ticket->client->engine, &request, ticket, now);
-    if (ticket->claim == NULL) {
-        fail_ticket(ticket, ZKL_FAILED, "not enough memory to queue for a lock");
-    }
-    zkl_acl_free(&ticket->acl);
-    zkl_free(ticket->identity);
-    ticket->identity = NULL;
-}
-
-static void start(zkl_ticket *ticket, int64_t now)
-{
-    zkl_client *client = ticket->client;
-    TAILQ_INSERT_TAIL(&client->tickets, ticket, all);
-    atomic_fetch_add(&ticket->references, 1);
-    switch (ticket->kind) {
-    case TICKET_CLAIM:
-        start_claim(ticket, now);
-        break;
-    case TICKET_FLUSH:
-        TAILQ_INSERT_TAIL(&client->flushes, ticket, flushing);
-        break;
-    case TICKET_CONTENDERS:
-        if (!zkl_engine_contenders(client->engine, ticket->path, on_contenders, ticket, now)) {
-            fail_ticket(ticket, ZKL_FAILED, "not enough memory to list the contenders");
-            let_go(ticket);
-        }
-        break;
-    }
-}
-
-static void do_for(zkl_ticket *ticket, unsigned todo, int64_t now)
-{
-    if ((todo & TODO_START) != 0) {
-        start(ticket, now);
-    }
-    if (ticket->claim != NULL && (todo & TODO_LAPSED) != 0) {
-        zkl_claim_lapsed(ticket->claim, now);
-    }
-    if (ticket->claim != NULL && (todo & TODO_END) != 0) {
-        zkl_claim_end(ticket->claim, ZKL_CANCELLED, now);
-    }
-    if ((todo & TODO_FORGET) != 0 && ticket->kind == TICKET_CLAIM) {
-        if (ticket->claim != NULL) {
-            zkl_claim_forget(ticket->claim, now);
-            ticket->claim = NULL;
-        }
-        let_go(ticket);
-    }
-}
-
-/* engine_mutex held. Hands the engine everything that callers have asked for. */
-static void run_todo(zkl_client *client)
-{
-    pthread_mutex_lock(&client->mutex);
-    zkl_ticket *ticket;
-    while ((ticket = TAILQ_FIRST(&client->todo)) != NULL) {
-        TAILQ_REMOVE(&client->todo, ticket, in_todo);
-        unsigned todo = ticket->todo;
-        ticket->todo = 0;
-        pthread_mutex_unlock(&client->mutex);
-        do_for(ticket, todo, zkl_clock());
-        drop_ticket(ticket); /* the list's */
-        pthread_mutex_lock(&client->mutex);
-    }
-    pthread_mutex_unlock(&client->mutex);
-}
+/* --- the I/O thread ------------------------------------------------------------------------------------------------ */
 
 /* I/O thread. */
 static void begin_close_if_wanted(zkl_client *client)
@@ -609,21 +183,6 @@ static void begin_close_if_wanted(zkl_client *client)
         client->closing = true;
         client->close_by = zkl_clock() + CLOSE_PATIENCE;
         zkl_engine_close(client->engine, zkl_clock());
-    }
-}
-
-static void finish_flushes(zkl_client *client)
-{
-    if (TAILQ_EMPTY(&client->flushes) || !zkl_engine_drained(client->engine)) {
-        return;
-    }
-    zkl_ticket *ticket;
-    while ((ticket = TAILQ_FIRST(&client->flushes)) != NULL) {
-        TAILQ_REMOVE(&client->flushes, ticket, flushing);
-        pthread_mutex_lock(&client->mutex);
-        answer(ticket, ZKL_OK, "");
-        pthread_mutex_unlock(&client->mutex);
-        let_go(ticket);
     }
 }
 
@@ -687,31 +246,10 @@ static bool may_leave(const zkl_client *client)
     return zkl_engine_drained(client->engine) && client->state != ZKL_STATE_SUSPENDED;
 }
 
-/* Nobody works on these any more: whoever asks is told so. */
-static void abandon_tickets(zkl_client *client)
+/* The last news, which stays: the fd is readable from now on. */
+static void announce_end(zkl_client *client)
 {
-    zkl_ticket *ticket;
     pthread_mutex_lock(&client->mutex);
-    client->exited = true;
-    while ((ticket = TAILQ_FIRST(&client->todo)) != NULL) {
-        TAILQ_REMOVE(&client->todo, ticket, in_todo);
-        if ((ticket->todo & TODO_START) != 0) {
-            atomic_store_explicit(&ticket->phase, ZKL_CLAIM_REFUSED, memory_order_release);
-            answer(ticket, ZKL_CLOSED, "the client is closed");
-        }
-        ticket->todo = 0;
-        pthread_mutex_unlock(&client->mutex);
-        drop_ticket(ticket);
-        pthread_mutex_lock(&client->mutex);
-    }
-    while ((ticket = TAILQ_FIRST(&client->tickets)) != NULL) {
-        if (ticket->kind == TICKET_FLUSH) {
-            answer(ticket, ZKL_OK, ""); /* the session is over, and all that it had with it */
-        }
-        pthread_mutex_unlock(&client->mutex);
-        let_go(ticket);
-        pthread_mutex_lock(&client->mutex);
-    }
     client->news = false;
     client->announced = true;
     write_byte(client->news_pipe[1]);
@@ -726,10 +264,10 @@ static void *run(void *argument)
     pthread_mutex_lock(&client->engine_mutex);
     while (!client->closing || !may_leave(client)) {
         zkl_poll wanted;
-        run_todo(client);
+        zkl_tickets_run(client);
         begin_close_if_wanted(client);
         zkl_engine_prepare(client->engine, zkl_clock(), &wanted);
-        finish_flushes(client);
+        zkl_tickets_finish_flushes(client);
         publish(client);
         if (client->closing && wanted.wake_at > client->close_by) {
             wanted.wake_at = client->close_by;
@@ -740,13 +278,41 @@ static void *run(void *argument)
     }
     zkl_engine_shut_down(client->engine, zkl_clock());
     publish(client);
-    delist(client);
+    zkl_registry_remove(client);
     zkl_engine_free(client->engine);
     client->engine = NULL;
-    abandon_tickets(client);
+    zkl_tickets_abandon(client);
+    announce_end(client);
     pthread_mutex_unlock(&client->engine_mutex);
-    drop_client(client);
+    zkl_client_drop(client);
     return NULL;
+}
+
+static void wake(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    zkl_client_unlock_and_wake(client);
+}
+
+void zkl_client_serve(zkl_client *client)
+{
+    if (pthread_mutex_trylock(&client->engine_mutex) != 0) {
+        wake(client);
+        return;
+    }
+    bool wanted = true;
+    if (client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine)) {
+        zkl_client *before = thread_client;
+        thread_client = client;
+        zkl_tickets_run(client);
+        thread_client = before;
+        wanted = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
+        publish(client);
+    }
+    pthread_mutex_unlock(&client->engine_mutex);
+    if (wanted) {
+        wake(client);
+    }
 }
 
 /* --- opening and closing ------------------------------------------------------------------------------------------- */
@@ -825,7 +391,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
     fill_random(config.random, sizeof config.random);
     const zkl_host host = {
         .context = client,
-        .claim_changed = on_claim_changed,
+        .claim_changed = zkl_ticket_claim_changed,
         .lease_changed = on_lease_changed,
         .state_changed = on_state_changed,
         .log = on_log,
@@ -866,14 +432,14 @@ static void init_sync(zkl_client *client)
 
 zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
 {
-    pthread_once(&registry_once, set_up_registry);
+    zkl_registry_start();
     snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless something else is said below */
     zkl_client *client = zkl_alloc(sizeof *client);
     if (client == NULL) {
         return NULL;
     }
     init_sync(client);
-    client->forks = atomic_load(&forks);
+    client->forks = zkl_registry_forks();
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
     atomic_store(&client->references, 1);
     atomic_store(&client->lease_until, options->lease ? 0 : ZKL_NEVER);
@@ -891,12 +457,12 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     if (!make_engine(client, options)) {
         goto fail;
     }
-    enlist(client);
+    zkl_registry_add(client);
     atomic_fetch_add(&client->references, 1); /* the thread's */
     int error = start_thread(client);
     if (error != 0) {
         snprintf(message, ZKL_MESSAGE_SIZE, "cannot start a thread: %s", strerror(error));
-        delist(client);
+        zkl_registry_remove(client);
         zkl_engine_free(client->engine);
         atomic_fetch_sub(&client->references, 1);
         goto fail;
@@ -909,7 +475,7 @@ fail:
 
 bool zkl_client_forked(const zkl_client *client)
 {
-    return client->forks != atomic_load_explicit(&forks, memory_order_relaxed);
+    return client->forks != zkl_registry_forks();
 }
 
 void zkl_client_close(zkl_client *client)
@@ -919,7 +485,7 @@ void zkl_client_close(zkl_client *client)
     }
     pthread_mutex_lock(&client->mutex);
     client->close_wanted = true;
-    unlock_and_wake(client);
+    zkl_client_unlock_and_wake(client);
 }
 
 void zkl_client_join(zkl_client *client)
@@ -952,7 +518,7 @@ void zkl_client_release(zkl_client *client)
     if (detach) {
         pthread_detach(client->thread);
     }
-    drop_client(client);
+    zkl_client_drop(client);
 }
 
 /* --- looking at a client ------------------------------------------------------------------------------------------- */
@@ -976,7 +542,7 @@ uint64_t zkl_client_next(zkl_client *client)
     }
     pthread_mutex_unlock(&client->mutex);
     if (ticket != NULL) {
-        drop_ticket(ticket); /* the list's */
+        zkl_ticket_drop(ticket); /* the list's */
     }
     return id;
 }
@@ -1024,200 +590,4 @@ int32_t zkl_client_session_timeout(zkl_client *client)
     int32_t timeout = client->timeout_ms;
     pthread_mutex_unlock(&client->mutex);
     return timeout;
-}
-
-/* --- tickets ------------------------------------------------------------------------------------------------------- */
-
-static void wake(zkl_client *client)
-{
-    pthread_mutex_lock(&client->mutex);
-    unlock_and_wake(client);
-}
-
-/*
- * Sees to it that the engine learns of what is on the list: here and now if the I/O thread sleeps and nothing can block,
- * otherwise by waking it.
- */
-static void serve(zkl_client *client)
-{
-    if (pthread_mutex_trylock(&client->engine_mutex) != 0) {
-        wake(client);
-        return;
-    }
-    bool wanted = true;
-    if (client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine)) {
-        zkl_client *before = thread_client;
-        thread_client = client;
-        run_todo(client);
-        thread_client = before;
-        wanted = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
-        publish(client);
-    }
-    pthread_mutex_unlock(&client->engine_mutex);
-    if (wanted) {
-        wake(client);
-    }
-}
-
-static zkl_ticket *new_ticket(zkl_client *client, ticket_kind kind, const char *path)
-{
-    zkl_ticket *ticket = zkl_alloc(sizeof *ticket);
-    if (ticket == NULL) {
-        return NULL;
-    }
-    atomic_store(&ticket->references, 1);
-    atomic_fetch_add(&client->references, 1);
-    ticket->client = client;
-    ticket->kind = kind;
-    ticket->path = zkl_copy(path, strlen(path));
-    if (ticket->path == NULL) {
-        drop_ticket(ticket);
-        return NULL;
-    }
-    return ticket;
-}
-
-/* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
-static zkl_ticket *submit(zkl_ticket *ticket)
-{
-    zkl_client *client = ticket->client;
-    pthread_mutex_lock(&client->mutex);
-    ticket->id = ++client->last_id;
-    if (client->exited) {
-        atomic_store(&ticket->phase, ZKL_CLAIM_REFUSED);
-        answer(ticket, ZKL_CLOSED, "the client is closed");
-    } else {
-        enqueue(ticket, TODO_START);
-    }
-    pthread_mutex_unlock(&client->mutex);
-    serve(client);
-    return ticket;
-}
-
-zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request)
-{
-    zkl_ticket *ticket = new_ticket(client, TICKET_CLAIM, request->path);
-    if (ticket == NULL) {
-        return NULL;
-    }
-    ticket->node_kind = request->kind;
-    ticket->try_only = request->try_only;
-    ticket->identity = zkl_copy(request->identity, strlen(request->identity));
-    if (ticket->identity == NULL || !zkl_acl_copy(&ticket->acl, request->acl)) {
-        drop_ticket(ticket);
-        return NULL;
-    }
-    return submit(ticket);
-}
-
-zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path)
-{
-    zkl_ticket *ticket = new_ticket(client, TICKET_CONTENDERS, path);
-    return ticket != NULL ? submit(ticket) : NULL;
-}
-
-zkl_ticket *zkl_client_flush(zkl_client *client)
-{
-    zkl_ticket *ticket = new_ticket(client, TICKET_FLUSH, "");
-    return ticket != NULL ? submit(ticket) : NULL;
-}
-
-static void ask(zkl_ticket *ticket, unsigned todo)
-{
-    zkl_client *client = ticket->client;
-    pthread_mutex_lock(&client->mutex);
-    if (!client->exited) {
-        enqueue(ticket, todo);
-    }
-    pthread_mutex_unlock(&client->mutex);
-    serve(client);
-}
-
-void zkl_ticket_release(zkl_ticket *ticket)
-{
-    if (zkl_client_forked(ticket->client)) {
-        return;
-    }
-    if (ticket->kind == TICKET_CLAIM) {
-        ask(ticket, TODO_FORGET);
-    }
-    drop_ticket(ticket);
-}
-
-uint64_t zkl_ticket_id(const zkl_ticket *ticket)
-{
-    return ticket->id;
-}
-
-zkl_client *zkl_ticket_client(const zkl_ticket *ticket)
-{
-    return ticket->client;
-}
-
-const char *zkl_ticket_path(const zkl_ticket *ticket)
-{
-    return ticket->path;
-}
-
-void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
-{
-    zkl_client *client = ticket->client;
-    pthread_mutex_lock(&client->mutex);
-    view->phase = (zkl_claim_phase)atomic_load_explicit(&ticket->phase, memory_order_relaxed);
-    view->settled = ticket->settled || client->exited;
-    bool unanswered = ticket->kind == TICKET_CONTENDERS && client->exited && !ticket->settled;
-    view->code = unanswered ? ZKL_CLOSED : ticket->code;
-    memcpy(view->token, ticket->token, sizeof view->token);
-    memcpy(view->node, ticket->node, sizeof view->node);
-    view->message[0] = '\0';
-    if (ticket->message != NULL) {
-        snprintf(view->message, sizeof view->message, "%s", ticket->message);
-    } else if (view->phase == ZKL_CLAIM_WAITING && ticket->ahead[0] != '\0') {
-        snprintf(view->message, sizeof view->message, "'%s' is ahead", ticket->ahead);
-    }
-    pthread_mutex_unlock(&client->mutex);
-    if (view->phase == ZKL_CLAIM_GRANTED && atomic_load(&ticket->lapsed)) {
-        view->phase = ZKL_CLAIM_LOST; /* seen here before the I/O thread has seen it */
-        view->code = ZKL_LOST;
-        snprintf(view->message, sizeof view->message, "'%.400s' is lost: its lease ran out", ticket->path);
-    }
-}
-
-int64_t zkl_ticket_remaining(zkl_ticket *ticket)
-{
-    zkl_client *client = ticket->client;
-    /* The lease before the phase: a lapsed claim is marked lost before its lease begins anew. */
-    int64_t until = atomic_load_explicit(&client->lease_until, memory_order_acquire);
-    if (atomic_load_explicit(&ticket->phase, memory_order_acquire) != ZKL_CLAIM_GRANTED ||
-        atomic_load(&ticket->lapsed) || zkl_client_forked(client)) {
-        return 0;
-    }
-    if (until == ZKL_NEVER) {
-        return ZKL_NEVER;
-    }
-    int64_t left = until - zkl_clock();
-    if (left > 0) {
-        return left;
-    }
-    atomic_store(&ticket->lapsed, true); /* for good, whatever the I/O thread is about to learn */
-    ask(ticket, TODO_LAPSED);
-    return 0;
-}
-
-bool zkl_ticket_held(zkl_ticket *ticket)
-{
-    return zkl_ticket_remaining(ticket) > 0;
-}
-
-void zkl_ticket_end(zkl_ticket *ticket)
-{
-    if (!zkl_client_forked(ticket->client)) {
-        ask(ticket, TODO_END);
-    }
-}
-
-const zkl_contender *zkl_ticket_contenders(const zkl_ticket *ticket, int32_t *count)
-{
-    *count = ticket->contender_count;
-    return ticket->contenders;
 }

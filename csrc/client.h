@@ -65,6 +65,9 @@ zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path);
 /* Done when no clean-up of this client is in flight any more. */
 zkl_ticket *zkl_client_flush(zkl_client *client);
 
+/* One operation, and the watch that comes with it; its view is settled when it is answered. */
+zkl_ticket *zkl_client_operate(zkl_client *client, const zkl_operation_request *request);
+
 /* Drops the caller's reference. A claim that still waits or holds is given up, in the background. */
 void zkl_ticket_release(zkl_ticket *ticket);
 uint64_t zkl_ticket_id(const zkl_ticket *ticket);
@@ -87,11 +90,20 @@ const char *zkl_ticket_path(const zkl_ticket *ticket);
 bool zkl_ticket_held(zkl_ticket *ticket);
 /* A claim: nanoseconds that it will surely still hold; 0 when it does not, ZKL_NEVER without a lease. */
 int64_t zkl_ticket_remaining(zkl_ticket *ticket);
-/* A claim: gives it back if granted, gives it up with ZKL_CANCELLED if waiting. */
+/* A claim: gives it back if granted, gives it up with ZKL_CANCELLED if waiting. An operation: nobody waits for it any more. */
 void zkl_ticket_end(zkl_ticket *ticket);
 
 /* An answered question for contenders: who, in queue order. Valid as long as the ticket. */
 const zkl_contender *zkl_ticket_contenders(const zkl_ticket *ticket, int32_t *count);
+
+/* An answered operation: what came of it, NULL unless it succeeded. Valid as long as the ticket. */
+const zkl_operation_result *zkl_ticket_operation_result(const zkl_ticket *ticket);
+/* The caller has read it and needs it no more. */
+void zkl_ticket_drop_result(zkl_ticket *ticket);
+/* An answered operation: the index of the part for which a multi failed, or -1. */
+int32_t zkl_ticket_failed_part(const zkl_ticket *ticket);
+/* An operation's watch: what it has seen. `code` is ZKL_OK as long as it may still see something. */
+zkl_node_event zkl_ticket_event(zkl_ticket *ticket, zkl_code *code);
 
 /* The clock of leases, in nanoseconds: counts while the machine sleeps, where the system has such a clock. */
 int64_t zkl_clock(void);

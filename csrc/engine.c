@@ -38,6 +38,9 @@ const char *zkl_code_name(zkl_code code)
         [ZKL_UNSUPPORTED] = "unsupported",
         [ZKL_NO_NODE] = "no_node",
         [ZKL_FAILED] = "failed",
+        [ZKL_NODE_EXISTS] = "node_exists",
+        [ZKL_BAD_VERSION] = "bad_version",
+        [ZKL_NOT_EMPTY] = "not_empty",
     };
     return names[code];
 }
@@ -97,23 +100,9 @@ static bool is_forbidden(uint32_t c)
     return c < 0x20 || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0;
 }
 
-const char *zkl_path_problem(const char *path, size_t length)
+/* What is wrong with the names of an absolute path that is not "/". */
+static const char *names_problem(const char *path, size_t length)
 {
-    if (length == 0 || path[0] != '/') {
-        return "it must start with '/'";
-    }
-    if (memchr(path, '\0', length) != NULL) {
-        return "it must not contain a NUL byte";
-    }
-    if (length == 1) {
-        return "a lock needs a directory of its own below '/'";
-    }
-    if (path[length - 1] == '/') {
-        return "it must not end with '/'";
-    }
-    if (strncmp(path, "/zookeeper", 10) == 0 && (length == 10 || path[10] == '/')) {
-        return "'/zookeeper' is ZooKeeper's own";
-    }
     size_t start = 1;
     for (size_t i = 1, step = 1; i <= length; i += step) {
         step = 1;
@@ -138,6 +127,31 @@ const char *zkl_path_problem(const char *path, size_t length)
         start = i + 1;
     }
     return NULL;
+}
+
+const char *zkl_node_path_problem(const char *path, size_t length)
+{
+    if (length == 0 || path[0] != '/') {
+        return "it must start with '/'";
+    }
+    if (memchr(path, '\0', length) != NULL) {
+        return "it must not contain a NUL byte";
+    }
+    if (length > 1 && path[length - 1] == '/') {
+        return "it must not end with '/'";
+    }
+    return length > 1 ? names_problem(path, length) : NULL;
+}
+
+const char *zkl_path_problem(const char *path, size_t length)
+{
+    if (length == 1 && path[0] == '/') {
+        return "a lock needs a directory of its own below '/'";
+    }
+    if (length >= 10 && strncmp(path, "/zookeeper", 10) == 0 && (length == 10 || path[10] == '/')) {
+        return "'/zookeeper' is ZooKeeper's own";
+    }
+    return zkl_node_path_problem(path, length);
 }
 
 /* --- the object ---------------------------------------------------------------------------------------------------- */
@@ -198,6 +212,9 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     TAILQ_INIT(&engine->delayed);
     TAILQ_INIT(&engine->claims);
     LIST_INIT(&engine->queries);
+    TAILQ_INIT(&engine->operations_waiting);
+    TAILQ_INIT(&engine->operations);
+    LIST_INIT(&engine->user_watches);
     LIST_INIT(&engine->acls);
     make_uuid_stem(engine, config->random);
     if (engine->servers == NULL || engine->hosts == NULL || !zkl_lines_init(engine) || !copy_auths(engine, config)) {
@@ -222,6 +239,7 @@ void zkl_engine_free(zkl_engine *engine)
     while ((claim = TAILQ_FIRST(&engine->claims)) != NULL) {
         free_claim(claim);
     }
+    zkl_operations_free(engine);
     zkl_requests_free(engine);
     for (int32_t i = 0; i < engine->auth_count; i++) {
         zkl_free((void *)(uintptr_t)engine->auths[i].scheme);
@@ -244,6 +262,8 @@ void zkl_engine_close(zkl_engine *engine, int64_t now)
         zkl_claim_end(claim, ZKL_CLOSED, now);
     }
     zkl_queries_fail(engine, ZKL_CLOSED, "the client is closed");
+    zkl_operations_fail(engine, ZKL_CLOSED, "the client is closed");
+    zkl_user_watches_end(engine, ZKL_CLOSED);
 }
 
 bool zkl_engine_drained(const zkl_engine *engine)

@@ -45,8 +45,11 @@ typedef enum {
     ZKL_FORKED,
     ZKL_PHASE,
     ZKL_UNSUPPORTED,
-    ZKL_NO_NODE, /* the chroot of the connection string does not exist */
-    ZKL_FAILED   /* anything else that ZooKeeper or the system said */
+    ZKL_NO_NODE, /* the chroot of the connection string does not exist, or what an operation is about */
+    ZKL_FAILED,  /* anything else that ZooKeeper or the system said */
+    ZKL_NODE_EXISTS,
+    ZKL_BAD_VERSION,
+    ZKL_NOT_EMPTY
 } zkl_code;
 
 const char *zkl_code_name(zkl_code code);
@@ -213,6 +216,95 @@ typedef void (*zkl_contenders_fn)(void *user, zkl_code code, const char *message
 /* Lists who holds and waits for `path`. False when memory is short (then `done` is not called). */
 bool zkl_engine_contenders(zkl_engine *engine, const char *path, zkl_contenders_fn done, void *user, int64_t now);
 
+/* --- operations: single requests of the program's own -------------------------------------------------------------- */
+
+typedef struct zkl_operation zkl_operation;
+
+typedef enum {
+    ZKL_OPERATION_GET,
+    ZKL_OPERATION_SET,
+    ZKL_OPERATION_CREATE,
+    ZKL_OPERATION_DELETE,
+    ZKL_OPERATION_EXISTS,
+    ZKL_OPERATION_CHILDREN,
+    ZKL_OPERATION_SYNC,
+    ZKL_OPERATION_CHECK, /* of the version; only as a part of a multi */
+    ZKL_OPERATION_MULTI  /* all parts or none: CREATE, SET, DELETE, CHECK */
+} zkl_operation_kind;
+
+/* What happened to the node that a watch stands on. */
+typedef enum {
+    ZKL_EVENT_NONE,
+    ZKL_EVENT_CREATED,
+    ZKL_EVENT_DELETED,
+    ZKL_EVENT_CHANGED,
+    ZKL_EVENT_CHILD /* its children changed */
+} zkl_node_event;
+
+/* Room for the message of any answer. */
+#define ZKL_OPERATION_MESSAGE_SIZE 512
+
+typedef struct zkl_operation_request {
+    zkl_operation_kind kind;
+    const char *path; /* valid (zkl_node_path_problem) */
+    const char *data; /* SET, CREATE: NULL for none */
+    int32_t data_length;
+    int32_t version;                           /* SET, DELETE, CHECK: -1 for any */
+    int32_t flags;                             /* CREATE: ZOO_PERSISTENT and its kin */
+    const struct ACL_vector *acl;              /* CREATE */
+    bool watch;                                /* GET, EXISTS, CHILDREN */
+    const struct zkl_operation_request *parts; /* MULTI */
+    int32_t part_count;
+} zkl_operation_request;
+
+/* What came of one part of a multi that was executed. */
+typedef struct {
+    zkl_operation_kind kind;
+    char *path;       /* CREATE: of the new node */
+    struct Stat stat; /* SET */
+} zkl_part_result;
+
+typedef struct {
+    zkl_operation_kind kind;
+    bool has_stat; /* GET, SET, CREATE, CHILDREN; EXISTS: whether there is such a node */
+    bool watching; /* the watch that was asked for is armed */
+    struct Stat stat;
+    char *data; /* GET; "" for a node without any */
+    int32_t data_length;
+    char *path;   /* CREATE: of the new node */
+    char **names; /* CHILDREN */
+    int32_t name_count;
+    zkl_part_result *parts; /* MULTI */
+    int32_t part_count;
+} zkl_operation_result;
+
+/* Called from inside any of the engine's functions; they must not call the engine back. */
+typedef struct {
+    /*
+     * At most once an operation, and not after zkl_operation_cancel. `result` is the callee's from now on
+     * (zkl_operation_result_free), NULL unless `code` is ZKL_OK. `failed_part` is the index of the part for which a multi
+     * failed, or -1.
+     */
+    void (*done)(void *user, zkl_code code, const char *message, zkl_operation_result *result, int32_t failed_part);
+    /*
+     * At most once, after `done`, and not after zkl_operation_cancel: the watch has fired; or, with ZKL_EVENT_NONE, never
+     * will, since the session is over (ZKL_LOST) or the client closed (ZKL_CLOSED).
+     */
+    void (*fired)(void *user, zkl_node_event event, zkl_code code);
+} zkl_operation_host;
+
+/* A deep copy of the request, to be given to an engine or forgotten. NULL when memory is short. Any thread. */
+zkl_operation *zkl_operation_new(const zkl_operation_request *request);
+/* Sends it, now or when requests may go out. `host` is not copied. */
+void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_operation_host *host, void *user,
+                        int64_t now);
+/* Nobody waits for the answer, or for the watch, any more. What was not sent yet never will be. Twice is harmless. */
+void zkl_operation_cancel(zkl_operation *operation, int64_t now);
+/* The driver will never use it again: cancels it if need be, and frees it as soon as possible. */
+void zkl_operation_forget(zkl_operation *operation, int64_t now);
+/* NULL is allowed. Any thread. */
+void zkl_operation_result_free(zkl_operation_result *result);
+
 /*
  * Begins the end: every claim ends with ZKL_CLOSED, nothing new is accepted. The driver goes on with prepare and process
  * until zkl_engine_drained, or until it loses patience, and then calls zkl_engine_shut_down.
@@ -234,6 +326,8 @@ void zkl_acl_free(struct ACL_vector *acl);
 
 /* NULL if `path` (of `length` bytes) can name a lock's directory; else what is wrong with it, for a person. */
 const char *zkl_path_problem(const char *path, size_t length);
+/* The same for a path that names any node, "/" and those below "/zookeeper" included. */
+const char *zkl_node_path_problem(const char *path, size_t length);
 
 #ifdef ZKL_BREAKABLE
 /* The simulation's switches: each breaks one rule of the protocol, to show that the checks notice. 0: none. */

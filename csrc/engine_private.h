@@ -8,6 +8,8 @@
  *   seat.c        one znode: join, recover, queue, hold, leave
  *   watch.c       one watcher object per watched node
  *   contenders.c  who holds and waits for a path
+ *   operation.c   reads and writes of the program's own
+ *   user_watch.c  the watches that come with them
  *
  * Everything here runs on the driver's thread.
  */
@@ -34,6 +36,7 @@ typedef struct zkl_watch zkl_watch;
 typedef struct zkl_request zkl_request;
 typedef struct zkl_query zkl_query;
 typedef struct zkl_shared_acl zkl_shared_acl;
+typedef struct zkl_user_watch zkl_user_watch;
 
 TAILQ_HEAD(zkl_seat_list, zkl_seat);
 TAILQ_HEAD(zkl_claim_list, zkl_claim);
@@ -42,6 +45,8 @@ LIST_HEAD(zkl_line_list, zkl_line);
 LIST_HEAD(zkl_watch_list, zkl_watch);
 LIST_HEAD(zkl_query_list, zkl_query);
 LIST_HEAD(zkl_acl_list, zkl_shared_acl);
+LIST_HEAD(zkl_user_watch_list, zkl_user_watch);
+TAILQ_HEAD(zkl_operation_list, zkl_operation);
 
 struct zkl_engine {
     zkl_host host;
@@ -101,9 +106,17 @@ struct zkl_engine {
     int64_t delayed_until;
     int32_t nodes;         /* seats that have a node on the server, as far as known */
     int32_t cleaning;      /* seats and watches whose removal is not confirmed yet */
-    int64_t watched_bytes; /* reserved by seats that may have to watch */
+    int64_t watched_bytes; /* reserved by seats that may have to watch, and by the program's watches */
     uint64_t serial;       /* of the latest uuid */
     char uuid_stem[ZKL_UUID_LENGTH - 12 + 1];
+
+    /* operation.c, user_watch.c */
+    struct zkl_operation_list operations_waiting; /* to be sent when requests may go out, in this order */
+    struct zkl_operation_list operations;         /* under way, or answered and not forgotten */
+    struct zkl_user_watch_list user_watches;
+    uint64_t operation_serial; /* of the latest */
+    size_t sent_bytes;         /* of operations, since zkl_engine_prepare */
+    bool operations_paused;    /* the server refused one for now: none goes out before delayed_until */
 
     /* engine.c */
     struct zkl_claim_list claims;
@@ -183,7 +196,9 @@ typedef enum {
     ZKL_REQUEST_UNWATCH,
     ZKL_REQUEST_CHECK,      /* heartbeat */
     ZKL_REQUEST_QUERY_LIST, /* contenders */
-    ZKL_REQUEST_QUERY_GET
+    ZKL_REQUEST_QUERY_GET,
+    ZKL_REQUEST_OPERATION,
+    ZKL_REQUEST_USER_UNWATCH
 } zkl_request_kind;
 
 /* Why a seat listed its directory; decides what its reply may be used for. */
@@ -209,6 +224,8 @@ struct zkl_request {
         zkl_watch *watch;
         zkl_query *query;
         struct zkl_checks *checks;
+        zkl_operation *operation;
+        zkl_user_watch *user_watch;
     } about;
 };
 
@@ -231,6 +248,25 @@ bool zkl_send_query_list(zkl_query *query);
 bool zkl_send_query_get(zkl_query *query, int32_t index, const char *path);
 /* Heartbeat over `count` operations; `checks` is given back with the reply. */
 bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks);
+
+/* What an operation hands to the C client. */
+typedef struct {
+    zkl_operation_kind kind;
+    const char *path;
+    const char *data;
+    int32_t data_length; /* -1: none */
+    int32_t version;
+    int32_t flags;
+    const struct ACL_vector *acl;
+    zkl_user_watch *watch; /* NULL: none */
+    int32_t count;         /* of a multi */
+    zoo_op_t *ops;
+    zoo_op_result_t *results;
+} zkl_sending;
+
+/* These two answer what the C client did; a reply comes only after ZOK. */
+int zkl_send_operation(zkl_operation *operation, zkl_engine *engine, const zkl_sending *sending);
+int zkl_send_user_unwatch(zkl_user_watch *watch, zkl_engine *engine, const char *path, bool children);
 /* Frees what the C client can no longer complete: after zookeeper_close. */
 void zkl_requests_closed(zkl_engine *engine);
 void zkl_requests_free(zkl_engine *engine);
@@ -391,6 +427,10 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
 void zkl_watches_resume(zkl_engine *engine);
 /* The handle is closed: nobody will call back. */
 void zkl_watches_closed(zkl_engine *engine);
+/* Whether a seat waits for a watch on a node, whose full path this is. */
+bool zkl_watch_wanted(zkl_engine *engine, const char *path);
+/* All watches on a node were removed; so was one that no seat wants any more. */
+void zkl_watch_forgotten(zkl_engine *engine, const char *path);
 
 /* contenders.c ----------------------------------------------------------------------------------------------------- */
 
@@ -414,5 +454,54 @@ void zkl_query_got(zkl_request *request, int rc, const char *data, int length);
 void zkl_queries_fail(zkl_engine *engine, zkl_code code, const char *message);
 /* Sends what was asked for while requests could not go out. */
 void zkl_queries_resume(zkl_engine *engine);
+
+/* operation.c ------------------------------------------------------------------------------------------------------ */
+
+/* What a reply brings; what does not belong to its kind is empty. */
+typedef struct {
+    const char *data;
+    int32_t length;
+    const char *path;
+    const struct String_vector *names;
+    const struct Stat *stat;
+} zkl_reply;
+
+void zkl_operation_landed(zkl_request *request, int rc, const zkl_reply *reply);
+/* Sends those that wait, as far as they may go out. */
+void zkl_operations_feed(zkl_engine *engine);
+/* Whether zkl_operations_feed has something to do. */
+bool zkl_operations_due(const zkl_engine *engine);
+/* None goes out until zkl_try_later's time has come. */
+void zkl_operations_pause(zkl_engine *engine);
+/* Answers all that are pending with `code`. */
+void zkl_operations_fail(zkl_engine *engine, zkl_code code, const char *message);
+void zkl_operations_free(zkl_engine *engine);
+
+/* user_watch.c ----------------------------------------------------------------------------------------------------- */
+
+/* Whether another watched path still fits under ZKL_MAX_WATCHED_BYTES. */
+bool zkl_user_watch_fits(const zkl_engine *engine, const char *path);
+/* NULL when memory is short. Belongs to the caller until zkl_user_watch_leave. */
+zkl_user_watch *zkl_user_watch_new(zkl_engine *engine, const char *path, bool children,
+                                   void (*fired)(void *user, zkl_node_event event, zkl_code code), void *user);
+/* The read that arms it goes out. */
+void zkl_user_watch_arming(zkl_user_watch *watch);
+/* That read was answered: whether the C client holds the watch now. */
+void zkl_user_watch_armed(zkl_user_watch *watch, bool armed);
+/* Nobody is interested any more. Not while the read that arms it is in flight. */
+void zkl_user_watch_leave(zkl_user_watch *watch);
+/* The C client's watcher function. */
+void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context);
+void zkl_user_watch_removed(zkl_request *request, int rc);
+/* Whether the program waits for a watch on a node itself: then watch.c must not remove its own there. */
+bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path);
+/* All watches of one kind on a node were removed, those included that the program does not want any more. */
+void zkl_user_watches_forgotten(zkl_engine *engine, const char *path, bool children);
+/* Requests may go out again: remove what could not be removed. */
+void zkl_user_watches_resume(zkl_engine *engine);
+/* None of those that are armed will fire any more; their owners are told why. */
+void zkl_user_watches_end(zkl_engine *engine, zkl_code code);
+/* The handle is closed: nobody will call back. */
+void zkl_user_watches_closed(zkl_engine *engine);
 
 #endif

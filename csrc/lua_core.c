@@ -19,6 +19,7 @@
 
 #include "client.h"
 #include "lua_compat.h"
+#include "lua_core.h"
 #include "memory.h"
 
 #define CLIENT_TYPE "zklock.client"
@@ -28,8 +29,7 @@
 
 /* --- results ------------------------------------------------------------------------------------------------------- */
 
-/* nil, message, code */
-static int push_failure(lua_State *L, zkl_code code, const char *message)
+int push_failure(lua_State *L, zkl_code code, const char *message)
 {
     lua_pushnil(L);
     lua_pushstring(L, message);
@@ -37,10 +37,7 @@ static int push_failure(lua_State *L, zkl_code code, const char *message)
     return 3;
 }
 
-/* How many results those are that push_forked leaves. */
-#define FORKED 3
-
-static void push_forked(lua_State *L)
+void push_forked(lua_State *L)
 {
     push_failure(L, ZKL_FORKED, "this client belongs to the parent process: connect anew after a fork");
 }
@@ -66,8 +63,7 @@ static zkl_ticket *check_ticket(lua_State *L)
     return ticket;
 }
 
-/* Makes the box first, so that a failure of Lua's memory loses no ticket. */
-static zkl_ticket **push_ticket_box(lua_State *L)
+zkl_ticket **push_ticket_box(lua_State *L)
 {
     zkl_ticket **box = lua_newuserdata(L, sizeof *box);
     *box = NULL;
@@ -76,7 +72,7 @@ static zkl_ticket **push_ticket_box(lua_State *L)
     return box;
 }
 
-static int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket)
+int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket)
 {
     *box = ticket;
     return ticket != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
@@ -99,8 +95,7 @@ static int ticket_id(lua_State *L)
     return 1;
 }
 
-/* The ticket and its news; NULL, with the FORKED results pushed, in a child of the process that opened its client. */
-static zkl_ticket *look_at_ticket(lua_State *L, zkl_ticket_view *view)
+zkl_ticket *look_at_ticket(lua_State *L, zkl_ticket_view *view)
 {
     zkl_ticket *ticket = check_ticket(L);
     if (zkl_client_forked(zkl_ticket_client(ticket))) {
@@ -249,11 +244,7 @@ static void push_raw_field(lua_State *L, int index, const char *name)
     lua_rawget(L, index - 1);
 }
 
-/*
- * Reads argument `index`: "open", "creator", "read", or an array of {scheme=, id=, perms=}. The strings stay Lua's, the array
- * is a userdata left on the stack: all valid while the arguments are.
- */
-static struct ACL_vector check_acl(lua_State *L, int index)
+struct ACL_vector check_acl(lua_State *L, int index)
 {
     if (lua_type(L, index) == LUA_TSTRING) {
         static const char *const names[] = {"open", "creator", "read", NULL};
@@ -296,8 +287,7 @@ static zkl_client *check_client(lua_State *L)
     return client;
 }
 
-/* The client; NULL, with the FORKED results pushed, in a child of the process that opened it. */
-static zkl_client *live_client(lua_State *L)
+zkl_client *live_client(lua_State *L)
 {
     zkl_client *client = check_client(L);
     if (zkl_client_forked(client)) {
@@ -633,16 +623,29 @@ static int core_features(lua_State *L)
 }
 
 static const luaL_Reg ticket_methods[] = {
-    {"id", ticket_id},       {"phase", ticket_phase},         {"settled", ticket_settled}, {"done", ticket_settled},
-    {"held", ticket_held},   {"remaining", ticket_remaining}, {"token", ticket_token},     {"node", ticket_node},
-    {"release", ticket_end}, {"cancel", ticket_end},          {"result", ticket_result},   {NULL, NULL},
+    {"id", ticket_id},           {"phase", ticket_phase},
+    {"settled", ticket_settled}, {"done", ticket_settled},
+    {"held", ticket_held},       {"remaining", ticket_remaining},
+    {"token", ticket_token},     {"node", ticket_node},
+    {"release", ticket_end},     {"cancel", ticket_end},
+    {"result", ticket_result},   {"take", operation_take},
+    {"event", operation_event},  {NULL, NULL},
 };
 
 static const luaL_Reg client_methods[] = {
-    {"pollfd", client_pollfd}, {"next", client_next},   {"next_log", client_next_log},
-    {"state", client_state},   {"claim", client_claim}, {"contenders", client_contenders},
-    {"flush", client_flush},   {"stats", client_stats}, {"session_timeout", client_session_timeout},
-    {"close", client_close},   {"join", client_join},   {NULL, NULL},
+    {"pollfd", client_pollfd},
+    {"next", client_next},
+    {"next_log", client_next_log},
+    {"state", client_state},
+    {"claim", client_claim},
+    {"contenders", client_contenders},
+    {"flush", client_flush},
+    {"stats", client_stats},
+    {"session_timeout", client_session_timeout},
+    {"close", client_close},
+    {"join", client_join},
+    {"operate", client_operate},
+    {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
@@ -650,6 +653,7 @@ static const luaL_Reg functions[] = {
     {"now", core_now},
     {"poll", core_poll},
     {"path_problem", core_path_problem},
+    {"node_path_problem", core_node_path_problem},
     {"default_identity", core_default_identity},
     {"memory", core_memory},
     {"features", core_features},

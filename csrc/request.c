@@ -76,6 +76,8 @@ static void release_about(zkl_request *request)
     case ZKL_REQUEST_CHECK:
     case ZKL_REQUEST_QUERY_LIST:
     case ZKL_REQUEST_QUERY_GET:
+    case ZKL_REQUEST_OPERATION:
+    case ZKL_REQUEST_USER_UNWATCH:
         break;
     }
 }
@@ -102,10 +104,15 @@ void zkl_request_refused(zkl_request *request, int rc)
 static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
     zkl_request *request = land(data, rc);
-    if (request != NULL) {
-        zkl_seat_created(request, rc, path, stat);
-        landed(request);
+    if (request == NULL) {
+        return;
     }
+    if (request->kind == ZKL_REQUEST_OPERATION) {
+        zkl_operation_landed(request, rc, &(zkl_reply){.path = path, .stat = stat});
+    } else {
+        zkl_seat_created(request, rc, path, stat);
+    }
+    landed(request);
 }
 
 static void on_names(int rc, const struct String_vector *names, const void *data)
@@ -122,15 +129,25 @@ static void on_names(int rc, const struct String_vector *names, const void *data
     landed(request);
 }
 
+static void on_names_and_stat(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
+{
+    zkl_request *request = land(data, rc);
+    if (request != NULL) {
+        zkl_operation_landed(request, rc, &(zkl_reply){.names = names, .stat = stat});
+        landed(request);
+    }
+}
+
 static void on_text(int rc, const char *text, const void *data)
 {
-    (void)text;
     zkl_request *request = land(data, rc);
     if (request == NULL) {
         return;
     }
     if (request->kind == ZKL_REQUEST_SYNC) {
         zkl_seat_synced(request, rc);
+    } else if (request->kind == ZKL_REQUEST_OPERATION) {
+        zkl_operation_landed(request, rc, &(zkl_reply){.path = text});
     } else {
         zkl_line_parent_made(request, rc);
     }
@@ -147,6 +164,8 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
         zkl_watch_armed(request, rc);
     } else if (request->kind == ZKL_REQUEST_QUERY_GET) {
         zkl_query_got(request, rc, value, length);
+    } else if (request->kind == ZKL_REQUEST_OPERATION) {
+        zkl_operation_landed(request, rc, &(zkl_reply){.data = value, .length = length, .stat = stat});
     } else {
         zkl_seat_stat(request, rc, stat);
     }
@@ -163,6 +182,8 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
         zkl_watch_armed(request, rc);
     } else if (request->kind == ZKL_REQUEST_STAT) {
         zkl_seat_stat(request, rc, stat);
+    } else if (request->kind == ZKL_REQUEST_OPERATION) {
+        zkl_operation_landed(request, rc, &(zkl_reply){.stat = stat});
     } else {
         zkl_session_greeted(request, rc);
     }
@@ -184,6 +205,12 @@ static void on_done(int rc, const void *data)
         break;
     case ZKL_REQUEST_CHECK:
         zkl_lease_checked(request, rc);
+        break;
+    case ZKL_REQUEST_OPERATION:
+        zkl_operation_landed(request, rc, &(zkl_reply){0});
+        break;
+    case ZKL_REQUEST_USER_UNWATCH:
+        zkl_user_watch_removed(request, rc);
         break;
     default: /* a stray's delete: if it failed, the next list finds the node again */
         break;
@@ -352,6 +379,60 @@ bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks)
     }
     request->about.checks = checks;
     return sent(request, zoo_amulti(engine->handle, checks->count, checks->ops, checks->results, on_done, request));
+}
+
+static int call_client(zhandle_t *handle, const zkl_sending *what, zkl_request *request)
+{
+    watcher_fn watcher = what->watch != NULL ? zkl_user_watch_event : NULL;
+    switch (what->kind) {
+    case ZKL_OPERATION_GET:
+        return zoo_awget(handle, what->path, watcher, what->watch, on_data, request);
+    case ZKL_OPERATION_SET:
+        return zoo_aset(handle, what->path, what->data, what->data_length, what->version, on_stat, request);
+    case ZKL_OPERATION_CREATE:
+        return zoo_acreate2(handle, what->path, what->data, what->data_length, what->acl, what->flags, on_created,
+                            request);
+    case ZKL_OPERATION_DELETE:
+        return zoo_adelete(handle, what->path, what->version, on_done, request);
+    case ZKL_OPERATION_EXISTS:
+        return zoo_awexists(handle, what->path, watcher, what->watch, on_stat, request);
+    case ZKL_OPERATION_CHILDREN:
+        return zoo_awget_children2(handle, what->path, watcher, what->watch, on_names_and_stat, request);
+    case ZKL_OPERATION_SYNC:
+        return zoo_async(handle, what->path, on_text, request);
+    case ZKL_OPERATION_MULTI:
+        return zoo_amulti(handle, what->count, what->ops, what->results, on_done, request);
+    case ZKL_OPERATION_CHECK:
+        break;
+    }
+    return ZBADARGUMENTS;
+}
+
+int zkl_send_operation(zkl_operation *operation, zkl_engine *engine, const zkl_sending *sending)
+{
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_OPERATION);
+    if (request == NULL) {
+        return ZMARSHALLINGERROR;
+    }
+    request->about.operation = operation;
+    int rc = call_client(engine->handle, sending, request);
+    (void)sent(request, rc);
+    return rc;
+}
+
+int zkl_send_user_unwatch(zkl_user_watch *watch, zkl_engine *engine, const char *path, bool children)
+{
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_USER_UNWATCH);
+    if (request == NULL) {
+        return ZMARSHALLINGERROR;
+    }
+    request->about.user_watch = watch;
+    /* See zkl_send_unwatch. */
+    void_completion_t *completion = (void_completion_t *)(uintptr_t)on_done;
+    int rc = zoo_aremove_all_watches(engine->handle, path, children ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA, 0, completion,
+                                     request);
+    (void)sent(request, rc);
+    return rc;
 }
 
 /* --- the end of a handle ------------------------------------------------------------------------------------------- */

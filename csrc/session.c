@@ -78,6 +78,12 @@ zkl_code zkl_code_of(int rc)
         return ZKL_AUTH_FAILED;
     case ZNONODE:
         return ZKL_NO_NODE;
+    case ZNODEEXISTS:
+        return ZKL_NODE_EXISTS;
+    case ZBADVERSION:
+        return ZKL_BAD_VERSION;
+    case ZNOTEMPTY:
+        return ZKL_NOT_EMPTY;
     case ZSESSIONEXPIRED:
     case ZINVALIDSTATE:
         return ZKL_DISCONNECTED;
@@ -132,6 +138,7 @@ bool zkl_session_usable(const zkl_engine *engine)
 static void resume(zkl_engine *engine)
 {
     zkl_watches_resume(engine);
+    zkl_user_watches_resume(engine);
     zkl_queries_resume(engine);
     if (engine->nodes > 0) {
         zkl_lease_want_now(engine);
@@ -177,6 +184,7 @@ static void session_over(zkl_engine *engine, const char *why)
         next = TAILQ_NEXT(seat, all);
         zkl_seat_session_over(seat, why);
     }
+    zkl_user_watches_end(engine, engine->closing ? ZKL_CLOSED : ZKL_LOST);
     engine->check_at = ZKL_NEVER;
     engine->confirming = false;
     if (engine->lease && engine->lease_until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
@@ -261,6 +269,7 @@ static void on_auth_failed(zkl_engine *engine)
         }
     }
     zkl_queries_fail(engine, ZKL_AUTH_FAILED, engine->problem);
+    zkl_operations_fail(engine, ZKL_AUTH_FAILED, engine->problem);
 }
 
 /* The C client's default watcher: session events only. */
@@ -296,6 +305,7 @@ static void close_handle(zkl_engine *engine)
     engine->over = false;
     zkl_requests_closed(engine);
     zkl_watches_closed(engine);
+    zkl_user_watches_closed(engine);
 }
 
 static bool open_handle(zkl_engine *engine)
@@ -613,6 +623,7 @@ static void feed_hungry(zkl_engine *engine)
         seat->starved = false;
         zkl_seat_step(seat);
     }
+    zkl_operations_feed(engine);
 }
 
 /* The first request of the connection could not be sent, or was answered by neither yes nor no (throttled, say). */
@@ -632,6 +643,8 @@ static void run_due(zkl_engine *engine)
     if (engine->now >= engine->delayed_until) {
         zkl_seats_undelay(engine);
         zkl_watches_resume(engine);
+        zkl_user_watches_resume(engine);
+        engine->operations_paused = false;
     }
     feed_hungry(engine);
     if (engine->lease && zkl_session_usable(engine) && engine->now >= engine->check_at && engine->checks_flying == 0) {
@@ -659,6 +672,9 @@ static int64_t next_due(const zkl_engine *engine)
         if (!TAILQ_EMPTY(&engine->hungry) && engine->in_flight < ZKL_MAX_IN_FLIGHT) {
             due = earlier(due, engine->now + PAUSE_AFTER);
         }
+        if (zkl_operations_due(engine)) {
+            due = engine->now;
+        }
     }
     if (engine->lease && engine->nodes > 0 && engine->lease_until > engine->now) {
         due = earlier(due, engine->lease_until);
@@ -675,6 +691,7 @@ bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until)
 void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
 {
     engine->now = now;
+    engine->sent_bytes = 0;
     date_answers(engine);
     *poll = (zkl_poll){.fd = -1, .events = 0, .wake_at = ZKL_NEVER};
     run_due(engine);
@@ -722,4 +739,5 @@ void zkl_engine_shut_down(zkl_engine *engine, int64_t now)
         set_state(engine, ZKL_STATE_CLOSED, ZKL_CLOSED, "%s", "");
     }
     zkl_queries_fail(engine, ZKL_CLOSED, "the client is closed");
+    zkl_operations_fail(engine, ZKL_CLOSED, "the client is closed");
 }

@@ -82,9 +82,16 @@ static bool arm(zkl_watch *watch)
     return sent;
 }
 
-/* Armed and wanted by nobody: removes it, now or when requests may go out again (zkl_watches_resume). */
+/*
+ * Armed and wanted by nobody: removes it, now or when requests may go out again (zkl_watches_resume). The removal would take
+ * the program's own watch on the node too (user_watch.c): where there is one, both go with that.
+ */
 static void disarm(zkl_watch *watch)
 {
+    if (zkl_user_watch_wanted(watch->engine, watch->node)) {
+        set_unwanted(watch, false);
+        return;
+    }
     set_unwanted(watch, true);
     if (!zkl_session_usable(watch->engine)) {
         return;
@@ -194,6 +201,7 @@ void zkl_watch_removed(zkl_request *request, int rc)
         bool removed = rc == ZOK || rc == ZNOWATCHER;
         watch->state = removed ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
         if (removed) {
+            zkl_user_watches_forgotten(watch->engine, watch->node, false);
             rearm_or_free(watch);
         } else if (!zkl_outcome_unknown(rc)) {
             zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
@@ -258,5 +266,39 @@ void zkl_watches_closed(zkl_engine *engine)
             zkl_line_drop(line);
             line = next;
         }
+    }
+}
+
+/* The watch on the node with this full path, NULL if there is none; false when memory is too short to look. */
+static bool find_by_path(zkl_engine *engine, const char *path, zkl_watch **watch)
+{
+    *watch = NULL;
+    const char *slash = strrchr(path, '/');
+    if (slash == path) {
+        return true; /* a lock's directory has a name */
+    }
+    char *directory = zkl_copy(path, (size_t)(slash - path));
+    zkl_line *line = directory != NULL ? zkl_line_take(engine, directory) : NULL;
+    if (line != NULL) {
+        *watch = find(line, slash + 1);
+        zkl_line_drop(line);
+    }
+    zkl_free(directory);
+    return line != NULL;
+}
+
+bool zkl_watch_wanted(zkl_engine *engine, const char *path)
+{
+    zkl_watch *watch;
+    return !find_by_path(engine, path, &watch) || (watch != NULL && !LIST_EMPTY(&watch->seats));
+}
+
+void zkl_watch_forgotten(zkl_engine *engine, const char *path)
+{
+    zkl_watch *watch;
+    if (find_by_path(engine, path, &watch) && watch != NULL && watch->state == ZKL_WATCH_ARMED &&
+        LIST_EMPTY(&watch->seats)) {
+        watch->state = ZKL_WATCH_IDLE;
+        free_if_unused(watch);
     }
 }

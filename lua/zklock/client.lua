@@ -12,7 +12,9 @@
 
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
+local node = require "zklock.node"
 local options = require "zklock.options"
+local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local coroutine, error, getmetatable, pcall, rawget, setmetatable, tostring, type =
@@ -421,6 +423,17 @@ function Client:mutex(path, settings)
     settings.identity = settings.identity or self._identity
     settings.acl = settings.acl or self._acl
     return Lock.new(self, Lock.MUTEX, path, settings)
+end
+
+-- Nodes ---------------------------------------------------------------------------------------------------------------
+
+node.extend(Client, check_self)
+
+--- Begins a transaction: checks and writes that the server executes all together, or none of them.
+-- @treturn Transaction
+function Client:transaction()
+    check_self(self, "transaction")
+    return Transaction.new(self)
 end
 
 --- "zklock client (host:2181, connected)". Says nothing about credentials.

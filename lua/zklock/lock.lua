@@ -10,6 +10,7 @@
 
 local core = require "zklock.core"
 local options = require "zklock.options"
+local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
@@ -434,6 +435,13 @@ function Lock:contenders(timeout)
         return nil, message, code
     end
     return client:_await_query(query, seconds, format("listing the contenders of %s", self._path))
+end
+
+--- Begins writes that happen only if the lock is still held, which the server checks together with them.
+-- @treturn Transaction bound to the present hold: a later hold of the same object needs another
+function Lock:transaction()
+    check_self(self, "transaction")
+    return Transaction.guarded(self, self._hold)
 end
 
 --- "zklock mutex (/path, held)".

@@ -1,0 +1,200 @@
+/*
+ * What the client's files share with each other and with nobody else.
+ *
+ *   client.c    the I/O thread; opening, closing and looking at a client
+ *   ticket.c    what callers ask for, and what they are told
+ *   ticket_operation.c  the same for reads and writes of the program's own, and their watches
+ *   registry.c  all open clients of the process: for exit() and fork()
+ *
+ * Who may touch what:
+ *   - what stands under "engine" in the two structs, engine claims, and the engine itself: whoever holds engine_mutex. The I/O
+ *     thread holds it all the time but while it sleeps in poll. A caller that finds it free hands its wish to the engine
+ *     itself, which sends at once and cannot block; that saves waking the I/O thread only to have it send (it is polling
+ *     the socket for the reply already). A caller that finds it taken leaves its wish on the list and writes a byte;
+ *   - what stands under "shared": whoever holds client->mutex;
+ *   - atomics: anybody.
+ * engine_mutex is taken before mutex, never after. A ticket is referenced by its caller and, until nothing more can come of
+ * it, by the engine's side; it references its client.
+ */
+#ifndef ZKLOCK_CLIENT_PRIVATE_H
+#define ZKLOCK_CLIENT_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/queue.h>
+
+#include "client.h"
+#include "memory.h"
+
+/* Lines of the C client's that are remembered, not to repeat them. */
+#define RECENT_LINES 4
+
+/* What the I/O thread is asked to do with a ticket; done in this order. */
+enum {
+    TODO_START = 1 << 0,
+    TODO_LAPSED = 1 << 1,
+    TODO_END = 1 << 2,
+    TODO_FORGET = 1 << 3
+};
+
+typedef enum {
+    TICKET_CLAIM,
+    TICKET_CONTENDERS,
+    TICKET_FLUSH,
+    TICKET_OPERATION
+} ticket_kind;
+
+TAILQ_HEAD(ticket_list, zkl_ticket);
+
+struct zkl_ticket {
+    zkl_client *client;
+    uint64_t id;
+    ticket_kind kind;
+    _Atomic int32_t references;
+    char *path;
+
+    /* for zkl_engine_claim; given to it once */
+    char *identity;
+    struct ACL_vector acl;
+    zkl_node_kind node_kind;
+    bool try_only;
+
+    zkl_operation *request; /* an operation that has not been given to the engine yet */
+
+    /* read by zkl_ticket_held without the mutex */
+    _Atomic int32_t phase;
+    _Atomic bool lapsed;
+
+    /* engine */
+    TAILQ_ENTRY(zkl_ticket) all;
+    TAILQ_ENTRY(zkl_ticket) flushing;
+    zkl_claim *claim;
+    zkl_operation *operation;
+
+    /* shared */
+    TAILQ_ENTRY(zkl_ticket) in_todo;
+    TAILQ_ENTRY(zkl_ticket) in_news;
+    unsigned todo;
+    bool has_news;
+    bool settled;
+    zkl_code code;
+    char *message;
+    char token[ZKL_TOKEN_SIZE];
+    char node[ZKL_NODE_NAME_SIZE];
+    char ahead[ZKL_NODE_NAME_SIZE]; /* the name of the node that it waits for, shortened if need be */
+    zkl_contender *contenders;      /* constant once settled */
+    int32_t contender_count;
+    zkl_operation_result *result; /* constant once settled */
+    int32_t failed_part;
+    zkl_node_event event; /* what its watch has seen */
+    zkl_code watch_code;  /* why its watch will see nothing any more */
+};
+
+typedef struct {
+    int level;
+    char text[256];
+} log_line;
+
+struct zkl_client {
+    _Atomic int32_t references;
+    uint32_t forks; /* what zkl_registry_forks was when it was opened */
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t gone; /* signalled when `exited` becomes true */
+    int wake_pipe[2];    /* callers write, the I/O thread reads */
+    int news_pipe[2];    /* the I/O thread writes, callers read */
+    _Atomic int64_t lease_until;
+    TAILQ_ENTRY(zkl_client) open; /* in the registry */
+
+    /* engine */
+    pthread_mutex_t engine_mutex;
+    zkl_engine *engine;     /* NULL once the thread has ended */
+    int64_t sleeping_until; /* what the I/O thread's poll was given */
+    struct ticket_list tickets;
+    struct ticket_list flushes;
+    int64_t close_by;
+    bool closing;
+    bool news; /* something was published since the last byte was written */
+    struct recent_line {
+        int64_t at;
+        char text[128];
+    } recent[RECENT_LINES];
+    uint32_t next_recent;
+
+    /* shared */
+    struct ticket_list todo;
+    struct ticket_list news_list;
+    uint64_t last_id;
+    bool close_wanted;
+    bool woken;     /* a byte is in wake_pipe */
+    bool announced; /* a byte is in news_pipe */
+    bool exited;
+    bool joined;
+    bool unread; /* nobody will ask for news any more */
+    zkl_state state;
+    zkl_code problem_code;
+    char problem[256];
+    zkl_stats stats;
+    int32_t timeout_ms;
+    log_line *lines;
+    int32_t first_line, line_count;
+};
+
+/* registry.c ------------------------------------------------------------------------------------------------------- */
+
+/* Once a process: exit() and fork() will find the clients. */
+void zkl_registry_start(void);
+void zkl_registry_add(zkl_client *client);
+/* Harmless when it is not there any more. */
+void zkl_registry_remove(zkl_client *client);
+/* How many forks lie between this process and the one that loaded the module. */
+uint32_t zkl_registry_forks(void);
+
+/* ticket.c --------------------------------------------------------------------------------------------------------- */
+
+/* The client and ticket functions below that say so want client->mutex held. */
+
+/* Drops one reference, and frees it with the last. */
+void zkl_ticket_drop(zkl_ticket *ticket);
+/* Mutex held. A question or a flush is answered; the I/O thread will not come back to it. */
+void zkl_ticket_answer(zkl_ticket *ticket, zkl_code code, const char *message);
+/* engine_mutex held. The engine's side lets go of a ticket. */
+void zkl_ticket_let_go(zkl_ticket *ticket);
+/* engine_mutex held. Hands the engine everything that callers have asked for. */
+void zkl_tickets_run(zkl_client *client);
+/* engine_mutex held. Answers the flushes if there is nothing left to wait for. */
+void zkl_tickets_finish_flushes(zkl_client *client);
+/* engine_mutex held, the engine is gone: whoever asks is told so. */
+void zkl_tickets_abandon(zkl_client *client);
+/* The engine's host callback. */
+void zkl_ticket_claim_changed(void *context, zkl_claim *claim);
+
+/* Mutex held. Puts the ticket on the list of news, once. */
+void zkl_ticket_announce(zkl_ticket *ticket);
+/* A ticket with one reference; NULL when memory is short. */
+zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path);
+/* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
+zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket);
+
+/* ticket_operation.c ----------------------------------------------------------------------------------------------- */
+
+/* engine_mutex held. Does for an operation's ticket what callers have asked for. */
+void zkl_ticket_operate(zkl_ticket *ticket, unsigned todo, int64_t now);
+/* Frees what only an operation's ticket has. */
+void zkl_ticket_drop_operation(zkl_ticket *ticket);
+
+/* client.c --------------------------------------------------------------------------------------------------------- */
+
+void zkl_client_drop(zkl_client *client);
+/*
+ * Mutex held; unlocks it, and then wakes the I/O thread if it needs that: a byte that is written before would have it run into
+ * the locked mutex. One byte is enough until it has been read.
+ */
+void zkl_client_unlock_and_wake(zkl_client *client);
+/*
+ * Sees to it that the engine learns of what is on the list: here and now if the I/O thread sleeps and nothing can block,
+ * otherwise by waking it.
+ */
+void zkl_client_serve(zkl_client *client);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * The part of zklock.core for reads and writes of the program's own.
+ *
+ * Arguments are checked here for type only: what a user may pass is checked, and worded, in lua/zklock/node.lua.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "lua_core.h"
+
+/* --- what is asked for --------------------------------------------------------------------------------------------- */
+
+static zkl_operation_kind check_kind(lua_State *L, int table)
+{
+    static const char *const names[] = {"get",      "set",  "create", "delete", "exists",
+                                        "children", "sync", "check",  "multi",  NULL};
+    static const zkl_operation_kind kinds[] = {ZKL_OPERATION_GET,    ZKL_OPERATION_SET,    ZKL_OPERATION_CREATE,
+                                               ZKL_OPERATION_DELETE, ZKL_OPERATION_EXISTS, ZKL_OPERATION_CHILDREN,
+                                               ZKL_OPERATION_SYNC,   ZKL_OPERATION_CHECK,  ZKL_OPERATION_MULTI};
+    lua_getfield(L, table, "kind");
+    zkl_operation_kind kind = kinds[luaL_checkoption(L, -1, NULL, names)];
+    lua_pop(L, 1);
+    return kind;
+}
+
+/* The string in a field, which the table keeps alive; NULL if there is none. */
+static const char *field_text(lua_State *L, int table, const char *name, size_t *length)
+{
+    lua_getfield(L, table, name);
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, length) : NULL;
+    lua_pop(L, 1);
+    return text;
+}
+
+static bool field_flag(lua_State *L, int table, const char *name)
+{
+    lua_getfield(L, table, name);
+    bool flag = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return flag;
+}
+
+static int32_t field_version(lua_State *L, int table)
+{
+    lua_getfield(L, table, "version");
+    int32_t version = lua_isnil(L, -1) ? -1 : (int32_t)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    return version;
+}
+
+static int32_t create_flags(lua_State *L, int table)
+{
+    if (field_flag(L, table, "container")) {
+        return ZOO_CONTAINER;
+    }
+    bool ephemeral = field_flag(L, table, "ephemeral");
+    if (field_flag(L, table, "sequential")) {
+        return ephemeral ? ZOO_EPHEMERAL_SEQUENTIAL : ZOO_PERSISTENT_SEQUENTIAL;
+    }
+    return ephemeral ? ZOO_EPHEMERAL : ZOO_PERSISTENT;
+}
+
+/* Fills a request from the table at `table`, whose strings it borrows; `acl` is room for its list. May leave values on the
+ * stack. */
+static void read_request(lua_State *L, int table, zkl_operation_request *request, struct ACL_vector *acl)
+{
+    luaL_checktype(L, table, LUA_TTABLE);
+    *request = (zkl_operation_request){.kind = check_kind(L, table)};
+    if (request->kind == ZKL_OPERATION_MULTI) {
+        return;
+    }
+    size_t length = 0;
+    request->path = field_text(L, table, "path", &length);
+    luaL_argcheck(L, request->path != NULL && strlen(request->path) == length, 2, "an operation needs a path");
+    request->data = field_text(L, table, "data", &length);
+    luaL_argcheck(L, length <= INT32_MAX, 2, "too much data");
+    request->data_length = request->data != NULL ? (int32_t)length : -1;
+    request->version = field_version(L, table);
+    request->watch = field_flag(L, table, "watch");
+    if (request->kind == ZKL_OPERATION_CREATE) {
+        request->flags = create_flags(L, table);
+        lua_getfield(L, table, "acl");
+        *acl = check_acl(L, lua_gettop(L));
+        request->acl = acl;
+    }
+}
+
+/* The parts of a multi, in userdata that is left on the stack. */
+static void read_parts(lua_State *L, int table, zkl_operation_request *request)
+{
+    int32_t count = (int32_t)lua_rawlen(L, table);
+    zkl_operation_request *parts = lua_newuserdata(L, ((size_t)count + 1) * sizeof *parts);
+    struct ACL_vector *acls = lua_newuserdata(L, ((size_t)count + 1) * sizeof *acls);
+    for (int32_t i = 0; i < count; i++) {
+        luaL_checkstack(L, 12, "too many operations");
+        lua_rawgeti(L, table, i + 1);
+        read_request(L, lua_gettop(L), &parts[i], &acls[i]);
+        luaL_argcheck(L, parts[i].kind != ZKL_OPERATION_MULTI, 2, "a transaction has no transactions in it");
+    }
+    request->parts = parts;
+    request->part_count = count;
+}
+
+/* client:operate{kind =, path =, …} -> operation | nil, message, code */
+int client_operate(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_operation_request request;
+    struct ACL_vector acl;
+    read_request(L, 2, &request, &acl);
+    if (request.kind == ZKL_OPERATION_MULTI) {
+        read_parts(L, 2, &request);
+    }
+    zkl_ticket **box = push_ticket_box(L);
+    return fill_ticket_box(L, box, zkl_client_operate(client, &request));
+}
+
+/* --- what came of it ----------------------------------------------------------------------------------------------- */
+
+static void set_number(lua_State *L, const char *name, lua_Number value)
+{
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+}
+
+static void set_integer(lua_State *L, const char *name, int32_t value)
+{
+    lua_pushinteger(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* 64 bits as 16 digits: they compare as strings, and no number of a Lua before 5.3 holds them. */
+static void set_hex(lua_State *L, const char *name, int64_t value)
+{
+    char digits[17];
+    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)value);
+    lua_pushstring(L, digits);
+    lua_setfield(L, -2, name);
+}
+
+static void push_stat(lua_State *L, const struct Stat *stat)
+{
+    lua_createtable(L, 0, 11);
+    set_hex(L, "czxid", stat->czxid);
+    set_hex(L, "mzxid", stat->mzxid);
+    set_hex(L, "pzxid", stat->pzxid);
+    set_number(L, "ctime", (lua_Number)stat->ctime / 1000);
+    set_number(L, "mtime", (lua_Number)stat->mtime / 1000);
+    set_integer(L, "version", stat->version);
+    set_integer(L, "cversion", stat->cversion);
+    set_integer(L, "aversion", stat->aversion);
+    set_hex(L, "ephemeral_owner", stat->ephemeralOwner);
+    set_integer(L, "data_length", stat->dataLength);
+    set_integer(L, "num_children", stat->numChildren);
+}
+
+static void push_stat_or_false(lua_State *L, const zkl_operation_result *result)
+{
+    if (result->has_stat) {
+        push_stat(L, &result->stat);
+    } else {
+        lua_pushboolean(L, 0);
+    }
+}
+
+static void push_names(lua_State *L, const zkl_operation_result *result)
+{
+    lua_createtable(L, result->name_count, 0);
+    for (int32_t i = 0; i < result->name_count; i++) {
+        lua_pushstring(L, result->names[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+static void push_parts(lua_State *L, const zkl_operation_result *result)
+{
+    lua_createtable(L, result->part_count, 0);
+    for (int32_t i = 0; i < result->part_count; i++) {
+        const zkl_part_result *part = &result->parts[i];
+        if (part->kind == ZKL_OPERATION_CREATE) {
+            lua_pushstring(L, part->path);
+        } else if (part->kind == ZKL_OPERATION_SET) {
+            push_stat(L, &part->stat);
+        } else {
+            lua_pushboolean(L, 1);
+        }
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+/* How many values those are. */
+static int push_result(lua_State *L, const zkl_operation_result *result)
+{
+    switch (result->kind) {
+    case ZKL_OPERATION_GET:
+        lua_pushlstring(L, result->data, (size_t)result->data_length);
+        push_stat(L, &result->stat);
+        return 2;
+    case ZKL_OPERATION_CREATE:
+        lua_pushstring(L, result->path);
+        push_stat(L, &result->stat);
+        return 2;
+    case ZKL_OPERATION_CHILDREN:
+        push_names(L, result);
+        push_stat(L, &result->stat);
+        return 2;
+    case ZKL_OPERATION_SET:
+    case ZKL_OPERATION_EXISTS:
+        push_stat_or_false(L, result);
+        return 1;
+    case ZKL_OPERATION_MULTI:
+        push_parts(L, result);
+        return 1;
+    case ZKL_OPERATION_DELETE:
+    case ZKL_OPERATION_SYNC:
+    case ZKL_OPERATION_CHECK:
+        break;
+    }
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+/* Pushes what came of an operation; returns how many values those are. */
+static int push_outcome(lua_State *L, const zkl_ticket *ticket, const zkl_ticket_view *view)
+{
+    const zkl_operation_result *result = zkl_ticket_operation_result(ticket);
+    if (result != NULL) {
+        return push_result(L, result);
+    }
+    push_failure(L, view->code, view->message);
+    if (zkl_ticket_failed_part(ticket) < 0) {
+        return 3;
+    }
+    lua_pushinteger(L, zkl_ticket_failed_part(ticket) + 1);
+    return 4;
+}
+
+/*
+ * operation:take() -> its results | nil, message, code, index of the part that failed or nil
+ *
+ * Once an operation: unless there is a watch to wait for it is let go here, and its results are in any case. Lua would not
+ * collect the small userdata for the sake of memory that it does not see.
+ */
+int operation_take(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    if (!view.settled) {
+        return push_failure(L, ZKL_FAILED, "not answered yet");
+    }
+    const zkl_operation_result *result = zkl_ticket_operation_result(ticket);
+    bool watching = result != NULL && result->watching;
+    int count = push_outcome(L, ticket, &view);
+    if (watching) {
+        zkl_ticket_drop_result(ticket);
+    } else {
+        *(zkl_ticket **)lua_touserdata(L, 1) = NULL;
+        zkl_ticket_release(ticket);
+    }
+    return count;
+}
+
+/* operation:event() -> what its watch has seen | false (nothing yet) | nil, message, code */
+int operation_event(lua_State *L)
+{
+    static const char *const names[] = {
+        [ZKL_EVENT_CREATED] = "created",
+        [ZKL_EVENT_DELETED] = "deleted",
+        [ZKL_EVENT_CHANGED] = "changed",
+        [ZKL_EVENT_CHILD] = "child",
+    };
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    zkl_code code;
+    zkl_node_event event = zkl_ticket_event(ticket, &code);
+    if (event != ZKL_EVENT_NONE) {
+        lua_pushstring(L, names[event]);
+        return 1;
+    }
+    if (code != ZKL_OK) {
+        return push_failure(L, code, code == ZKL_CLOSED ? "the client is closed" : "its session is over");
+    }
+    lua_pushboolean(L, 0);
+    return 1;
+}
+
+int core_node_path_problem(lua_State *L)
+{
+    size_t length;
+    const char *path = luaL_checklstring(L, 1, &length);
+    const char *problem = zkl_node_path_problem(path, length);
+    if (problem == NULL) {
+        return 0;
+    }
+    lua_pushstring(L, problem);
+    return 1;
+}

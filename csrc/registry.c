@@ -1,0 +1,103 @@
+/*
+ * registry: all open clients of this process.
+ *
+ * exit() lets them say goodbye, so that their locks pass on at once; fork() leaves the child with none.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "client_private.h"
+
+/* How long exit() waits for all clients together to say goodbye. */
+#define EXIT_PATIENCE_SECONDS 2
+
+static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
+static TAILQ_HEAD(, zkl_client) registry = TAILQ_HEAD_INITIALIZER(registry);
+static pthread_once_t registry_once = PTHREAD_ONCE_INIT;
+
+static void lock_registry(void)
+{
+    pthread_mutex_lock(&registry_mutex);
+}
+
+static void unlock_registry(void)
+{
+    pthread_mutex_unlock(&registry_mutex);
+}
+
+/*
+ * How many forks lie between this process and the one that loaded the module. Compared at every entry, which getpid() would do
+ * too, but as a system call: a score of them an acquisition.
+ */
+static _Atomic uint32_t forks;
+
+/* The child has no I/O threads and no clients of its own yet. */
+static void forget_registry(void)
+{
+    atomic_fetch_add(&forks, 1);
+    TAILQ_INIT(&registry);
+    unlock_registry();
+}
+
+static void take_leave(void);
+
+static void set_up_registry(void)
+{
+    pthread_atfork(lock_registry, unlock_registry, forget_registry);
+    atexit(take_leave);
+    /* The level is the C client's global. Below this one it reports every connection and every request. */
+    zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
+}
+
+/* exit(): lets every open client say goodbye, so that its locks pass on now and not after the session timeout. */
+static void take_leave(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += EXIT_PATIENCE_SECONDS;
+    lock_registry();
+    zkl_client *client;
+    TAILQ_FOREACH(client, &registry, open)
+    {
+        atomic_fetch_add(&client->references, 1); /* stays while we look at it */
+        zkl_client_close(client);
+    }
+    while ((client = TAILQ_FIRST(&registry)) != NULL) {
+        TAILQ_REMOVE(&registry, client, open);
+        client->open.tqe_prev = NULL;
+        unlock_registry(); /* its thread takes this lock on its way out */
+        pthread_mutex_lock(&client->mutex);
+        while (!client->exited && pthread_cond_timedwait(&client->gone, &client->mutex, &until) == 0) {
+        }
+        pthread_mutex_unlock(&client->mutex);
+        lock_registry();
+    }
+    unlock_registry();
+}
+
+void zkl_registry_add(zkl_client *client)
+{
+    lock_registry();
+    TAILQ_INSERT_TAIL(&registry, client, open);
+    unlock_registry();
+}
+
+void zkl_registry_remove(zkl_client *client)
+{
+    lock_registry();
+    if (client->open.tqe_prev != NULL) {
+        TAILQ_REMOVE(&registry, client, open);
+        client->open.tqe_prev = NULL;
+    }
+    unlock_registry();
+}
+
+void zkl_registry_start(void)
+{
+    pthread_once(&registry_once, set_up_registry);
+}
+
+uint32_t zkl_registry_forks(void)
+{
+    return atomic_load_explicit(&forks, memory_order_relaxed);
+}

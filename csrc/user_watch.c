@@ -1,0 +1,244 @@
+/*
+ * user_watch: the watches that a program asked for with a read of its own.
+ *
+ * One object for each, even where several stand on one path: the C client tells watchers apart by function and context, and
+ * keeps the context's address until the watch has fired, was removed, or the handle is closed. Session events end none of them;
+ * the C client arms them anew after a reconnect. The end of the session does, and their owners are told so.
+ *
+ * The only removal that reaches the server (zoo_aremove_all_watches) takes all watches of this session on a path: those of the
+ * lock protocol (watch.c) and of other readers of this program too. So a watch that nobody wants any more is removed only when
+ * nobody else of this client wants one on that path. Until then the C client keeps it: it fires unheard, goes with the removal
+ * of another, or ends with the session.
+ */
+#include <string.h>
+
+#include "engine_private.h"
+
+struct zkl_user_watch {
+    LIST_ENTRY(zkl_user_watch) all;
+    zkl_engine *engine;
+    char *path;
+    void (*fired)(void *user, zkl_node_event event, zkl_code code);
+    void *user;
+    zkl_watch_state state;
+    bool children; /* on the node's children, else on the node itself */
+    bool wanted;   /* its operation may still ask for it */
+    bool told;     /* the owner has been told that it fired, or that it never will */
+    bool flying;   /* its removal is in flight */
+    bool cleaning; /* counted in engine->cleaning */
+};
+
+/* What SetWatches needs for a path besides its bytes. */
+#define PATH_OVERHEAD 4
+
+static int64_t bytes_of(const char *path)
+{
+    return (int64_t)strlen(path) + PATH_OVERHEAD;
+}
+
+bool zkl_user_watch_fits(const zkl_engine *engine, const char *path)
+{
+    return engine->watched_bytes + bytes_of(path) <= ZKL_MAX_WATCHED_BYTES;
+}
+
+zkl_user_watch *zkl_user_watch_new(zkl_engine *engine, const char *path, bool children,
+                                   void (*fired)(void *user, zkl_node_event event, zkl_code code), void *user)
+{
+    zkl_user_watch *watch = zkl_alloc(sizeof *watch);
+    char *copy = zkl_copy(path, strlen(path));
+    if (watch == NULL || copy == NULL) {
+        zkl_free(watch);
+        zkl_free(copy);
+        return NULL;
+    }
+    watch->engine = engine;
+    watch->path = copy;
+    watch->children = children;
+    watch->fired = fired;
+    watch->user = user;
+    watch->wanted = true;
+    watch->state = ZKL_WATCH_IDLE;
+    LIST_INSERT_HEAD(&engine->user_watches, watch, all);
+    engine->watched_bytes += bytes_of(path);
+    engine->stats.watches++;
+    return watch;
+}
+
+static void set_cleaning(zkl_user_watch *watch, bool cleaning)
+{
+    if (watch->cleaning != cleaning) {
+        watch->cleaning = cleaning;
+        watch->engine->cleaning += cleaning ? 1 : -1;
+    }
+}
+
+/* Frees it when nobody can have its address any more: no operation, no request, not the C client. */
+static void free_if_unused(zkl_user_watch *watch)
+{
+    if (watch->wanted || watch->flying || watch->state != ZKL_WATCH_IDLE) {
+        return;
+    }
+    set_cleaning(watch, false);
+    LIST_REMOVE(watch, all);
+    watch->engine->watched_bytes -= bytes_of(watch->path);
+    watch->engine->stats.watches--;
+    zkl_free(watch->path);
+    zkl_free(watch);
+}
+
+static void tell(zkl_user_watch *watch, zkl_node_event event, zkl_code code)
+{
+    if (watch->wanted && !watch->told) {
+        watch->told = true;
+        watch->fired(watch->user, event, code);
+    }
+}
+
+/* Whether somebody still waits for this very kind of watch on a path, or is about to. */
+static bool is_wanted(const zkl_engine *engine, const char *path, bool children)
+{
+    const zkl_user_watch *watch;
+    LIST_FOREACH(watch, &engine->user_watches, all)
+    {
+        bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_ARMING;
+        if (watch->wanted && armed && watch->children == children && strcmp(watch->path, path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path)
+{
+    return is_wanted(engine, path, false);
+}
+
+/* Armed and wanted by nobody: removes it if that takes nothing from others, now or when requests may go out again. */
+static void disarm(zkl_user_watch *watch)
+{
+    zkl_engine *engine = watch->engine;
+    if (is_wanted(engine, watch->path, watch->children) ||
+        (!watch->children && zkl_watch_wanted(engine, watch->path))) {
+        set_cleaning(watch, false);
+        return;
+    }
+    set_cleaning(watch, true);
+    if (!zkl_session_usable(engine)) {
+        return;
+    }
+    watch->state = ZKL_WATCH_REMOVING;
+    watch->flying = true;
+    int rc = zkl_send_user_unwatch(watch, engine, watch->path, watch->children);
+    if (rc != ZOK) {
+        watch->flying = false;
+        watch->state = rc == ZNOWATCHER ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
+        if (rc != ZNOWATCHER) {
+            zkl_try_later(engine);
+        }
+    }
+}
+
+void zkl_user_watch_arming(zkl_user_watch *watch)
+{
+    watch->state = ZKL_WATCH_ARMING;
+}
+
+/* An event can only follow this. */
+void zkl_user_watch_armed(zkl_user_watch *watch, bool armed)
+{
+    watch->state = armed ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
+}
+
+void zkl_user_watch_leave(zkl_user_watch *watch)
+{
+    watch->wanted = false;
+    if (watch->state == ZKL_WATCH_ARMED) {
+        disarm(watch);
+    }
+    free_if_unused(watch);
+}
+
+void zkl_user_watches_forgotten(zkl_engine *engine, const char *path, bool children)
+{
+    zkl_user_watch *watch, *next;
+    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
+        next = LIST_NEXT(watch, all);
+        bool known = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
+        if (known && !watch->wanted && watch->children == children && strcmp(watch->path, path) == 0) {
+            watch->state = ZKL_WATCH_IDLE;
+            free_if_unused(watch);
+        }
+    }
+}
+
+void zkl_user_watch_removed(zkl_request *request, int rc)
+{
+    zkl_user_watch *watch = request->about.user_watch;
+    zkl_engine *engine = watch->engine;
+    if (watch->state == ZKL_WATCH_REMOVING && rc != ZOK && rc != ZNOWATCHER) {
+        watch->state = ZKL_WATCH_ARMED;
+        if (!zkl_outcome_unknown(rc)) {
+            zkl_try_later(engine); /* after a lost connection it is tried again anyway */
+        }
+    } else if (watch->state == ZKL_WATCH_REMOVING) {
+        zkl_user_watches_forgotten(engine, watch->path, watch->children); /* not this one yet: its request flies */
+        if (!watch->children) {
+            zkl_watch_forgotten(engine, watch->path);
+        }
+    }
+    watch->flying = false;
+    free_if_unused(watch);
+}
+
+void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    (void)handle;
+    (void)state;
+    (void)path;
+    zkl_user_watch *watch = context;
+    zkl_node_event event = type == ZOO_CREATED_EVENT   ? ZKL_EVENT_CREATED
+                           : type == ZOO_DELETED_EVENT ? ZKL_EVENT_DELETED
+                           : type == ZOO_CHANGED_EVENT ? ZKL_EVENT_CHANGED
+                           : type == ZOO_CHILD_EVENT   ? ZKL_EVENT_CHILD
+                                                       : ZKL_EVENT_NONE;
+    if (event == ZKL_EVENT_NONE) {
+        return; /* a session event: the watch stays armed */
+    }
+    watch->engine->stats.notifications++;
+    watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
+    tell(watch, event, ZKL_OK);
+    free_if_unused(watch);
+}
+
+void zkl_user_watches_resume(zkl_engine *engine)
+{
+    zkl_user_watch *watch, *next;
+    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
+        next = LIST_NEXT(watch, all);
+        if (watch->state == ZKL_WATCH_ARMED && !watch->wanted) {
+            disarm(watch);
+            free_if_unused(watch);
+        }
+    }
+}
+
+void zkl_user_watches_end(zkl_engine *engine, zkl_code code)
+{
+    zkl_user_watch *watch;
+    LIST_FOREACH(watch, &engine->user_watches, all)
+    {
+        if (watch->state == ZKL_WATCH_ARMED) {
+            tell(watch, ZKL_EVENT_NONE, code);
+        }
+    }
+}
+
+void zkl_user_watches_closed(zkl_engine *engine)
+{
+    zkl_user_watch *watch, *next;
+    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
+        next = LIST_NEXT(watch, all);
+        watch->state = ZKL_WATCH_IDLE;
+        free_if_unused(watch);
+    }
+}

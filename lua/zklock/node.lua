@@ -1,0 +1,453 @@
+--- node: reading and writing ZooKeeper's nodes; the methods that a client has besides its locks.
+--
+-- With watches they are enough to write a recipe of one's own in Lua. What they have in common:
+--
+--   * The last argument is a table of settings, always optional. `timeout` in seconds (0 or more; nil: for ever) covers
+--     everything: waiting for a connection, sending, the answer. Reads whose connection was lost are sent again until
+--     then. Writes are not: when their connection is lost, or the timeout passes, they may have been executed or not, and
+--     only the caller can tell whether doing it again would hurt.
+--   * They answer their results, or nil, message, code. Codes: "no_node", "node_exists", "bad_version", "not_empty",
+--     "no_auth", "disconnected" (no connection when time was up; a write whose outcome is unknown), "timeout", "closed",
+--     "auth_failed", "forked", "phase", "failed" (what else ZooKeeper or the system said).
+--   * Mistakes of the caller (types, paths, unknown settings) raise.
+--   * A stat is a table: `czxid`, `mzxid`, `pzxid`, `ephemeral_owner` (strings of 16 hexadecimal digits; no owner:
+--     all zeros), `ctime`, `mtime` (seconds since 1970), `version`, `cversion`, `aversion`, `data_length`, `num_children`.
+--   * Data are strings of any bytes. "No data" (nil) and "" are both read as "".
+--   * Paths are below the chroot of the connection string, as those of locks are.
+
+local core = require "zklock.core"
+local options = require "zklock.options"
+local wait = require "zklock.wait"
+
+local error, getmetatable, pairs, setmetatable, tostring, type = error, getmetatable, pairs, setmetatable, tostring, type
+local floor, huge = math.floor, math.huge
+local format = string.format
+local now = core.now
+
+local node = {}
+
+-- Checks --------------------------------------------------------------------------------------------------------------
+
+local LARGEST_VERSION = 2147483647
+
+local function is_version(value)
+    return type(value) == "number" and value >= -1 and value <= LARGEST_VERSION and floor(value) == value
+end
+
+local function check_version(value)
+    if not is_version(value) then
+        return false, "an integer from -1 (any) to 2147483647"
+    end
+    return true, value
+end
+
+local function is_reserved(path)
+    return path == "/zookeeper" or path:sub(1, 11) == "/zookeeper/"
+end
+
+--- What is wrong with a path to be read, or nil.
+function node.read_problem(path)
+    if type(path) ~= "string" then
+        return format("path must be a string (got %s)", path == nil and "nil" or "a " .. type(path))
+    end
+    local problem = core.node_path_problem(path)
+    return problem and "bad path: " .. problem
+end
+
+--- What is wrong with a path to be written, or nil.
+function node.write_problem(path)
+    return node.read_problem(path) or is_reserved(path) and "bad path: '/zookeeper' is ZooKeeper's own" or nil
+end
+
+--- What is wrong with a path to be deleted, or nil.
+function node.delete_problem(path)
+    return node.write_problem(path) or path == "/" and "bad path: '/' cannot be deleted" or nil
+end
+
+--- What is wrong with a path to be created, or nil. To a sequential one ZooKeeper appends ten digits: it may end with "/".
+function node.create_problem(path, sequential)
+    if sequential and type(path) == "string" then
+        path = path .. "0"
+    end
+    return node.write_problem(path) or path == "/" and "bad path: '/' exists always" or nil
+end
+
+--- What is wrong with data to be written, or nil.
+function node.data_problem(data)
+    if data ~= nil and type(data) ~= "string" then
+        return format("data must be a string or nil (got a %s)", type(data))
+    end
+end
+
+--- What is wrong with a version argument, or nil.
+function node.version_problem(version)
+    local fits, expected = check_version(version == nil and -1 or version)
+    return not fits and format("version must be %s (got %s)", expected, tostring(version)) or nil
+end
+
+--- What each of the methods knows. `{ check, default }`.
+local READ_SCHEMA = { timeout = { options.timeout, huge }, watch = { options.boolean, false } }
+local WRITE_SCHEMA = { timeout = { options.timeout, huge }, version = { check_version, -1 } }
+local SYNC_SCHEMA = { timeout = { options.timeout, huge } }
+local CREATE_SCHEMA = {
+    timeout = { options.timeout, huge },
+    ephemeral = { options.boolean, false },
+    sequential = { options.boolean, false },
+    container = { options.boolean, false },
+    acl = { options.acl }
+}
+local PART_CREATE_SCHEMA = {
+    ephemeral = CREATE_SCHEMA.ephemeral,
+    sequential = CREATE_SCHEMA.sequential,
+    acl = CREATE_SCHEMA.acl
+}
+
+--- Checks the settings of a create, alone or in a transaction.
+-- @treturn table; or nil and what is wrong
+function node.read_create(client, settings, in_transaction)
+    local read, wrong = options.read(settings, in_transaction and PART_CREATE_SCHEMA or CREATE_SCHEMA)
+    if not read then
+        return nil, wrong
+    elseif read.container and (read.ephemeral or read.sequential) then
+        return nil, "option 'container' must not be true together with ephemeral or sequential"
+    elseif read.acl == "creator" and not client._has_auth then
+        return nil, "option 'acl' must not be \"creator\" when the client was opened without auth"
+    end
+    read.acl = read.acl or client._acl
+    return read
+end
+
+-- Asking --------------------------------------------------------------------------------------------------------------
+
+local function answered(operation)
+    return operation:done()
+end
+
+--- What to say when the answer has not come in time.
+local function timed_out(client, operation, timeout, what, writes)
+    operation:cancel()
+    what = format("%s did not finish within %g s", what, timeout)
+    if writes then
+        what = what .. ", and may or may not be executed"
+    end
+    if client._core:state() ~= "connected" then
+        return nil, client:_unreachable(what), "disconnected"
+    end
+    return nil, what, "timeout"
+end
+
+--- Sends one operation and waits for its answer.
+-- @tparam table request for core
+-- @tparam number timeout seconds, math.huge for none
+-- @tparam string what for messages: "reading /a"
+-- @tparam boolean writes whether not knowing the outcome matters
+-- @treturn userdata|nil the answered operation, to be asked for its results (take)
+function node.perform(client, request, timeout, what, writes)
+    local operation, message, code = client._core:operate(request)
+    if not operation then
+        return nil, message, code
+    end
+    local decided
+    decided, message, code = wait.until_decided(client, operation:id(), now() + timeout, answered, operation)
+    if decided then
+        return operation
+    elseif decided == nil then
+        operation:cancel()
+        return nil, message, code
+    end
+    return timed_out(client, operation, timeout, what, writes)
+end
+
+--- Performs one that sets no watch and passes on what came of it.
+local function perform(client, request, timeout, what, writes)
+    local operation, message, code = node.perform(client, request, timeout, format("%s %s", what, request.path), writes)
+    if not operation then
+        return nil, message, code
+    end
+    return operation:take()
+end
+
+-- Watches -------------------------------------------------------------------------------------------------------------
+
+--- One watch, as reads return it: fires once, at the first change after the read that set it.
+local Watch = {}
+Watch.__index = Watch
+
+local function check_watch(self, method)
+    if getmetatable(self) ~= Watch then
+        error(format("watch:%s: call it with a colon on a watch", method), 3)
+    end
+end
+
+--- What the pump calls when there is news: any number of coroutines may wait for a watch.
+local function wake_waiters(self)
+    local client, waiters = self._client, {}
+    for waiter in pairs(client._registry.everybody) do
+        waiters[#waiters + 1] = waiter
+    end
+    for index = 1, #waiters do
+        client._adapter.wake(waiters[index])
+    end
+end
+
+function Watch:_ticket_changed()
+    wake_waiters(self)
+end
+
+local function new_watch(client, operation, path)
+    local watch = setmetatable({ _client = client, _operation = operation, _path = path, _cancelled = false }, Watch)
+    client._registry.observers[operation:id()] = watch
+    return watch
+end
+
+--- What came of the watch: event | false while it is armed | nil, message, code.
+local function look(self)
+    if self._cancelled then
+        return nil, format("the watch of %s was cancelled", self._path), "cancelled"
+    end
+    local event, message, code = self._operation:event()
+    if event == nil then
+        return nil, format("the watch of %s cannot fire any more: %s", self._path, message), code
+    end
+    return event
+end
+
+local function decided(self)
+    return look(self) ~= false
+end
+
+--- Waits until the watch fires. Fired already: answers at once, as often as it is asked. The watch survives the loss of its
+-- connection: what changed meanwhile makes it fire after the reconnection.
+-- @tparam number|nil timeout seconds, 0 or more; nil: for ever
+-- @treturn string|nil "created", "deleted", "changed" (its data), "child" (its children)
+-- @treturn string|nil message
+-- @treturn string|nil code: "timeout" (it is still armed), "lost" (the session is over: read again), "cancelled", "closed",
+--   "forked", "phase"
+-- @raise when the timeout is malformed
+function Watch:wait(timeout)
+    check_watch(self, "wait")
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        error("watch:wait: " .. wrong, 2)
+    end
+    local done, message, code = wait.until_decided(self._client, nil, now() + seconds, decided, self)
+    if done then
+        return look(self)
+    elseif done == nil then
+        return nil, message, code
+    end
+    return nil, format("nothing happened to %s within %g s", self._path, seconds), "timeout"
+end
+
+--- What the watch has seen, without waiting.
+-- @treturn string|nil as of wait; nil when it has not fired
+function Watch:fired()
+    check_watch(self, "fired")
+    return look(self) or nil
+end
+
+--- Ends the watch, and every wait for it with the code "cancelled". It is removed from the server in the background, unless
+-- somebody else of this client watches the same path: ZooKeeper can only remove them all. A watch that is collected is
+-- removed too.
+function Watch:cancel()
+    check_watch(self, "cancel")
+    if not self._cancelled then
+        self._cancelled = true
+        self._operation:cancel()
+        wake_waiters(self)
+    end
+end
+
+--- The path that is watched.
+-- @treturn string
+function Watch:path()
+    check_watch(self, "path")
+    return self._path
+end
+
+--- "zklock watch (/path, armed)".
+function Watch:__tostring()
+    local event, _, code = look(self)
+    return format("zklock watch (%s, %s)", self._path, event or code or "armed")
+end
+
+-- The methods ---------------------------------------------------------------------------------------------------------
+
+--- Adds the methods to the class of clients. `check_self(self, method)` raises at level 3 when self is no client.
+function node.extend(Client, check_self)
+    local function fail(method, wrong)
+        error(format("client:%s: %s", method, wrong), 3)
+    end
+
+    --- What the reads have in common: everything but their results.
+    local function read(self, method, path, settings, what)
+        local wrong = node.read_problem(path)
+        if wrong then
+            error(format("client:%s: %s", method, wrong), 3)
+        end
+        settings, wrong = options.read(settings, READ_SCHEMA)
+        if not settings then
+            error(format("client:%s: %s", method, wrong), 3)
+        end
+        local request = { kind = method, path = path, watch = settings.watch }
+        local operation, message, code =
+            node.perform(self, request, settings.timeout, format("%s %s", what, path), false)
+        if not operation then
+            return nil, message, code
+        end
+        local result, stat
+        result, stat, code = operation:take()
+        if result == nil then
+            return nil, stat, code
+        end
+        return result, stat, settings.watch and new_watch(self, operation, path) or nil
+    end
+
+    --- Reads a node's data.
+    -- @tparam string path
+    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the data change or the node is
+    --   deleted
+    -- @treturn string|nil data, "" if it has none
+    -- @treturn table|string stat, or message
+    -- @treturn table|string|nil watch, or code
+    -- @raise when an argument is malformed
+    function Client:get(path, settings)
+        check_self(self, "get")
+        return read(self, "get", path, settings, "reading")
+    end
+
+    --- Lists the names of a node's children, in no particular order.
+    -- @tparam string path
+    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when children come or go ("child") or
+    --   the node is deleted
+    -- @treturn table|nil array of names, without the path
+    -- @treturn table|string stat, or message
+    -- @treturn table|string|nil watch, or code
+    -- @raise when an argument is malformed
+    function Client:children(path, settings)
+        check_self(self, "children")
+        return read(self, "children", path, settings, "listing the children of")
+    end
+
+    --- Looks whether there is such a node.
+    -- @tparam string path
+    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the node is created, changed or
+    --   deleted
+    -- @treturn table|boolean|nil stat; false when there is none
+    -- @treturn table|string|nil watch, or message
+    -- @treturn string|nil code
+    -- @raise when an argument is malformed
+    function Client:exists(path, settings)
+        check_self(self, "exists")
+        local stat, message, last = read(self, "exists", path, settings, "looking for")
+        if stat == nil then
+            return nil, message, last
+        end
+        return stat, last
+    end
+
+    --- Writes a node's data.
+    -- @tparam string path
+    -- @tparam string|nil data at most some 999 KB; nil: none
+    -- @tparam table|nil settings `version`: only if the node has this one; `timeout`
+    -- @treturn table|nil stat
+    -- @treturn string|nil message
+    -- @treturn string|nil code
+    -- @raise when an argument is malformed
+    function Client:set(path, data, settings)
+        check_self(self, "set")
+        local wrong = node.write_problem(path) or node.data_problem(data)
+        if wrong then
+            fail("set", wrong)
+        end
+        settings, wrong = options.read(settings, WRITE_SCHEMA)
+        if not settings then
+            fail("set", wrong)
+        end
+        local request = { kind = "set", path = path, data = data, version = settings.version }
+        return perform(self, request, settings.timeout, "writing", true)
+    end
+
+    --- Creates a node. Its parent must exist.
+    --
+    -- Settings:
+    --   * `ephemeral` true: the node goes when the client's session ends.
+    --   * `sequential` true: ZooKeeper appends a number of ten digits that grows with each such node of the parent. It is
+    --     handed out as ZooKeeper gives it: after 2147483647 of them the numbers repeat, or are negative.
+    --   * `container` true: the server deletes the node when it has had children and has none any more.
+    --   * `acl` as for zklock.connect; the client's unless given.
+    --   * `timeout`
+    --
+    -- @tparam string path may end with "/" when sequential: the number is then the whole name
+    -- @tparam string|nil data at most some 999 KB; nil: none
+    -- @tparam table|nil settings
+    -- @treturn string|nil path of the new node
+    -- @treturn table|string stat, or message
+    -- @treturn string|nil code
+    -- @raise when an argument is malformed
+    function Client:create(path, data, settings)
+        check_self(self, "create")
+        local read_settings, wrong = node.read_create(self, settings)
+        if not read_settings then
+            fail("create", wrong)
+        end
+        wrong = node.create_problem(path, read_settings.sequential) or node.data_problem(data)
+        if wrong then
+            fail("create", wrong)
+        end
+        local request = {
+            kind = "create",
+            path = path,
+            data = data,
+            ephemeral = read_settings.ephemeral,
+            sequential = read_settings.sequential,
+            container = read_settings.container,
+            acl = read_settings.acl
+        }
+        return perform(self, request, read_settings.timeout, "creating", true)
+    end
+
+    --- Deletes a node that has no children.
+    -- @tparam string path
+    -- @tparam table|nil settings `version`: only if the node has this one; `timeout`
+    -- @treturn true|nil
+    -- @treturn string|nil message
+    -- @treturn string|nil code
+    -- @raise when an argument is malformed
+    function Client:delete(path, settings)
+        check_self(self, "delete")
+        local wrong = node.delete_problem(path)
+        if wrong then
+            fail("delete", wrong)
+        end
+        settings, wrong = options.read(settings, WRITE_SCHEMA)
+        if not settings then
+            fail("delete", wrong)
+        end
+        local request = { kind = "delete", path = path, version = settings.version }
+        return perform(self, request, settings.timeout, "deleting", true)
+    end
+
+    --- Has the server that the client is connected to catch up with its leader: later reads of this client see all that was
+    -- written before. It is not a quorum operation, though: a leader that has been deposed without knowing it answers too.
+    -- @tparam string path any that may be read
+    -- @tparam table|nil settings `timeout`
+    -- @treturn true|nil
+    -- @treturn string|nil message
+    -- @treturn string|nil code
+    -- @raise when an argument is malformed
+    function Client:sync(path, settings)
+        check_self(self, "sync")
+        local wrong = node.read_problem(path)
+        if wrong then
+            fail("sync", wrong)
+        end
+        settings, wrong = options.read(settings, SYNC_SCHEMA)
+        if not settings then
+            fail("sync", wrong)
+        end
+        return perform(self, { kind = "sync", path = path }, settings.timeout, "synchronizing", false)
+    end
+end
+
+return node

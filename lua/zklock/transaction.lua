@@ -1,0 +1,191 @@
+--- transaction: several checks and writes that ZooKeeper executes all together, or none of them.
+--
+-- Made by client:transaction(), or by lock:transaction(): then the first thing that the server checks is that the node by
+-- which the lock is held is still there. So what is written under a lock that has been lost meanwhile is not written, even if
+-- this program was asleep when it lost it, and the server itself decides that. It needs no cooperation of what is written to,
+-- as a fencing token does, but protects only what is in ZooKeeper.
+--
+--     local results, message, code = lock:transaction()
+--         :set("/app/config", new, stat.version)
+--         :create("/app/log/entry-", "changed", { sequential = true })
+--         :commit(5)
+
+local node = require "zklock.node"
+local options = require "zklock.options"
+
+local error, getmetatable, setmetatable = error, getmetatable, setmetatable
+local format = string.format
+local remove = table.remove
+
+local Transaction = {}
+Transaction.__index = Transaction
+
+local function new(client, lock, hold)
+    return setmetatable({ _client = client, _lock = lock, _hold = hold, _parts = {} }, Transaction)
+end
+
+--- For Client:transaction.
+function Transaction.new(client)
+    return new(client)
+end
+
+--- For Lock:transaction. Bound to the hold of this moment: a later one of the same lock would be another's writes.
+function Transaction.guarded(lock, hold)
+    return new(lock._client, lock, hold)
+end
+
+local function check_self(self, method)
+    if getmetatable(self) ~= Transaction then
+        error(format("transaction:%s: call it with a colon on a transaction", method), 3)
+    end
+end
+
+--- Raises at the caller of the public method if something is wrong, else adds a part.
+local function add(self, method, wrong, part)
+    if wrong then
+        error(format("transaction:%s: %s", method, wrong), 3)
+    end
+    self._parts[#self._parts + 1] = part
+    return self
+end
+
+--- Demands that a node exists, and has a version.
+-- @tparam string path; a lock's transaction may leave both out: the check of its own node is always part of it
+-- @tparam number|nil version any unless given
+-- @treturn Transaction itself
+-- @raise when an argument is malformed
+function Transaction:check(path, version)
+    check_self(self, "check")
+    if path == nil and version == nil and self._lock then
+        return self
+    end
+    return add(self, "check", node.read_problem(path) or node.version_problem(version),
+        { kind = "check", path = path, version = version })
+end
+
+--- Creates a node: client:create's arguments, but neither `container` nor `timeout`.
+-- @tparam string path
+-- @tparam string|nil data
+-- @tparam table|nil settings `ephemeral`, `sequential`, `acl`
+-- @treturn Transaction itself; the part's result is the path of the new node
+-- @raise when an argument is malformed
+function Transaction:create(path, data, settings)
+    check_self(self, "create")
+    local read, wrong = node.read_create(self._client, settings, true)
+    wrong = wrong or node.create_problem(path, read.sequential) or node.data_problem(data)
+    return add(self, "create", wrong, read and {
+        kind = "create",
+        path = path,
+        data = data,
+        ephemeral = read.ephemeral,
+        sequential = read.sequential,
+        acl = read.acl
+    })
+end
+
+--- Writes a node's data.
+-- @tparam string path
+-- @tparam string|nil data
+-- @tparam number|nil version only if the node has it; any unless given
+-- @treturn Transaction itself; the part's result is the node's new stat
+-- @raise when an argument is malformed
+function Transaction:set(path, data, version)
+    check_self(self, "set")
+    local wrong = node.write_problem(path) or node.data_problem(data) or node.version_problem(version)
+    return add(self, "set", wrong, { kind = "set", path = path, data = data, version = version })
+end
+
+--- Deletes a node.
+-- @tparam string path
+-- @tparam number|nil version only if the node has it; any unless given
+-- @treturn Transaction itself; the part's result is true
+-- @raise when an argument is malformed
+function Transaction:delete(path, version)
+    check_self(self, "delete")
+    return add(self, "delete", node.delete_problem(path) or node.version_problem(version),
+        { kind = "delete", path = path, version = version })
+end
+
+--- The path of the node to be checked first; or nil, message, code when the lock is not held as it was.
+local function guard(self)
+    local lock, hold = self._lock, self._hold
+    local state, problem, code = self._client._core:state()
+    if state == nil then
+        return nil, problem, code
+    end
+    if not hold or hold.released then
+        return nil, format("the lock %s is not held: nothing was written", lock:path()), "not_held"
+    end
+    local own = lock._hold == hold and hold.claim:held() and hold.claim:node()
+    if not own then
+        return nil, format("the lock %s was lost: nothing was written", lock:path()), "lost"
+    end
+    return own
+end
+
+--- What the server was asked to do: the parts, behind the check of the lock's own node where there is a lock.
+local function request_of(self, own)
+    local request = { kind = "multi" }
+    if own then
+        request[1] = { kind = "check", path = own }
+    end
+    local shift = #request
+    for index = 1, #self._parts do
+        request[index + shift] = self._parts[index]
+    end
+    return request, shift
+end
+
+--- Has the server execute everything or nothing.
+--
+-- A lock's transaction is refused without asking the server if the lock is not held at this instant by the hold that it was
+-- made under. A transaction may be committed again, after "timeout" for one.
+--
+-- @tparam number|nil timeout seconds, 0 or more; nil: for ever
+-- @treturn table|nil what came of each part in its order: check and delete true, create the path, set the stat
+-- @treturn string|nil message
+-- @treturn string|nil code as of the other operations (zklock.node), in particular "no_node", "node_exists",
+--   "bad_version", "not_empty"; of a lock's transaction also "lost" (the lock's node is gone, or its lease ran out: nothing
+--   was written) and "not_held". "disconnected" and "timeout" leave open whether it was executed.
+-- @treturn number|nil which part failed, where it is to blame
+-- @raise when the timeout is malformed
+function Transaction:commit(timeout)
+    check_self(self, "commit")
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        error("transaction:commit: " .. wrong, 2)
+    end
+    local own, message, code
+    if self._lock then
+        own, message, code = guard(self)
+        if not own then
+            return nil, message, code
+        end
+    end
+    local request, shift = request_of(self, own)
+    if #request == 0 then
+        return {}
+    end
+    local what = format("a transaction of %d operations", #request)
+    local operation
+    operation, message, code = node.perform(self._client, request, seconds, what, true)
+    if not operation then
+        return nil, message, code
+    end
+    local results, index
+    results, message, code, index = operation:take()
+    if results then
+        if shift == 1 then
+            remove(results, 1)
+        end
+        return results
+    elseif shift == 1 and index == 1 and code == "no_node" then
+        return nil, format("the lock %s was lost: its node %s is gone; nothing was written", self._lock:path(), own), "lost"
+    elseif index then
+        index = index - shift
+        index = index > 0 and index or nil
+    end
+    return nil, message, code, index
+end
+
+return Transaction

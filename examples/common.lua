@@ -118,11 +118,18 @@ end
 --- Waits until a directory has so many children, without asking again and again. Returns their names.
 function common.await_children(client, path, count)
     while true do
-        local names, _, watch = assert(client:children(path, { watch = true }))
-        if #names == count then
+        local names, message, watch = client:children(path, { watch = true })
+        if names and #names == count then
+            watch:cancel()
             return names
+        elseif names then
+            assert(watch:wait(30))
+        else
+            assert(watch == "no_node", message) -- of a failure, the code stands third
+            local there
+            there, watch = client:exists(path, { watch = true })
+            assert(there or watch:wait(30))
         end
-        assert(watch:wait(30))
     end
 end
 

@@ -22,15 +22,11 @@ local function client(name, path)
     assert(lock:release())
 end
 
---- The names in the queue, once so many wait behind us.
-local function await_queue(lock, count)
-    local queue
-    repeat
-        queue = assert(lock:contenders())
-    until #queue == count + 1
+--- The names of those who wait, in the order of the queue; the first of all is who holds.
+local function waiting(lock)
     local names = {}
-    for place = 2, #queue do
-        names[place - 1] = queue[place].identity
+    for place, contender in ipairs(assert(lock:contenders())) do
+        names[place - 1] = contender.identity
     end
     return names
 end
@@ -41,7 +37,8 @@ end
 
 common.main(function()
     local path = common.fresh_path("ten-clients")
-    local gate = assert(zklock.connect(common.servers)):mutex(path)
+    local observer = assert(zklock.connect(common.servers))
+    local gate = observer:mutex(path)
     assert(gate:acquire(10)) -- nobody comes in before all have queued up
 
     local arguments = {}
@@ -49,7 +46,8 @@ common.main(function()
         arguments[index] = { "client-" .. index, path }
     end
     local clients = common.start(arguments)
-    local queue = await_queue(gate, CLIENTS)
+    common.await_children(observer, path, CLIENTS + 1)
+    local queue = waiting(gate)
     print("the queue: " .. table.concat(queue, " "))
 
     clients:signal(tonumber(DIES_WAITING:match("%d+")), "KILL")

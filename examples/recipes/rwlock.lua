@@ -13,7 +13,7 @@ Turn.__index = Turn
 local rwlock = {}
 
 local function number(node)
-    return node:match("%d+$") -- ten digits: numbers sort as text
+    return node:sub(-10) -- ten digits: numbers sort as text
 end
 
 --- Draws a number as a "read" or a "write". The directory must be there.
@@ -24,9 +24,9 @@ end
 
 --- The nearest of these names that keeps us out; nil when none does.
 function Turn:blocker(names)
-    local nearest
+    local ours, nearest = number(self.node), nil
     for _, name in ipairs(names) do
-        if number(name) < number(self.node) and (self.mode == "write" or name:find("^write"))
+        if (self.mode == "write" or name:find("^write")) and number(name) < ours
             and (not nearest or number(name) > number(nearest)) then
             nearest = name
         end

@@ -257,9 +257,8 @@ int operation_take(lua_State *L)
     const zkl_operation_result *result = zkl_ticket_operation_result(ticket);
     bool watching = result != NULL && result->watching;
     int count = push_outcome(L, ticket, &view);
-    if (watching) {
-        zkl_ticket_drop_result(ticket);
-    } else {
+    zkl_ticket_drop_result(ticket);
+    if (!watching) {
         *(zkl_ticket **)lua_touserdata(L, 1) = NULL;
         zkl_ticket_release(ticket);
     }

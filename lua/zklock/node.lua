@@ -275,20 +275,25 @@ end
 
 --- Adds the methods to the class of clients. `check_self(self, method)` raises at level 3 when self is no client.
 function node.extend(Client, check_self)
+    --- For mistakes in the arguments of a method.
     local function fail(method, wrong)
         error(format("client:%s: %s", method, wrong), 3)
     end
 
-    --- What the reads have in common: everything but their results.
-    local function read(self, method, path, settings, what)
+    --- Checks what all reads take. Not to be called in a return: the level is that of the method's caller.
+    local function check_read(method, path, settings)
         local wrong = node.read_problem(path)
+        if not wrong then
+            settings, wrong = options.read(settings, READ_SCHEMA)
+        end
         if wrong then
             error(format("client:%s: %s", method, wrong), 3)
         end
-        settings, wrong = options.read(settings, READ_SCHEMA)
-        if not settings then
-            error(format("client:%s: %s", method, wrong), 3)
-        end
+        return settings
+    end
+
+    --- What all reads do: everything but their results.
+    local function read(self, method, path, settings, what)
         local request = { kind = method, path = path, watch = settings.watch }
         local operation, message, code =
             node.perform(self, request, settings.timeout, format("%s %s", what, path), false)
@@ -313,6 +318,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:get(path, settings)
         check_self(self, "get")
+        settings = check_read("get", path, settings)
         return read(self, "get", path, settings, "reading")
     end
 
@@ -326,6 +332,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:children(path, settings)
         check_self(self, "children")
+        settings = check_read("children", path, settings)
         return read(self, "children", path, settings, "listing the children of")
     end
 
@@ -339,7 +346,8 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:exists(path, settings)
         check_self(self, "exists")
-        local stat, message, last = read(self, "exists", path, settings, "looking for")
+        settings = check_read("exists", path, settings)
+        local stat, message, last = read(self, "exists", path, settings, "looking at")
         if stat == nil then
             return nil, message, last
         end

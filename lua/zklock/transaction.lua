@@ -40,13 +40,12 @@ local function check_self(self, method)
     end
 end
 
---- Raises at the caller of the public method if something is wrong, else adds a part.
+--- Raises at the caller of the public method if something is wrong, else adds a part. Not to be called in a return.
 local function add(self, method, wrong, part)
     if wrong then
         error(format("transaction:%s: %s", method, wrong), 3)
     end
     self._parts[#self._parts + 1] = part
-    return self
 end
 
 --- Demands that a node exists, and has a version.
@@ -59,8 +58,9 @@ function Transaction:check(path, version)
     if path == nil and version == nil and self._lock then
         return self
     end
-    return add(self, "check", node.read_problem(path) or node.version_problem(version),
+    add(self, "check", node.read_problem(path) or node.version_problem(version),
         { kind = "check", path = path, version = version })
+    return self
 end
 
 --- Creates a node: client:create's arguments, but neither `container` nor `timeout`.
@@ -73,7 +73,7 @@ function Transaction:create(path, data, settings)
     check_self(self, "create")
     local read, wrong = node.read_create(self._client, settings, true)
     wrong = wrong or node.create_problem(path, read.sequential) or node.data_problem(data)
-    return add(self, "create", wrong, read and {
+    add(self, "create", wrong, read and {
         kind = "create",
         path = path,
         data = data,
@@ -81,6 +81,7 @@ function Transaction:create(path, data, settings)
         sequential = read.sequential,
         acl = read.acl
     })
+    return self
 end
 
 --- Writes a node's data.
@@ -92,7 +93,8 @@ end
 function Transaction:set(path, data, version)
     check_self(self, "set")
     local wrong = node.write_problem(path) or node.data_problem(data) or node.version_problem(version)
-    return add(self, "set", wrong, { kind = "set", path = path, data = data, version = version })
+    add(self, "set", wrong, { kind = "set", path = path, data = data, version = version })
+    return self
 end
 
 --- Deletes a node.
@@ -102,8 +104,9 @@ end
 -- @raise when an argument is malformed
 function Transaction:delete(path, version)
     check_self(self, "delete")
-    return add(self, "delete", node.delete_problem(path) or node.version_problem(version),
+    add(self, "delete", node.delete_problem(path) or node.version_problem(version),
         { kind = "delete", path = path, version = version })
+    return self
 end
 
 --- The path of the node to be checked first; or nil, message, code when the lock is not held as it was.

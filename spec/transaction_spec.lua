@@ -1,0 +1,269 @@
+--- What transactions promise, those of a lock in particular.
+
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+local zklock = require "zklock"
+
+local function assert_refused(code, index, ...)
+    local results, message, got, part = ...
+    assert.is_nil(results)
+    assert.equal(code, got, message)
+    assert.equal(index, part)
+    return message
+end
+
+describe("a transaction", function()
+    local client, path
+
+    before_each(function()
+        client = fixture.client({ wait = loop })
+        path = fixture.path()
+        assert(client:create(path, "old"))
+    end)
+
+    after_each(fixture.clean)
+
+    it("does everything, in order, and says what came of each part #valgrind #asan", function()
+        local results = assert(client:transaction()
+            :check(path, 0)
+            :set(path, "new\0data", 0)
+            :create(path .. "/a", "x")
+            :create(path .. "/s-", nil, { sequential = true, ephemeral = true })
+            :delete(path .. "/a", 0)
+            :commit(10))
+        assert.equal(5, #results)
+        assert.is_true(results[1])
+        assert.same({ 1, 8 }, { results[2].version, results[2].data_length })
+        assert.equal(path .. "/a", results[3])
+        assert.equal(path .. "/s-0000000001", results[4])
+        assert.is_true(results[5])
+        assert.equal("new\0data", (client:get(path)))
+        assert.same({ "s-0000000001" }, fixture.children(path))
+        assert.equal(client:exists(path).mzxid, client:exists(results[4]).czxid)
+    end)
+
+    it("does nothing when one part fails, and says which #asan", function()
+        local cases = {
+            { "no_node", 2, "deleting '" .. path .. "/no'", client:transaction():set(path, "x"):delete(path .. "/no") },
+            { "node_exists", 1, "creating", client:transaction():create(path):set(path, "x") },
+            { "bad_version", 3, "checking", client:transaction():set(path, "x"):set(path, "y"):check(path, 7) },
+            { "not_empty", 3, "deleting", client:transaction():set(path, "x"):create(path .. "/a"):delete(path) }
+        }
+        for _, case in ipairs(cases) do
+            local message = assert_refused(case[1], case[2], case[4]:commit(10))
+            assert.truthy(message:find(case[3], 1, true), message)
+            assert.truthy(message:find("nothing was written", 1, true), message)
+            assert.same({ "old", 0 }, { (client:get(path)), client:exists(path).version })
+            assert.same({}, fixture.children(path))
+        end
+    end)
+
+    it("may be committed again", function()
+        local transaction = client:transaction():set(path, "x"):create(path .. "/n-", "", { sequential = true })
+        assert.equal(1, assert(transaction:commit(10))[1].version)
+        assert.equal(2, assert(transaction:commit(10))[1].version)
+        assert.equal(2, #fixture.children(path))
+    end)
+
+    it("without any part does nothing and succeeds", function()
+        assert.same({}, client:transaction():commit())
+    end)
+
+    it("that is too large is refused before it costs the connection", function()
+        local transaction = client:transaction()
+        for index = 1, 5 do
+            transaction:create(path .. "/" .. index, ("x"):rep(250000))
+        end
+        local message = assert_refused("failed", nil, transaction:commit(10))
+        assert.truthy(message:find("5 operations", 1, true), message)
+        assert.same({}, fixture.children(path))
+        assert.equal(1, client:stats().connections)
+    end)
+
+    for _, moment in ipairs({ "before", "after" }) do
+        it(("whose connection is cut %s the server had it has an unknown outcome #asan"):format(moment), function()
+            local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+            link:arm("multi", moment)
+            local message = assert_refused("disconnected", nil, cut:transaction():set(path, "new"):commit(30))
+            assert.truthy(message:find("not known", 1, true), message)
+            link:wait_fired()
+            assert.equal(moment == "after" and "new" or "old", (fixture.observer():get(path)))
+        end)
+    end
+
+    it("waits for a connection within its timeout", function()
+        local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        link:refuse()
+        link:cut()
+        assert_refused("disconnected", nil, cut:transaction():set(path, "new"):commit(0.2))
+        link:accept()
+        assert(cut:transaction():check(path, 0):commit(30))
+    end)
+
+    it("refuses callers' mistakes at their line", function()
+        local function mistake(words, fn)
+            local ok, message = pcall(fn)
+            assert.is_false(ok, "no error")
+            assert.truthy(message:find("spec/transaction_spec.lua:", 1, true), message)
+            for _, word in ipairs(words) do
+                assert.truthy(message:find(word, 1, true), message)
+            end
+        end
+        local transaction = client:transaction()
+        mistake({ "transaction:check", "path", "nil" }, function()
+            transaction:check()
+        end)
+        mistake({ "transaction:check", "version" }, function()
+            transaction:check("/a", "1")
+        end)
+        mistake({ "transaction:set", "data" }, function()
+            transaction:set("/a", 5)
+        end)
+        mistake({ "transaction:set", "version" }, function()
+            transaction:set("/a", "", 0.5)
+        end)
+        mistake({ "transaction:set", "/zookeeper" }, function()
+            transaction:set("/zookeeper/quota", "")
+        end)
+        mistake({ "transaction:delete", "'/'" }, function()
+            transaction:delete("/")
+        end)
+        mistake({ "transaction:create", "'container'" }, function()
+            transaction:create("/a", "", { container = true })
+        end)
+        mistake({ "transaction:create", "path" }, function()
+            transaction:create("a")
+        end)
+        mistake({ "transaction:commit", "timeout" }, function()
+            transaction:commit(-1)
+        end)
+        for _, method in ipairs({ "check", "create", "set", "delete", "commit" }) do
+            mistake({ "transaction:" .. method, "colon" }, function()
+                transaction[method]("/a")
+            end)
+        end
+        mistake({ "client:transaction", "colon" }, function()
+            client.transaction()
+        end)
+        mistake({ "lock:transaction", "colon" }, function()
+            client:mutex("/a").transaction()
+        end)
+        assert.same({}, transaction:commit())
+    end)
+end)
+
+describe("a lock's transaction", function()
+    local client, lock, path
+
+    before_each(function()
+        client = fixture.client({ wait = loop })
+        path = fixture.path()
+        assert(client:create(path, "old"))
+        lock = client:mutex(path .. "/lock")
+    end)
+
+    after_each(fixture.clean)
+
+    local function data()
+        return (fixture.observer():get(path))
+    end
+
+    it("writes while the lock is held, and leaves its own check out of the results #valgrind #asan", function()
+        assert(lock:acquire(10))
+        local results = assert(lock:transaction():check():set(path, "new", 0):create(path .. "/a"):commit(10))
+        assert.equal(2, #results)
+        assert.equal(1, results[1].version)
+        assert.equal(path .. "/a", results[2])
+        assert.equal("new", data())
+        assert.same({}, assert(lock:transaction():commit(10)))
+    end)
+
+    it("counts the parts as the program does when one fails", function()
+        assert(lock:acquire(10))
+        assert_refused("no_node", 2, lock:transaction():set(path, "new"):delete(path .. "/no"):commit(10))
+        assert_refused("bad_version", 1, lock:transaction():check(path, 5):set(path, "new"):commit(10))
+        assert.equal("old", data())
+        assert.is_true(lock:held())
+    end)
+
+    it("is refused by the server when an administrator has deleted the lock's node #valgrind #asan", function()
+        assert(lock:acquire(10))
+        fixture.observer():delete(lock:node())
+        local message = assert_refused("lost", nil, lock:transaction():set(path, "new"):commit(10))
+        assert.truthy(message:find(path .. "/lock", 1, true), message)
+        assert.equal("old", data())
+    end)
+
+    it("is refused without a request when the lock is not held", function()
+        local requests = client:stats().requests
+        assert_refused("not_held", nil, lock:transaction():set(path, "new"):commit(10))
+        assert.equal(requests, client:stats().requests)
+        assert(lock:acquire(10))
+        local transaction = lock:transaction():set(path, "new")
+        assert(lock:release())
+        assert_refused("not_held", nil, transaction:commit(10))
+        assert.equal("old", data())
+    end)
+
+    it("is bound to the hold that it was made under", function()
+        assert(lock:acquire(10))
+        local transaction = lock:transaction():set(path, "new")
+        assert(lock:release())
+        assert(lock:acquire(10))
+        assert_refused("not_held", nil, transaction:commit(10))
+        assert.equal("old", data())
+        assert(lock:transaction():set(path, "new"):commit(10))
+        assert.equal("new", data())
+    end)
+
+    it("is refused once the lease has run out, though nobody has said so", function()
+        local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 4 })
+        local mutex = cut:mutex(path .. "/lock")
+        assert(mutex:acquire(20))
+        local transaction = mutex:transaction():set(path, "new")
+        link:refuse()
+        link:cut()
+        loop.run(function()
+            loop.until_true(function()
+                return not mutex:held()
+            end)
+        end)
+        assert_refused("lost", nil, transaction:commit(10))
+        link:accept()
+        assert.equal("old", data())
+    end)
+
+    it("that is under way while the session ends writes nothing", function()
+        local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local mutex = cut:mutex(path .. "/lock")
+        assert(mutex:acquire(20))
+        local node = mutex:node()
+        link:stall("up")
+        local code
+        loop.run(function()
+            code = select(3, mutex:transaction():set(path, "new"):commit(30))
+        end, function()
+            fixture.kill_owner(node)
+            link:resume()
+        end)
+        assert.is_true(code == "lost" or code == "disconnected", code)
+        assert.equal("old", data())
+    end)
+
+    it("is answered closed after the client's close", function()
+        assert(lock:acquire(10))
+        local transaction = lock:transaction():set(path, "new")
+        assert(client:close())
+        local code = select(3, transaction:commit(10))
+        assert.is_true(code == "lost" or code == "closed", code)
+        assert.equal("old", data())
+    end)
+end)
+
+describe("a client that has never been connected", function()
+    it("answers its transactions with disconnected", function()
+        local client = assert(zklock.connect("127.0.0.1:1", { connect_timeout = 0 }))
+        assert_refused("disconnected", nil, client:transaction():set("/a", ""):commit(0.1))
+        client:close()
+    end)
+end)

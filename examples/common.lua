@@ -70,7 +70,9 @@ end
 
 --- Waits for the next line that any of them writes; nil when all have ended.
 function Processes:line()
-    return table.remove(self.early, 1) or self.pipe:read("*l")
+    local line = table.remove(self.early, 1) or self.pipe:read("*l")
+    self.ended = line == nil
+    return line
 end
 
 --- Waits for a line, shows it, and fails if it is not the expected one.
@@ -89,7 +91,7 @@ end
 
 --- Ends all that still run.
 function Processes:stop()
-    for _, pid in ipairs(self.pids) do
+    for _, pid in ipairs(self.ended and {} or self.pids) do
         os.execute(("kill -KILL %d 2>/dev/null"):format(pid))
     end
     self.pipe:close()
@@ -111,6 +113,9 @@ function common.make_path(client, path)
     for name in path:gmatch("[^/]+") do
         node = node .. "/" .. name
         local made, message, code = client:create(node, "", { container = true })
+        if code == "no_node" then -- the one above was empty, and has just been removed: again
+            return common.make_path(client, path)
+        end
         assert(made or code == "node_exists", message)
     end
 end

@@ -98,6 +98,8 @@ struct zkl_engine {
     struct zkl_request_list orphans; /* refused by the C client, which may still complete them: kept till the close */
     struct zkl_request_list spare;   /* for reuse */
     int32_t in_flight;
+    /* operation.c: the server refused one for now, and none goes out before delayed_until. */
+    bool operations_paused;
 
     /* line.c */
     struct zkl_line_list *lines; /* hash table by path */
@@ -122,7 +124,6 @@ struct zkl_engine {
     struct zkl_user_watch_list user_watches;
     uint64_t operation_serial; /* of the latest */
     size_t sent_bytes;         /* of operations, since zkl_engine_prepare */
-    bool operations_paused;    /* the server refused one for now: none goes out before delayed_until */
 
     /* engine.c */
     struct zkl_claim_list claims;

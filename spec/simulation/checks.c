@@ -166,13 +166,18 @@ static void node_created(void *context, const char *path, int64_t session, int64
     record->nodes = fresh;
 }
 
+static node_record *node_of(const claim_record *record, const char *path)
+{
+    for (node_record *each = record->nodes; each != NULL; each = each->next) {
+        if (strcmp(each->path, path) == 0)
+            return each;
+    }
+    return NULL;
+}
+
 static bool owns(const claim_record *record, const char *path)
 {
-    for (const node_record *each = record->nodes; each != NULL; each = each->next) {
-        if (strcmp(each->path, path) == 0)
-            return true;
-    }
-    return false;
+    return node_of(record, path) != NULL;
 }
 
 static bool is_permit(const char *path)
@@ -266,8 +271,9 @@ static void node_changed(void *context, const char *path, int64_t by)
     if (length != 10 || memcmp(data, "__REVOKE__", 10) != 0)
         return;
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->revocable && each->revoked_at == 0 && strcmp(each->node, path) == 0) {
-            each->revoked_at = sim_now();
+        node_record *node = each->revocable ? node_of(each, path) : NULL;
+        if (node != NULL && node->revoked_at == 0) {
+            node->revoked_at = sim_now();
             totals.asked_to_let_go++;
         }
     }
@@ -278,11 +284,14 @@ static void node_changed(void *context, const char *path, int64_t by)
 
 static void check_told(const client *of, const claim_record *record)
 {
-    int64_t since = record->revoked_at > record->granted_at ? record->revoked_at : record->granted_at;
+    const node_record *node = record->revocable && record->revocations == 0 ? node_of(record, record->node) : NULL;
+    if (node == NULL || node->revoked_at == 0)
+        return;
+    int64_t since = node->revoked_at > record->granted_at ? node->revoked_at : record->granted_at;
     if (since < of->unheard_until)
         since = of->unheard_until;
-    if (record->revoked_at != 0 && record->revocations == 0 && of->state == ZKL_STATE_CONNECTED &&
-        of->paused_until < sim_now() && sim_now() > since + HEARS_WITHIN && sim_exists(record->node))
+    if (of->state == ZKL_STATE_CONNECTED && of->paused_until < sim_now() && sim_now() > since + HEARS_WITHIN &&
+        sim_exists(record->node))
         fail("revoked", "claim %d of client %d was asked to let go and has not heard of it", record->number,
              record->client);
 }
@@ -447,7 +456,8 @@ static void note_revocations(claim_record *record, const zkl_claim *claim)
         return;
     totals.told += record->revocations == 0;
     record->revocations = revocations;
-    if (!record->revocable || record->revoked_at == 0)
+    const node_record *node = node_of(record, record->node);
+    if (!record->revocable || node == NULL || node->revoked_at == 0)
         fail("revoked", "claim %d of client %d heard that it was asked to let go, and was not", record->number,
              record->client);
 }
@@ -536,12 +546,22 @@ void check_lease_changed(client *of, int64_t valid_until)
 
 /* ---- what the world does ---- */
 
+/* Whoever can be asked to let go watches its own node. */
+static bool is_own(int caller, const char *path)
+{
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->client == caller && each->revocable && owns(each, path))
+            return true;
+    }
+    return false;
+}
+
 static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)
 {
     (void)context;
     if (type == ZOO_CHILD_EVENT)
         check_child_event(caller, path);
-    if (type != ZOO_DELETED_EVENT || successor || !later)
+    if (type != ZOO_DELETED_EVENT || successor || !later || is_own(caller, path))
         return;
     totals.wasted_wakes++;
     if (!run.leases && deletion_count > 0)

@@ -61,6 +61,7 @@ extern const char *const fault_names[FAULT_KINDS];
 /* A node that was made for a claim. */
 typedef struct node_record {
     struct node_record *next;
+    int64_t revoked_at; /* when somebody first asked by it for the lock; 0: never */
     char path[160];
 } node_record;
 
@@ -86,7 +87,6 @@ typedef struct claim_record {
     zkl_code end_code;
     int64_t asked_at, granted_at;
     int64_t hold_until;  /* of its client's clock */
-    int64_t revoked_at;  /* when it was first asked to let go while granted; 0: never */
     int32_t revocations; /* that it was told of */
     bool comparable;     /* its grant was good: its token counts */
     int64_t session;     /* under which it was granted */

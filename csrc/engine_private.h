@@ -507,6 +507,7 @@ struct zkl_permits {
     bool took;           /* has seats for its permits */
     bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
     bool waited;         /* had to wait, for its turn or for room */
+    bool undecided;      /* the latest list came before the limit was known */
 };
 
 /* For a new claim. False when memory is short; zkl_permits_free is due all the same. */

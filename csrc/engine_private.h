@@ -466,6 +466,7 @@ struct zkl_watch {
     bool children;   /* on who comes and goes in the line's own directory */
     bool by_exists;  /* the node may not be read: watched by exists */
     bool unwanted;   /* armed, nobody interested, removal not confirmed: counted in engine->cleaning */
+    bool asked;      /* the node's data ask its owner to let go, as read when it was armed */
 };
 
 /* Watches `name` in the seat's directory for it; the seat hears of it by blocker_gone or look_again. */

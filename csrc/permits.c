@@ -403,6 +403,7 @@ static void no_room(zkl_claim *claim)
         return;
     }
     zkl_claim_waits(claim);
+    zkl_permits_step(claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
 }
 
 /* The claim has its nodes, and `count` is how many there are now, by a list from after they were made. */
@@ -413,12 +414,8 @@ static void judge_taken(zkl_claim *claim, int32_t count)
         room_for_all(claim);
         return;
     }
-    bool watching = permits->full; /* this list came with the watch */
     permits->full = true;
     no_room(claim);
-    if (!watching) {
-        zkl_permits_step(claim);
-    }
 }
 
 /* Some of the claim's nodes have been deleted by somebody. */

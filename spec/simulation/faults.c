@@ -147,7 +147,8 @@ static void random_child(bool contenders, char *path, size_t size)
 static bool admin_delete(void)
 {
     char path[160];
-    random_child(true, path, sizeof(path));
+    if (!sim_chance(1, 3) || !disown_writer(path, sizeof(path)))
+        random_child(true, path, sizeof(path));
     if (path[0] == '\0')
         return false;
     sim_trace("fault: an administrator deletes %s", path);

@@ -245,6 +245,8 @@ void submit_claim(claim_record *record);
 void claim_granted(claim_record *record);
 void claim_over(claim_record *record);
 void end_claim(claim_record *record);
+/* The node of some granted writer, which soon wants to be a reader; false if there is none. */
+bool disown_writer(char *path, size_t size);
 
 /* sets.c */
 void make_set(client *of);

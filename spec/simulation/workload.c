@@ -256,11 +256,9 @@ static void ask_contenders(client *of)
 }
 
 /* Gives a writer's lock back as a reader's, before or after that is granted. */
-static void downgrade(client *of)
+static void downgrade(claim_record *writer)
 {
-    claim_record *writer = random_claim(of, ZKL_CLAIM_GRANTED);
-    if (writer == NULL || writer->mode != ZKL_MODE_WRITE || writer->reader != NULL || writer->set != NULL)
-        return;
+    client *of = &run.clients[writer->client];
     claim_record *reader = new_record(of, writer->path);
     reader->mode = ZKL_MODE_READ;
     reader->writer = writer;
@@ -271,6 +269,33 @@ static void downgrade(client *of)
     submit_claim(reader);
     if (!writer->hands_over && sim_chance(1, 2) && writer->claim != NULL && !writer->ended)
         end_claim(writer);
+}
+
+static bool may_downgrade(const claim_record *record)
+{
+    return record->mode == ZKL_MODE_WRITE && record->phase == ZKL_CLAIM_GRANTED && record->claim != NULL &&
+           !record->ended && record->reader == NULL && record->set == NULL;
+}
+
+static void downgrade_event(void *context, int64_t number)
+{
+    claim_record *writer = context;
+    const client *of = &run.clients[writer->client];
+    if (writer->number == number && may_downgrade(writer) && client_ready(of) && !of->closing && !run.draining &&
+        !run.failed)
+        downgrade(writer);
+}
+
+bool disown_writer(char *path, size_t size)
+{
+    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (!may_downgrade(each) || !sim_chance(1, 2))
+            continue;
+        snprintf(path, size, "%s", each->node);
+        sim_schedule(sim_now() + sim_below(run.timeout / 5), downgrade_event, each, each->number);
+        return true;
+    }
+    return false;
 }
 
 /* Writes into a node what Curator's Revoker writes, or something else. */
@@ -316,6 +341,13 @@ void start_rush(void)
         sim_schedule(begin + sim_below(run.options.delay * 4), rush, &run.clients[i], 0);
 }
 
+static void want_downgrade(client *of)
+{
+    claim_record *writer = random_claim(of, ZKL_CLAIM_GRANTED);
+    if (writer != NULL && may_downgrade(writer))
+        downgrade(writer);
+}
+
 static void want_something(client *of, int64_t choice)
 {
     claim_record *record;
@@ -327,7 +359,7 @@ static void want_something(client *of, int64_t choice)
             make_set(of);
     } else if (choice < 12) {
         if (open_claims(of) <= MAX_OPEN_CLAIMS)
-            downgrade(of);
+            want_downgrade(of);
     } else if (choice < 14) {
         if ((record = random_claim(of, ZKL_CLAIM_WAITING)) != NULL)
             end_claim(record);

@@ -504,6 +504,7 @@ struct zkl_watch {
     bool children;   /* on who comes and goes in the line's own directory */
     bool by_exists;  /* the node may not be read: watched by exists */
     bool unwanted;   /* armed, nobody interested, removal not confirmed: counted in engine->cleaning */
+    bool asked;      /* the node's data ask its owner to let go, as read when it was armed */
 };
 
 /* Watches `name` in the seat's directory for it; the seat hears of it by blocker_gone or look_again. */
@@ -549,6 +550,7 @@ struct zkl_permits {
     bool took;           /* has seats for its permits */
     bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
     bool waited;         /* had to wait, for its turn or for room */
+    bool undecided;      /* the latest list came before the limit was known */
 };
 
 /* For a new claim. False when memory is short; zkl_permits_free is due all the same. */

@@ -190,6 +190,9 @@ void zkl_watch_own(zkl_seat *seat)
     }
     watch->owner = seat;
     seat->own = watch;
+    if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
+        zkl_claim_revoked(seat->claim); /* somebody who waits has read it: it will not be read again before it changes */
+    }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         arm(watch); /* if that cannot be now, zkl_watches_resume will */
     }
@@ -252,7 +255,8 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
 {
     zkl_watch *watch = request->about.watch;
     watch->flying--;
-    if (rc == ZOK && watch->owner != NULL && is_revocation(data, length)) {
+    watch->asked = rc == ZOK && is_revocation(data, length);
+    if (watch->asked && watch->owner != NULL) {
         zkl_claim_revoked(watch->owner->claim);
     }
     bool left_behind = rc == ZNONODE && watch->by_exists; /* by a creation watch */

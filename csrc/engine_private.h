@@ -529,10 +529,10 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
 void zkl_watches_resume(zkl_engine *engine);
 /* The handle is closed: nobody will call back. */
 void zkl_watches_closed(zkl_engine *engine);
-/* Whether a seat waits for a watch on a node, whose full path this is. */
-bool zkl_watch_wanted(zkl_engine *engine, const char *path);
-/* All watches on a node were removed; so was one that no seat wants any more. */
-void zkl_watch_forgotten(zkl_engine *engine, const char *path);
+/* Whether a seat waits for a watch on a node, whose full path this is, or on its children. */
+bool zkl_watch_wanted(zkl_engine *engine, const char *path, bool children);
+/* All watches of that kind on a node were removed; so was one that no seat wants any more. */
+void zkl_watch_forgotten(zkl_engine *engine, const char *path, bool children);
 
 /* permits.c -------------------------------------------------------------------------------------------------------- */
 
@@ -642,8 +642,8 @@ void zkl_user_watch_leave(zkl_user_watch *watch);
 /* The C client's watcher function. */
 void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context);
 void zkl_user_watch_removed(zkl_request *request, int rc);
-/* Whether the program waits for a watch on a node itself: then watch.c must not remove its own there. */
-bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path);
+/* Whether the program waits for such a watch on a node itself: then watch.c must not remove its own there. */
+bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path, bool children);
 /* All watches of one kind on a node were removed, those included that the program does not want any more. */
 void zkl_user_watches_forgotten(zkl_engine *engine, const char *path, bool children);
 /* Requests may go out again: remove what could not be removed. */

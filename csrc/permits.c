@@ -403,7 +403,8 @@ static void no_room(zkl_claim *claim)
         return;
     }
     zkl_claim_waits(claim);
-    zkl_permits_step(claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
+    zkl_permits_step(
+        claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
 }
 
 /* The claim has its nodes, and `count` is how many there are now, by a list from after they were made. */

@@ -402,8 +402,8 @@ const char *zkl_seat_name(const zkl_seat *seat);
 void zkl_seat_wait(zkl_seat *seat);
 /* The same, but not before the server has had time. */
 void zkl_seat_wait_long(zkl_seat *seat);
-/* A permit's wait is over: its room is confirmed, or, with a valid lease, it is granted. */
-void zkl_seat_room(zkl_seat *seat, bool granted);
+/* A permit goes on together with the others of its claim: to CONFIRMING, to GRANTED, or back to QUEUED. */
+void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state);
 /* Something that the server refused, or that could not be sent for want of memory, is to be tried again in a while. */
 void zkl_try_later(zkl_engine *engine);
 /* The time of those that were to try again later has come. */
@@ -524,7 +524,7 @@ void zkl_permits_joined(zkl_claim *claim);
 void zkl_permits_retreat(zkl_claim *claim, bool behind);
 /* The same when its nodes are gone with their session. */
 void zkl_permits_restart(zkl_claim *claim);
-/* One of its permits is being made anew: earlier lists do not count. */
+/* One of its permits is being made anew: earlier lists do not count, nor the room that they showed. */
 void zkl_permits_changed(zkl_claim *claim);
 /* At the head of the line: somebody came or went. */
 void zkl_permits_event(zkl_claim *claim);

@@ -81,12 +81,6 @@ void zkl_permits_restart(zkl_claim *claim)
     permits->excess = 0;
 }
 
-void zkl_permits_changed(zkl_claim *claim)
-{
-    claim->permits->generation++;
-    claim->permits->listing = false;
-}
-
 void zkl_permits_retreat(zkl_claim *claim, bool behind)
 {
     zkl_permits *permits = claim->permits;
@@ -230,6 +224,19 @@ static zkl_seat *next_permit(zkl_seat *seat)
     for ((seat) = next_permit(LIST_FIRST(&(claim)->seats)); (seat) != NULL;                                            \
          (seat) = next_permit(LIST_NEXT(seat, in_claim)))
 
+void zkl_permits_changed(zkl_claim *claim)
+{
+    claim->permits->generation++;
+    claim->permits->listing = false;
+    zkl_seat *seat;
+    FOREACH_PERMIT(seat, claim)
+    {
+        if (seat->state == ZKL_SEAT_CONFIRMING) {
+            zkl_seat_permit(seat, ZKL_SEAT_QUEUED);
+        }
+    }
+}
+
 /* Whether all permits have their nodes; with `connection`, all of them since they were made on that one. */
 static bool all_seated(zkl_claim *claim, uint32_t connection)
 {
@@ -247,7 +254,7 @@ void zkl_permits_confirm(zkl_claim *claim)
     zkl_seat *seat;
     FOREACH_PERMIT(seat, claim)
     {
-        zkl_seat_room(seat, true);
+        zkl_seat_permit(seat, ZKL_SEAT_GRANTED);
     }
     zkl_seat *turn = claim->seat;
     seat = next_permit(LIST_FIRST(&claim->seats));
@@ -266,7 +273,7 @@ static void room_for_all(zkl_claim *claim)
     zkl_watch_leave(claim->seat);
     FOREACH_PERMIT(seat, claim)
     {
-        zkl_seat_room(seat, false);
+        zkl_seat_permit(seat, ZKL_SEAT_CONFIRMING);
         last = seat;
     }
     zkl_seat_confirm(last);
@@ -437,7 +444,8 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
     zkl_permits *permits = claim->permits;
     if (permits->took) {
         if (!all_seated(claim, request->purpose == ZKL_LIST_JOIN ? request->connection : 0)) {
-            zkl_permits_step(claim); /* it may be from before one of them was made */
+            permits->undecided = true; /* it may be from before one of them was made */
+            zkl_permits_step(claim);
         } else if (own == permits->count) {
             judge_taken(claim, count);
         } else {

@@ -326,9 +326,9 @@ static void first_in_line(zkl_seat *seat)
     zkl_seat_confirm(seat);
 }
 
-void zkl_seat_room(zkl_seat *seat, bool granted)
+void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state)
 {
-    move(seat, granted ? ZKL_SEAT_GRANTED : ZKL_SEAT_CONFIRMING);
+    move(seat, state);
 }
 
 /* --- what each state sends ----------------------------------------------------------------------------------------- */

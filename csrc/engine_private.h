@@ -508,7 +508,7 @@ struct zkl_permits {
     bool took;           /* has seats for its permits */
     bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
     bool waited;         /* had to wait, for its turn or for room */
-    bool undecided;      /* the latest list came before the limit was known */
+    bool undecided;      /* the watch may be armed, and yet no list since then has been judged */
 };
 
 /* For a new claim. False when memory is short; zkl_permits_free is due all the same. */
@@ -526,6 +526,8 @@ void zkl_permits_retreat(zkl_claim *claim, bool behind);
 void zkl_permits_restart(zkl_claim *claim);
 /* One of its permits is being made anew: earlier lists do not count, nor the room that they showed. */
 void zkl_permits_changed(zkl_claim *claim);
+/* At the head of the line, under a watch that came with no list: it is asked for. */
+void zkl_permits_look_again(zkl_claim *claim);
 /* At the head of the line: somebody came or went. */
 void zkl_permits_event(zkl_claim *claim);
 /* All of its permits' seats are in CONFIRMING, and there is a lease. */

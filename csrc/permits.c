@@ -358,6 +358,12 @@ void zkl_permits_step(zkl_claim *claim)
     }
 }
 
+void zkl_permits_look_again(zkl_claim *claim)
+{
+    claim->permits->undecided = true;
+    zkl_seat_wait(claim->seat);
+}
+
 void zkl_permits_event(zkl_claim *claim)
 {
     zkl_permits *permits = claim->permits;

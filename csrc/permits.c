@@ -252,13 +252,16 @@ static bool all_seated(zkl_claim *claim, uint32_t connection)
 void zkl_permits_confirm(zkl_claim *claim)
 {
     zkl_seat *seat;
+    const zkl_seat *latest =
+        NULL; /* the token is of the one that was made last: it came after whoever had no room with it */
     FOREACH_PERMIT(seat, claim)
     {
         zkl_seat_permit(seat, ZKL_SEAT_GRANTED);
+        latest = latest == NULL || seat->czxid > latest->czxid ? seat : latest;
     }
     zkl_seat *turn = claim->seat;
     seat = next_permit(LIST_FIRST(&claim->seats));
-    zkl_claim_grant(claim, seat);
+    zkl_claim_grant(claim, latest);
     if (claim->revocable) {
         zkl_watch_own(seat);
     }
@@ -416,7 +419,8 @@ static void no_room(zkl_claim *claim)
         return;
     }
     zkl_claim_waits(claim);
-    zkl_permits_step(claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
+    zkl_permits_step(
+        claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
 }
 
 /* The claim has its nodes, and `count` is how many there are now, by a list from after they were made. */

@@ -21,7 +21,11 @@
 #include "memory.h"
 
 /* Requests under way at once, so that one client cannot flood a server (DESIGN: good neighbour). */
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_IN_FLIGHT zkl_most_in_flight
+#else
 #define ZKL_MAX_IN_FLIGHT 1000
+#endif
 
 /*
  * Bytes of watched paths per handle. After a reconnect the C client sends them all in one SetWatches packet, which the

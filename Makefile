@@ -12,7 +12,7 @@ LUA_VERSION ?= 5.4
 LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
-.PHONY: help setup build test test-c test-sim test-lua test-rock lint format coverage fuzz soak bench demo docs install clean
+.PHONY: help setup build test test-c test-sim test-lua test-rock lint format coverage fuzz soak bench demo examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -76,6 +76,11 @@ demo: ## 800 buyers want 288 pieces: without a lock, with one per process, with 
 	@tools/setup.sh demo
 	@tools/build.sh 5.4
 	@ZKLOCK_CPATH='$(CURDIR)/build/5.4/?.so' tools/demo.sh $(ARGS)
+
+examples: ## run the programs of examples/, one after the other; ARGS=… names some
+	@tools/setup.sh demo
+	@tools/build.sh 5.4
+	@tools/examples.sh $(ARGS)
 
 docs: ## check that the documentation holds: links, names, examples
 	@tools/docs.sh

@@ -695,7 +695,8 @@ const char *zkl_claim_path(const zkl_claim *claim)
 
 const char *zkl_claim_blocker(const zkl_claim *claim)
 {
-    return claim->seat != NULL && claim->seat->watch != NULL ? claim->seat->watch->node : NULL;
+    const zkl_watch *watch = claim->seat != NULL ? claim->seat->watch : NULL;
+    return watch != NULL && !watch->children ? watch->node : NULL;
 }
 
 void *zkl_claim_user(const zkl_claim *claim)

@@ -408,6 +408,9 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
         snprintf(view->message, sizeof view->message, "%s", ticket->message);
     } else if (view->phase == ZKL_CLAIM_WAITING && ticket->ahead[0] != '\0') {
         snprintf(view->message, sizeof view->message, "'%s' is ahead", ticket->ahead);
+    } else if (view->phase == ZKL_CLAIM_WAITING && ticket->node[0] != '\0' && ticket->wanted.mode == ZKL_MODE_PERMITS) {
+        snprintf(view->message, sizeof view->message, "it has not %d of its %d permits left", (int)ticket->wanted.count,
+                 (int)ticket->wanted.permits);
     }
     pthread_mutex_unlock(&client->mutex);
     if (view->phase == ZKL_CLAIM_GRANTED && atomic_load(&ticket->lapsed)) {

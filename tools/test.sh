@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 #
-# Runs the test suites one after the other and adds up what they say.
+# Runs the test suites, as many at a time as there are processors, and adds up what they say.
 #
 # Each suite is a command whose own counts are read from its output. A suite counts as failed if it fails, is killed, runs
 # out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
 # The last line is `N passed, N failed`, and the exit status says the same.
 #
-# Usage: tools/test.sh [GROUP…]     groups: c sim lua rock lint (default: all of them)
+# Usage: tools/test.sh [GROUP…]     groups: lua lint sim c rock (default: all of them)
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -14,9 +14,8 @@ cd "$(dirname "$0")/.." || exit 1
 logs=build/test-logs
 mkdir -p "$logs"
 
-passed=0
-failed=0
-failed_suites=()
+slots=$(nproc)
+rm -f "$logs"/*.result
 
 # Seconds since the start, for the headings.
 began=$SECONDS
@@ -57,31 +56,43 @@ count_status() {
     echo 1 0
 }
 
-# suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell, which knows the functions below.
+# suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell, which knows the functions below. Runs in the background,
+# beside as many others as there are processors: most of them wait for servers most of the time.
 suite() {
+    while [ "$(jobs -rp | wc -l)" -ge "$slots" ]; do
+        wait -n
+    done
+    run_suite "$@" &
+}
+
+# All that has been begun is done: what follows needs it.
+settle() {
+    wait
+}
+
+run_suite() {
     local name=$1 counter=$2 limit=$3 command=$4
-    local log status now_passed now_failed started=$SECONDS
+    local log status passed failed started=$SECONDS
     log=$logs/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9.\n' '-').log
-    printf '== %s\n' "$name"
     timeout --kill-after=20 "$limit" bash -c "$command" >"$log" 2>&1 </dev/null
     status=$?
-    read -r now_passed now_failed < <("count_$counter" "$log")
-    [ "$counter" != status ] || [ $status = 0 ] || now_passed=0
-    if [ $status != 0 ] && [ "$now_failed" = 0 ]; then
-        now_failed=1
+    read -r passed failed < <("count_$counter" "$log")
+    [ "$counter" != status ] || [ $status = 0 ] || passed=0
+    if [ $status != 0 ] && [ "$failed" = 0 ]; then
+        failed=1
         [ $status != 124 ] || echo "-- not done after $limit seconds" >>"$log"
         echo "-- ended with status $status" >>"$log"
-    elif [ "$now_passed" = 0 ] && [ "$now_failed" = 0 ]; then
-        now_failed=1
+    elif [ "$passed" = 0 ] && [ "$failed" = 0 ]; then
+        failed=1
         echo "-- nothing was tested" >>"$log"
     fi
-    passed=$((passed + now_passed))
-    failed=$((failed + now_failed))
-    if [ "$now_failed" != 0 ]; then
-        failed_suites+=("$name")
-        cat "$log"
-    fi
-    printf '   %d ok, %d not ok, %d s\n' "$now_passed" "$now_failed" "$((SECONDS - started))"
+    {
+        printf '== %s\n' "$name"
+        [ "$failed" = 0 ] || cat "$log"
+        printf '   %d ok, %d not ok, %d s\n' "$passed" "$failed" "$((SECONDS - started))"
+    } >"$log.shown"
+    cat "$log.shown" # in one go: others may be printing too
+    printf '%d %d %s\n' "$passed" "$failed" "$name" >"$log.result"
 }
 
 # ---- Suites ------------------------------------------------------------------------------------------------------------
@@ -151,51 +162,65 @@ simulate() {
 export -f sanitized run_units run_specs run_specs_asan run_specs_valgrind smoke simulate
 export asan_options ubsan_options tsan_options
 
-suites_c() {
-    suite "build: C tests, plain, ASan+UBSan, TSan" status 300 'tools/build.sh c c-asan c-tsan'
-    suite "C unit tests" cmocka 120 'run_units c'
-    suite "C unit tests under ASan and UBSan" cmocka 180 'run_units c-asan'
-    suite "C unit tests under TSan" cmocka 180 'run_units c-tsan'
-    suite "build: fuzzers" status 120 'tools/build.sh fuzz'
-    suite "fuzzers, a few seconds each" status 120 'tools/fuzz.sh 5'
-}
-
-suites_sim() {
-    suite "build: simulation" status 300 'tools/build.sh c c-asan'
-    suite "simulation: the simulator itself" ours 60 'build/c/sim_selftest'
-    suite "simulation: known seeds" ours 120 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
-    suite "simulation: seeds never seen before" ours 60 'simulate c --fresh'
-    suite "simulation: broken rules are noticed" ours 120 'simulate c --breaks'
-    suite "simulation: a seed replays exactly" ours 60 'simulate c --replay-check'
-    suite "simulation under ASan and UBSan" ours 120 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
+# Which builds each group needs, and what it runs; the longest first.
+builds_for() {
+    case $1 in
+    c) echo c c-asan c-tsan fuzz ;;
+    sim) echo c c-asan ;;
+    lua) echo 5.1 5.2 5.3 5.4 luajit 5.4-asan ;;
+    rock | lint) ;;
+    *) echo "tools/test.sh: no such group: $1" >&2 && return 2 ;;
+    esac
 }
 
 suites_lua() {
-    suite "build: modules" status 300 'tools/build.sh 5.1 5.2 5.3 5.4 luajit 5.4-asan'
+    suite "specs: Lua 5.4" busted 600 'run_specs lua5.4 5.4'
+    suite "specs: Lua 5.1" busted 600 'run_specs lua5.1 5.1'
+    suite "specs: LuaJIT" busted 600 'run_specs luajit luajit'
+    suite "specs under ASan and UBSan" busted 600 'run_specs_asan --tags=asan'
+    suite "specs under valgrind" busted 400 'run_specs_valgrind'
     suite "smoke: Lua 5.2" status 30 'smoke lua5.2'
     suite "smoke: Lua 5.3" status 30 'smoke lua5.3'
-    suite "specs: Lua 5.4" busted 400 'run_specs lua5.4 5.4'
-    suite "specs: Lua 5.1" busted 400 'run_specs lua5.1 5.1'
-    suite "specs: LuaJIT" busted 400 'run_specs luajit luajit'
-    suite "specs under ASan and UBSan" busted 400 'run_specs_asan --tags=asan'
-    suite "specs under valgrind" busted 300 'run_specs_valgrind'
+}
+
+suites_lint() {
+    suite "lint" ours 900 'tools/lint.sh'
+}
+
+suites_sim() {
+    suite "simulation: known seeds" ours 180 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
+    suite "simulation: seeds never seen before" ours 90 'simulate c --fresh'
+    suite "simulation: broken rules are noticed" ours 180 'simulate c --breaks'
+    suite "simulation: a seed replays exactly" ours 90 'simulate c --replay-check'
+    suite "simulation under ASan and UBSan" ours 240 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
+    suite "simulation: the simulator itself" ours 90 'build/c/sim_selftest'
+}
+
+suites_c() {
+    suite "C unit tests" cmocka 180 'run_units c'
+    suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
+    suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
+    suite "fuzzers, a few seconds each" status 180 'tools/fuzz.sh 5'
 }
 
 suites_rock() {
     suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 }
 
-suites_lint() {
-    suite "lint" ours 600 'tools/lint.sh'
-}
-
-[ $# -gt 0 ] || set -- c sim lua rock lint
+[ $# -gt 0 ] || set -- lua lint sim c rock
+variants=$(for group; do builds_for "$group" || exit 2; done) || exit 2
+if [ -n "$variants" ]; then
+    # shellcheck disable=SC2086 # one word each
+    variants=$(printf '%s\n' $variants | sort -u | tr '\n' ' ')
+    suite "build: $variants" status 400 "tools/build.sh $variants"
+    settle
+fi
 for group; do
-    "suites_$group" || exit 2
+    "suites_$group"
 done
+settle
 
 echo
-[ ${#failed_suites[@]} = 0 ] || printf 'not ok: %s\n' "${failed_suites[@]}"
+awk '$2 > 0 { $1 = $2 = ""; print "not ok:" $0 }' "$logs"/*.result | sed 's/:  */: /'
 echo "took $((SECONDS - began)) s"
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+awk '{ passed += $1; failed += $2 } END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 }' "$logs"/*.result

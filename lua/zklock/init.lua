@@ -10,6 +10,7 @@
 local core = require "zklock.core"
 local adapters = require "zklock.adapters"
 local Client = require "zklock.client"
+local key_path = require "zklock.key"
 local options = require "zklock.options"
 
 local error = error
@@ -17,7 +18,9 @@ local floor, max = math.floor, math.max
 
 local zklock = {
     --- The version of the Lua side and the C side alike.
-    VERSION = "0.1.0"
+    VERSION = "0.1.0",
+    --- A safe path for any key: `zklock.path(prefix, key)`; see zklock.key.
+    path = key_path
 }
 
 --- What connect knows. `{ check, default }`.

@@ -1,0 +1,153 @@
+--- common: what the examples share and none of them is about: their arguments, a path that no earlier run has used,
+-- processes of their own, and an end that tells whether all went well.
+
+local common = {}
+
+io.stdout:setvbuf("line")
+
+--- The server list, which is every example's first argument.
+common.servers = arg[1]
+if not common.servers then
+    io.stderr:write(("usage: %s HOST:PORT[,HOST:PORT…]\n"):format(arg[0]))
+    os.exit(2)
+end
+
+local function quote(word)
+    return "'" .. tostring(word):gsub("'", [['\'']]) .. "'"
+end
+
+--- The interpreter that runs this program: the first word of its command line.
+local function interpreter()
+    local index = -1
+    while arg[index - 1] do
+        index = index - 1
+    end
+    return arg[index]
+end
+
+--- Processes that were started together. Whatever they write comes out of one pipe, in the order of writing.
+local Processes = {}
+Processes.__index = Processes
+
+local running = {}
+
+--- Starts commands of the shell, each in a process of its own.
+function common.spawn(commands)
+    local parts = { "exec 3>&2 2>/dev/null" } -- the shell's own remarks on killed children are not for the reader
+    for index, command in ipairs(commands) do
+        parts[#parts + 1] = ("sh -c 'echo pid %d $$; exec \"$@\"' sh %s 2>&3 3>&- &"):format(index, command)
+    end
+    parts[#parts + 1] = "wait"
+    local self = setmetatable({ pids = {}, early = {} }, Processes)
+    self.pipe = assert(io.popen(table.concat(parts, "\n")))
+    running[#running + 1] = self
+    local missing = #commands
+    while missing > 0 do
+        local line = assert(self.pipe:read("*l"), "a process did not start")
+        local index, pid = line:match("^pid (%d+) (%d+)$")
+        if index then
+            self.pids[tonumber(index)] = tonumber(pid)
+            missing = missing - 1
+        else
+            self.early[#self.early + 1] = line
+        end
+    end
+    return self
+end
+
+--- Starts this very program so many times more: once for each list of arguments, which follow the server list there.
+function common.start(lists)
+    local commands = {}
+    for index, arguments in ipairs(lists) do
+        local words = { quote(interpreter()), quote(arg[0]), quote(common.servers) }
+        for _, argument in ipairs(arguments) do
+            words[#words + 1] = quote(argument)
+        end
+        commands[index] = table.concat(words, " ")
+    end
+    return common.spawn(commands)
+end
+
+--- Waits for the next line that any of them writes; nil when all have ended.
+function Processes:line()
+    local line = table.remove(self.early, 1) or self.pipe:read("*l")
+    self.ended = line == nil
+    return line
+end
+
+--- Waits for a line, shows it, and fails if it is not the expected one.
+function Processes:expect(expected)
+    local line = self:line()
+    print(line or "(all have ended)")
+    if line ~= expected then
+        error(("expected the line '%s'"):format(expected), 2)
+    end
+end
+
+--- Sends one of them a signal: "KILL", "STOP", "CONT".
+function Processes:signal(index, name)
+    os.execute(("kill -%s %d"):format(name, self.pids[index]))
+end
+
+--- Ends all that still run.
+function Processes:stop()
+    for _, pid in ipairs(self.ended and {} or self.pids) do
+        os.execute(("kill -KILL %d 2>/dev/null"):format(pid))
+    end
+    self.pipe:close()
+end
+
+--- Stands for work that takes a while.
+function common.work(seconds)
+    os.execute(("sleep %g"):format(seconds))
+end
+
+--- A path for this run: what earlier runs may have left does not disturb it.
+function common.fresh_path(name)
+    return ("/zklock-examples/%s-%d-%s"):format(name, os.time(), tostring({}):match("%x%x%x%x+$"))
+end
+
+--- Makes a directory and those above it; ZooKeeper removes each when it has become empty (a container).
+function common.make_path(client, path)
+    local node = ""
+    for name in path:gmatch("[^/]+") do
+        node = node .. "/" .. name
+        local made, message, code = client:create(node, "", { container = true })
+        if code == "no_node" then -- the one above was empty, and has just been removed: again
+            return common.make_path(client, path)
+        end
+        assert(made or code == "node_exists", message)
+    end
+end
+
+--- Waits until a directory has so many children, without asking again and again. Returns their names.
+function common.await_children(client, path, count)
+    while true do
+        local names, message, watch = client:children(path, { watch = true })
+        if names and #names == count then
+            watch:cancel()
+            return names
+        elseif names then
+            assert(watch:wait(30))
+        else
+            assert(watch == "no_node", message) -- of a failure, the code stands third
+            local there
+            there, watch = client:exists(path, { watch = true })
+            assert(there or watch:wait(30))
+        end
+    end
+end
+
+--- Runs the example: exits with 0 only if nothing in it failed, and leaves no process behind.
+function common.main(example)
+    local ok, problem = xpcall(example, debug.traceback)
+    for _, processes in ipairs(running) do
+        processes:stop()
+    end
+    if not ok then
+        io.stderr:write(tostring(problem), "\n")
+    end
+    os.exit(ok and 0 or 1, true)
+end
+
+return common

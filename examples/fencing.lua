@@ -1,0 +1,92 @@
+-- What a lock cannot do, and what the fencing token is for. A holder looks: yes, it still holds the lock. Then,
+-- before it writes, it stands still for longer than its session timeout (SIGSTOP here; elsewhere a garbage
+-- collector or a virtual machine's move). Somebody else gets the lock and writes. The first one wakes up and
+-- writes, too late and without knowing.
+--
+-- Only the store can refuse that. Redis does, in one script, by comparing tokens: each grant's token is greater
+-- than all before it. Beside it the same late write without a token, which goes through and destroys the newer
+-- value.
+--
+--   lua examples/fencing.lua HOST:PORT [REDIS_PORT]     starts a Redis of its own unless given a port
+
+package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
+local common = require "common"
+local redis = require "redis"
+local socket = require "socket"
+local zklock = require "zklock"
+
+-- Writes KEYS[1] unless somebody with a later grant has written before: 1 if it did, else 0.
+local GUARDED_SET = [[
+    local newest = redis.call("get", KEYS[1] .. ":token")
+    if newest and newest > ARGV[2] then return 0 end
+    redis.call("set", KEYS[1] .. ":token", ARGV[2])
+    redis.call("set", KEYS[1], ARGV[1])
+    return 1 ]]
+
+-- Writes in both ways. The token is that of the grant under which the value was made up, so it is asked for then.
+local function write(store, value, token)
+    store:set("unguarded", value)
+    return store:eval(GUARDED_SET, 1, "guarded", value, token) == 1
+end
+
+local function slow_writer(path, redis_port)
+    local store = redis.connect("127.0.0.1", tonumber(redis_port))
+    local lock = assert(zklock.connect(common.servers, { session_timeout = 2 })):mutex(path)
+    assert(lock:acquire(10))
+    local token = lock:token()
+    assert(lock:held())
+    print("slow: holds the lock, token " .. token .. ", and is about to write")
+    os.execute("kill -STOP $PPID") -- the worst moment: between looking and writing
+    local done = write(store, "slow", token)
+    print("slow: wakes up, writes, and is " .. (done and "obeyed" or "refused"))
+    print("slow: held() says " .. tostring(lock:held()))
+end
+
+-- Starts a Redis on a free port and waits until it serves. A free port cannot be reserved: if somebody takes it, again.
+local function start_redis()
+    for _ = 1, 5 do
+        local probe = assert(socket.bind("127.0.0.1", 0))
+        local _, port = probe:getsockname()
+        probe:close()
+        local command = "redis-server --port %d --bind 127.0.0.1 --save '' --appendonly no"
+        local server = common.spawn { command:format(port) }
+        for line in function() return server:line() end do
+            if line:find("Ready to accept connections", 1, true) then
+                return port
+            end
+        end
+    end
+    error("Redis does not start")
+end
+
+if arg[2] == "slow" then
+    return slow_writer(arg[3], arg[4])
+end
+
+common.main(function()
+    local path = common.fresh_path("fencing")
+    local redis_port = tonumber(arg[2]) or start_redis()
+    local store = redis.connect("127.0.0.1", redis_port)
+    store:del("guarded", "guarded:token", "unguarded")
+
+    local slow = common.start { { "slow", path, redis_port } }
+    local first_token = assert(slow:line():match("^slow: holds the lock, token (%S+), and is about to write$"))
+    print("slow: holds the lock, token " .. first_token .. ", and is about to write … but stands still")
+
+    local lock = assert(zklock.connect(common.servers)):mutex(path)
+    assert(lock:acquire(30)) -- comes when the slow one's session has ended
+    local token = lock:token()
+    print("fast: holds the lock, token " .. token)
+    assert(token > first_token)
+    assert(write(store, "fast", token))
+    print("fast: writes")
+
+    slow:signal(1, "CONT")
+    slow:expect("slow: wakes up, writes, and is refused")
+    slow:expect("slow: held() says false")
+
+    print("with tokens compared:    " .. store:get("guarded"))
+    print("without the comparison:  " .. store:get("unguarded") .. "   (the late write has gone through)")
+    assert(store:get("guarded") == "fast")
+    assert(store:get("unguarded") == "slow")
+end)

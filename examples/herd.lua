@@ -1,0 +1,66 @@
+-- The herd: why a waiter should watch the one before it and not the whole queue. In the simpler recipe every waiter
+-- watches the directory, so that each release wakes all of them, and all list the directory again, and one goes in:
+-- with n waiters n notifications for a release, and n² / 2 until all have had their turn. Watching the predecessor
+-- takes one for each.
+--
+-- Counts both, with 10, 50 and 200 contenders, each with its own session. Arrivals wake the herd as well; only
+-- releases are counted here.
+--
+--   lua examples/herd.lua HOST:PORT [CONTENDERS…]
+--
+-- ZooKeeper allows 60 connections from one machine unless its maxClientCnxns says otherwise.
+
+package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
+local common = require "common"
+local count = require "recipes.count"
+local mutex = require "recipes.mutex"
+local zklock = require "zklock"
+
+-- The simpler way to look: is anybody before us? Then wait for any change of the directory.
+local function look_at_parent(turn)
+    local names, _, watch = assert(turn.client:children(turn.path, { watch = true }))
+    for _, name in ipairs(names) do
+        if turn.path .. "/" .. name < turn.node then
+            return nil, watch, turn.path
+        end
+    end
+    watch:cancel()
+    return true
+end
+
+local clients = {}
+
+-- Notifications until so many contenders have had their turn; `look` replaces the recipe's own.
+local function measure(contenders, look)
+    count.connect(zklock, common.servers, clients, contenders)
+    local path = common.fresh_path("herd")
+    common.make_path(clients[1], path)
+    local turns = {}
+    for index = 1, contenders do
+        turns[index] = mutex.join(clients[index], path)
+        turns[index].look = look
+    end
+    return count.all(turns, function(inside)
+        assert(#inside == 1)
+    end)
+end
+
+common.main(function()
+    local sizes = { 10, 50, 200 }
+    if arg[2] then
+        sizes = {}
+        for index = 2, #arg do
+            sizes[index - 1] = tonumber(arg[index])
+        end
+    end
+    local row = "%12s %16s %16s %16s %16s"
+    print(row:format("", "all watch", "the directory", "each watches", "the one before"))
+    print(row:format("contenders", "in total", "per release", "in total", "per release"))
+    for _, contenders in ipairs(sizes) do
+        local herd, good = measure(contenders, look_at_parent), measure(contenders)
+        print(row:format(contenders, herd, ("%.1f"):format(herd / contenders), good,
+            ("%.1f"):format(good / contenders)))
+        assert(good == contenders - 1) -- all but the first are woken, once each
+        assert(herd >= contenders * (contenders - 1) / 2) -- each release wakes everybody who still waits
+    end
+end)

@@ -1,0 +1,69 @@
+-- Leader election: of several processes one leads at a time. It leads for as long as it holds a lock, looks before each
+-- piece of work whether it still does, and stands for election again when it has lost it. When the leader is killed, or
+-- stands still for too long, the next one takes over after its session timeout (2 seconds here).
+--
+-- A last piece of work may be under way when the lock is lost; see fencing.lua for what to do where that matters.
+--
+--   lua examples/leader.lua HOST:PORT
+
+package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
+local common = require "common"
+local zklock = require "zklock"
+
+local function candidate(name, path)
+    local client = assert(zklock.connect(common.servers, { session_timeout = 2, identity = name }))
+    local lock = client:mutex(path)
+    print(name .. " is a candidate")
+    while lock:acquire(60) do
+        print(name .. " leads")
+        while lock:held() do -- asks the clock, not the network: costs nothing
+            common.work(0.02)
+        end
+        print(name .. " steps down")
+    end
+end
+
+if arg[2] then
+    return candidate(arg[2], arg[3])
+end
+
+common.main(function()
+    local path = common.fresh_path("leader")
+    local names = { "anna", "bert", "carl" }
+    local number = {}
+    for index, name in ipairs(names) do
+        number[name] = index
+    end
+    local candidates = common.start { { "anna", path }, { "bert", path }, { "carl", path } }
+
+    -- Who comes first leads; the other two stand by. Lines about candidates may come in between.
+    local function await_leader()
+        local name
+        repeat
+            local line = assert(candidates:line())
+            print(line)
+            name = line:match("^(%a+) leads$")
+        until name
+        return name
+    end
+
+    local first = await_leader()
+    candidates:signal(number[first], "KILL")
+    print(first .. " is killed")
+
+    local second = await_leader()
+    assert(second ~= first)
+    candidates:signal(number[second], "STOP")
+    print(second .. " stands still, as in a pause of a virtual machine")
+
+    local third = await_leader()
+    assert(third ~= first and third ~= second)
+    candidates:signal(number[second], "CONT")
+    print(second .. " goes on")
+    candidates:expect(second .. " steps down")
+
+    candidates:signal(number[third], "KILL")
+    print(third .. " is killed")
+    assert(await_leader() == second)
+    print("each time somebody died or stood still, another one took over; nobody led who had lost the lock")
+end)

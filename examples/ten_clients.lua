@@ -1,0 +1,69 @@
+-- Ten clients, each in a process of its own, take turns: they come in in the order in which they queued up, one at
+-- a time. One is killed (kill -9) while it waits and one while it is inside. Neither keeps the others out for
+-- longer than its session timeout, 2 seconds here: a dead client's place in the queue goes with its session.
+--
+--   lua examples/ten_clients.lua HOST:PORT
+
+package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
+local common = require "common"
+local zklock = require "zklock"
+
+local CLIENTS, DIES_WAITING, DIES_INSIDE = 10, "client-4", "client-7"
+
+--- What each client does: waits for its turn, is inside, goes. Its identity tells the others who it is.
+local function client(name, path)
+    local lock = assert(zklock.connect(common.servers, { session_timeout = 2, identity = name })):mutex(path)
+    assert(lock:acquire(60))
+    print(name .. " in")
+    if name == DIES_INSIDE then
+        os.execute("kill -KILL $PPID")
+    end
+    print(name .. " out")
+    assert(lock:release())
+end
+
+--- The names of those who wait, in the order of the queue; the first of all is who holds.
+local function waiting(lock)
+    local names = {}
+    for place, contender in ipairs(assert(lock:contenders())) do
+        names[place - 1] = contender.identity
+    end
+    return names
+end
+
+if arg[2] then
+    return client(arg[2], arg[3])
+end
+
+common.main(function()
+    local path = common.fresh_path("ten-clients")
+    local observer = assert(zklock.connect(common.servers))
+    local gate = observer:mutex(path)
+    assert(gate:acquire(10)) -- nobody comes in before all have queued up
+
+    local arguments = {}
+    for index = 1, CLIENTS do
+        arguments[index] = { "client-" .. index, path }
+    end
+    local clients = common.start(arguments)
+    common.await_children(observer, path, CLIENTS + 1)
+    local queue = waiting(gate)
+    print("the queue: " .. table.concat(queue, " "))
+
+    clients:signal(tonumber(DIES_WAITING:match("%d+")), "KILL")
+    print(DIES_WAITING .. " is killed while it waits")
+    assert(gate:release())
+
+    for _, name in ipairs(queue) do
+        if name ~= DIES_WAITING then
+            clients:expect(name .. " in")
+            if name ~= DIES_INSIDE then
+                clients:expect(name .. " out")
+            else
+                print(name .. " is killed while it is inside")
+            end
+        end
+    end
+    assert(clients:line() == nil)
+    print(("%d clients had their turn, in the order of the queue, one at a time"):format(CLIENTS - 2))
+end)

@@ -1,0 +1,62 @@
+--- key: a safe path for any key.
+--
+-- Programs lock things that have names of their own: file names, URLs, customer numbers. Such a name may hold what a
+-- ZooKeeper path must not (slashes, NUL, ".."), so it is written as one path component in harmless characters. Pure
+-- functions.
+
+local options = require "zklock.options"
+local sha256 = require "zklock.sha256"
+
+local byte, format = string.byte, string.format
+local error, type = error, type
+
+--- A component longer than this many bytes is shortened: paths travel with every request and every watch.
+local LONGEST = 200
+
+--- How much of a shortened key stays readable at its beginning.
+local READABLE = 100
+
+local function escape(character)
+    return format("%%%02X", byte(character))
+end
+
+--- The key as one component: never empty, "." or "..". Different keys give different components, because a "%" is
+-- followed by two upper-case hexadecimal digits where it stands for a byte, by nothing for the empty key, and by
+-- "-" where a hash follows.
+local function component(key)
+    if key == "" then
+        return "%"
+    end
+    local written = key:gsub("[^A-Za-z0-9_.~-]", escape)
+    if not written:find("[^.]") then
+        written = written:gsub("%.", escape)
+    end
+    if #written <= LONGEST then
+        return written
+    end
+    return written:sub(1, READABLE):gsub("%%%x?$", "") .. "%-" .. sha256(key)
+end
+
+--- The path of a key below a prefix, for a lock of its own: `client:mutex(zklock.path("/locks/file", name))`.
+--
+-- Any string is a key. Letters, digits and `_ - . ~` stay, every other byte becomes `%` and two hexadecimal digits;
+-- "." and ".." are written that way too, and the empty key is "%". Different keys give different paths. Keys that
+-- would take more than 200 bytes keep their beginning, followed by "%-" and the SHA-256 of the whole key: no two
+-- strings with the same one are known, nor a way to find some, and even then the two keys would only keep each
+-- other waiting.
+--
+-- The prefix should not be a lock's own path.
+--
+-- @tparam string prefix a path like "/locks/file"
+-- @tparam string key
+-- @treturn string "/locks/file/…"
+-- @raise when prefix is no path, or key no string
+return function(prefix, key)
+    local wrong = options.path_problem(prefix)
+    if wrong then
+        error("zklock.path: prefix: " .. wrong, 2)
+    elseif type(key) ~= "string" then
+        error(format("zklock.path: key must be a string (got a %s)", type(key)), 2)
+    end
+    return prefix .. "/" .. component(key)
+end

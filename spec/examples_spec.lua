@@ -1,0 +1,147 @@
+--- The examples: each is run as a user would run it, and must show what it says that it shows.
+
+local cluster = require "spec.support.cluster"
+local fixture = require "spec.support.fixture"
+local program = require "spec.support.program"
+local Client = require "zklock.client"
+
+--- redis-lua is plain Lua that runs on 5.4, but Debian files it under 5.1 to 5.3 only.
+local LUA_PATH = package.path .. ";/usr/share/lua/5.3/?.lua"
+
+--- Runs an example to its end and returns what it printed.
+local function run(name, ...)
+    local output, status = cluster.run({
+        "timeout", "-s", "KILL", "60", "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4",
+        "LUA_PATH=" .. LUA_PATH, "LUA_CPATH=" .. package.cpath,
+        program.interpreter(), "examples/" .. name .. ".lua", fixture.servers(), ...
+    })
+    assert(status == 0, ("%s ended with %d:\n%s"):format(name, status, output))
+    return output .. "\n"
+end
+
+local function has(text, line)
+    assert(("\n" .. text):find("\n" .. line .. "\n", 1, true), ("no line '%s' in\n%s"):format(line, text))
+end
+
+local function count(text, pattern)
+    return select(2, text:gsub(pattern, ""))
+end
+
+describe("the example", function()
+    after_each(fixture.clean)
+
+    --- For an example of something that this zklock may not have yet.
+    local function it_with(method, title, test)
+        if Client[method] then
+            it(title, test)
+        else
+            pending(title)
+        end
+    end
+
+    it_with("children", "mutex_by_hand shows a mutex in Lua whose holders come one at a time, in order", function()
+        local output = run("mutex_by_hand")
+        local last = ""
+        for name, number, out in output:gmatch("(%S+) in with turn%-(%d+)\n(%S+) out\n") do
+            assert.equal(name, out)
+            assert.is_true(number > last)
+            last = number
+        end
+        assert.equal(15, count(output, " out\n"))
+        has(output, "15 turns, in the order of the numbers, one at a time")
+    end)
+
+    it_with("children", "herd counts how many each release wakes, for 10, 50 and 200 contenders", function()
+        local output = run("herd")
+        for _, contenders in ipairs { 10, 50, 200 } do
+            local all, one = output:match("\n +" .. contenders .. " +(%d+) +[%d.]+ +(%d+) +[%d.]+\n")
+            assert.equal(contenders - 1, tonumber(one))
+            assert.is_true(tonumber(all) >= contenders * (contenders - 1) / 2)
+        end
+    end)
+
+    it_with("children", "rwlock_by_hand counts the same for readers and writers", function()
+        local output = run("rwlock_by_hand")
+        for _, contenders in ipairs { 10, 50, 100 } do
+            local together, all, one = output:match("\n +" .. contenders .. " +(%d+) +(%d+) +(%d+)\n")
+            assert.equal(4, tonumber(together))
+            assert.equal(contenders - 1, tonumber(one))
+            assert.is_true(tonumber(all) > 2 * tonumber(one))
+        end
+    end)
+
+    it("ten_clients shows ten processes that take turns in the order of the queue, two of which are killed", function()
+        local output = run("ten_clients")
+        local queue = assert(output:match("^the queue:([^\n]+)\n"))
+        local expected = queue:gsub(" client%-4%f[^%d]", "")
+        local came = ""
+        for name in output:gmatch("\n(%S+) in\n") do
+            came = came .. " " .. name
+        end
+        assert.equal(expected, came)
+        assert.equal(9, count(output, "%S+ in\n"))
+        assert.equal(8, count(output, "%S+ out\n"))
+        has(output, "client-4 is killed while it waits")
+        has(output, "client-7 is killed while it is inside")
+    end)
+
+    it("keys locks keys with any bytes in them, one lock each", function()
+        local output = run("keys")
+        has(output, "17 keys locked at once by one client")
+        has(output, "each of them is taken and free by itself, for another client too")
+    end)
+
+    it("leader shows one leader at a time, and who takes over when it is killed or stands still", function()
+        local story = {}
+        for who, what in run("leader"):gmatch("(%a+) (%a+ ?%a*)[^\n]*") do
+            if what == "leads" or what == "is killed" or what == "stands still" or what == "steps down" then
+                story[#story + 1] = { who, what }
+            end
+        end
+        local a, b, c = story[1][1], story[3][1], story[5][1]
+        assert.is_true(a ~= b and b ~= c and c ~= a)
+        assert.same({
+            { a, "leads" }, { a, "is killed" }, { b, "leads" }, { b, "stands still" }, { c, "leads" },
+            { b, "steps down" }, { c, "is killed" }, { b, "leads" }
+        }, story)
+    end)
+
+    it("fencing shows that Redis refuses a late write by its token, and takes it without one", function()
+        local output = run("fencing")
+        has(output, "slow: wakes up, writes, and is refused")
+        has(output, "slow: held() says false")
+        has(output, "with tokens compared:    fast")
+        assert.truthy(output:find("without the comparison:  slow ", 1, true))
+    end)
+
+    it_with("transaction", "nightly runs a job on one machine a night, also when one is late", function()
+        local output = run("nightly")
+        for _, date in ipairs { "2025%-03%-01", "2025%-03%-02" } do
+            assert.equal(1, count(output, date .. " on %S+: runs it\n"))
+            assert.equal(4, count(output, date .. " on %S+: was done by machine%-%d\n"))
+        end
+        has(output, "each night exactly one machine ran the job")
+    end)
+
+    it_with("semaphore", "rate_limit lets no more than three calls be made at once", function()
+        local output = run("rate_limit")
+        assert.equal(24, count(output, " begins call "))
+        assert.truthy(output:find(" ###\n"))
+        assert.is_nil(output:find("####", 1, true))
+        has(output, "24 calls of 8 processes, never more than 3 at once")
+    end)
+
+    it_with("rwlock", "config shows readers none of whom sees half of a change", function()
+        local output = run("config")
+        has(output, "in the middle of a change, without the lock: host-1:9000")
+        has(output, "in the middle of a change, with the lock: timeout")
+        assert.equal(3, count(output, "reader%-%d has read %d+ times, %d+ versions, each of them whole\n"))
+        has(output, "3 readers, 20 changes: nobody saw half of one")
+    end)
+
+    it_with("multi", "bank transfers in both directions at once, and the sum stays the same", function()
+        local output = run("bank")
+        assert.equal(4, count(output, "clerk%-%d has made 15 transfers\n"))
+        has(output, "60 transfers in both directions at once: the sum is still 300")
+    end)
+end)

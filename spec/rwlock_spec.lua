@@ -562,12 +562,13 @@ describe("a downgrade", function()
 
     it("goes on in the queue when the session ended in between, and tells the writer #asan", function()
         local told = {}
-        local rw, client = contender(fixture.path(), { on_lost = function(lock, reason)
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local rw = client:rwlock(fixture.path(), { on_lost = function(lock, reason)
             told[#told + 1] = { lock, reason }
         end })
         local other = contender(rw:path())
-        assert(rw.write:acquire(10))
-        fixture.kill_owner(rw.write:node())
+        assert(rw.write:acquire(20))
+        fixture.kill_owner_behind(link, rw.write:node())
         assert(other.write:acquire(20))
         assert.is_true(other.write:release())
         assert(rw.read:acquire(30))

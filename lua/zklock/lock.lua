@@ -304,6 +304,7 @@ local function read_acquire(self, given)
     end
     return settings.timeout, count
 end
+Lock._read_acquire = read_acquire
 
 --- Acquires the lock, waiting for its turn.
 --

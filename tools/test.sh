@@ -187,6 +187,7 @@ suites_rock() {
 
 suites_lint() {
     suite "lint" ours 600 'tools/lint.sh'
+    suite "the reference, without a warning" status 60 'tools/docs.sh reference'
 }
 
 [ $# -gt 0 ] || set -- c sim lua rock lint

@@ -87,7 +87,8 @@ examples: ## run the programs of examples/, one after the other; ARGS=… names 
 	@tools/build.sh 5.4
 	@tools/examples.sh $(ARGS)
 
-docs: ## check that the documentation holds: links, names, examples
+docs: ## the reference, build/docs/index.html; checks the links of all pages
+	@tools/setup.sh docs
 	@tools/docs.sh
 
 install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR

@@ -411,6 +411,9 @@ static void tell_host(zkl_claim *claim)
 }
 
 static void finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, va_list args)
+    __attribute__((format(printf, 4, 0)));
+
+static void finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, va_list args)
 {
     char message[512];
     int length = vsnprintf(message, sizeof message, format, args);

@@ -277,15 +277,15 @@ typedef enum {
 
 typedef struct zkl_operation_request {
     zkl_operation_kind kind;
+    int32_t version;  /* SET, DELETE, CHECK: -1 for any */
     const char *path; /* valid (zkl_node_path_problem) */
     const char *data; /* SET, CREATE: NULL for none */
     int32_t data_length;
-    int32_t version;                           /* SET, DELETE, CHECK: -1 for any */
     int32_t flags;                             /* CREATE: ZOO_PERSISTENT and its kin */
     const struct ACL_vector *acl;              /* CREATE */
-    bool watch;                                /* GET, EXISTS, CHILDREN */
     const struct zkl_operation_request *parts; /* MULTI */
     int32_t part_count;
+    bool watch; /* GET, EXISTS, CHILDREN */
 } zkl_operation_request;
 
 /* What came of one part of a multi that was executed. */

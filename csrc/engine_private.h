@@ -98,6 +98,8 @@ struct zkl_engine {
     struct zkl_request_list orphans; /* refused by the C client, which may still complete them: kept till the close */
     struct zkl_request_list spare;   /* for reuse */
     int32_t in_flight;
+    /* operation.c: the server refused one for now, and none goes out before delayed_until. */
+    bool operations_paused;
 
     /* line.c */
     struct zkl_line_list *lines; /* hash table by path */
@@ -122,7 +124,6 @@ struct zkl_engine {
     struct zkl_user_watch_list user_watches;
     uint64_t operation_serial; /* of the latest */
     size_t sent_bytes;         /* of operations, since zkl_engine_prepare */
-    bool operations_paused;    /* the server refused one for now: none goes out before delayed_until */
 
     /* engine.c */
     struct zkl_claim_list claims;
@@ -503,6 +504,7 @@ struct zkl_watch {
     bool children;   /* on who comes and goes in the line's own directory */
     bool by_exists;  /* the node may not be read: watched by exists */
     bool unwanted;   /* armed, nobody interested, removal not confirmed: counted in engine->cleaning */
+    bool asked;      /* the node's data ask its owner to let go, as read when it was armed */
 };
 
 /* Watches `name` in the seat's directory for it; the seat hears of it by blocker_gone or look_again. */
@@ -527,10 +529,10 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
 void zkl_watches_resume(zkl_engine *engine);
 /* The handle is closed: nobody will call back. */
 void zkl_watches_closed(zkl_engine *engine);
-/* Whether a seat waits for a watch on a node, whose full path this is. */
-bool zkl_watch_wanted(zkl_engine *engine, const char *path);
-/* All watches on a node were removed; so was one that no seat wants any more. */
-void zkl_watch_forgotten(zkl_engine *engine, const char *path);
+/* Whether a seat waits for a watch on a node, whose full path this is, or on its children. */
+bool zkl_watch_wanted(zkl_engine *engine, const char *path, bool children);
+/* All watches of that kind on a node were removed; so was one that no seat wants any more. */
+void zkl_watch_forgotten(zkl_engine *engine, const char *path, bool children);
 
 /* permits.c -------------------------------------------------------------------------------------------------------- */
 
@@ -548,6 +550,7 @@ struct zkl_permits {
     bool took;           /* has seats for its permits */
     bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
     bool waited;         /* had to wait, for its turn or for room */
+    bool undecided;      /* the latest list came before the limit was known */
 };
 
 /* For a new claim. False when memory is short; zkl_permits_free is due all the same. */
@@ -639,8 +642,8 @@ void zkl_user_watch_leave(zkl_user_watch *watch);
 /* The C client's watcher function. */
 void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context);
 void zkl_user_watch_removed(zkl_request *request, int rc);
-/* Whether the program waits for a watch on a node itself: then watch.c must not remove its own there. */
-bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path);
+/* Whether the program waits for such a watch on a node itself: then watch.c must not remove its own there. */
+bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path, bool children);
 /* All watches of one kind on a node were removed, those included that the program does not want any more. */
 void zkl_user_watches_forgotten(zkl_engine *engine, const char *path, bool children);
 /* Requests may go out again: remove what could not be removed. */

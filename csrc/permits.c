@@ -77,7 +77,7 @@ void zkl_permits_restart(zkl_claim *claim)
 {
     zkl_permits *permits = claim->permits;
     permits->generation++;
-    permits->listing = permits->took = permits->full = false;
+    permits->listing = permits->took = permits->full = permits->undecided = false;
     permits->excess = 0;
 }
 
@@ -198,6 +198,7 @@ static bool limit_fits(zkl_claim *claim, const struct Stat *stat)
         if (claim->seat->state == ZKL_SEAT_LOOKING) {
             return true;
         }
+        permits->undecided = true; /* and the watch may be armed already: it tells nothing of what was there before */
         ask_limit(permits);
         if (!leases->limit_flying) {
             zkl_seat_wait(claim->seat);
@@ -319,7 +320,7 @@ void zkl_permits_step(zkl_claim *claim)
     zkl_permits *permits = claim->permits;
     zkl_seat *turn = claim->seat;
     if (claim->phase != ZKL_CLAIM_WAITING || turn == NULL || turn->state != ZKL_SEAT_CONFIRMING || permits->listing ||
-        turn->watch != NULL || permits->leases->limit_flying) {
+        permits->leases->limit_flying || (turn->watch != NULL && !permits->undecided)) {
         return;
     }
     if (permits->took && !all_seated(claim, 0)) {
@@ -333,7 +334,7 @@ void zkl_permits_step(zkl_claim *claim)
         zkl_seat_wait(turn);
         return;
     }
-    if (!permits->took || permits->full) {
+    if (turn->watch == NULL && (!permits->took || permits->full)) {
         /* The list arms the watch; if that is armed already, for a claim that had its turn before, a list will do. */
         if (zkl_watch_children(turn, permits->leases)) {
             return;
@@ -402,6 +403,8 @@ static void no_room(zkl_claim *claim)
         return;
     }
     zkl_claim_waits(claim);
+    zkl_permits_step(
+        claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
 }
 
 /* The claim has its nodes, and `count` is how many there are now, by a list from after they were made. */
@@ -412,12 +415,8 @@ static void judge_taken(zkl_claim *claim, int32_t count)
         room_for_all(claim);
         return;
     }
-    bool watching = permits->full; /* this list came with the watch */
     permits->full = true;
     no_room(claim);
-    if (!watching) {
-        zkl_permits_step(claim);
-    }
 }
 
 /* Some of the claim's nodes have been deleted by somebody. */
@@ -460,6 +459,7 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
 void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, const struct String_vector *names,
                         const struct Stat *stat)
 {
+    zkl_permits *permits = claim->permits;
     zkl_seat *turn = claim->seat;
     bool trying = turn != NULL && turn->state == ZKL_SEAT_LOOKING && request->purpose == ZKL_LIST_TRY;
     if (claim->phase != ZKL_CLAIM_WAITING || turn == NULL || (turn->state != ZKL_SEAT_CONFIRMING && !trying)) {
@@ -477,6 +477,7 @@ void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, co
     }
     static const struct String_vector none = {0, NULL};
     if (rc == ZNONODE || limit_fits(claim, stat)) {
+        permits->undecided = false;
         judge(claim, request, rc == ZOK ? names : &none);
     }
 }

@@ -108,17 +108,16 @@ static bool is_wanted(const zkl_engine *engine, const char *path, bool children)
     return false;
 }
 
-bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path)
+bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path, bool children)
 {
-    return is_wanted(engine, path, false);
+    return is_wanted(engine, path, children);
 }
 
 /* Armed and wanted by nobody: removes it if that takes nothing from others, now or when requests may go out again. */
 static void disarm(zkl_user_watch *watch)
 {
     zkl_engine *engine = watch->engine;
-    if (is_wanted(engine, watch->path, watch->children) ||
-        (!watch->children && zkl_watch_wanted(engine, watch->path))) {
+    if (is_wanted(engine, watch->path, watch->children) || zkl_watch_wanted(engine, watch->path, watch->children)) {
         set_cleaning(watch, false);
         return;
     }
@@ -182,9 +181,7 @@ void zkl_user_watch_removed(zkl_request *request, int rc)
         }
     } else if (watch->state == ZKL_WATCH_REMOVING) {
         zkl_user_watches_forgotten(engine, watch->path, watch->children); /* not this one yet: its request flies */
-        if (!watch->children) {
-            zkl_watch_forgotten(engine, watch->path);
-        }
+        zkl_watch_forgotten(engine, watch->path, watch->children);
     }
     watch->flying = false;
     free_if_unused(watch);

@@ -99,7 +99,7 @@ static bool arm(zkl_watch *watch)
  */
 static void disarm(zkl_watch *watch)
 {
-    if (zkl_user_watch_wanted(watch->engine, watch->node)) {
+    if (zkl_user_watch_wanted(watch->engine, watch->node, watch->children)) {
         set_unwanted(watch, false);
         return;
     }
@@ -190,6 +190,10 @@ void zkl_watch_own(zkl_seat *seat)
     }
     watch->owner = seat;
     seat->own = watch;
+    if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
+        zkl_claim_revoked(
+            seat->claim); /* somebody who waits has read it: it will not be read again before it changes */
+    }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         arm(watch); /* if that cannot be now, zkl_watches_resume will */
     }
@@ -252,7 +256,8 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
 {
     zkl_watch *watch = request->about.watch;
     watch->flying--;
-    if (rc == ZOK && watch->owner != NULL && is_revocation(data, length)) {
+    watch->asked = rc == ZOK && is_revocation(data, length);
+    if (watch->asked && watch->owner != NULL) {
         zkl_claim_revoked(watch->owner->claim);
     }
     bool left_behind = rc == ZNONODE && watch->by_exists; /* by a creation watch */
@@ -311,7 +316,7 @@ void zkl_watch_removed(zkl_request *request, int rc)
         bool removed = rc == ZOK || rc == ZNOWATCHER;
         watch->state = removed ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
         if (removed) {
-            zkl_user_watches_forgotten(watch->engine, watch->node, false);
+            zkl_user_watches_forgotten(watch->engine, watch->node, watch->children);
             rearm_or_free(watch);
         } else if (!zkl_outcome_unknown(rc)) {
             zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
@@ -387,10 +392,21 @@ void zkl_watches_closed(zkl_engine *engine)
     }
 }
 
-/* The watch on the node with this full path, NULL if there is none; false when memory is too short to look. */
-static bool find_by_path(zkl_engine *engine, const char *path, zkl_watch **watch)
+/*
+ * The watch on the node with this full path, or on who comes and goes below it; NULL if there is none. False when memory is too
+ * short to look.
+ */
+static bool find_by_path(zkl_engine *engine, const char *path, bool children, zkl_watch **watch)
 {
     *watch = NULL;
+    if (children) {
+        zkl_line *parent = zkl_line_take(engine, path);
+        if (parent != NULL) {
+            *watch = find(parent, NULL);
+            zkl_line_drop(parent);
+        }
+        return parent != NULL;
+    }
     const char *slash = strrchr(path, '/');
     if (slash == path) {
         return true; /* a lock's directory has a name */
@@ -405,17 +421,17 @@ static bool find_by_path(zkl_engine *engine, const char *path, zkl_watch **watch
     return line != NULL;
 }
 
-bool zkl_watch_wanted(zkl_engine *engine, const char *path)
+bool zkl_watch_wanted(zkl_engine *engine, const char *path, bool children)
 {
     zkl_watch *watch;
-    return !find_by_path(engine, path, &watch) || (watch != NULL && !LIST_EMPTY(&watch->seats));
+    return !find_by_path(engine, path, children, &watch) || (watch != NULL && is_wanted(watch));
 }
 
-void zkl_watch_forgotten(zkl_engine *engine, const char *path)
+void zkl_watch_forgotten(zkl_engine *engine, const char *path, bool children)
 {
     zkl_watch *watch;
-    if (find_by_path(engine, path, &watch) && watch != NULL && watch->state == ZKL_WATCH_ARMED &&
-        LIST_EMPTY(&watch->seats)) {
+    if (find_by_path(engine, path, children, &watch) && watch != NULL && watch->state == ZKL_WATCH_ARMED &&
+        !is_wanted(watch)) {
         watch->state = ZKL_WATCH_IDLE;
         free_if_unused(watch);
     }

@@ -4,16 +4,21 @@
  *   exclusion  No two conflicting grants are valid at the same simulated instant. A grant is valid while its claim says
  *              GRANTED and its client's clock is below what lease_changed said last. A foreign contender's grant is valid from
  *              when it sees itself first until it deletes its node, as long as the node exists.
- *   token      Valid grants of one path carry growing tokens, in the order in which they are given. (Not a grant on a node that
- *              an administrator has deleted: its token is stale, which is what tokens are for.)
+ *   token      Valid grants of one path that conflict carry growing tokens, in the order in which they are given. (Not a grant
+ *              on a node that an administrator has deleted: its token is stale, which is what tokens are for.)
+ *   limit      The permits of one semaphore that are granted validly, with those of foreigners, are never more than its
+ *              directory says, and nobody holds some under another limit (limits.c).
+ *   hold       A grant ends when its max_hold has passed on its client's clock, and the client means to wake up for that.
+ *   revoked    Who is asked to let go hears of it in bounded time while its connection is good, and nobody else does.
  *   owner      A grant ends with its session, at the latest when the client has a new one.
  *   listed     No grant is given by a list that does not contain the claim's own node.
  *   forgotten  When faults have ended and everybody releases, every claim that waits is granted in bounded time.
  *   orphans    When all is quiet: no node of a client, no watch on a server, no watcher in a handle, no seat and no watch
  *              counted by an engine, no byte of memory more than before.
- *   herd       A deletion wakes at most the next in line. Events to somebody further behind are excused for a client that has
- *              given something up a moment ago, whose watch may still be on its way out.
- *   try        A refused try on a path that was held all the time by a node that every server had seen has created nothing.
+ *   herd       A deletion wakes at most the next in line: of readers, those that only a writer stood before. Who comes and goes
+ *              among a semaphore's permits is told to the head of its line alone. Events to somebody further behind are excused
+ *              for a client that has given something up a moment ago, whose watch may still be on its way out.
+ *   try        A refused try on a path that was held all the time by nodes that every server had seen has created nothing.
  *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for.
  *
  * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
@@ -23,6 +28,7 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "memory.h"
@@ -55,20 +61,15 @@ void reset_checks(void)
     deletion_count = 0;
 }
 
-bool contender_name(const char *name, int32_t *number)
-{
-    zkl_node node = zkl_node_parse(name);
-    *number = node.sequence;
-    return node.kind == ZKL_NODE_EXCLUSIVE;
-}
-
 bool grant_valid(const claim_record *record)
 {
     const client *of = &run.clients[record->client];
-    return record->claim != NULL && record->phase == ZKL_CLAIM_GRANTED && client_clock(of, sim_now()) < of->valid_until;
+    int64_t now = client_clock(of, sim_now());
+    return record->claim != NULL && record->phase == ZKL_CLAIM_GRANTED && now < of->valid_until &&
+           now < record->hold_until;
 }
 
-static bool excused(const claim_record *record)
+bool excused(const claim_record *record)
 {
     int64_t since = record->excused_since > record->lease_began ? record->excused_since : record->lease_began;
     return record->excused && sim_now() < since + run.timeout;
@@ -76,29 +77,50 @@ static bool excused(const claim_record *record)
 
 /* ---- exclusion ---- */
 
+static bool modes_conflict(zkl_mode one, zkl_mode other)
+{
+    return zkl_kind_conflicts(kind_of(one), kind_of(other));
+}
+
+static void check_pair(const claim_record *one, const claim_record *other)
+{
+    if (!modes_conflict(one->mode, other->mode) || one->writer == other || other->writer == one)
+        return;
+    if (excused(one) || excused(other)) {
+        totals.excused_overlaps++;
+        return;
+    }
+    fail("exclusion", "claim %d of client %d (%s) and claim %d of client %d (%s) both hold %s", other->number,
+         other->client, other->node, one->number, one->client, one->node, run.paths[one->path]);
+}
+
+static void check_foreigners(const claim_record *record)
+{
+    for (int i = 0; i < run.foreigner_count; i++) {
+        const foreigner *who = &run.foreigners[i];
+        if (who->path == record->path && foreigner_holds(who) && modes_conflict(who->mode, record->mode) &&
+            !excused(record))
+            fail("exclusion", "claim %d of client %d (%s) holds %s, and so does the foreigner's %s", record->number,
+                 record->client, record->node, run.paths[record->path], who->node);
+    }
+}
+
 void check_exclusion(void)
 {
     if (!run.leases)
         return;
     for (const claim_record *one = run.claims; one != NULL; one = one->next) {
-        if (!grant_valid(one))
+        if (one->mode == ZKL_MODE_PERMITS || !grant_valid(one))
             continue;
         for (const claim_record *other = one->next; other != NULL; other = other->next) {
-            if (other->path != one->path || !grant_valid(other))
-                continue;
-            if (excused(one) || excused(other)) {
-                totals.excused_overlaps++;
-                continue;
-            }
-            fail("exclusion", "claim %d of client %d (%s) and claim %d of client %d (%s) both hold %s", other->number,
-                 other->client, other->node, one->number, one->client, one->node, run.paths[one->path]);
+            if (other->path == one->path && grant_valid(other))
+                check_pair(one, other);
         }
-        for (int i = 0; i < run.foreigner_count; i++) {
-            const foreigner *who = &run.foreigners[i];
-            if (who->state == FOREIGNER_HOLDING && who->path == one->path && !excused(one) && sim_exists(who->node))
-                fail("exclusion", "claim %d of client %d (%s) holds %s, and so does the foreigner's %s", one->number,
-                     one->client, one->node, run.paths[one->path], who->node);
-        }
+        check_foreigners(one);
+    }
+    for (int path = 0; path < run.path_count; path++) {
+        if (run.limits[path] > 0)
+            check_limit(path);
     }
 }
 
@@ -107,6 +129,71 @@ void check_foreign_grant(const foreigner *who)
     (void)who;
     totals.foreign_grants++;
     check_exclusion();
+}
+
+/* ---- whose a node is ---- */
+
+static claim_record *numbered_record(const char *digits, int length)
+{
+    int number = 0;
+    for (int i = 0; i < length; i++)
+        number = number * 10 + (digits[i] - '0');
+    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->number == number)
+            return each;
+    }
+    return NULL;
+}
+
+/* The data of a new node say for which claim it was made. */
+static void node_created(void *context, const char *path, int64_t session, int64_t zxid)
+{
+    (void)context;
+    (void)session;
+    (void)zxid;
+    note_limit_change(path);
+    int length;
+    const char *data = sim_data(path, &length);
+    const char *slash = length > 0 ? memchr(data, '/', (size_t)length) : NULL;
+    claim_record *record = slash != NULL ? numbered_record(slash + 1, length - (int)(slash + 1 - data)) : NULL;
+    if (record == NULL)
+        return;
+    node_record *fresh = calloc(1, sizeof(*fresh));
+    if (fresh == NULL)
+        abort();
+    snprintf(fresh->path, sizeof(fresh->path), "%s", path);
+    fresh->next = record->nodes;
+    record->nodes = fresh;
+}
+
+static node_record *node_of(const claim_record *record, const char *path)
+{
+    for (node_record *each = record->nodes; each != NULL; each = each->next) {
+        if (strcmp(each->path, path) == 0)
+            return each;
+    }
+    return NULL;
+}
+
+static bool owns(const claim_record *record, const char *path)
+{
+    return node_of(record, path) != NULL;
+}
+
+static bool is_permit(const char *path)
+{
+    return zkl_node_parse(strrchr(path, '/') + 1).kind == ZKL_NODE_LEASE;
+}
+
+/* What a granted claim holds by. */
+bool nodes_exist(const claim_record *record)
+{
+    if (record->mode != ZKL_MODE_PERMITS)
+        return sim_exists(record->node);
+    int32_t count = 0;
+    for (const node_record *each = record->nodes; each != NULL; each = each->next)
+        count += is_permit(each->path) && sim_exists(each->path);
+    return count == record->count;
 }
 
 /* ---- administrators ---- */
@@ -120,10 +207,13 @@ void note_admin_delete(const char *server_path)
     fresh->committed = false;
 }
 
-static const admin_deletion *admin_deleted(const char *server_path)
+/* The deletion of what the claim holds by, NULL if there was none. */
+static const admin_deletion *admin_deleted(const claim_record *record)
 {
     for (int i = 0; i < deletion_count; i++) {
-        if (deletions[i].committed && strcmp(deletions[i].path, server_path) == 0)
+        bool meant = record->mode == ZKL_MODE_PERMITS ? is_permit(deletions[i].path) && owns(record, deletions[i].path)
+                                                      : strcmp(deletions[i].path, record->node) == 0;
+        if (deletions[i].committed && meant)
             return &deletions[i];
     }
     return NULL;
@@ -141,6 +231,7 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     (void)context;
     (void)session;
     (void)zxid;
+    note_limit_change(path);
     if (by != 0)
         return;
     for (int i = 0; i < deletion_count; i++) {
@@ -148,7 +239,7 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
             deletions[i].committed = true;
             deletions[i].at = sim_now();
             for (claim_record *each = run.claims; each != NULL; each = each->next) {
-                if (strcmp(each->node, path) != 0)
+                if (!owns(each, path))
                     continue;
                 excuse(each, sim_now());
                 run.clients[each->client].disturbed_at = sim_now();
@@ -163,9 +254,57 @@ static void multi_answered(void *context, int caller, const char *path, int err)
     if (err != ZNONODE)
         return;
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->client == caller && each->excused && strcmp(each->node, path) == 0)
+        if (each->client == caller && each->excused && owns(each, path))
             each->excuse_ending = true;
     }
+}
+
+/* ---- those who ask for a lock ---- */
+
+static void node_changed(void *context, const char *path, int64_t by)
+{
+    (void)context;
+    (void)by;
+    note_limit_change(path);
+    int length;
+    const char *data = sim_data(path, &length);
+    if (length != 10 || memcmp(data, "__REVOKE__", 10) != 0)
+        return;
+    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+        node_record *node = each->revocable ? node_of(each, path) : NULL;
+        if (node != NULL && node->revoked_at == 0) {
+            node->revoked_at = sim_now();
+            totals.asked_to_let_go++;
+        }
+    }
+}
+
+/* Longer than any server lags, any request is held back, or the C client does not notice that nobody answers. */
+#define HEARS_WITHIN (4 * run.timeout)
+
+static void check_told(const client *of, const claim_record *record)
+{
+    const node_record *node = record->revocable && record->revocations == 0 ? node_of(record, record->node) : NULL;
+    if (node == NULL || node->revoked_at == 0)
+        return;
+    int64_t since = node->revoked_at > record->granted_at ? node->revoked_at : record->granted_at;
+    if (since < of->unheard_until)
+        since = of->unheard_until;
+    if (of->state == ZKL_STATE_CONNECTED && of->paused_until < sim_now() && sim_now() > since + HEARS_WITHIN &&
+        sim_exists(record->node))
+        fail("revoked", "claim %d of client %d was asked to let go and has not heard of it", record->number,
+             record->client);
+}
+
+/* ---- max_hold ---- */
+
+/* By the engine's own reading of the clock, and with a wake-up in time. */
+static void check_hold(const client *of, const claim_record *record)
+{
+    if (record->hold_until <= of->last_read)
+        fail("hold", "claim %d of client %d is still granted after its max_hold", record->number, record->client);
+    if (record->hold_until < of->poll.wake_at && of->poll.wake_at != ZKL_NEVER)
+        fail("hold", "client %d will not wake up for the max_hold of claim %d", record->client, record->number);
 }
 
 void check_after_call(client *of)
@@ -179,6 +318,10 @@ void check_after_call(client *of)
         if (each->claim != NULL && each->phase == ZKL_CLAIM_GRANTED && session != 0 && session != each->session)
             fail("owner", "claim %d of client %d is still granted under a session that is over", each->number,
                  of->index);
+        if (each->claim != NULL && each->phase == ZKL_CLAIM_GRANTED) {
+            check_told(of, each);
+            check_hold(of, each);
+        }
         const char *node = each->claim != NULL ? zkl_claim_node(each->claim) : NULL;
         if (node != NULL)
             server_path_of(node, each->node, sizeof(each->node));
@@ -205,9 +348,18 @@ static bool refusal_explained(const claim_record *record, zkl_code code)
         return run.options.auth_fails;
     case ZKL_EXHAUSTED:
         return run.exhausting;
+    case ZKL_MISMATCH:
+        return mismatch_explained(record);
     default:
         return false;
     }
+}
+
+static bool still_taken(const claim_record *record)
+{
+    if (record->mode == ZKL_MODE_PERMITS)
+        return semaphore_is_taken(record);
+    return record->blocker_count > 0 && sim_exists(record->blockers[0]);
 }
 
 static void check_refused_try(const claim_record *record, zkl_code code)
@@ -215,7 +367,7 @@ static void check_refused_try(const claim_record *record, zkl_code code)
     if (code != ZKL_TIMEOUT || !record->try_only)
         return;
     totals.refused_tries++;
-    if (record->blocker[0] == '\0' || !sim_exists(record->blocker))
+    if (!still_taken(record))
         return;
     /* Other claims of this client may create nodes there meanwhile. */
     for (const claim_record *each = run.claims; each != NULL; each = each->next) {
@@ -227,45 +379,87 @@ static void check_refused_try(const claim_record *record, zkl_code code)
     totals.checked_tries++;
     int64_t created = run.clients[record->client].creates[record->path] - record->creates_before;
     if (created != 0)
-        fail("try", "claim %d of client %d was a refused try, yet created %d nodes in %s while %s was there",
-             record->number, record->client, (int)created, run.paths[record->path], record->blocker);
+        fail("try", "claim %d of client %d was a refused try, yet created %d nodes in %s, which was taken",
+             record->number, record->client, (int)created, run.paths[record->path]);
 }
 
 static void check_lost(const claim_record *record, zkl_claim *claim)
 {
     totals.losses++;
     const client *of = &run.clients[record->client];
+    if (zkl_claim_code(claim) == ZKL_MAX_HOLD) {
+        totals.held_too_long++;
+        if (of->last_read < record->hold_until)
+            fail("hold", "claim %d of client %d was lost before its max_hold", record->number, record->client);
+        return;
+    }
     bool lease_over = client_clock(of, sim_now()) >= of->valid_until;
-    if (!lease_over && !of->closing && !of->expired && sim_exists(record->node) && run.leases)
+    if (!lease_over && !of->closing && !of->expired && nodes_exist(record) && run.leases)
         fail("final", "claim %d of client %d was lost (%s) although its lease and its node %s are good", record->number,
              record->client, zkl_claim_message(claim), record->node);
 }
 
-static void check_granted(claim_record *record, zkl_claim *claim)
+/* Greater than every token under which somebody held before who could not have held at the same time. */
+static void check_token(claim_record *record)
 {
-    snprintf(record->token, sizeof(record->token), "%s", zkl_claim_token(claim));
-    record->granted_at = sim_now();
-    record->session = sim_client_session(record->client);
-    totals.grants++;
-    if (sim_list_lacks(record->node))
-        fail("listed", "claim %d of client %d was granted by a list that does not contain its node %s", record->number,
-             record->client, record->node);
-    if (sim_child_count(run.paths[record->path]) > 1)
-        totals.contended_grants++;
-    const client *of = &run.clients[record->client];
-    if (client_clock(of, sim_now()) >= of->valid_until)
-        return; /* given by a thread that slept meanwhile: void from the start */
-    const admin_deletion *gone = admin_deleted(record->node);
-    if (gone != NULL)
-        excuse(record, gone->at);
     if (strlen(record->token) != ZKL_TOKEN_SIZE - 1)
         fail("token", "claim %d has the token '%s'", record->number, record->token);
     if (!run.leases || excused(record))
         return;
-    if (strcmp(run.last_token[record->path], record->token) >= 0)
-        fail("token", "claim %d of client %d got token %s for %s after %s", record->number, record->client,
-             record->token, run.paths[record->path], run.last_token[record->path]);
-    memcpy(run.last_token[record->path], record->token, sizeof(record->token));
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        bool conflicts = record->mode == ZKL_MODE_PERMITS ? each->count + record->count > record->limit
+                                                          : modes_conflict(each->mode, record->mode);
+        if (each->comparable && each->path == record->path && conflicts && strcmp(each->token, record->token) >= 0)
+            fail("token", "claim %d of client %d got token %s for %s, after claim %d got %s", record->number,
+                 record->client, record->token, run.paths[record->path], each->number, each->token);
+    }
+    record->comparable = true;
+}
+
+static void note_grant(claim_record *record, zkl_claim *claim)
+{
+    snprintf(record->token, sizeof(record->token), "%s", zkl_claim_token(claim));
+    record->granted_at = sim_now();
+    record->hold_until = zkl_claim_hold_until(claim);
+    record->session = sim_client_session(record->client);
+    totals.grants++;
+    totals.grants_by_mode[record->mode]++;
+    char directory[MAX_DIRECTORY];
+    queue_directory(record->path, directory);
+    totals.contended_grants += sim_child_count(directory) > 1;
+    totals.handed_over += record->writer != NULL && record->writer->phase == ZKL_CLAIM_GRANTED;
+}
+
+static void check_granted(claim_record *record, zkl_claim *claim)
+{
+    note_grant(record, claim);
+    const client *of = &run.clients[record->client];
+    if (record->max_hold > 0 && record->hold_until > client_clock(of, sim_now()) + record->max_hold)
+        fail("hold", "claim %d of client %d may hold for longer than its max_hold", record->number, record->client);
+    if (sim_list_lacks(record->node))
+        fail("listed", "claim %d of client %d was granted by a list that does not contain its node %s", record->number,
+             record->client, record->node);
+    if (client_clock(of, sim_now()) >= of->valid_until)
+        return; /* given by a thread that slept meanwhile: void from the start */
+    const admin_deletion *gone = admin_deleted(record);
+    if (gone != NULL)
+        excuse(record, gone->at);
+    check_token(record);
+    if (record->mode == ZKL_MODE_PERMITS)
+        check_permits_granted(record);
+}
+
+static void note_revocations(claim_record *record, const zkl_claim *claim)
+{
+    int32_t revocations = zkl_claim_revocations(claim);
+    if (revocations == record->revocations)
+        return;
+    totals.told += record->revocations == 0;
+    record->revocations = revocations;
+    const node_record *node = node_of(record, record->node);
+    if (!record->revocable || node == NULL || node->revoked_at == 0)
+        fail("revoked", "claim %d of client %d heard that it was asked to let go, and was not", record->number,
+             record->client);
 }
 
 void check_claim_changed(claim_record *record, zkl_claim *claim)
@@ -288,6 +482,7 @@ void check_claim_changed(claim_record *record, zkl_claim *claim)
     zkl_claim_phase before = record->phase;
     record->phase = phase;
     record->settled = settled;
+    note_revocations(record, claim);
     if (phase == before)
         return;
     if (before == ZKL_CLAIM_LOST || before == ZKL_CLAIM_REFUSED || before == ZKL_CLAIM_RELEASED ||
@@ -312,20 +507,21 @@ void check_asked(claim_record *record)
 {
     const client *of = &run.clients[record->client];
     record->creates_before = of->creates[record->path];
-    if (!record->try_only)
+    if (!record->try_only || record->writer != NULL)
         return;
-    char directory[64];
-    server_path_of(run.paths[record->path], directory, sizeof(directory));
+    if (record->mode == ZKL_MODE_PERMITS) {
+        note_lease_blockers(record);
+        return;
+    }
+    char directory[MAX_DIRECTORY];
+    queue_directory(record->path, directory);
     int count = sim_child_count(directory);
-    for (int i = 0; i < count; i++) {
-        int32_t number;
+    for (int i = 0; i < count && record->blocker_count == 0; i++) {
         const char *name = sim_child(directory, i);
-        if (!contender_name(name, &number))
+        if (!zkl_kind_conflicts(kind_of(record->mode), zkl_node_parse(name).kind))
             continue;
-        snprintf(record->blocker, sizeof(record->blocker), "%s/%s", directory, name);
-        if (sim_exists_everywhere(record->blocker))
-            return;
-        record->blocker[0] = '\0';
+        snprintf(record->blockers[0], sizeof(record->blockers[0]), "%s/%s", directory, name);
+        record->blocker_count = sim_exists_everywhere(record->blockers[0]);
     }
 }
 
@@ -350,10 +546,22 @@ void check_lease_changed(client *of, int64_t valid_until)
 
 /* ---- what the world does ---- */
 
+/* Whoever can be asked to let go watches its own node. */
+static bool is_own(int caller, const char *path)
+{
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->client == caller && each->revocable && owns(each, path))
+            return true;
+    }
+    return false;
+}
+
 static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)
 {
     (void)context;
-    if (type != ZOO_DELETED_EVENT || successor || !later)
+    if (type == ZOO_CHILD_EVENT)
+        check_child_event(caller, path);
+    if (type != ZOO_DELETED_EVENT || successor || !later || is_own(caller, path))
         return;
     totals.wasted_wakes++;
     if (!run.leases && deletion_count > 0)
@@ -393,7 +601,9 @@ static void readable(void *context, int caller)
 void install_hooks(sim_hooks *hooks)
 {
     *hooks = (sim_hooks){.readable = readable,
+                         .created = node_created,
                          .deleted = node_deleted,
+                         .changed = node_changed,
                          .notified = notified,
                          .contender = contender_name,
                          .multi_answered = multi_answered,

@@ -123,22 +123,21 @@ static void pause_client(client *of, bool suspend)
     int64_t during = duration(30);
     sim_trace("fault: client %d is %s for %lld ms", of->index, suspend ? "suspended" : "paused",
               (long long)(during / SIM_MILLISECOND));
-    of->paused_until = sim_now() + during;
+    of->paused_until = of->unheard_until = sim_now() + during;
     if (suspend)
         sim_skip_library_clock(of->index, during);
 }
 
-/* A child of a lock's directory, "" if there is none. */
+/* A child of a lock's or semaphore's directory, "" if there is none. */
 static void random_child(bool contenders, char *path, size_t size)
 {
-    char directory[64];
-    server_path_of(run.paths[sim_below(run.path_count)], directory, sizeof(directory));
+    char directory[MAX_DIRECTORY];
+    some_directory(directory);
     path[0] = '\0';
     int count = sim_child_count(directory);
     for (int tries = 0; tries < 4 && count > 0; tries++) {
-        int32_t number;
         const char *name = sim_child(directory, (int)sim_below(count));
-        if (contender_name(name, &number) != contenders)
+        if ((zkl_node_parse(name).kind != ZKL_NODE_STRANGER) != contenders)
             continue;
         snprintf(path, size, "%s/%s", directory, name);
         return;
@@ -148,7 +147,8 @@ static void random_child(bool contenders, char *path, size_t size)
 static bool admin_delete(void)
 {
     char path[160];
-    random_child(true, path, sizeof(path));
+    if (!sim_chance(1, 3) || !disown_writer(path, sizeof(path)))
+        random_child(true, path, sizeof(path));
     if (path[0] == '\0')
         return false;
     sim_trace("fault: an administrator deletes %s", path);
@@ -166,11 +166,11 @@ static bool admin_set(void)
 static bool stranger(void)
 {
     static const char *const names[] = {"0", "readme", "x", "lock-", "node-0000000003", "lock-99999999999"};
-    char path[160], directory[64];
+    char path[160], directory[MAX_DIRECTORY];
     random_child(false, path, sizeof(path));
     if (path[0] != '\0' && sim_chance(1, 2))
         return sim_foreign_delete(0, path);
-    server_path_of(run.paths[sim_below(run.path_count)], directory, sizeof(directory));
+    some_directory(directory);
     if (!sim_exists(directory))
         return false;
     snprintf(path, sizeof(path), "%s/%s", directory, names[sim_below((int64_t)(sizeof(names) / sizeof(names[0])))]);
@@ -227,6 +227,7 @@ static bool inflict(fault_kind kind)
         during = run.timeout * 2 / 10 + sim_below(run.timeout * 5 / 10);
         sim_trace("fault: what client %d sends is held back for %lld ms", of->index,
                   (long long)(during / SIM_MILLISECOND));
+        of->unheard_until = sim_now() + during;
         sim_stall_requests(of->index, true);
         undo_later(UNDO_STALL, of->index, 0, during);
         break;

@@ -48,26 +48,6 @@ int64_t read_clock(client *of)
     return reading;
 }
 
-void server_path_of(const char *client_path, char *out, size_t size)
-{
-    snprintf(out, size, "%s%s", run.prefix, client_path);
-}
-
-/* Which lock a node of the server belongs to, -1 if none. */
-int path_index(const char *server_path)
-{
-    size_t skip = strlen(run.prefix);
-    if (strncmp(server_path, run.prefix, skip) != 0)
-        return -1;
-    for (int i = 0; i < run.path_count; i++) {
-        size_t length = strlen(run.paths[i]);
-        if (strncmp(server_path + skip, run.paths[i], length) == 0 && server_path[skip + length] == '/' &&
-            strchr(server_path + skip + length + 1, '/') == NULL)
-            return i;
-    }
-    return -1;
-}
-
 /* ---- the engine's callbacks ---- */
 
 static void claim_changed(void *context, zkl_claim *claim)
@@ -82,6 +62,8 @@ static void claim_changed(void *context, zkl_claim *claim)
     check_claim_changed(record, claim);
     if (before != ZKL_CLAIM_GRANTED && record->phase == ZKL_CLAIM_GRANTED)
         claim_granted(record);
+    else if (before != record->phase)
+        claim_over(record);
 }
 
 static void lease_changed(void *context, int64_t valid_until)
@@ -94,7 +76,7 @@ static void state_changed(void *context, zkl_state state, zkl_code code, const c
     client *of = context;
     sim_trace("client %d: %s %s %s", of->index, zkl_state_name(state), zkl_code_name(code), problem);
     of->state = state;
-    of->disturbed_at = sim_now();
+    of->disturbed_at = of->unheard_until = sim_now();
     if (state == ZKL_STATE_CONNECTED)
         of->expired = false;
 }
@@ -259,11 +241,8 @@ static void choose(uint64_t seed)
     run.timeout = run.options.max_session_timeout_ms * SIM_MILLISECOND;
     run.leases = sim_chance(19, 20);
     run.client_count = 2 + (int)sim_below(MAX_CLIENTS - 1);
-    run.path_count = sim_chance(1, 2) ? 1 : 1 + (int)sim_below(MAX_PATHS);
     run.foreigner_count = sim_chance(1, 2) ? 0 : 1 + (int)sim_below(MAX_FOREIGNERS);
-    run.prefix = sim_chance(1, 6) ? "/app" : "";
-    for (int i = 0; i < run.path_count; i++)
-        snprintf(run.paths[i], sizeof(run.paths[i]), i == 1 ? "/locks/deep/l%d" : "/locks/l%d", i);
+    choose_paths();
 }
 
 /* The parts of the world that the seed decides before the world begins. */
@@ -292,8 +271,11 @@ static void prepare_directories(void)
         while (!sim_exists(run.prefix) && sim_step())
             sim_foreign_create(0, run.prefix, "", ZOO_PERSISTENT);
     }
-    char directory[64];
-    server_path_of(run.paths[0], directory, sizeof(directory));
+    char directory[MAX_DIRECTORY];
+    if (sim_chance(1, 2))
+        queue_directory(0, directory);
+    else
+        some_directory(directory);
     if (sim_chance(1, 40)) {
         run.unreadable = sim_chance(1, 2);
         sim_deny(directory, run.unreadable ? ZOO_PERM_READ | ZOO_PERM_CREATE : ZOO_PERM_CREATE);
@@ -356,6 +338,20 @@ static void add_world(void)
         sum[i] += each[i];
 }
 
+static void free_records(void)
+{
+    while (run.claims != NULL) {
+        claim_record *record = run.claims;
+        run.claims = record->next;
+        while (record->nodes != NULL) {
+            node_record *node = record->nodes;
+            record->nodes = node->next;
+            free(node);
+        }
+        free(record);
+    }
+}
+
 bool run_schedule(uint64_t seed, bool trace)
 {
     memset(&run, 0, sizeof(run));
@@ -367,9 +363,10 @@ bool run_schedule(uint64_t seed, bool trace)
     run.options = choose_world(seed, trace);
     sim_begin(&run.options, &hooks);
     choose(seed);
-    sim_trace("seed %llu: %d servers, %d clients, %d paths, T %d ms%s%s", (unsigned long long)seed, run.options.servers,
-              run.client_count, run.path_count, (int)(run.timeout / SIM_MILLISECOND), run.leases ? "" : ", no leases",
-              run.options.containers ? "" : ", no containers");
+    sim_trace("seed %llu: %d servers, %d clients, %d paths, T %d ms%s%s%s", (unsigned long long)seed,
+              run.options.servers, run.client_count, run.path_count, (int)(run.timeout / SIM_MILLISECOND),
+              run.leases ? "" : ", no leases", run.options.containers ? "" : ", no containers",
+              run.mismatch ? ", limits that do not match" : "");
     while (sim_leader() < 0)
         sim_step();
     prepare_directories();
@@ -393,11 +390,8 @@ bool run_schedule(uint64_t seed, bool trace)
     }
     add_world();
     sim_end();
-    while (run.claims != NULL) {
-        claim_record *next = run.claims->next;
-        free(run.claims);
-        run.claims = next;
-    }
+    free_records();
+    free_sets();
     if (!run.failed && zkl_memory_in_use() != run.memory_before)
         fail("orphans", "%lld bytes of memory are left", (long long)(zkl_memory_in_use() - run.memory_before));
     totals.schedules++;

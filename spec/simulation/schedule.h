@@ -2,10 +2,14 @@
  * schedule: one simulated run. Clients with engines, what they do, what goes wrong, and what must hold all the while.
  *
  *   schedule.c  the clients' machines: clocks, turns, callbacks of the engine; a run from beginning to end
- *   workload.c  claims, releases, cancellations, closed clients; foreign contenders
- *   faults.c    what goes wrong, and when it is over
- *   checks.c    the invariants
- *   simulate.c  the program: many runs, numbers, broken rules
+ *   paths.c       what is locked: names, directories, limits
+ *   workload.c    claims of every kind, releases, cancellations, downgrades, closed clients
+ *   sets.c        several locks taken together
+ *   foreigners.c  foreign contenders
+ *   faults.c      what goes wrong, and when it is over
+ *   checks.c      the invariants, and
+ *   limits.c        those of semaphores
+ *   simulate.c    the program: many runs, numbers, broken rules
  *
  * There is one run at a time; its state is `run`.
  */
@@ -19,8 +23,13 @@
 #include "sim_zookeeper.h"
 
 #define MAX_CLIENTS 6
-#define MAX_PATHS 3
+#define MAX_LOCKS 3
+#define MAX_SEMAPHORES 2
+#define MAX_PATHS (MAX_LOCKS + MAX_SEMAPHORES)
 #define MAX_FOREIGNERS 2
+#define MOST_PERMITS 4
+#define MOST_BLOCKERS 8
+#define MOST_LOCKS_OF_A_SET 3
 
 typedef enum {
     FAULT_RESET = 0,
@@ -49,18 +58,38 @@ typedef enum {
 } fault_kind;
 extern const char *const fault_names[FAULT_KINDS];
 
+/* A node that was made for a claim. */
+typedef struct node_record {
+    struct node_record *next;
+    int64_t revoked_at; /* when somebody first asked by it for the lock; 0: never */
+    char path[160];
+} node_record;
+
+typedef struct lock_set lock_set;
+
 typedef struct claim_record {
     struct claim_record *next;
     int number;
     int client, path;
-    bool try_only;
+    zkl_mode mode;
+    int32_t limit, count; /* of a semaphore's permits */
+    bool try_only, revocable;
+    int64_t max_hold;
+    struct claim_record *writer; /* a reader's, which it was to join beside */
+    struct claim_record *reader; /* a writer's */
+    bool hands_over;             /* the writer is not ended before its reader's fate is known */
+    lock_set *set;               /* it was made for, or NULL */
+    node_record *nodes;
     zkl_claim *claim; /* NULL once forgotten, or freed with its engine */
     zkl_claim_phase phase;
     bool settled;
     bool ended; /* the workload has ended it */
     zkl_code end_code;
     int64_t asked_at, granted_at;
-    int64_t session; /* under which it was granted */
+    int64_t hold_until;  /* of its client's clock */
+    int32_t revocations; /* that it was told of */
+    bool comparable;     /* its grant was good: its token counts */
+    int64_t session;     /* under which it was granted */
     char token[ZKL_TOKEN_SIZE];
     char node[160]; /* as the server names it; of the present or last seat */
     /* An administrator has deleted the node; see checks.c for how long that excuses a second holder. */
@@ -68,8 +97,9 @@ typedef struct claim_record {
     int64_t excused_since;
     int64_t lease_began; /* the present one of its client, if it began after the claim was made */
     bool excuse_ending;
-    /* A try on a path that was certainly taken: must not write. */
-    char blocker[160];
+    /* A try on a path that was certainly taken: must not write. What stood in the way, on every server. */
+    char blockers[MOST_BLOCKERS][160];
+    int blocker_count;
     int64_t creates_before;
 } claim_record;
 
@@ -91,14 +121,29 @@ typedef struct {
     int64_t creates[MAX_PATHS]; /* requested so far */
     int64_t disturbed_at;       /* when last a claim ended or the connection changed: watches may be about to go */
     int64_t spin_at, spins;
-    bool expired; /* the server gave up its session, which it may not know yet */
+    bool expired;          /* the server gave up its session, which it may not know yet */
+    int64_t unheard_until; /* up to this instant it was paused or not connected */
 } client;
+
+/* Locks that are taken one after the other, in the order of their paths, and given up together. */
+struct lock_set {
+    lock_set *next;
+    int client;
+    int count;
+    int paths[MOST_LOCKS_OF_A_SET];
+    claim_record *claims[MOST_LOCKS_OF_A_SET];
+    int made;
+    bool holding, over;
+};
 
 typedef enum {
     FOREIGNER_IDLE = 0,
     FOREIGNER_JOINING,
     FOREIGNER_WAITING,
+    FOREIGNER_TAKING,  /* a permit: its node was asked for */
+    FOREIGNER_NO_ROOM, /* and is there */
     FOREIGNER_HOLDING,
+    FOREIGNER_DOWNGRADING,
     FOREIGNER_LEAVING
 } foreigner_state;
 
@@ -107,8 +152,11 @@ typedef struct {
     foreigner_state state;
     int64_t session;
     int path;
+    zkl_mode mode;
     int serial;
     char node[160];
+    char
+        other[160]; /* its place in a semaphore's line, or what it changes its node into or from; "" if there is none */
     int64_t hold_until;
 } foreigner;
 
@@ -123,15 +171,19 @@ typedef struct {
     int client_count, path_count, foreigner_count;
     client clients[MAX_CLIENTS];
     foreigner foreigners[MAX_FOREIGNERS];
-    const char *prefix;        /* chroot, "" or "/app" */
-    char paths[MAX_PATHS][32]; /* as the clients name them */
+    const char *prefix;             /* chroot, "" or "/app" */
+    char paths[MAX_PATHS][32];      /* as the clients name them: in the order in which sets take them */
+    int32_t limits[MAX_PATHS];      /* of semaphores; 0: a lock */
+    int64_t limit_since[MAX_PATHS]; /* when a semaphore's directory was last made, reaped or written to */
+    bool mismatch;                  /* now and then somebody asks for another limit */
+    int weights[3];                 /* how often a lock is claimed as a mutex, to read and to write */
+    lock_set *sets;
     bool denied, exhausting;
     bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
     uint32_t fault_mask;
     int64_t fault_pause; /* mean time between faults */
     claim_record *claims;
     int claim_count;
-    char last_token[MAX_PATHS][ZKL_TOKEN_SIZE];
     int64_t memory_before;
     /* the first thing that was found wrong */
     bool failed;
@@ -145,6 +197,8 @@ typedef struct {
     int64_t schedules, steps, turns;
     int64_t claims, tries, grants, contended_grants, losses, refused_tries, cancelled;
     int64_t foreign_grants, contenders, kills, closes;
+    int64_t modes[4], grants_by_mode[4]; /* by zkl_mode */
+    int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
     zkl_stats engines; /* sums */
@@ -163,15 +217,47 @@ void wake_client(client *of, int64_t at);
 void open_client(client *of);
 /* Frees the engine; its claims are over. `kill`: the goodbye is lost. */
 void drop_client(client *of, bool kill);
+
+/* paths.c */
+void choose_paths(void);
 void server_path_of(const char *client_path, char *out, size_t size);
+/* Which lock a node of the server belongs to, -1 if none. */
 int path_index(const char *server_path);
+/* The directory where contenders queue: the lock's own, or a semaphore's line. As the server names it. */
+#define MAX_DIRECTORY 64
+void queue_directory(int path, char *out);
+/* The directory of a semaphore's permits. */
+void lease_directory(int path, char *out);
+/* Any of the directories. */
+void some_directory(char *out);
+/* What the data of a semaphore's directory say; 0: nothing. */
+int32_t written_limit(int path);
+sim_part contender_name(const char *name, int32_t *number);
+zkl_node_kind kind_of(zkl_mode mode);
 
 /* workload.c */
 void start_workload(void);
 void start_rush(void);
+bool client_ready(const client *of);
+zkl_mode random_mode(int path);
+claim_record *new_record(client *of, int path);
+void submit_claim(claim_record *record);
 void claim_granted(claim_record *record);
+void claim_over(claim_record *record);
 void end_claim(claim_record *record);
+/* The node of some granted writer, which soon wants to be a reader; false if there is none. */
+bool disown_writer(char *path, size_t size);
+
+/* sets.c */
+void make_set(client *of);
+void set_changed(lock_set *set);
+void free_sets(void);
+
+/* foreigners.c */
+void start_foreigners(void);
 void foreign_crash(void);
+bool foreigner_holds(const foreigner *who);
+bool foreigner_busy(const foreigner *who);
 /* Something still waits, holds, or has left something behind. */
 bool workload_busy(const char **what, const claim_record **who);
 
@@ -190,8 +276,18 @@ void check_after_call(client *of);
 void check_asked(claim_record *record);
 void note_admin_delete(const char *server_path);
 bool grant_valid(const claim_record *record);
-bool contender_name(const char *name, int32_t *number);
+bool excused(const claim_record *record);
+bool nodes_exist(const claim_record *record);
 void install_hooks(sim_hooks *hooks);
 void reset_checks(void);
+
+/* limits.c */
+void check_limit(int path);
+void check_permits_granted(const claim_record *record);
+bool mismatch_explained(const claim_record *record);
+bool semaphore_is_taken(const claim_record *record);
+void note_lease_blockers(claim_record *record);
+void check_child_event(int caller, const char *server_path);
+void note_limit_change(const char *server_path);
 
 #endif

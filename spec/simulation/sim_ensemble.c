@@ -324,6 +324,8 @@ static void commit_until(int position)
             if (change->kind == SIM_CHANGE_SET)
                 sim_trace("committed %llx: set %s, %d bytes, by %lld", (long long)transaction->zxid,
                           sim_path_text(change->path), change->length, (long long)by);
+            if (change->kind == SIM_CHANGE_SET && sim.hooks.changed != NULL)
+                sim.hooks.changed(sim.hooks.context, sim_path_text(change->path), by);
             if (change->kind == SIM_CHANGE_CREATE && sim.hooks.created != NULL)
                 sim.hooks.created(sim.hooks.context, sim_path_text(change->path), owner, transaction->zxid);
             if (change->kind == SIM_CHANGE_DELETE && sim.hooks.deleted != NULL)
@@ -1212,6 +1214,13 @@ int64_t sim_czxid(const char *path)
 {
     const sim_node *node = sim_tree_find(&truth, sim_path(path));
     return node != NULL ? node->czxid : 0;
+}
+
+const char *sim_data(const char *path, int *length)
+{
+    const sim_node *node = sim_tree_find(&truth, sim_path(path));
+    *length = node != NULL ? node->length : 0;
+    return node != NULL ? node->data : NULL;
 }
 
 int sim_child_count(const char *directory)

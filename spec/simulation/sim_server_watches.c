@@ -27,39 +27,61 @@ void sim_watch_add(sim_watch_table *table, sim_connection *connection, int path,
     table->watches[table->count++] = (sim_watch){path, children, connection};
 }
 
-static bool numbered(const char *name, int32_t *number)
+static sim_part numbered(const char *name, int32_t *number)
 {
     if (sim.hooks.contender != NULL)
         return sim.hooks.contender(name, number);
     size_t length = strlen(name);
     if (length < 10)
-        return false;
+        return SIM_NO_PART;
     *number = (int32_t)strtol(name + length - 10, NULL, 10);
-    return true;
+    return SIM_EXCLUSIVE;
 }
 
-/* Tells the checks who is woken by a deletion: the next in line, or somebody further behind. */
+/* Those behind a node that is deleted: the first of all, and the first exclusive one. */
+typedef struct {
+    int32_t any, exclusive;
+} followers;
+
+static followers find_followers(const sim_tree *tree, int directory, int32_t own)
+{
+    followers found = {INT32_MAX, INT32_MAX};
+    for (int i = 0; i < tree->count; i++) {
+        int32_t number;
+        sim_part part =
+            tree->nodes[i].parent == directory ? numbered(sim_path_name(tree->nodes[i].path), &number) : SIM_NO_PART;
+        if (part == SIM_NO_PART || number <= own)
+            continue;
+        if (number < found.any)
+            found.any = number;
+        if (part == SIM_EXCLUSIVE && number < found.exclusive)
+            found.exclusive = number;
+    }
+    return found;
+}
+
+/* Tells the checks who is woken by a deletion: those who may be next, or somebody further behind. */
 static void report_notification(const sim_tree *tree, const sim_connection *connection, int path, int type)
 {
     sim.statistics.notifications++;
     if (sim.hooks.notified == NULL || connection->session == NULL)
         return;
     bool later = false, successor = false;
-    int32_t own = 0, next = 0;
-    if (type == ZOO_DELETED_EVENT && numbered(sim_path_name(path), &own)) {
-        bool any = false;
+    int32_t own = 0;
+    sim_part deleted = type == ZOO_DELETED_EVENT ? numbered(sim_path_name(path), &own) : SIM_NO_PART;
+    if (deleted != SIM_NO_PART) {
+        followers behind = find_followers(tree, sim_path_parent(path), own);
         for (int i = 0; i < tree->count; i++) {
             const sim_node *node = &tree->nodes[i];
             int32_t number;
-            if (node->parent != sim_path_parent(path) || !numbered(sim_path_name(node->path), &number) || number <= own)
+            if (node->owner != connection->session->id || node->parent != sim_path_parent(path))
                 continue;
-            bool mine = node->owner == connection->session->id;
-            later = later || mine;
-            if (!any || number < next) {
-                next = number;
-                successor = mine;
-                any = true;
-            }
+            sim_part part = numbered(sim_path_name(node->path), &number);
+            if (part == SIM_NO_PART || number <= own)
+                continue;
+            later = true;
+            successor = successor || (part == SIM_EXCLUSIVE ? number == behind.any
+                                                            : deleted == SIM_EXCLUSIVE && number < behind.exclusive);
         }
     }
     sim.hooks.notified(sim.hooks.context, connection->caller, sim_path_text(path), type, successor, later);

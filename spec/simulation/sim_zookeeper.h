@@ -39,6 +39,13 @@ typedef struct {
     bool trace;      /* print the trace to stdout */
 } sim_options;
 
+/* What a child is in the queue of its directory. */
+typedef enum {
+    SIM_NO_PART = 0,
+    SIM_EXCLUSIVE,
+    SIM_SHARED
+} sim_part;
+
 /* What happened in the world, for whoever checks it. Called from inside sim_step or a C client function; must not call back
  * into the C client. Any may be NULL. */
 typedef struct {
@@ -49,11 +56,14 @@ typedef struct {
      * session whose request it was, 0 for an expiry, a reaped container or an administrator. */
     void (*created)(void *context, const char *path, int64_t session, int64_t zxid);
     void (*deleted)(void *context, const char *path, int64_t session, int64_t by, int64_t zxid);
-    /* A server sends a watch event to a client's session. `successor`: a node of that session comes next after the deleted one
-     * among the directory's numbered children; `later`: it has one there that comes later. */
+    /* Its data were set by a committed transaction. */
+    void (*changed)(void *context, const char *path, int64_t by);
+    /* A server sends a watch event to a client's session. `successor`: a node of that session waited for the deleted one alone
+     * or for others too, but for none between the two; `later`: it has one there that comes later. */
     void (*notified)(void *context, int caller, const char *path, int type, bool successor, bool later);
-    /* Whether a child's name takes part in the queue of its directory, and its number. NULL: all that end in ten digits. */
-    bool (*contender)(const char *name, int32_t *number);
+    /* How a child's name takes part in the queue of its directory, and its number. NULL: all that end in ten digits are
+     * exclusive. */
+    sim_part (*contender)(const char *name, int32_t *number);
     /* One operation of a multi of `caller` was answered with `err`; its reply is being processed. */
     void (*multi_answered)(void *context, int caller, const char *path, int err);
     /* `caller` handed in a create request. */
@@ -134,6 +144,8 @@ bool sim_exists(const char *path);
 bool sim_exists_everywhere(const char *path);
 int64_t sim_owner(const char *path);
 int64_t sim_czxid(const char *path);
+/* Its data, which need not end in a NUL; NULL if there is no such node. Valid until sim_end. */
+const char *sim_data(const char *path, int *length);
 int sim_child_count(const char *directory);
 /* Name of the index-th child, in the order of creation. Valid until sim_end. */
 const char *sim_child(const char *directory, int index);

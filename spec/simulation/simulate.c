@@ -55,6 +55,13 @@ static void print_totals(double seconds)
            ", refused tries %" PRId64 " (%" PRId64 " proved to write nothing), cancelled %" PRId64 "\n",
            totals.claims, totals.tries, totals.grants, totals.contended_grants, totals.losses, totals.refused_tries,
            totals.checked_tries, totals.cancelled);
+    printf("mutex %" PRId64 "/%" PRId64 ", read %" PRId64 "/%" PRId64 ", write %" PRId64 "/%" PRId64
+           ", permits %" PRId64 "/%" PRId64 " (grants/claims), downgrades %" PRId64 "/%" PRId64 ", sets %" PRId64
+           "/%" PRId64 ", mismatches %" PRId64 ", held too long %" PRId64 ", asked to let go %" PRId64 "/%" PRId64 "\n",
+           totals.grants_by_mode[0], totals.modes[0], totals.grants_by_mode[1], totals.modes[1],
+           totals.grants_by_mode[2], totals.modes[2], totals.grants_by_mode[3], totals.modes[3], totals.handed_over,
+           totals.downgrades, totals.whole_sets, totals.sets, totals.mismatches, totals.held_too_long, totals.told,
+           totals.asked_to_let_go);
     printf("foreign grants %" PRId64 ", contenders asked %" PRId64 ", clients killed %" PRId64 ", closed %" PRId64
            ", excused overlaps seen %" PRId64 ", events to those not next %" PRId64 ", quiet ends %" PRId64 "\n",
            totals.foreign_grants, totals.contenders, totals.kills, totals.closes, totals.excused_overlaps,
@@ -138,11 +145,13 @@ static int run_breaks(const arguments *args)
     static const struct {
         zkl_broken_rule rule;
         const char *name;
-    } rules[] = {{ZKL_BREAK_LEASE, "lease"},     {ZKL_BREAK_AHEAD, "ahead"},     {ZKL_BREAK_RECOVERY, "recovery"},
-                 {ZKL_BREAK_PAIRING, "pairing"}, {ZKL_BREAK_CLEANUP, "cleanup"}, {ZKL_BREAK_OWNER, "owner"},
-                 {ZKL_BREAK_WATCH, "watch"},     {ZKL_BREAK_REARM, "rearm"},     {ZKL_BREAK_TOKEN, "token"},
-                 {ZKL_BREAK_LISTED, "listed"},   {ZKL_BREAK_RESTART, "restart"}, {ZKL_BREAK_TRY, "try"},
-                 {ZKL_BREAK_LAPSE, "lapse"},     {ZKL_BREAK_ARRIVAL, "arrival"}};
+    } rules[] = {{ZKL_BREAK_LEASE, "lease"},         {ZKL_BREAK_AHEAD, "ahead"},     {ZKL_BREAK_RECOVERY, "recovery"},
+                 {ZKL_BREAK_PAIRING, "pairing"},     {ZKL_BREAK_CLEANUP, "cleanup"}, {ZKL_BREAK_OWNER, "owner"},
+                 {ZKL_BREAK_WATCH, "watch"},         {ZKL_BREAK_REARM, "rearm"},     {ZKL_BREAK_TOKEN, "token"},
+                 {ZKL_BREAK_LISTED, "listed"},       {ZKL_BREAK_RESTART, "restart"}, {ZKL_BREAK_TRY, "try"},
+                 {ZKL_BREAK_LAPSE, "lapse"},         {ZKL_BREAK_ARRIVAL, "arrival"}, {ZKL_BREAK_READERS, "readers"},
+                 {ZKL_BREAK_DOWNGRADE, "downgrade"}, {ZKL_BREAK_WRITER, "writer"},   {ZKL_BREAK_PERMITS, "permits"},
+                 {ZKL_BREAK_TURN, "turn"},           {ZKL_BREAK_LIMIT, "limit"},     {ZKL_BREAK_HOLD, "hold"}};
     int64_t passed = 0, failed = 0;
     char check[sizeof(run.check)], problem[sizeof(run.problem)];
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {

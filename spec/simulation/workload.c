@@ -1,5 +1,5 @@
 /*
- * workload: what clients and foreigners do. Claims are made, held, released, cancelled, forgotten and asked about, at random.
+ * workload: what clients do. Claims of every kind are made, held, released, cancelled, forgotten and asked about, at random.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,42 +7,84 @@
 
 #include "schedule.h"
 
-#define MAX_OPEN_CLAIMS 3
+#define MAX_OPEN_CLAIMS 3 /* and one more for who wants a set of them, or a downgrade */
 
 #define MAX_QUESTIONS 4096
 static bool pending[MAX_QUESTIONS]; /* zkl_engine_contenders not answered yet */
 static int asked, questions;
 
-static bool ready(const client *of)
+bool client_ready(const client *of)
 {
     return of->engine != NULL && of->paused_until <= sim_now();
 }
 
 /* ---- claims ---- */
 
-static void make_claim(client *of)
+zkl_mode random_mode(int path)
+{
+    if (run.limits[path] > 0)
+        return ZKL_MODE_PERMITS;
+    int64_t choice = sim_below(run.weights[0] + run.weights[1] + run.weights[2]);
+    for (int i = 0; i < 2; i++) {
+        if (choice < run.weights[i])
+            return (zkl_mode)i;
+        choice -= run.weights[i];
+    }
+    return ZKL_MODE_WRITE;
+}
+
+static void choose_permits(claim_record *record)
+{
+    record->limit = run.limits[record->path];
+    if (run.mismatch && sim_chance(1, 6))
+        record->limit = 1 + (int32_t)sim_below(MOST_PERMITS);
+    record->count = sim_chance(1, 2) ? 1 : 1 + (int32_t)sim_below(record->limit);
+}
+
+claim_record *new_record(client *of, int path)
 {
     claim_record *record = calloc(1, sizeof(*record));
     if (record == NULL)
         abort();
     record->number = ++run.claim_count;
     record->client = of->index;
-    record->path = (int)sim_below(run.path_count);
-    record->try_only = sim_chance(1, 4);
-    record->asked_at = sim_now();
+    record->path = path;
+    record->mode = random_mode(path);
+    if (record->mode == ZKL_MODE_PERMITS)
+        choose_permits(record);
+    record->hold_until = ZKL_NEVER;
+    if (sim_chance(1, 8))
+        record->max_hold = run.timeout / 20 + sim_below(run.timeout);
+    record->revocable = sim_chance(1, 4);
     record->next = run.claims;
     run.claims = record;
+    return record;
+}
+
+void submit_claim(claim_record *record)
+{
+    client *of = &run.clients[record->client];
     char identity[32];
-    snprintf(identity, sizeof(identity), "client-%d", of->index);
+    snprintf(identity, sizeof(identity), "client-%d/%d", of->index, record->number);
     zkl_claim_request request = {.path = run.paths[record->path],
-                                 .mode = ZKL_MODE_MUTEX,
+                                 .mode = record->mode,
+                                 .permits = record->limit,
+                                 .count = record->count,
                                  .identity = identity,
                                  .acl = &ZOO_OPEN_ACL_UNSAFE,
+                                 .writer = record->writer != NULL ? record->writer->claim : NULL,
+                                 .max_hold = record->max_hold,
+                                 .revocable = record->revocable,
                                  .try_only = record->try_only};
-    sim_trace("client %d: claim %d on %s%s", of->index, record->number, request.path,
-              record->try_only ? ", a try" : "");
+    static const char *const names[] = {"mutex", "read", "write", "permits"};
+    sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number,
+              request.path, names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
+              (int)record->limit, (long long)(record->max_hold / SIM_MILLISECOND),
+              record->revocable ? ", revocable" : "", record->try_only ? ", a try" : "");
     totals.claims++;
+    totals.modes[record->mode]++;
     totals.tries += record->try_only;
+    record->asked_at = sim_now();
     check_asked(record);
     begin_call(of);
     zkl_claim *claim = zkl_engine_claim(of->engine, &request, record, read_clock(of));
@@ -50,6 +92,13 @@ static void make_claim(client *of)
         abort();
     record->claim = claim;
     end_call(of);
+}
+
+static void make_claim(client *of)
+{
+    claim_record *record = new_record(of, (int)sim_below(run.path_count));
+    record->try_only = sim_chance(1, 4);
+    submit_claim(record);
 }
 
 static void forget(claim_record *record)
@@ -62,6 +111,7 @@ static void forget(claim_record *record)
     zkl_claim_forget(record->claim, read_clock(of));
     record->claim = NULL;
     end_call(of);
+    claim_over(record);
 }
 
 void end_claim(claim_record *record)
@@ -79,6 +129,7 @@ void end_claim(claim_record *record)
     begin_call(of);
     zkl_claim_end(record->claim, record->end_code, read_clock(of));
     end_call(of);
+    claim_over(record);
     if (record->claim != NULL && sim_chance(1, 2))
         forget(record);
 }
@@ -89,20 +140,36 @@ static void release_event(void *context, int64_t number)
     const client *of = &run.clients[record->client];
     if (record->number != number || record->claim == NULL || record->ended || run.failed)
         return;
+    const claim_record *reader = record->reader;
+    bool waits = record->hands_over && reader != NULL && reader->claim != NULL && reader->phase == ZKL_CLAIM_WAITING;
+    bool enjoys = record->revocable && record->revocations == 0 && !run.draining && record->number % 4 == 0 &&
+                  sim_now() < record->granted_at + 6 * run.timeout;
     if (of->paused_until > sim_now())
         sim_schedule(of->paused_until + sim_below(run.timeout / 10), release_event, record, number);
+    else if (waits || enjoys)
+        sim_schedule(sim_now() + 1 + sim_below(run.timeout / 10), release_event, record, number);
     else
         end_claim(record);
 }
 
 void claim_granted(claim_record *record)
 {
+    if (record->set != NULL) {
+        set_changed(record->set);
+        return;
+    }
     int64_t hold = sim_below(run.draining ? run.timeout / 20 : run.timeout);
     if (!run.draining && sim_chance(1, 6))
         hold *= 4;
     if (sim_chance(1, 3))
         hold /= 50;
     sim_schedule(sim_now() + hold, release_event, record, record->number);
+}
+
+void claim_over(claim_record *record)
+{
+    if (record->set != NULL)
+        set_changed(record->set);
 }
 
 /* ---- what one client does now ---- */
@@ -142,6 +209,13 @@ static void tidy(client *of)
     }
 }
 
+/* A writer and the readers that joined beside it have one number and hold together. */
+static bool stands_before(const zkl_contender *one, const zkl_contender *other)
+{
+    bool tied = one->sequence == other->sequence && one->kind == other->kind && one < other;
+    return zkl_kind_conflicts(other->kind, one->kind) && (one->sequence < other->sequence || tied);
+}
+
 static void contenders_listed(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
                               int32_t count)
 {
@@ -152,8 +226,11 @@ static void contenders_listed(void *user, zkl_code code, const char *message, co
     *mine = false;
     questions--;
     for (int32_t i = 0; i < count; i++) {
-        if (contenders[i].holder != (i == 0) && contenders[i].kind == ZKL_NODE_EXCLUSIVE && i > 0)
-            fail("final", "contender %s is said to hold, and is not first", contenders[i].node);
+        bool holder = true;
+        for (int32_t j = 0; j < count; j++)
+            holder = holder && !stands_before(&contenders[j], &contenders[i]);
+        if (contenders[i].holder != holder)
+            fail("final", "contender %s is said %sto hold", contenders[i].node, holder ? "not " : "");
         if (i > 0 && contenders[i].sequence < contenders[i - 1].sequence)
             fail("final", "contenders are out of order");
     }
@@ -167,13 +244,74 @@ static void ask_contenders(client *of)
     *mine = true;
     questions++;
     totals.contenders++;
+    char directory[MAX_DIRECTORY];
+    some_directory(directory);
     begin_call(of);
-    if (!zkl_engine_contenders(of->engine, run.paths[sim_below(run.path_count)], true, contenders_listed, mine,
+    if (!zkl_engine_contenders(of->engine, directory + strlen(run.prefix), true, contenders_listed, mine,
                                read_clock(of))) {
         *mine = false;
         questions--;
     }
     end_call(of);
+}
+
+/* Gives a writer's lock back as a reader's, before or after that is granted. */
+static void downgrade(claim_record *writer)
+{
+    client *of = &run.clients[writer->client];
+    claim_record *reader = new_record(of, writer->path);
+    reader->mode = ZKL_MODE_READ;
+    reader->writer = writer;
+    reader->try_only = sim_chance(1, 6);
+    writer->reader = reader;
+    writer->hands_over = sim_chance(2, 3);
+    totals.downgrades++;
+    submit_claim(reader);
+    if (!writer->hands_over && sim_chance(1, 2) && writer->claim != NULL && !writer->ended)
+        end_claim(writer);
+}
+
+static bool may_downgrade(const claim_record *record)
+{
+    return record->mode == ZKL_MODE_WRITE && record->phase == ZKL_CLAIM_GRANTED && record->claim != NULL &&
+           !record->ended && record->reader == NULL && record->set == NULL;
+}
+
+static void downgrade_event(void *context, int64_t number)
+{
+    claim_record *writer = context;
+    const client *of = &run.clients[writer->client];
+    if (writer->number == number && may_downgrade(writer) && client_ready(of) && !of->closing && !run.draining &&
+        !run.failed)
+        downgrade(writer);
+}
+
+bool disown_writer(char *path, size_t size)
+{
+    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (!may_downgrade(each) || !sim_chance(1, 2))
+            continue;
+        snprintf(path, size, "%s", each->node);
+        sim_schedule(sim_now() + sim_below(run.timeout / 5), downgrade_event, each, each->number);
+        return true;
+    }
+    return false;
+}
+
+/* Writes into a node what Curator's Revoker writes, or something else. */
+static void revoke(void)
+{
+    char directory[MAX_DIRECTORY], path[160];
+    some_directory(directory);
+    int count = sim_child_count(directory);
+    if (count == 0)
+        return;
+    int32_t number;
+    const char *name = sim_child(directory, sim_chance(1, 2) ? 0 : (int)sim_below(count));
+    if (contender_name(name, &number) == SIM_NO_PART && zkl_node_parse(name).kind != ZKL_NODE_LEASE)
+        return;
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    sim_foreign_set(0, path, sim_chance(5, 6) ? "__REVOKE__" : "__REVOKE");
 }
 
 /* Somebody on another thread asked whether a grant still holds, and saw that its lease has run out. */
@@ -191,7 +329,7 @@ static void rush(void *context, int64_t argument)
 {
     client *of = context;
     (void)argument;
-    if (ready(of) && !of->closing && !run.draining && !run.failed && open_claims(of) < MAX_OPEN_CLAIMS)
+    if (client_ready(of) && !of->closing && !run.draining && !run.failed && open_claims(of) < MAX_OPEN_CLAIMS)
         make_claim(of);
 }
 
@@ -203,147 +341,53 @@ void start_rush(void)
         sim_schedule(begin + sim_below(run.options.delay * 4), rush, &run.clients[i], 0);
 }
 
-static void act(void *context, int64_t argument)
+static void want_downgrade(client *of)
 {
-    client *of = context;
-    if (run.failed)
-        return;
-    sim_schedule(sim_now() + run.timeout / 40 + sim_below(run.timeout / 2), act, of, argument);
-    if (!ready(of) || of->closing)
-        return;
-    int64_t choice = sim_below(20);
-    claim_record *record = NULL;
+    claim_record *writer = random_claim(of, ZKL_CLAIM_GRANTED);
+    if (writer != NULL && may_downgrade(writer))
+        downgrade(writer);
+}
+
+static void want_something(client *of, int64_t choice)
+{
+    claim_record *record;
     if (choice < 9) {
-        if (!run.draining && open_claims(of) < MAX_OPEN_CLAIMS)
+        if (open_claims(of) < MAX_OPEN_CLAIMS)
             make_claim(of);
-    } else if (choice < 11) {
-        if (!run.draining && (record = random_claim(of, ZKL_CLAIM_WAITING)) != NULL)
+    } else if (choice < 10) {
+        if (open_claims(of) <= MAX_OPEN_CLAIMS)
+            make_set(of);
+    } else if (choice < 12) {
+        if (open_claims(of) <= MAX_OPEN_CLAIMS)
+            want_downgrade(of);
+    } else if (choice < 14) {
+        if ((record = random_claim(of, ZKL_CLAIM_WAITING)) != NULL)
             end_claim(record);
-    } else if (choice < 13) {
-        if (!run.draining)
-            ask_contenders(of);
     } else if (choice < 16) {
+        ask_contenders(of);
+    } else if (choice < 18) {
+        revoke();
+    } else if (choice < 20) {
         notice_lapse(of);
     } else {
         tidy(of);
     }
 }
 
-/* ---- foreigners: what Curator does, seen from the leader ---- */
-
-static const char *foreign_directory(const foreigner *who, char *buffer, size_t size)
+static void act(void *context, int64_t argument)
 {
-    server_path_of(run.paths[who->path], buffer, size);
-    return buffer;
-}
-
-static void make_directory(const char *directory)
-{
-    char above[64];
-    for (const char *slash = strchr(directory + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        snprintf(above, sizeof(above), "%.*s", (int)(slash - directory), directory);
-        if (!sim_exists(above))
-            sim_foreign_create(0, above, "", ZOO_CONTAINER);
-    }
-    sim_foreign_create(0, directory, "", ZOO_CONTAINER);
-}
-
-/* True when the foreigner's node is the first of its directory. */
-static bool foreign_first(const foreigner *who, const char *directory)
-{
-    int32_t own = 0, number;
-    contender_name(strrchr(who->node, '/') + 1, &own);
-    int count = sim_child_count(directory);
-    for (int i = 0; i < count; i++) {
-        if (contender_name(sim_child(directory, i), &number) && number < own)
-            return false;
-    }
-    return true;
-}
-
-static void foreign_join(foreigner *who)
-{
-    char directory[64], path[160];
-    if (who->session == 0)
-        who->session = sim_foreign_session();
-    if (who->session == 0)
-        return;
-    who->path = (int)sim_below(run.path_count);
-    foreign_directory(who, directory, sizeof(directory));
-    if (!sim_exists(directory))
-        make_directory(directory);
-    snprintf(path, sizeof(path), "%s/_c_f0000000-0000-4000-800%d-%012d-lock-", directory, who->index, ++who->serial);
-    snprintf(who->node, sizeof(who->node), "%s", path);
-    if (sim_foreign_create(who->session, path, "10.1.1.1", ZOO_EPHEMERAL_SEQUENTIAL)) {
-        who->state = FOREIGNER_JOINING;
-        who->hold_until = sim_now() + run.timeout;
-    }
-}
-
-static void foreign_find(foreigner *who)
-{
-    char directory[64], path[320];
-    foreign_directory(who, directory, sizeof(directory));
-    int count = sim_child_count(directory);
-    for (int i = 0; i < count; i++) {
-        snprintf(path, sizeof(path), "%s/%s", directory, sim_child(directory, i));
-        if (strncmp(path, who->node, strlen(who->node)) == 0) {
-            snprintf(who->node, sizeof(who->node), "%.159s", path);
-            who->state = FOREIGNER_WAITING;
-            return;
-        }
-    }
-    if (sim_now() > who->hold_until && sim_foreign_expire(who->session)) {
-        who->session = 0;
-        who->state = FOREIGNER_IDLE;
-    }
-}
-
-static void foreign_act(void *context, int64_t argument)
-{
-    foreigner *who = context;
-    char directory[64];
+    client *of = context;
     if (run.failed)
         return;
-    sim_schedule(sim_now() + 1 + sim_below(run.timeout / 20), foreign_act, who, argument);
-    foreign_directory(who, directory, sizeof(directory));
-    if (who->state > FOREIGNER_JOINING && !sim_exists(who->node))
-        who->state = FOREIGNER_IDLE;
-    switch (who->state) {
-    case FOREIGNER_IDLE:
-        if (!run.draining && sim_chance(1, 30))
-            foreign_join(who);
-        break;
-    case FOREIGNER_JOINING:
-        foreign_find(who);
-        break;
-    case FOREIGNER_WAITING:
-        if (!foreign_first(who, directory))
-            break;
-        who->state = FOREIGNER_HOLDING;
-        who->hold_until = sim_now() + sim_below(run.timeout / 2);
-        sim_trace("foreigner %d: holds by %s", who->index, who->node);
-        check_foreign_grant(who);
-        break;
-    case FOREIGNER_HOLDING:
-        if (sim_now() > who->hold_until)
-            who->state = FOREIGNER_LEAVING;
-        break;
-    case FOREIGNER_LEAVING:
-        sim_foreign_delete(who->session, who->node);
-        break;
-    }
-}
-
-void foreign_crash(void)
-{
-    if (run.foreigner_count == 0)
+    sim_schedule(sim_now() + run.timeout / 40 + sim_below(run.timeout / 2), act, of, argument);
+    if (!client_ready(of) || of->closing)
         return;
-    foreigner *who = &run.foreigners[sim_below(run.foreigner_count)];
-    if (who->session != 0 && sim_foreign_expire(who->session)) {
-        who->session = 0;
-        who->state = FOREIGNER_IDLE;
-    }
+    if (!run.draining)
+        want_something(of, sim_below(24));
+    else if (sim_chance(1, 2))
+        notice_lapse(of);
+    else
+        tidy(of);
 }
 
 /* ---- beginning and end ---- */
@@ -355,10 +399,7 @@ void start_workload(void)
         start_rush();
     for (int i = 0; i < run.client_count; i++)
         sim_schedule(sim_now() + sim_below(run.timeout / 2), act, &run.clients[i], 0);
-    for (int i = 0; i < run.foreigner_count; i++) {
-        run.foreigners[i].index = i;
-        sim_schedule(sim_now() + sim_below(run.timeout), foreign_act, &run.foreigners[i], 0);
-    }
+    start_foreigners();
 }
 
 bool workload_busy(const char **what, const claim_record **who)
@@ -389,7 +430,7 @@ bool workload_busy(const char **what, const claim_record **who)
         }
     }
     for (int i = 0; i < run.foreigner_count; i++) {
-        if (run.foreigners[i].state != FOREIGNER_IDLE) {
+        if (foreigner_busy(&run.foreigners[i])) {
             *what = "a foreigner still waits";
             return true;
         }

@@ -300,6 +300,120 @@ static void leaves_the_parent_alone_after_fork(void **state)
     close_client(client);
 }
 
+static zkl_ticket *operate(zkl_client *client, const zkl_operation_request *request)
+{
+    zkl_ticket *ticket = zkl_client_operate(client, request);
+    assert_non_null(ticket);
+    return ticket;
+}
+
+/* Its code, once it is answered. */
+static zkl_code outcome(zkl_ticket *ticket)
+{
+    zkl_ticket_view view;
+    int64_t until = zkl_clock() + PATIENCE;
+    for (zkl_ticket_look(ticket, &view); !view.settled; zkl_ticket_look(ticket, &view)) {
+        if (zkl_clock() >= until) {
+            return ZKL_TIMEOUT;
+        }
+        wait_for_news(zkl_ticket_client(ticket), 1);
+    }
+    return view.code;
+}
+
+static zkl_code perform(zkl_client *client, const zkl_operation_request *request)
+{
+    zkl_ticket *ticket = operate(client, request);
+    zkl_code code = outcome(ticket);
+    zkl_ticket_release(ticket);
+    return code;
+}
+
+static const zkl_operation_request create_node = {
+    .kind = ZKL_OPERATION_CREATE, .path = "/unit-operation", .data_length = -1, .acl = &ZOO_OPEN_ACL_UNSAFE};
+static const zkl_operation_request write_node = {
+    .kind = ZKL_OPERATION_SET, .path = "/unit-operation", .data = "some data", .data_length = 9, .version = -1};
+static const zkl_operation_request watch_node = {.kind = ZKL_OPERATION_GET, .path = "/unit-operation", .watch = true};
+static const zkl_operation_request list_node = {
+    .kind = ZKL_OPERATION_CHILDREN, .path = "/unit-operation", .watch = true};
+
+/* Reads with watches, writes, transactions; some are let go at once, some watches before they fire. Asserts nothing. */
+static void *read_and_write(void *argument)
+{
+    worker *self = argument;
+    const zkl_operation_request parts[] = {write_node, write_node};
+    const zkl_operation_request multi = {.kind = ZKL_OPERATION_MULTI, .parts = parts, .part_count = 2};
+    for (int i = 0; i < 60; i++) {
+        zkl_ticket *watched = operate(self->client, i % 2 == 0 ? &watch_node : &list_node);
+        zkl_ticket *written = operate(self->client, i % 3 == 0 ? &multi : &write_node);
+        if (i % 5 != 4) {
+            self->turns += outcome(watched) == ZKL_OK && outcome(written) == ZKL_OK;
+            zkl_code code;
+            (void)zkl_ticket_event(watched, &code);
+        }
+        zkl_ticket_end(watched);
+        zkl_ticket_release(watched);
+        zkl_ticket_release(written);
+    }
+    return NULL;
+}
+
+static void threads_read_and_write(void **state)
+{
+    (void)state;
+    enum {
+        THREADS = 6
+    };
+    zkl_client *clients[2] = {open_client(), open_client()};
+    wait_for_state(clients[0], ZKL_STATE_CONNECTED);
+    wait_for_state(clients[1], ZKL_STATE_CONNECTED);
+    assert_int_equal(perform(clients[0], &create_node), ZKL_OK);
+    pthread_t threads[THREADS];
+    worker workers[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (worker){clients[i % 2], NULL, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, read_and_write, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(workers[i].turns, 48);
+    }
+    close_client(clients[0]);
+    close_client(clients[1]);
+}
+
+/* Whichever allocation fails, of the caller's or the I/O thread's: an answer comes, and memory is whole afterwards. */
+static void answers_when_memory_is_short(void **state)
+{
+    (void)state;
+    const zkl_operation_request parts[] = {
+        write_node,
+        {.kind = ZKL_OPERATION_CREATE,
+         .path = "/unit-operation/n-",
+         .data_length = -1,
+         .flags = ZOO_EPHEMERAL_SEQUENTIAL,
+         .acl = &ZOO_OPEN_ACL_UNSAFE},
+    };
+    const zkl_operation_request multi = {.kind = ZKL_OPERATION_MULTI, .parts = parts, .part_count = 2};
+    const zkl_operation_request *requests[] = {&watch_node, &write_node, &list_node, &multi};
+    zkl_client *client = open_client();
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    for (int64_t successes = 0; successes < 30; successes++) {
+        for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+            zkl_memory_fail_after(successes);
+            zkl_ticket *ticket = zkl_client_operate(client, requests[i]);
+            zkl_code code = ticket != NULL ? outcome(ticket) : ZKL_FAILED;
+            zkl_memory_fail_after(-1);
+            assert_true(code == ZKL_OK || code == ZKL_FAILED);
+            if (ticket != NULL) {
+                zkl_ticket_release(ticket);
+            }
+        }
+    }
+    assert_int_equal(perform(client, &write_node), ZKL_OK);
+    close_client(client);
+}
+
 static void gives_all_memory_back(void **state)
 {
     (void)state;
@@ -309,9 +423,10 @@ static void gives_all_memory_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grants_and_releases),   cmocka_unit_test(threads_share_clients),
-        cmocka_unit_test(closes_in_the_middle),  cmocka_unit_test(answers_after_the_close),
-        cmocka_unit_test(names_who_contends),    cmocka_unit_test(leaves_the_parent_alone_after_fork),
+        cmocka_unit_test(grants_and_releases),    cmocka_unit_test(threads_share_clients),
+        cmocka_unit_test(closes_in_the_middle),   cmocka_unit_test(answers_after_the_close),
+        cmocka_unit_test(names_who_contends),     cmocka_unit_test(leaves_the_parent_alone_after_fork),
+        cmocka_unit_test(threads_read_and_write), cmocka_unit_test(answers_when_memory_is_short),
         cmocka_unit_test(gives_all_memory_back),
     };
     return cmocka_run_group_tests_name("client", tests, start_server, stop_server);

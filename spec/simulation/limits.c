@@ -1,0 +1,131 @@
+/*
+ * limits: what must hold of semaphores.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "schedule.h"
+
+/* Whoever made a semaphore's directory first wrote for how many permits; foreigners write nothing. */
+static int32_t limit_of(int path, int32_t smallest)
+{
+    int32_t written = written_limit(path);
+    return written > 0 ? written : smallest;
+}
+
+/* The permits that are held at this instant. */
+void check_limit(int path)
+{
+    int32_t held = 0, smallest = INT32_MAX;
+    const claim_record *latest = NULL;
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->path != path || !grant_valid(each))
+            continue;
+        if (excused(each)) {
+            totals.excused_overlaps++;
+            continue;
+        }
+        held += each->count;
+        smallest = each->limit < smallest ? each->limit : smallest;
+        latest = latest == NULL || each->granted_at > latest->granted_at ? each : latest;
+    }
+    if (latest == NULL)
+        return;
+    for (int i = 0; i < run.foreigner_count; i++)
+        held += run.foreigners[i].path == path && foreigner_holds(&run.foreigners[i]);
+    int32_t limit = limit_of(path, smallest);
+    if (held > limit)
+        fail("limit", "%d of %d permits of %s are held, the latest by claim %d of client %d (%s)", (int)held,
+             (int)limit, run.paths[path], latest->number, latest->client, latest->node);
+}
+
+void check_permits_granted(const claim_record *record)
+{
+    int32_t written = written_limit(record->path);
+    if (written > 0 && written != record->limit && nodes_exist(record) && !excused(record))
+        fail("limit", "claim %d of client %d asked for %d permits in all and was granted, %s is for %d", record->number,
+             record->client, (int)record->limit, run.paths[record->path], (int)written);
+}
+
+void note_limit_change(const char *server_path)
+{
+    for (int path = 0; path < run.path_count; path++) {
+        char directory[MAX_DIRECTORY];
+        lease_directory(path, directory);
+        if (run.limits[path] > 0 && strcmp(server_path, directory) == 0)
+            run.limit_since[path] = sim_now();
+    }
+}
+
+bool mismatch_explained(const claim_record *record)
+{
+    totals.mismatches++;
+    bool changed = run.limit_since[record->path] >= record->asked_at;
+    return run.mismatch && (changed || written_limit(record->path) != record->limit);
+}
+
+/* ---- tries ---- */
+
+/* Permits that every server has seen, and whoever stands in line. */
+void note_lease_blockers(claim_record *record)
+{
+    char directory[MAX_DIRECTORY];
+    lease_directory(record->path, directory);
+    for (int pass = 0; pass < 2; pass++) {
+        int count = sim_child_count(directory);
+        for (int i = 0; i < count && record->blocker_count < MOST_BLOCKERS; i++) {
+            char *blocker = record->blockers[record->blocker_count];
+            snprintf(blocker, sizeof(record->blockers[0]), "%s/%s", directory, sim_child(directory, i));
+            if (zkl_node_parse(sim_child(directory, i)).kind != ZKL_NODE_STRANGER && sim_exists_everywhere(blocker))
+                record->blocker_count++;
+        }
+        queue_directory(record->path, directory);
+    }
+}
+
+bool semaphore_is_taken(const claim_record *record)
+{
+    int32_t permits = 0;
+    for (int i = 0; i < record->blocker_count; i++) {
+        if (!sim_exists(record->blockers[i]))
+            continue;
+        if (zkl_node_parse(strrchr(record->blockers[i], '/') + 1).kind != ZKL_NODE_LEASE)
+            return true;
+        permits++;
+    }
+    return permits + record->count > record->limit;
+}
+
+/* ---- who is woken ---- */
+
+static bool heads_line(int caller, int path)
+{
+    char directory[MAX_DIRECTORY], node[160];
+    queue_directory(path, directory);
+    int32_t number, first = INT32_MAX;
+    int count = sim_child_count(directory);
+    bool mine = false;
+    for (int i = 0; i < count; i++) {
+        const char *name = sim_child(directory, i);
+        if (contender_name(name, &number) != SIM_EXCLUSIVE || number > first)
+            continue;
+        first = number;
+        snprintf(node, sizeof(node), "%s/%s", directory, name);
+        mine = sim_owner(node) == sim_client_session(caller);
+    }
+    return mine;
+}
+
+void check_child_event(int caller, const char *server_path)
+{
+    for (int path = 0; path < run.path_count; path++) {
+        char directory[MAX_DIRECTORY];
+        lease_directory(path, directory);
+        if (run.limits[path] == 0 || strcmp(directory, server_path) != 0 || heads_line(caller, path))
+            continue;
+        totals.wasted_wakes++;
+        if (sim_now() - run.clients[caller].disturbed_at > 2 * run.timeout)
+            fail("herd", "a change among the permits of %s woke client %d, which is not at the head of the line",
+                 run.paths[path], caller);
+    }
+}

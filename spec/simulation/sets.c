@@ -1,0 +1,110 @@
+/*
+ * sets: several locks taken together, of any kinds, as whoever needs more than one does: in the order of their paths, each after
+ * the one before it is granted, all given up when one of them is refused or lost. In whatever order they were given, nobody gets
+ * stuck.
+ */
+#include <stdlib.h>
+
+#include "schedule.h"
+
+static void go_on(void *context, int64_t argument);
+
+/* Soon, from outside of the engine: it must not be called back. */
+void set_changed(lock_set *set)
+{
+    if (!set->over)
+        sim_schedule(sim_now() + 1 + sim_below(run.options.delay), go_on, set, 0);
+}
+
+static bool still_wanted(const claim_record *record)
+{
+    return record->claim != NULL && !record->ended &&
+           (record->phase == ZKL_CLAIM_WAITING || record->phase == ZKL_CLAIM_GRANTED);
+}
+
+static void give_up(lock_set *set)
+{
+    set->over = true;
+    for (int i = set->made - 1; i >= 0; i--) {
+        if (still_wanted(set->claims[i]))
+            end_claim(set->claims[i]);
+    }
+}
+
+static void give_back(void *context, int64_t argument)
+{
+    lock_set *set = context;
+    client *of = &run.clients[set->client];
+    if (run.failed || set->over)
+        return;
+    if (of->paused_until > sim_now())
+        sim_schedule(of->paused_until + sim_below(run.timeout / 10), give_back, set, argument);
+    else
+        give_up(set);
+}
+
+static void take_next(lock_set *set)
+{
+    if (run.clients[set->client].closing)
+        return;
+    claim_record *record = new_record(&run.clients[set->client], set->paths[set->made]);
+    record->set = set;
+    set->claims[set->made++] = record;
+    submit_claim(record);
+}
+
+static void go_on(void *context, int64_t argument)
+{
+    lock_set *set = context;
+    const client *of = &run.clients[set->client];
+    if (run.failed || set->over)
+        return;
+    if (of->paused_until > sim_now()) {
+        sim_schedule(of->paused_until + sim_below(run.timeout / 10), go_on, set, argument);
+        return;
+    }
+    for (int i = 0; i < set->made; i++) {
+        if (!still_wanted(set->claims[i])) {
+            give_up(set);
+            return;
+        }
+    }
+    if (set->made > 0 && set->claims[set->made - 1]->phase != ZKL_CLAIM_GRANTED)
+        return;
+    if (set->made < set->count) {
+        take_next(set);
+    } else if (!set->holding) {
+        set->holding = true;
+        totals.whole_sets++;
+        sim_schedule(sim_now() + sim_below(run.timeout / 2), give_back, set, 0);
+    }
+}
+
+void make_set(client *of)
+{
+    if (run.path_count < 2)
+        return;
+    lock_set *set = calloc(1, sizeof(*set));
+    if (set == NULL)
+        abort();
+    set->next = run.sets;
+    run.sets = set;
+    set->client = of->index;
+    int wanted = 2 + (int)sim_below(2);
+    for (int path = 0; path < run.path_count && set->count < wanted; path++) {
+        int left = run.path_count - path;
+        if (sim_below(left) < wanted - set->count)
+            set->paths[set->count++] = path;
+    }
+    totals.sets++;
+    take_next(set);
+}
+
+void free_sets(void)
+{
+    while (run.sets != NULL) {
+        lock_set *next = run.sets->next;
+        free(run.sets);
+        run.sets = next;
+    }
+}

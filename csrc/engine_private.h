@@ -461,6 +461,8 @@ void zkl_seat_leave(zkl_seat *seat);
 void zkl_seat_blocker_gone(zkl_seat *seat);
 /* The watch could not be armed, or must be armed anew: look again. */
 void zkl_seat_look_again(zkl_seat *seat);
+/* The same, but not at once: there is no watch that would tell it. */
+void zkl_seat_look_later(zkl_seat *seat);
 /* Its own node is gone though nobody asked for it. */
 void zkl_seat_evicted(zkl_seat *seat);
 /* The session is over, and with it the node. */
@@ -507,7 +509,6 @@ struct zkl_watch {
     bool pinned;     /* its seats are being told something: nobody frees it meanwhile */
     zkl_seat *owner; /* the seat whose own node this is, if it listens to those who ask for the lock */
     bool children;   /* on who comes and goes in the line's own directory */
-    bool by_exists;  /* the node may not be read: watched by exists */
     bool unwanted;   /* armed, nobody interested, removal not confirmed: counted in engine->cleaning */
     bool asked;      /* the node's data ask its owner to let go, as read when it was armed */
 };

@@ -492,7 +492,9 @@ void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, co
         } else if (!trying && rc == ZTHROTTLEDOP) {
             zkl_seat_wait_long(turn);
         } else {
-            zkl_seat_refuse(turn, rc, "listing the permits of");
+            zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "listing '%s': %s",
+                             claim->permits->leases->path, zerror(rc));
+            zkl_claim_leave(claim);
         }
         return;
     }

@@ -199,9 +199,7 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
     if (request == NULL) {
         return;
     }
-    if (request->kind == ZKL_REQUEST_WATCH) {
-        zkl_watch_armed(request, rc, NULL, 0);
-    } else if (request->kind == ZKL_REQUEST_LIMIT) {
+    if (request->kind == ZKL_REQUEST_LIMIT) {
         zkl_permits_limit_set(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_STAT) {
         zkl_seat_stat(request, rc, stat);
@@ -413,9 +411,8 @@ bool zkl_send_watch(zkl_watch *watch)
     }
     request->about.watch = watch;
     zhandle_t *handle = watch->engine->handle;
-    int rc = watch->children    ? zoo_awget_children2(handle, watch->node, zkl_watch_event, watch, on_listing, request)
-             : watch->by_exists ? zoo_awexists(handle, watch->node, zkl_watch_event, watch, on_stat, request)
-                                : zoo_awget(handle, watch->node, zkl_watch_event, watch, on_data, request);
+    int rc = watch->children ? zoo_awget_children2(handle, watch->node, zkl_watch_event, watch, on_listing, request)
+                             : zoo_awget(handle, watch->node, zkl_watch_event, watch, on_data, request);
     return sent(request, rc);
 }
 

@@ -878,6 +878,13 @@ void zkl_seat_blocker_gone(zkl_seat *seat)
     }
 }
 
+void zkl_seat_look_later(zkl_seat *seat)
+{
+    if (seat->state == ZKL_SEAT_QUEUED) {
+        zkl_seat_wait_long(seat);
+    }
+}
+
 void zkl_seat_look_again(zkl_seat *seat)
 {
     if (seat->state == ZKL_SEAT_QUEUED || (seat->state == ZKL_SEAT_CONFIRMING && seat->role == ZKL_ROLE_TURN)) {

@@ -5,8 +5,9 @@
  * context's address until the watch has fired, has been removed, or the handle is closed. So there is one object per node
  * and line, seats share it, and it is freed only when the C client cannot know it any more.
  *
- * Armed by get and not by exists, because an exists-watch on a missing node stays behind as a creation watch. Only where the
- * node may not be read (ZNOAUTH) does exists have to do; what it leaves behind is then removed.
+ * Armed by get and not by exists, because an exists-watch on a missing node stays behind as a creation watch. A node that may not
+ * be read (ZNOAUTH) cannot be watched: exists would arm a watch, but servers that have the fix of CVE-2024-23944 tell nobody of
+ * events on what he may not read. Whoever waits for such a node looks again now and then.
  *
  * There are three uses. A contender watches the node before its own. A holder who wants to know whether others ask for the lock
  * watches its own node (`owner`), whose data they change. The head of a semaphore's line watches the directory of the permits
@@ -260,12 +261,8 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     if (watch->asked && watch->owner != NULL) {
         zkl_claim_revoked(watch->owner->claim);
     }
-    bool left_behind = rc == ZNONODE && watch->by_exists; /* by a creation watch */
-    if (rc == ZOK || left_behind || ZKL_BROKEN(ZKL_BREAK_REARM)) {
+    if (rc == ZOK || ZKL_BROKEN(ZKL_BREAK_REARM)) {
         watch->state = ZKL_WATCH_ARMED;
-        if (left_behind) {
-            tell(watch, zkl_seat_blocker_gone);
-        }
         if (!is_wanted(watch)) {
             disarm(watch);
         }
@@ -275,8 +272,8 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     if (rc == ZNOAUTH || rc == ZNONODE) {
         part_from_owner(watch); /* it may not be read, or is gone, which the heartbeat will tell */
     }
-    if (rc == ZNOAUTH && !watch->by_exists) {
-        watch->by_exists = true;
+    if (rc == ZNOAUTH) {
+        tell(watch, zkl_seat_look_later);
     } else {
         tell(watch, rc == ZNONODE ? zkl_seat_blocker_gone : zkl_seat_look_again);
     }

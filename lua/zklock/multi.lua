@@ -82,7 +82,7 @@ function Multi.new(client, ordered)
         _client = client,
         _members = ordered,
         _contended = false, -- the last acquisition had to wait
-        _run = nil          -- the acquisition under way
+        _kept = nil         -- what the acquisition under way has taken
     }, Multi)
 end
 
@@ -137,7 +137,9 @@ end
 
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 --
--- A *run* is one acquisition: `taken` members, from the first on, are held; `holds` are those that are asked for, by index.
+-- A *run* is one acquisition: `taken` members, from the first on, are held; `holds` are those that are asked for, by index. It
+-- is known weakly (`client._attempts[multi]`), as a lock's attempt is: if its coroutine is never resumed, it is collected, with
+-- all that it waited for, and the next acquisition gives back what it had taken (`_kept`).
 
 --- All that the run has asked for is decided.
 local function run_decided(run)
@@ -155,6 +157,12 @@ local function abandon(self, run)
         run.holds[index] = nil
         self._members[index]:_abandon(hold)
     end
+end
+
+--- Notes that the run holds its members up to this one.
+local function keep(self, run, index)
+    self._kept[index] = self._members[index]._hold
+    run.taken = index
 end
 
 --- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
@@ -185,7 +193,7 @@ local function take_together(self, run, way, deadline)
             return nil, message, code
         end
         run.holds[index] = nil
-        run.taken = index
+        keep(self, run, index)
     end
     return true
 end
@@ -202,9 +210,39 @@ local function take_in_order(self, run, deadline)
         if not got then
             return nil, message, code
         end
-        run.taken = index
+        keep(self, run, index)
     end
     return true
+end
+
+--- A member that is held no more of those taken, which happens while others are waited for; nil when all are held.
+local function find_lost(self, run)
+    for index = 1, run.taken do
+        local hold = self._kept[index]
+        if hold.released or not hold.claim:held() then
+            return self._members[index], hold
+        end
+    end
+end
+
+--- Takes all members in their order. If those that were taken are lost while others are waited for, begins anew: whoever waits
+-- for a single lock does not hear of the end of a session either. Only where a member is reentrant its program may stand
+-- within what was lost, and has to be told.
+local function take_all_in_order(self, run, deadline)
+    while true do
+        local taken, message, code = take_in_order(self, run, deadline)
+        if not taken then
+            return nil, message, code
+        end
+        local member, hold = find_lost(self, run)
+        if not member then
+            return true
+        elseif member._reentrant or now() >= deadline then
+            return nil, member:_lost_message(hold), "lost"
+        end
+        release(self, run.taken, false)
+        run.taken = 0
+    end
 end
 
 --- Whether no member is held or being acquired by its object.
@@ -222,25 +260,41 @@ local function attempt(self, run, timeout)
     local deadline = now() + timeout
     if timeout > 0 and (self._contended or #self._members == 1) or not all_free(self) then
         self._contended = false
-        return take_in_order(self, run, deadline)
+        return take_all_in_order(self, run, deadline)
     end
-    local way = timeout > 0 and Lock.HASTY or Lock.TRY
-    local taken, message, code = take_together(self, run, way, now() + self._client:_patience())
-    if taken or timeout == 0 or code ~= "timeout" then
+    local taken, message, code
+    if timeout > 0 then
+        taken, message, code = take_together(self, run, Lock.HASTY, deadline)
+    else
+        taken, message, code = take_together(self, run, Lock.TRY, now() + self._client:_patience())
+    end
+    if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         return taken, message, code
     end
-    self._contended = true
-    return take_in_order(self, run, deadline)
+    self._contended = code == "timeout"
+    return take_all_in_order(self, run, deadline)
+end
+
+--- Gives back what an acquisition had taken whose coroutine was forgotten.
+local function give_back_kept(self)
+    for index, hold in pairs(self._kept or {}) do
+        local member = self._members[index]
+        if member._hold == hold then
+            member:_begin_release()
+        end
+    end
 end
 
 local function acquire(self, timeout)
-    if self._run then
+    local attempts = self._client._attempts
+    if attempts[self] then
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
+    give_back_kept(self)
     local run = { taken = 0, holds = {}, current = nil, cancelled = false }
-    self._run = run
+    attempts[self], self._kept = run, {}
     local ok, got, message, code = self._client._protect(attempt, self, run, timeout)
-    self._run = nil
+    attempts[self], self._kept = nil, nil
     if ok and got then
         return self
     end
@@ -284,7 +338,7 @@ end
 -- @treturn boolean whether there was a wait to end
 function Multi:cancel()
     check_self(self, "cancel")
-    local run = self._run
+    local run = self._client._attempts[self]
     if not run or run.cancelled then
         return false
     end
@@ -315,8 +369,9 @@ function Multi:release(settings)
     return release(self, #self._members, read.wait)
 end
 
---- The end of with_lock: `holds` are those that it began with, `ok, …` is what pcall said of the function.
-local function finish(self, holds, ok, ...)
+--- The end of with_lock: `holds` are those that it began with, `levels` how deep they were, `ok, …` what pcall said of the
+-- function. Of a member that the function released itself nothing is left to release; of one that it acquired anew, that.
+local function finish(self, holds, levels, ok, ...)
     local lost
     for index, hold in ipairs(holds) do
         if not hold.released and not hold.claim:held() then
@@ -324,18 +379,13 @@ local function finish(self, holds, ok, ...)
         end
     end
     for index = #holds, 1, -1 do
-        if self._members[index]._hold ~= holds[index] then
-            holds[index] = false -- released by the function itself
-        end
-    end
-    for index, hold in ipairs(holds) do
-        if hold then
-            self._members[index]:_begin_release()
-        end
+        local hold, present = holds[index], self._members[index]._hold
+        local ours = present == hold and present.levels >= levels[index] or present ~= hold and levels[index] == 1
+        holds[index] = present and ours and self._members[index]:_begin_release() or false
     end
     local deadline = now() + self._client:_patience()
     for index, hold in ipairs(holds) do
-        if hold and hold.released and self._members[index]._wait_release then
+        if hold and hold ~= true and self._members[index]._wait_release then
             self._members[index]:_await_release(hold, deadline)
         end
     end
@@ -367,11 +417,11 @@ function Multi:with_lock(fn, timeout, ...)
     if not got then
         return nil, message, code
     end
-    local holds = {}
+    local holds, levels = {}, {}
     for index, member in ipairs(self._members) do
-        holds[index] = member._hold
+        holds[index], levels[index] = member._hold, member._hold.levels
     end
-    return finish(self, holds, pcall(fn, self, ...))
+    return finish(self, holds, levels, pcall(fn, self, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------

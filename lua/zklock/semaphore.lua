@@ -64,25 +64,34 @@ function Semaphore:available(timeout)
     return max(0, self._permits - taken)
 end
 
+--- Appends those of a list that are leases, or those that are not, and says that only the first `holders` of them hold.
+local function append(contenders, list, leases, holders)
+    local count = 0
+    for index = 1, #list do
+        local contender = list[index]
+        if (contender.mode == "lease") == leases then
+            count = count + 1
+            contender.holder = count <= holders
+            contenders[#contenders + 1] = contender
+        end
+    end
+end
+
 --- The permits that are taken, and then the line. Permits beyond the limit are those of the head of the line, who has made
 -- its nodes and waits for others to go (Curator's clients always do it so).
 function Semaphore:_contenders(deadline)
-    local contenders, message, code = self:_list(self._path .. "/leases", true, deadline)
-    if not contenders then
+    local leases, message, code = self:_list(self._path .. "/leases", true, deadline)
+    if not leases then
         return nil, message, code
-    end
-    for index = self._permits + 1, #contenders do
-        contenders[index].holder = false
     end
     local line
     line, message, code = self:_list(self._path .. "/locks", true, deadline)
     if not line then
         return nil, message, code
     end
-    for index = 1, #line do
-        line[index].holder = false
-        contenders[#contenders + 1] = line[index]
-    end
+    local contenders = {}
+    append(contenders, leases, true, self._permits)
+    append(contenders, line, false, 0)
     return contenders
 end
 

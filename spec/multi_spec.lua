@@ -1,0 +1,1263 @@
+--- What a multi promises: all of its locks or none, one deadline, no deadlock with others of its kind, and nothing left
+-- behind.
+
+local core = require "zklock.core"
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+
+local spec_unpack = table.unpack or unpack -- luacheck: ignore
+
+--- Lua 5.4's to-be-closed variables; load gives nil elsewhere, where the syntax does not exist.
+local load_text = loadstring or load -- luacheck: ignore
+
+--- Whether coroutines can yield across pcall: not in PUC Lua 5.1.
+local PCALL_YIELDS = rawget(_G, "jit") ~= nil or _VERSION ~= "Lua 5.1"
+
+local function pack(...)
+    return { n = select("#", ...), ... }
+end
+
+local function new_client(options)
+    local settings = { wait = loop, session_timeout = 30 }
+    for name, value in pairs(options or {}) do
+        settings[name] = value
+    end
+    return fixture.client(settings)
+end
+
+--- Three paths, in order.
+local function three_paths()
+    local base = fixture.path()
+    return { base .. "/a", base .. "/b", base .. "/c" }
+end
+
+--- A multi of mutexes on these paths, in the order given, and the mutexes.
+local function multi_of(client, paths, options)
+    local locks = {}
+    for index, path in ipairs(paths) do
+        locks[index] = client:mutex(path, options)
+    end
+    return client:multi(locks), locks
+end
+
+--- How many nodes the paths have, as text: "1 1 1".
+local function counts(paths)
+    local numbers = {}
+    for index, path in ipairs(paths) do
+        numbers[index] = #fixture.children(path)
+    end
+    return table.concat(numbers, " ")
+end
+
+local function await_counts(paths, expected)
+    eventually(function()
+        return counts(paths) == expected, counts(paths)
+    end, 15, expected .. " nodes")
+end
+
+--- Within the loop: waits until so many nodes are under a path.
+local function until_children(path, count)
+    loop.until_true(function()
+        return fixture.has(path, count)
+    end)
+end
+
+--- Calls and returns the message, which must begin with this file's name: the level is right.
+local function mistake(fn, ...)
+    local ok, message = pcall(fn, ...)
+    assert.is_false(ok, "no error")
+    assert.truthy(tostring(message):find("spec/multi_spec.lua:", 1, true), message)
+    return message
+end
+
+--- Nothing of the client is left: no node, no watch, no seat.
+local function assert_nothing_left(client)
+    assert(client:flush(10))
+    local stats = client:stats()
+    assert.same({ 0, 0 }, { stats.seats, stats.watches })
+end
+
+describe("a multi", function()
+    after_each(fixture.clean)
+
+    it("holds all of its locks, and releases all #valgrind #asan", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all, locks = multi_of(client, paths)
+        assert.is_false(all:held())
+        assert.equal(0, all:remaining())
+        assert.equal("zklock multi (3 locks, not held)", tostring(all))
+        assert.equal(all, all:acquire(10))
+        assert.is_true(all:held())
+        assert.is_true(all:remaining() > 0)
+        assert.equal("zklock multi (3 locks, held)", tostring(all))
+        for index, lock in ipairs(locks) do
+            assert.is_true(lock:held())
+            assert.is_string(lock:token())
+            assert.equal(paths[index], lock:node():match("^(.*)/"))
+        end
+        assert.equal("1 1 1", counts(paths))
+        assert.is_true(all:release())
+        assert.equal("0 0 0", counts(paths))
+        for _, lock in ipairs(locks) do
+            assert.is_false(lock:held())
+        end
+        assert_nothing_left(client)
+    end)
+
+    it("can be acquired again and again, with tokens that grow", function()
+        local paths = three_paths()
+        local all, locks = multi_of(new_client(), paths)
+        local last = { "", "", "" }
+        for round = 1, 6 do
+            assert(round % 2 == 0 and all:try_acquire() or all:acquire(10))
+            for index, lock in ipairs(locks) do
+                assert.is_true(lock:token() > last[index])
+                last[index] = lock:token()
+            end
+            assert.is_true(all:release())
+        end
+        assert.equal("0 0 0", counts(paths))
+    end)
+
+    it("is of one lock, or of fifty", function()
+        local client = new_client()
+        local base = fixture.path()
+        for _, size in ipairs({ 1, 50 }) do
+            local paths = {}
+            for index = 1, size do
+                paths[index] = ("%s/%02d"):format(base, (index * 37) % 50)
+            end
+            local all = multi_of(client, paths)
+            assert(all:acquire(20))
+            assert.equal(("zklock multi (%d locks, held)"):format(size), tostring(all))
+            assert.is_true(all:release())
+            assert(all:try_acquire())
+            assert.is_true(all:release())
+        end
+        assert_nothing_left(client)
+    end)
+
+    it("takes its locks in the order of their paths, whatever order they were given in #asan", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all, locks = multi_of(client, { paths[3], paths[1], paths[2] })
+        assert.same({ locks[2], locks[3], locks[1] }, all:members())
+        all:members()[1] = nil
+        assert.equal(3, #all:members())
+        -- At once, when all are free.
+        assert(all:acquire(10))
+        local tokens = { locks[2]:token(), locks[3]:token(), locks[1]:token() }
+        assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
+        assert.is_true(all:release())
+        -- One after the other, when one is not.
+        local blocker = fixture.join(paths[1])
+        loop.run(function()
+            assert(all:acquire(20))
+        end, function()
+            until_children(paths[1], 2)
+            loop.until_true(function()
+                return counts(paths) == "2 0 0"
+            end)
+            fixture.observer():delete(blocker)
+        end)
+        tokens = { locks[2]:token(), locks[3]:token(), locks[1]:token() }
+        assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
+    end)
+
+    it("waits for one lock while holding those before it and none behind it", function()
+        local paths = three_paths()
+        local blocker = fixture.join(paths[2])
+        local all, locks = multi_of(new_client(), { paths[2], paths[3], paths[1] })
+        loop.run(function()
+            assert(all:acquire(20))
+        end, function()
+            loop.until_true(function()
+                return counts(paths) == "1 2 0" and locks[3]:held()
+            end)
+            assert.is_false(locks[1]:held())
+            assert.is_false(locks[2]:held())
+            assert.is_false(all:held())
+            fixture.observer():delete(blocker)
+        end)
+        assert.is_true(all:held())
+        assert.equal("1 1 1", counts(paths))
+    end)
+
+    it("is of locks of any kind #valgrind #asan", function()
+        local base = fixture.path()
+        local client, other = new_client(), new_client()
+        local rw, wr = client:rwlock(base .. "/b"), client:rwlock(base .. "/c")
+        local all = client:multi({ client:semaphore(base .. "/d", 2), wr.write, rw.read, client:mutex(base .. "/a") })
+        assert(all:acquire(10))
+        assert.is_true(all:held())
+        assert(other:rwlock(base .. "/b").read:try_acquire())
+        assert.equal("timeout", select(3, other:rwlock(base .. "/b").write:try_acquire()))
+        assert.equal("timeout", select(3, other:rwlock(base .. "/c").read:try_acquire()))
+        assert.equal("timeout", select(3, other:mutex(base .. "/a"):try_acquire()))
+        local two = other:semaphore(base .. "/d", 2)
+        assert.equal("timeout", select(3, two:try_acquire({ count = 2 })))
+        assert(two:try_acquire())
+        assert.is_true(two:release())
+        assert.is_true(all:release())
+        assert_nothing_left(client)
+        -- Waiting for each in turn.
+        for _, name in ipairs({ "a", "b", "c", "d/locks" }) do
+            local blocker = fixture.join(base .. "/" .. name)
+            loop.run(function()
+                assert(all:acquire(20))
+            end, function()
+                until_children(base .. "/" .. name, name == "b" and 3 or 2)
+                fixture.observer():delete(blocker)
+            end)
+            assert.is_true(all:release())
+        end
+        assert_nothing_left(client)
+    end)
+
+    it("may have the same lock objects as another multi: they are one hold", function()
+        local paths = three_paths()
+        local client = new_client()
+        local a, b, c = client:mutex(paths[1]), client:mutex(paths[2]), client:mutex(paths[3])
+        local first, second = client:multi({ a, b }), client:multi({ c, b })
+        assert(first:acquire(10))
+        local ok, message, code = second:acquire(10)
+        assert.same({ nil, "deadlock" }, { ok, code })
+        assert.truthy(message:find(paths[2], 1, true), message)
+        assert.is_true(first:held())
+        assert.is_false(c:held())
+        assert.is_true(first:release())
+        assert(second:acquire(10))
+    end)
+
+    it("is given up when the program forgets it while holding #valgrind #asan", function()
+        local paths = three_paths()
+        local client = new_client()
+        do
+            assert((multi_of(client, paths)):acquire(10))
+        end
+        collectgarbage()
+        collectgarbage()
+        await_counts(paths, "0 0 0")
+    end)
+
+    it("is free for others at once when its client closes", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all = multi_of(client, paths)
+        assert(all:acquire(10))
+        assert.is_true(client:close())
+        assert.is_false(all:held())
+        assert.equal("lost", select(3, all:release()))
+        assert.equal("closed", select(3, all:acquire(10)))
+        assert.equal("closed", select(3, all:try_acquire()))
+        assert((multi_of(new_client(), paths)):try_acquire())
+    end)
+end)
+
+describe("requests of a multi", function()
+    after_each(fixture.clean)
+
+    local function requests(client)
+        local stats = client:stats()
+        return stats.requests - stats.heartbeats
+    end
+
+    it("are one create and one list for each mutex, and one delete, when all are free", function()
+        local paths = three_paths()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+        local all = multi_of(client, { paths[2], paths[3], paths[1] })
+        assert(all:acquire(20))
+        assert.is_true(all:release())
+        for _ = 1, 3 do
+            assert(client:flush(10))
+            link:reset_counts()
+            local before = requests(client)
+            assert(all:acquire(20))
+            assert.equal(6, requests(client) - before)
+            local seen = link:counts()
+            assert.equal(3, (seen.create or 0) + (seen.create2 or 0))
+            assert.is_true(all:release())
+            assert.equal(9, requests(client) - before)
+        end
+    end)
+
+    it("go out without waiting for an answer: a slow connection is waited for once", function()
+        local paths = three_paths()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+        local all = multi_of(client, paths)
+        assert(all:acquire(20))
+        assert.is_true(all:release())
+        assert(client:flush(10))
+        link:delay(200, "down")
+        local before = core.now()
+        assert(all:acquire(20))
+        local seconds = core.now() - before
+        assert.is_true(seconds >= 0.19 and seconds < 0.39, seconds)
+        before = core.now()
+        assert.is_true(all:release())
+        seconds = core.now() - before
+        assert.is_true(seconds < 0.39, seconds)
+    end)
+
+    it("are no writes for a lock that is taken, and none at all for a try whose first is taken #asan", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all = multi_of(client, paths)
+        for taken = 1, 3 do
+            local blocker = fixture.join(paths[taken])
+            local before = fixture.observer():exists(paths[taken])
+            local ok, message, code = all:try_acquire()
+            assert.same({ nil, "timeout" }, { ok, code })
+            assert.truthy(message:find(paths[taken], 1, true), message)
+            assert.equal("timeout", select(3, all:acquire(0)))
+            assert(client:flush(10))
+            assert.same(before, (fixture.observer():exists(paths[taken])))
+            fixture.observer():delete(blocker)
+            await_counts(paths, "0 0 0")
+        end
+    end)
+end)
+
+describe("all or none: when one of its locks cannot be had, a multi", function()
+    after_each(fixture.clean)
+
+    for which = 1, 3 do
+        it(("gives back the others after a timeout, or a try (%d) #asan"):format(which), function()
+            local paths = three_paths()
+            local client = new_client()
+            local all, locks = multi_of(client, paths)
+            local blocker = fixture.join(paths[which])
+            local expected = ({ "1 0 0", "0 1 0", "0 0 1" })[which]
+            for _, timeout in ipairs({ 0.2, 0, 0.2, 0.001 }) do
+                local ok, message, code = all:acquire(timeout)
+                assert.same({ nil, "timeout" }, { ok, code })
+                assert.truthy(message:find(paths[which], 1, true) or timeout == 0.001, message)
+                assert.is_false(all:held())
+                for _, lock in ipairs(locks) do
+                    assert.is_false(lock:held())
+                end
+                assert_nothing_left(client)
+                assert.equal(expected, counts(paths))
+            end
+            fixture.observer():delete(blocker)
+            assert(all:acquire(10))
+        end)
+
+        it(("gives back the others when the server forbids one (%d)"):format(which), function()
+            local paths = three_paths()
+            local admin = fixture.client()
+            assert(fixture.observer():create_all(paths[which]:match("^(.*)/")))
+            assert(admin:create(paths[which], "", { acl = { { scheme = "world", id = "anyone", perms = "rda" } } }))
+            local client = new_client()
+            local all = multi_of(client, paths)
+            for _, timeout in ipairs({ 10, 0, { timeout = 10 } }) do
+                local ok, message, code = all:acquire(timeout)
+                assert.same({ nil, "no_auth" }, { ok, code })
+                assert.truthy(message:find(paths[which], 1, true), message)
+                assert_nothing_left(client)
+                assert.equal("0 0 0", counts(paths))
+            end
+        end)
+
+        it(("gives back the others when one is a semaphore of another size (%d)"):format(which), function()
+            local paths = three_paths()
+            local other, client = new_client(), new_client()
+            local taken = other:semaphore(paths[which], 3)
+            assert(taken:acquire(10))
+            local locks = {}
+            for index, path in ipairs(paths) do
+                locks[index] = index == which and client:semaphore(path, 2) or client:mutex(path)
+            end
+            local all = client:multi(locks)
+            for _ = 1, 2 do
+                assert.equal("mismatch", select(3, all:acquire(10)))
+                assert_nothing_left(client)
+                assert.is_false(all:held())
+            end
+            for index, path in ipairs(paths) do
+                assert.is_true(index == which or fixture.has(path, 0))
+            end
+            assert.is_true(taken:held())
+        end)
+
+        it(("says deadlock when one is held by its object already, which stays held (%d)"):format(which), function()
+            local paths = three_paths()
+            local client = new_client()
+            local all, locks = multi_of(client, paths)
+            assert(locks[which]:acquire(10))
+            for _, timeout in ipairs({ 10, 0 }) do
+                local ok, message, code = all:acquire(timeout)
+                assert.same({ nil, "deadlock" }, { ok, code })
+                assert.truthy(message:find(paths[which], 1, true), message)
+                assert(client:flush(10))
+                assert.equal(({ "1 0 0", "0 1 0", "0 0 1" })[which], counts(paths))
+            end
+            assert.is_true(locks[which]:held())
+            assert.is_true(locks[which]:release())
+            assert(all:acquire(10))
+        end)
+
+        it(("is cancelled by another coroutine while it waits, and gives back the others (%d) #asan"):format(which), function()
+            local paths = three_paths()
+            local client = new_client()
+            local all = multi_of(client, paths)
+            local blocker = fixture.join(paths[which])
+            local answer
+            for _ = 1, 2 do
+                loop.run(function()
+                    answer = pack(all:acquire(30))
+                end, function()
+                    until_children(paths[which], 2)
+                    loop.until_true(function()
+                        return counts(paths) == ({ "2 0 0", "1 2 0", "1 1 2" })[which]
+                    end)
+                    assert.is_true(all:cancel())
+                    assert.is_false(all:cancel())
+                end)
+                assert.same({ nil, "cancelled" }, { answer[1], answer[3] })
+                assert.is_string(answer[2])
+                assert_nothing_left(client)
+                assert.equal(({ "1 0 0", "0 1 0", "0 0 1" })[which], counts(paths))
+            end
+            assert.is_false(all:cancel())
+            fixture.observer():delete(blocker)
+            assert(all:acquire(10))
+            assert.is_false(all:cancel())
+            assert.is_true(all:held())
+        end)
+    end
+
+    it("is cancelled before anything has come to the server, too", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all = multi_of(client, paths)
+        local answer
+        loop.run(function()
+            answer = pack(all:acquire(30))
+        end, function()
+            assert.is_true(all:cancel())
+        end)
+        assert.same({ nil, "cancelled" }, { answer[1], answer[3] })
+        assert_nothing_left(client)
+        assert.equal("0 0 0", counts(paths))
+        assert(all:acquire(10))
+    end)
+
+    it("gives back what it has when its client is closed under it", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all = multi_of(client, paths)
+        fixture.join(paths[3])
+        local code
+        loop.run(function()
+            code = select(3, all:acquire(30))
+        end, function()
+            until_children(paths[3], 2)
+            client:close()
+        end)
+        assert.equal("closed", code)
+        await_counts(paths, "0 0 1")
+    end)
+
+    it("answers its one deadline, however many it waits for", function()
+        local paths = three_paths()
+        local all = multi_of(new_client(), paths)
+        local blockers = { fixture.join(paths[1]), fixture.join(paths[2]), fixture.join(paths[3]) }
+        local answer, seconds
+        loop.run(function()
+            local before = core.now()
+            answer = pack(all:acquire(1.2))
+            seconds = core.now() - before
+        end, function()
+            for index = 1, 2 do
+                until_children(paths[index], 2)
+                local due = core.now() + 0.4
+                loop.until_true(function()
+                    return core.now() > due
+                end)
+                fixture.observer():delete(blockers[index])
+            end
+        end)
+        assert.same({ nil, "timeout" }, { answer[1], answer[3] })
+        assert.truthy(answer[2]:find(paths[3], 1, true), answer[2])
+        assert.is_true(seconds >= 1.19 and seconds < 4, seconds)
+        await_counts(paths, "0 0 1")
+    end)
+
+    it("tries once more what is free when its time is up, and waits no longer", function()
+        local paths = three_paths()
+        local all = multi_of(new_client(), paths)
+        fixture.join(paths[1])
+        local before = core.now()
+        assert.equal("timeout", select(3, all:acquire(0.000001)))
+        assert.is_true(core.now() - before < 5)
+        await_counts(paths, "1 0 0")
+    end)
+
+    it("gives back everything when the wait raises #asan", function()
+        local broken = false
+        local problem = {}
+        local client = new_client({ wait = { yields = false, wake = loop.wake, wait = function(...)
+            if broken then
+                error(problem)
+            end
+            return loop.wait(...)
+        end } })
+        local paths = three_paths()
+        local all, locks = multi_of(client, paths)
+        local blocker = fixture.join(paths[3])
+        for _, contended in ipairs({ false, true }) do
+            broken = true
+            local ok, raised = pcall(all.acquire, all, 20)
+            broken = false
+            assert.is_false(ok)
+            assert.equal(problem, raised)
+            for _, lock in ipairs(locks) do
+                assert.is_false(lock:held())
+                assert.truthy(tostring(lock):find("free", 1, true))
+            end
+            assert_nothing_left(client)
+            assert.equal("0 0 1", counts(paths))
+            if not contended then
+                assert.equal("timeout", select(3, all:acquire(0.1)))
+                assert_nothing_left(client)
+            end
+        end
+        fixture.observer():delete(blocker)
+        assert(all:acquire(10))
+    end)
+
+    it("gives back everything where the adapter cannot wait", function()
+        local nowhere = false
+        local client = new_client({ wait = { wake = loop.wake, wait = function(...)
+            if nowhere then
+                return nil, "not in this phase", "phase"
+            end
+            return loop.wait(...)
+        end } })
+        local paths = three_paths()
+        local all = multi_of(client, paths)
+        nowhere = true
+        assert.same({ nil, "not in this phase", "phase" }, { all:acquire(20) })
+        nowhere = false
+        assert_nothing_left(client)
+        assert.equal("0 0 0", counts(paths))
+        assert(all:acquire(10))
+        nowhere = true
+        local ok, message, code = all:release()
+        nowhere = false
+        assert.same({ nil, "phase" }, { ok, code })
+        assert.truthy(message:find("not in this phase", 1, true), message)
+        assert_nothing_left(client)
+        assert.equal("0 0 0", counts(paths))
+    end)
+
+    it("is free again when the coroutine that waited in it is forgotten #valgrind", function()
+        local suspend = false
+        local client = new_client({ wait = { wake = loop.wake, wait = function(...)
+            if suspend then
+                coroutine.yield()
+                return true
+            end
+            return loop.wait(...)
+        end } })
+        local paths = three_paths()
+        local all, locks = multi_of(client, paths)
+        local blocker = fixture.join(paths[1])
+        suspend = true
+        local thread = coroutine.create(function()
+            all:acquire(20)
+        end)
+        assert(coroutine.resume(thread))
+        suspend, thread = false, nil -- luacheck: ignore thread
+        eventually(function()
+            collectgarbage()
+            return tostring(locks[1]):find("free", 1, true)
+        end)
+        assert_nothing_left(client)
+        fixture.observer():delete(blocker)
+        assert(all:acquire(10))
+        assert.is_true(all:release())
+        -- One that waits for the last has the others: the next acquisition gives them back.
+        blocker = fixture.join(paths[3])
+        loop.run(function()
+            assert.equal("timeout", select(3, all:acquire(0.1)))
+        end)
+        thread = coroutine.create(function()
+            all:acquire(20)
+        end)
+        suspend = true
+        eventually(function()
+            assert(coroutine.resume(thread))
+            client:pump()
+            return locks[2]:held() and counts(paths) == "1 1 2"
+        end)
+        suspend, thread = false, nil -- luacheck: ignore thread
+        eventually(function()
+            collectgarbage()
+            return tostring(locks[3]):find("free", 1, true)
+        end)
+        fixture.observer():delete(blocker)
+        assert(all:acquire(10))
+        assert.is_true(all:release())
+        assert_nothing_left(client)
+    end)
+end)
+
+describe("multis never deadlock", function()
+    after_each(fixture.clean)
+
+    --- Two coroutines or more that take multis, so often; nobody may be inside a path with another.
+    local function compete(takers, rounds)
+        local inside, functions, turns = {}, {}, 0
+        for index, taker in ipairs(takers) do
+            functions[index] = function()
+                for round = 1, rounds do
+                    assert(taker.all:acquire(50))
+                    for _, path in ipairs(taker.paths) do
+                        assert.is_nil(inside[path])
+                        inside[path] = index
+                    end
+                    if round % 3 == 0 then
+                        loop.until_true(function()
+                            return true
+                        end)
+                    end
+                    turns = turns + 1
+                    for _, path in ipairs(taker.paths) do
+                        inside[path] = nil
+                    end
+                    assert(taker.all:release(round % 2 == 0 and { wait = false } or nil))
+                end
+            end
+        end
+        loop.run(spec_unpack(functions))
+        assert.equal(#takers * rounds, turns)
+    end
+
+    local function taker(client, paths)
+        return { all = multi_of(client, paths), paths = paths }
+    end
+
+    for _, clients in ipairs({ 1, 2 }) do
+        it(("when two of %d client(s) name the same locks in opposite order #asan"):format(clients), function()
+            local paths = three_paths()
+            local first = new_client()
+            local second = clients == 1 and first or new_client()
+            compete({ taker(first, paths), taker(second, { paths[3], paths[2], paths[1] }) }, 30)
+            await_counts(paths, "0 0 0")
+        end)
+    end
+
+    it("when three go round a ring", function()
+        local paths = three_paths()
+        compete({
+            taker(new_client(), { paths[1], paths[2] }),
+            taker(new_client(), { paths[2], paths[3] }),
+            taker(new_client(), { paths[3], paths[1] })
+        }, 25)
+        await_counts(paths, "0 0 0")
+    end)
+
+    it("with programs that take the same locks one by one in the order of their paths", function()
+        local paths = three_paths()
+        local programs = {}
+        for index = 1, 2 do
+            programs[index] = fixture.program("chain", fixture.servers(), 25, paths[1], paths[2], paths[3])
+            assert.equal("ready", programs[index]:line())
+        end
+        for index = 1, 2 do
+            programs[index]:tell("go")
+        end
+        compete({ taker(new_client(), { paths[3], paths[1], paths[2] }) }, 25)
+        for index = 1, 2 do
+            assert.equal("ok", programs[index]:line())
+        end
+        await_counts(paths, "0 0 0")
+    end)
+
+    it("when two take permits of two semaphores in opposite order", function()
+        local paths = three_paths()
+        local takers = {}
+        for index = 1, 2 do
+            local client = new_client()
+            local one, other = client:semaphore(paths[1], 1), client:semaphore(paths[2], 1)
+            takers[index] = { all = client:multi(index == 1 and { one, other } or { other, one }), paths = { paths[1], paths[2] } }
+        end
+        compete(takers, 20)
+        await_counts({ paths[1] .. "/leases", paths[1] .. "/locks", paths[2] .. "/leases", paths[2] .. "/locks" }, "0 0 0 0")
+    end)
+
+    it("and each of three that want it gets a mutex of its neighbours in the end, with impatient others about", function()
+        local paths = three_paths()
+        local impatient = multi_of(new_client(), { paths[2], paths[1] })
+        local done = 0
+        local functions = { function()
+            while done < 2 do
+                if impatient:acquire(0.005) then
+                    assert(impatient:release())
+                end
+            end
+        end }
+        for index = 1, 2 do
+            local mine = taker(new_client(), index == 1 and paths or { paths[3], paths[2], paths[1] })
+            functions[index + 1] = function()
+                for _ = 1, 10 do
+                    assert(mine.all:acquire(40))
+                    assert(mine.all:release())
+                end
+                done = done + 1
+            end
+        end
+        loop.run(spec_unpack(functions))
+        await_counts(paths, "0 0 0")
+    end)
+end)
+
+describe("a release of a multi", function()
+    after_each(fixture.clean)
+
+    it("says not_held when it holds nothing, and at a second release, naming each", function()
+        local paths = three_paths()
+        local all = multi_of(new_client(), paths)
+        local ok, message, code = all:release()
+        assert.same({ nil, "not_held" }, { ok, code })
+        for _, path in ipairs(paths) do
+            assert.truthy(message:find(path, 1, true), message)
+        end
+        assert(all:acquire(10))
+        assert.is_true(all:release())
+        assert.equal("not_held", select(3, all:release()))
+    end)
+
+    it("releases the others when one was lost, and says which #valgrind #asan", function()
+        for which = 1, 3 do
+            local paths = three_paths()
+            local client = new_client({ session_timeout = 2 })
+            local all, locks = multi_of(client, paths)
+            assert(all:acquire(10))
+            fixture.observer():delete(locks[which]:node())
+            eventually(function()
+                return not all:held()
+            end)
+            assert.equal(0, all:remaining())
+            local ok, message, code = all:release()
+            assert.same({ nil, "lost" }, { ok, code })
+            for index, path in ipairs(paths) do
+                assert.equal(index == which, message:find(path, 1, true) ~= nil, message)
+            end
+            assert.equal("0 0 0", counts(paths))
+            assert(all:acquire(10))
+            assert.is_true(all:release())
+            fixture.clean()
+        end
+    end)
+
+    it("releases the others when one was released by itself", function()
+        local paths = three_paths()
+        local all, locks = multi_of(new_client(), paths)
+        assert(all:acquire(10))
+        assert.is_true(locks[2]:release())
+        assert.is_false(all:held())
+        local ok, message, code = all:release()
+        assert.same({ nil, "not_held" }, { ok, code })
+        assert.truthy(message:find(paths[2], 1, true), message)
+        assert.is_nil(message:find(paths[1], 1, true), message)
+        assert.equal("0 0 0", counts(paths))
+    end)
+
+    it("releases the others when the server refuses to delete some, and says which", function()
+        local paths = three_paths()
+        local client = new_client()
+        local kept = { acl = { { scheme = "world", id = "anyone", perms = "rcwa" } } }
+        local admin = fixture.client()
+        assert(fixture.observer():create_all(paths[1]:match("^(.*)/")))
+        for index = 1, 3, 2 do
+            assert(admin:create(paths[index], "", kept))
+        end
+        local all = multi_of(client, paths)
+        assert(all:acquire(10))
+        local ok, message, code = all:release()
+        assert.same({ nil, "no_auth" }, { ok, code })
+        for index, path in ipairs(paths) do
+            assert.equal(index ~= 2, message:find(path .. "/", 1, true) ~= nil, message)
+        end
+        assert.truthy(message:find("refuses to delete", 1, true), message)
+        assert.is_false(all:held())
+        assert.equal("1 0 1", counts(paths))
+        client:close()
+        await_counts(paths, "0 0 0")
+    end)
+
+    it("does not wait when told so, or when its members were made so", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all = multi_of(client, paths)
+        assert(all:acquire(10))
+        assert.is_true(all:release({ wait = false }))
+        assert.is_false(all:held())
+        assert(client:flush(10))
+        assert.equal("0 0 0", counts(paths))
+        local hasty = multi_of(client, paths, { wait_release = false })
+        assert(hasty:acquire(10))
+        assert.is_true(hasty:release())
+        assert(hasty:acquire(10))
+        assert.is_true(hasty:release({ wait = true }))
+        assert.equal("0 0 0", counts(paths))
+    end)
+
+    it("while disconnected says so, and happens as soon as the connection is back", function()
+        local paths = three_paths()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 4 })
+        local all = multi_of(client, paths)
+        assert(all:acquire(20))
+        link:refuse()
+        link:cut()
+        eventually(function()
+            return client:state() ~= "connected"
+        end)
+        local released
+        assert.is_true(all:release({ wait = false }))
+        assert.is_false(all:held())
+        link:accept()
+        await_counts(paths, "0 0 0")
+        released = all:acquire(20)
+        assert.equal(all, released)
+    end)
+end)
+
+describe("reentrant members of a multi", function()
+    after_each(fixture.clean)
+
+    it("are counted #asan", function()
+        local paths = three_paths()
+        local all, locks = multi_of(new_client(), paths, { reentrant = true })
+        assert(locks[2]:acquire(10))
+        assert(all:acquire(10))
+        assert(all:acquire(10))
+        assert(all:try_acquire() or true)
+        assert.equal("1 1 1", counts(paths))
+        while locks[1]:held() do
+            assert.is_true(all:release())
+        end
+        assert.is_true(locks[2]:held())
+        assert.equal("0 1 0", counts(paths))
+        assert.is_true(locks[2]:release())
+        assert.equal("0 0 0", counts(paths))
+    end)
+
+    it("keep what they had when the multi cannot be had", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all, locks = multi_of(client, paths, { reentrant = true })
+        assert(locks[1]:acquire(10))
+        local blocker = fixture.join(paths[3])
+        assert.equal("timeout", select(3, all:acquire(0.2)))
+        assert.equal("timeout", select(3, all:try_acquire()))
+        assert(client:flush(10))
+        assert.is_true(locks[1]:held())
+        assert.equal("1 0 1", counts(paths))
+        fixture.observer():delete(blocker)
+        assert(all:try_acquire())
+        assert.is_true(all:release())
+        assert.is_true(locks[1]:held())
+        assert.is_true(locks[1]:release())
+        assert.is_false(locks[1]:held())
+    end)
+end)
+
+describe("with_lock of a multi", function()
+    after_each(fixture.clean)
+
+    it("passes arguments, results and nils unchanged, and releases all #valgrind #asan", function()
+        local paths = three_paths()
+        local all = multi_of(new_client(), paths)
+        local arguments
+        local results = pack(all:with_lock(function(...)
+            arguments = pack(...)
+            assert.is_true(all:held())
+            return nil, false, "x", nil
+        end, 10, nil, 1, nil))
+        assert.equal(4, arguments.n)
+        assert.equal(all, arguments[1])
+        assert.equal(1, arguments[3])
+        assert.equal(5, results.n)
+        assert.same({ true, nil, false, "x" }, { results[1], results[2], results[3], results[4] })
+        assert.is_false(all:held())
+        assert.equal("0 0 0", counts(paths))
+        assert.equal(1, pack(all:with_lock(function() end)).n)
+        assert.same({ true, 7 }, { all:with_lock(function()
+            return 7
+        end, { timeout = 10 }) })
+    end)
+
+    it("raises the function's error, the very same object, after releasing #valgrind #asan", function()
+        local paths = three_paths()
+        local all = multi_of(new_client(), paths)
+        local problem = {}
+        local ok, raised = pcall(all.with_lock, all, function()
+            error(problem)
+        end)
+        assert.is_false(ok)
+        assert.equal(problem, raised)
+        assert.equal("0 0 0", counts(paths))
+        assert(all:acquire(10))
+    end)
+
+    it("does not run the function without all of the locks", function()
+        local paths = three_paths()
+        local all = multi_of(new_client(), paths)
+        fixture.join(paths[3])
+        for _, timeout in ipairs({ 0.1, 0 }) do
+            assert.equal("timeout", select(3, all:with_lock(function()
+                error("ran without the locks")
+            end, timeout)))
+        end
+    end)
+
+    it("says lost, with the results, when one was lost while the function ran #asan", function()
+        local paths = three_paths()
+        local all, locks = multi_of(new_client({ session_timeout = 2 }), paths)
+        local results = pack(all:with_lock(function()
+            fixture.observer():delete(locks[2]:node())
+            eventually(function()
+                return not all:held()
+            end)
+            return 1, nil, 3
+        end))
+        assert.equal(6, results.n)
+        assert.is_nil(results[1])
+        assert.truthy(results[2]:find(paths[2], 1, true), results[2])
+        assert.same({ "lost", 1, nil, 3 }, { results[3], results[4], results[5], results[6] })
+        assert.equal("0 0 0", counts(paths))
+        assert.is_true(all:with_lock(function() end, 10))
+    end)
+
+    it("does not mind a function that releases early, or some, or takes again, and holds nothing in the end", function()
+        local paths = three_paths()
+        local all, locks = multi_of(new_client(), paths)
+        assert.same({ true, "done" }, { all:with_lock(function()
+            assert.is_true(all:release())
+            return "done"
+        end) })
+        assert.same({ true, "done" }, { all:with_lock(function()
+            assert.is_true(locks[2]:release())
+            return "done"
+        end) })
+        assert.equal("0 0 0", counts(paths))
+        assert.same({ true, "done" }, { all:with_lock(function()
+            assert.is_true(all:release())
+            assert(all:acquire(10))
+            return "done"
+        end) })
+        assert.is_false(all:held())
+        assert.equal("0 0 0", counts(paths))
+    end)
+
+    it("says deadlock when nested, and nests on reentrant locks", function()
+        local paths = three_paths()
+        local all = multi_of(new_client(), paths)
+        assert.is_true(all:with_lock(function()
+            assert.equal("deadlock", select(3, all:with_lock(error)))
+            assert.is_true(all:held())
+        end))
+        local again = multi_of(new_client(), paths, { reentrant = true })
+        assert.same({ true, true, "deep" }, { again:with_lock(function()
+            return again:with_lock(function()
+                assert.is_true(again:held())
+                return "deep"
+            end, 10)
+        end, 10) })
+        assert.is_false(again:held())
+        assert.equal("0 0 0", counts(paths))
+    end)
+
+    it("runs inside coroutines", function()
+        local paths = three_paths()
+        local turns, functions = 0, {}
+        for index = 1, 3 do
+            local all = multi_of(new_client(), paths)
+            functions[index] = function()
+                for _ = 1, 4 do
+                    assert(all:with_lock(function()
+                        turns = turns + 1
+                    end, 40))
+                end
+            end
+        end
+        loop.run(spec_unpack(functions))
+        assert.equal(12, turns)
+        await_counts(paths, "0 0 0")
+    end)
+
+    if PCALL_YIELDS then
+        it("lets the function yield, and keeps the locks meanwhile", function()
+            local all = multi_of(fixture.client(), three_paths())
+            local run = coroutine.wrap(function()
+                return all:with_lock(function(_, first)
+                    return coroutine.yield(first + 1) + 1
+                end, 10, 1)
+            end)
+            assert.equal(2, run())
+            assert.is_true(all:held())
+            assert.same({ true, 11 }, { run(10) })
+            assert.is_false(all:held())
+        end)
+    end
+end)
+
+describe("a to-be-closed multi", function()
+    after_each(fixture.clean)
+
+    if _VERSION == "Lua 5.4" then
+        it("is released at the end of its block, also by an error, also when partly released #valgrind #asan", function()
+            local scoped = assert(load_text([[
+                local all, inside = ...
+                local held <close> = assert(all:acquire(10))
+                return inside(held)
+            ]]))
+            local paths = three_paths()
+            local all, locks = multi_of(new_client(), paths)
+            assert.is_true(scoped(all, function(held)
+                return held:held()
+            end))
+            assert.equal("0 0 0", counts(paths))
+            local problem = {}
+            local ok, raised = pcall(scoped, all, function()
+                error(problem)
+            end)
+            assert.is_false(ok)
+            assert.equal(problem, raised)
+            assert.equal("0 0 0", counts(paths))
+            scoped(all, function()
+                assert.is_true(locks[2]:release())
+            end)
+            assert.equal("0 0 0", counts(paths))
+            scoped(all, function()
+                assert.is_true(all:release())
+            end)
+            assert(all:acquire(10))
+        end)
+    else
+        it("has its metamethod, harmless before Lua 5.4", function()
+            local all = multi_of(new_client(), three_paths())
+            assert(all:acquire(10))
+            getmetatable(all).__close(all)
+            assert.is_false(all:held())
+        end)
+    end
+end)
+
+describe("when connections and sessions fail, a multi", function()
+    after_each(fixture.clean)
+
+    for _, case in ipairs({ { "create", 0 }, { "create", 1 }, { "create", 2 }, { "children", 1 } }) do
+        for _, moment in ipairs({ "before", "after" }) do
+            it(("is held once if %s %d is cut %s the server has it"):format(case[1], case[2] + 1, moment), function()
+                local paths = three_paths()
+                for _, path in ipairs(paths) do
+                    fixture.observer():create_all(path)
+                end
+                local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+                local all = multi_of(client, paths)
+                link:arm(case[1], moment, case[2])
+                assert(all:acquire(20))
+                assert.equal("1 1 1", counts(paths))
+                link:disarm()
+                assert.is_true(all:release())
+                assert(client:flush(10))
+                assert.equal("0 0 0", counts(paths))
+                assert.equal(1, client:stats().sessions)
+            end)
+        end
+    end
+
+    it("is lost as a whole with its session, and can be had again #asan", function()
+        local paths = three_paths()
+        local client = new_client({ session_timeout = 6 })
+        local all, locks = multi_of(client, paths)
+        assert(all:acquire(10))
+        fixture.kill_owner(locks[1]:node())
+        eventually(function()
+            client:pump()
+            return not all:held()
+        end)
+        local ok, message, code = all:release()
+        assert.same({ nil, "lost" }, { ok, code })
+        for _, path in ipairs(paths) do
+            assert.truthy(message:find(path, 1, true), message)
+        end
+        assert(all:acquire(20))
+    end)
+
+    it("begins anew when its session ends while it waits, and returns with all of its locks held #asan", function()
+        local paths = three_paths()
+        local client = new_client({ session_timeout = 6 })
+        local all, locks = multi_of(client, paths)
+        local blocker = fixture.join(paths[3])
+        loop.run(function()
+            assert.equal(all, all:acquire(40))
+        end, function()
+            loop.until_true(function()
+                return counts(paths) == "1 1 2" and locks[1]:held() and locks[2]:held()
+            end)
+            fixture.kill_owner(locks[1]:node())
+            loop.until_true(function()
+                return not locks[1]:held() and counts(paths) == "0 0 2"
+            end)
+            fixture.observer():delete(blocker)
+        end)
+        assert.is_true(all:held())
+        assert.equal("1 1 1", counts(paths))
+        assert.is_true(all:release())
+        assert_nothing_left(client)
+    end)
+
+    it("says lost instead when its locks are reentrant, since its program may stand within what was lost", function()
+        local paths = three_paths()
+        local client = new_client({ session_timeout = 6 })
+        local all, locks = multi_of(client, paths, { reentrant = true })
+        local blocker = fixture.join(paths[3])
+        assert(locks[1]:acquire(10))
+        local answer
+        loop.run(function()
+            answer = pack(all:acquire(40))
+        end, function()
+            loop.until_true(function()
+                return counts(paths) == "1 1 2"
+            end)
+            fixture.kill_owner(locks[1]:node())
+            loop.until_true(function()
+                return not locks[1]:held() and counts(paths) == "0 0 2"
+            end)
+            fixture.observer():delete(blocker)
+        end)
+        assert.same({ nil, "lost" }, { answer[1], answer[3] })
+        assert.truthy(answer[2]:find(paths[1], 1, true), answer[2])
+        assert_nothing_left(client)
+        assert.equal("0 0 0", counts(paths))
+        assert(all:acquire(10))
+    end)
+
+    it("says disconnected when nobody can be reached in time", function()
+        local paths = three_paths()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+        local all = multi_of(client, paths)
+        link:refuse()
+        link:cut()
+        eventually(function()
+            return client:state() ~= "connected"
+        end)
+        assert.equal("disconnected", select(3, all:acquire(0.3)))
+        assert.equal("disconnected", select(3, all:try_acquire()))
+        link:accept()
+        assert(all:acquire(20))
+        assert.equal("1 1 1", counts(paths))
+    end)
+end)
+
+describe("a multi refuses", function()
+    local client, other
+
+    setup(function()
+        client, other = fixture.client(), fixture.client()
+    end)
+
+    teardown(fixture.clean)
+
+    local function refused(what, ...)
+        local arguments = pack(...)
+        local message = mistake(function()
+            client:multi(spec_unpack(arguments, 1, arguments.n))
+        end)
+        assert.truthy(message:find("client:multi: ", 1, true), message)
+        assert.truthy(message:find(what, 1, true), message)
+    end
+
+    it("to be of nothing #valgrind #asan", function()
+        refused("there must be at least one lock", {})
+        refused("list of locks")
+        refused("list of locks", 5)
+        refused("list of locks", "locks")
+        refused("list of locks", client:mutex("/a"))
+        refused("list of locks", client:mutex("/a"), client:mutex("/b"))
+    end)
+
+    it("what is no lock, and says which", function()
+        refused("member 2 must be a lock", { client:mutex("/a"), "/b" })
+        refused("member 1 must be a lock", { {} })
+        refused("member 1 must be a lock", { false })
+        refused("member 1 must be a lock (of a read/write lock: its read or its write)", { client:rwlock("/a") })
+        refused("member 1 must be a lock", { client })
+        refused("member 1 must be a lock", { client:multi({ client:mutex("/a") }) })
+    end)
+
+    it("a list with holes, or with names in it", function()
+        refused("member 2 must be a lock", { client:mutex("/a"), nil, client:mutex("/b") })
+        refused("member 1 must be a lock", { [2] = client:mutex("/a") })
+        refused("must be a lock", { [0] = client:mutex("/a"), [1] = client:mutex("/b") })
+        refused("must be a lock", { [1.5] = client:mutex("/a") })
+        refused("there is a key 'timeout'", { client:mutex("/a"), timeout = 5 })
+    end)
+
+    it("the same lock twice, two locks on one path, and both halves of a read/write lock", function()
+        local lock, rw = client:mutex("/a"), client:rwlock("/b")
+        refused("two members are on the path /a", { lock, client:mutex("/b"), lock })
+        refused("two members are on the path /a", { lock, client:semaphore("/a", 2) })
+        refused("two members are on the path /b", { rw.read, lock, rw.write })
+    end)
+
+    it("a lock of another client", function()
+        refused("member 2 is a lock of another client", { client:mutex("/a"), other:mutex("/b") })
+    end)
+
+    it("wrong timeouts and settings", function()
+        local all = client:multi({ client:mutex("/a") })
+        for _, timeout in ipairs({ -1, 0 / 0, "5", true }) do
+            assert.truthy(mistake(function()
+                all:acquire(timeout)
+            end):find("multi:acquire: timeout must be a number of seconds, 0 or more", 1, true))
+            assert.truthy(mistake(function()
+                all:with_lock(print, timeout)
+            end):find("multi:with_lock: timeout must be a number of seconds, 0 or more", 1, true))
+        end
+        assert.truthy(mistake(function()
+            all:acquire({ count = 1 })
+        end):find("unknown option 'count'", 1, true))
+        assert.truthy(mistake(function()
+            all:release({ wait = 5 })
+        end):find("multi:release: option 'wait' must be true or false", 1, true))
+        assert.truthy(mistake(function()
+            all:release(5)
+        end):find("multi:release: options must be a table", 1, true))
+        assert.truthy(mistake(function()
+            all:with_lock(nil)
+        end):find("multi:with_lock: the first argument must be a function", 1, true))
+        assert.equal("not_held", select(3, all:release()))
+    end)
+
+    it("to be called with a dot", function()
+        local all = client:multi({ client:mutex("/a") })
+        for _, method in ipairs({ "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "members" }) do
+            assert.truthy(mistake(function()
+                all[method](5)
+            end):find("multi:" .. method .. ": call it with a colon", 1, true))
+        end
+        assert.truthy(mistake(function()
+            client.multi({})
+        end):find("colon", 1, true))
+    end)
+
+    it("to keep to a list that the program changes afterwards", function()
+        local list = { client:mutex(fixture.path()), client:mutex(fixture.path()) }
+        local all = client:multi(list)
+        list[1] = nil
+        assert.equal(2, #all:members())
+        assert(all:acquire(10))
+        assert.is_true(all:release())
+        assert.equal(0, cluster.shared():watch_count())
+    end)
+end)

@@ -1,0 +1,273 @@
+--- What locks make of directories that others have filled or closed: strange names, huge data, children that are no locks, and
+-- access control lists that forbid something.
+
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+
+local UUID = "01234567-89ab-cdef-0123-456789abcdef"
+
+--- The kinds of locks: how to make one, and the directories below its path that it uses.
+local KINDS = {
+    {
+        name = "mutex", directories = { "" }, marker = "-lock-",
+        new = function(client, path)
+            return client:mutex(path)
+        end
+    },
+    {
+        name = "read lock", directories = { "" }, marker = "-__WRIT__",
+        new = function(client, path)
+            return client:rwlock(path).read
+        end
+    },
+    {
+        name = "write lock", directories = { "" }, marker = "-__READ__",
+        new = function(client, path)
+            return client:rwlock(path).write
+        end
+    },
+    {
+        name = "semaphore", directories = { "/locks", "/leases" }, marker = "-lease-",
+        new = function(client, path)
+            return client:semaphore(path, 1)
+        end
+    }
+}
+
+local function world(perms)
+    return { { scheme = "world", id = "anyone", perms = perms } }
+end
+
+--- Where the nodes are that stand in the way of a kind.
+local function holders(kind, path)
+    return path .. kind.directories[#kind.directories]
+end
+
+local function new_client()
+    return fixture.client({ wait = loop, session_timeout = 30 })
+end
+
+local function assert_nothing_left(client)
+    assert(client:flush(10))
+    local stats = client:stats()
+    assert.same({ 0, 0 }, { stats.seats, stats.watches })
+end
+
+for _, kind in ipairs(KINDS) do
+    describe("a " .. kind.name, function()
+        after_each(fixture.clean)
+
+        it("waits for a node with a very long name, and shows it #valgrind #asan", function()
+            local path = fixture.path()
+            local client = new_client()
+            local lock = kind.new(client, path)
+            fixture.observer():create_all(holders(kind, path))
+            local long = ("%s/%s%s0000000000"):format(holders(kind, path), ("long name %d "):rep(500), kind.marker)
+            assert(fixture.observer():create(long, "somebody"))
+            local ok, message, code = lock:try_acquire()
+            assert.same({ nil, "timeout" }, { ok, code })
+            assert.is_string(message)
+            assert.equal("timeout", select(3, lock:acquire(0.1)))
+            local list = assert(lock:contenders(10))
+            assert.equal(long, list[1].node)
+            assert.equal("somebody", list[1].identity)
+            assert.is_true(list[1].holder)
+            loop.run(function()
+                assert(lock:acquire(20))
+            end, function()
+                loop.until_true(function()
+                    return client:stats().watches > 0
+                end)
+                assert.is_false(lock:held())
+                fixture.observer():delete(long)
+            end)
+            assert.is_true(lock:release())
+            assert_nothing_left(client)
+        end)
+
+        it("lists, and asks to let go, a holder with a megabyte of data", function()
+            local path = fixture.path()
+            local client = new_client()
+            local lock = kind.new(client, path)
+            fixture.observer():create_all(holders(kind, path))
+            local data = ("identity\0\255"):rep(100000)
+            local node = assert(fixture.observer():create(("%s/_c_%s%s"):format(holders(kind, path), UUID, kind.marker), data,
+                { ephemeral = true, sequential = true }))
+            local list = assert(lock:contenders(20))
+            assert.equal(1, #list)
+            assert.equal(node, list[1].node)
+            assert.is_true(data == list[1].identity)
+            assert.equal(1, lock:revoke(20))
+            assert.equal("__REVOKE__", (fixture.observer():get(node)))
+            assert.equal("timeout", select(3, lock:acquire(0.1)))
+            fixture.observer():delete(node)
+            assert(lock:acquire(10))
+        end)
+
+        it("ignores children that are no locks, whatever they hold", function()
+            local path = fixture.path()
+            local client = new_client()
+            local lock = kind.new(client, path)
+            local observer = fixture.observer()
+            local names = { "lock", "-lock-", "lock-x", "lease-", "__lock__", "ex1", "x-1", "lock-99999999999999999999",
+                ("_c_%s-other-lock-0000000000"):format(UUID), ("_c_%s-lock-"):format(UUID), "ü-0000000001", "a b", "%s%n",
+                ("x"):rep(3000), "0000000000", "-0000000001" }
+            for _, directory in ipairs(kind.directories) do
+                for _, name in ipairs(names) do
+                    observer:create_all(path .. directory .. "/" .. name, "no lock")
+                end
+                assert(observer:create(path .. directory .. "/lock/lock-0000000000", "a child's child"))
+            end
+            assert.same({}, lock:contenders(10))
+            assert.equal(0, lock:revoke(10))
+            for _ = 1, 2 do
+                assert(lock:try_acquire())
+                assert.is_true(lock:release())
+                assert(lock:acquire(10))
+                assert.is_true(lock:contenders(10)[1].holder)
+                assert.is_true(lock:release())
+            end
+            assert_nothing_left(client)
+            for _, directory in ipairs(kind.directories) do
+                assert.equal(#names, #fixture.children(path .. directory))
+            end
+        end)
+
+        it("waits for a node that it may not read, and lists it without its identity", function()
+            local path = fixture.path()
+            local client, admin = new_client(), fixture.client()
+            local lock = kind.new(client, path)
+            fixture.observer():create_all(holders(kind, path))
+            local node = assert(admin:create(("%s/_c_%s%s"):format(holders(kind, path), UUID, kind.marker), "secret",
+                { sequential = true, acl = world("a") }))
+            assert.equal("timeout", select(3, lock:try_acquire()))
+            assert.equal("timeout", select(3, lock:acquire(0.1)))
+            local list = assert(lock:contenders(10))
+            assert.equal(1, #list)
+            assert.same({ node, "", true }, { list[1].node, list[1].identity, list[1].holder })
+            local asked, message, code = lock:revoke(10)
+            assert.same({ nil, "no_auth" }, { asked, code })
+            assert.truthy(message:find(node, 1, true), message)
+            loop.run(function()
+                assert(lock:acquire(20))
+            end, function()
+                loop.until_true(function()
+                    return fixture.has(path .. kind.directories[1], kind.directories[2] and 1 or 2)
+                end)
+                assert(fixture.observer():delete(node))
+            end)
+            assert.is_true(lock:release())
+            assert_nothing_left(client)
+        end)
+
+        for _, forbidden in ipairs({ { "listing", "cdwa" }, { "creating", "rdwa" }, { "everything", "a" } }) do
+            for index in ipairs(kind.directories) do
+                it(("that is forbidden %s (%d) says no_auth and where, and leaves nothing behind #asan"):format(forbidden[1],
+                    index), function()
+                    local path = fixture.path()
+                    local client, admin = new_client(), fixture.client()
+                    fixture.observer():create_all(path:match("^(.*)/"))
+                    if kind.directories[1] ~= "" then
+                        assert(fixture.observer():create(path))
+                    end
+                    for other, directory in ipairs(kind.directories) do
+                        assert(admin:create(path .. directory, "", { acl = other == index and world(forbidden[2]) or nil }))
+                    end
+                    local where = path .. kind.directories[index]
+                    local lock = kind.new(client, path)
+                    for _, timeout in ipairs({ 10, 0, 10 }) do
+                        local ok, message, code = lock:acquire(timeout)
+                        assert.same({ nil, "no_auth" }, { ok, code }, message)
+                        assert.truthy(message:find(where, 1, true), message)
+                        assert_nothing_left(client)
+                    end
+                    assert.equal("no_auth", select(3, lock:with_lock(error, 10)))
+                    if forbidden[1] ~= "creating" then
+                        for _, question in ipairs({ "contenders", "revoke" }) do
+                            local ok, message, code = lock[question](lock, 10)
+                            assert.same({ nil, "no_auth" }, { ok, code })
+                            assert.truthy(message:find(where, 1, true), message)
+                        end
+                    else
+                        assert.same({}, lock:contenders(10))
+                    end
+                    assert.equal("not_held", select(3, lock:release()))
+                    assert_nothing_left(client)
+                    for _, directory in ipairs(kind.directories) do
+                        assert.equal(0, assert(fixture.observer():exists(path .. directory)).numChildren)
+                    end
+                end)
+            end
+        end
+
+        it("that may not be deleted says so at release, and goes with its client", function()
+            local path = fixture.path()
+            local client, admin = new_client(), fixture.client()
+            fixture.observer():create_all(path:match("^(.*)/"))
+            if kind.directories[1] ~= "" then
+                assert(fixture.observer():create(path))
+            end
+            for index, directory in ipairs(kind.directories) do
+                local last = index == #kind.directories
+                assert(admin:create(path .. directory, "", { acl = last and world("rcwa") or nil }))
+            end
+            local lock = kind.new(client, path)
+            assert(lock:acquire(10))
+            local ok, message, code = lock:release()
+            assert.same({ nil, "no_auth" }, { ok, code })
+            assert.truthy(message:find("refuses to delete", 1, true), message)
+            assert.is_false(lock:held())
+            assert.equal("not_held", select(3, lock:release()))
+            if kind.name ~= "read lock" then -- readers share, also with what is left of themselves
+                assert.equal("timeout", select(3, lock:acquire(0.1)))
+            end
+            client:close()
+            eventually(function()
+                return fixture.has(holders(kind, path), 0)
+            end)
+        end)
+    end)
+end
+
+describe("a directory that cannot be made", function()
+    after_each(fixture.clean)
+
+    it("is answered with no_auth, naming it, by every kind of lock, also in a multi #asan", function()
+        local base = fixture.path()
+        local client, admin = new_client(), fixture.client()
+        fixture.observer():create_all(base:match("^(.*)/"))
+        assert(admin:create(base, "", { acl = world("rdwa") }))
+        local locks = {}
+        for index, kind in ipairs(KINDS) do
+            local lock = kind.new(client, ("%s/%d"):format(base, index))
+            locks[index] = lock
+            for _, timeout in ipairs({ 10, 0 }) do
+                local ok, message, code = lock:acquire(timeout)
+                assert.same({ nil, "no_auth" }, { ok, code })
+                assert.truthy(message:find(lock:path(), 1, true), message)
+            end
+            assert.same({}, lock:contenders(10))
+        end
+        assert.equal("no_auth", select(3, client:multi(locks):acquire(10)))
+        assert.equal("no_auth", select(3, client:multi(locks):try_acquire()))
+        assert_nothing_left(client)
+    end)
+
+    it("because a parent is ephemeral is answered with failed, naming it", function()
+        local base = fixture.path()
+        local client = new_client()
+        fixture.observer():create_all(base:match("^(.*)/"))
+        assert(fixture.observer():create(base, "", { ephemeral = true }))
+        for index, kind in ipairs(KINDS) do
+            local lock = kind.new(client, ("%s/%d"):format(base, index))
+            for _, timeout in ipairs({ 10, 0 }) do
+                local ok, message, code = lock:acquire(timeout)
+                assert.same({ nil, "failed" }, { ok, code }, message)
+                assert.truthy(message:find(lock:path(), 1, true), message)
+            end
+        end
+        assert_nothing_left(client)
+        fixture.observer():delete(base)
+    end)
+end)

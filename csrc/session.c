@@ -49,7 +49,7 @@
 #define LIVES_FOR(timeout) ((timeout) / 10 * 9)
 
 /* A session that no server has taken back for so long is given up. */
-#define GIVEN_UP_AFTER(timeout) ((timeout) * 3)
+#define GIVEN_UP_AFTER(timeout) ((timeout)*3)
 
 /* Nodes checked by one heartbeat request. */
 #define CHECKS_AT_ONCE 256

@@ -221,7 +221,9 @@ function Client:stats() end
 function Client:pump() end
 
 --- The fd that is readable while pump has something to do.
----@return integer fd
+---@return integer? fd
+---@return string? message
+---@return zklock.Code? code
 function Client:pollfd() end
 
 --- Waits until no clean-up is under way any more.

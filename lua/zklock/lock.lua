@@ -613,7 +613,7 @@ local REVOKE = "__REVOKE__"
 --- Asks everybody who holds the lock to let go: whoever has the option on_revoke has it called, wherever that program waits or
 -- pumps. It is a request: a holder may ignore it. Holders of Curator's that are revocable hear of it too.
 -- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
--- @treturn integer|nil how many holders were asked; 0 when nobody holds it
+-- @treturn integer|nil how many holders were asked, of a semaphore how many permits they hold; 0 when nobody holds it
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
 --   "forked", "phase", "failed"

@@ -30,7 +30,6 @@ const char *zkl_code_name(zkl_code code)
         [ZKL_DEADLOCK] = "deadlock",
         [ZKL_CANCELLED] = "cancelled",
         [ZKL_CLOSED] = "closed",
-        [ZKL_REVOKED] = "revoked",
         [ZKL_NO_AUTH] = "no_auth",
         [ZKL_AUTH_FAILED] = "auth_failed",
         [ZKL_EXHAUSTED] = "exhausted",

@@ -38,7 +38,6 @@ typedef enum {
     ZKL_DEADLOCK,
     ZKL_CANCELLED,
     ZKL_CLOSED,
-    ZKL_REVOKED,
     ZKL_NO_AUTH,
     ZKL_AUTH_FAILED,
     ZKL_EXHAUSTED,

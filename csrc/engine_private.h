@@ -89,6 +89,7 @@ struct zkl_engine {
     int64_t check_at;      /* next heartbeat, or read where there is no node to check */
     int32_t checks_flying; /* of these in flight */
     bool confirming;       /* somebody is first in line and needs a lease to be granted */
+    int64_t lost_at;       /* the connection was lost at this instant */
     int64_t handshake_at;  /* the present connection's handshake was sent at this instant or later */
     int64_t restarted_at;  /* the leader restarted the session's timer at this instant or later */
     struct zkl_heard {     /* ring: some of the requests that were answered on this connection */

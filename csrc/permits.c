@@ -432,6 +432,10 @@ static void judge_taken(zkl_claim *claim, int32_t count)
         return;
     }
     permits->full = true;
+    if (!claim->try_only) {
+        /* Has somebody deleted our place in the line, the one at its head and we would wait for each other's permits. */
+        zkl_send_stat(claim->seat);
+    }
     no_room(claim);
 }
 

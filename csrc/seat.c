@@ -796,7 +796,14 @@ void zkl_seat_synced(zkl_request *request, int rc)
 void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
 {
     zkl_seat *seat = request->about.seat;
-    if (request->generation != seat->generation || seat->state != ZKL_SEAT_RECOVERING) {
+    if (request->generation != seat->generation) {
+        return;
+    }
+    if (seat->state == ZKL_SEAT_CONFIRMING && rc == ZNONODE) {
+        zkl_seat_evicted(seat); /* a turn that was looked after while permits were kept and had no room */
+        return;
+    }
+    if (seat->state != ZKL_SEAT_RECOVERING) {
         return;
     }
     if (rc == ZOK && stat->ephemeralOwner == seat->engine->session_id) {

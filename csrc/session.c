@@ -48,6 +48,9 @@
 #define REPORTED_WITHIN(timeout) ((timeout) / 10 * 3)
 #define LIVES_FOR(timeout) ((timeout) / 10 * 9)
 
+/* A session that no server has taken back for so long is given up. */
+#define GIVEN_UP_AFTER(timeout) ((timeout)*3)
+
 /* Nodes checked by one heartbeat request. */
 #define CHECKS_AT_ONCE 256
 
@@ -244,6 +247,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
 static void on_disconnected(zkl_engine *engine)
 {
     engine->connected = engine->ready = false;
+    engine->lost_at = engine->now;
     zkl_claim *claim, *next;
     for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
         next = TAILQ_NEXT(claim, all);
@@ -357,6 +361,27 @@ static void notice_silent_loss(zkl_engine *engine)
 {
     if (engine->connected && engine->handle != NULL && zoo_state(engine->handle) != ZOO_CONNECTED_STATE) {
         on_disconnected(engine);
+    }
+}
+
+static int64_t given_up_at(const zkl_engine *engine)
+{
+    bool away = !engine->connected && engine->session_id != 0 && !engine->over;
+    return away ? engine->lost_at + GIVEN_UP_AFTER(timeout_of(engine)) : ZKL_NEVER;
+}
+
+/*
+ * Servers turn a client away that has seen more than they have, without a word about its session. If the whole ensemble was
+ * replaced, or restored from a backup, that goes on for ever: only a new session, which has seen nothing, is let in. What the
+ * old one has on servers that do come back goes when they let it expire.
+ */
+static void give_up_session(zkl_engine *engine)
+{
+    if (engine->now >= given_up_at(engine)) {
+        engine->over = true;
+        session_over(engine, "no server has taken the session back for three times its timeout");
+        set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
+                  engine->hosts);
     }
 }
 
@@ -632,6 +657,7 @@ static void run_due(zkl_engine *engine)
 {
     notice_silent_loss(engine);
     lapse(engine);
+    give_up_session(engine);
     zkl_claims_expire(engine);
     if (must_greet_again(engine) && engine->now >= engine->check_at) {
         greet(engine);
@@ -673,6 +699,7 @@ static int64_t next_due(const zkl_engine *engine)
             due = engine->now;
         }
     }
+    due = earlier(due, given_up_at(engine));
     if (engine->lease && engine->nodes > 0 && engine->lease_until > engine->now) {
         due = earlier(due, engine->lease_until);
     }

@@ -75,4 +75,6 @@ build = {
     ["zklock.transaction"] = "lua/zklock/transaction.lua",
     ["zklock.wait"] = "lua/zklock/wait.lua",
   },
+  -- The pages, and docs/types for language servers.
+  copy_directories = { "docs" },
 }

@@ -101,8 +101,7 @@ describe("a read/write lock shared with", function()
         assert.equal(3, #list)
         assert.same({ "shared", true, "ours" }, { list[1].mode, list[1].holder, list[1].identity })
         assert.same({ "shared", true }, { list[2].mode, list[2].holder })
-        assert.same({ "lease", false }, { list[3].mode, list[3].holder })
-        assert.same({ "exclusive", false }, { list[4].mode, list[4].holder })
+        assert.same({ "exclusive", false }, { list[3].mode, list[3].holder })
         -- Curator's two locks list each their own kind.
         assert.same({ foreign.nodes(list[1].node)[1], foreign.nodes(list[2].node)[1] },
             foreign.nodes(contenders[1]:ask("participants"), true))

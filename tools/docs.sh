@@ -38,9 +38,17 @@ step_reference() {
         complain "the reference could not be made without a warning"
         return
     fi
+    cp -r docs/types "$output/"
     while read -r page; do
         while read -r target; do
-            case $target in *://* | '#'* | '') continue ;; esac
+            case $target in
+            *://* | '') continue ;;
+            '#'*)
+                grep -qF "name = \"${target#?}\"" "$page" || grep -qF "name=\"${target#?}\"" "$page" ||
+                    complain "$page: there is no $target"
+                continue
+                ;;
+            esac
             [ -e "$(dirname "$page")/${target%%#*}" ] || complain "$page: there is no $target"
         done < <(grep -o ' href="[^"]*"' "$page" | sed 's/^ href="//; s/"$//' | sort -u)
     done < <(find "$output" -name '*.html')

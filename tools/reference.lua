@@ -188,14 +188,31 @@ local function normal(path)
     return table.concat(parts, "/")
 end
 
+--- Gives each heading but the first the anchor that Markdown viewers give it: "Good to know" is #good-to-know.
+local function with_anchors(text)
+    local written, in_code = {}, false
+    for line in text:gmatch("(.-)\n") do
+        local title = line:match("^##+ +(.*)$")
+        in_code = in_code ~= (line:find("^```") ~= nil)
+        if title and not in_code then
+            local anchor = title:lower():gsub("[^%w _-]", ""):gsub(" ", "-")
+            written[#written + 1] = ('<a name="%s"></a>\n'):format(anchor)
+        end
+        written[#written + 1] = line
+    end
+    return table.concat(written, "\n") .. "\n"
+end
+
 local function page(path)
-    local text = docstrings.read_file(path)
+    local text = with_anchors(docstrings.read_file(path))
     return (text:gsub("%]%(([^)#:]+)(#?[^):]*)%)", function(target, anchor)
         local full = normal(folder_of(path) .. "/" .. target)
         if PAGES[full] then
             return ("](%s.html%s)"):format(PAGES[full], anchor)
         elseif full:find("^examples/.*%.lua$") then
             return ("](../examples/%s.html)"):format(full:match("[^/]+$"))
+        elseif full:find("^docs/types/") then
+            return ("](../%s)"):format(full:match("^docs/(.*)$")) -- which tools/docs.sh copies
         end
     end))
 end

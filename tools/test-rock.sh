@@ -32,7 +32,7 @@ mkdir -p "$work"
 
 copy_sources() {
     mkdir -p "$1" &&
-        git ls-files -z --cached --others --exclude-standard -- csrc lua rockspec README.md LICENSE |
+        git ls-files -z --cached --others --exclude-standard -- csrc lua rockspec docs README.md LICENSE |
         while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
             tar --null --files-from=- -cf - | tar -xf - -C "$1"
 }
@@ -62,6 +62,11 @@ load_with() {
             "$lua" -e 'local zklock = require "zklock"; assert(type(zklock.connect) == "function")'
 }
 
+# What a language server is pointed to.
+has_types() {
+    [ -n "$(find "$work/$1/tree" -path '*/docs/types/library/zklock.lua')" ]
+}
+
 remove_from() {
     local lua=$1
     rocks_for "$lua" remove zklock &&
@@ -72,6 +77,7 @@ for lua in lua5.4 lua5.1 luajit; do
     check "$lua: sources" copy_sources "$work/$lua/source"
     check "$lua: luarocks make" install_for "$lua"
     check "$lua: require from the tree" load_with "$lua" "$lua"
+    check "$lua: annotations in the tree" has_types "$lua"
 done
 check "luajit: require from Lua 5.1's tree" load_with luajit lua5.1
 for lua in lua5.4 lua5.1 luajit; do

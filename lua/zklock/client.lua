@@ -102,7 +102,7 @@ function Client:state()
 end
 
 --- The session timeout that the server granted.
--- @treturn number seconds; 0 before the first session
+-- @treturn number seconds; 0 before the first session, and in a process forked from the client's
 function Client:session_timeout()
     check_self(self, "session_timeout")
     return self._core:session_timeout() or 0
@@ -157,7 +157,9 @@ function Client:pump()
 end
 
 --- The fd that is readable while pump has something to do; for event loops. Not to be read, written or closed.
--- @treturn number
+-- @treturn number|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "forked"
 function Client:pollfd()
     check_self(self, "pollfd")
     return self._core:pollfd()

@@ -19,7 +19,7 @@ local options = require "zklock.options"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
+local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
 local format = string.format
 local huge, max = math.huge, math.max
 local now = core.now
@@ -30,10 +30,14 @@ Lock.__index = Lock
 --- What acquire knows, of every kind but semaphores.
 local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
 
---- The kinds. `name` is for messages, `mode` is what the C side calls it, `schema` is what acquire takes in a table.
-Lock.MUTEX = { name = "mutex", mode = "mutex", schema = ACQUIRE_SCHEMA }
-Lock.READ = { name = "read lock", mode = "read", schema = ACQUIRE_SCHEMA }
-Lock.WRITE = { name = "write lock", mode = "write", schema = ACQUIRE_SCHEMA }
+--- What try_acquire knows, likewise.
+local TRY_SCHEMA = {}
+
+--- The kinds. `name` is for messages, `mode` is what the C side calls it, `schema` is what acquire takes in a table,
+-- `try_schema` what try_acquire does.
+Lock.MUTEX = { name = "mutex", mode = "mutex", schema = ACQUIRE_SCHEMA, try_schema = TRY_SCHEMA }
+Lock.READ = { name = "read lock", mode = "read", schema = ACQUIRE_SCHEMA, try_schema = TRY_SCHEMA }
+Lock.WRITE = { name = "write lock", mode = "write", schema = ACQUIRE_SCHEMA, try_schema = TRY_SCHEMA }
 
 --- The metatables of locks: this class and those that extend it.
 local classes = { [Lock] = true }
@@ -294,6 +298,16 @@ local function enter(self, timeout, count)
 end
 Lock._enter = enter
 
+--- How many permits the settings ask for: 1 but for semaphores.
+-- @treturn number; or nil and what is wrong
+local function read_count(self, settings)
+    local count = settings.count or 1
+    if self._permits and count > self._permits then
+        return nil, format("count must not be more than the semaphore's permits (%d of %d)", count, self._permits)
+    end
+    return count
+end
+
 --- Reads what acquire and with_lock take: nil, seconds, or a table as the kind knows it.
 -- @treturn number seconds and count; or nil and what is wrong
 local function read_acquire(self, given)
@@ -304,9 +318,10 @@ local function read_acquire(self, given)
     if not settings then
         return nil, wrong
     end
-    local count = settings.count or 1
-    if self._permits and count > self._permits then
-        return nil, format("count must not be more than the semaphore's permits (%d of %d)", count, self._permits)
+    local count
+    count, wrong = read_count(self, settings)
+    if not count then
+        return nil, wrong
     end
     return settings.timeout, count
 end
@@ -352,9 +367,13 @@ end
 -- @raise when settings are malformed
 function Lock:try_acquire(settings)
     check_self(self, "try_acquire")
-    local seconds, count = read_acquire(self, settings)
-    if not seconds or type(settings) == "number" or settings and settings.timeout then
-        error("lock:try_acquire: " .. (seconds and "it takes no timeout" or count), 2)
+    local read, wrong = options.read(settings, self._kind.try_schema)
+    local count
+    if read then
+        count, wrong = read_count(self, read)
+    end
+    if not count then
+        error("lock:try_acquire: " .. wrong, 2)
     end
     return enter(self, 0, count)
 end
@@ -594,7 +613,7 @@ local REVOKE = "__REVOKE__"
 --- Asks everybody who holds the lock to let go: whoever has the option on_revoke has it called, wherever that program waits or
 -- pumps. It is a request: a holder may ignore it. Holders of Curator's that are revocable hear of it too.
 -- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
--- @treturn integer|nil how many holders were asked; 0 when nobody holds it
+-- @treturn integer|nil how many holders were asked, of a semaphore how many permits they hold; 0 when nobody holds it
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
 --   "forked", "phase", "failed"

@@ -256,7 +256,7 @@ local function known_names(schema)
         names[#names + 1] = name
     end
     sort(names)
-    return concat(names, ", ")
+    return names[1] and concat(names, ", ") or "none"
 end
 
 --- Checks a table of options against a schema, `{ name = { check, default } }`.

@@ -17,7 +17,8 @@ local Semaphore = Lock.extend()
 local KIND = {
     name = "semaphore",
     mode = "permits",
-    schema = { timeout = { options.timeout, huge }, count = { options.count, 1 } }
+    schema = { timeout = { options.timeout, huge }, count = { options.count, 1 } },
+    try_schema = { count = { options.count, 1 } }
 }
 
 --- For Client:semaphore. The arguments have been checked.

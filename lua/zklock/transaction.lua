@@ -49,7 +49,7 @@ local function add(self, method, wrong, part)
 end
 
 --- Demands that a node exists, and has a version.
--- @tparam string path; a lock's transaction may leave both out: the check of its own node is always part of it
+-- @tparam string|nil path a lock's transaction may leave both out: the check of its own node is always part of it
 -- @tparam number|nil version any unless given
 -- @treturn Transaction itself
 -- @raise when an argument is malformed

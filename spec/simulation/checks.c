@@ -63,10 +63,11 @@ void reset_checks(void)
 
 bool grant_valid(const claim_record *record)
 {
+    if (record->claim == NULL || record->phase != ZKL_CLAIM_GRANTED)
+        return false;
     const client *of = &run.clients[record->client];
     int64_t now = client_clock(of, sim_now());
-    return record->claim != NULL && record->phase == ZKL_CLAIM_GRANTED && now < of->valid_until &&
-           now < record->hold_until;
+    return now < of->valid_until && now < record->hold_until;
 }
 
 bool excused(const claim_record *record)
@@ -323,7 +324,7 @@ void check_after_call(client *of)
             check_hold(of, each);
         }
         const char *node = each->claim != NULL ? zkl_claim_node(each->claim) : NULL;
-        if (node != NULL)
+        if (node != NULL && strcmp(each->node + strlen(run.prefix), node) != 0)
             server_path_of(node, each->node, sizeof(each->node));
     }
     check_exclusion();

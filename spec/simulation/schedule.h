@@ -1,7 +1,7 @@
 /*
  * schedule: one simulated run. Clients with engines, what they do, what goes wrong, and what must hold all the while.
  *
- *   schedule.c  the clients' machines: clocks, turns, callbacks of the engine; a run from beginning to end
+ *   schedule.c    the clients' machines: clocks, turns, callbacks of the engine; a run from beginning to end
  *   paths.c       what is locked: names, directories, limits
  *   workload.c    claims of every kind, releases, cancellations, downgrades, closed clients
  *   sets.c        several locks taken together

@@ -94,11 +94,8 @@ static void close_client(zkl_client *client)
 
 static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
 {
-    const zkl_claim_request request = {.path = path,
-                                       .mode = ZKL_MODE_MUTEX,
-                                       .identity = "test",
-                                       .acl = &ZOO_OPEN_ACL_UNSAFE,
-                                       .try_only = try_only};
+    const zkl_claim_request request = {
+        .path = path, .mode = ZKL_MODE_MUTEX, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE, .try_only = try_only};
     zkl_ticket *ticket = zkl_client_claim(client, &request, NULL);
     assert_non_null(ticket);
     return ticket;

@@ -1,0 +1,454 @@
+--- support.documentation: what spec/docs_spec.lua holds against each other: what is there, and what is written about it.
+--
+-- Reads texts and functions and answers lists of problems, so that docs_spec can show each check at work on small sources
+-- that were made up for it.
+
+local docstrings = require "tools.docstrings"
+
+local documentation = {}
+
+local function append(list, more)
+    for _, one in ipairs(more) do
+        list[#list + 1] = one
+    end
+    return list
+end
+
+--- A set as a sorted list.
+function documentation.sorted(set)
+    local names = {}
+    for name in pairs(set) do
+        names[#names + 1] = name
+    end
+    table.sort(names)
+    return names
+end
+
+--- What is in one set and not in the other, both ways, as problems.
+function documentation.differences(here, one, there, other)
+    local problems = {}
+    for _, name in ipairs(documentation.sorted(one)) do
+        if not other[name] then
+            problems[#problems + 1] = ("%s: in %s and not in %s"):format(name, here, there)
+        end
+    end
+    for _, name in ipairs(documentation.sorted(other)) do
+        if not one[name] then
+            problems[#problems + 1] = ("%s: in %s and not in %s"):format(name, there, here)
+        end
+    end
+    return problems
+end
+
+-- Functions and their docstrings --------------------------------------------------------------------------------------
+
+--- The definition of a function that is there, found by the line that Lua knows of it.
+-- @tparam function fn
+-- @tparam function read path -> text
+function documentation.definition_of(fn, read)
+    local info = debug.getinfo(fn, "S")
+    local path = info.source:match("^@(.*)$")
+    local source = docstrings.read(read(path))
+    for _, defined in ipairs(source.definitions) do
+        if defined.line == info.linedefined then
+            return defined
+        end
+    end
+end
+
+--- The names of an argument list as one text; without `self`.
+local function as_text(names)
+    return "(" .. table.concat(names, ", ") .. ")"
+end
+
+local function names_of(params)
+    local names = {}
+    for index, param in ipairs(params) do
+        names[index] = param.name
+    end
+    return names
+end
+
+--- How many named parameters a function has, where Lua tells (not on 5.1).
+local function parameter_count(fn)
+    return debug.getinfo(fn, "u").nparams
+end
+
+--- What is wrong with the docstring of a public function: it is missing or empty, its parameters are not the function's, it
+-- has a tag that nobody knows, or it names a code that does not exist.
+-- @tparam string name for messages
+-- @tparam function fn
+-- @tparam function read path -> text
+-- @tparam table codes set of the codes that there are
+-- @treturn table problems
+function documentation.function_problems(name, fn, read, codes)
+    local defined = documentation.definition_of(fn, read)
+    if not defined then
+        return { name .. ": its definition cannot be found" }
+    end
+    local doc, problems = defined.doc, {}
+    if not doc or not doc.text[1] or not doc.text[1]:find("%S") then
+        return { name .. ": has no docstring directly above it" }
+    end
+    local documented, real = as_text(names_of(doc.params)), as_text(defined.arguments)
+    if documented ~= real then
+        problems[#problems + 1] = ("%s: documented as %s, but it is %s"):format(name, documented, real)
+    end
+    local count = parameter_count(fn)
+    local listed = #defined.arguments + (defined.separator == ":" and 1 or 0)
+    if count and defined.arguments[#defined.arguments] == "..." then
+        count = count + 1
+    end
+    if count and count ~= listed then
+        problems[#problems + 1] = ("%s: its source line says %d parameters, Lua says %d"):format(name, listed, count)
+    end
+    for _, tag in ipairs(doc.unknown) do
+        problems[#problems + 1] = ("%s: @%s is no tag"):format(name, tag)
+    end
+    for _, result in ipairs(doc.returns) do
+        if result.text:find("^code") then
+            for code in result.text:gmatch('"([%l_]+)"') do
+                if not codes[code] then
+                    problems[#problems + 1] = ('%s: there is no code "%s"'):format(name, code)
+                end
+            end
+        end
+    end
+    return problems
+end
+
+-- Options -------------------------------------------------------------------------------------------------------------
+
+--- The options that a function knows, by what it says to one that does not exist: `call` passes what it is given as the
+-- table of options. A set; nil if it does not complain about options.
+function documentation.known_options(call)
+    local ok, message = pcall(call, { ["no such option"] = true })
+    local known = not ok and tostring(message):match("unknown option 'no such option' %(known: (.-)%)")
+    if not known then
+        return nil
+    end
+    local names = {}
+    for name in known:gmatch("[%w_]+") do
+        names[name] = true
+    end
+    names.none = nil
+    return names
+end
+
+--- The parameter by which a function takes options, and its place; nil if it takes none.
+function documentation.options_parameter(doc)
+    for index, param in ipairs(doc.params) do
+        if param.type:find("table") and (param.name == "settings" or param.name == "timeout") then
+            return param, index
+        end
+    end
+end
+
+local function all_text(doc)
+    local parts = append({}, doc.text)
+    for _, tag in ipairs(doc.tags) do
+        parts[#parts + 1] = tag.text
+    end
+    return table.concat(parts, "\n")
+end
+
+--- The words that stand between backticks.
+local function code_words(text)
+    local words = {}
+    for code in text:gmatch("`([^`]+)`") do
+        for word in code:gmatch("[%a_][%w_]*") do
+            words[word] = true
+        end
+    end
+    return words
+end
+
+--- The docstrings to which a docstring refers: "as of Lock:acquire", "as of acquire", "as for `zklock.connect`".
+local function referred(name, text)
+    local names = {}
+    for other in text:gmatch("%f[%w]%u%w+:%l[%w_]*") do
+        names[other] = true
+    end
+    for other in text:gmatch("%f[%w]zklock%.%l[%w_]*") do
+        names[other] = true
+    end
+    for other in text:gmatch("as of ([%l_]+)") do
+        names[name:match("^%w+[:.]") .. other] = true
+    end
+    return names
+end
+
+--- The options that neither a function's docstring nor one that it refers to says anything about.
+-- @tparam string name "Lock:acquire"
+-- @tparam table docs name -> docstring
+-- @tparam table known set
+-- @treturn table problems
+function documentation.option_problems(name, docs, known)
+    local words, seen = {}, {}
+    local function collect(one)
+        if seen[one] or not docs[one] then
+            return
+        end
+        seen[one] = true
+        local text = all_text(docs[one])
+        for word in pairs(code_words(text)) do
+            words[word] = true
+        end
+        for other in pairs(referred(one, text)) do
+            collect(other)
+        end
+    end
+    collect(name)
+    local problems = {}
+    for _, option in ipairs(documentation.sorted(known)) do
+        if not words[option] then
+            problems[#problems + 1] = ("%s: the option '%s' is not documented"):format(name, option)
+        end
+    end
+    return problems
+end
+
+-- The meta file -------------------------------------------------------------------------------------------------------
+
+--- Reads annotations for language servers.
+-- @treturn table `functions`: "Client:get" -> { arguments, params = { { name, type, optional } } }; `classes`: name ->
+--   { base, fields = { name -> { type, optional } } }; `aliases`: name -> { literals as a set, text }
+function documentation.read_meta(text)
+    local meta = { functions = {}, classes = {}, aliases = {} }
+    local class, alias, params, variables = nil, nil, {}, {}
+    for line in (text .. "\n"):gmatch("(.-)\n") do
+        local name, base = line:match("^%-%-%-@class ([%w_.]+)%s*:?%s*([%w_.]*)")
+        if name then
+            class = { name = name, base = base ~= "" and base or nil, fields = {} }
+            meta.classes[name] = class
+        end
+        local field, optional, kind = line:match("^%-%-%-@field ([%w_]+)(%??) (.*)$")
+        if field and class then
+            class.fields[field] = { type = kind, optional = optional == "?" }
+        end
+        local alias_name, alias_text = line:match("^%-%-%-@alias ([%w_.]+)%s*(.*)$")
+        if alias_name then
+            alias = { text = alias_text, literals = {} }
+            meta.aliases[alias_name] = alias
+        end
+        if alias and (alias_name or line:find("^%-%-%-|")) then
+            for literal in line:gsub("#.*$", ""):gmatch('"([^"]*)"') do
+                alias.literals[literal] = true
+            end
+        else
+            alias = nil
+        end
+        local param, question, param_type = line:match("^%-%-%-@param ([%w_.]+)(%??) (.*)$")
+        if param then
+            params[#params + 1] = { name = param, optional = question == "?", type = param_type }
+        end
+        local variable = line:match("^local (%w+) = {}$")
+        if variable and class then
+            variables[variable] = class.name:gsub("^zklock%.", "")
+        end
+        local owner, separator, fn, arguments = line:match("^function (%w+)([.:])([%w_]+)(%b()) end$")
+        if owner then
+            local names = {}
+            for argument in arguments:sub(2, -2):gmatch("[^,%s]+") do
+                names[#names + 1] = argument
+            end
+            meta.functions[(variables[owner] or owner) .. separator .. fn] = { arguments = names, params = params }
+        end
+        if not line:find("^%-%-") then
+            params = {}
+        end
+    end
+    return meta
+end
+
+--- Whether a documented type allows nil.
+local function allows_nil(kind)
+    return ("|" .. kind .. "|"):find("|nil|", 1, true) ~= nil
+end
+
+--- What differs between a function's docstring and its annotation.
+-- @tparam string name
+-- @tparam table doc
+-- @tparam table annotated of read_meta
+-- @treturn table problems
+function documentation.annotation_problems(name, doc, annotated)
+    local problems = {}
+    local documented, real = as_text(names_of(doc.params)), as_text(annotated.arguments)
+    local listed = as_text(names_of(annotated.params))
+    if documented ~= real then
+        problems[1] = ("%s: documented as %s, annotated as %s"):format(name, documented, real)
+    elseif listed ~= real then
+        problems[1] = ("%s: annotated as %s, but its @params are %s"):format(name, real, listed)
+    else
+        for index, param in ipairs(doc.params) do
+            local other = annotated.params[index]
+            if param.type ~= "" and allows_nil(param.type) ~= other.optional then
+                problems[#problems + 1] = ("%s: %s is optional in the docstring or the annotation, not in both"):format(
+                    name, param.name)
+            end
+        end
+    end
+    return problems
+end
+
+-- Codes ---------------------------------------------------------------------------------------------------------------
+
+--- The codes of the C side, by its table of names, and those among them that nothing in C ever answers.
+-- @tparam string engine csrc/engine.c
+-- @tparam string others all of csrc/*.c
+-- @treturn table set of names
+-- @treturn table set of names
+function documentation.c_codes(engine, others)
+    local names, unused = {}, {}
+    local block = engine:match("zkl_code_name%(zkl_code code%)%s*(%b{})")
+    for enumerator, name in block:gmatch('%[(ZKL_[%u_]+)%] = "([%l_]+)"') do
+        if name ~= "ok" then
+            names[name] = true
+            local _, uses = others:gsub(enumerator .. "%f[^%w_]", "")
+            if uses < 2 then
+                unused[name] = true
+            end
+        end
+    end
+    return names, unused
+end
+
+--- The codes that a Lua source answers: the literal at the end of each `return nil, …`.
+function documentation.lua_codes(text)
+    local codes, statement = {}, nil
+    for line in (text .. "\n"):gmatch("(.-)\n") do
+        line = line:gsub("%s+%-%- .*$", "")
+        if line:find("return nil,") then
+            statement = ""
+        end
+        if statement then
+            statement = statement .. " " .. line
+            if not (line:find("[,(]$") or line:find("%.%.$") or line:find(" or$") or line:find(" and$")) then
+                local code = statement:match('[%s,]"([%l_]+)"%s*$')
+                if code then
+                    codes[code] = true
+                end
+                statement = nil
+            end
+        end
+    end
+    return codes
+end
+
+--- The field names that a C function puts into a table.
+function documentation.c_fields(text, setter)
+    local names = {}
+    for name in text:gmatch(setter .. '%(L, "?%-?%d*,? ?"([%l_]+)"') do
+        names[name] = true
+    end
+    for name in text:gmatch(setter .. '%(L, %-2, "([%l_]+)"') do
+        names[name] = true
+    end
+    return names
+end
+
+-- Markdown ------------------------------------------------------------------------------------------------------------
+
+--- The blocks of code of a page: { language, text, line }.
+function documentation.code_blocks(page)
+    local blocks, block, number = {}, nil, 0
+    for line in (page .. "\n"):gmatch("(.-)\n") do
+        number = number + 1
+        local fence = line:match("^```(%w*)")
+        if fence and not block then
+            block = { language = fence, line = number + 1 }
+            block[1] = ""
+        elseif fence then
+            block.text = table.concat(block, "\n"):gsub("^\n", "")
+            blocks[#blocks + 1] = block
+            block = nil
+        elseif block then
+            block[#block + 1] = line
+        end
+    end
+    return blocks
+end
+
+--- Everything of a page that is code, in blocks or between backticks.
+function documentation.code_of(page)
+    local parts = {}
+    for _, block in ipairs(documentation.code_blocks(page)) do
+        parts[#parts + 1] = block.text
+    end
+    local prose = page:gsub("\n```.-\n```", "\n")
+    for code in prose:gmatch("`([^`]+)`") do
+        parts[#parts + 1] = code
+    end
+    return table.concat(parts, "\n")
+end
+
+--- The words between backticks in the first column of the table with this heading.
+function documentation.table_words(page, heading)
+    local words, inside = {}, false
+    for line in (page .. "\n"):gmatch("(.-)\n") do
+        if line == heading then
+            inside = true
+        elseif inside and not line:find("^|") then
+            inside = false
+        elseif inside then
+            for word in line:match("^|(.-)|"):gmatch("`([%w_]+)`") do
+                words[word] = true
+            end
+        end
+    end
+    return words
+end
+
+--- What a result looks like in a page.
+local function shown(...)
+    local words = {}
+    for index = 1, select("#", ...) do
+        local value = select(index, ...)
+        words[index] = type(value) == "string" and '"' .. value .. '"' or tostring(value)
+    end
+    return table.concat(words, ", ")
+end
+
+--- Turns `f(x)   --> true, "a"; remarks` into a call of `expect`, which raises when f(x) is not that, and is f(x) otherwise.
+-- What stands behind the arrow counts up to "; " or ": " if it begins with a value; words are for the reader, and so are
+-- alternatives ("a" | "b").
+local function with_expectations(text)
+    return (text:gsub("([^\n]*)%-%->([^\n]*)", function(code, result)
+        result = (result:match("^%s*(.-)[;:] ") or result):match("^%s*(.-)%s*$")
+        local is_value = result:find('^[%d"]') or result:find("^true") or result:find("^false") or result:find("^nil")
+        if not is_value or result:find("[|{…]") then
+            return nil
+        end
+        local before, expression = code:match("^(%s*local [%w_]+ = )(.-)%s*$")
+        if not before then
+            before, expression = code:match("^(%s*)(.-)%s*$")
+            expression = expression:match("^print%((.*)%)$") or expression
+        end
+        return ("%s expect(%q, %s)"):format(before, result, expression)
+    end))
+end
+
+--- For the environment of a block.
+function documentation.expect(expected, ...)
+    local got = shown(...)
+    if got ~= expected then
+        error(("expected %s, got %s"):format(expected, got), 2)
+    end
+    return ...
+end
+
+--- Loads a block of Lua into an environment, which has documentation.expect as `expect`. `<close>` is Lua
+-- 5.4's; elsewhere the variable is an ordinary one.
+function documentation.load_block(text, name, environment)
+    text = with_expectations(text)
+    if _G._VERSION ~= "Lua 5.4" then
+        text = text:gsub(" <close>", "")
+    end
+    if _G.setfenv then
+        local chunk, problem = loadstring(text, name)
+        return chunk and _G.setfenv(chunk, environment), problem
+    end
+    return load(text, name, "t", environment)
+end
+
+return documentation

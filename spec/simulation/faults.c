@@ -42,11 +42,12 @@ static int64_t duration(int64_t most_tenths);
 static void isolate(int server);
 
 /* What was held back arrives all at once; the moment after is the worst for a follower to lose its leader. */
-static void cut_any_follower(void *context, int64_t argument)
+static void cut_a_follower(void *context, int64_t caller)
 {
     (void)context;
-    (void)argument;
-    int server = (int)sim_below(run.options.servers);
+    int server = sim_chance(3, 4) ? sim_client_server((int)caller) : -1;
+    if (server < 0)
+        server = (int)sim_below(run.options.servers);
     if (!run.draining && server != sim_leader())
         isolate(server);
 }
@@ -71,7 +72,7 @@ static void undo(void *context, int64_t what)
     case UNDO_STALL:
         sim_stall_requests(one, false);
         if (run.options.servers > 1 && sim_chance(2, 3))
-            sim_schedule(sim_now() + sim_below(run.options.delay * 40 + run.timeout / 20), cut_any_follower, NULL, 0);
+            sim_schedule(sim_now() + sim_below(run.options.delay * 40 + run.timeout / 20), cut_a_follower, NULL, one);
         break;
     }
 }
@@ -317,7 +318,7 @@ void start_faults(void)
     if (choice == 0)
         return; /* nothing goes wrong */
     if (choice < 6)
-        run.fault_mask = UINT32_C(1) << sim_below(FAULT_KINDS);
+        run.fault_mask = UINT32_C(1) << (sim_chance(1, 4) ? FAULT_STALL : sim_below(FAULT_KINDS));
     else if (choice < 16)
         run.fault_mask = a_quarter_of_all();
     else

@@ -9,10 +9,9 @@
 #define LOCKS "/locks"
 #define LEASES "/leases"
 
-/* Some runs have one kind of lock only, others all of them. */
-static void choose_weights(void)
+static void choose_weights(bool mutexes)
 {
-    if (sim_chance(1, 4)) {
+    if (mutexes) {
         run.weights[ZKL_MODE_MUTEX] = 1;
         return;
     }
@@ -24,7 +23,8 @@ static void choose_weights(void)
 
 void choose_paths(void)
 {
-    int semaphores = sim_chance(1, 2) ? 0 : 1 + (int)sim_below(MAX_SEMAPHORES);
+    bool mutexes = sim_chance(1, 3); /* and nothing else: where the most conflicts are */
+    int semaphores = mutexes || sim_chance(1, 3) ? 0 : 1 + (int)sim_below(MAX_SEMAPHORES);
     int locks = sim_chance(1, 2) ? 1 : 1 + (int)sim_below(MAX_LOCKS);
     if (semaphores > 0 && sim_chance(1, 2))
         locks = 0;
@@ -36,7 +36,7 @@ void choose_paths(void)
         snprintf(run.paths[run.path_count++], sizeof(run.paths[0]), i == 1 ? "/sems/deep/s%d" : "/sems/s%d", i);
     }
     run.mismatch = sim_chance(1, 4);
-    choose_weights();
+    choose_weights(mutexes);
 }
 
 void server_path_of(const char *client_path, char *out, size_t size)

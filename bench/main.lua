@@ -2,7 +2,7 @@
 
 local CASES = { "requests", "kinds", "latency", "contention", "sharing", "memory", "instructions" }
 
-local settings = { quick = false, rounds = nil, clients = { 2, 8, 64 } }
+local settings = { quick = false, rounds = nil, clients = nil }
 local wanted = {}
 
 local index = 1
@@ -25,6 +25,7 @@ while arg[index] do
     index = index + 1
 end
 
+settings.clients = settings.clients or (settings.quick and { 2, 8 } or { 2, 8, 64 })
 settings.servers = assert(os.getenv("ZOOKEEPER"), "start this by bench/run")
 settings.bench = os.getenv("BENCH_DIR")
 settings.build = os.getenv("BENCH_BUILD")

@@ -62,7 +62,7 @@ local function run(settings, contestant, arrangement, seconds)
         table.insert(firsts, first)
         table.insert(commands, contestants.words(contestant, "share", settings.servers,
             string.format("/bench-sharing-%s-%s", arrangement.kind, contestant.name), arrangement.kind, first, each,
-            arrangement.clients, arrangement.warm_up, seconds, dir))
+            arrangement.clients, settings.quick and arrangement.warm_up / 2 or arrangement.warm_up, seconds, dir))
     end
     local turns = 0
     for _, result in ipairs(lib.run_together(commands, function()
@@ -78,9 +78,10 @@ return function(settings)
     local seconds = settings.quick and 0.5 or 1.5
     lib.title("Sharing: turns a second, over %g s; median of %d rounds (min..max)", seconds, rounds)
     local all = contestants.with_kinds(settings)
+    local arrangements = settings.quick and { ARRANGEMENTS[2], ARRANGEMENTS[3] } or ARRANGEMENTS
     local rates = {} -- arrangement -> name -> array by round
     for _ = 1, rounds do
-        for index, arrangement in ipairs(ARRANGEMENTS) do
+        for index, arrangement in ipairs(arrangements) do
             rates[index] = rates[index] or {}
             for _, contestant in ipairs(all) do
                 rates[index][contestant.name] = rates[index][contestant.name] or {}
@@ -96,7 +97,7 @@ return function(settings)
         table.insert(header, "zklock's : " .. all[index].name .. "'s")
     end
     local rows = { header }
-    for index, arrangement in ipairs(ARRANGEMENTS) do
+    for index, arrangement in ipairs(arrangements) do
         local row = { arrangement.text, tostring(arrangement.clients), tostring(arrangement.processes) }
         for _, contestant in ipairs(all) do
             table.insert(row, lib.spread(rates[index][contestant.name], "%.0f"))

@@ -22,6 +22,7 @@ local first, count, total = math.tointeger(arg[4]), math.tointeger(arg[5]), math
 local warm_up, seconds, dir = tonumber(arg[7]), tonumber(arg[8]), arg[9]
 
 local PERMITS = 10
+local PATIENCE = 20 -- seconds for one turn: who is forgotten in the line fails, instead of waiting for ever
 local SCANS = 3 -- of the permits' files: one that is free may be where we have just looked
 
 local turns, violations, from, to = 0, 0, nil, nil
@@ -64,7 +65,7 @@ end
 
 --- Takes a turn, and looks whether the others kept out.
 local function turn(lock, inside, number)
-    assert(lock:acquire())
+    assert(lock:acquire(PATIENCE))
     local at = now()
     if not inside(number) then
         violations = violations + 1
@@ -111,7 +112,11 @@ end
 loop.run(function()
     local clients = {}
     for index = 1, count do
-        clients[index] = assert(zklock.connect(servers, { connect_timeout = 20, wait = count > 1 and loop.adapter or nil }))
+        local client = assert(zklock.connect(servers, { connect_timeout = 20, wait = count > 1 and loop.adapter or nil }))
+        local lock = kind == "semaphore" and client:semaphore(path, PERMITS) or client:rwlock(path).read
+        assert(lock:acquire(PATIENCE))
+        assert(lock:release()) -- there are directories from here on
+        clients[index] = client
     end
     await_start()
     for index, client in ipairs(clients) do

@@ -132,7 +132,11 @@ final class Share {
     void run() throws Exception {
         List<CuratorFramework> clients = new ArrayList<>();
         for (int i = 0; i < count; i++) {
-            clients.add(Contestant.connect(servers, 10000));
+            CuratorFramework client = Contestant.connect(servers, 10000);
+            Lock lock = kind.equals("semaphore") ? Lock.permits(client, path, PERMITS, 1) : Lock.make("read", client, path);
+            lock.acquire();
+            lock.release(); // there are directories from here on
+            clients.add(client);
         }
         awaitStart();
         List<Thread> threads = new ArrayList<>();

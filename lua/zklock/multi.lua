@@ -5,7 +5,8 @@
 --
 -- That order costs a round trip for each member. So the first try takes all of them at once, waiting for none: if all are
 -- free, it takes one round trip. If one is not, those behind it in the order are given back before anybody waits for anything;
--- that is what keeps the promise above. A multi that had to wait the last time goes by the order from the start.
+-- that is what keeps the promise above. What was taken in vain costs requests; a multi to which that has happened goes by the
+-- order from the start for a while.
 
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
@@ -23,6 +24,9 @@ local Multi = {}
 Multi.__index = Multi
 
 local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
+
+--- How many acquisitions go by the order after one that took members in vain.
+local IN_ORDER_AFTER_REFUSAL = 8
 
 --- What is left for a member whose turn comes when time is up: it may still be free, but 0 would mean a try.
 local SHORTEST_WAIT = 0.001
@@ -81,7 +85,7 @@ function Multi.new(client, ordered)
     return setmetatable({
         _client = client,
         _members = ordered,
-        _contended = false, -- the last acquisition had to wait
+        _in_order = 0, -- how many of the next acquisitions go by the order from the start
         _kept = nil         -- what the acquisition under way has taken
     }, Multi)
 end
@@ -258,8 +262,8 @@ end
 --- Acquires all members; runs protected. Whatever it does not return true for is given back by its caller.
 local function attempt(self, run, timeout)
     local deadline = now() + timeout
-    if timeout > 0 and (self._contended or #self._members == 1) or not all_free(self) then
-        self._contended = false
+    if timeout > 0 and (self._in_order > 0 or #self._members == 1) or not all_free(self) then
+        self._in_order = max(self._in_order - 1, 0)
         return take_all_in_order(self, run, deadline)
     end
     local taken, message, code
@@ -271,7 +275,9 @@ local function attempt(self, run, timeout)
     if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         return taken, message, code
     end
-    self._contended = code == "timeout"
+    if code == "timeout" then
+        self._in_order = IN_ORDER_AFTER_REFUSAL
+    end
     return take_all_in_order(self, run, deadline)
 end
 

@@ -37,7 +37,7 @@ local KINDS = {
 
 local spec_unpack = table.unpack or unpack -- luacheck: ignore
 
-describe("with an ensemble of three servers, a holder and a waiter of every kind", function()
+describe("with an ensemble of three servers, a holder and a waiter of every kind #once", function()
     local servers
     local round = 0
 

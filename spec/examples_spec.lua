@@ -3,7 +3,6 @@
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
-local Client = require "zklock.client"
 
 --- redis-lua is plain Lua that runs on 5.4, but Debian files it under 5.1 to 5.3 only.
 local LUA_PATH = package.path .. ";/usr/share/lua/5.3/?.lua"
@@ -30,16 +29,7 @@ end
 describe("the example", function()
     after_each(fixture.clean)
 
-    --- For an example of something that this zklock may not have yet.
-    local function it_with(method, title, test)
-        if Client[method] then
-            it(title, test)
-        else
-            pending(title)
-        end
-    end
-
-    it_with("children", "mutex_by_hand shows a mutex in Lua whose holders come one at a time, in order", function()
+    it("mutex_by_hand shows a mutex in Lua whose holders come one at a time, in order", function()
         local output = run("mutex_by_hand")
         local last = ""
         for name, number, out in output:gmatch("(%S+) in with turn%-(%d+)\n(%S+) out\n") do
@@ -51,7 +41,7 @@ describe("the example", function()
         has(output, "15 turns, in the order of the numbers, one at a time")
     end)
 
-    it_with("children", "herd counts how many each release wakes, for 10, 50 and 200 contenders", function()
+    it("herd counts how many each release wakes, for 10, 50 and 200 contenders #once", function()
         local output = run("herd")
         for _, contenders in ipairs { 10, 50, 200 } do
             local all, one = output:match("\n +" .. contenders .. " +(%d+) +[%d.]+ +(%d+) +[%d.]+\n")
@@ -60,7 +50,7 @@ describe("the example", function()
         end
     end)
 
-    it_with("children", "rwlock_by_hand counts the same for readers and writers", function()
+    it("rwlock_by_hand counts the same for readers and writers #once", function()
         local output = run("rwlock_by_hand")
         for _, contenders in ipairs { 10, 50, 100 } do
             local together, all, one = output:match("\n +" .. contenders .. " +(%d+) +(%d+) +(%d+)\n")
@@ -114,7 +104,7 @@ describe("the example", function()
         assert.truthy(output:find("without the comparison:  slow ", 1, true))
     end)
 
-    it_with("transaction", "nightly runs a job on one machine a night, also when one is late", function()
+    it("nightly runs a job on one machine a night, also when one is late", function()
         local output = run("nightly")
         for _, date in ipairs { "2025%-03%-01", "2025%-03%-02" } do
             assert.equal(1, count(output, date .. " on %S+: runs it\n"))
@@ -123,7 +113,7 @@ describe("the example", function()
         has(output, "each night exactly one machine ran the job")
     end)
 
-    it_with("semaphore", "rate_limit lets no more than three calls be made at once", function()
+    it("rate_limit lets no more than three calls be made at once", function()
         local output = run("rate_limit")
         assert.equal(24, count(output, " begins call "))
         assert.truthy(output:find(" ###\n"))
@@ -131,7 +121,7 @@ describe("the example", function()
         has(output, "24 calls of 8 processes, never more than 3 at once")
     end)
 
-    it_with("rwlock", "config shows readers none of whom sees half of a change", function()
+    it("config shows readers none of whom sees half of a change", function()
         local output = run("config")
         has(output, "in the middle of a change, without the lock: host-1:9000")
         has(output, "in the middle of a change, with the lock: timeout")
@@ -139,7 +129,7 @@ describe("the example", function()
         has(output, "3 readers, 20 changes: nobody saw half of one")
     end)
 
-    it_with("multi", "bank transfers in both directions at once, and the sum stays the same", function()
+    it("bank transfers in both directions at once, and the sum stays the same", function()
         local output = run("bank")
         assert.equal(4, count(output, "clerk%-%d has made 15 transfers\n"))
         has(output, "60 transfers in both directions at once: the sum is still 300")

@@ -33,7 +33,7 @@ local function count_modes(log)
     return modes
 end
 
-describe("a fleet on one read/write lock", function()
+describe("a fleet on one read/write lock #once", function()
     after_each(clean)
 
     it(("of two zklock and two Curator, mostly readers, takes %d turns without an overlap"):format(4 * TURNS), function()
@@ -52,7 +52,7 @@ describe("a fleet on one read/write lock", function()
     end)
 end)
 
-describe("a read/write lock shared with", function()
+describe("a read/write lock shared with #once", function()
     after_each(clean)
 
     it("Curator lets readers of both in together, and no writer of either", function()
@@ -149,7 +149,7 @@ describe("a read/write lock shared with", function()
     end)
 end)
 
-describe("a fleet on one semaphore", function()
+describe("a fleet on one semaphore #once", function()
     after_each(clean)
 
     it(("of two zklock and two Curator takes %d turns with never more than %d inside"):format(4 * TURNS, PERMITS), function()
@@ -159,7 +159,7 @@ describe("a fleet on one semaphore", function()
     end)
 end)
 
-describe("a semaphore shared with Curator", function()
+describe("a semaphore shared with Curator #once", function()
     after_each(clean)
 
     it("has as many permits as it has, whoever takes them, and one returned lets one in", function()
@@ -208,7 +208,7 @@ describe("a semaphore shared with Curator", function()
     end)
 end)
 
-describe("revocation", function()
+describe("revocation #once", function()
     after_each(clean)
 
     for _, kind in ipairs({ "mutex", "write", "read" }) do

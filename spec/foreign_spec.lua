@@ -47,7 +47,7 @@ describe("a fleet on one mutex", function()
     end
 end)
 
-describe("a mutex shared with", function()
+describe("a mutex shared with #once", function()
     after_each(clean)
 
     for _, client in ipairs({ "curator", "go", "kazoo" }) do
@@ -144,7 +144,7 @@ describe("a mutex shared with", function()
     end)
 end)
 
-describe("the check of who is inside", function()
+describe("the check of who is inside #once", function()
     after_each(clean)
 
     it("is failed by each program's every turn when it does not lock and somebody is inside", function()
@@ -194,7 +194,7 @@ describe("the check of who is inside", function()
     end)
 end)
 
-describe("a writer that turns itself into a reader", function()
+describe("a writer that turns itself into a reader #once", function()
     after_each(clean)
 
     it("keeps Curator's queued writer waiting when it keeps its number, as ours do", function()
@@ -229,7 +229,7 @@ describe("a writer that turns itself into a reader", function()
     end)
 end)
 
-describe("kazoo's names for readers and writers", function()
+describe("kazoo's names for readers and writers #once", function()
     after_each(clean)
 
     local modes = { read = "shared", write = "exclusive" }
@@ -296,7 +296,7 @@ describe("kazoo's names for readers and writers", function()
     end)
 end)
 
-describe("clients that cannot share a path:", function()
+describe("clients that cannot share a path: #once", function()
     after_each(clean)
 
     it("Curator does not see kazoo's names", function()
@@ -347,7 +347,7 @@ describe("clients that cannot share a path:", function()
     end)
 end)
 
-describe("a child that is no lock node", function()
+describe("a child that is no lock node #once", function()
     after_each(clean)
 
     it("named 0 keeps Curator waiting and not us", function()

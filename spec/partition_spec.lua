@@ -6,7 +6,7 @@ local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local proxy = require "spec.support.proxy"
 
-describe("a mutex held through a follower that is cut off from its leader", function()
+describe("a mutex held through a follower that is cut off from its leader #once", function()
     local servers, leader, follower, link
 
     setup(function()

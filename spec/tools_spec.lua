@@ -32,7 +32,7 @@ local function shell(script)
     return cluster.run({"sh", "-c", "tool=" .. cluster.quote(TOOL) .. "\n" .. script})
 end
 
-describe("tools/zookeeper", function()
+describe("tools/zookeeper #once", function()
     local server
 
     setup(function()
@@ -164,7 +164,7 @@ describe("tools/zookeeper", function()
     end)
 end)
 
-describe("tools/zookeeper with three servers", function()
+describe("tools/zookeeper with three servers #once", function()
     local servers, client
 
     setup(function()
@@ -248,7 +248,7 @@ describe("tools/zookeeper with three servers", function()
     end)
 end)
 
-describe("tools/seed-snapshot.lua", function()
+describe("tools/seed-snapshot.lua #once", function()
     it("makes the next sequential child get the number given, up to the last one there is", function()
         local server = cluster.start({seed = {["/locks/near"] = 2147483646, ["/past"] = -2147483648, ["/zero"] = 0}})
         local client = zk.connect(server.servers)
@@ -273,7 +273,7 @@ describe("tools/seed-snapshot.lua", function()
     end)
 end)
 
-describe("the client for specs", function()
+describe("the client for specs #once", function()
     local servers, client
 
     setup(function()
@@ -374,7 +374,7 @@ describe("the client for specs", function()
     end)
 end)
 
-describe("tools/faultproxy.lua", function()
+describe("tools/faultproxy.lua #once", function()
     local server, direct, link, client
 
     setup(function()
@@ -580,7 +580,7 @@ describe("tools/faultproxy.lua", function()
     end)
 end)
 
-describe("eventually", function()
+describe("eventually #once", function()
     it("returns what the condition returns once it holds", function()
         local calls = 0
         assert.equal("third", eventually(function()

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 #
-# Runs the test suites, as many at a time as there are processors, and adds up what they say.
+# Runs the test suites, several at a time, and adds up what they say.
 #
 # Each suite is a command whose own counts are read from its output. A suite counts as failed if it fails, is killed, runs
 # out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
 # The last line is `N passed, N failed`, and the exit status says the same.
 #
-# Usage: tools/test.sh [GROUP…]     groups: lua lint sim c rock (default: all of them)
+# Usage: tools/test.sh [GROUP…]     groups: lint lua sim c rock (default: all of them)
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.." || exit 1
 logs=build/test-logs
 mkdir -p "$logs"
 
-slots=$(nproc)
+slots=$(($(nproc) * 2))
 rm -f "$logs"/*.result
 
 # Seconds since the start, for the headings.
@@ -57,7 +57,7 @@ count_status() {
 }
 
 # suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell, which knows the functions below. Runs in the background,
-# beside as many others as there are processors: most of them wait for servers most of the time.
+# beside others, more of them than there are processors: most wait for servers most of the time.
 suite() {
     while [ "$(jobs -rp | wc -l)" -ge "$slots" ]; do
         wait -n
@@ -209,7 +209,7 @@ suites_rock() {
     suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 }
 
-[ $# -gt 0 ] || set -- lua lint sim c rock
+[ $# -gt 0 ] || set -- lint lua sim c rock
 variants=$(for group; do builds_for "$group" || exit 2; done) || exit 2
 if [ -n "$variants" ]; then
     # shellcheck disable=SC2086 # one word each

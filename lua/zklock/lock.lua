@@ -259,37 +259,36 @@ local function acquire(self, timeout, count)
     return nil, message, code
 end
 
-local function deadlock_message(self, what)
-    return format("the %s %s is already %s by this object", self._kind.name, self._path, what)
-end
-
---- Acquires again what is held.
-local function enter_again(self, hold, count)
-    if not self._reentrant then
-        return nil, deadlock_message(self, "held"), "deadlock"
+--- Why an acquisition of so many permits would wait for this very object; nil if it would not.
+function Lock:_deadlock(count)
+    local hold = self._hold
+    if self._client._attempts[self] then
+        return format("the %s %s is already being acquired by this object", self._kind.name, self._path)
+    elseif not hold then
+        return self._kind == Lock.WRITE and held_claim(self._twin) and format("the write lock %s cannot be acquired while " ..
+            "this object's read lock is held: it would wait for itself", self._path) or nil
+    elseif not hold.claim:held() then
+        return nil
+    elseif not self._reentrant then
+        return format("the %s %s is already held by this object", self._kind.name, self._path)
     elseif count > hold.count then
-        return nil, format("the %s %s is held by this object with a count of %d and cannot be acquired again with one of %d",
-            self._kind.name, self._path, hold.count, count), "deadlock"
+        return format("the %s %s is held by this object with a count of %d and cannot be acquired again with one of %d",
+            self._kind.name, self._path, hold.count, count)
     end
-    hold.levels = hold.levels + 1
-    return self
+    return nil
 end
 
 --- Acquires on behalf of the object: settles first what it has already.
 local function enter(self, timeout, count)
-    if self._client._attempts[self] then
-        return nil, deadlock_message(self, "being acquired"), "deadlock"
-    end
+    local deadlock = self:_deadlock(count)
     local hold = self._hold
-    if not hold and self._kind == Lock.WRITE and held_claim(self._twin) then
-        return nil, format("the write lock %s cannot be acquired while this object's read lock is held: it would wait for " ..
-            "itself", self._path), "deadlock"
-    elseif not hold then
+    if deadlock then
+        return nil, deadlock, "deadlock"
+    elseif not hold or self._client._core:state() == nil then
         return acquire(self, timeout, count)
     elseif hold.claim:held() then
-        return enter_again(self, hold, count)
-    elseif self._client._core:state() == nil then
-        return acquire(self, timeout, count)
+        hold.levels = hold.levels + 1
+        return self
     elseif self._reentrant then
         return give_up_lost(self)
     end

@@ -209,7 +209,8 @@ local function take_in_order(self, run, deadline)
             return nil, "waiting for the locks was cancelled", "cancelled"
         end
         run.current = self._members[index]
-        local got, message, code = run.current:_enter(max(deadline - now(), SHORTEST_WAIT), 1)
+        local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
+        local got, message, code = run.current:_enter(timeout, 1)
         run.current = nil
         if not got then
             return nil, message, code
@@ -261,7 +262,14 @@ end
 
 --- Acquires all members; runs protected. Whatever it does not return true for is given back by its caller.
 local function attempt(self, run, timeout)
+    for _, member in ipairs(self._members) do
+        local deadlock = member:_deadlock(1)
+        if deadlock then
+            return nil, deadlock, "deadlock"
+        end
+    end
     local deadline = now() + timeout
+    run.try = timeout == 0
     if timeout > 0 and (self._in_order > 0 or #self._members == 1) or not all_free(self) then
         self._in_order = max(self._in_order - 1, 0)
         return take_all_in_order(self, run, deadline)
@@ -297,7 +305,7 @@ local function acquire(self, timeout)
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
     give_back_kept(self)
-    local run = { taken = 0, holds = {}, current = nil, cancelled = false }
+    local run = { taken = 0, holds = {}, current = nil, try = false, cancelled = false }
     attempts[self], self._kept = run, {}
     local ok, got, message, code = self._client._protect(attempt, self, run, timeout)
     attempts[self], self._kept = nil, nil

@@ -174,7 +174,7 @@ builds_for() {
 }
 
 suites_lua() {
-    suite "specs: Lua 5.4" busted 600 'run_specs lua5.4 5.4'
+    suite "specs: Lua 5.4" busted 800 'run_specs lua5.4 5.4'
     # What is tagged #once tests servers, tools and other clients more than it does Lua.
     suite "specs: Lua 5.1, but those that one Lua is enough for" busted 600 'run_specs lua5.1 5.1 --exclude-tags=once'
     suite "specs: LuaJIT, but those that one Lua is enough for" busted 600 'run_specs luajit luajit --exclude-tags=once'

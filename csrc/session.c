@@ -401,6 +401,7 @@ static void lapse(zkl_engine *engine)
     if (zkl_lease_valid(engine) || engine->lease_until == 0 || ZKL_BROKEN(ZKL_BREAK_LAPSE)) {
         return;
     }
+    zkl_share_expire(engine, true);
     zkl_claim *claim, *next;
     for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
         next = TAILQ_NEXT(claim, all);
@@ -633,6 +634,7 @@ static void run_due(zkl_engine *engine)
     notice_silent_loss(engine);
     lapse(engine);
     zkl_claims_expire(engine);
+    zkl_share_expire(engine, false);
     if (must_greet_again(engine) && engine->now >= engine->check_at) {
         greet(engine);
         engine->check_at = engine->now + PAUSE_AFTER;
@@ -678,6 +680,9 @@ static int64_t next_due(const zkl_engine *engine)
     }
     if (!TAILQ_EMPTY(&engine->holds)) {
         due = earlier(due, TAILQ_FIRST(&engine->holds)->hold_until);
+    }
+    if (!TAILQ_EMPTY(&engine->lingering)) {
+        due = earlier(due, TAILQ_FIRST(&engine->lingering)->linger_until);
     }
     return due;
 }

@@ -191,8 +191,7 @@ void zkl_watch_own(zkl_seat *seat)
     watch->owner = seat;
     seat->own = watch;
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
-        zkl_claim_revoked(
-            seat->claim); /* somebody who waits has read it: it will not be read again before it changes */
+        zkl_seat_revoked(seat); /* somebody who waits has read it: it will not be read again before it changes */
     }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         arm(watch); /* if that cannot be now, zkl_watches_resume will */
@@ -218,18 +217,32 @@ void zkl_watch_leave(zkl_seat *seat)
     free_if_unused(watch);
 }
 
-/* The node is about to be deleted, or is: that ends the watch. If it does not, zkl_watches_resume will. */
+/* What the watch is on is about to change by our own doing, which ends it. If it does not, zkl_watches_resume will. */
+static void leave_to_fire(zkl_watch *watch)
+{
+    if (!is_wanted(watch)) {
+        set_unwanted(watch, watch->state != ZKL_WATCH_IDLE);
+        free_if_unused(watch);
+    }
+}
+
 void zkl_watch_leave_own(zkl_seat *seat)
 {
     zkl_watch *watch = seat->own;
-    if (watch == NULL) {
-        return;
+    if (watch != NULL) {
+        seat->own = NULL;
+        watch->owner = NULL;
+        leave_to_fire(watch);
     }
-    seat->own = NULL;
-    watch->owner = NULL;
-    if (LIST_EMPTY(&watch->seats)) {
-        set_unwanted(watch, watch->state != ZKL_WATCH_IDLE);
-        free_if_unused(watch);
+}
+
+void zkl_watch_leave_directory(zkl_seat *seat)
+{
+    zkl_watch *watch = seat->watch;
+    if (watch != NULL) {
+        LIST_REMOVE(seat, in_watch);
+        seat->watch = NULL;
+        leave_to_fire(watch);
     }
 }
 
@@ -258,7 +271,7 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     watch->flying--;
     watch->asked = rc == ZOK && is_revocation(data, length);
     if (watch->asked && watch->owner != NULL) {
-        zkl_claim_revoked(watch->owner->claim);
+        zkl_seat_revoked(watch->owner);
     }
     bool left_behind = rc == ZNONODE && watch->by_exists; /* by a creation watch */
     if (rc == ZOK || left_behind || ZKL_BROKEN(ZKL_BREAK_REARM)) {
@@ -298,7 +311,11 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
             LIST_REMOVE(seat, in_watch);
             seat->watch = NULL;
         }
-        zkl_permits_listed(seat->claim, request, rc, names, stat);
+        if (seat->role == ZKL_ROLE_TURN) {
+            zkl_permits_listed(seat->claim, request, rc, names, stat);
+        } else {
+            zkl_share_listed(seat, rc, names);
+        }
     }
     watch->pinned = false;
     if (watch->state == ZKL_WATCH_IDLE) {

@@ -1,0 +1,344 @@
+/*
+ * share: several claims of one client use one seat, one after the other or, readers, together.
+ *
+ * Claims on one path queue locally, first in, first out, in the `behind` list of the latest seat that covers them: a mutex's
+ * seat covers mutex claims, a reader's seat readers, a writer's seat both. When the claim that holds ends, the next one is
+ * granted without a request; it is a *hand-over*. A seat is promised to at most `handoff` claims beyond its first, so that
+ * whoever queues behind it elsewhere waits for at most so many of them: the claim after those gets a seat of its own, which
+ * queues at once.
+ *
+ * A seat is handed over only by a release. Where a grant ended otherwise (lost, max_hold), its holder may not know yet, and what
+ * it writes is told from its successor's by the node; so the node goes, and those who wait get another seat.
+ *
+ * A seat whose last claim was released may *linger*: it keeps its node for a while, and watches its directory. Whoever wants the
+ * lock here meanwhile has it without a request. As soon as anybody comes or goes in the directory, it leaves.
+ */
+#include <string.h>
+
+#include "engine_private.h"
+
+static bool is_lock(const zkl_seat *seat)
+{
+    return seat->role == ZKL_ROLE_MUTEX || seat->role == ZKL_ROLE_READER || seat->role == ZKL_ROLE_WRITER;
+}
+
+static bool lingers(const zkl_seat *seat)
+{
+    return seat->claim == NULL && seat->state == ZKL_SEAT_GRANTED;
+}
+
+/* --- finding a seat ------------------------------------------------------------------------------------------------- */
+
+static bool covers(const zkl_seat *seat, zkl_mode mode)
+{
+    switch (seat->role) {
+    case ZKL_ROLE_MUTEX:
+        return mode == ZKL_MODE_MUTEX;
+    case ZKL_ROLE_READER:
+        return mode == ZKL_MODE_READ;
+    case ZKL_ROLE_WRITER:
+        return mode == ZKL_MODE_READ || mode == ZKL_MODE_WRITE;
+    case ZKL_ROLE_TURN:
+    case ZKL_ROLE_PERMIT:
+        break;
+    }
+    return false;
+}
+
+/* The seat's node says what the claim's own would. */
+static bool same_node(const zkl_seat *seat, const zkl_claim *claim)
+{
+    const char *identity = seat->claim != NULL ? seat->claim->identity : seat->identity;
+    const zkl_shared_acl *acl = seat->claim != NULL ? seat->claim->acl : seat->acl;
+    return acl == claim->acl && strcmp(identity, claim->identity) == 0;
+}
+
+/* Whether readers hold the seat, and nobody waits in it. */
+static bool only_readers_hold(const zkl_seat *seat)
+{
+    const zkl_claim *last = TAILQ_LAST(&seat->behind, zkl_claim_list);
+    return seat->role == ZKL_ROLE_READER && seat->state == ZKL_SEAT_GRANTED &&
+           (last == NULL || last->phase == ZKL_CLAIM_GRANTED);
+}
+
+zkl_seat *zkl_share_find(const zkl_claim *claim)
+{
+    if (claim->mode == ZKL_MODE_PERMITS) {
+        return NULL;
+    }
+    zkl_seat *seat = TAILQ_LAST(&claim->line->seats, zkl_seat_list);
+    while (seat != NULL && !(seat->wanted && is_lock(seat))) {
+        seat = TAILQ_PREV(seat, zkl_seat_list, in_line);
+    }
+    if (seat == NULL || seat->beside || seat->revoked || !covers(seat, claim->mode) || !same_node(seat, claim)) {
+        return NULL;
+    }
+    if (lingers(seat)) {
+        return zkl_lease_valid(claim->engine) ? seat : NULL;
+    }
+    if (seat->turns > claim->handoff || (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
+        return NULL;
+    }
+    bool at_once = only_readers_hold(seat) && zkl_lease_valid(claim->engine);
+    return claim->try_only && !at_once ? NULL : seat;
+}
+
+/* --- granting ------------------------------------------------------------------------------------------------------- */
+
+static zkl_claim *following(const zkl_seat *seat, zkl_claim *claim)
+{
+    return claim == seat->claim ? TAILQ_FIRST(&seat->behind) : TAILQ_NEXT(claim, in_seat);
+}
+
+void zkl_share_advance(zkl_seat *seat)
+{
+    if (seat->state != ZKL_SEAT_GRANTED || !zkl_lease_valid(seat->engine)) {
+        return;
+    }
+    bool readers = true; /* all those before */
+    for (zkl_claim *claim = seat->claim; claim != NULL && readers; claim = following(seat, claim)) {
+        if (claim->phase == ZKL_CLAIM_WAITING) {
+            if (claim != seat->claim && claim->mode != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE)) {
+                return;
+            }
+            seat->grants += seat->granted;
+            seat->engine->stats.hand_overs += seat->granted;
+            seat->granted = true;
+            zkl_claim_grant(claim, seat);
+            if (claim->revocable && seat->own == NULL) {
+                zkl_watch_own(seat);
+            }
+        }
+        readers = claim->mode == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
+    }
+}
+
+/* --- joining and parting -------------------------------------------------------------------------------------------- */
+
+/* The seat serves this claim first of all from now on. */
+static void put_first(zkl_seat *seat, zkl_claim *claim)
+{
+    seat->claim = claim;
+    claim->seat = seat;
+    claim->behind = false;
+    LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
+}
+
+void zkl_share_stop_lingering(zkl_seat *seat)
+{
+    if (seat->linger_until != ZKL_NEVER) {
+        TAILQ_REMOVE(&seat->engine->lingering, seat, in_lingering);
+        seat->linger_until = ZKL_NEVER;
+    }
+}
+
+void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
+{
+    if (lingers(seat)) {
+        zkl_share_stop_lingering(seat);
+        put_first(seat, claim);
+        seat->turns = seat->contested ? seat->turns + 1 : 1; /* nobody waits elsewhere, as far as the watch tells */
+    } else {
+        claim->seat = seat;
+        claim->behind = true;
+        TAILQ_INSERT_TAIL(&seat->behind, claim, in_seat);
+        seat->turns++;
+    }
+    zkl_share_advance(seat);
+}
+
+void zkl_share_part(zkl_claim *claim)
+{
+    zkl_seat *seat = claim->seat;
+    TAILQ_REMOVE(&seat->behind, claim, in_seat);
+    claim->seat = NULL;
+    claim->behind = false;
+    seat->turns -= claim->token[0] == '\0'; /* it was never its turn */
+    zkl_claim_settle(claim);
+    zkl_share_advance(seat);
+}
+
+/* A reader holds beside the writer whose seat this is. */
+static bool reader_beside(const zkl_seat *seat)
+{
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    {
+        if (other->beside && other->czxid == seat->czxid && other->state != ZKL_SEAT_GONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool may_hand_over(const zkl_seat *seat, const zkl_claim *from, const zkl_claim *to)
+{
+    bool released = from->phase == ZKL_CLAIM_RELEASED || ZKL_BROKEN(ZKL_BREAK_RELEASED);
+    return released && !seat->revoked && zkl_lease_valid(seat->engine) &&
+           (to->mode == ZKL_MODE_READ || !reader_beside(seat));
+}
+
+/* The role of a seat for all who wait behind this one. */
+static zkl_role role_for_rest(const zkl_seat *seat)
+{
+    const zkl_claim *claim;
+    zkl_role role = seat->role == ZKL_ROLE_MUTEX ? ZKL_ROLE_MUTEX : ZKL_ROLE_READER;
+    TAILQ_FOREACH(claim, &seat->behind, in_seat)
+    {
+        role = claim->mode == ZKL_MODE_WRITE ? ZKL_ROLE_WRITER : role;
+    }
+    return role;
+}
+
+void zkl_share_move_on(zkl_seat *seat)
+{
+    zkl_claim *claim = TAILQ_FIRST(&seat->behind);
+    while (claim != NULL && claim->phase != ZKL_CLAIM_WAITING) {
+        claim = TAILQ_NEXT(claim, in_seat);
+    }
+    if (claim == NULL) {
+        return;
+    }
+    zkl_role role = role_for_rest(seat);
+    zkl_claim *next = TAILQ_NEXT(claim, in_seat);
+    TAILQ_REMOVE(&seat->behind, claim, in_seat);
+    zkl_seat *fresh = zkl_seat_new(claim, seat->line, role);
+    if (fresh == NULL) {
+        claim->seat = NULL;
+        claim->behind = false;
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_FAILED, "not enough memory to queue for '%s' again",
+                         zkl_claim_path(claim));
+        zkl_claim_settle(claim);
+        zkl_share_move_on(seat);
+        return;
+    }
+    claim->seat = fresh;
+    claim->behind = false;
+    for (claim = next; claim != NULL; claim = next) {
+        next = TAILQ_NEXT(claim, in_seat);
+        TAILQ_REMOVE(&seat->behind, claim, in_seat);
+        TAILQ_INSERT_TAIL(&fresh->behind, claim, in_seat);
+        claim->seat = fresh;
+        fresh->turns++;
+    }
+    zkl_seat_step(fresh);
+}
+
+/* --- lingering ------------------------------------------------------------------------------------------------------ */
+
+static void insert_by_end(zkl_seat *seat)
+{
+    struct zkl_seat_list *lingering = &seat->engine->lingering;
+    zkl_seat *before = TAILQ_LAST(lingering, zkl_seat_list);
+    while (before != NULL && before->linger_until > seat->linger_until) {
+        before = TAILQ_PREV(before, zkl_seat_list, in_lingering);
+    }
+    if (before != NULL) {
+        TAILQ_INSERT_AFTER(lingering, before, seat, in_lingering);
+    } else {
+        TAILQ_INSERT_HEAD(lingering, seat, in_lingering);
+    }
+}
+
+/* The seat's last claim was released. True if the seat stays for a while; the claim is settled then. */
+static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
+{
+    zkl_engine *engine = seat->engine;
+    if (claim->linger == 0 || claim->phase != ZKL_CLAIM_RELEASED || seat->state != ZKL_SEAT_GRANTED || seat->beside ||
+        seat->revoked || (seat->contested && !ZKL_BROKEN(ZKL_BREAK_LINGER)) || reader_beside(seat) ||
+        !zkl_lease_valid(engine) || !zkl_session_usable(engine)) {
+        return false;
+    }
+    if (seat->watch == NULL && !zkl_watch_children(seat, seat->line)) {
+        return false; /* watched by another seat of ours, or cannot be now */
+    }
+    zkl_watch_leave_own(seat);
+    if (seat->identity == NULL) {
+        seat->identity = claim->identity;
+        claim->identity = NULL;
+        seat->acl = claim->acl;
+        seat->acl->uses++;
+    }
+    LIST_REMOVE(seat, in_claim);
+    seat->claim = NULL;
+    claim->seat = NULL;
+    seat->linger_until = engine->now + claim->linger;
+    insert_by_end(seat);
+    zkl_claim_settle(claim);
+    return true;
+}
+
+void zkl_share_contested(zkl_seat *seat)
+{
+    seat->contested = true;
+    if (lingers(seat) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
+        zkl_seat_leave(seat);
+    }
+}
+
+/* The names of those who stand in the way, or in whose way the seat stands, are not all our own seats'. */
+void zkl_share_listed(zkl_seat *seat, int rc, const struct String_vector *names)
+{
+    zkl_node_kind mine = zkl_seat_kind(seat);
+    bool alone = rc == ZOK;
+    for (int32_t i = 0; alone && i < names->count; i++) {
+        alone = strcmp(names->data[i], zkl_seat_name(seat)) == 0 ||
+                !zkl_kind_conflicts(mine, zkl_node_parse(names->data[i]).kind);
+    }
+    if (!alone) {
+        zkl_share_contested(seat);
+    }
+}
+
+void zkl_share_expire(zkl_engine *engine, bool all)
+{
+    zkl_seat *seat;
+    while ((seat = TAILQ_FIRST(&engine->lingering)) != NULL && (all || seat->linger_until <= engine->now)) {
+        zkl_seat_leave(seat);
+    }
+}
+
+void zkl_share_forget(zkl_seat *seat)
+{
+    zkl_free(seat->identity);
+    seat->identity = NULL;
+    zkl_acl_drop(seat->acl);
+    seat->acl = NULL;
+}
+
+void zkl_share_make_way(const zkl_claim *claim)
+{
+    zkl_seat *seat, *next;
+    for (seat = TAILQ_FIRST(&claim->line->seats); seat != NULL; seat = next) {
+        next = TAILQ_NEXT(seat, in_line);
+        if (lingers(seat)) {
+            zkl_seat_leave(seat);
+        }
+    }
+}
+
+/* --- passing on ----------------------------------------------------------------------------------------------------- */
+
+bool zkl_share_pass(zkl_claim *claim)
+{
+    zkl_seat *seat = claim->seat;
+    if (!is_lock(seat) || !seat->wanted) {
+        return false;
+    }
+    zkl_claim *next = TAILQ_FIRST(&seat->behind);
+    if (next == NULL) {
+        return begin_linger(seat, claim);
+    }
+    bool waits = next->phase == ZKL_CLAIM_WAITING;
+    if (seat->state == ZKL_SEAT_GRANTED && waits && !may_hand_over(seat, claim, next)) {
+        zkl_share_move_on(seat);
+        return false;
+    }
+    TAILQ_REMOVE(&seat->behind, next, in_seat);
+    LIST_REMOVE(seat, in_claim);
+    claim->seat = NULL;
+    put_first(seat, next);
+    zkl_claim_settle(claim);
+    zkl_share_advance(seat);
+    return true;
+}

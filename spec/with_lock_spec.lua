@@ -188,7 +188,7 @@ describe("with_lock", function()
 
     it("nests on different locks", function()
         local client = fixture.client()
-        local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path())
+        local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path(), { handoff = 0 })
         assert.is_true(outer:with_lock(function()
             assert.is_true(inner:with_lock(function()
                 assert.is_true(outer:held() and inner:held())
@@ -232,7 +232,7 @@ describe("with_lock", function()
 
         it("lets the function wait for another lock in an event loop", function()
             local client = fixture.client({ wait = loop })
-            local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path())
+            local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path(), { handoff = 0 })
             local other = client:mutex(inner:path(), { handoff = 0 })
             local order = {}
             loop.run(function()

@@ -188,7 +188,7 @@ describe("with_lock", function()
 
     it("nests on different locks", function()
         local client = fixture.client()
-        local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path(), { handoff = 0 })
+        local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path())
         assert.is_true(outer:with_lock(function()
             assert.is_true(inner:with_lock(function()
                 assert.is_true(outer:held() and inner:held())

@@ -7,29 +7,64 @@ local function quoted(word)
     return "'" .. tostring(word):gsub("'", "'\\''") .. "'"
 end
 
---- Runs a program and reads the last line that looks like "name=… key=value …".
--- @tparam table words the command
--- @treturn table the line's values, numbers as such; raises if the program failed
-function lib.run(words)
+local function command_line(words)
     local line = {}
     for index, word in ipairs(words) do
         line[index] = quoted(word)
     end
-    local command = table.concat(line, " ")
-    local pipe = assert(io.popen(command))
+    return table.concat(line, " ")
+end
+
+--- The values of each line of a pipe that looks like "name=… key=value …", numbers as such. Raises if the program failed.
+local function results_of(pipe, command)
     local output = pipe:read("a")
     local ok, _, status = pipe:close()
     if not ok then
         error(string.format("%s ended with %s", command, status))
     end
-    local values = {}
-    for key, value in (output:match("name=[^\n]*") or ""):gmatch("([%w_]+)=(%S+)") do
-        values[key] = tonumber(value) or value
+    local results = {}
+    for line in output:gmatch("[^\n]+") do
+        if line:match("^name=") then
+            local values = {}
+            for key, value in line:gmatch("([%w_]+)=(%S+)") do
+                values[key] = tonumber(value) or value
+            end
+            table.insert(results, values)
+        end
     end
-    if not values.name then
+    if #results == 0 then
         error(string.format("%s printed no result", command))
     end
-    return values
+    return results
+end
+
+--- Runs a program and reads its lines that look like "name=… key=value …".
+-- @tparam table words the command
+-- @treturn table array of tables: each line's values, numbers as such; raises if the program failed
+function lib.run_lines(words)
+    local command = command_line(words)
+    return results_of(assert(io.popen(command)), command)
+end
+
+--- The same, of a program that prints one such line.
+-- @treturn table the line's values
+function lib.run(words)
+    return lib.run_lines(words)[1]
+end
+
+--- Runs programs at the same time. When all are started, calls fn().
+-- @tparam table commands array of arrays of words
+-- @treturn table array of the first lines' values, by program
+function lib.run_together(commands, fn)
+    local pipes, results = {}, {}
+    for index, words in ipairs(commands) do
+        pipes[index] = assert(io.popen(command_line(words)))
+    end
+    fn()
+    for index, pipe in ipairs(pipes) do
+        results[index] = results_of(pipe, command_line(commands[index]))[1]
+    end
+    return results
 end
 
 --- The server's counters by name, as of now. Asking counts as one packet received, which is taken off again.
@@ -67,6 +102,14 @@ function lib.spread(values, shape)
     end
     local least, most = math.min(table.unpack(values)), math.max(table.unpack(values))
     return string.format(shape .. " (" .. shape .. ".." .. shape .. ")", lib.median(values), least, most)
+end
+
+--- "5", or "5 (5..6)" if not all are the same: the median and the range of counts.
+function lib.counts(values)
+    if #values > 0 and math.min(table.unpack(values)) == math.max(table.unpack(values)) then
+        return string.format("%g", values[1])
+    end
+    return lib.spread(values, "%g")
 end
 
 --- Quotients of the rounds' values, pairwise.

@@ -1,6 +1,6 @@
 --- main: runs the cases that bench/run was asked for, against the server that it started.
 
-local CASES = { "requests", "latency", "contention", "memory", "instructions" }
+local CASES = { "requests", "kinds", "latency", "contention", "sharing", "memory", "instructions" }
 
 local settings = { quick = false, rounds = nil, clients = { 2, 8, 64 } }
 local wanted = {}
@@ -29,6 +29,8 @@ settings.servers = assert(os.getenv("ZOOKEEPER"), "start this by bench/run")
 settings.bench = os.getenv("BENCH_DIR")
 settings.build = os.getenv("BENCH_BUILD")
 settings.scratch = os.getenv("BENCH_SCRATCH")
+settings.proxy = os.getenv("BENCH_PROXY")
+settings.owner = os.getenv("BENCH_OWNER")
 settings.missing = {}
 
 --- What a program prints first, or "?".

@@ -14,6 +14,7 @@
 
 #ifdef ZKL_BREAKABLE
 unsigned zkl_broken_rules;
+int32_t zkl_most_in_flight = 1000;
 #endif
 
 /* --- names of enums ------------------------------------------------------------------------------------------------ */

@@ -393,6 +393,8 @@ typedef enum {
     ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;
+/* ZKL_MAX_IN_FLIGHT, for the simulation to reach. */
+extern int32_t zkl_most_in_flight;
 #define ZKL_BROKEN(rule) ((zkl_broken_rules & (unsigned)(rule)) != 0)
 #else
 #define ZKL_BROKEN(rule) false

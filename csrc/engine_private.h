@@ -24,7 +24,11 @@
 #include "memory.h"
 
 /* Requests under way at once, so that one client cannot flood a server (DESIGN: good neighbour). */
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_IN_FLIGHT zkl_most_in_flight
+#else
 #define ZKL_MAX_IN_FLIGHT 1000
+#endif
 
 /*
  * Bytes of watched paths per handle. After a reconnect the C client sends them all in one SetWatches packet, which the
@@ -459,8 +463,8 @@ const char *zkl_seat_name(const zkl_seat *seat);
 void zkl_seat_wait(zkl_seat *seat);
 /* The same, but not before the server has had time. */
 void zkl_seat_wait_long(zkl_seat *seat);
-/* A permit's wait is over: its room is confirmed, or, with a valid lease, it is granted. */
-void zkl_seat_room(zkl_seat *seat, bool granted);
+/* A permit goes on together with the others of its claim: to CONFIRMING, to GRANTED, or back to QUEUED. */
+void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state);
 /* Something that the server refused, or that could not be sent for want of memory, is to be tried again in a while. */
 void zkl_try_later(zkl_engine *engine);
 /* The time of those that were to try again later has come. */
@@ -599,7 +603,7 @@ struct zkl_permits {
     bool took;           /* has seats for its permits */
     bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
     bool waited;         /* had to wait, for its turn or for room */
-    bool undecided;      /* the latest list came before the limit was known */
+    bool undecided;      /* the watch may be armed, and yet no list since then has been judged */
 };
 
 /* For a new claim. False when memory is short; zkl_permits_free is due all the same. */
@@ -615,8 +619,10 @@ void zkl_permits_joined(zkl_claim *claim);
 void zkl_permits_retreat(zkl_claim *claim, bool behind);
 /* The same when its nodes are gone with their session. */
 void zkl_permits_restart(zkl_claim *claim);
-/* One of its permits is being made anew: earlier lists do not count. */
+/* One of its permits is being made anew: earlier lists do not count, nor the room that they showed. */
 void zkl_permits_changed(zkl_claim *claim);
+/* At the head of the line, under a watch that came with no list: it is asked for. */
+void zkl_permits_look_again(zkl_claim *claim);
 /* At the head of the line: somebody came or went. */
 void zkl_permits_event(zkl_claim *claim);
 /* All of its permits' seats are in CONFIRMING, and there is a lease. */

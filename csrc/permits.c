@@ -81,12 +81,6 @@ void zkl_permits_restart(zkl_claim *claim)
     permits->excess = 0;
 }
 
-void zkl_permits_changed(zkl_claim *claim)
-{
-    claim->permits->generation++;
-    claim->permits->listing = false;
-}
-
 void zkl_permits_retreat(zkl_claim *claim, bool behind)
 {
     zkl_permits *permits = claim->permits;
@@ -230,6 +224,19 @@ static zkl_seat *next_permit(zkl_seat *seat)
     for ((seat) = next_permit(LIST_FIRST(&(claim)->seats)); (seat) != NULL;                                            \
          (seat) = next_permit(LIST_NEXT(seat, in_claim)))
 
+void zkl_permits_changed(zkl_claim *claim)
+{
+    claim->permits->generation++;
+    claim->permits->listing = false;
+    zkl_seat *seat;
+    FOREACH_PERMIT(seat, claim)
+    {
+        if (seat->state == ZKL_SEAT_CONFIRMING) {
+            zkl_seat_permit(seat, ZKL_SEAT_QUEUED);
+        }
+    }
+}
+
 /* Whether all permits have their nodes; with `connection`, all of them since they were made on that one. */
 static bool all_seated(zkl_claim *claim, uint32_t connection)
 {
@@ -245,13 +252,16 @@ static bool all_seated(zkl_claim *claim, uint32_t connection)
 void zkl_permits_confirm(zkl_claim *claim)
 {
     zkl_seat *seat;
+    const zkl_seat *latest =
+        NULL; /* the token is of the one that was made last: it came after whoever had no room with it */
     FOREACH_PERMIT(seat, claim)
     {
-        zkl_seat_room(seat, true);
+        zkl_seat_permit(seat, ZKL_SEAT_GRANTED);
+        latest = latest == NULL || seat->czxid > latest->czxid ? seat : latest;
     }
     zkl_seat *turn = claim->seat;
     seat = next_permit(LIST_FIRST(&claim->seats));
-    zkl_claim_grant(claim, seat);
+    zkl_claim_grant(claim, latest);
     if (claim->revocable) {
         zkl_watch_own(seat);
     }
@@ -266,7 +276,7 @@ static void room_for_all(zkl_claim *claim)
     zkl_watch_leave(claim->seat);
     FOREACH_PERMIT(seat, claim)
     {
-        zkl_seat_room(seat, false);
+        zkl_seat_permit(seat, ZKL_SEAT_CONFIRMING);
         last = seat;
     }
     zkl_seat_confirm(last);
@@ -349,6 +359,12 @@ void zkl_permits_step(zkl_claim *claim)
         zkl_watch_leave(turn);
         zkl_seat_wait(turn);
     }
+}
+
+void zkl_permits_look_again(zkl_claim *claim)
+{
+    claim->permits->undecided = true;
+    zkl_seat_wait(claim->seat);
 }
 
 void zkl_permits_event(zkl_claim *claim)
@@ -438,7 +454,8 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
     zkl_permits *permits = claim->permits;
     if (permits->took) {
         if (!all_seated(claim, request->purpose == ZKL_LIST_JOIN ? request->connection : 0)) {
-            zkl_permits_step(claim); /* it may be from before one of them was made */
+            permits->undecided = true; /* it may be from before one of them was made */
+            zkl_permits_step(claim);
         } else if (own == permits->count) {
             judge_taken(claim, count);
         } else {

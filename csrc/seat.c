@@ -354,9 +354,9 @@ static void first_in_line(zkl_seat *seat)
     zkl_seat_confirm(seat);
 }
 
-void zkl_seat_room(zkl_seat *seat, bool granted)
+void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state)
 {
-    move(seat, granted ? ZKL_SEAT_GRANTED : ZKL_SEAT_CONFIRMING);
+    move(seat, state);
 }
 
 /* --- what each state sends ----------------------------------------------------------------------------------------- */
@@ -656,9 +656,11 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
     }
     seat->connection = request->connection;
     bool ours_now = rc == ZOK && (stat == NULL || stat->ephemeralOwner == engine->session_id);
-    if (seat->beside && rc != ZOK && !zkl_outcome_unknown(rc)) {
-        seat->writer = NULL; /* it is gone: the reader queues like any other */
-        not_created(seat, rc == ZNONODE ? ZINVALIDSTATE : rc);
+    if (seat->beside && rc == ZNONODE) {
+        if (seat->writer != NULL) {
+            zkl_seat_evicted(seat->writer); /* somebody deleted its node: the reader queues like any other */
+        }
+        not_created(seat, ZINVALIDSTATE);
     } else if (ours_now && set_node(seat, strrchr(path, '/') + 1)) {
         seated(seat, stat != NULL ? stat->czxid : seat->czxid);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {

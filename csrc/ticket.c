@@ -81,7 +81,10 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
     bool decided = phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
     bool asked = zkl_claim_revocations(claim) != ticket->revocations;
     bool news = decided || asked || settled != ticket->settled || zkl_claim_code(claim) != ticket->code;
-    atomic_store_explicit(&ticket->hold_until, zkl_claim_hold_until(claim), memory_order_relaxed);
+    if (phase == ZKL_CLAIM_GRANTED) {
+        /* Stays when the grant is over: who has read the phase before must not find a hold without an end now. */
+        atomic_store_explicit(&ticket->hold_until, zkl_claim_hold_until(claim), memory_order_relaxed);
+    }
     ticket->revocations = zkl_claim_revocations(claim);
     atomic_store_explicit(&ticket->phase, phase, memory_order_release);
     ticket->settled = settled;

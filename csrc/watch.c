@@ -325,6 +325,21 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
     }
 }
 
+/* It could not be removed, and is armed still. */
+static void keep_watch(zkl_watch *watch, int rc)
+{
+    if (!zkl_outcome_unknown(rc)) {
+        zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
+    }
+    zkl_seat *turn;
+    LIST_FOREACH(turn, &watch->seats, in_watch)
+    {
+        if (watch->children) {
+            zkl_permits_look_again(turn->claim); /* it has counted on the list that arms the watch anew */
+        }
+    }
+}
+
 void zkl_watch_removed(zkl_request *request, int rc)
 {
     zkl_watch *watch = request->about.watch;
@@ -335,8 +350,8 @@ void zkl_watch_removed(zkl_request *request, int rc)
         if (removed) {
             zkl_user_watches_forgotten(watch->engine, watch->node, watch->children);
             rearm_or_free(watch);
-        } else if (!zkl_outcome_unknown(rc)) {
-            zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
+        } else {
+            keep_watch(watch, rc);
         }
     } else {
         free_if_unused(watch); /* it fired meanwhile, and may have been armed anew */

@@ -57,7 +57,7 @@ check_shellcheck() {
 }
 
 check_docs() {
-    tools/docs.sh
+    tools/docs.sh links
 }
 
 [ $# -gt 0 ] || set -- layout gcc clang tidy cppcheck luacheck shellcheck docs

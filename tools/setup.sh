@@ -5,12 +5,13 @@
 #   build   the Lua module          demo    a first look: one Lua and a ZooKeeper server
 #   test    everything              bench   the module, a server, and who it is compared with
 #   lint    the checkers            fuzz    the fuzzers
+#   docs    the reference
 #
 # Asks dpkg once and is done if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it
 # may not, says what is missing and exits with 1. RUNLEVEL=1 keeps packages such as redis-server from starting their
 # services where the system lets it: nothing here uses a system service.
 #
-# Usage: tools/setup.sh [PURPOSE…]     (default: build test lint bench fuzz demo)
+# Usage: tools/setup.sh [PURPOSE…]     (default: build test lint bench fuzz demo docs)
 #        tools/setup.sh --list [PURPOSE…]
 
 set -eu
@@ -27,6 +28,8 @@ server=(libzookeeper-java default-jre-headless procps lua-socket)
 shop=(redis-server lua-redis lua-luv)
 checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck)
 fuzzers=(clang libclang-rt-dev)
+# Without lua-discount LDoc knows no tables.
+reference=(lua-ldoc lua-discount)
 specs=(
     libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cjson lua-argparse valgrind gcovr
     default-jdk-headless libcurator-recipes-java
@@ -44,17 +47,19 @@ packages_for() {
     case $1 in
     build) printf '%s\n' "${build[@]}" "${all_luas[@]}" ;;
     demo) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${shop[@]}" ;;
-    test) packages_for build && packages_for demo && packages_for lint && packages_for fuzz && printf '%s\n' "${specs[@]}" ;;
+    test) packages_for build && packages_for demo && packages_for lint && packages_for fuzz && packages_for docs &&
+        printf '%s\n' "${specs[@]}" ;;
     bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${rivals[@]}" ;;
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;
+    docs) printf '%s\n' "${one_lua[@]}" "${reference[@]}" ;;
     *) echo "tools/setup.sh: no such purpose: $1" >&2 && return 2 ;;
     esac
 }
 
 list_only=false
 [ "${1:-}" != --list ] || { list_only=true && shift; }
-[ $# -gt 0 ] || set -- build test lint bench fuzz demo
+[ $# -gt 0 ] || set -- build test lint bench fuzz demo docs
 wanted=$(for purpose; do packages_for "$purpose"; done | sort -u)
 if $list_only; then
     echo "$wanted"

@@ -185,6 +185,7 @@ suites_lua() {
 
 suites_lint() {
     suite "lint" ours 900 'tools/lint.sh'
+    suite "the reference, without a warning" status 90 'tools/docs.sh reference'
 }
 
 suites_sim() {

@@ -3,6 +3,7 @@
 -- In each round everybody runs once, one after the other; ratios are of the same round.
 
 local contestants = require "contestants"
+local kinds = require "kinds"
 local lib = require "lib"
 
 --- What the ratios to the bare C client should stay below.
@@ -74,9 +75,47 @@ local function report_peers(settings, all, count, rounds)
     lib.columns(rows)
 end
 
+--- Each kind of lock, against those who have them.
+local function report_kinds(settings, count, rounds)
+    lib.title("Latency of each kind, nobody else: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
+    local all, times = contestants.with_kinds(settings), {} -- kind -> times by name, as in note
+    for _ = 1, rounds do
+        for _, contestant in ipairs(all) do
+            local path = "/bench-kinds-" .. contestant.name
+            for _, result in ipairs(contestants.run_lines(contestant, "cycle", settings.servers, path, count, "all")) do
+                times[result.kind] = times[result.kind] or {}
+                note(times[result.kind], result)
+            end
+        end
+    end
+    local header = { "µs" }
+    for _, contestant in ipairs(all) do
+        table.insert(header, contestant.name .. ": acquire")
+        table.insert(header, "cycle")
+    end
+    for index = 2, #all do
+        table.insert(header, "zklock's cycle : " .. all[index].name .. "'s")
+    end
+    local rows = { header }
+    for _, kind in ipairs(kinds.all) do
+        local row, ours = { kinds.text[kind] }, times[kind].zklock
+        for _, contestant in ipairs(all) do
+            local its = times[kind][contestant.name]
+            table.insert(row, lib.spread(its.acquire_us, "%.0f"))
+            table.insert(row, lib.spread(its.cycle_us, "%.0f"))
+        end
+        for index = 2, #all do
+            table.insert(row, lib.spread(lib.ratios(ours.cycle_us, times[kind][all[index].name].cycle_us), "%.2f"))
+        end
+        table.insert(rows, row)
+    end
+    lib.columns(rows)
+end
+
 return function(settings)
     local all = contestants.list(settings)
     local rounds = settings.rounds or (settings.quick and 2 or 5)
     report_floor(settings, all[1], settings.quick and 300 or 600, rounds * 3)
     report_peers(settings, all, settings.quick and 500 or 2000, rounds)
+    report_kinds(settings, settings.quick and 100 or 300, settings.rounds or (settings.quick and 1 or 3))
 end

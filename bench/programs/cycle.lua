@@ -1,17 +1,19 @@
 --- cycle: acquires and releases a free lock COUNT times; prints the medians in microseconds.
 --
--- With "untimed" it does COUNT cycles and nothing else, for those who count instructions.
+-- With "untimed" it does COUNT cycles and nothing else, for those who count instructions. KIND: as in kinds.lua; a mutex
+-- unless given. "all": each kind in its turn, on a path of its own, a line each.
 --
--- Usage: cycle.lua SERVERS PATH COUNT [untimed]
+-- Usage: cycle.lua SERVERS PATH COUNT [untimed|KIND|all]
 
+local kinds = require "kinds"
 local now = require("zklock.core").now
 local zklock = require "zklock"
 
 local servers, path, count = arg[1], arg[2], math.tointeger(tonumber(arg[3]))
 local client = assert(zklock.connect(servers, { session_timeout = 60 }))
-local lock = client:mutex(path)
 
 if arg[4] == "untimed" then
+    local lock = client:mutex(path)
     for _ = 1, count do
         assert(lock:acquire())
         assert(lock:release())
@@ -21,7 +23,7 @@ if arg[4] == "untimed" then
     return
 end
 
-local function cycle()
+local function cycle(lock)
     local before = now()
     assert(lock:acquire())
     local between = now()
@@ -34,14 +36,25 @@ local function median_us(values)
     return values[#values // 2 + 1] * 1e6
 end
 
-for _ = 1, count // 10 + 1 do
-    cycle()
+local function measure(kind, lock)
+    for _ = 1, count // 10 + 1 do
+        cycle(lock)
+    end
+    local acquires, releases, cycles = {}, {}, {}
+    for index = 1, count do
+        local before, between, after = cycle(lock)
+        acquires[index], releases[index], cycles[index] = between - before, after - between, after - before
+    end
+    print(string.format("name=zklock kind=%s count=%d acquire_us=%.1f release_us=%.1f cycle_us=%.1f", kind, count,
+        median_us(acquires), median_us(releases), median_us(cycles)))
 end
-local acquires, releases, cycles = {}, {}, {}
-for index = 1, count do
-    local before, between, after = cycle()
-    acquires[index], releases[index], cycles[index] = between - before, after - between, after - before
+
+if arg[4] == "all" then
+    for _, kind in ipairs(kinds.all) do
+        measure(kind, kinds.make(kind, client, path .. "-" .. kind))
+    end
+else
+    local kind = arg[4] or "mutex"
+    measure(kind, kinds.make(kind, client, path))
 end
 client:close()
-print(string.format("name=zklock count=%d acquire_us=%.1f release_us=%.1f cycle_us=%.1f",
-    count, median_us(acquires), median_us(releases), median_us(cycles)))

@@ -7,7 +7,7 @@
 -- Callbacks (`log`, `on("state")`, a lock's `on_lost`) run when the client is pumped: inside any wait of this client
 -- (acquire, release, flush, contenders, close), or in client:pump(). An error raised by a callback never reaches the
 -- wait that happened to run it: it is reported through `log`, or, for want of one, through Lua 5.4's warn. A callback may
--- wait for things itself, which delays the wait that runs it unless the adapter spawns callbacks (zklock.adapters); on Lua
+-- wait for things itself, which delays the wait that runs it unless the adapter spawns callbacks (`zklock.adapters`); on Lua
 -- 5.1 a callback that is not spawned cannot yield.
 
 local core = require "zklock.core"
@@ -423,7 +423,7 @@ end
 --
 -- Options:
 --   * `reentrant` false unless given; true lets the holder acquire again, it is free after as many releases.
---   * `identity`, `acl` as for zklock.connect, for this lock's nodes; the client's unless given.
+--   * `identity`, `acl` as for `zklock.connect`, for this lock's nodes; the client's unless given.
 --   * `wait_release` true unless given; false lets release return before the server has acknowledged it.
 --   * `handoff` whole number, 0 or more, 16 unless given: how many waiting acquisitions of this client, one after the other, a
 --     released lock may go to without a request, before those of other clients get their turn. 0: strict order of arrival
@@ -451,7 +451,7 @@ function Client:mutex(path, settings)
 end
 
 --- Makes a lock that readers share and a writer has alone. Sends nothing. What it returns has two locks, `read` and `write`,
--- each with all methods of a lock; see zklock.rwlock.
+-- each with all methods of a lock; see `RwLock`.
 --
 -- @tparam string path as of Client:mutex
 -- @tparam table|nil settings as of Client:mutex, for both halves
@@ -467,7 +467,7 @@ function Client:rwlock(path, settings)
 end
 
 --- Makes a lock with several permits, of which each acquisition takes one or more. Sends nothing. Whoever uses the path first
--- fixes the number of permits; an acquire with another number is answered "mismatch". See zklock.semaphore.
+-- fixes the number of permits; an acquire with another number is answered "mismatch". See `Semaphore`.
 --
 -- @tparam string path as of Client:mutex; its children "locks" and "leases" are the semaphore's
 -- @tparam number permits a whole number from 1 to 2147483647
@@ -486,7 +486,7 @@ function Client:semaphore(path, permits, settings)
     return Semaphore.new(self, path, permits, read)
 end
 
---- Makes one lock of several, of any kinds: all are acquired or none. Sends nothing. See zklock.multi.
+--- Makes one lock of several, of any kinds: all are acquired or none. Sends nothing. See `Multi`.
 --
 -- @tparam table locks a list of locks of this client, each on a path of its own; of a read/write lock its read or its write
 -- @treturn Multi

@@ -1,7 +1,7 @@
 --- zklock: a distributed lock over ZooKeeper.
 --
--- This module opens clients. A client (zklock.client) is one ZooKeeper session and makes locks (zklock.lock). Which
--- event loop waits are suspended in is the adapter's business (zklock.adapters).
+-- This module opens clients. A client (`Client`) is one ZooKeeper session and makes locks (`Lock`). Which
+-- event loop waits are suspended in is the adapter's business (`zklock.adapters`).
 --
 -- Two kinds of failure: a caller's mistake (a wrong type, an unknown option, a bad path) raises at the caller's line;
 -- everything else is returned as `nil, message, code`, where the message is for people and the code, one of a fixed
@@ -19,7 +19,7 @@ local floor, max = math.floor, math.max
 local zklock = {
     --- The version of the Lua side and the C side alike.
     VERSION = "0.1.0",
-    --- A safe path for any key: `zklock.path(prefix, key)`; see zklock.key.
+    --- A safe path for any key: `zklock.path(prefix, key)`; see zklock/key.lua.
     path = key_path
 }
 
@@ -45,14 +45,14 @@ local CONNECT_SCHEMA = {
 -- Options:
 --   * `session_timeout` seconds, 0.1 to 86400, 10 unless given: what to ask the server for. After a crash of this process
 --     its locks are freed this long after its last sign of life; the server may decide otherwise
---     (client:session_timeout()).
+--     (`Client:session_timeout`).
 --   * `connect_timeout` seconds, 0 or more, 5 unless given.
---   * `wait` the event loop to wait in: "auto", the name of an adapter, or a table (see zklock.adapters).
+--   * `wait` the event loop to wait in: "auto", the name of an adapter, or a table (see `zklock.adapters`).
 --   * `auth` list of `{scheme = "digest", credential = "user:password"}`.
 --   * `acl` of what the client's locks create: "open" (unless given: anybody may do anything), "creator" (only who
 --     shows the same `auth`), "read" (anybody may read), or a list of `{scheme =, id =, perms = "crwda"}`.
 --   * `identity` what the client's nodes say to others: "host:pid" unless given.
---   * `lease` true unless given; false trusts the server's word alone that a lock is held (see docs).
+--   * `lease` true unless given; false trusts the server's word alone that a lock is held (see the README).
 --   * `log` function(level, message) with level "error", "warn", "info" or "debug": nothing is logged anywhere else.
 --   * `tls` table: answered with the code "unsupported"; Debian's C client is built without TLS.
 --

@@ -1,5 +1,11 @@
 --- lock: something that is acquired and released.
 --
+-- What `Client:mutex` makes; the two halves of a read/write lock (`RwLock`) are locks too, and so is a `Semaphore`. The object is
+-- what holds: it has at most one hold, or one attempt at one, at a time. Two objects on one path exclude each other, also within
+-- one client. Times are in seconds. Keep a reference to a lock that is held: one that is collected is given up.
+
+-- Inside.
+--
 -- What may be held at the same time is decided on the C side from the mode that a lock asks for, so that all locks are this
 -- one class with a different *kind* (Lock.MUTEX, …); zklock.semaphore adds what only that has. What is here: who may ask
 -- when (one acquisition of an object at a time), deadlines, and what to tell whom.
@@ -307,6 +313,7 @@ local function read_acquire(self, given)
     end
     return settings.timeout, count
 end
+Lock._read_acquire = read_acquire
 
 --- Acquires the lock, waiting for its turn.
 --

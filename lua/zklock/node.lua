@@ -172,6 +172,7 @@ end
 --- One watch, as reads return it: fires once, at the first change after the read that set it.
 local Watch = {}
 Watch.__index = Watch
+node.Watch = Watch
 
 local function check_watch(self, method)
     if getmetatable(self) ~= Watch then
@@ -383,7 +384,7 @@ function node.extend(Client, check_self)
     --   * `sequential` true: ZooKeeper appends a number of ten digits that grows with each such node of the parent. It is
     --     handed out as ZooKeeper gives it: after 2147483647 of them the numbers repeat, or are negative.
     --   * `container` true: the server deletes the node when it has had children and has none any more.
-    --   * `acl` as for zklock.connect; the client's unless given.
+    --   * `acl` as for `zklock.connect`; the client's unless given.
     --   * `timeout`
     --
     -- @tparam string path may end with "/" when sequential: the number is then the whole name

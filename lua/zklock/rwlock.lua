@@ -5,6 +5,7 @@
 -- Curator's InterProcessReadWriteLock.
 
 local Lock = require "zklock.lock"
+local options = require "zklock.options"
 
 local error, getmetatable, setmetatable = error, getmetatable, setmetatable
 local format = string.format
@@ -32,6 +33,20 @@ local function check_self(self, method)
     end
 end
 
+--- Raises at the caller of the public method what is wrong with the arguments for a lock's with_lock, which is called last:
+-- Lua 5.1 could not say there where the mistake is.
+local function check_with(lock, method, fn, timeout)
+    local fits = options.callback(fn)
+    local wrong = not fits and "the first argument must be a function"
+    if fits then
+        local seconds, problem = lock:_read_acquire(timeout)
+        wrong = not seconds and problem
+    end
+    if wrong then
+        error(format("rwlock:%s: %s", method, wrong), 3)
+    end
+end
+
 --- Runs `fn(rw.read, …)` while holding the read lock: rw.read:with_lock.
 -- @tparam function fn
 -- @tparam table|number|nil timeout as of Lock:acquire; nil waits for ever
@@ -41,6 +56,7 @@ end
 -- @raise as Lock:with_lock
 function RwLock:with_read(fn, timeout, ...)
     check_self(self, "with_read")
+    check_with(self.read, "with_read", fn, timeout)
     return self.read:with_lock(fn, timeout, ...)
 end
 
@@ -53,6 +69,7 @@ end
 -- @raise as Lock:with_lock
 function RwLock:with_write(fn, timeout, ...)
     check_self(self, "with_write")
+    check_with(self.write, "with_write", fn, timeout)
     return self.write:with_lock(fn, timeout, ...)
 end
 
@@ -70,6 +87,10 @@ end
 -- @treturn string|nil code
 function RwLock:contenders(timeout)
     check_self(self, "contenders")
+    local deadline, wrong = self.read:_read_deadline(timeout)
+    if not deadline then
+        error("rwlock:contenders: " .. wrong, 2)
+    end
     return self.read:contenders(timeout)
 end
 

@@ -147,7 +147,7 @@ end
 -- @tparam number|nil timeout seconds, 0 or more; nil: for ever
 -- @treturn table|nil what came of each part in its order: check and delete true, create the path, set the stat
 -- @treturn string|nil message
--- @treturn string|nil code as of the other operations (zklock.node), in particular "no_node", "node_exists",
+-- @treturn string|nil code as of the other operations on nodes (`Client`), in particular "no_node", "node_exists",
 --   "bad_version", "not_empty"; of a lock's transaction also "lost" (the lock's node is gone, or its lease ran out: nothing
 --   was written) and "not_held". "disconnected" and "timeout" leave open whether it was executed.
 -- @treturn number|nil which part failed, where it is to blame

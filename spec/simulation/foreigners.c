@@ -205,6 +205,8 @@ static void go_on(foreigner *who)
     case FOREIGNER_NO_ROOM:
         if (has_room(who))
             hold(who);
+        else if (!sim_exists(who->other))
+            give_up_session(who); /* out of turn now, it and the head of the line might wait for each other */
         break;
     case FOREIGNER_HOLDING:
         if (sim_now() > who->hold_until && who->mode == ZKL_MODE_WRITE && sim_chance(1, 3))

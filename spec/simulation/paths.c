@@ -32,7 +32,7 @@ void choose_paths(void)
     for (int i = 0; i < locks; i++)
         snprintf(run.paths[run.path_count++], sizeof(run.paths[0]), i == 1 ? "/locks/deep/l%d" : "/locks/l%d", i);
     for (int i = 0; i < semaphores; i++) {
-        run.limits[run.path_count] = 1 + (int32_t)sim_below(MOST_PERMITS);
+        run.limits[run.path_count] = 1 + (int32_t)sim_below(sim_chance(1, 8) ? MANY_PERMITS : MOST_PERMITS);
         snprintf(run.paths[run.path_count++], sizeof(run.paths[0]), i == 1 ? "/sems/deep/s%d" : "/sems/s%d", i);
     }
     run.mismatch = sim_chance(1, 4);

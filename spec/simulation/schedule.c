@@ -242,6 +242,7 @@ static void choose(uint64_t seed)
     run.leases = sim_chance(19, 20);
     run.client_count = 2 + (int)sim_below(MAX_CLIENTS - 1);
     run.foreigner_count = sim_chance(1, 2) ? 0 : 1 + (int)sim_below(MAX_FOREIGNERS);
+    zkl_most_in_flight = sim_chance(1, 8) ? 1 + (int32_t)sim_below(8) : 1000;
     choose_paths();
 }
 

@@ -27,7 +27,8 @@
 #define MAX_SEMAPHORES 2
 #define MAX_PATHS (MAX_LOCKS + MAX_SEMAPHORES)
 #define MAX_FOREIGNERS 2
-#define MOST_PERMITS 4
+#define MOST_PERMITS 4 /* usually */
+#define MANY_PERMITS 20
 #define MOST_BLOCKERS 8
 #define MOST_LOCKS_OF_A_SET 3
 

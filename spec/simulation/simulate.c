@@ -6,6 +6,7 @@
  *   simulate --seconds S [--seed N]  schedules from N (1) on, for so long
  *   simulate --fresh [--seconds S]   from a seed that was never used before, which is printed
  *   simulate --breaks [--limit N]    breaks each rule of zkl_broken_rule in turn: some check must notice within N schedules
+ *   simulate --breaks RULE           the same with one rule
  *   simulate --replay-check [COUNT]  runs seeds twice: the traces must be the same
  *
  * A schedule that fails is named with the check that failed and the command that replays it. The last line counts what
@@ -35,6 +36,7 @@ typedef struct {
     int64_t limit;
     bool trace;
     bool fresh;
+    const char *rule; /* MODE_BREAKS: the only one, NULL for all */
     const char *program;
 } arguments;
 
@@ -155,6 +157,8 @@ static int run_breaks(const arguments *args)
     int64_t passed = 0, failed = 0;
     char check[sizeof(run.check)], problem[sizeof(run.problem)];
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (args->rule != NULL && strcmp(args->rule, rules[i].name) != 0)
+            continue;
         zkl_broken_rules = (unsigned)rules[i].rule;
         int64_t ran = 0;
         bool noticed = false;
@@ -185,7 +189,7 @@ static int run_breaks(const arguments *args)
 static void usage(void)
 {
     fputs("usage: simulate --seed N [--trace] | --seeds FROM COUNT | --seconds S [--seed N] | --fresh [--seconds S]\n"
-          "                | --breaks [--limit N] | --replay-check [COUNT]\n",
+          "                | --breaks [RULE] [--limit N] | --replay-check [COUNT]\n",
           stderr);
     exit(2);
 }
@@ -201,6 +205,8 @@ static arguments parse(int argc, char **argv)
             args.trace = true;
         } else if (strcmp(argv[i], "--breaks") == 0) {
             args.mode = MODE_BREAKS;
+            if (next != NULL)
+                args.rule = argv[++i];
         } else if (strcmp(argv[i], "--fresh") == 0) {
             args.fresh = true;
         } else if (strcmp(argv[i], "--replay-check") == 0) {

@@ -124,6 +124,15 @@ function fixture.kill_owner(node)
     end)
 end
 
+--- The same for a client behind a proxy, which cannot come back meanwhile: a session that is snatched back while it ends
+-- leaves a connection on which the server answers nothing any more.
+function fixture.kill_owner_behind(link, node)
+    link:refuse()
+    link:cut()
+    fixture.kill_owner(node)
+    link:accept()
+end
+
 --- Whether a server holds a watch on the path or anything below it.
 function fixture.is_watched(path)
     return (cluster.shared():ask("wchp") or ""):find(path, 1, true) ~= nil

@@ -70,16 +70,17 @@ end
 
 --- Waits until something may have happened, at most a moment, and makes ready whom it concerns.
 local function poll_clients()
-    local now, moment, clients, last = core.now(), 0.02, {}, nil
+    local now, moment, clients, fds = core.now(), 0.02, {}, {}
     for waiter in pairs(waiting) do
-        if waiter.client then
-            clients[waiter.client] = true
-            last = waiter.client
+        local client = waiter.client
+        if client and not clients[client] then
+            clients[client] = true
+            fds[#fds + 1] = { getfd = function() return client:pollfd() end }
         end
         moment = math.max(0, math.min(moment, waiter.due - now))
     end
-    if last then
-        core.poll(last:pollfd(), moment)
+    if fds[1] then
+        socket.select(fds, nil, moment)
     else
         socket.sleep(moment)
     end

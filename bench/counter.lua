@@ -1,0 +1,91 @@
+--- counter: what passes between clients and the server, counted by tools/faultproxy.lua, which also delays it.
+
+local socket = require "socket"
+
+local Counter = {}
+Counter.__index = Counter
+
+local counter = {}
+
+--- What the proxy counts beside requests, or what is no request of a lock's.
+local NO_REQUESTS = {
+    connections = true, connect = true, ping = true, replies = true, notifications = true, bytes_up = true,
+    bytes_down = true
+}
+
+--- Requests that change something. Deleting what is not there counts as well.
+local WRITES = {
+    create = true, create2 = true, createContainer = true, createTTL = true, delete = true, deleteContainer = true,
+    setData = true, setACL = true, multi = true
+}
+
+--- Starts a proxy in front of the server. It ends with process `owner`.
+-- @treturn string the address for clients
+-- @treturn string the address for counter.connect
+function counter.start(proxy, servers, owner)
+    local pipe = assert(io.popen(string.format("setsid lua5.4 '%s' --target '%s' --owner %s </dev/null 2>&1 &", proxy,
+        servers, owner)))
+    local first, second = pipe:read("l"), pipe:read("l")
+    pipe:close()
+    local address, control = (first or ""):match("^PROXY=(%S+)$"), (second or ""):match("^CONTROL=(%S+)$")
+    if not address or not control then
+        error(string.format("could not start %s: %s", proxy, first))
+    end
+    return address, control
+end
+
+--- @tparam string address what counter.start returned
+function counter.connect(address)
+    local host, port = address:match("^(.*):(%d+)$")
+    local connection = assert(socket.connect(host, tonumber(port)))
+    connection:setoption("tcp-nodelay", true)
+    return setmetatable({ connection = connection }, Counter)
+end
+
+--- Sends a command, and returns what follows its "ok".
+function Counter:ask(command)
+    assert(self.connection:send(command .. "\n"))
+    local answer = assert(self.connection:receive("*l"))
+    return answer:match("^ok ?(.*)$") or error(string.format("the proxy answers '%s' to '%s'", answer, command))
+end
+
+--- Lets everything take so much longer each way.
+function Counter:delay(ms)
+    self:ask("delay " .. ms)
+end
+
+--- Ends the proxy.
+function Counter:quit()
+    self:ask("quit")
+end
+
+--- @treturn table requests (pings left out), writes (those of them that write), notifications; since the proxy began
+function Counter:counts()
+    local counts = { requests = 0, writes = 0, notifications = 0 }
+    for name, number in self:ask("counts"):gmatch("([%w_]+)=(%d+)") do
+        number = math.tointeger(tonumber(number))
+        if not NO_REQUESTS[name] then
+            counts.requests = counts.requests + number
+        elseif name == "notifications" then
+            counts.notifications = number
+        end
+        if WRITES[name] then
+            counts.writes = counts.writes + number
+        end
+    end
+    return counts
+end
+
+--- Waits until nothing has passed for so many seconds. `sleep(seconds)` waits meanwhile.
+function Counter:settle(seconds, sleep)
+    local step, quiet, last = 0.005, 0, nil
+    while quiet < seconds do
+        local counts = self:counts()
+        local now = counts.requests + counts.notifications
+        quiet = now == last and quiet + step or 0
+        last = now
+        sleep(step)
+    end
+end
+
+return counter

@@ -1,0 +1,124 @@
+--- share: some clients of many, each with its own session, take turns at something that several may have at once.
+--
+--   rwlock      every tenth turn of a client writes, the others read
+--   semaphore   of 10 permits
+--
+-- The clients are number FIRST and the COUNT - 1 after it, of TOTAL in all processes together. When they are connected the
+-- process makes DIR/ready-FIRST and waits for DIR/go, in which the beginning stands, as seconds of the day's clock. Counts
+-- the grants between WARM_UP seconds after that and SECONDS later.
+--
+-- Who is inside renames files in DIR, which fails if somebody else has done so: a writer "free", each reader one of its
+-- own, which a writer must find in its place, while a reader must find "free"; who has a permit one of ten.
+--
+-- Usage: share.lua SERVERS PATH rwlock|semaphore FIRST COUNT TOTAL WARM_UP SECONDS DIR
+
+local loop = require "loop"
+local socket = require "socket"
+local zklock = require "zklock"
+
+local now, rename = socket.gettime, os.rename
+local servers, path, kind = arg[1], arg[2], arg[3]
+local first, count, total = math.tointeger(arg[4]), math.tointeger(arg[5]), math.tointeger(arg[6])
+local warm_up, seconds, dir = tonumber(arg[7]), tonumber(arg[8]), arg[9]
+
+local PERMITS = 10
+local SCANS = 3 -- of the permits' files: one that is free may be where we have just looked
+
+local turns, violations, from, to = 0, 0, nil, nil
+
+local function exists(name)
+    local file = io.open(name)
+    return file and file:close() or false
+end
+
+local function name_of(what, number, state)
+    return dir .. "/" .. what .. "-" .. number .. "-" .. state
+end
+
+local function read_inside(number)
+    local out, within = name_of("reader", number, "out"), name_of("reader", number, "in")
+    local alone = rename(out, within) and exists(dir .. "/free")
+    rename(within, out)
+    return alone
+end
+
+local function write_inside()
+    local alone = rename(dir .. "/free", dir .. "/taken")
+    for number = 1, total do
+        alone = alone and exists(name_of("reader", number, "out"))
+    end
+    rename(dir .. "/taken", dir .. "/free")
+    return alone
+end
+
+local function permit_inside(number)
+    for index = 0, SCANS * PERMITS - 1 do
+        local slot = (number + index) % PERMITS + 1
+        if rename(name_of("permit", slot, "free"), name_of("permit", slot, "taken")) then
+            rename(name_of("permit", slot, "taken"), name_of("permit", slot, "free"))
+            return true
+        end
+    end
+    return false
+end
+
+--- Takes a turn, and looks whether the others kept out.
+local function turn(lock, inside, number)
+    assert(lock:acquire())
+    local at = now()
+    if not inside(number) then
+        violations = violations + 1
+    end
+    if at >= from and at < to then
+        turns = turns + 1
+    end
+    assert(lock:release())
+    return at < to
+end
+
+local function take_turns(client, number)
+    if kind == "semaphore" then
+        local semaphore = client:semaphore(path, PERMITS)
+        while turn(semaphore, permit_inside, number) do end
+        return
+    end
+    local rw, index = client:rwlock(path), number
+    local goes_on = true
+    while goes_on do
+        index = index + 1
+        if index % 10 == 0 then
+            goes_on = turn(rw.write, write_inside, number)
+        else
+            goes_on = turn(rw.read, read_inside, number)
+        end
+    end
+end
+
+local function await_start()
+    assert(io.open(dir .. "/ready-" .. first, "w")):close()
+    local file
+    repeat
+        loop.sleep(0.01)
+        file = io.open(dir .. "/go")
+    until file
+    local start = file:read("n")
+    file:close()
+    from = start + warm_up
+    to = from + seconds
+    loop.sleep(start - now())
+end
+
+loop.run(function()
+    local clients = {}
+    for index = 1, count do
+        clients[index] = assert(zklock.connect(servers, { connect_timeout = 20, wait = count > 1 and loop.adapter or nil }))
+    end
+    await_start()
+    for index, client in ipairs(clients) do
+        loop.start(function()
+            take_turns(client, first + index - 1)
+            client:close()
+        end)
+    end
+end)
+print(string.format("name=zklock turns=%d violations=%d", turns, violations))

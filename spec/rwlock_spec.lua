@@ -1,0 +1,1009 @@
+--- What a read/write lock promises: readers share, writers are alone, everybody in the order of arrival; and a writer may
+-- become a reader without letting another writer in between.
+
+local socket = require "socket"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+
+local spec_unpack = table.unpack or unpack -- luacheck: ignore
+
+--- A read/write lock of a client of its own.
+local function contender(path, options, client_options)
+    local settings = { wait = loop }
+    for name, value in pairs(client_options or {}) do
+        settings[name] = value
+    end
+    local client = fixture.client(settings)
+    return client:rwlock(path, options), client
+end
+
+--- Within the loop: waits until so many nodes are under a path.
+local function until_children(path, count)
+    loop.until_true(function()
+        return fixture.has(path, count)
+    end)
+end
+
+--- Within the loop: lets the others run for a moment.
+local function pass()
+    local again = false
+    loop.until_true(function()
+        again = not again
+        return not again
+    end)
+end
+
+--- The half of a read/write lock that a letter means.
+local function half(rw, letter)
+    return letter == "R" and rw.read or rw.write
+end
+
+--- Nodes of a path by kind: what stands before their number, after the uuid.
+local function kinds(path)
+    local found = {}
+    for _, name in ipairs(fixture.children(path)) do
+        local kind = name:match("^_c_%x+%-%x+%-%x+%-%x+%-%x+%-(__%u+__)%d%d%d%d%d%d%d%d%d%d$") or name
+        found[kind] = (found[kind] or 0) + 1
+    end
+    return found
+end
+
+--- The name of a node without its directory.
+local function name_of(node)
+    return node:match("[^/]+$")
+end
+
+local function number_of(node)
+    return tonumber(node:match("%d+$"))
+end
+
+--- Lets clients arrive one after the other, all of them before the first lets go. `groups`: who is in together, in the order
+-- in which they must get in, as letters: {"RR", "W"}. Each stays until its whole group is in; nobody may come in before all
+-- groups ahead of its own are on their way out.
+local function serve(groups)
+    local path = fixture.path()
+    local functions, entered = {}, {}
+    local all, left, arrived = #table.concat(groups), 0, false
+    for number, group in ipairs(groups) do
+        local ahead = #functions
+        entered[number] = 0
+        for letter in group:gmatch(".") do
+            local place, lock = #functions + 1, half(contender(path), letter)
+            functions[place] = function()
+                until_children(path, place - 1)
+                assert(lock:acquire(40))
+                assert.equal(ahead, left)
+                entered[number] = entered[number] + 1
+                loop.until_true(function()
+                    arrived = arrived or fixture.has(path, all)
+                    return arrived and entered[number] == #group
+                end)
+                assert.is_true(lock:held())
+                left = left + 1
+                assert(lock:release())
+            end
+        end
+    end
+    loop.run(spec_unpack(functions))
+    assert.equal(all, left)
+    assert.same({}, fixture.children(path))
+end
+
+describe("a read/write lock", function()
+    after_each(fixture.clean)
+
+    it("is shared by readers, and keeps writers out #valgrind #asan", function()
+        local path = fixture.path()
+        local first, second, third = contender(path), contender(path), contender(path)
+        assert.equal(first.read, first.read:acquire(10))
+        assert.equal(second.read, second.read:try_acquire())
+        assert.is_true(first.read:held() and second.read:held())
+        assert.equal("timeout", select(3, third.write:try_acquire()))
+        assert.equal("timeout", select(3, third.write:acquire(0.1)))
+        assert.is_true(first.read:release())
+        assert.equal("timeout", select(3, third.write:try_acquire()))
+        assert.is_true(second.read:release())
+        assert(third.write:try_acquire())
+    end)
+
+    it("is one writer's alone: no other writer, no reader #valgrind #asan", function()
+        local path = fixture.path()
+        local writer = contender(path)
+        local other, client = contender(path)
+        assert(writer.write:acquire(10))
+        for _, lock in ipairs({ other.read, other.write }) do
+            local before = fixture.observer():exists(path)
+            assert.equal("timeout", select(3, lock:try_acquire()))
+            assert.same(before, (fixture.observer():exists(path))) -- it has written nothing
+            assert.equal("timeout", select(3, lock:acquire(0.1)))
+            assert(client:flush(10))
+            assert.equal(1, #fixture.children(path))
+        end
+        assert.is_true(writer.write:release())
+        assert(other.read:try_acquire())
+    end)
+
+    it("is shared or not by objects of one client as by those of several #asan", function()
+        local path = fixture.path()
+        local one, client = contender(path)
+        local two = client:rwlock(path)
+        assert(one.read:acquire(10))
+        assert(two.read:try_acquire())
+        assert.equal("timeout", select(3, client:rwlock(path).write:try_acquire()))
+        assert.is_true(one.read:release())
+        assert.is_true(two.read:release())
+        assert(one.write:try_acquire())
+        assert.equal("timeout", select(3, two.read:try_acquire()))
+        assert.equal("timeout", select(3, two.write:try_acquire()))
+    end)
+
+    it("names its nodes as Curator does, directly below its path", function()
+        local path = fixture.path()
+        local rw = contender(path, { identity = "me" })
+        assert(rw.read:acquire(10))
+        assert.same({ __READ__ = 1 }, kinds(path))
+        assert.equal(path, rw.read:node():match("^(.*)/[^/]*$"))
+        assert.equal("me", (fixture.observer():get(rw.read:node())))
+        assert.is_true(rw.read:release())
+        assert(rw.write:acquire(10))
+        assert.same({ __WRIT__ = 1 }, kinds(path))
+        assert(rw.read:acquire(10))
+        assert.same({ __READ__ = 1, __WRIT__ = 1 }, kinds(path))
+        assert.equal("zklock read lock (" .. path .. ", held)", tostring(rw.read))
+        assert.equal("zklock write lock (" .. path .. ", held)", tostring(rw.write))
+        assert.equal("zklock read/write lock (" .. path .. ")", tostring(rw))
+        assert.same({ path, path, path }, { rw:path(), rw.read:path(), rw.write:path() })
+    end)
+
+    it("takes three requests for an acquire and its release when nobody is there, and a try four", function()
+        local rw, client = contender(fixture.directory())
+        local function cost(lock, acquire)
+            local before = client:stats()
+            for _ = 1, 10 do
+                assert(acquire(lock))
+                assert.is_true(lock:release())
+            end
+            local after = client:stats()
+            return after.requests - before.requests - (after.heartbeats - before.heartbeats)
+        end
+        cost(rw.read, rw.read.acquire)
+        for _, lock in ipairs({ rw.read, rw.write }) do
+            assert.equal(30, cost(lock, lock.acquire))
+            assert.equal(40, cost(lock, lock.try_acquire))
+        end
+    end)
+
+    it("lists its participants by kind, in queue order, with all who hold it #asan", function()
+        local path = fixture.path()
+        local order = { "R", "R", "W", "R", "W" }
+        local functions, list = {}, nil
+        for place, letter in ipairs(order) do
+            local rw = contender(path, { identity = letter .. place })
+            functions[place] = function()
+                until_children(path, place - 1)
+                assert(half(rw, letter):acquire(30))
+                if place == 1 then
+                    until_children(path, #order)
+                    list = assert(rw:contenders(10))
+                end
+                loop.until_true(function()
+                    return list
+                end)
+                assert(half(rw, letter):release())
+            end
+        end
+        loop.run(spec_unpack(functions))
+        local last = -1
+        for place, letter in ipairs(order) do
+            local one = list[place]
+            assert.same({ letter .. place, letter == "R" and "shared" or "exclusive", place <= 2 },
+                { one.identity, one.mode, one.holder })
+            assert.is_true(one.sequence > last)
+            last = one.sequence
+        end
+        assert.equal(#order, #list)
+    end)
+
+    it("keeps a writer waiting though the nearest of the readers left #asan", function()
+        local path = fixture.path()
+        local far, near, writer = contender(path), contender(path), contender(path)
+        assert(far.read:acquire(10))
+        assert(near.read:acquire(10))
+        local far_node, near_node = far.read:node(), near.read:node()
+        loop.run(function()
+            assert(writer.write:acquire(30))
+            assert.is_false(far.read:held())
+        end, function()
+            loop.until_true(function()
+                return fixture.is_watched(near_node)
+            end)
+            assert(near.read:release())
+            loop.until_true(function()
+                return fixture.is_watched(far_node)
+            end)
+            assert.is_false(writer.write:held())
+            assert(far.read:release())
+        end)
+        assert.is_true(writer.write:held())
+    end)
+
+    it("serves R W R in the order of arrival: the second reader does not overtake the writer #asan", function()
+        serve({ "R", "W", "R" })
+    end)
+
+    it("serves W R W in the order of arrival", function()
+        serve({ "W", "R", "W" })
+    end)
+
+    it("serves R R W R in the order of arrival, the first two together", function()
+        serve({ "RR", "W", "R" })
+    end)
+
+    it("lets in all readers between two writers together", function()
+        serve({ "W", "RRRR", "W", "W", "RR" })
+    end)
+
+    it("does not starve a writer among readers that come and go all the time", function()
+        local path = fixture.path()
+        local functions, done, reads = {}, false, 0
+        for index = 1, 3 do
+            local rw = contender(path)
+            functions[index] = function()
+                while not done do
+                    assert(rw.read:acquire(30))
+                    reads = reads + 1
+                    pass()
+                    assert(rw.read:release())
+                end
+            end
+        end
+        functions[4] = function()
+            local rw = contender(path)
+            for _ = 1, 5 do
+                local before = reads
+                assert(rw.write:acquire(30))
+                assert.is_true(reads - before <= 6) -- those who were ahead of it
+                assert(rw.write:release())
+                loop.until_true(function()
+                    return reads > before
+                end)
+            end
+            done = true
+        end
+        loop.run(spec_unpack(functions))
+        fixture.await_children(path, 0)
+    end)
+
+    it("gives a writer, and a reader behind a writer, greater tokens than to all before", function()
+        local path = fixture.path()
+        local one, two = contender(path), contender(path)
+        assert(one.write:acquire(10))
+        local written = one.write:token()
+        assert.is_true(one.write:release())
+        assert(one.read:acquire(10))
+        assert(two.read:acquire(10))
+        local tokens = { one.read:token(), two.read:token() }
+        assert.is_true(tokens[1] > written and tokens[2] > written)
+        assert.is_true(one.read:release() and two.read:release())
+        assert(two.write:acquire(10))
+        assert.is_true(two.write:token() > tokens[1] and two.write:token() > tokens[2])
+    end)
+
+    it("excludes whoever uses its path as a mutex", function()
+        local rw, client = contender(fixture.path())
+        local mutex = client:mutex(rw:path())
+        assert(rw.read:acquire(10))
+        assert.equal("timeout", select(3, mutex:try_acquire()))
+        assert.is_true(rw.read:release())
+        assert(mutex:acquire(10))
+        assert.equal("timeout", select(3, rw.read:try_acquire()))
+        assert.equal("timeout", select(3, rw.write:try_acquire()))
+    end)
+
+    it("leaves nothing behind when waits for either half time out or are cancelled #valgrind #asan", function()
+        local rw, client = contender(fixture.path())
+        local holder = fixture.join(rw:path())
+        for _, lock in ipairs({ rw.read, rw.write }) do
+            assert.equal("timeout", select(3, lock:acquire(0.1)))
+            local code
+            loop.run(function()
+                code = select(3, lock:acquire(20))
+            end, function()
+                loop.until_true(function()
+                    return fixture.is_watched(holder)
+                end)
+                assert.is_true(lock:cancel())
+            end)
+            assert.equal("cancelled", code)
+        end
+        assert(client:flush(10))
+        assert.equal(1, #fixture.children(rw:path()))
+        assert.is_false(fixture.is_watched(rw:path()))
+        assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+    end)
+
+    it("is free again when the client of its readers is closed", function()
+        local path = fixture.path()
+        local readers, client = contender(path)
+        local more = client:rwlock(path)
+        assert(readers.read:acquire(10))
+        assert(more.read:acquire(10))
+        assert.is_true(client:close())
+        assert.is_false(readers.read:held() or more.read:held())
+        assert(contender(path).write:try_acquire())
+    end)
+end)
+
+describe("of those who wait for a read/write lock, one that leaves wakes only", function()
+    after_each(fixture.clean)
+
+    --- One holder, waiters in this order, each of a client of its own. While they wait `act(clients)` is run; who is then let
+    -- in stays, the others are given up. Returns how many notifications each waiter got from then on.
+    local function wakes(letters, enough, act)
+        local path = fixture.path()
+        local locks, clients, functions, entered, before = {}, {}, {}, 0, {}
+        for place = 1, #letters do
+            local rw, client = contender(path)
+            locks[place], clients[place] = half(rw, letters:sub(place, place)), client
+            functions[place] = function()
+                until_children(path, place) -- one before the first
+                if locks[place]:acquire(30) then
+                    entered = entered + 1
+                end
+            end
+        end
+        local holder = contender(path)
+        assert(holder.write:acquire(10))
+        functions[#functions + 1] = function()
+            until_children(path, #letters + 1)
+            loop.until_true(function()
+                for place = 1, #letters do
+                    if clients[place]:stats().watches ~= 1 then
+                        return false
+                    end
+                end
+                return true
+            end)
+            for place, client in ipairs(clients) do
+                assert(client:sync("/", { timeout = 10 })) -- behind the reply that armed its watch
+                before[place] = client:stats().notifications
+            end
+            act(holder, locks)
+            loop.until_true(function()
+                return entered == enough
+            end)
+            for place, client in ipairs(clients) do
+                assert(client:sync("/", { timeout = 10 })) -- behind whatever its server has told it
+                before[place] = client:stats().notifications - before[place]
+            end
+            for place = 1, #letters do
+                locks[place]:cancel()
+            end
+        end
+        loop.run(spec_unpack(functions))
+        return before
+    end
+
+    it("who can go on: all readers behind a writer once, the writer behind them not at all", function()
+        assert.same({ 1, 1, 1, 1, 1, 0, 0 }, wakes("RRRRRWR", 5, function(holder)
+            assert(holder.write:release())
+        end))
+    end)
+
+    it("the next: one writer, and none of the readers behind it", function()
+        assert.same({ 1, 0, 0, 0 }, wakes("WRRR", 1, function(holder)
+            assert(holder.write:release())
+        end))
+    end)
+
+    it("its neighbour, when it gives up waiting: nobody before it, and readers only if it was their writer", function()
+        assert.same({ 0, 0, 0, 1 }, wakes("RRWR", 0, function(_, locks)
+            locks[3]:cancel()
+            loop.until_true(function()
+                return locks[4]._client:stats().notifications > 0
+            end)
+        end))
+    end)
+end)
+
+describe("a downgrade", function()
+    after_each(fixture.clean)
+
+    for _, way in ipairs({ "acquire", "try_acquire" }) do
+        it(("by %s lets readers in when the writer is released, and no queued writer #valgrind #asan"):format(way), function()
+            local path = fixture.path()
+            local rw, reader, writer = contender(path), contender(path), contender(path)
+            local order = {}
+            assert(rw.write:acquire(10))
+            loop.run(function()
+                assert(reader.read:acquire(30))
+                order[#order + 1] = "reader"
+                loop.until_true(function()
+                    return order[2]
+                end)
+                assert(reader.read:release())
+            end, function()
+                until_children(path, 2)
+                assert(writer.write:acquire(30))
+                assert.is_false(rw.read:held() or reader.read:held())
+                order[#order + 1] = "writer"
+            end, function()
+                until_children(path, 3)
+                assert.equal(rw.read, rw.read[way](rw.read))
+                assert.is_true(rw.read:held() and rw.write:held())
+                assert.same({}, order)
+                assert(rw.write:release())
+                assert.is_true(rw.read:held())
+                loop.until_true(function()
+                    return order[1]
+                end)
+                assert.same({ "reader" }, order)
+                assert.equal("timeout", select(3, contender(path).write:try_acquire()))
+                assert.is_false(writer.write:held())
+                order[#order + 1] = "downgraded"
+                assert(rw.read:release())
+            end)
+            assert.same({ "reader", "downgraded", "writer" }, order)
+            assert.is_true(writer.write:release())
+            assert.same({}, fixture.children(path))
+        end)
+    end
+
+    it("takes one request, and the reader the writer's number #asan", function()
+        local rw, client = contender(fixture.path())
+        assert(rw.write:acquire(10))
+        local before = client:stats()
+        assert(rw.read:acquire(10))
+        local after = client:stats()
+        assert.equal(1, after.requests - before.requests - (after.heartbeats - before.heartbeats))
+        assert.equal(number_of(rw.write:node()), number_of(rw.read:node()))
+        assert.equal(2, #fixture.children(rw:path()))
+        assert.is_true(rw.write:release())
+        assert.is_true(rw.read:release())
+        assert.same({}, fixture.children(rw:path()))
+    end)
+
+    it("orders tokens: the writer's, the reader's, whoever comes next #valgrind", function()
+        local rw = contender(fixture.path())
+        local other = contender(rw:path())
+        local last = ""
+        for _ = 1, 3 do
+            assert(rw.write:acquire(10))
+            local tokens = { rw.write:token() }
+            for index = 2, 3 do
+                assert(rw.read:acquire(10)) -- more than once under one writer
+                tokens[index] = rw.read:token()
+                assert.is_true(index == 3 or rw.read:release())
+            end
+            assert.equal(tokens[1], rw.write:token())
+            assert.is_true(rw.write:release())
+            assert.is_true(rw.read:release())
+            assert(other.write:acquire(10))
+            assert.is_true(last < tokens[1] and tokens[1] < tokens[2] and tokens[2] < tokens[3])
+            last = other.write:token()
+            assert.is_true(tokens[3] < last)
+            assert.is_true(other.write:release())
+        end
+    end)
+
+    it("shows both in the list as holders, and a queued writer not", function()
+        local path = fixture.path()
+        local rw = contender(path, { identity = "both" })
+        local writer = contender(path, { identity = "next" })
+        assert(rw.write:acquire(10))
+        loop.run(function()
+            assert(writer.write:acquire(30))
+        end, function()
+            until_children(path, 2)
+            assert(rw.read:acquire(10))
+            local list, seen = assert(rw:contenders(10)), {}
+            for index = 1, 2 do
+                assert.same({ true, "both" }, { list[index].holder, list[index].identity })
+                seen[list[index].mode] = name_of(list[index].node)
+            end
+            assert.same({ exclusive = name_of(rw.write:node()), shared = name_of(rw.read:node()) }, seen)
+            assert.same({ "exclusive", false, "next" }, { list[3].mode, list[3].holder, list[3].identity })
+            assert(rw.write:release())
+            list = assert(rw:contenders(10))
+            assert.equal(2, #list)
+            assert.same({ "shared", true }, { list[1].mode, list[1].holder })
+            assert.same({ "exclusive", false }, { list[2].mode, list[2].holder })
+            assert(rw.read:release())
+        end)
+    end)
+
+    it("works the other way round too: the reader is released first, the writer goes on alone", function()
+        local rw = contender(fixture.path())
+        assert(rw.write:acquire(10))
+        assert(rw.read:acquire(10))
+        assert.is_true(rw.read:release())
+        assert.is_true(rw.write:held())
+        assert.equal("timeout", select(3, contender(rw:path()).read:try_acquire()))
+        assert.is_true(rw.write:release())
+        assert.same({}, fixture.children(rw:path()))
+    end)
+
+    it("is not for the reader of another object, of one client or of two", function()
+        local rw, client = contender(fixture.path())
+        assert(rw.write:acquire(10))
+        assert.equal("timeout", select(3, client:rwlock(rw:path()).read:try_acquire()))
+        assert.equal("timeout", select(3, contender(rw:path()).read:try_acquire()))
+        assert(client:flush(10))
+        assert.equal(1, #fixture.children(rw:path()))
+    end)
+
+    it("goes on in the queue, when the writer's node was deleted by an administrator meanwhile #asan", function()
+        local rw = contender(fixture.path())
+        local other = contender(rw:path())
+        assert(rw.write:acquire(10))
+        local token
+        loop.run(function()
+            assert(other.write:acquire(30))
+            token = other.write:token()
+            until_children(rw:path(), 2) -- the reader has queued
+            pass()
+            assert.is_false(rw.read:held())
+            assert(other.write:release())
+        end, function()
+            until_children(rw:path(), 2)
+            assert(fixture.observer():delete(rw.write:node()))
+            assert(rw.read:acquire(30))
+            assert.is_false(other.write:held())
+        end)
+        assert.is_true(rw.read:token() > token)
+        eventually(function()
+            return not rw.write:held()
+        end)
+        assert.equal("lost", select(3, rw.write:release()))
+        assert.is_true(rw.read:held())
+        assert.equal(1, #fixture.children(rw:path()))
+    end)
+
+    it("goes on in the queue when the session ended in between, and tells the writer #asan", function()
+        local told = {}
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local rw = client:rwlock(fixture.path(), { on_lost = function(lock, reason)
+            told[#told + 1] = { lock, reason }
+        end })
+        local other = contender(rw:path())
+        assert(rw.write:acquire(20))
+        fixture.kill_owner_behind(link, rw.write:node())
+        assert(other.write:acquire(20))
+        assert.is_true(other.write:release())
+        assert(rw.read:acquire(30))
+        assert.is_false(rw.write:held())
+        client:pump()
+        assert.equal(1, #told)
+        assert.equal(rw.write, told[1][1])
+        assert.equal("lost", told[1][2])
+        assert.is_true(rw.read:held())
+        assert.equal("lost", select(3, rw.write:release()))
+        assert.is_true(rw.read:release())
+        assert.same({}, fixture.children(rw:path()))
+    end)
+
+    for _, moment in ipairs({ "before", "after" }) do
+        it(("is done once if the connection is cut %s the server has it #asan"):format(moment), function()
+            local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+            local rw = client:rwlock(fixture.path())
+            local other = contender(rw:path())
+            assert(rw.write:acquire(20))
+            local token = rw.write:token()
+            loop.run(function()
+                assert(other.write:acquire(40))
+                assert.is_true(other.write:token() > token)
+                assert.is_false(rw.read:held())
+            end, function()
+                until_children(rw:path(), 2)
+                link:arm("multi", moment)
+                assert(rw.read:acquire(30))
+                link:wait_fired()
+                assert.is_true(rw.write:held() and rw.read:held())
+                assert.equal(3, #fixture.children(rw:path()))
+                assert.equal(number_of(rw.write:node()), number_of(rw.read:node()))
+                assert.is_true(rw.read:token() > token)
+                token = rw.read:token()
+                assert(rw.write:release())
+                assert.is_true(rw.read:held())
+                assert.is_false(other.write:held())
+                assert(rw.read:release())
+            end)
+            assert.equal(1, #fixture.children(rw:path()))
+            assert.equal(1, client:stats().sessions)
+        end)
+    end
+
+    it("whose writer is released by another coroutine meanwhile ends as a reader all the same", function()
+        local rw = contender(fixture.path())
+        assert(rw.write:acquire(10))
+        loop.run(function()
+            assert(rw.read:acquire(20))
+        end, function()
+            assert(rw.write:release())
+        end)
+        assert.is_true(rw.read:held())
+        assert.is_false(rw.write:held())
+        assert.same({ __READ__ = 1 }, kinds(rw:path()))
+    end)
+end)
+
+describe("an upgrade", function()
+    after_each(fixture.clean)
+
+    it("is refused at once, says why, and the object goes on #valgrind #asan", function()
+        local rw, client = contender(fixture.path())
+        assert(rw.read:acquire(10))
+        local before = client:stats()
+        for _, acquire in ipairs({ rw.write.acquire, rw.write.try_acquire }) do
+            local got, message, code = acquire(rw.write)
+            assert.same({ nil, "deadlock" }, { got, code })
+            assert.truthy(message:find(rw:path(), 1, true), message)
+            assert.truthy(message:find("read lock", 1, true), message)
+        end
+        assert.equal(before.claims, client:stats().claims)
+        assert.equal("deadlock", select(3, rw:with_write(error, 10)))
+        assert.is_true(rw.read:held())
+        assert.is_true(rw.read:release())
+        assert(rw.write:acquire(10))
+        assert.is_true(rw.write:release())
+        assert.same({}, fixture.children(rw:path()))
+    end)
+
+    it("is refused to a downgraded reader as well", function()
+        local rw = contender(fixture.path())
+        assert(rw.write:acquire(10))
+        assert(rw.read:acquire(10))
+        assert.equal("deadlock", select(3, rw.write:acquire()))
+        assert.is_true(rw.write:release())
+        assert.equal("deadlock", select(3, rw.write:acquire()))
+        assert.is_true(rw.read:release())
+        assert(rw.write:acquire(10))
+    end)
+
+    it("is not what another object asks for: that waits for the reader", function()
+        local rw, client = contender(fixture.path())
+        assert(rw.read:acquire(10))
+        assert.equal("timeout", select(3, client:rwlock(rw:path()).write:acquire(0.1)))
+        assert.is_true(rw.read:held())
+    end)
+
+    it("is possible again once the reader was lost", function()
+        local rw = contender(fixture.path(), nil, { session_timeout = 4 })
+        assert(rw.read:acquire(10))
+        assert(fixture.observer():delete(rw.read:node()))
+        eventually(function()
+            return not rw.read:held()
+        end)
+        assert(rw.write:acquire(10))
+        assert.equal("lost", select(3, rw.read:release()))
+        assert.is_true(rw.write:held())
+    end)
+end)
+
+describe("a reentrant read/write lock", function()
+    after_each(fixture.clean)
+
+    for _, letter in ipairs({ "R", "W" }) do
+        it(("is acquired three deep, and free after as many releases (%s) #asan"):format(letter), function()
+            local rw = contender(fixture.path(), { reentrant = true })
+            local other = contender(rw:path())
+            local lock = half(rw, letter)
+            assert(lock:acquire(10))
+            local token = lock:token()
+            assert(lock:acquire())
+            assert(lock:try_acquire())
+            assert.equal(token, lock:token())
+            assert.equal(1, #fixture.children(rw:path()))
+            for _ = 1, 2 do
+                assert.is_true(lock:release())
+                assert.is_true(lock:held())
+                assert.equal("timeout", select(3, other.write:try_acquire()))
+            end
+            assert.is_true(lock:release())
+            assert.is_false(lock:held())
+            assert(other.write:try_acquire())
+            assert.equal("not_held", select(3, lock:release()))
+        end)
+    end
+
+    it("may be downgraded at any depth, each half counting for itself", function()
+        local rw = contender(fixture.path(), { reentrant = true })
+        assert(rw.write:acquire(10))
+        assert(rw.write:acquire(10))
+        assert(rw.read:acquire(10))
+        assert(rw.read:acquire(10))
+        assert.equal(2, #fixture.children(rw:path()))
+        assert(rw.write:acquire(10)) -- held already: nothing to wait for
+        for _ = 1, 3 do
+            assert.is_true(rw.write:held())
+            assert.is_true(rw.write:release())
+        end
+        assert.is_false(rw.write:held())
+        assert.equal("deadlock", select(3, rw.write:acquire()))
+        assert.is_true(rw.read:release())
+        assert.is_true(rw.read:held())
+        assert.is_true(rw.read:release())
+        assert.same({}, fixture.children(rw:path()))
+    end)
+end)
+
+describe("with_read and with_write", function()
+    after_each(fixture.clean)
+
+    it("run the function with the half that is held, and pass arguments and results #valgrind #asan", function()
+        local rw = contender(fixture.path())
+        for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
+            local results = { rw[way](rw, function(given, ...)
+                assert.equal(lock, given)
+                assert.is_true(given:held())
+                return select("#", ...), (select(2, ...))
+            end, 10, nil, "x", nil) }
+            assert.same({ true, 3, "x" }, results)
+            assert.is_false(lock:held())
+        end
+        assert.same({}, fixture.children(rw:path()))
+    end)
+
+    it("raise the function's error after releasing", function()
+        local rw = contender(fixture.path())
+        for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
+            local problem = { way }
+            local ok, raised = pcall(rw[way], rw, function()
+                error(problem)
+            end)
+            assert.is_false(ok)
+            assert.equal(problem, raised)
+            assert.is_false(lock:held())
+        end
+        assert.same({}, fixture.children(rw:path()))
+    end)
+
+    it("do not run the function when the lock is not to be had", function()
+        local rw = contender(fixture.path())
+        fixture.join(rw:path())
+        assert.equal("timeout", select(3, rw:with_read(error, 0.05)))
+        assert.equal("timeout", select(3, rw:with_write(error, { timeout = 0.05 })))
+    end)
+
+    it("let a function downgrade: what it acquired stays its own", function()
+        local rw = contender(fixture.path())
+        assert.is_true(rw:with_write(function()
+            assert(rw.read:acquire(10))
+        end, 10))
+        assert.is_false(rw.write:held())
+        assert.is_true(rw.read:held())
+        assert.is_true(rw.read:release())
+        assert.is_true(rw:with_write(function()
+            return assert(rw:with_read(function()
+                assert.is_true(rw.read:held() and rw.write:held())
+            end, 10))
+        end, 10))
+        assert.same({}, fixture.children(rw:path()))
+    end)
+
+    it("say lost, with the results, when the lock was lost meanwhile", function()
+        local rw = contender(fixture.path(), nil, { session_timeout = 4 })
+        for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
+            local results = { rw[way](rw, function()
+                assert(fixture.observer():delete(lock:node()))
+                eventually(function()
+                    return not lock:held()
+                end)
+                return 1, 2
+            end, 10) }
+            assert.same({ "lost", 1, 2 }, { results[3], results[4], results[5] })
+            assert.is_nil(results[1])
+        end
+    end)
+end)
+
+describe("eight clients of a read/write lock with a hundred random operations each", function()
+    after_each(fixture.clean)
+
+    local CLIENTS, OPERATIONS = 8, 100
+
+    --- Random numbers of our own, so that a seed means the same on every Lua.
+    local function generator(seed)
+        local state = seed % 2147483647
+        return function(n)
+            state = state * 16807 % 2147483647
+            return state % n + 1
+        end
+    end
+
+    --- What is true of all clients at any time, by who is in now.
+    local function new_referee()
+        local referee = { readers = 0, writers = 0, highest = "", written = "", grants = 0 }
+
+        function referee:enter(lock, letter)
+            self.grants = self.grants + 1
+            local token = lock:token()
+            if letter == "W" then
+                assert(self.writers == 0 and self.readers == 0, "a writer beside others")
+                assert(token > self.highest, "a writer's token does not grow")
+                self.writers, self.written = 1, token
+            else
+                assert(self.writers == 0, "a reader beside a writer")
+                assert(token > self.written, "a reader's token is not above the last writer's")
+                self.readers = self.readers + 1
+            end
+            self.highest = token > self.highest and token or self.highest
+        end
+
+        function referee:leave(lock, letter)
+            assert(lock:held(), "lost in the middle")
+            if letter == "W" then
+                self.writers = self.writers - 1
+            else
+                self.readers = self.readers - 1
+            end
+        end
+
+        --- A writer becomes a reader: from now on others may read.
+        function referee:downgrade(rw)
+            assert(rw.read:token() > rw.write:token(), "the reader's token is not above its writer's")
+            self.highest = rw.read:token() > self.highest and rw.read:token() or self.highest
+            self.writers, self.readers = self.writers - 1, self.readers + 1
+        end
+
+        return referee
+    end
+
+    local function operate(rw, referee, random)
+        local letter = random(3) == 1 and "W" or "R"
+        local lock = half(rw, letter)
+        local way = random(6)
+        local got, message, code
+        if way == 1 then
+            got, message, code = lock:try_acquire()
+        elseif way == 2 then
+            got, message, code = lock:acquire(random(20) / 1000)
+        else
+            got, message, code = lock:acquire(30)
+        end
+        if not got then
+            assert(way <= 2 and code == "timeout", message)
+            return
+        end
+        referee:enter(lock, letter)
+        for _ = 1, random(3) - 1 do
+            pass()
+        end
+        if letter == "W" and random(3) == 1 then
+            assert(random(2) == 1 and rw.read:acquire(10) or rw.read:acquire(0))
+            referee:downgrade(rw)
+            assert(rw.write:release({ wait = random(2) == 1 }))
+            lock, letter = rw.read, "R"
+            pass()
+        elseif letter == "R" and random(5) == 1 then
+            assert(select(3, rw.write:acquire()) == "deadlock")
+        end
+        referee:leave(lock, letter)
+        assert(lock:release({ wait = random(2) == 1 }))
+    end
+
+    it("never see a writer beside anybody, nor a token out of order", function()
+        local seed = tonumber(os.getenv("ZKLOCK_SEED")) or math.floor(socket.gettime() * 1000) % 1000000 + 1
+        local ok, problem = pcall(function()
+            local path = fixture.path()
+            local referee, functions, clients = new_referee(), {}, {}
+            for index = 1, CLIENTS do
+                local rw, client = contender(path)
+                local random = generator(seed * 100 + index)
+                clients[index] = client
+                functions[index] = function()
+                    for _ = 1, OPERATIONS do
+                        operate(rw, referee, random)
+                    end
+                end
+            end
+            loop.run(spec_unpack(functions))
+            assert.is_true(referee.grants > CLIENTS * OPERATIONS / 2, referee.grants)
+            for _, client in ipairs(clients) do
+                assert(client:flush(10))
+                local stats = client:stats()
+                assert.same({ 0, 0, 0 }, { stats.seats, stats.watches, stats.losses })
+            end
+            assert.same({}, fixture.children(path))
+        end)
+        assert(ok, ("with ZKLOCK_SEED=%d: %s"):format(seed, tostring(problem)))
+    end)
+end)
+
+describe("client:rwlock refuses", function()
+    local client
+
+    setup(function()
+        client = fixture.client()
+    end)
+
+    teardown(fixture.clean)
+
+    --- Calls and returns the message, which must begin with this file's name: the level is right.
+    local function mistake(fn)
+        local ok, message = pcall(fn)
+        assert.is_false(ok, "no error")
+        assert.truthy(tostring(message):find("^spec/rwlock_spec.lua:%d+: "), message)
+        return message
+    end
+
+    for index, path in ipairs({ "", "x", "/", "/a/", "/a//b", "/a/./b", "/a\0b", 5, {}, true }) do
+        it(("a bad path (%d)"):format(index), function()
+            assert.truthy(mistake(function()
+                local rw = client:rwlock(path)
+                return rw
+            end):find("client:rwlock: ", 1, true))
+        end)
+    end
+
+    it("no path, and one in a table", function()
+        assert.truthy(mistake(function()
+            local rw = client:rwlock()
+            return rw
+        end):find("path", 1, true))
+        assert.truthy(mistake(function()
+            local rw = client:rwlock({ path = "/a" })
+            return rw
+        end):find("path", 1, true))
+    end)
+
+    for _, case in ipairs({
+        { "reentrant", 1 }, { "max_hold", 0 }, { "max_hold", -1 }, { "max_hold", 0 / 0 }, { "max_hold", math.huge },
+        { "max_hold", "5" }, { "on_lost", true }, { "on_revoke", "x" }, { "identity", "" }, { "wait_release", "no" },
+        { "acl", "creator" }, { "acl", {} }
+    }) do
+        it(("a wrong %s (%s)"):format(case[1], tostring(case[2]):gsub("0x%x+", "")), function()
+            local message = mistake(function()
+                local rw = client:rwlock("/a", { [case[1]] = case[2] })
+                return rw
+            end)
+            assert.truthy(message:find("client:rwlock: option '" .. case[1] .. "' must", 1, true), message)
+        end)
+    end
+
+    it("options that it does not know, permits for one", function()
+        assert.truthy(mistake(function()
+            local rw = client:rwlock("/a", { permits = 5 })
+            return rw
+        end):find("unknown option 'permits'", 1, true))
+        assert.truthy(mistake(function()
+            local rw = client:rwlock("/a", 5)
+            return rw
+        end):find("options must be a table", 1, true))
+    end)
+
+    it("to be called with a dot", function()
+        local rw = client:rwlock("/a")
+        for _, method in ipairs({ "with_read", "with_write", "path", "contenders" }) do
+            local message = mistake(function()
+                local result = rw[method]()
+                return result
+            end)
+            assert.truthy(message:find("rwlock:" .. method, 1, true), message)
+        end
+    end)
+
+    it("a function that is none, a timeout that is none, a count", function()
+        local rw = client:rwlock("/a")
+        for _, way in ipairs({ "with_read", "with_write" }) do
+            for text, arguments in pairs({ ["the first argument must be a function"] = { 5 }, timeout = { print, -1 } }) do
+                local message = mistake(function()
+                    local result = rw[way](rw, spec_unpack(arguments))
+                    return result
+                end)
+                assert.truthy(message:find("rwlock:" .. way .. ": " .. text, 1, true), message)
+            end
+        end
+        for _, lock in ipairs({ rw.read, rw.write }) do
+            assert.truthy(mistake(function()
+                local result = lock:acquire({ count = 2 })
+                return result
+            end):find("unknown option 'count'", 1, true))
+        end
+        assert.truthy(mistake(function()
+            local result = rw:contenders("soon")
+            return result
+        end):find("rwlock:contenders: timeout", 1, true))
+    end)
+end)

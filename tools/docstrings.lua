@@ -1,0 +1,175 @@
+--- docstrings: the functions of a Lua source and what the comments directly above them say.
+--
+-- What tools/reference.lua makes the reference of, and what spec/docs_spec.lua holds against the functions that are there.
+-- Reads sources as this project writes them, line by line; it is no Lua parser.
+--
+-- A docstring is a comment whose first line begins with "---" and that stands directly above a definition. Tags are LDoc's.
+
+local docstrings = {}
+
+--- The public classes and modules, in the order in which the reference lists them: where their functions are defined, and the
+-- module that require finds them by. Of a class the methods are public (`Class:name`), of a module its functions; names that
+-- begin with one underscore are private. What a section of a class says may be a file's header.
+docstrings.PUBLIC = {
+    { name = "zklock", kind = "module", module = "zklock", files = { "lua/zklock/init.lua", "lua/zklock/key.lua" } },
+    { name = "Client", kind = "classmod", module = "zklock.client", files = { "lua/zklock/client.lua", "lua/zklock/node.lua" },
+      sections = { ["lua/zklock/node.lua"] = "Nodes" } },
+    { name = "Lock", kind = "classmod", module = "zklock.lock", files = { "lua/zklock/lock.lua" } },
+    { name = "RwLock", kind = "classmod", module = "zklock.rwlock", files = { "lua/zklock/rwlock.lua" } },
+    { name = "Semaphore", kind = "classmod", module = "zklock.semaphore", files = { "lua/zklock/semaphore.lua" }, base = "Lock" },
+    { name = "Multi", kind = "classmod", module = "zklock.multi", files = { "lua/zklock/multi.lua" } },
+    { name = "Transaction", kind = "classmod", module = "zklock.transaction", files = { "lua/zklock/transaction.lua" } },
+    { name = "Watch", kind = "classmod", module = "zklock.node", field = "Watch", files = { "lua/zklock/node.lua" } }
+}
+
+function docstrings.read_file(path)
+    local file = assert(io.open(path, "rb"))
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+local function split_lines(text)
+    local lines = {}
+    for line in (text:gsub("\n$", "") .. "\n"):gmatch("(.-)\n") do
+        lines[#lines + 1] = line
+    end
+    return lines
+end
+
+--- "(a, b, ...)" -> { "a", "b", "..." }
+local function split_arguments(text)
+    local names = {}
+    for name in text:sub(2, -2):gmatch("[^,%s]+") do
+        names[#names + 1] = name
+    end
+    return names
+end
+
+--- What the line (and those behind it, when a parameter list goes on there) defines; or nil.
+local function definition(lines, index)
+    local text = lines[index]
+    while text:find("function[^(]*%(") and not text:find("function[^(]*%b()") and lines[index + 1] do
+        index = index + 1
+        text = text .. " " .. lines[index]
+    end
+    local owner, separator, name, arguments = text:match("^%s*function%s+([%w_]+)([.:])([%w_]+)%s*(%b())")
+    if not owner then
+        owner, separator, name, arguments = text:match("^%s*([%a_][%w_]*)([.])([%w_]+)%s*=%s*function%s*(%b())")
+    end
+    if owner then
+        return { kind = "function", owner = owner, separator = separator, name = name, arguments = split_arguments(arguments) }
+    end
+    arguments = text:match("^return function%s*(%b())")
+    if arguments then
+        return { kind = "function", name = "return", arguments = split_arguments(arguments) }
+    end
+    name, arguments = text:match("^%s*local%s+function%s+([%w_]+)%s*(%b())")
+    if name then
+        return { kind = "local", name = name, arguments = split_arguments(arguments) }
+    end
+    name = text:match("^local%s+([%a_][%w_]*)%s*=%s*{}$")
+    if name then
+        return { kind = "local_table", name = name }
+    end
+    name = text:match("^%s+([%a_][%w_]*)%s*=%s*[^=]")
+    return name and { kind = "field", name = name } or nil
+end
+
+--- Splits a docstring, without its dashes, into `text` (a list of lines) and its tags: `params` ({ name, type, text }),
+-- `returns` ({ type, text }), `raises` (texts), `unknown` (names of tags that are none of these).
+function docstrings.parse_comment(lines)
+    local parsed = { text = {}, params = {}, returns = {}, raises = {}, unknown = {}, tags = {} }
+    local current
+    for _, line in ipairs(lines) do
+        local tag, rest = line:match("^@(%w+)%s*(.*)$")
+        if tag then
+            current = { tag = tag, text = rest }
+            parsed.tags[#parsed.tags + 1] = current
+        elseif current then
+            current.text = current.text .. "\n" .. line
+        else
+            parsed.text[#parsed.text + 1] = line
+        end
+    end
+    for _, one in ipairs(parsed.tags) do
+        local kind, name, text
+        if one.tag == "tparam" then
+            kind, name, text = one.text:match("^(%S+)%s+(%S+)%s*(.*)$")
+            parsed.params[#parsed.params + 1] = { name = name or "?", type = kind or "", text = text or "" }
+        elseif one.tag == "param" then
+            name, text = one.text:match("^(%S+)%s*(.*)$")
+            parsed.params[#parsed.params + 1] = { name = name or "?", type = "", text = text or "" }
+        elseif one.tag == "treturn" then
+            kind, text = one.text:match("^(%S+)%s*(.*)$")
+            parsed.returns[#parsed.returns + 1] = { type = kind or "", text = text or "" }
+        elseif one.tag == "return" then
+            parsed.returns[#parsed.returns + 1] = { type = "", text = one.text }
+        elseif one.tag == "raise" then
+            parsed.raises[#parsed.raises + 1] = one.text
+        else
+            parsed.unknown[#parsed.unknown + 1] = one.tag
+        end
+    end
+    return parsed
+end
+
+local function without_dashes(line)
+    return (line:gsub("^%s*%-%-%-?", "", 1):gsub("^ ", "", 1):gsub("%s+$", ""))
+end
+
+--- Reads a source.
+-- @treturn table `header`: the docstring that the file begins with, parsed, or nil; `definitions`: what is defined, in
+--   order: `kind` ("function", "local", "field"), `owner`, `separator` ("." or ":"), `name`, `arguments`, `line`, and
+--   `doc`, the docstring directly above, parsed, with its `lines`; nil if there is none; `titles`: { line, title } of the
+--   comments that divide the file into sections
+function docstrings.read(text)
+    local lines = split_lines(text)
+    local result = { definitions = {}, titles = {} }
+    local comment, first
+    for index, line in ipairs(lines) do
+        if line:find("^%s*%-%-") then
+            if not comment then
+                comment, first = {}, index
+                comment.is_doc = line:find("^%s*%-%-%-[^-]") ~= nil or line:find("^%s*%-%-%-$") ~= nil
+                local title = line:match("^%-%- (%u[%w ]+) %-%-%-%-+$")
+                if not title and (lines[index + 1] or ""):find("^%-%- %-%-%-%-+$") then
+                    title = line:match("^%-%- (%u[%w ]+)$")
+                end
+                if title then
+                    result.titles[#result.titles + 1] = { line = index, title = title }
+                end
+            end
+            comment[#comment + 1] = without_dashes(line)
+        else
+            local doc = comment and comment.is_doc and docstrings.parse_comment(comment) or nil
+            if doc and first == 1 then
+                result.header = doc
+            end
+            local defined = definition(lines, index)
+            if defined then
+                defined.line = index
+                defined.doc = doc
+                result.definitions[#result.definitions + 1] = defined
+            end
+            comment = nil
+        end
+    end
+    return result
+end
+
+--- Whether a definition is part of the public class or module of that entry of PUBLIC.
+function docstrings.is_public(entry, defined)
+    if defined.name:find("^_[^_]") then
+        return false
+    elseif defined.kind == "field" then
+        return defined.doc ~= nil and not entry.field
+    elseif defined.kind ~= "function" then
+        return false
+    elseif entry.kind == "module" then
+        return defined.name == "return" or defined.owner == entry.name
+    end
+    return defined.owner == entry.name and defined.separator == ":"
+end
+
+return docstrings

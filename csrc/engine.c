@@ -472,7 +472,7 @@ void zkl_claims_expire(zkl_engine *engine)
 
 void zkl_claim_revoked(zkl_claim *claim)
 {
-    if (claim->phase == ZKL_CLAIM_GRANTED) {
+    if (claim->phase == ZKL_CLAIM_GRANTED && claim->revocable) {
         claim->revocations++;
         tell_host(claim);
     }

@@ -364,7 +364,7 @@ static bool still_taken(const claim_record *record)
 
 static void check_refused_try(const claim_record *record, zkl_code code)
 {
-    if (code != ZKL_TIMEOUT || !record->try_only)
+    if (code != ZKL_TIMEOUT || !record->try_only || record->hasty)
         return;
     totals.refused_tries++;
     if (!still_taken(record))

@@ -74,7 +74,9 @@ typedef struct claim_record {
     int client, path;
     zkl_mode mode;
     int32_t limit, count; /* of a semaphore's permits */
-    bool try_only, revocable;
+    bool try_only, hasty, revocable;
+    int32_t handoff;
+    int64_t linger; /* nanoseconds */
     int64_t max_hold;
     struct claim_record *writer; /* a reader's, which it was to join beside */
     struct claim_record *reader; /* a writer's */
@@ -177,6 +179,7 @@ typedef struct {
     int32_t limits[MAX_PATHS];      /* of semaphores; 0: a lock */
     int64_t limit_since[MAX_PATHS]; /* when a semaphore's directory was last made, reaped or written to */
     bool mismatch;                  /* now and then somebody asks for another limit */
+    int32_t handoff;                /* of all locks; 0: every claim has a node of its own */
     int weights[3];                 /* how often a lock is claimed as a mutex, to read and to write */
     lock_set *sets;
     bool denied, exhausting;

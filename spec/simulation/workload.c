@@ -56,6 +56,9 @@ claim_record *new_record(client *of, int path)
     if (sim_chance(1, 8))
         record->max_hold = run.timeout / 20 + sim_below(run.timeout);
     record->revocable = sim_chance(1, 4);
+    record->handoff = run.handoff;
+    if (run.handoff > 0 && sim_chance(1, 3))
+        record->linger = sim_below(run.timeout);
     record->next = run.claims;
     run.claims = record;
     return record;
@@ -65,7 +68,7 @@ void submit_claim(claim_record *record)
 {
     client *of = &run.clients[record->client];
     char identity[32];
-    snprintf(identity, sizeof(identity), "client-%d/%d", of->index, record->number);
+    snprintf(identity, sizeof(identity), "client-%d%s", of->index, record->number % 8 == 0 ? "/other" : "");
     zkl_claim_request request = {.path = run.paths[record->path],
                                  .mode = record->mode,
                                  .permits = record->limit,
@@ -75,6 +78,9 @@ void submit_claim(claim_record *record)
                                  .writer = record->writer != NULL ? record->writer->claim : NULL,
                                  .max_hold = record->max_hold,
                                  .revocable = record->revocable,
+                                 .handoff = record->handoff,
+                                 .linger = record->linger,
+                                 .hasty = record->hasty,
                                  .try_only = record->try_only};
     static const char *const names[] = {"mutex", "read", "write", "permits"};
     sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number,
@@ -98,6 +104,7 @@ static void make_claim(client *of)
 {
     claim_record *record = new_record(of, (int)sim_below(run.path_count));
     record->try_only = sim_chance(1, 4);
+    record->hasty = record->try_only && sim_chance(1, 4);
     submit_claim(record);
 }
 

@@ -76,7 +76,8 @@ zkl_seat *zkl_share_find(const zkl_claim *claim)
     if (lingers(seat)) {
         return zkl_lease_valid(claim->engine) ? seat : NULL;
     }
-    if (seat->turns > claim->handoff || (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
+    if ((seat->turns > claim->handoff && !ZKL_BROKEN(ZKL_BREAK_HANDOFF)) ||
+        (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
         return NULL;
     }
     bool at_once = only_readers_hold(seat) && zkl_lease_valid(claim->engine);

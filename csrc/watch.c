@@ -325,17 +325,19 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
     }
 }
 
-/* It could not be removed, and is armed still. */
+/* It could not be removed, and is armed still. Its seats have counted on the list that arms the watch anew. */
 static void keep_watch(zkl_watch *watch, int rc)
 {
     if (!zkl_outcome_unknown(rc)) {
         zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
     }
-    zkl_seat *turn;
-    LIST_FOREACH(turn, &watch->seats, in_watch)
-    {
-        if (watch->children) {
-            zkl_permits_look_again(turn->claim); /* it has counted on the list that arms the watch anew */
+    zkl_seat *seat, *next;
+    for (seat = watch->children ? LIST_FIRST(&watch->seats) : NULL; seat != NULL; seat = next) {
+        next = LIST_NEXT(seat, in_watch);
+        if (seat->role == ZKL_ROLE_TURN) {
+            zkl_permits_look_again(seat->claim);
+        } else {
+            zkl_share_contested(seat); /* somebody may have come */
         }
     }
 }

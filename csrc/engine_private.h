@@ -442,6 +442,7 @@ struct zkl_seat {
     zkl_seat_state state;
     bool granted;   /* somebody has held by its node */
     bool revoked;   /* others have asked for it: it is not handed over */
+    bool spoilt;    /* a grant under its node ended other than by a release: it is not handed over */
     bool contested; /* others have come since it watches who comes */
     bool beside;    /* its node was made, or is being made, beside its writer's */
     bool wanted;    /* its claim still waits or holds */
@@ -454,6 +455,10 @@ struct zkl_seat {
     bool cleaning;  /* counted in engine->cleaning */
 };
 
+/* Takes its share of ZKL_MAX_WATCHED_BYTES, or gives it back. */
+void zkl_seat_reserve(zkl_seat *seat, bool reserved);
+/* Readers that have not joined beside this writer yet cannot do so any more. */
+void zkl_seat_part_from_readers(const zkl_seat *writer);
 /* A seat for the claim in `line`; NULL when memory is short. */
 zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role);
 zkl_node_kind zkl_seat_kind(const zkl_seat *seat);
@@ -568,6 +573,8 @@ zkl_seat *zkl_share_find(const zkl_claim *claim);
 void zkl_share_join(zkl_seat *seat, zkl_claim *claim);
 /* Grants whoever may hold now, of those who share a granted seat. */
 void zkl_share_advance(zkl_seat *seat);
+/* Whoever waits in the seat waits for another node than before. */
+void zkl_share_waits(zkl_seat *seat);
 /* A claim that stands behind others in its seat does not want it any more. */
 void zkl_share_part(zkl_claim *claim);
 /* The claim that a seat serves first does not want it any more: true if the seat goes on without it. */

@@ -110,7 +110,7 @@ bool zkl_seat_fits(const zkl_seat *seat)
     return seat->reserved || seat->engine->watched_bytes + watch_bytes(seat) <= ZKL_MAX_WATCHED_BYTES;
 }
 
-static void reserve(zkl_seat *seat, bool reserved)
+void zkl_seat_reserve(zkl_seat *seat, bool reserved)
 {
     if (seat->reserved != reserved) {
         seat->reserved = reserved;
@@ -176,8 +176,7 @@ static bool has_node(zkl_seat_state state)
            state == ZKL_SEAT_LEAVING;
 }
 
-/* Readers that have not joined beside this writer yet cannot do so any more. */
-static void part_from_readers(const zkl_seat *writer)
+void zkl_seat_part_from_readers(const zkl_seat *writer)
 {
     zkl_seat *seat;
     TAILQ_FOREACH(seat, &writer->line->seats, in_line)
@@ -193,7 +192,7 @@ static void move(zkl_seat *seat, zkl_seat_state state)
 {
     zkl_engine *engine = seat->engine;
     if (seat->role == ZKL_ROLE_WRITER && seat->state == ZKL_SEAT_GRANTED) {
-        part_from_readers(seat);
+        zkl_seat_part_from_readers(seat);
     }
     engine->nodes += (int32_t)has_node(state) - (int32_t)has_node(seat->state);
     if (state != ZKL_SEAT_GRANTED) {
@@ -208,7 +207,7 @@ static void move(zkl_seat *seat, zkl_seat_state state)
 static void unlink_seat(zkl_seat *seat)
 {
     be_fed(seat);
-    reserve(seat, false);
+    zkl_seat_reserve(seat, false);
     zkl_watch_leave(seat);
     zkl_watch_leave_own(seat);
     zkl_share_forget(seat);
@@ -276,7 +275,8 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->granted = seat->revoked = seat->contested = false;
+    seat->listing = seat->deleting = seat->beside = seat->granted = false;
+    seat->revoked = seat->spoilt = seat->contested = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
         zkl_permits_changed(seat->claim);
@@ -316,9 +316,10 @@ void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what)
 static void grant(zkl_seat *seat)
 {
     zkl_watch_leave(seat);
-    reserve(seat, false);
+    zkl_seat_reserve(seat, false);
     move(seat, ZKL_SEAT_GRANTED);
     zkl_share_advance(seat);
+    zkl_share_waits(seat);
 }
 
 static void want_lease(zkl_engine *engine)
@@ -425,7 +426,7 @@ static void step_parked(zkl_seat *seat)
         return;
     }
     be_fed(seat);
-    reserve(seat, seat->role != ZKL_ROLE_PERMIT);
+    zkl_seat_reserve(seat, seat->role != ZKL_ROLE_PERMIT);
     bool look = seat->claim->try_only && !seat->claim->hasty && seat->writer == NULL && seat->role != ZKL_ROLE_PERMIT;
     if (!look || ZKL_BROKEN(ZKL_BREAK_TRY)) {
         send_join(seat);
@@ -533,7 +534,7 @@ void zkl_seat_leave(zkl_seat *seat)
     case ZKL_SEAT_CONFIRMING:
         zkl_watch_leave(seat);
         zkl_watch_leave_own(seat);
-        reserve(seat, false);
+        zkl_seat_reserve(seat, false);
         move(seat, ZKL_SEAT_LEAVING);
         zkl_seat_step(seat);
         break;
@@ -754,7 +755,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
         seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
         remove_stray(seat, names->data[standing.nearest]);
         zkl_watch_node(seat, names->data[standing.nearest]);
-        zkl_claim_waits(seat->claim);
+        zkl_share_waits(seat);
     }
 }
 
@@ -925,6 +926,9 @@ void zkl_seat_revoked(zkl_seat *seat)
     }
     if (seat->claim != NULL) {
         zkl_claim_revoked(seat->claim);
+        zkl_share_move_on(seat);
+    } else {
+        zkl_seat_leave(seat); /* it lingers */
     }
 }
 

@@ -53,12 +53,18 @@ static bool same_node(const zkl_seat *seat, const zkl_claim *claim)
     return acl == claim->acl && strcmp(identity, claim->identity) == 0;
 }
 
-/* Whether readers hold the seat, and nobody waits in it. */
+/* Whether readers hold the seat, and nobody waits in it: only readers stand behind others that hold. */
 static bool only_readers_hold(const zkl_seat *seat)
 {
     const zkl_claim *last = TAILQ_LAST(&seat->behind, zkl_claim_list);
-    return seat->role == ZKL_ROLE_READER && seat->state == ZKL_SEAT_GRANTED &&
+    return seat->claim->mode == ZKL_MODE_READ && seat->state == ZKL_SEAT_GRANTED &&
            (last == NULL || last->phase == ZKL_CLAIM_GRANTED);
+}
+
+/* Whoever waits for the seat would not get it. */
+static bool is_closed(const zkl_seat *seat)
+{
+    return seat->revoked || seat->spoilt;
 }
 
 zkl_seat *zkl_share_find(const zkl_claim *claim)
@@ -70,7 +76,8 @@ zkl_seat *zkl_share_find(const zkl_claim *claim)
     while (seat != NULL && !(seat->wanted && is_lock(seat))) {
         seat = TAILQ_PREV(seat, zkl_seat_list, in_line);
     }
-    if (seat == NULL || seat->beside || seat->revoked || !covers(seat, claim->mode) || !same_node(seat, claim)) {
+    if (seat == NULL || seat->beside || seat->writer != NULL || is_closed(seat) || !covers(seat, claim->mode) ||
+        !same_node(seat, claim)) {
         return NULL;
     }
     if (lingers(seat)) {
@@ -91,26 +98,45 @@ static zkl_claim *following(const zkl_seat *seat, zkl_claim *claim)
     return claim == seat->claim ? TAILQ_FIRST(&seat->behind) : TAILQ_NEXT(claim, in_seat);
 }
 
+static void grant(zkl_seat *seat, zkl_claim *claim)
+{
+    seat->grants += seat->granted;
+    seat->engine->stats.hand_overs += seat->granted;
+    seat->granted = true;
+    zkl_claim_grant(claim, seat);
+    if (claim->revocable && seat->own == NULL) {
+        zkl_watch_own(seat); /* which may tell at once that others have asked */
+    }
+}
+
+/* Whether the claim may hold beside, or after, all those before it in the seat. */
+static bool has_turn(const zkl_seat *seat, const zkl_claim *claim)
+{
+    return claim == seat->claim || claim->mode == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
+}
+
 void zkl_share_advance(zkl_seat *seat)
 {
     if (seat->state != ZKL_SEAT_GRANTED || !zkl_lease_valid(seat->engine)) {
         return;
     }
-    bool readers = true; /* all those before */
-    for (zkl_claim *claim = seat->claim; claim != NULL && readers; claim = following(seat, claim)) {
+    zkl_claim *claim = seat->claim;
+    while (claim != NULL && has_turn(seat, claim) && !is_closed(seat)) {
         if (claim->phase == ZKL_CLAIM_WAITING) {
-            if (claim != seat->claim && claim->mode != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE)) {
-                return;
-            }
-            seat->grants += seat->granted;
-            seat->engine->stats.hand_overs += seat->granted;
-            seat->granted = true;
-            zkl_claim_grant(claim, seat);
-            if (claim->revocable && seat->own == NULL) {
-                zkl_watch_own(seat);
-            }
+            grant(seat, claim);
         }
-        readers = claim->mode == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
+        bool exclusive = claim->mode != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
+        claim = exclusive ? NULL : following(seat, claim);
+    }
+}
+
+void zkl_share_waits(zkl_seat *seat)
+{
+    zkl_claim *claim;
+    for (claim = seat->claim; claim != NULL; claim = following(seat, claim)) {
+        if (claim->phase == ZKL_CLAIM_WAITING) {
+            zkl_claim_waits(claim);
+        }
     }
 }
 
@@ -148,14 +174,26 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
     zkl_share_advance(seat);
 }
 
+/* One of its claims is over. */
+static void note_end(zkl_seat *seat, const zkl_claim *claim)
+{
+    seat->turns -= claim->token[0] == '\0'; /* it was never its turn */
+    if (claim->phase == ZKL_CLAIM_LOST && seat->state == ZKL_SEAT_GRANTED && !ZKL_BROKEN(ZKL_BREAK_RELEASED)) {
+        seat->spoilt = true;
+    }
+}
+
 void zkl_share_part(zkl_claim *claim)
 {
     zkl_seat *seat = claim->seat;
     TAILQ_REMOVE(&seat->behind, claim, in_seat);
     claim->seat = NULL;
     claim->behind = false;
-    seat->turns -= claim->token[0] == '\0'; /* it was never its turn */
+    note_end(seat, claim);
     zkl_claim_settle(claim);
+    if (is_closed(seat)) {
+        zkl_share_move_on(seat);
+    }
     zkl_share_advance(seat);
 }
 
@@ -172,11 +210,10 @@ static bool reader_beside(const zkl_seat *seat)
     return false;
 }
 
-static bool may_hand_over(const zkl_seat *seat, const zkl_claim *from, const zkl_claim *to)
+static bool may_hand_over(const zkl_seat *seat, const zkl_claim *to)
 {
-    bool released = from->phase == ZKL_CLAIM_RELEASED || ZKL_BROKEN(ZKL_BREAK_RELEASED);
-    return released && !seat->revoked && zkl_lease_valid(seat->engine) &&
-           (to->mode == ZKL_MODE_READ || !reader_beside(seat));
+    bool beside = to->mode != ZKL_MODE_READ && reader_beside(seat);
+    return to->phase != ZKL_CLAIM_WAITING || (zkl_lease_valid(seat->engine) && !beside);
 }
 
 /* The role of a seat for all who wait behind this one. */
@@ -191,30 +228,27 @@ static zkl_role role_for_rest(const zkl_seat *seat)
     return role;
 }
 
-void zkl_share_move_on(zkl_seat *seat)
+/* The first that waits gets a seat of its own, as yet unsent, with all who stand behind it; NULL: nobody waits. */
+static zkl_seat *replace(zkl_seat *seat)
 {
     zkl_claim *claim = TAILQ_FIRST(&seat->behind);
     while (claim != NULL && claim->phase != ZKL_CLAIM_WAITING) {
         claim = TAILQ_NEXT(claim, in_seat);
     }
     if (claim == NULL) {
-        return;
+        return NULL;
     }
     zkl_role role = role_for_rest(seat);
     zkl_claim *next = TAILQ_NEXT(claim, in_seat);
     TAILQ_REMOVE(&seat->behind, claim, in_seat);
-    zkl_seat *fresh = zkl_seat_new(claim, seat->line, role);
+    claim->behind = false;
+    zkl_seat *fresh = claim->seat = zkl_seat_new(claim, seat->line, role);
     if (fresh == NULL) {
-        claim->seat = NULL;
-        claim->behind = false;
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_FAILED, "not enough memory to queue for '%s' again",
                          zkl_claim_path(claim));
         zkl_claim_settle(claim);
-        zkl_share_move_on(seat);
-        return;
+        return replace(seat);
     }
-    claim->seat = fresh;
-    claim->behind = false;
     for (claim = next; claim != NULL; claim = next) {
         next = TAILQ_NEXT(claim, in_seat);
         TAILQ_REMOVE(&seat->behind, claim, in_seat);
@@ -222,7 +256,15 @@ void zkl_share_move_on(zkl_seat *seat)
         claim->seat = fresh;
         fresh->turns++;
     }
-    zkl_seat_step(fresh);
+    return fresh;
+}
+
+void zkl_share_move_on(zkl_seat *seat)
+{
+    zkl_seat *fresh = replace(seat);
+    if (fresh != NULL) {
+        zkl_seat_step(fresh);
+    }
 }
 
 /* --- lingering ------------------------------------------------------------------------------------------------------ */
@@ -241,19 +283,37 @@ static void insert_by_end(zkl_seat *seat)
     }
 }
 
+/* Another seat of this client waits for this one: whoever comes is there already. */
+static bool others_wait_here(const zkl_seat *seat)
+{
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    {
+        if (other != seat && other->wanted && zkl_kind_conflicts(zkl_seat_kind(other), zkl_seat_kind(seat))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The seat's last claim was released. True if the seat stays for a while; the claim is settled then. */
 static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
 {
     zkl_engine *engine = seat->engine;
     if (claim->linger == 0 || claim->phase != ZKL_CLAIM_RELEASED || seat->state != ZKL_SEAT_GRANTED || seat->beside ||
-        seat->revoked || (seat->contested && !ZKL_BROKEN(ZKL_BREAK_LINGER)) || reader_beside(seat) ||
-        !zkl_lease_valid(engine) || !zkl_session_usable(engine)) {
+        is_closed(seat) || reader_beside(seat) || !zkl_lease_valid(engine) || !zkl_session_usable(engine)) {
         return false;
     }
+    if ((seat->contested || others_wait_here(seat)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
+        return false;
+    }
+    if (!zkl_seat_fits(seat)) {
+        return false; /* the watch on who comes needs room where all are told after a reconnect */
+    }
+    zkl_seat_reserve(seat, true);
     if (seat->watch == NULL && !zkl_watch_children(seat, seat->line)) {
         return false; /* watched by another seat of ours, or cannot be now */
     }
-    zkl_watch_leave_own(seat);
     if (seat->identity == NULL) {
         seat->identity = claim->identity;
         claim->identity = NULL;
@@ -326,20 +386,27 @@ bool zkl_share_pass(zkl_claim *claim)
     if (!is_lock(seat) || !seat->wanted) {
         return false;
     }
+    zkl_seat_part_from_readers(seat); /* who would be made beside whoever has it next */
+    note_end(seat, claim);
     zkl_claim *next = TAILQ_FIRST(&seat->behind);
     if (next == NULL) {
         return begin_linger(seat, claim);
     }
-    bool waits = next->phase == ZKL_CLAIM_WAITING;
-    if (seat->state == ZKL_SEAT_GRANTED && waits && !may_hand_over(seat, claim, next)) {
-        zkl_share_move_on(seat);
-        return false;
+    bool moves = seat->state == ZKL_SEAT_GRANTED && (is_closed(seat) || !may_hand_over(seat, next));
+    zkl_seat *fresh = moves ? replace(seat) : NULL;
+    next = TAILQ_FIRST(&seat->behind);
+    if (next != NULL) {
+        TAILQ_REMOVE(&seat->behind, next, in_seat);
+        LIST_REMOVE(seat, in_claim);
+        claim->seat = NULL;
+        put_first(seat, next);
+        zkl_claim_settle(claim);
+        zkl_share_advance(seat);
+    } else {
+        zkl_seat_leave(seat);
     }
-    TAILQ_REMOVE(&seat->behind, next, in_seat);
-    LIST_REMOVE(seat, in_claim);
-    claim->seat = NULL;
-    put_first(seat, next);
-    zkl_claim_settle(claim);
-    zkl_share_advance(seat);
-    return true;
+    if (fresh != NULL) {
+        zkl_seat_step(fresh); /* behind the delete: the list that comes with its create shows who is left */
+    }
+    return next != NULL;
 }

@@ -290,12 +290,16 @@ static void node_changed(void *context, const char *path, int64_t by)
     note_limit_change(path);
     int length;
     const char *data = sim_data(path, &length);
-    if (length != 10 || memcmp(data, "__REVOKE__", 10) != 0)
-        return;
+    bool asks = length == 10 && memcmp(data, "__REVOKE__", 10) == 0;
     node_record *node = find_node(path);
-    if (node != NULL && node->revoked_at == 0) {
-        node->revoked_at = sim_now();
-        totals.asked_to_let_go++;
+    if (node == NULL)
+        return;
+    if (!asks) {
+        node->asked_since = 0; /* whoever looks only now sees nothing of it */
+    } else if (node->asked_since == 0) {
+        totals.asked_to_let_go += !node->asked;
+        node->asked = true;
+        node->asked_since = sim_now();
     }
 }
 
@@ -307,8 +311,8 @@ static int64_t earliest_request(const claim_record *record)
     int64_t asked_at = 0;
     for (int32_t i = 0; i < record->held_count; i++) {
         /* Of several permits only one is listened to. */
-        if (record->held[i]->revoked_at != 0 && strcmp(record->held[i]->path, record->node) == 0)
-            asked_at = record->held[i]->revoked_at;
+        if (strcmp(record->held[i]->path, record->node) == 0)
+            asked_at = record->held[i]->asked_since;
     }
     return asked_at;
 }
@@ -415,6 +419,12 @@ static void note_node_left(const claim_record *record)
         node->lost = node->lost || record->phase == ZKL_CLAIM_LOST;
         node->idle_since = held ? 0 : sim_now();
     }
+}
+
+void note_forgotten(const claim_record *record)
+{
+    if (record->phase == ZKL_CLAIM_GRANTED)
+        note_node_left(record); /* the engine will not tell */
 }
 
 /* A node that nobody holds by may linger, but not for too long, nor in the way of others. */
@@ -611,7 +621,7 @@ static void note_revocations(claim_record *record, const zkl_claim *claim)
     record->revocations = revocations;
     bool asked = false;
     for (int32_t i = 0; i < record->held_count; i++) {
-        asked = asked || record->held[i]->revoked_at != 0;
+        asked = asked || record->held[i]->asked;
         record->held[i]->told = true;
     }
     if (!record->revocable || !asked)

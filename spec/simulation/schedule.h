@@ -70,7 +70,8 @@ typedef struct node_record {
     zkl_node_kind kind;
     int32_t number;
     int64_t made_at;
-    int64_t revoked_at;                  /* when somebody first asked by it for the lock; 0: never */
+    bool asked;                          /* somebody has asked by it for the lock */
+    int64_t asked_since;                 /* its data say so since then; 0: they do not */
     bool told;                           /* one of those who held by it heard of that */
     bool overheard;                      /* one who wants to hear of that has held by it */
     bool lost;                           /* one who held by it has lost it, other than by a release */
@@ -302,6 +303,7 @@ void check_asked(claim_record *record);
 void note_admin_delete(const char *server_path);
 bool grant_valid(const claim_record *record);
 bool excused(const claim_record *record);
+void note_forgotten(const claim_record *record);
 bool nodes_exist(const claim_record *record);
 /* After a call that granted so many claims, `revocable` of them such as want to hear who asks, by nodes that were there. */
 void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable);

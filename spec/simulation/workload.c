@@ -136,8 +136,10 @@ static void forget(claim_record *record)
     record->ended = true;
     begin_call(of);
     record->end_code = ZKL_CANCELLED;
-    zkl_claim_forget(record->claim, read_clock(of));
+    zkl_claim *claim = record->claim;
     record->claim = NULL;
+    note_forgotten(record);
+    zkl_claim_forget(claim, read_clock(of));
     end_call(of);
     claim_over(record);
 }
@@ -158,7 +160,8 @@ void end_claim(claim_record *record)
     int64_t before = zkl_engine_stats(of->engine).requests;
     int64_t grants = totals.grants, overheard = totals.overheard;
     zkl_claim_end(record->claim, record->end_code, read_clock(of));
-    if (totals.grants > grants && record->mode != ZKL_MODE_PERMITS)
+    bool told = record->held_count > 0 && record->held[0]->told; /* then those who still wait queue anew */
+    if (totals.grants > grants && record->mode != ZKL_MODE_PERMITS && !told)
         check_no_requests(of, "to hand a node over", before, totals.overheard - overheard);
     end_call(of);
     claim_over(record);

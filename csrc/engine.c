@@ -487,6 +487,13 @@ void zkl_claim_leave(zkl_claim *claim)
     if (claim->seat != NULL && zkl_share_pass(claim)) {
         return;
     }
+    if (claim->phase == ZKL_CLAIM_RELEASED && claim->permits != NULL) {
+        zkl_permits_pass(claim);
+    }
+    if (LIST_EMPTY(&claim->seats)) {
+        zkl_claim_settle(claim);
+        return;
+    }
     zkl_seat *seat, *next;
     for (seat = LIST_FIRST(&claim->seats); seat != NULL; seat = next) {
         next = LIST_NEXT(seat, in_claim);

@@ -605,6 +605,7 @@ struct zkl_permits {
     int32_t limit;       /* how many permits there are */
     int32_t count;       /* how many are wanted */
     int32_t excess;      /* how many others have to go, by the latest list, before there is room */
+    int32_t handed_over; /* how often in a row its permits have passed from one claim to another */
     uint32_t generation; /* grows when an earlier list must not count any more */
     bool listing;        /* a list of the permits is in flight */
     bool took;           /* has seats for its permits */
@@ -634,6 +635,8 @@ void zkl_permits_look_again(zkl_claim *claim);
 void zkl_permits_event(zkl_claim *claim);
 /* All of its permits' seats are in CONFIRMING, and there is a lease. */
 void zkl_permits_confirm(zkl_claim *claim);
+/* A claim that is over: what it was granted goes to another of this client that waits for as much, or less, if it may. */
+void zkl_permits_pass(zkl_claim *claim);
 /* The data that the directory of the permits is made with; `data` has room for 12 characters. */
 const char *zkl_permits_data(const zkl_claim *claim, char *data);
 /* The list of the permits, asked for by zkl_send_leases or by the watch. */

@@ -373,7 +373,11 @@ static bool reader_with_readers(const claim_record *record, const node_record *n
 static void check_shared(claim_record *record, node_record *node)
 {
     totals.shared++;
-    if (node->idle_since != 0 && !reader_with_readers(record, node)) {
+    if (record->mode == ZKL_MODE_PERMITS) {
+        if (record->handoff == 0)
+            fail("fairness", "claim %d of client %d was handed permits and wanted its own", record->number,
+                 record->client);
+    } else if (node->idle_since != 0 && !reader_with_readers(record, node)) {
         totals.lingered++;
         node->lingered = true;
     } else if (record->handoff == 0) {
@@ -388,23 +392,36 @@ static void check_shared(claim_record *record, node_record *node)
              node->path);
 }
 
+/* Permits that passed to the claim from another one. */
+static void check_inherited(const claim_record *record)
+{
+    int64_t handed_over = strtol(record->token + 17, NULL, 16);
+    totals.inherited += handed_over > 0;
+    if (handed_over > record->handoff)
+        fail("fairness", "claim %d of client %d was handed permits that had been handed over %d times before",
+             record->number, record->client, (int)handed_over - 1);
+}
+
 static void note_node_granted(claim_record *record)
 {
-    node_record *node = record->held[0];
     totals.overheard += record->revocable;
-    if (node == NULL || record->mode == ZKL_MODE_PERMITS)
-        return;
-    if (strcmp(node->identity, record->identity) != 0)
-        fail("handed", "claim %d of client %d, by %s, was granted by %s, which says %s", record->number, record->client,
-             record->identity, node->path, node->identity);
-    node->grants++;
-    if (node->grants > 1) {
-        check_shared(record, node);
-        check_fairness(record, node);
+    for (int32_t i = 0; i < record->held_count; i++) {
+        node_record *node = record->held[i];
+        if (strcmp(node->identity, record->identity) != 0)
+            fail("handed", "claim %d of client %d, by %s, was granted by %s, which says %s", record->number,
+                 record->client, record->identity, node->path, node->identity);
+        node->grants++;
+        if (node->grants > 1)
+            check_shared(record, node);
+        if (node->grants > 1 && record->mode != ZKL_MODE_PERMITS)
+            check_fairness(record, node);
+        node->idle_since = 0;
+        node->overheard = node->overheard || record->revocable;
+        if (record->mode != ZKL_MODE_PERMITS && record->linger > node->linger)
+            node->linger = record->linger;
     }
-    node->idle_since = 0;
-    node->overheard = node->overheard || record->revocable;
-    node->linger = record->linger > node->linger ? record->linger : node->linger;
+    if (record->mode == ZKL_MODE_PERMITS)
+        check_inherited(record);
 }
 
 /* A grant is over. */
@@ -414,8 +431,7 @@ static void note_node_left(const claim_record *record)
         node_record *node = record->held[i];
         bool held = false;
         for (const claim_record *each = run.claims; each != NULL && !held; each = each->next)
-            held = each->phase == ZKL_CLAIM_GRANTED && each->claim != NULL && each->held_count > 0 &&
-                   each->held[0] == node;
+            held = each->phase == ZKL_CLAIM_GRANTED && each->claim != NULL && owns(each, node->path);
         node->lost = node->lost || record->phase == ZKL_CLAIM_LOST;
         node->idle_since = held ? 0 : sim_now();
     }

@@ -457,8 +457,8 @@ struct zkl_seat {
 
 /* Takes its share of ZKL_MAX_WATCHED_BYTES, or gives it back. */
 void zkl_seat_reserve(zkl_seat *seat, bool reserved);
-/* Readers that have not joined beside this writer yet cannot do so any more. */
-void zkl_seat_part_from_readers(const zkl_seat *writer);
+/* Readers that have not joined beside this writer yet cannot do so any more; or only those that have not been sent. */
+void zkl_seat_part_from_readers(const zkl_seat *writer, bool unsent_only);
 /* A seat for the claim in `line`; NULL when memory is short. */
 zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role);
 zkl_node_kind zkl_seat_kind(const zkl_seat *seat);

@@ -176,12 +176,12 @@ static bool has_node(zkl_seat_state state)
            state == ZKL_SEAT_LEAVING;
 }
 
-void zkl_seat_part_from_readers(const zkl_seat *writer)
+void zkl_seat_part_from_readers(const zkl_seat *writer, bool unsent_only)
 {
     zkl_seat *seat;
     TAILQ_FOREACH(seat, &writer->line->seats, in_line)
     {
-        if (seat->writer == writer) {
+        if (seat->writer == writer && !(unsent_only && seat->beside)) {
             seat->writer = NULL;
         }
     }
@@ -192,7 +192,7 @@ static void move(zkl_seat *seat, zkl_seat_state state)
 {
     zkl_engine *engine = seat->engine;
     if (seat->role == ZKL_ROLE_WRITER && seat->state == ZKL_SEAT_GRANTED) {
-        zkl_seat_part_from_readers(seat);
+        zkl_seat_part_from_readers(seat, false);
     }
     engine->nodes += (int32_t)has_node(state) - (int32_t)has_node(seat->state);
     if (state != ZKL_SEAT_GRANTED) {

@@ -337,16 +337,19 @@ void zkl_share_contested(zkl_seat *seat)
     }
 }
 
-/* The names of those who stand in the way, or in whose way the seat stands, are not all our own seats'. */
 void zkl_share_listed(zkl_seat *seat, int rc, const struct String_vector *names)
 {
     zkl_node_kind mine = zkl_seat_kind(seat);
     bool alone = rc == ZOK;
-    for (int32_t i = 0; alone && i < names->count; i++) {
-        alone = strcmp(names->data[i], zkl_seat_name(seat)) == 0 ||
-                !zkl_kind_conflicts(mine, zkl_node_parse(names->data[i]).kind);
+    bool listed = rc != ZOK;
+    for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
+        bool own = strcmp(names->data[i], zkl_seat_name(seat)) == 0;
+        listed = listed || own;
+        alone = alone && (own || !zkl_kind_conflicts(mine, zkl_node_parse(names->data[i]).kind));
     }
-    if (!alone) {
+    if (!listed) {
+        zkl_seat_evicted(seat);
+    } else if (!alone) {
         zkl_share_contested(seat);
     }
 }
@@ -386,7 +389,7 @@ bool zkl_share_pass(zkl_claim *claim)
     if (!is_lock(seat) || !seat->wanted) {
         return false;
     }
-    zkl_seat_part_from_readers(seat); /* who would be made beside whoever has it next */
+    zkl_seat_part_from_readers(seat, true); /* who would be made beside whoever has it next */
     note_end(seat, claim);
     zkl_claim *next = TAILQ_FIRST(&seat->behind);
     if (next == NULL) {

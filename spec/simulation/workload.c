@@ -139,6 +139,7 @@ static void forget(claim_record *record)
     zkl_claim *claim = record->claim;
     record->claim = NULL;
     note_forgotten(record);
+    of->disturbed_at = sim_now(); /* it will not be told of what becomes of it */
     zkl_claim_forget(claim, read_clock(of));
     end_call(of);
     claim_over(record);

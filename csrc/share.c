@@ -87,7 +87,7 @@ zkl_seat *zkl_share_find(const zkl_claim *claim)
         (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
         return NULL;
     }
-    bool at_once = only_readers_hold(seat) && zkl_lease_valid(claim->engine);
+    bool at_once = claim->mode == ZKL_MODE_READ && only_readers_hold(seat) && zkl_lease_valid(claim->engine);
     return claim->try_only && !at_once ? NULL : seat;
 }
 

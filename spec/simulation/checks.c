@@ -69,9 +69,10 @@ void reset_checks(void)
 bool grant_valid(const claim_record *record)
 {
     const client *of = &run.clients[record->client];
+    if (record->claim == NULL || record->phase != ZKL_CLAIM_GRANTED)
+        return false;
     int64_t now = client_clock(of, sim_now());
-    return record->claim != NULL && record->phase == ZKL_CLAIM_GRANTED && now < of->valid_until &&
-           now < record->hold_until;
+    return now < of->valid_until && now < record->hold_until;
 }
 
 bool excused(const claim_record *record)
@@ -254,6 +255,9 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     (void)session;
     (void)zxid;
     note_limit_change(path);
+    node_record *node = find_node(path);
+    if (node != NULL)
+        node->gone = true;
     if (by != 0)
         return;
     for (int i = 0; i < deletion_count; i++) {
@@ -337,7 +341,7 @@ static void check_told(const client *of, const claim_record *record)
 static bool stands_behind(const node_record *other, const node_record *node)
 {
     return other->lock == node->lock && other->number > node->number && zkl_kind_conflicts(other->kind, node->kind) &&
-           sim_exists(other->path);
+           !other->gone;
 }
 
 /* Whoever waits elsewhere waits for so many of one client's claims at most. */
@@ -448,7 +452,7 @@ static void check_idle(const client *of, const node_record *node)
 {
     int64_t since = node->idle_since > of->unheard_until ? node->idle_since : of->unheard_until;
     if (of->state != ZKL_STATE_CONNECTED || of->paused_until >= sim_now() || sim_now() < since + HEARS_WITHIN ||
-        of->closing || !sim_exists(node->path) || sim_owner(node->path) != sim_client_session(of->index))
+        of->closing || sim_owner(node->path) != sim_client_session(of->index))
         return;
     if (sim_now() > node->idle_since + node->linger + HEARS_WITHIN && sim_now() > since + HEARS_WITHIN)
         fail("linger", "nobody holds by %s of client %d for longer than it may linger", node->path, of->index);
@@ -461,7 +465,7 @@ static void check_idle(const client *of, const node_record *node)
 static void check_nodes(const client *of)
 {
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {
-        if (each->client == of->index && each->idle_since != 0)
+        if (each->client == of->index && each->idle_since != 0 && !each->gone)
             check_idle(of, each);
     }
 }

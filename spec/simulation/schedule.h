@@ -70,6 +70,7 @@ typedef struct node_record {
     zkl_node_kind kind;
     int32_t number;
     int64_t made_at;
+    bool gone;
     bool asked;                          /* somebody has asked by it for the lock */
     int64_t asked_since;                 /* its data say so since then; 0: they do not */
     bool told;                           /* one of those who held by it heard of that */

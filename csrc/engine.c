@@ -487,10 +487,7 @@ void zkl_claim_leave(zkl_claim *claim)
     if (claim->seat != NULL && zkl_share_pass(claim)) {
         return;
     }
-    if (claim->phase == ZKL_CLAIM_RELEASED && claim->permits != NULL) {
-        zkl_permits_pass(claim);
-    }
-    if (LIST_EMPTY(&claim->seats)) {
+    if (claim->permits != NULL && claim->phase == ZKL_CLAIM_RELEASED && zkl_permits_pass(claim)) {
         zkl_claim_settle(claim);
         return;
     }

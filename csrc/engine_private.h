@@ -635,8 +635,11 @@ void zkl_permits_look_again(zkl_claim *claim);
 void zkl_permits_event(zkl_claim *claim);
 /* All of its permits' seats are in CONFIRMING, and there is a lease. */
 void zkl_permits_confirm(zkl_claim *claim);
-/* A claim that is over: what it was granted goes to another of this client that waits for as much, or less, if it may. */
-void zkl_permits_pass(zkl_claim *claim);
+/*
+ * A released claim: what it was granted goes to another of this client that waits for as much, or less, if that may be. True if
+ * nothing is left to the claim.
+ */
+bool zkl_permits_pass(zkl_claim *claim);
 /* The data that the directory of the permits is made with; `data` has room for 12 characters. */
 const char *zkl_permits_data(const zkl_claim *claim, char *data);
 /* The list of the permits, asked for by zkl_send_leases or by the watch. */

@@ -341,15 +341,15 @@ static void adopt(zkl_claim *claim, zkl_seat *seat)
  * The nodes stay where they are, and so does the number of those taken. Of those who could not have had theirs together with the
  * successor, none could have had it together with the predecessor either, who had as many: so none came between the two.
  */
-void zkl_permits_pass(zkl_claim *claim)
+bool zkl_permits_pass(zkl_claim *claim)
 {
     zkl_claim *to = next_local(claim);
     if (to == NULL || !may_pass(claim, to)) {
-        return;
+        return false;
     }
     zkl_seat *latest = latest_permit(claim);
     if (latest == NULL) {
-        return;
+        return false;
     }
     zkl_permits_retreat(to, false); /* what it has made of its own */
     zkl_seat *seat, *next;
@@ -370,6 +370,7 @@ void zkl_permits_pass(zkl_claim *claim)
         zkl_watch_own(latest);
     }
     zkl_seat_leave(to->seat);
+    return LIST_EMPTY(&claim->seats);
 }
 
 /* --- taking -------------------------------------------------------------------------------------------------------- */

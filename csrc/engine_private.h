@@ -211,6 +211,8 @@ bool zkl_session_usable(const zkl_engine *engine);
 /* A quorum write that was sent at `sent_at` has been acknowledged: the session lived then. */
 void zkl_lease_prove(zkl_engine *engine, int64_t sent_at);
 bool zkl_lease_valid(const zkl_engine *engine);
+/* Another claim may be granted by a node that is there already, without a word from the server. */
+bool zkl_lease_covers_more(const zkl_engine *engine);
 /* Somebody needs a lease to be granted under: the next heartbeat goes out at once. */
 void zkl_lease_want_now(zkl_engine *engine);
 /* A request that was sent at `sent_at` has been answered by the server. */

@@ -315,7 +315,7 @@ static bool may_pass(zkl_claim *from, const zkl_claim *to)
     {
         granted += seat->state == ZKL_SEAT_GRANTED && !seat->revoked;
     }
-    return fits && alike && fair && granted == had->count && zkl_lease_valid(from->engine);
+    return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->engine);
 }
 
 /* The one that was made last: with it goes the token, which has to grow. */

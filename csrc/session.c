@@ -395,6 +395,12 @@ bool zkl_lease_valid(const zkl_engine *engine)
     return !engine->lease || engine->now < engine->lease_until || ZKL_BROKEN(ZKL_BREAK_LEASE);
 }
 
+/* Without a lease nothing but the connection tells that the session lives: enough to hold on, not to grant anew. */
+bool zkl_lease_covers_more(const zkl_engine *engine)
+{
+    return zkl_lease_valid(engine) && (engine->lease || zkl_session_usable(engine));
+}
+
 /* Grants that outlived their lease are lost for good. */
 static void lapse(zkl_engine *engine)
 {

@@ -81,14 +81,15 @@ zkl_seat *zkl_share_find(const zkl_claim *claim)
         return NULL;
     }
     if (lingers(seat)) {
-        return zkl_lease_valid(claim->engine) ? seat : NULL;
+        return zkl_lease_covers_more(claim->engine) ? seat : NULL;
     }
     if ((seat->turns > claim->handoff && !ZKL_BROKEN(ZKL_BREAK_HANDOFF)) ||
         (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
         return NULL;
     }
-    bool at_once = claim->mode == ZKL_MODE_READ && only_readers_hold(seat) && zkl_lease_valid(claim->engine);
-    return claim->try_only && !at_once ? NULL : seat;
+    bool at_once = claim->mode == ZKL_MODE_READ && only_readers_hold(seat);
+    bool granted = at_once && zkl_lease_covers_more(claim->engine);
+    return (claim->try_only || at_once) && !granted ? NULL : seat;
 }
 
 /* --- granting ------------------------------------------------------------------------------------------------------- */
@@ -213,7 +214,7 @@ static bool reader_beside(const zkl_seat *seat)
 static bool may_hand_over(const zkl_seat *seat, const zkl_claim *to)
 {
     bool beside = to->mode != ZKL_MODE_READ && reader_beside(seat);
-    return to->phase != ZKL_CLAIM_WAITING || (zkl_lease_valid(seat->engine) && !beside);
+    return to->phase != ZKL_CLAIM_WAITING || (zkl_lease_covers_more(seat->engine) && !beside);
 }
 
 /* The role of a seat for all who wait behind this one. */

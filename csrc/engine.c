@@ -215,6 +215,7 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     TAILQ_INIT(&engine->kept);
     TAILQ_INIT(&engine->claims);
     TAILQ_INIT(&engine->holds);
+    TAILQ_INIT(&engine->lingering);
     LIST_INIT(&engine->queries);
     TAILQ_INIT(&engine->operations_waiting);
     TAILQ_INIT(&engine->operations);
@@ -265,6 +266,7 @@ void zkl_engine_close(zkl_engine *engine, int64_t now)
         next = TAILQ_NEXT(claim, all);
         zkl_claim_end(claim, ZKL_CLOSED, now);
     }
+    zkl_share_expire(engine, true);
     zkl_queries_fail(engine, ZKL_CLOSED, "the client is closed");
     zkl_operations_fail(engine, ZKL_CLOSED, "the client is closed");
     zkl_user_watches_end(engine, ZKL_CLOSED);
@@ -325,7 +327,7 @@ void zkl_acl_free(struct ACL_vector *acl)
     *acl = (struct ACL_vector){0, NULL};
 }
 
-static void drop_acl(zkl_shared_acl *acl)
+void zkl_acl_drop(zkl_shared_acl *acl)
 {
     if (acl == NULL || --acl->uses > 0) {
         return;
@@ -353,7 +355,7 @@ static zkl_shared_acl *take_acl(zkl_engine *engine, const struct ACL_vector *vec
     acl->uses = 1;
     LIST_INSERT_HEAD(&engine->acls, acl, all);
     if (!zkl_acl_copy(&acl->vector, vector)) {
-        drop_acl(acl);
+        zkl_acl_drop(acl);
         return NULL;
     }
     return acl;
@@ -397,7 +399,7 @@ static void free_claim(zkl_claim *claim)
     if (claim->line != NULL) {
         zkl_line_drop(claim->line);
     }
-    drop_acl(claim->acl);
+    zkl_acl_drop(claim->acl);
     zkl_free(claim->identity);
     zkl_free(claim->message);
     zkl_free(claim);
@@ -469,7 +471,7 @@ void zkl_claims_expire(zkl_engine *engine)
 
 void zkl_claim_revoked(zkl_claim *claim)
 {
-    if (claim->phase == ZKL_CLAIM_GRANTED) {
+    if (claim->phase == ZKL_CLAIM_GRANTED && claim->revocable) {
         claim->revocations++;
         tell_host(claim);
     }
@@ -477,6 +479,17 @@ void zkl_claim_revoked(zkl_claim *claim)
 
 void zkl_claim_leave(zkl_claim *claim)
 {
+    if (claim->behind) {
+        zkl_share_part(claim);
+        return;
+    }
+    if (claim->seat != NULL && zkl_share_pass(claim)) {
+        return;
+    }
+    if (claim->permits != NULL && claim->phase == ZKL_CLAIM_RELEASED && zkl_permits_pass(claim)) {
+        zkl_claim_settle(claim);
+        return;
+    }
     zkl_seat *seat, *next;
     for (seat = LIST_FIRST(&claim->seats); seat != NULL; seat = next) {
         next = LIST_NEXT(seat, in_claim);
@@ -516,7 +529,12 @@ void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat)
     if (claim->seat == seat) {
         claim->seat = NULL;
     }
-    if (!LIST_EMPTY(&claim->seats)) {
+    zkl_claim_settle(claim);
+}
+
+void zkl_claim_settle(zkl_claim *claim)
+{
+    if (!zkl_claim_settled(claim)) {
         return;
     }
     if (claim->forgotten) {
@@ -561,14 +579,14 @@ static zkl_seat *writer_of(const zkl_claim *claim, const zkl_claim_request *requ
 }
 
 /* What can be said about a claim without asking the server; false if nothing. */
-static bool refuse_locally(zkl_claim *claim, const zkl_seat *writer)
+static bool refuse_locally(zkl_claim *claim, bool has_place)
 {
     zkl_engine *engine = claim->engine;
     if (engine->closing) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_CLOSED, "the client is closed");
     } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
-    } else if (claim->try_only && writer == NULL && stands_in_the_way(claim) && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
+    } else if (claim->try_only && !has_place && stands_in_the_way(claim) && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
         zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT,
                          "'%s' is taken: another lock object of this client is ahead", zkl_claim_path(claim));
     } else if (claim->try_only && !zkl_session_usable(engine)) {
@@ -595,6 +613,8 @@ zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request
     claim->hasty = request->hasty;
     claim->revocable = request->revocable;
     claim->max_hold = request->max_hold;
+    claim->linger = request->linger;
+    claim->handoff = request->handoff;
     claim->hold_until = ZKL_NEVER;
     LIST_INIT(&claim->seats);
     TAILQ_INSERT_TAIL(&engine->claims, claim, all);
@@ -612,7 +632,15 @@ zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request
     }
     engine->stats.claims++;
     zkl_seat *writer = writer_of(claim, request);
-    if (refuse_locally(claim, writer)) {
+    zkl_seat *shared = writer == NULL ? zkl_share_find(claim) : NULL;
+    if (shared == NULL) {
+        zkl_share_make_way(claim);
+    }
+    if (refuse_locally(claim, writer != NULL || shared != NULL)) {
+        return claim;
+    }
+    if (shared != NULL) {
+        zkl_share_join(shared, claim);
         return claim;
     }
     claim->seat = zkl_seat_new(claim, claim->line, role_of(claim->mode));
@@ -653,7 +681,7 @@ void zkl_claim_lapsed(zkl_claim *claim, int64_t now)
 void zkl_claim_forget(zkl_claim *claim, int64_t now)
 {
     claim->forgotten = true;
-    if (LIST_EMPTY(&claim->seats)) {
+    if (zkl_claim_settled(claim)) {
         free_claim(claim);
     } else {
         zkl_claim_end(claim, ZKL_CANCELLED, now);
@@ -667,7 +695,7 @@ zkl_claim_phase zkl_claim_get_phase(const zkl_claim *claim)
 
 bool zkl_claim_settled(const zkl_claim *claim)
 {
-    return LIST_EMPTY(&claim->seats);
+    return LIST_EMPTY(&claim->seats) && !claim->behind;
 }
 
 zkl_code zkl_claim_code(const zkl_claim *claim)
@@ -687,8 +715,10 @@ const char *zkl_claim_token(const zkl_claim *claim)
 
 const char *zkl_claim_node(const zkl_claim *claim)
 {
-    const zkl_seat *seat = LIST_FIRST(&claim->seats); /* a semaphore's latest permit, its turn before it has one */
-    return seat != NULL ? seat->node : NULL;
+    /* A semaphore's latest permit, its turn before it has one. */
+    const zkl_seat *seat = claim->behind ? claim->seat : LIST_FIRST(&claim->seats);
+    bool has_one = seat != NULL && (!claim->behind || claim->phase == ZKL_CLAIM_GRANTED);
+    return has_one ? seat->node : NULL;
 }
 
 const char *zkl_claim_path(const zkl_claim *claim)
@@ -698,6 +728,9 @@ const char *zkl_claim_path(const zkl_claim *claim)
 
 const char *zkl_claim_blocker(const zkl_claim *claim)
 {
+    if (claim->behind && claim->phase == ZKL_CLAIM_WAITING && claim->seat->state == ZKL_SEAT_GRANTED) {
+        return claim->seat->node;
+    }
     const zkl_watch *watch = claim->seat != NULL ? claim->seat->watch : NULL;
     return watch != NULL && !watch->children ? watch->node : NULL;
 }

@@ -87,6 +87,7 @@ typedef struct {
     int64_t claims;        /* acquisitions asked for */
     int64_t grants;
     int64_t refusals;         /* claims that ended without a grant */
+    int64_t hand_overs;       /* of the grants, those that needed no request */
     int64_t losses;           /* grants that ended without a release */
     int64_t unknown_outcomes; /* creates and deletes whose reply was lost */
     int64_t connections;      /* times that a connection was established */
@@ -153,6 +154,9 @@ typedef struct {
      */
     zkl_claim *writer;
     int64_t max_hold; /* the grant ends by itself after so many nanoseconds; 0: it does not */
+    int64_t
+        linger; /* after its release the node stays for so many nanoseconds, for other claims of the client; 0: not */
+    int32_t handoff; /* how many claims may be served in a row by one node before others get their turn; 0: one */
     zkl_mode mode;
     int32_t permits; /* MODE_PERMITS: what the semaphore has, 1 or more */
     int32_t count;   /* MODE_PERMITS: what is wanted of it, 1 to `permits`, ZKL_MAX_COUNT at most */
@@ -382,6 +386,10 @@ typedef enum {
     ZKL_BREAK_PERMITS = 1 << 17,   /* take permits on the list from before they were taken */
     ZKL_BREAK_TURN = 1 << 18,      /* keep permits that were taken out of turn */
     ZKL_BREAK_LIMIT = 1 << 19,     /* do not look for how many permits the semaphore was made */
+    ZKL_BREAK_SHARE = 1 << 21,     /* let all claims of a seat hold together */
+    ZKL_BREAK_RELEASED = 1 << 22,  /* hand over what was not released */
+    ZKL_BREAK_LINGER = 1 << 23,    /* linger although others have come */
+    ZKL_BREAK_HANDOFF = 1 << 24,   /* hand over as often as it comes */
     ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;

@@ -7,6 +7,7 @@
  *   line.c        the lock's directory: its parents, the seats that stand in it
  *   seat.c        one znode: join, recover, queue, hold, leave
  *   watch.c       one watcher object per watched node
+ *   share.c       several claims that use one seat; seats that linger
  *   permits.c     a semaphore's claims: a turn in its line, then permits
  *   contenders.c  who holds and waits for a path
  *   operation.c   reads and writes of the program's own
@@ -132,7 +133,8 @@ struct zkl_engine {
 
     /* engine.c */
     struct zkl_claim_list claims;
-    struct zkl_claim_list holds; /* granted claims with a max_hold, the one that ends first at the head */
+    struct zkl_seat_list lingering; /* granted seats that serve nobody, the one that leaves first at the head */
+    struct zkl_claim_list holds;    /* granted claims with a max_hold, the one that ends first at the head */
     struct zkl_query_list queries;
     struct zkl_acl_list acls;
     zkl_stats stats;
@@ -143,6 +145,7 @@ struct zkl_engine {
 struct zkl_claim {
     TAILQ_ENTRY(zkl_claim) all;
     TAILQ_ENTRY(zkl_claim) in_holds;
+    TAILQ_ENTRY(zkl_claim) in_seat; /* `behind` others in its seat */
     zkl_engine *engine;
     zkl_line *line;               /* where it queues */
     zkl_seat *seat;               /* its place in the queue; NULL when it has none (any more) */
@@ -154,6 +157,8 @@ struct zkl_claim {
     void *user;
     int64_t max_hold;   /* 0: none */
     int64_t hold_until; /* in engine->holds if not ZKL_NEVER */
+    int64_t linger;
+    int32_t handoff;
     zkl_mode mode;
     zkl_claim_phase phase;
     zkl_code code;
@@ -162,6 +167,7 @@ struct zkl_claim {
     bool hasty;
     bool revocable;
     bool forgotten;
+    bool behind; /* shares its seat with others, and is not the one that the seat serves first of all */
     char token[ZKL_TOKEN_SIZE];
 };
 
@@ -184,6 +190,8 @@ void zkl_claims_expire(zkl_engine *engine);
 void zkl_claim_waits(zkl_claim *claim);
 /* The server refuses to delete the node of a claim that has been released. */
 void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node);
+/* If nothing of the claim is left on the server: tells the host, frees the claim if its owner has forgotten it. */
+void zkl_claim_settle(zkl_claim *claim);
 /* A seat of the claim is gone. With the last one: tells the host, frees the claim if its owner has forgotten it. */
 void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat);
 
@@ -193,6 +201,8 @@ struct zkl_shared_acl {
     int32_t uses;
     struct ACL_vector vector;
 };
+/* One use less; NULL is fine. */
+void zkl_acl_drop(zkl_shared_acl *acl);
 
 /* session.c -------------------------------------------------------------------------------------------------------- */
 
@@ -202,6 +212,8 @@ bool zkl_session_usable(const zkl_engine *engine);
 /* A quorum write that was sent at `sent_at` has been acknowledged: the session lived then. */
 void zkl_lease_prove(zkl_engine *engine, int64_t sent_at);
 bool zkl_lease_valid(const zkl_engine *engine);
+/* Another claim may be granted by a node that is there already, without a word from the server. */
+bool zkl_lease_covers_more(const zkl_engine *engine);
 /* Somebody needs a lease to be granted under: the next heartbeat goes out at once. */
 void zkl_lease_want_now(zkl_engine *engine);
 /* A request that was sent at `sent_at` has been answered by the server. */
@@ -408,15 +420,21 @@ struct zkl_seat {
     TAILQ_ENTRY(zkl_seat) in_hungry;
     LIST_ENTRY(zkl_seat) in_watch;
     LIST_ENTRY(zkl_seat) in_claim;
+    TAILQ_ENTRY(zkl_seat) in_lingering;
     zkl_engine *engine;
     zkl_line *line;
-    zkl_claim *claim; /* whom it serves, or, while leaving, served last */
-    zkl_watch *watch; /* on what stands in its way */
-    zkl_watch *own;   /* on its own node, for those who ask for the lock */
-    zkl_seat *writer; /* a reader that joins beside this granted writer; NULL once it need not any more */
-    char *node;       /* full path, NULL while unknown */
-    int64_t czxid;    /* of its node; of its writer's for a reader that joined beside one */
-    int32_t grants;   /* under that czxid, before its own: the second half of the token */
+    zkl_claim *claim; /* whom it serves first of all, or, while leaving, served last; NULL while it lingers */
+    struct zkl_claim_list behind; /* others that share it, or wait for it, in their order */
+    char *identity;               /* of its node, once it has lingered */
+    zkl_shared_acl *acl;          /* likewise */
+    int64_t linger_until;         /* in engine->lingering if not ZKL_NEVER */
+    int32_t turns;                /* claims that it was promised to under this node */
+    zkl_watch *watch;             /* on what stands in its way */
+    zkl_watch *own;               /* on its own node, for those who ask for the lock */
+    zkl_seat *writer;             /* a reader that joins beside this granted writer; NULL once it need not any more */
+    char *node;                   /* full path, NULL while unknown */
+    int64_t czxid;                /* of its node; of its writer's for a reader that joined beside one */
+    int32_t grants;               /* under that czxid, before its own: the second half of the token */
     zkl_role role;
     uint64_t serial;     /* its uuid's number */
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
@@ -425,17 +443,25 @@ struct zkl_seat {
     int32_t ahead;  /* how many conflicting nodes stood before it when last looked */
     int32_t flying; /* requests in flight that point here */
     zkl_seat_state state;
-    bool beside;   /* its node was made, or is being made, beside its writer's */
-    bool wanted;   /* its claim still waits or holds */
-    bool hungry;   /* stands in engine->hungry */
-    bool starved;  /* stands in engine->starved */
-    bool delayed;  /* stands in engine->delayed */
-    bool listing;  /* a list of its directory is in flight */
-    bool deleting; /* the delete is in flight */
-    bool reserved; /* its share of ZKL_MAX_WATCHED_BYTES is taken */
-    bool cleaning; /* counted in engine->cleaning */
+    bool granted;   /* somebody has held by its node */
+    bool revoked;   /* others have asked for it: it is not handed over */
+    bool spoilt;    /* a grant under its node ended other than by a release: it is not handed over */
+    bool contested; /* others have come since it watches who comes */
+    bool beside;    /* its node was made, or is being made, beside its writer's */
+    bool wanted;    /* its claim still waits or holds */
+    bool hungry;    /* stands in engine->hungry */
+    bool starved;   /* stands in engine->starved */
+    bool delayed;   /* stands in engine->delayed */
+    bool listing;   /* a list of its directory is in flight */
+    bool deleting;  /* the delete is in flight */
+    bool reserved;  /* its share of ZKL_MAX_WATCHED_BYTES is taken */
+    bool cleaning;  /* counted in engine->cleaning */
 };
 
+/* Takes its share of ZKL_MAX_WATCHED_BYTES, or gives it back. */
+void zkl_seat_reserve(zkl_seat *seat, bool reserved);
+/* Readers that have not joined beside this writer yet cannot do so any more; or only those that have not been sent. */
+void zkl_seat_part_from_readers(const zkl_seat *writer, bool unsent_only);
 /* A seat for the claim in `line`; NULL when memory is short. */
 zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role);
 zkl_node_kind zkl_seat_kind(const zkl_seat *seat);
@@ -463,6 +489,8 @@ void zkl_seat_blocker_gone(zkl_seat *seat);
 void zkl_seat_look_again(zkl_seat *seat);
 /* The same, but not at once: there is no watch that would tell it. */
 void zkl_seat_look_later(zkl_seat *seat);
+/* Others have asked for what is held by its node. */
+void zkl_seat_revoked(zkl_seat *seat);
 /* Its own node is gone though nobody asked for it. */
 void zkl_seat_evicted(zkl_seat *seat);
 /* The session is over, and with it the node. */
@@ -524,7 +552,9 @@ bool zkl_watch_children(zkl_seat *turn, zkl_line *line);
 void zkl_watch_own(zkl_seat *seat);
 /* The seat is not interested any more, in others' nodes and in its own. */
 void zkl_watch_leave(zkl_seat *seat);
+/* The same, for its own node and for its directory, when the seat's node is about to be deleted. */
 void zkl_watch_leave_own(zkl_seat *seat);
+void zkl_watch_leave_directory(zkl_seat *seat);
 /* `data` is of the node, if it was read. */
 void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length);
 void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *names, const struct Stat *stat);
@@ -540,6 +570,34 @@ bool zkl_watch_wanted(zkl_engine *engine, const char *path, bool children);
 /* All watches of that kind on a node were removed; so was one that no seat wants any more. */
 void zkl_watch_forgotten(zkl_engine *engine, const char *path, bool children);
 
+/* share.c ---------------------------------------------------------------------------------------------------------- */
+
+/* The seat of this client that a new claim may share; NULL: it needs one of its own. */
+zkl_seat *zkl_share_find(const zkl_claim *claim);
+void zkl_share_join(zkl_seat *seat, zkl_claim *claim);
+/* Grants whoever may hold now, of those who share a granted seat. */
+void zkl_share_advance(zkl_seat *seat);
+/* Whoever waits in the seat waits for another node than before. */
+void zkl_share_waits(zkl_seat *seat);
+/* A claim that stands behind others in its seat does not want it any more. */
+void zkl_share_part(zkl_claim *claim);
+/* The claim that a seat serves first does not want it any more: true if the seat goes on without it. */
+bool zkl_share_pass(zkl_claim *claim);
+/* Those who wait for the seat get another one. */
+void zkl_share_move_on(zkl_seat *seat);
+/* A seat that lingers, or that watches who comes: somebody came. */
+void zkl_share_contested(zkl_seat *seat);
+/* The list that armed that watch. */
+void zkl_share_listed(zkl_seat *seat, int rc, const struct String_vector *names);
+/* It does not linger (any more). */
+void zkl_share_stop_lingering(zkl_seat *seat);
+/* Seats that have lingered long enough leave; or all. */
+void zkl_share_expire(zkl_engine *engine, bool all);
+/* Seats that linger on the claim's path leave: it cannot use them. */
+void zkl_share_make_way(const zkl_claim *claim);
+/* The seat is unlinked: frees what it has of its own. */
+void zkl_share_forget(zkl_seat *seat);
+
 /* permits.c -------------------------------------------------------------------------------------------------------- */
 
 /*
@@ -551,6 +609,7 @@ struct zkl_permits {
     int32_t limit;       /* how many permits there are */
     int32_t count;       /* how many are wanted */
     int32_t excess;      /* how many others have to go, by the latest list, before there is room */
+    int32_t handed_over; /* how often in a row its permits have passed from one claim to another */
     uint32_t generation; /* grows when an earlier list must not count any more */
     bool listing;        /* a list of the permits is in flight */
     bool took;           /* has seats for its permits */
@@ -580,6 +639,11 @@ void zkl_permits_look_again(zkl_claim *claim);
 void zkl_permits_event(zkl_claim *claim);
 /* All of its permits' seats are in CONFIRMING, and there is a lease. */
 void zkl_permits_confirm(zkl_claim *claim);
+/*
+ * A released claim: what it was granted goes to another of this client that waits for as much, or less, if that may be. True if
+ * nothing is left to the claim.
+ */
+bool zkl_permits_pass(zkl_claim *claim);
 /* The data that the directory of the permits is made with; `data` has room for 12 characters. */
 const char *zkl_permits_data(const zkl_claim *claim, char *data);
 /* The list of the permits, asked for by zkl_send_leases or by the watch. */

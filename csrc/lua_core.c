@@ -418,7 +418,8 @@ static zkl_ticket *opt_ticket(lua_State *L, int index)
 }
 
 /*
- * client:claim(path, mode, identity, acl, try, hold, max_hold, revocable, permits, count, writer, hasty)
+ * client:claim(path, mode, identity, acl, try, hold, max_hold, revocable, permits, count, writer, hasty,
+ *              handoff, linger)
  *     -> claim | nil, message, code
  *
  * max_hold is in seconds, or nil; permits and count are a semaphore's, or nil; writer is the claim beside which a reader may
@@ -431,7 +432,7 @@ static int client_claim(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    lua_settop(L, 13);
+    lua_settop(L, 15);
     const char *path = check_path(L, 2);
     zkl_claim_request request = {
         .path = path,
@@ -443,6 +444,8 @@ static int client_claim(lua_State *L)
         .permits = check_count(L, 10),
         .count = check_count(L, 11),
         .hasty = lua_toboolean(L, 13),
+        .handoff = (int32_t)luaL_optinteger(L, 14, 0),
+        .linger = nanoseconds_of(luaL_optnumber(L, 15, 0)),
     };
     luaL_argcheck(L, request.count <= request.permits && request.count <= ZKL_MAX_COUNT, 11, "more than there are");
     zkl_ticket *writer = opt_ticket(L, 12);
@@ -503,6 +506,7 @@ static int client_stats(lua_State *L)
     set_count(L, "claims", stats.claims);
     set_count(L, "grants", stats.grants);
     set_count(L, "refusals", stats.refusals);
+    set_count(L, "hand_overs", stats.hand_overs);
     set_count(L, "losses", stats.losses);
     set_count(L, "unknown_outcomes", stats.unknown_outcomes);
     set_count(L, "connections", stats.connections);

@@ -17,6 +17,10 @@
  * Where nobody had to wait of late, the permits go out together with the turn, and all of it takes one round trip. If it then
  * turns out that somebody is ahead in the line, the permits are given back at once: to keep them would block the head.
  *
+ * Permits that are released pass to the next claim of this client on the same semaphore, if there is one that waits for so
+ * many or fewer: without a request for them, and as often in a row as `handoff` says, so that whoever stands in the line
+ * before it waits for so many of this client's claims at most.
+ *
  * For how many permits a semaphore was made stands in the data of "leases", in decimal. Whoever asks for another limit is
  * refused; directories made by Curator, which writes no limit, are given the first one that comes.
  */
@@ -280,6 +284,93 @@ static void room_for_all(zkl_claim *claim)
         last = seat;
     }
     zkl_seat_confirm(last);
+}
+
+/* --- passing on ---------------------------------------------------------------------------------------------------- */
+
+/* Whoever of this client waits for longest on the semaphore. */
+static zkl_claim *next_local(const zkl_claim *claim)
+{
+    const zkl_seat *seat;
+    TAILQ_FOREACH(seat, &claim->line->seats, in_line)
+    {
+        if (seat->role == ZKL_ROLE_TURN && seat->wanted && seat->claim->phase == ZKL_CLAIM_WAITING &&
+            !seat->claim->try_only) {
+            return seat->claim;
+        }
+    }
+    return NULL;
+}
+
+static bool may_pass(zkl_claim *from, const zkl_claim *to)
+{
+    const zkl_permits *had = from->permits;
+    const zkl_permits *wanted = to->permits;
+    bool fits = wanted->limit == had->limit && wanted->count <= had->count;
+    bool alike = to->acl == from->acl && strcmp(to->identity, from->identity) == 0;
+    bool fair = had->handed_over < to->handoff || ZKL_BROKEN(ZKL_BREAK_HANDOFF);
+    const zkl_seat *seat;
+    int32_t granted = 0;
+    FOREACH_PERMIT(seat, from)
+    {
+        granted += seat->state == ZKL_SEAT_GRANTED && !seat->revoked;
+    }
+    return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->engine);
+}
+
+/* The one that was made last: with it goes the token, which has to grow. */
+static zkl_seat *latest_permit(zkl_claim *claim)
+{
+    zkl_seat *seat;
+    zkl_seat *latest = NULL;
+    FOREACH_PERMIT(seat, claim)
+    {
+        latest = latest == NULL || seat->czxid > latest->czxid ? seat : latest;
+    }
+    return latest;
+}
+
+static void adopt(zkl_claim *claim, zkl_seat *seat)
+{
+    LIST_REMOVE(seat, in_claim);
+    seat->claim = claim;
+    LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
+}
+
+/*
+ * The nodes stay where they are, and so does the number of those taken. Of those who could not have had theirs together with the
+ * successor, none could have had it together with the predecessor either, who had as many: so none came between the two.
+ */
+bool zkl_permits_pass(zkl_claim *claim)
+{
+    zkl_claim *to = next_local(claim);
+    if (to == NULL || !may_pass(claim, to)) {
+        return false;
+    }
+    zkl_seat *latest = latest_permit(claim);
+    if (latest == NULL) {
+        return false;
+    }
+    zkl_permits_retreat(to, false); /* what it has made of its own */
+    zkl_seat *seat, *next;
+    int32_t missing = to->permits->count - 1;
+    for (seat = next_permit(LIST_FIRST(&claim->seats)); seat != NULL && missing > 0; seat = next) {
+        next = next_permit(LIST_NEXT(seat, in_claim));
+        if (seat != latest) {
+            adopt(to, seat);
+            missing--;
+        }
+    }
+    adopt(to, latest);
+    to->permits->handed_over = claim->permits->handed_over + 1;
+    latest->grants++;
+    claim->engine->stats.hand_overs++;
+    zkl_claim_grant(to, latest);
+    if (to->revocable && latest->own == NULL) {
+        zkl_watch_own(latest);
+    }
+    zkl_seat_leave(to->seat);
+    return LIST_EMPTY(&claim->seats);
 }
 
 /* --- taking -------------------------------------------------------------------------------------------------------- */

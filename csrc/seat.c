@@ -19,6 +19,7 @@
  * (zkl_queue_standing, by kind), and what follows when it need not wait (zkl_seat_confirm). A semaphore's turn and permits
  * hand over to permits.c there.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,6 +87,9 @@ zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
     seat->line->uses++;
     seat->claim = claim;
     seat->role = role;
+    seat->turns = 1;
+    seat->linger_until = ZKL_NEVER;
+    TAILQ_INIT(&seat->behind);
     LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
     seat->wanted = true;
     seat->state = ZKL_SEAT_PARKED;
@@ -106,7 +110,7 @@ bool zkl_seat_fits(const zkl_seat *seat)
     return seat->reserved || seat->engine->watched_bytes + watch_bytes(seat) <= ZKL_MAX_WATCHED_BYTES;
 }
 
-static void reserve(zkl_seat *seat, bool reserved)
+void zkl_seat_reserve(zkl_seat *seat, bool reserved)
 {
     if (seat->reserved != reserved) {
         seat->reserved = reserved;
@@ -172,13 +176,12 @@ static bool has_node(zkl_seat_state state)
            state == ZKL_SEAT_LEAVING;
 }
 
-/* Readers that have not joined beside this writer yet cannot do so any more. */
-static void part_from_readers(const zkl_seat *writer)
+void zkl_seat_part_from_readers(const zkl_seat *writer, bool unsent_only)
 {
     zkl_seat *seat;
     TAILQ_FOREACH(seat, &writer->line->seats, in_line)
     {
-        if (seat->writer == writer) {
+        if (seat->writer == writer && !(unsent_only && seat->beside)) {
             seat->writer = NULL;
         }
     }
@@ -189,9 +192,12 @@ static void move(zkl_seat *seat, zkl_seat_state state)
 {
     zkl_engine *engine = seat->engine;
     if (seat->role == ZKL_ROLE_WRITER && seat->state == ZKL_SEAT_GRANTED) {
-        part_from_readers(seat);
+        zkl_seat_part_from_readers(seat, false);
     }
     engine->nodes += (int32_t)has_node(state) - (int32_t)has_node(seat->state);
+    if (state != ZKL_SEAT_GRANTED) {
+        zkl_share_stop_lingering(seat);
+    }
     seat->state = state;
     bool cleaning = !seat->wanted && state != ZKL_SEAT_GONE;
     engine->cleaning += (int32_t)cleaning - (int32_t)seat->cleaning;
@@ -201,9 +207,10 @@ static void move(zkl_seat *seat, zkl_seat_state state)
 static void unlink_seat(zkl_seat *seat)
 {
     be_fed(seat);
-    reserve(seat, false);
+    zkl_seat_reserve(seat, false);
     zkl_watch_leave(seat);
     zkl_watch_leave_own(seat);
+    zkl_share_forget(seat);
     TAILQ_REMOVE(&seat->engine->seats, seat, all);
     TAILQ_REMOVE(&seat->line->seats, seat, in_line);
     seat->engine->stats.seats--;
@@ -243,6 +250,12 @@ static void gone(zkl_seat *seat)
 
 void zkl_seat_destroy(zkl_seat *seat)
 {
+    zkl_claim *behind;
+    while ((behind = TAILQ_FIRST(&seat->behind)) != NULL) {
+        TAILQ_REMOVE(&seat->behind, behind, in_seat);
+        behind->seat = NULL;
+        behind->behind = false;
+    }
     if (seat->claim != NULL) {
         LIST_REMOVE(seat, in_claim);
         seat->claim->seat = NULL;
@@ -262,7 +275,8 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = false;
+    seat->listing = seat->deleting = seat->beside = seat->granted = false;
+    seat->revoked = seat->spoilt = seat->contested = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
         zkl_permits_changed(seat->claim);
@@ -272,12 +286,29 @@ static void start_over(zkl_seat *seat)
     move(seat, ZKL_SEAT_PARKED);
 }
 
+/* Refuses whoever waits for the seat, which leaves. */
+static void refuse_all(zkl_seat *seat, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void refuse_all(zkl_seat *seat, zkl_code code, const char *format, ...)
+{
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    zkl_claim *claim;
+    while ((claim = TAILQ_FIRST(&seat->behind)) != NULL) {
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, code, "%s", message);
+        zkl_claim_leave(claim);
+    }
+    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, code, "%s", message);
+    zkl_claim_leave(seat->claim);
+}
+
 void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what)
 {
-    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "%s '%s': %s%s", what, seat->line->path,
-                     zerror(rc),
-                     rc == ZNONODE && strchr(seat->engine->servers, '/') != NULL ? " (does the chroot exist?)" : "");
-    zkl_claim_leave(seat->claim);
+    refuse_all(seat, zkl_code_of(rc), "%s '%s': %s%s", what, seat->line->path, zerror(rc),
+               rc == ZNONODE && strchr(seat->engine->servers, '/') != NULL ? " (does the chroot exist?)" : "");
 }
 
 /* --- granting ------------------------------------------------------------------------------------------------------ */
@@ -285,12 +316,10 @@ void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what)
 static void grant(zkl_seat *seat)
 {
     zkl_watch_leave(seat);
-    reserve(seat, false);
+    zkl_seat_reserve(seat, false);
     move(seat, ZKL_SEAT_GRANTED);
-    zkl_claim_grant(seat->claim, seat);
-    if (seat->claim->revocable) {
-        zkl_watch_own(seat);
-    }
+    zkl_share_advance(seat);
+    zkl_share_waits(seat);
 }
 
 static void want_lease(zkl_engine *engine)
@@ -397,7 +426,7 @@ static void step_parked(zkl_seat *seat)
         return;
     }
     be_fed(seat);
-    reserve(seat, seat->role != ZKL_ROLE_PERMIT);
+    zkl_seat_reserve(seat, seat->role != ZKL_ROLE_PERMIT);
     bool look = seat->claim->try_only && !seat->claim->hasty && seat->writer == NULL && seat->role != ZKL_ROLE_PERMIT;
     if (!look || ZKL_BROKEN(ZKL_BREAK_TRY)) {
         send_join(seat);
@@ -498,12 +527,14 @@ void zkl_seat_leave(zkl_seat *seat)
     case ZKL_SEAT_RECOVERING:
         move(seat, seat->state); /* now counts as cleaning; the reply decides */
         break;
+    case ZKL_SEAT_GRANTED:
+        zkl_watch_leave_directory(seat);
+        __attribute__((fallthrough));
     case ZKL_SEAT_QUEUED:
     case ZKL_SEAT_CONFIRMING:
-    case ZKL_SEAT_GRANTED:
         zkl_watch_leave(seat);
         zkl_watch_leave_own(seat);
-        reserve(seat, false);
+        zkl_seat_reserve(seat, false);
         move(seat, ZKL_SEAT_LEAVING);
         zkl_seat_step(seat);
         break;
@@ -536,7 +567,9 @@ void zkl_seat_deleted(zkl_request *request, int rc)
         /* Not ours to delete (ZNOAUTH), or throttled: keep trying, but leave the server time. */
         if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
             zkl_log(seat->engine, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", seat->node, zerror(rc));
-            zkl_claim_stuck(seat->claim, rc, seat->node);
+            if (seat->claim != NULL) {
+                zkl_claim_stuck(seat->claim, rc, seat->node);
+            }
         }
         zkl_seat_wait_long(seat);
     }
@@ -562,10 +595,9 @@ static bool exhausted(const zkl_seat *seat)
 
 static void refuse_exhausted(zkl_seat *seat)
 {
-    zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, ZKL_EXHAUSTED,
-                     "the sequence numbers of '%s' are used up (%d): delete the empty directory, or use another path",
-                     seat->line->path, seat->sequence);
-    zkl_claim_leave(seat->claim);
+    refuse_all(seat, ZKL_EXHAUSTED,
+               "the sequence numbers of '%s' are used up (%d): delete the empty directory, or use another path",
+               seat->line->path, seat->sequence);
 }
 
 /* The node exists and is ours. */
@@ -723,7 +755,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
         seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
         remove_stray(seat, names->data[standing.nearest]);
         zkl_watch_node(seat, names->data[standing.nearest]);
-        zkl_claim_waits(seat->claim);
+        zkl_share_waits(seat);
     }
 }
 
@@ -765,9 +797,7 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
             rc == ZOK || rc == ZNONODE || rc == ZTHROTTLEDOP || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
         if (seat->wanted && !transient) {
             /* May not be listed: go on looking, since the node may exist, but for nobody. */
-            zkl_claim_finish(seat->claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "listing '%s' after a lost reply: %s",
-                             seat->line->path, zerror(rc));
-            zkl_claim_leave(seat->claim);
+            refuse_all(seat, zkl_code_of(rc), "listing '%s' after a lost reply: %s", seat->line->path, zerror(rc));
         }
         zkl_seat_wait_long(seat);
         return;
@@ -867,6 +897,10 @@ void zkl_seat_blocker_gone(zkl_seat *seat)
         zkl_permits_event(seat->claim);
         return;
     }
+    if (seat->state == ZKL_SEAT_GRANTED) {
+        zkl_share_contested(seat); /* the watch of a seat that lingers, or has lingered */
+        return;
+    }
     if (seat->state != ZKL_SEAT_QUEUED) {
         return;
     }
@@ -889,19 +923,51 @@ void zkl_seat_look_again(zkl_seat *seat)
 {
     if (seat->state == ZKL_SEAT_QUEUED || (seat->state == ZKL_SEAT_CONFIRMING && seat->role == ZKL_ROLE_TURN)) {
         zkl_seat_wait(seat);
+    } else if (seat->state == ZKL_SEAT_GRANTED) {
+        zkl_share_contested(seat);
     }
 }
 
 /* --- what others do to us ------------------------------------------------------------------------------------------ */
 
+void zkl_seat_revoked(zkl_seat *seat)
+{
+    seat->revoked = true;
+    zkl_claim *claim;
+    TAILQ_FOREACH(claim, &seat->behind, in_seat)
+    {
+        zkl_claim_revoked(claim);
+    }
+    if (seat->claim != NULL) {
+        zkl_claim_revoked(seat->claim);
+        zkl_share_move_on(seat);
+    } else {
+        zkl_seat_leave(seat); /* it lingers */
+    }
+}
+
+/* The node of a granted seat is gone: whoever held by it has lost it, whoever waited for it gets another one. */
+static void vanish(zkl_seat *seat, const char *why)
+{
+    zkl_share_move_on(seat);
+    move(seat, ZKL_SEAT_LEAVING); /* there is nothing to delete any more */
+    seat->wanted = false;
+    zkl_claim *claim;
+    while ((claim = TAILQ_FIRST(&seat->behind)) != NULL) {
+        zkl_claim_lose(claim, ZKL_LOST, "'%s' is lost: %s", zkl_claim_path(claim), why);
+    }
+    if (seat->claim != NULL) {
+        zkl_claim_lose(seat->claim, ZKL_LOST, "'%s' is lost: %s", zkl_claim_path(seat->claim), why);
+    }
+    gone(seat);
+}
+
 void zkl_seat_evicted(zkl_seat *seat)
 {
     if (seat->state == ZKL_SEAT_GRANTED) {
-        move(seat, ZKL_SEAT_LEAVING); /* there is nothing to delete any more, but the others of its claim leave */
-        seat->wanted = false;
-        zkl_claim_lose(seat->claim, ZKL_LOST, "'%s' is lost: somebody deleted its node '%s'",
-                       zkl_claim_path(seat->claim), seat->node);
-        gone(seat);
+        char why[512];
+        snprintf(why, sizeof why, "somebody deleted its node '%.400s'", seat->node);
+        vanish(seat, why);
     } else if (seat->wanted) {
         zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN, "somebody deleted '%s': queueing again", seat->node);
         start_over(seat);
@@ -920,11 +986,7 @@ void zkl_seat_session_over(zkl_seat *seat, const char *why)
         if (ZKL_BROKEN(ZKL_BREAK_OWNER)) {
             return;
         }
-        if (seat->claim->phase == ZKL_CLAIM_GRANTED) { /* the first of its seats to hear of it */
-            zkl_claim_finish(seat->claim, ZKL_CLAIM_LOST, ZKL_LOST, "'%s' is lost: %s", zkl_claim_path(seat->claim),
-                             why);
-        }
-        gone(seat);
+        vanish(seat, why);
     } else if (seat->wanted && seat->role != ZKL_ROLE_PERMIT) {
         start_over(seat);
         if (seat->role == ZKL_ROLE_TURN) {

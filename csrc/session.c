@@ -420,12 +420,19 @@ bool zkl_lease_valid(const zkl_engine *engine)
     return !engine->lease || engine->now < engine->lease_until || ZKL_BROKEN(ZKL_BREAK_LEASE);
 }
 
+/* Without a lease nothing but the connection tells that the session lives: enough to hold on, not to grant anew. */
+bool zkl_lease_covers_more(const zkl_engine *engine)
+{
+    return zkl_lease_valid(engine) && (engine->lease || zkl_session_usable(engine));
+}
+
 /* Grants that outlived their lease are lost for good. */
 static void lapse(zkl_engine *engine)
 {
     if (zkl_lease_valid(engine) || engine->lease_until == 0 || ZKL_BROKEN(ZKL_BREAK_LAPSE)) {
         return;
     }
+    zkl_share_expire(engine, true);
     zkl_claim *claim, *next;
     for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
         next = TAILQ_NEXT(claim, all);
@@ -659,6 +666,7 @@ static void run_due(zkl_engine *engine)
     lapse(engine);
     give_up_session(engine);
     zkl_claims_expire(engine);
+    zkl_share_expire(engine, false);
     if (must_greet_again(engine) && engine->now >= engine->check_at) {
         greet(engine);
         engine->check_at = engine->now + PAUSE_AFTER;
@@ -705,6 +713,9 @@ static int64_t next_due(const zkl_engine *engine)
     }
     if (!TAILQ_EMPTY(&engine->holds)) {
         due = earlier(due, TAILQ_FIRST(&engine->holds)->hold_until);
+    }
+    if (!TAILQ_EMPTY(&engine->lingering)) {
+        due = earlier(due, TAILQ_FIRST(&engine->lingering)->linger_until);
     }
     return due;
 }

@@ -192,8 +192,7 @@ void zkl_watch_own(zkl_seat *seat)
     watch->owner = seat;
     seat->own = watch;
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
-        zkl_claim_revoked(
-            seat->claim); /* somebody who waits has read it: it will not be read again before it changes */
+        zkl_seat_revoked(seat); /* somebody who waits has read it: it will not be read again before it changes */
     }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         arm(watch); /* if that cannot be now, zkl_watches_resume will */
@@ -219,18 +218,32 @@ void zkl_watch_leave(zkl_seat *seat)
     free_if_unused(watch);
 }
 
-/* The node is about to be deleted, or is: that ends the watch. If it does not, zkl_watches_resume will. */
+/* What the watch is on is about to change by our own doing, which ends it. If it does not, zkl_watches_resume will. */
+static void leave_to_fire(zkl_watch *watch)
+{
+    if (!is_wanted(watch)) {
+        set_unwanted(watch, watch->state != ZKL_WATCH_IDLE);
+        free_if_unused(watch);
+    }
+}
+
 void zkl_watch_leave_own(zkl_seat *seat)
 {
     zkl_watch *watch = seat->own;
-    if (watch == NULL) {
-        return;
+    if (watch != NULL) {
+        seat->own = NULL;
+        watch->owner = NULL;
+        leave_to_fire(watch);
     }
-    seat->own = NULL;
-    watch->owner = NULL;
-    if (LIST_EMPTY(&watch->seats)) {
-        set_unwanted(watch, watch->state != ZKL_WATCH_IDLE);
-        free_if_unused(watch);
+}
+
+void zkl_watch_leave_directory(zkl_seat *seat)
+{
+    zkl_watch *watch = seat->watch;
+    if (watch != NULL) {
+        LIST_REMOVE(seat, in_watch);
+        seat->watch = NULL;
+        leave_to_fire(watch);
     }
 }
 
@@ -259,7 +272,7 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     watch->flying--;
     watch->asked = rc == ZOK && is_revocation(data, length);
     if (watch->asked && watch->owner != NULL) {
-        zkl_claim_revoked(watch->owner->claim);
+        zkl_seat_revoked(watch->owner);
     }
     if (rc == ZOK || ZKL_BROKEN(ZKL_BREAK_REARM)) {
         watch->state = ZKL_WATCH_ARMED;
@@ -295,7 +308,11 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
             LIST_REMOVE(seat, in_watch);
             seat->watch = NULL;
         }
-        zkl_permits_listed(seat->claim, request, rc, names, stat);
+        if (seat->role == ZKL_ROLE_TURN) {
+            zkl_permits_listed(seat->claim, request, rc, names, stat);
+        } else {
+            zkl_share_listed(seat, rc, names);
+        }
     }
     watch->pinned = false;
     if (watch->state == ZKL_WATCH_IDLE) {
@@ -305,17 +322,19 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
     }
 }
 
-/* It could not be removed, and is armed still. */
+/* It could not be removed, and is armed still. Its seats have counted on the list that arms the watch anew. */
 static void keep_watch(zkl_watch *watch, int rc)
 {
     if (!zkl_outcome_unknown(rc)) {
         zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
     }
-    zkl_seat *turn;
-    LIST_FOREACH(turn, &watch->seats, in_watch)
-    {
-        if (watch->children) {
-            zkl_permits_look_again(turn->claim); /* it has counted on the list that arms the watch anew */
+    zkl_seat *seat, *next;
+    for (seat = watch->children ? LIST_FIRST(&watch->seats) : NULL; seat != NULL; seat = next) {
+        next = LIST_NEXT(seat, in_watch);
+        if (seat->role == ZKL_ROLE_TURN) {
+            zkl_permits_look_again(seat->claim);
+        } else {
+            zkl_share_contested(seat); /* somebody may have come */
         }
     }
 }

@@ -50,6 +50,7 @@ build = {
         "csrc/request.c",
         "csrc/seat.c",
         "csrc/session.c",
+        "csrc/share.c",
         "csrc/ticket.c",
         "csrc/ticket_operation.c",
         "csrc/user_watch.c",

@@ -557,7 +557,7 @@ describe("watches", function()
         local functions = {}
         for index = 1, 5 do
             functions[index] = function()
-                assert(client:mutex("/herd"):with_lock(function() end, 30))
+                assert(client:mutex("/herd", { handoff = 0 }):with_lock(function() end, 30))
             end
         end
         functions[6] = function()

@@ -115,8 +115,8 @@ describe("a mutex", function()
     end)
 
     it("hands over between two objects of one client", function()
-        local first, client = contender(fixture.path())
-        local second = client:mutex(first:path())
+        local first, client = contender(fixture.path(), { handoff = 0 })
+        local second = client:mutex(first:path(), { handoff = 0 })
         local order = {}
         loop.run(function()
             assert(first:acquire(10))

@@ -232,8 +232,8 @@ describe("with_lock", function()
 
         it("lets the function wait for another lock in an event loop", function()
             local client = fixture.client({ wait = loop })
-            local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path())
-            local other = client:mutex(inner:path())
+            local outer, inner = client:mutex(fixture.path()), client:mutex(fixture.path(), { handoff = 0 })
+            local other = client:mutex(inner:path(), { handoff = 0 })
             local order = {}
             loop.run(function()
                 assert(outer:with_lock(function()

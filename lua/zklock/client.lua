@@ -393,6 +393,8 @@ local LOCK_SCHEMA = {
     identity = { options.identity },
     acl = { options.acl },
     wait_release = { options.boolean, true },
+    handoff = { options.handoff, 16 },
+    linger = { options.timeout, 0 },
     max_hold = { options.duration },
     on_lost = { options.callback },
     on_revoke = { options.callback }
@@ -425,6 +427,11 @@ end
 --   * `reentrant` false unless given; true lets the holder acquire again, it is free after as many releases.
 --   * `identity`, `acl` as for `zklock.connect`, for this lock's nodes; the client's unless given.
 --   * `wait_release` true unless given; false lets release return before the server has acknowledged it.
+--   * `handoff` whole number, 0 or more, 16 unless given: how many waiting acquisitions of this client, one after the other, a
+--     released lock may go to without a request, before those of other clients get their turn. 0: strict order of arrival
+--     across the fleet.
+--   * `linger` seconds, 0 or more, 0 unless given: for so long a released lock stays with this client, which can have it again
+--     without a request; the first contender elsewhere gets it at once.
 --   * `max_hold` seconds: a grant ends by itself after so long, as a loss with the reason "max_hold"; without it, it does not.
 --   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
 --     acquire that finds it before the pump does. The reason is a code: "lost" (the session, its lease or the node),

@@ -66,6 +66,8 @@ function Lock.new(class, client, kind, path, settings)
         _reentrant = settings.reentrant,
         _wait_release = settings.wait_release,
         _max_hold = settings.max_hold,
+        _handoff = settings.handoff,
+        _linger = settings.linger,
         _on_lost = settings.on_lost,
         _on_revoke = settings.on_revoke,
         _permits = nil, -- a semaphore's
@@ -192,7 +194,8 @@ function Lock:_request(hold)
     local writer = self._kind == Lock.READ and held_claim(self._twin) or nil
     -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
     return client._core:claim(self._path, self._kind.mode, self._identity, self._acl, hold.try, hold, self._max_hold,
-        self._on_revoke ~= nil, self._permits, hold.count, writer, hold.try == Lock.HASTY)
+        self._on_revoke ~= nil, self._permits, hold.count, writer, hold.try == Lock.HASTY, self._handoff,
+        self._linger)
 end
 
 --- What has come of an acquisition, once it is decided or its time is up: true, and the object holds; or nil, message, code.

@@ -81,6 +81,14 @@ local function is_count(value, largest)
     return type(value) == "number" and value >= 1 and value <= largest and floor(value) == value
 end
 
+--- How often in a row a lock may stay within one client.
+function options.handoff(value)
+    if value ~= 0 and not is_count(value, LARGEST_COUNT) then
+        return false, format("a whole number from 0 to %d", LARGEST_COUNT)
+    end
+    return true, value
+end
+
 --- How many permits a semaphore has.
 function options.permits(value)
     if not is_count(value, LARGEST_COUNT) then

@@ -10,6 +10,11 @@
  *              directory says, and nobody holds some under another limit (limits.c).
  *   hold       A grant ends when its max_hold has passed on its client's clock, and the client means to wake up for that.
  *   revoked    Who is asked to let go hears of it in bounded time while its connection is good, and nobody else does.
+ *   handed     Claims share a node only if it would say the same of each, and a node by which somebody has lost a grant is not
+ *              handed over any more; nor is, by the check "revoked", one that others are known to have asked for.
+ *   fairness   While somebody else waits behind a client's node, at most `handoff` further claims are granted by it.
+ *   linger     A node that nobody holds by goes: when others come, or when it has lingered long enough.
+ *   requests   A claim that is granted by a node that is there already costs no request.
  *   owner      A grant ends with its session, at the latest when the client has a new one.
  *   listed     No grant is given by a list that does not contain the claim's own node.
  *   forgotten  When faults have ended and everybody releases, every claim that waits is granted in bounded time.
@@ -31,7 +36,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory.h"
+#include "engine_private.h"
 #include "schedule.h"
 
 typedef struct {
@@ -66,6 +71,8 @@ bool grant_valid(const claim_record *record)
     if (record->claim == NULL || record->phase != ZKL_CLAIM_GRANTED)
         return false;
     const client *of = &run.clients[record->client];
+    if (record->claim == NULL || record->phase != ZKL_CLAIM_GRANTED)
+        return false;
     int64_t now = client_clock(of, sim_now());
     return now < of->valid_until && now < record->hold_until;
 }
@@ -134,67 +141,86 @@ void check_foreign_grant(const foreigner *who)
 
 /* ---- whose a node is ---- */
 
-static claim_record *numbered_record(const char *digits, int length)
+static node_record *find_node(const char *path)
 {
-    int number = 0;
-    for (int i = 0; i < length; i++)
-        number = number * 10 + (digits[i] - '0');
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->number == number)
-            return each;
-    }
-    return NULL;
-}
-
-/* The data of a new node say for which claim it was made. */
-static void node_created(void *context, const char *path, int64_t session, int64_t zxid)
-{
-    (void)context;
-    (void)session;
-    (void)zxid;
-    note_limit_change(path);
-    int length;
-    const char *data = sim_data(path, &length);
-    const char *slash = length > 0 ? memchr(data, '/', (size_t)length) : NULL;
-    claim_record *record = slash != NULL ? numbered_record(slash + 1, length - (int)(slash + 1 - data)) : NULL;
-    if (record == NULL)
-        return;
-    node_record *fresh = calloc(1, sizeof(*fresh));
-    if (fresh == NULL)
-        abort();
-    snprintf(fresh->path, sizeof(fresh->path), "%s", path);
-    fresh->next = record->nodes;
-    record->nodes = fresh;
-}
-
-static node_record *node_of(const claim_record *record, const char *path)
-{
-    for (node_record *each = record->nodes; each != NULL; each = each->next) {
+    for (node_record *each = run.nodes; each != NULL; each = each->next) {
         if (strcmp(each->path, path) == 0)
             return each;
     }
     return NULL;
 }
 
-static bool owns(const claim_record *record, const char *path)
+/* The data of a client's node say whose it is. */
+static int client_of(const char *data, int length)
 {
-    return node_of(record, path) != NULL;
+    return length > 7 && strncmp(data, "client-", 7) == 0 ? data[7] - '0' : -1;
 }
 
-static bool is_permit(const char *path)
+static void node_created(void *context, const char *path, int64_t session, int64_t zxid)
 {
-    return zkl_node_parse(strrchr(path, '/') + 1).kind == ZKL_NODE_LEASE;
+    (void)context;
+    (void)session;
+    (void)zxid;
+    note_limit_change(path);
+    zkl_node node = zkl_node_parse(strrchr(path, '/') + 1);
+    if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0)
+        return;
+    node_record *fresh = calloc(1, sizeof(*fresh));
+    if (fresh == NULL)
+        abort();
+    int length;
+    const char *data = sim_data(path, &length);
+    snprintf(fresh->path, sizeof(fresh->path), "%s", path);
+    snprintf(fresh->identity, sizeof(fresh->identity), "%.*s", length > 0 ? length : 0, data);
+    fresh->client = client_of(data, length);
+    fresh->lock = path_index(path);
+    fresh->kind = node.kind;
+    fresh->number = node.sequence;
+    fresh->made_at = sim_now();
+    fresh->next = run.nodes;
+    run.nodes = fresh;
+}
+
+/* Whether the claim holds, or has held, by the node. */
+static bool owns(const claim_record *record, const char *path)
+{
+    for (int32_t i = 0; i < record->held_count; i++) {
+        if (strcmp(record->held[i]->path, path) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* What a granted claim holds by. */
 bool nodes_exist(const claim_record *record)
 {
-    if (record->mode != ZKL_MODE_PERMITS)
-        return sim_exists(record->node);
-    int32_t count = 0;
-    for (const node_record *each = record->nodes; each != NULL; each = each->next)
-        count += is_permit(each->path) && sim_exists(each->path);
-    return count == record->count;
+    for (int32_t i = 0; i < record->held_count; i++) {
+        if (!sim_exists(record->held[i]->path))
+            return false;
+    }
+    return record->held_count == (record->mode == ZKL_MODE_PERMITS ? record->count : 1);
+}
+
+/* Takes down what the claim is granted by: the engine's word, since claims share nodes. */
+static void note_held(claim_record *record, const zkl_claim *claim)
+{
+    const zkl_seat *seat;
+    char path[160];
+    record->held_count = 0;
+    if (record->mode != ZKL_MODE_PERMITS) {
+        record->held[0] = find_node(record->node);
+        record->held_count = record->held[0] != NULL;
+        return;
+    }
+    LIST_FOREACH(seat, &claim->seats, in_claim)
+    {
+        if (seat->role != ZKL_ROLE_PERMIT || !seat->wanted || record->held_count == MANY_PERMITS)
+            continue;
+        server_path_of(seat->node, path, sizeof(path));
+        node_record *node = find_node(path);
+        if (node != NULL)
+            record->held[record->held_count++] = node;
+    }
 }
 
 /* ---- administrators ---- */
@@ -212,9 +238,7 @@ void note_admin_delete(const char *server_path)
 static const admin_deletion *admin_deleted(const claim_record *record)
 {
     for (int i = 0; i < deletion_count; i++) {
-        bool meant = record->mode == ZKL_MODE_PERMITS ? is_permit(deletions[i].path) && owns(record, deletions[i].path)
-                                                      : strcmp(deletions[i].path, record->node) == 0;
-        if (deletions[i].committed && meant)
+        if (deletions[i].committed && owns(record, deletions[i].path))
             return &deletions[i];
     }
     return NULL;
@@ -233,6 +257,9 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     (void)session;
     (void)zxid;
     note_limit_change(path);
+    node_record *node = find_node(path);
+    if (node != NULL)
+        node->gone = true;
     if (by != 0)
         return;
     for (int i = 0; i < deletion_count; i++) {
@@ -269,32 +296,187 @@ static void node_changed(void *context, const char *path, int64_t by)
     note_limit_change(path);
     int length;
     const char *data = sim_data(path, &length);
-    if (length != 10 || memcmp(data, "__REVOKE__", 10) != 0)
+    bool asks = length == 10 && memcmp(data, "__REVOKE__", 10) == 0;
+    node_record *node = find_node(path);
+    if (node == NULL)
         return;
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
-        node_record *node = each->revocable ? node_of(each, path) : NULL;
-        if (node != NULL && node->revoked_at == 0) {
-            node->revoked_at = sim_now();
-            totals.asked_to_let_go++;
-        }
+    if (!asks) {
+        node->asked_since = 0; /* whoever looks only now sees nothing of it */
+    } else if (node->asked_since == 0) {
+        totals.asked_to_let_go += !node->asked;
+        node->asked = true;
+        node->asked_since = sim_now();
     }
 }
 
 /* Longer than any server lags, any request is held back, or the C client does not notice that nobody answers. */
 #define HEARS_WITHIN (4 * run.timeout)
 
+static int64_t earliest_request(const claim_record *record)
+{
+    int64_t asked_at = 0;
+    for (int32_t i = 0; i < record->held_count; i++) {
+        /* Of several permits only one is listened to. */
+        if (strcmp(record->held[i]->path, record->node) == 0)
+            asked_at = record->held[i]->asked_since;
+    }
+    return asked_at;
+}
+
 static void check_told(const client *of, const claim_record *record)
 {
-    const node_record *node = record->revocable && record->revocations == 0 ? node_of(record, record->node) : NULL;
-    if (node == NULL || node->revoked_at == 0)
+    int64_t since = record->revocable && record->revocations == 0 ? earliest_request(record) : 0;
+    if (since == 0)
         return;
-    int64_t since = node->revoked_at > record->granted_at ? node->revoked_at : record->granted_at;
+    if (since < record->granted_at)
+        since = record->granted_at;
     if (since < of->unheard_until)
         since = of->unheard_until;
     if (of->state == ZKL_STATE_CONNECTED && of->paused_until < sim_now() && sim_now() > since + HEARS_WITHIN &&
         sim_exists(record->node))
         fail("revoked", "claim %d of client %d was asked to let go and has not heard of it", record->number,
              record->client);
+}
+
+/* ---- shared nodes ---- */
+
+static bool stands_behind(const node_record *other, const node_record *node)
+{
+    return other->lock == node->lock && other->number > node->number && zkl_kind_conflicts(other->kind, node->kind) &&
+           !other->gone;
+}
+
+/* Whoever waits elsewhere waits for so many of one client's claims at most. */
+static void check_fairness(const claim_record *record, node_record *node)
+{
+    const client *of = &run.clients[record->client];
+    int64_t handed_over = node->grants - 1;
+    node->hand_overs[handed_over % MOST_HAND_OVERS] = sim_now();
+    if (handed_over <= run.handoff)
+        return;
+    int64_t first = node->hand_overs[(handed_over - run.handoff) % MOST_HAND_OVERS];
+    /* A node that lingers is taken again under the watch that tells who comes: that takes its time. */
+    int64_t seen = node->lingered ? HEARS_WITHIN : 0;
+    if (node->lingered && (first < of->unheard_until + seen || of->state != ZKL_STATE_CONNECTED))
+        return;
+    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
+        if (each->client != node->client && each->made_at + seen < first && stands_behind(each, node))
+            fail("fairness", "%s waits, and %d claims of client %d were handed %s, the latest is %d", each->path,
+                 (int)run.handoff + 1, record->client, node->path, record->number);
+    }
+}
+
+static bool reader_with_readers(const claim_record *record, const node_record *node)
+{
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each != record && each->phase == ZKL_CLAIM_GRANTED && each->claim != NULL && each->held[0] == node)
+            return each->mode == ZKL_MODE_READ && record->mode == ZKL_MODE_READ;
+    }
+    return false;
+}
+
+/* The claim is granted by a node by which others have held before. */
+static void check_shared(claim_record *record, node_record *node)
+{
+    totals.shared++;
+    if (record->mode == ZKL_MODE_PERMITS) {
+        if (record->handoff == 0)
+            fail("fairness", "claim %d of client %d was handed permits and wanted its own", record->number,
+                 record->client);
+    } else if (node->idle_since != 0 && !reader_with_readers(record, node)) {
+        totals.lingered++;
+        node->lingered = true;
+    } else if (record->handoff == 0) {
+        fail("fairness", "claim %d of client %d wanted a node of its own and was handed %s", record->number,
+             record->client, node->path);
+    }
+    if (node->told)
+        fail("revoked", "claim %d of client %d was handed %s, which others had asked for", record->number,
+             record->client, node->path);
+    if (node->lost)
+        fail("handed", "claim %d of client %d was handed %s, which was not released", record->number, record->client,
+             node->path);
+}
+
+/* Permits that passed to the claim from another one. */
+static void check_inherited(const claim_record *record)
+{
+    int64_t handed_over = strtol(record->token + 17, NULL, 16);
+    totals.inherited += handed_over > 0;
+    if (handed_over > record->handoff)
+        fail("fairness", "claim %d of client %d was handed permits that had been handed over %d times before",
+             record->number, record->client, (int)handed_over - 1);
+}
+
+static void note_node_granted(claim_record *record)
+{
+    totals.overheard += record->revocable;
+    for (int32_t i = 0; i < record->held_count; i++) {
+        node_record *node = record->held[i];
+        if (strcmp(node->identity, record->identity) != 0)
+            fail("handed", "claim %d of client %d, by %s, was granted by %s, which says %s", record->number,
+                 record->client, record->identity, node->path, node->identity);
+        node->grants++;
+        if (node->grants > 1)
+            check_shared(record, node);
+        if (node->grants > 1 && record->mode != ZKL_MODE_PERMITS)
+            check_fairness(record, node);
+        node->idle_since = 0;
+        node->overheard = node->overheard || record->revocable;
+        if (record->mode != ZKL_MODE_PERMITS && record->linger > node->linger)
+            node->linger = record->linger;
+    }
+    if (record->mode == ZKL_MODE_PERMITS)
+        check_inherited(record);
+}
+
+/* A grant is over. */
+static void note_node_left(const claim_record *record)
+{
+    for (int32_t i = 0; i < record->held_count; i++) {
+        node_record *node = record->held[i];
+        bool held = false;
+        for (const claim_record *each = run.claims; each != NULL && !held; each = each->next)
+            held = each->phase == ZKL_CLAIM_GRANTED && each->claim != NULL && owns(each, node->path);
+        node->lost = node->lost || record->phase == ZKL_CLAIM_LOST;
+        node->idle_since = held ? 0 : sim_now();
+    }
+}
+
+void note_forgotten(const claim_record *record)
+{
+    if (record->phase == ZKL_CLAIM_GRANTED)
+        note_node_left(record); /* the engine will not tell */
+}
+
+/* A node that nobody holds by may linger, but not for too long, nor in the way of others. */
+static void check_idle(const client *of, const node_record *node)
+{
+    int64_t since = node->idle_since > of->unheard_until ? node->idle_since : of->unheard_until;
+    if (of->state != ZKL_STATE_CONNECTED || of->paused_until >= sim_now() || sim_now() < since + HEARS_WITHIN ||
+        of->closing || sim_owner(node->path) != sim_client_session(of->index))
+        return;
+    if (sim_now() > node->idle_since + node->linger + HEARS_WITHIN && sim_now() > since + HEARS_WITHIN)
+        fail("linger", "nobody holds by %s of client %d for longer than it may linger", node->path, of->index);
+    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
+        if (sim_now() > each->made_at + HEARS_WITHIN && each != node && stands_behind(each, node))
+            fail("linger", "%s of client %d lingers although %s waits", node->path, of->index, each->path);
+    }
+}
+
+static void check_nodes(const client *of)
+{
+    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
+        if (each->client == of->index && each->idle_since != 0 && !each->gone)
+            check_idle(of, each);
+    }
+}
+
+void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable)
+{
+    int64_t sent = zkl_engine_stats(of->engine).requests - before;
+    if (sent > revocable)
+        fail("requests", "client %d sent %d requests %s", of->index, (int)sent, what);
 }
 
 /* ---- max_hold ---- */
@@ -327,6 +509,7 @@ void check_after_call(client *of)
         if (node != NULL && strcmp(each->node + strlen(run.prefix), node) != 0)
             server_path_of(node, each->node, sizeof(each->node));
     }
+    check_nodes(of);
     check_exclusion();
 }
 
@@ -365,7 +548,7 @@ static bool still_taken(const claim_record *record)
 
 static void check_refused_try(const claim_record *record, zkl_code code)
 {
-    if (code != ZKL_TIMEOUT || !record->try_only)
+    if (code != ZKL_TIMEOUT || !record->try_only || record->hasty)
         return;
     totals.refused_tries++;
     if (!still_taken(record))
@@ -421,6 +604,7 @@ static void note_grant(claim_record *record, zkl_claim *claim)
 {
     snprintf(record->token, sizeof(record->token), "%s", zkl_claim_token(claim));
     record->granted_at = sim_now();
+    note_held(record, claim);
     record->hold_until = zkl_claim_hold_until(claim);
     record->session = sim_client_session(record->client);
     totals.grants++;
@@ -457,8 +641,12 @@ static void note_revocations(claim_record *record, const zkl_claim *claim)
         return;
     totals.told += record->revocations == 0;
     record->revocations = revocations;
-    const node_record *node = node_of(record, record->node);
-    if (!record->revocable || node == NULL || node->revoked_at == 0)
+    bool asked = false;
+    for (int32_t i = 0; i < record->held_count; i++) {
+        asked = asked || record->held[i]->asked;
+        record->held[i]->told = true;
+    }
+    if (!record->revocable || !asked)
         fail("revoked", "claim %d of client %d heard that it was asked to let go, and was not", record->number,
              record->client);
 }
@@ -499,8 +687,12 @@ void check_claim_changed(claim_record *record, zkl_claim *claim)
         check_refused_try(record, code);
     if (phase == ZKL_CLAIM_LOST)
         check_lost(record, claim);
-    if (phase == ZKL_CLAIM_GRANTED)
+    if (phase == ZKL_CLAIM_GRANTED) {
         check_granted(record, claim);
+        note_node_granted(record);
+    } else if (before == ZKL_CLAIM_GRANTED) {
+        note_node_left(record);
+    }
 }
 
 /* Remembers who stands in the way of a try. */
@@ -550,11 +742,8 @@ void check_lease_changed(client *of, int64_t valid_until)
 /* Whoever can be asked to let go watches its own node. */
 static bool is_own(int caller, const char *path)
 {
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->client == caller && each->revocable && owns(each, path))
-            return true;
-    }
-    return false;
+    const node_record *node = find_node(path);
+    return node != NULL && node->client == caller && node->overheard;
 }
 
 static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)

@@ -36,6 +36,8 @@ void choose_paths(void)
         snprintf(run.paths[run.path_count++], sizeof(run.paths[0]), i == 1 ? "/sems/deep/s%d" : "/sems/s%d", i);
     }
     run.mismatch = sim_chance(1, 4);
+    run.handoff = sim_chance(1, 3) ? 0 : 1 + (int32_t)sim_below(6);
+    run.most_open = run.handoff > 0 && sim_chance(1, 2) ? 8 : 3;
     choose_weights(mutexes);
 }
 

@@ -322,8 +322,8 @@ static void drain(void)
              who != NULL ? who->number : -1, who != NULL ? who->client : -1,
              who != NULL ? zkl_claim_phase_name(who->phase) : "", who != NULL && who->ended ? ", ended" : "",
              (int)((60 * run.timeout + 20 * SIM_SECOND) / SIM_SECOND));
-    /* Sessions of clients that were killed expire, watches go out. */
-    limit = sim_now() + 10 * run.timeout;
+    /* Sessions of clients that were killed expire, watches go out, nodes have lingered long enough. */
+    limit = sim_now() + 10 * run.timeout + 2 * run.longest_linger;
     while (!run.failed && !quiet() && sim_now() < limit)
         step_until(sim_now() + run.timeout / 8);
     if (!run.failed)
@@ -344,12 +344,12 @@ static void free_records(void)
     while (run.claims != NULL) {
         claim_record *record = run.claims;
         run.claims = record->next;
-        while (record->nodes != NULL) {
-            node_record *node = record->nodes;
-            record->nodes = node->next;
-            free(node);
-        }
         free(record);
+    }
+    while (run.nodes != NULL) {
+        node_record *node = run.nodes;
+        run.nodes = node->next;
+        free(node);
     }
 }
 

@@ -59,11 +59,28 @@ typedef enum {
 } fault_kind;
 extern const char *const fault_names[FAULT_KINDS];
 
-/* A node that was made for a claim. */
+/* A contender's node, or a permit. Claims of one client may hold by the same one, one after the other or together. */
+#define MOST_HAND_OVERS 8
 typedef struct node_record {
     struct node_record *next;
-    int64_t revoked_at; /* when somebody first asked by it for the lock; 0: never */
     char path[160];
+    char identity[32]; /* its data, as it was made */
+    int client;        /* whose it is; -1: a foreigner's */
+    int lock;          /* on which path */
+    zkl_node_kind kind;
+    int32_t number;
+    int64_t made_at;
+    bool gone;
+    bool asked;                          /* somebody has asked by it for the lock */
+    int64_t asked_since;                 /* its data say so since then; 0: they do not */
+    bool told;                           /* one of those who held by it heard of that */
+    bool overheard;                      /* one who wants to hear of that has held by it */
+    bool lost;                           /* one who held by it has lost it, other than by a release */
+    bool lingered;                       /* it was granted again when nobody had held by it for a while */
+    int64_t idle_since;                  /* nobody holds by it any more; 0: somebody does, or never did */
+    int64_t linger;                      /* for how long it may stay then */
+    int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when it was granted again */
+    int64_t grants;
 } node_record;
 
 typedef struct lock_set lock_set;
@@ -74,13 +91,17 @@ typedef struct claim_record {
     int client, path;
     zkl_mode mode;
     int32_t limit, count; /* of a semaphore's permits */
-    bool try_only, revocable;
+    bool try_only, hasty, revocable;
+    int32_t handoff;
+    int64_t linger; /* nanoseconds */
+    char identity[32];
     int64_t max_hold;
-    struct claim_record *writer; /* a reader's, which it was to join beside */
-    struct claim_record *reader; /* a writer's */
-    bool hands_over;             /* the writer is not ended before its reader's fate is known */
-    lock_set *set;               /* it was made for, or NULL */
-    node_record *nodes;
+    struct claim_record *writer;     /* a reader's, which it was to join beside */
+    struct claim_record *reader;     /* a writer's */
+    bool hands_over;                 /* the writer is not ended before its reader's fate is known */
+    lock_set *set;                   /* it was made for, or NULL */
+    node_record *held[MANY_PERMITS]; /* what it was granted by: one node, or as many as it has permits */
+    int32_t held_count;
     zkl_claim *claim; /* NULL once forgotten, or freed with its engine */
     zkl_claim_phase phase;
     bool settled;
@@ -177,7 +198,11 @@ typedef struct {
     int32_t limits[MAX_PATHS];      /* of semaphores; 0: a lock */
     int64_t limit_since[MAX_PATHS]; /* when a semaphore's directory was last made, reaped or written to */
     bool mismatch;                  /* now and then somebody asks for another limit */
-    int weights[3];                 /* how often a lock is claimed as a mutex, to read and to write */
+    int32_t handoff;                /* of most claims, 0 of the others: these have a node of their own */
+    int most_open;                  /* claims that a client has at one time, about */
+    int64_t longest_linger;         /* of a claim that was made */
+    node_record *nodes;
+    int weights[3]; /* how often a lock is claimed as a mutex, to read and to write */
     lock_set *sets;
     bool denied, exhausting;
     bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
@@ -200,6 +225,7 @@ typedef struct {
     int64_t foreign_grants, contenders, kills, closes;
     int64_t modes[4], grants_by_mode[4]; /* by zkl_mode */
     int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
+    int64_t shared, lingered, inherited, overheard;
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
     zkl_stats engines; /* sums */
@@ -278,7 +304,10 @@ void check_asked(claim_record *record);
 void note_admin_delete(const char *server_path);
 bool grant_valid(const claim_record *record);
 bool excused(const claim_record *record);
+void note_forgotten(const claim_record *record);
 bool nodes_exist(const claim_record *record);
+/* After a call that granted so many claims, `revocable` of them such as want to hear who asks, by nodes that were there. */
+void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable);
 void install_hooks(sim_hooks *hooks);
 void reset_checks(void);
 

@@ -64,6 +64,9 @@ static void print_totals(double seconds)
            totals.grants_by_mode[2], totals.modes[2], totals.grants_by_mode[3], totals.modes[3], totals.handed_over,
            totals.downgrades, totals.whole_sets, totals.sets, totals.mismatches, totals.held_too_long, totals.told,
            totals.asked_to_let_go);
+    printf("by a node that was there %" PRId64 ", by one that lingered %" PRId64 ", by permits that were there %" PRId64
+           "\n",
+           totals.shared, totals.lingered, totals.inherited);
     printf("foreign grants %" PRId64 ", contenders asked %" PRId64 ", clients killed %" PRId64 ", closed %" PRId64
            ", excused overlaps seen %" PRId64 ", events to those not next %" PRId64 ", quiet ends %" PRId64 "\n",
            totals.foreign_grants, totals.contenders, totals.kills, totals.closes, totals.excused_overlaps,
@@ -147,13 +150,15 @@ static int run_breaks(const arguments *args)
     static const struct {
         zkl_broken_rule rule;
         const char *name;
-    } rules[] = {{ZKL_BREAK_LEASE, "lease"},         {ZKL_BREAK_AHEAD, "ahead"},     {ZKL_BREAK_RECOVERY, "recovery"},
-                 {ZKL_BREAK_PAIRING, "pairing"},     {ZKL_BREAK_CLEANUP, "cleanup"}, {ZKL_BREAK_OWNER, "owner"},
-                 {ZKL_BREAK_WATCH, "watch"},         {ZKL_BREAK_REARM, "rearm"},     {ZKL_BREAK_TOKEN, "token"},
-                 {ZKL_BREAK_LISTED, "listed"},       {ZKL_BREAK_RESTART, "restart"}, {ZKL_BREAK_TRY, "try"},
-                 {ZKL_BREAK_LAPSE, "lapse"},         {ZKL_BREAK_ARRIVAL, "arrival"}, {ZKL_BREAK_READERS, "readers"},
-                 {ZKL_BREAK_DOWNGRADE, "downgrade"}, {ZKL_BREAK_WRITER, "writer"},   {ZKL_BREAK_PERMITS, "permits"},
-                 {ZKL_BREAK_TURN, "turn"},           {ZKL_BREAK_LIMIT, "limit"},     {ZKL_BREAK_HOLD, "hold"}};
+    } rules[] = {{ZKL_BREAK_LEASE, "lease"},         {ZKL_BREAK_AHEAD, "ahead"},       {ZKL_BREAK_RECOVERY, "recovery"},
+                 {ZKL_BREAK_PAIRING, "pairing"},     {ZKL_BREAK_CLEANUP, "cleanup"},   {ZKL_BREAK_OWNER, "owner"},
+                 {ZKL_BREAK_WATCH, "watch"},         {ZKL_BREAK_REARM, "rearm"},       {ZKL_BREAK_TOKEN, "token"},
+                 {ZKL_BREAK_LISTED, "listed"},       {ZKL_BREAK_RESTART, "restart"},   {ZKL_BREAK_TRY, "try"},
+                 {ZKL_BREAK_LAPSE, "lapse"},         {ZKL_BREAK_ARRIVAL, "arrival"},   {ZKL_BREAK_READERS, "readers"},
+                 {ZKL_BREAK_DOWNGRADE, "downgrade"}, {ZKL_BREAK_WRITER, "writer"},     {ZKL_BREAK_PERMITS, "permits"},
+                 {ZKL_BREAK_TURN, "turn"},           {ZKL_BREAK_LIMIT, "limit"},       {ZKL_BREAK_HOLD, "hold"},
+                 {ZKL_BREAK_SHARE, "share"},         {ZKL_BREAK_RELEASED, "released"}, {ZKL_BREAK_LINGER, "linger"},
+                 {ZKL_BREAK_HANDOFF, "handoff"}};
     int64_t passed = 0, failed = 0;
     char check[sizeof(run.check)], problem[sizeof(run.problem)];
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {

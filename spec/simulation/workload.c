@@ -7,8 +7,6 @@
 
 #include "schedule.h"
 
-#define MAX_OPEN_CLAIMS 3 /* and one more for who wants a set of them, or a downgrade */
-
 #define MAX_QUESTIONS 4096
 static bool pending[MAX_QUESTIONS]; /* zkl_engine_contenders not answered yet */
 static int asked, questions;
@@ -56,6 +54,13 @@ claim_record *new_record(client *of, int path)
     if (sim_chance(1, 8))
         record->max_hold = run.timeout / 20 + sim_below(run.timeout);
     record->revocable = sim_chance(1, 4);
+    record->handoff = sim_chance(1, 8) ? 0 : run.handoff;
+    if (run.handoff > 0 && sim_chance(1, 3))
+        record->linger = sim_below(sim_chance(1, 3) ? 12 * run.timeout : run.timeout);
+    if (record->linger > run.longest_linger)
+        run.longest_linger = record->linger;
+    snprintf(record->identity, sizeof(record->identity), "client-%d%s", of->index,
+             record->number % 8 == 0 ? "/other" : "");
     record->next = run.claims;
     run.claims = record;
     return record;
@@ -64,17 +69,18 @@ claim_record *new_record(client *of, int path)
 void submit_claim(claim_record *record)
 {
     client *of = &run.clients[record->client];
-    char identity[32];
-    snprintf(identity, sizeof(identity), "client-%d/%d", of->index, record->number);
     zkl_claim_request request = {.path = run.paths[record->path],
                                  .mode = record->mode,
                                  .permits = record->limit,
                                  .count = record->count,
-                                 .identity = identity,
+                                 .identity = record->identity,
                                  .acl = &ZOO_OPEN_ACL_UNSAFE,
                                  .writer = record->writer != NULL ? record->writer->claim : NULL,
                                  .max_hold = record->max_hold,
                                  .revocable = record->revocable,
+                                 .handoff = record->handoff,
+                                 .linger = record->linger,
+                                 .hasty = record->hasty,
                                  .try_only = record->try_only};
     static const char *const names[] = {"mutex", "read", "write", "permits"};
     sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number,
@@ -87,18 +93,40 @@ void submit_claim(claim_record *record)
     record->asked_at = sim_now();
     check_asked(record);
     begin_call(of);
+    int64_t before = zkl_engine_stats(of->engine).requests;
     zkl_claim *claim = zkl_engine_claim(of->engine, &request, record, read_clock(of));
     if (claim == NULL)
         abort();
     record->claim = claim;
+    if (record->phase == ZKL_CLAIM_GRANTED)
+        check_no_requests(of, "to be granted by a node that is held or lingers", before, record->revocable);
     end_call(of);
 }
 
-static void make_claim(client *of)
+static void make_claim(client *of, int path)
 {
-    claim_record *record = new_record(of, (int)sim_below(run.path_count));
+    claim_record *record = new_record(of, path);
     record->try_only = sim_chance(1, 4);
+    record->hasty = record->try_only && sim_chance(1, 4);
     submit_claim(record);
+}
+
+static int open_claims(const client *of)
+{
+    int count = 0;
+    for (const claim_record *each = run.claims; each != NULL; each = each->next)
+        count += each->client == of->index && each->claim != NULL &&
+                 (each->phase == ZKL_CLAIM_WAITING || each->phase == ZKL_CLAIM_GRANTED);
+    return count;
+}
+
+/* Some at once that may share a node. */
+static void make_claims(client *of)
+{
+    int path = (int)sim_below(run.path_count);
+    int64_t count = run.handoff > 0 && sim_chance(1, 4) ? 1 + sim_below(run.most_open) : 1;
+    for (int64_t i = 0; i < count && client_ready(of) && !of->closing && open_claims(of) < run.most_open; i++)
+        make_claim(of, path);
 }
 
 static void forget(claim_record *record)
@@ -108,8 +136,11 @@ static void forget(claim_record *record)
     record->ended = true;
     begin_call(of);
     record->end_code = ZKL_CANCELLED;
-    zkl_claim_forget(record->claim, read_clock(of));
+    zkl_claim *claim = record->claim;
     record->claim = NULL;
+    note_forgotten(record);
+    of->disturbed_at = sim_now(); /* it will not be told of what becomes of it */
+    zkl_claim_forget(claim, read_clock(of));
     end_call(of);
     claim_over(record);
 }
@@ -127,7 +158,12 @@ void end_claim(claim_record *record)
     record->end_code = waiting ? ZKL_CANCELLED : ZKL_OK;
     totals.cancelled += waiting;
     begin_call(of);
+    int64_t before = zkl_engine_stats(of->engine).requests;
+    int64_t grants = totals.grants, overheard = totals.overheard;
     zkl_claim_end(record->claim, record->end_code, read_clock(of));
+    bool told = record->held_count > 0 && record->held[0]->told; /* then those who still wait queue anew */
+    if (totals.grants > grants && record->mode != ZKL_MODE_PERMITS && !told)
+        check_no_requests(of, "to hand a node over", before, totals.overheard - overheard);
     end_call(of);
     claim_over(record);
     if (record->claim != NULL && sim_chance(1, 2))
@@ -184,15 +220,6 @@ static claim_record *random_claim(const client *of, int phase)
             chosen = each;
     }
     return chosen;
-}
-
-static int open_claims(const client *of)
-{
-    int count = 0;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next)
-        count += each->client == of->index && each->claim != NULL &&
-                 (each->phase == ZKL_CLAIM_WAITING || each->phase == ZKL_CLAIM_GRANTED);
-    return count;
 }
 
 /* Claims that are over are given back; some stay until their client is closed. */
@@ -329,8 +356,8 @@ static void rush(void *context, int64_t argument)
 {
     client *of = context;
     (void)argument;
-    if (client_ready(of) && !of->closing && !run.draining && !run.failed && open_claims(of) < MAX_OPEN_CLAIMS)
-        make_claim(of);
+    if (client_ready(of) && !of->closing && !run.draining && !run.failed && open_claims(of) < run.most_open)
+        make_claim(of, (int)sim_below(run.path_count));
 }
 
 /* Everybody wants something at nearly the same time. */
@@ -352,13 +379,12 @@ static void want_something(client *of, int64_t choice)
 {
     claim_record *record;
     if (choice < 9) {
-        if (open_claims(of) < MAX_OPEN_CLAIMS)
-            make_claim(of);
+        make_claims(of);
     } else if (choice < 10) {
-        if (open_claims(of) <= MAX_OPEN_CLAIMS)
+        if (open_claims(of) <= run.most_open)
             make_set(of);
     } else if (choice < 12) {
-        if (open_claims(of) <= MAX_OPEN_CLAIMS)
+        if (open_claims(of) <= run.most_open)
             want_downgrade(of);
     } else if (choice < 14) {
         if ((record = random_claim(of, ZKL_CLAIM_WAITING)) != NULL)

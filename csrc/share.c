@@ -1,0 +1,416 @@
+/*
+ * share: several claims of one client use one seat, one after the other or, readers, together.
+ *
+ * Claims on one path queue locally, first in, first out, in the `behind` list of the latest seat that covers them: a mutex's
+ * seat covers mutex claims, a reader's seat readers, a writer's seat both. When the claim that holds ends, the next one is
+ * granted without a request; it is a *hand-over*. A seat is promised to at most `handoff` claims beyond its first, so that
+ * whoever queues behind it elsewhere waits for at most so many of them: the claim after those gets a seat of its own, which
+ * queues at once.
+ *
+ * A seat is handed over only by a release. Where a grant ended otherwise (lost, max_hold), its holder may not know yet, and what
+ * it writes is told from its successor's by the node; so the node goes, and those who wait get another seat.
+ *
+ * A seat whose last claim was released may *linger*: it keeps its node for a while, and watches its directory. Whoever wants the
+ * lock here meanwhile has it without a request. As soon as anybody comes or goes in the directory, it leaves.
+ */
+#include <string.h>
+
+#include "engine_private.h"
+
+static bool is_lock(const zkl_seat *seat)
+{
+    return seat->role == ZKL_ROLE_MUTEX || seat->role == ZKL_ROLE_READER || seat->role == ZKL_ROLE_WRITER;
+}
+
+static bool lingers(const zkl_seat *seat)
+{
+    return seat->claim == NULL && seat->state == ZKL_SEAT_GRANTED;
+}
+
+/* --- finding a seat ------------------------------------------------------------------------------------------------- */
+
+static bool covers(const zkl_seat *seat, zkl_mode mode)
+{
+    switch (seat->role) {
+    case ZKL_ROLE_MUTEX:
+        return mode == ZKL_MODE_MUTEX;
+    case ZKL_ROLE_READER:
+        return mode == ZKL_MODE_READ;
+    case ZKL_ROLE_WRITER:
+        return mode == ZKL_MODE_READ || mode == ZKL_MODE_WRITE;
+    case ZKL_ROLE_TURN:
+    case ZKL_ROLE_PERMIT:
+        break;
+    }
+    return false;
+}
+
+/* The seat's node says what the claim's own would. */
+static bool same_node(const zkl_seat *seat, const zkl_claim *claim)
+{
+    const char *identity = seat->claim != NULL ? seat->claim->identity : seat->identity;
+    const zkl_shared_acl *acl = seat->claim != NULL ? seat->claim->acl : seat->acl;
+    return acl == claim->acl && strcmp(identity, claim->identity) == 0;
+}
+
+/* Whether readers hold the seat, and nobody waits in it: only readers stand behind others that hold. */
+static bool only_readers_hold(const zkl_seat *seat)
+{
+    const zkl_claim *last = TAILQ_LAST(&seat->behind, zkl_claim_list);
+    return seat->claim->mode == ZKL_MODE_READ && seat->state == ZKL_SEAT_GRANTED &&
+           (last == NULL || last->phase == ZKL_CLAIM_GRANTED);
+}
+
+/* Whoever waits for the seat would not get it. */
+static bool is_closed(const zkl_seat *seat)
+{
+    return seat->revoked || seat->spoilt;
+}
+
+zkl_seat *zkl_share_find(const zkl_claim *claim)
+{
+    if (claim->mode == ZKL_MODE_PERMITS) {
+        return NULL;
+    }
+    zkl_seat *seat = TAILQ_LAST(&claim->line->seats, zkl_seat_list);
+    while (seat != NULL && !(seat->wanted && is_lock(seat))) {
+        seat = TAILQ_PREV(seat, zkl_seat_list, in_line);
+    }
+    if (seat == NULL || seat->beside || seat->writer != NULL || is_closed(seat) || !covers(seat, claim->mode) ||
+        !same_node(seat, claim)) {
+        return NULL;
+    }
+    if (lingers(seat)) {
+        return zkl_lease_covers_more(claim->engine) ? seat : NULL;
+    }
+    if ((seat->turns > claim->handoff && !ZKL_BROKEN(ZKL_BREAK_HANDOFF)) ||
+        (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
+        return NULL;
+    }
+    bool at_once = claim->mode == ZKL_MODE_READ && only_readers_hold(seat);
+    bool granted = at_once && zkl_lease_covers_more(claim->engine);
+    return (claim->try_only || at_once) && !granted ? NULL : seat;
+}
+
+/* --- granting ------------------------------------------------------------------------------------------------------- */
+
+static zkl_claim *following(const zkl_seat *seat, zkl_claim *claim)
+{
+    return claim == seat->claim ? TAILQ_FIRST(&seat->behind) : TAILQ_NEXT(claim, in_seat);
+}
+
+static void grant(zkl_seat *seat, zkl_claim *claim)
+{
+    seat->grants += seat->granted;
+    seat->engine->stats.hand_overs += seat->granted;
+    seat->granted = true;
+    zkl_claim_grant(claim, seat);
+    if (claim->revocable && seat->own == NULL) {
+        zkl_watch_own(seat); /* which may tell at once that others have asked */
+    }
+}
+
+/* Whether the claim may hold beside, or after, all those before it in the seat. */
+static bool has_turn(const zkl_seat *seat, const zkl_claim *claim)
+{
+    return claim == seat->claim || claim->mode == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
+}
+
+void zkl_share_advance(zkl_seat *seat)
+{
+    if (seat->state != ZKL_SEAT_GRANTED || !zkl_lease_valid(seat->engine)) {
+        return;
+    }
+    zkl_claim *claim = seat->claim;
+    while (claim != NULL && has_turn(seat, claim) && !is_closed(seat)) {
+        if (claim->phase == ZKL_CLAIM_WAITING) {
+            grant(seat, claim);
+        }
+        bool exclusive = claim->mode != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
+        claim = exclusive ? NULL : following(seat, claim);
+    }
+}
+
+void zkl_share_waits(zkl_seat *seat)
+{
+    zkl_claim *claim;
+    for (claim = seat->claim; claim != NULL; claim = following(seat, claim)) {
+        if (claim->phase == ZKL_CLAIM_WAITING) {
+            zkl_claim_waits(claim);
+        }
+    }
+}
+
+/* --- joining and parting -------------------------------------------------------------------------------------------- */
+
+/* The seat serves this claim first of all from now on. */
+static void put_first(zkl_seat *seat, zkl_claim *claim)
+{
+    seat->claim = claim;
+    claim->seat = seat;
+    claim->behind = false;
+    LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
+}
+
+void zkl_share_stop_lingering(zkl_seat *seat)
+{
+    if (seat->linger_until != ZKL_NEVER) {
+        TAILQ_REMOVE(&seat->engine->lingering, seat, in_lingering);
+        seat->linger_until = ZKL_NEVER;
+    }
+}
+
+void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
+{
+    if (lingers(seat)) {
+        zkl_share_stop_lingering(seat);
+        put_first(seat, claim);
+        seat->turns = seat->contested ? seat->turns + 1 : 1; /* nobody waits elsewhere, as far as the watch tells */
+    } else {
+        claim->seat = seat;
+        claim->behind = true;
+        TAILQ_INSERT_TAIL(&seat->behind, claim, in_seat);
+        seat->turns++;
+    }
+    zkl_share_advance(seat);
+}
+
+/* One of its claims is over. */
+static void note_end(zkl_seat *seat, const zkl_claim *claim)
+{
+    seat->turns -= claim->token[0] == '\0'; /* it was never its turn */
+    if (claim->phase == ZKL_CLAIM_LOST && seat->state == ZKL_SEAT_GRANTED && !ZKL_BROKEN(ZKL_BREAK_RELEASED)) {
+        seat->spoilt = true;
+    }
+}
+
+void zkl_share_part(zkl_claim *claim)
+{
+    zkl_seat *seat = claim->seat;
+    TAILQ_REMOVE(&seat->behind, claim, in_seat);
+    claim->seat = NULL;
+    claim->behind = false;
+    note_end(seat, claim);
+    zkl_claim_settle(claim);
+    if (is_closed(seat)) {
+        zkl_share_move_on(seat);
+    }
+    zkl_share_advance(seat);
+}
+
+/* A reader holds beside the writer whose seat this is. */
+static bool reader_beside(const zkl_seat *seat)
+{
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    {
+        if (other->beside && other->czxid == seat->czxid && other->state != ZKL_SEAT_GONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool may_hand_over(const zkl_seat *seat, const zkl_claim *to)
+{
+    bool beside = to->mode != ZKL_MODE_READ && reader_beside(seat);
+    return to->phase != ZKL_CLAIM_WAITING || (zkl_lease_covers_more(seat->engine) && !beside);
+}
+
+/* The role of a seat for all who wait behind this one. */
+static zkl_role role_for_rest(const zkl_seat *seat)
+{
+    const zkl_claim *claim;
+    zkl_role role = seat->role == ZKL_ROLE_MUTEX ? ZKL_ROLE_MUTEX : ZKL_ROLE_READER;
+    TAILQ_FOREACH(claim, &seat->behind, in_seat)
+    {
+        role = claim->mode == ZKL_MODE_WRITE ? ZKL_ROLE_WRITER : role;
+    }
+    return role;
+}
+
+/* The first that waits gets a seat of its own, as yet unsent, with all who stand behind it; NULL: nobody waits. */
+static zkl_seat *replace(zkl_seat *seat)
+{
+    zkl_claim *claim = TAILQ_FIRST(&seat->behind);
+    while (claim != NULL && claim->phase != ZKL_CLAIM_WAITING) {
+        claim = TAILQ_NEXT(claim, in_seat);
+    }
+    if (claim == NULL) {
+        return NULL;
+    }
+    zkl_role role = role_for_rest(seat);
+    zkl_claim *next = TAILQ_NEXT(claim, in_seat);
+    TAILQ_REMOVE(&seat->behind, claim, in_seat);
+    claim->behind = false;
+    zkl_seat *fresh = claim->seat = zkl_seat_new(claim, seat->line, role);
+    if (fresh == NULL) {
+        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_FAILED, "not enough memory to queue for '%s' again",
+                         zkl_claim_path(claim));
+        zkl_claim_settle(claim);
+        return replace(seat);
+    }
+    for (claim = next; claim != NULL; claim = next) {
+        next = TAILQ_NEXT(claim, in_seat);
+        TAILQ_REMOVE(&seat->behind, claim, in_seat);
+        TAILQ_INSERT_TAIL(&fresh->behind, claim, in_seat);
+        claim->seat = fresh;
+        fresh->turns++;
+    }
+    return fresh;
+}
+
+void zkl_share_move_on(zkl_seat *seat)
+{
+    zkl_seat *fresh = replace(seat);
+    if (fresh != NULL) {
+        zkl_seat_step(fresh);
+    }
+}
+
+/* --- lingering ------------------------------------------------------------------------------------------------------ */
+
+static void insert_by_end(zkl_seat *seat)
+{
+    struct zkl_seat_list *lingering = &seat->engine->lingering;
+    zkl_seat *before = TAILQ_LAST(lingering, zkl_seat_list);
+    while (before != NULL && before->linger_until > seat->linger_until) {
+        before = TAILQ_PREV(before, zkl_seat_list, in_lingering);
+    }
+    if (before != NULL) {
+        TAILQ_INSERT_AFTER(lingering, before, seat, in_lingering);
+    } else {
+        TAILQ_INSERT_HEAD(lingering, seat, in_lingering);
+    }
+}
+
+/* Another seat of this client waits for this one: whoever comes is there already. */
+static bool others_wait_here(const zkl_seat *seat)
+{
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    {
+        if (other != seat && other->wanted && zkl_kind_conflicts(zkl_seat_kind(other), zkl_seat_kind(seat))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The seat's last claim was released. True if the seat stays for a while; the claim is settled then. */
+static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
+{
+    zkl_engine *engine = seat->engine;
+    if (claim->linger == 0 || claim->phase != ZKL_CLAIM_RELEASED || seat->state != ZKL_SEAT_GRANTED || seat->beside ||
+        is_closed(seat) || reader_beside(seat) || !zkl_lease_valid(engine) || !zkl_session_usable(engine)) {
+        return false;
+    }
+    if ((seat->contested || others_wait_here(seat)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
+        return false;
+    }
+    if (!zkl_seat_fits(seat)) {
+        return false; /* the watch on who comes needs room where all are told after a reconnect */
+    }
+    zkl_seat_reserve(seat, true);
+    if (seat->watch == NULL && !zkl_watch_children(seat, seat->line)) {
+        return false; /* watched by another seat of ours, or cannot be now */
+    }
+    if (seat->identity == NULL) {
+        seat->identity = claim->identity;
+        claim->identity = NULL;
+        seat->acl = claim->acl;
+        seat->acl->uses++;
+    }
+    LIST_REMOVE(seat, in_claim);
+    seat->claim = NULL;
+    claim->seat = NULL;
+    seat->linger_until = engine->now + claim->linger;
+    insert_by_end(seat);
+    zkl_claim_settle(claim);
+    return true;
+}
+
+void zkl_share_contested(zkl_seat *seat)
+{
+    seat->contested = true;
+    if (lingers(seat) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
+        zkl_seat_leave(seat);
+    }
+}
+
+void zkl_share_listed(zkl_seat *seat, int rc, const struct String_vector *names)
+{
+    zkl_node_kind mine = zkl_seat_kind(seat);
+    bool alone = rc == ZOK;
+    bool listed = rc != ZOK;
+    for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
+        bool own = strcmp(names->data[i], zkl_seat_name(seat)) == 0;
+        listed = listed || own;
+        alone = alone && (own || !zkl_kind_conflicts(mine, zkl_node_parse(names->data[i]).kind));
+    }
+    if (!listed) {
+        zkl_seat_evicted(seat);
+    } else if (!alone) {
+        zkl_share_contested(seat);
+    }
+}
+
+void zkl_share_expire(zkl_engine *engine, bool all)
+{
+    zkl_seat *seat;
+    while ((seat = TAILQ_FIRST(&engine->lingering)) != NULL && (all || seat->linger_until <= engine->now)) {
+        zkl_seat_leave(seat);
+    }
+}
+
+void zkl_share_forget(zkl_seat *seat)
+{
+    zkl_free(seat->identity);
+    seat->identity = NULL;
+    zkl_acl_drop(seat->acl);
+    seat->acl = NULL;
+}
+
+void zkl_share_make_way(const zkl_claim *claim)
+{
+    zkl_seat *seat, *next;
+    for (seat = TAILQ_FIRST(&claim->line->seats); seat != NULL; seat = next) {
+        next = TAILQ_NEXT(seat, in_line);
+        if (lingers(seat)) {
+            zkl_seat_leave(seat);
+        }
+    }
+}
+
+/* --- passing on ----------------------------------------------------------------------------------------------------- */
+
+bool zkl_share_pass(zkl_claim *claim)
+{
+    zkl_seat *seat = claim->seat;
+    if (!is_lock(seat) || !seat->wanted) {
+        return false;
+    }
+    zkl_seat_part_from_readers(seat, true); /* who would be made beside whoever has it next */
+    note_end(seat, claim);
+    zkl_claim *next = TAILQ_FIRST(&seat->behind);
+    if (next == NULL) {
+        return begin_linger(seat, claim);
+    }
+    bool moves = seat->state == ZKL_SEAT_GRANTED && (is_closed(seat) || !may_hand_over(seat, next));
+    zkl_seat *fresh = moves ? replace(seat) : NULL;
+    next = TAILQ_FIRST(&seat->behind);
+    if (next != NULL) {
+        TAILQ_REMOVE(&seat->behind, next, in_seat);
+        LIST_REMOVE(seat, in_claim);
+        claim->seat = NULL;
+        put_first(seat, next);
+        zkl_claim_settle(claim);
+        zkl_share_advance(seat);
+    } else {
+        zkl_seat_leave(seat);
+    }
+    if (fresh != NULL) {
+        zkl_seat_step(fresh); /* behind the delete: the list that comes with its create shows who is left */
+    }
+    return next != NULL;
+}

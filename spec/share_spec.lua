@@ -1,0 +1,557 @@
+--- What claims of one client share: a node that passes from one to the next, readers that hold by one, and a node that lingers.
+
+local socket = require "socket"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+
+local spec_unpack = table.unpack or unpack -- luacheck: ignore
+
+--- A client whose heartbeats are rare enough not to matter.
+local function new_client(options)
+    local settings = { wait = loop, session_timeout = 20 }
+    for name, value in pairs(options or {}) do
+        settings[name] = value
+    end
+    return fixture.client(settings)
+end
+
+--- What a client has sent, but for what only keeps its lease.
+local function sent(client)
+    local stats = client:stats()
+    return stats.requests - stats.heartbeats
+end
+
+--- So many coroutines that acquire one after the other, each in turn as its `lock` says, and note that in `order`.
+local function contenders(locks, order, tokens)
+    local functions = {}
+    for index, lock in ipairs(locks) do
+        functions[index] = function()
+            assert(lock:acquire(20))
+            order[#order + 1] = index
+            if tokens then
+                tokens[#tokens + 1] = lock:token()
+            end
+            assert(lock:release())
+        end
+    end
+    return functions
+end
+
+--- Within the loop: waits until a client has asked for so many acquisitions, so that they arrive in a known order.
+local function until_claims(client, count)
+    loop.until_true(function()
+        return client:stats().claims >= count
+    end)
+end
+
+local function grow(tokens)
+    for index = 2, #tokens do
+        assert.is_true(tokens[index - 1] < tokens[index], tokens[index - 1] .. " and then " .. tokens[index])
+    end
+end
+
+describe("a lock's node", function()
+    after_each(fixture.clean)
+
+    it("passes from one claim to the next without a request #valgrind #asan", function()
+        local client, path = new_client(), fixture.directory()
+        local locks, order, tokens = {}, {}, {}
+        for index = 1, 8 do
+            locks[index] = client:mutex(path)
+        end
+        local before = sent(client)
+        loop.run(spec_unpack(contenders(locks, order, tokens)))
+        assert.same({ 1, 2, 3, 4, 5, 6, 7, 8 }, order)
+        assert.equal(7, client:stats().hand_overs)
+        assert.equal(3, sent(client) - before) -- create and list, and in the end delete
+        grow(tokens)
+        assert.equal(tokens[1]:sub(1, 16), tokens[8]:sub(1, 16))
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("passes in the order of arrival, also past its bound", function()
+        local client, path = new_client(), fixture.directory()
+        local locks, order, tokens = {}, {}, {}
+        for index = 1, 10 do
+            locks[index] = client:mutex(path, { handoff = 2 })
+        end
+        loop.run(spec_unpack(contenders(locks, order, tokens)))
+        assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }, order)
+        assert.equal(6, client:stats().hand_overs) -- four nodes
+        grow(tokens)
+    end)
+
+    for _, handoff in ipairs({ 0, 1, 3 }) do
+        it(("passes %d times while somebody else waits behind it"):format(handoff), function()
+            local client, path = new_client(), fixture.directory()
+            local holder, remote = client:mutex(path), new_client():mutex(path)
+            local order, functions = {}, {}
+            assert(holder:acquire(10))
+            functions[1] = function()
+                assert(remote:acquire(20))
+                order[#order + 1] = "remote"
+                assert(remote:release())
+            end
+            for index = 1, 5 do
+                local lock = client:mutex(path, { handoff = handoff })
+                functions[index + 1] = function()
+                    loop.until_true(function()
+                        return #fixture.children(path) >= 2
+                    end)
+                    until_claims(client, index)
+                    assert(lock:acquire(20))
+                    order[#order + 1] = index
+                    assert(lock:release())
+                end
+            end
+            functions[7] = function()
+                until_claims(client, 6)
+                assert(holder:release())
+            end
+            loop.run(spec_unpack(functions))
+            local expected = { 1, 2, 3, 4, 5 }
+            table.insert(expected, handoff + 1, "remote")
+            assert.same(expected, order)
+        end)
+    end
+
+    it("is shared only by claims of which it would say the same", function()
+        local client, path = new_client({ auth = { { scheme = "digest", credential = "a:b" } } }), fixture.directory()
+        local first, other = client:mutex(path), client:mutex(path, { identity = "other" })
+        local guarded = client:mutex(path, { acl = "read" })
+        assert(first:acquire(10))
+        loop.run(function()
+            assert(other:acquire(20))
+            assert(other:release())
+        end, function()
+            assert(guarded:acquire(20))
+            assert(guarded:release())
+        end, function()
+            loop.until_true(function()
+                return fixture.has(path, 3)
+            end)
+            assert.equal("other", first:contenders()[2].identity)
+            assert(first:release())
+        end)
+        assert.equal(0, client:stats().hand_overs)
+    end)
+
+    it("does not outlive a grant that ended by max_hold", function()
+        local client, path = new_client(), fixture.directory()
+        local first, second = client:mutex(path, { max_hold = 0.2 }), client:mutex(path)
+        assert(first:acquire(10))
+        local node, token = first:node(), first:token()
+        loop.run(function()
+            assert(second:acquire(20))
+            assert.is_false(first:held())
+            assert.not_equal(node, second:node())
+            assert.is_true(second:token() > token)
+            assert(second:release())
+        end)
+        assert.equal(0, client:stats().hand_overs)
+    end)
+
+    it("that an administrator deletes makes those who wait take another", function()
+        local client, path = new_client({ session_timeout = 4 }), fixture.directory()
+        local first, second, third = client:mutex(path), client:mutex(path), client:mutex(path)
+        assert(first:acquire(10))
+        local node, tokens = first:node(), { first:token() }
+        local functions = contenders({ second, third }, {}, tokens)
+        functions[3] = function()
+            until_claims(client, 3)
+            assert(fixture.observer():delete(node))
+            loop.until_true(function()
+                return not first:held()
+            end)
+            local ok, _, code = first:release()
+            assert.is_nil(ok)
+            assert.equal("lost", code)
+        end
+        loop.run(spec_unpack(functions))
+        assert.equal(3, #tokens)
+        grow(tokens)
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("is never handed to a claim that has given up", function()
+        local client, path = new_client(), fixture.directory()
+        local locks = {}
+        for index = 1, 5 do
+            locks[index] = client:mutex(path)
+        end
+        local got = {}
+        assert(locks[1]:acquire(10))
+        local function waits(index, timeout, expected)
+            return function()
+                local ok, _, code = locks[index]:acquire(timeout)
+                got[index] = ok and "granted" or code
+                assert.equal(expected, got[index])
+                if ok then
+                    assert(ok:release())
+                end
+            end
+        end
+        loop.run(waits(2, 0.05, "timeout"), waits(3, 20, "granted"), waits(4, 20, "cancelled"), waits(5, 20, "granted"), function()
+            loop.until_true(function()
+                return got[2]
+            end)
+            assert.is_true(locks[4]:cancel())
+            assert(locks[1]:release())
+        end)
+        assert.same({ nil, "timeout", "granted", "cancelled", "granted" }, got)
+        assert.equal(3, client:stats().grants)
+        assert.same({}, fixture.children(path))
+        assert.equal(0, client:stats().seats)
+    end)
+
+    it("goes to others once they have asked for it", function()
+        local client, path = new_client(), fixture.directory()
+        local order, asked = {}, false
+        local holder = client:mutex(path, { on_revoke = function()
+            asked = true
+        end })
+        local waiter, remote = client:mutex(path), new_client():mutex(path)
+        assert(holder:acquire(10))
+        local node = holder:node()
+        loop.run(function()
+            assert(remote:acquire(20))
+            order[#order + 1] = "remote"
+            assert(remote:release())
+        end, function()
+            loop.until_true(function()
+                return fixture.has(path, 2)
+            end)
+            assert(waiter:acquire(20))
+            order[#order + 1] = "local"
+            assert.not_equal(node, waiter:node())
+            assert(waiter:release())
+        end, function()
+            until_claims(client, 2)
+            assert.equal(1, remote:revoke(10))
+            loop.until_true(function()
+                return asked
+            end)
+            assert(holder:release())
+        end)
+        assert.same({ "remote", "local" }, order)
+    end)
+
+    it("goes with its client, whoever waits", function()
+        local client, path = new_client(), fixture.directory()
+        local first, second = client:mutex(path), client:mutex(path)
+        assert(first:acquire(10))
+        loop.run(function()
+            local ok, _, code = second:acquire(20)
+            assert.is_nil(ok)
+            assert.equal("closed", code)
+        end, function()
+            until_claims(client, 2)
+            client:close()
+        end)
+        fixture.await_children(path, 0)
+    end)
+end)
+
+describe("readers of one client", function()
+    after_each(fixture.clean)
+
+    it("hold by one node, and need no request #asan", function()
+        local client, path = new_client(), fixture.directory()
+        local readers, before = {}, sent(client)
+        for index = 1, 10 do
+            readers[index] = client:rwlock(path).read
+            assert(readers[index]:acquire(10))
+        end
+        assert.is_true(fixture.has(path, 1))
+        assert.equal(2, sent(client) - before)
+        local writer = new_client():rwlock(path).write
+        assert.is_nil((writer:try_acquire()))
+        for index = 1, 10 do
+            assert.is_true(readers[index]:held())
+            assert.is_true(readers[index]:release())
+        end
+        assert.equal(3, sent(client) - before)
+        assert.equal(writer, writer:acquire(10))
+    end)
+
+    it("let a writer elsewhere in after so many of them", function()
+        local client, path = new_client(), fixture.directory()
+        local first = client:rwlock(path, { handoff = 1 }).read
+        local writer, order = new_client():rwlock(path).write, {}
+        assert(first:acquire(10))
+        local functions = { function()
+            assert(writer:acquire(20))
+            order[#order + 1] = "writer"
+            assert(writer:release())
+        end }
+        for index = 1, 3 do
+            local reader = client:rwlock(path, { handoff = 1 }).read
+            functions[index + 1] = function()
+                loop.until_true(function()
+                    return #fixture.children(path) >= 2
+                end)
+                until_claims(client, index)
+                assert(reader:acquire(20))
+                order[#order + 1] = index
+                if index == 1 then
+                    until_claims(client, 4)
+                    assert(first:release())
+                end
+                assert(reader:release())
+            end
+        end
+        loop.run(spec_unpack(functions))
+        assert.same({ 1, "writer" }, { order[1], order[2] })
+        assert.equal(4, #order)
+    end)
+
+    it("follow their writer by its node, all at once", function()
+        local client, path = new_client(), fixture.directory()
+        local writer, other = client:rwlock(path).write, client:rwlock(path).write
+        assert(writer:acquire(10))
+        local reading, functions = 0, {}
+        for index = 1, 3 do
+            local reader = client:rwlock(path).read
+            functions[index] = function()
+                assert(reader:acquire(20))
+                reading = reading + 1
+                loop.until_true(function()
+                    return reading == 3
+                end)
+                assert.is_false(other:held())
+                assert(reader:release())
+            end
+        end
+        functions[4] = function()
+            assert(other:acquire(20))
+            assert.equal(3, reading)
+            assert(other:release())
+        end
+        functions[5] = function()
+            assert(writer:release())
+        end
+        loop.run(spec_unpack(functions))
+        assert.equal(4, client:stats().hand_overs)
+    end)
+
+    it("are let in by a try, where a writer's is refused without a trace", function()
+        local client, path = new_client(), fixture.directory()
+        local first, second = client:rwlock(path), client:rwlock(path)
+        assert(first.read:acquire(10))
+        local before = sent(client)
+        assert(second.read:try_acquire())
+        assert(second.read:release())
+        local ok, _, code = second.write:try_acquire()
+        assert.is_nil(ok)
+        assert.equal("timeout", code)
+        assert.equal(before, sent(client))
+        assert(first.read:release())
+    end)
+
+    it("stand beside a writer that becomes one, and no other writer comes between", function()
+        local client, path = new_client(), fixture.directory()
+        local rw, other = client:rwlock(path), client:rwlock(path).write
+        assert(rw.write:acquire(10))
+        loop.run(function()
+            assert(other:acquire(20))
+            assert.is_false(rw.read:held())
+            assert(other:release())
+        end, function()
+            until_claims(client, 2)
+            assert(rw.read:acquire(10))
+            assert(rw.write:release())
+            assert.is_true(rw.read:held())
+            assert.is_false(other:held())
+            assert(rw.read:release())
+        end)
+        assert.same({}, fixture.children(path))
+    end)
+end)
+
+describe("a lock that lingers", function()
+    after_each(fixture.clean)
+
+    it("is had again without a request", function()
+        local client, path = new_client(), fixture.directory()
+        local lock = client:mutex(path, { linger = 60 })
+        assert(lock:with_lock(function() end, 10))
+        assert(client:flush(5))
+        local before, tokens = sent(client), {}
+        for index = 1, 50 do
+            assert((index % 2 == 0 and lock or client:mutex(path, { linger = 60 })):with_lock(function(held)
+                tokens[index] = held:token()
+            end, 10))
+        end
+        assert.equal(before, sent(client))
+        grow(tokens)
+        assert.is_true(fixture.has(path, 1))
+        client:close()
+        assert.same({}, fixture.children(path))
+        assert.is_false(fixture.is_watched(path))
+    end)
+
+    it("goes to the first who comes, and does not linger while others wait", function()
+        local client, path = new_client(), fixture.directory()
+        local lock, remote = client:mutex(path, { linger = 60 }), new_client():mutex(path)
+        assert(lock:with_lock(function() end, 10))
+        local started = socket.gettime()
+        assert(remote:acquire(10))
+        assert.is_true(socket.gettime() - started < 5)
+        loop.run(function()
+            assert(lock:acquire(10))
+            assert(lock:release())
+            assert.is_true(fixture.has(path, 1)) -- it lingers again: nobody waits
+        end, function()
+            loop.until_true(function()
+                return fixture.has(path, 2)
+            end)
+            assert(remote:release())
+        end)
+        assert(remote:acquire(10))
+        assert.is_true(fixture.has(path, 1))
+        assert(remote:release())
+    end)
+
+    it("leaves by itself when its time is over", function()
+        local client, path = new_client(), fixture.directory()
+        local lock = client:mutex(path, { linger = 0.4 })
+        assert(lock:with_lock(function() end, 10))
+        assert.is_true(fixture.has(path, 1))
+        local started = socket.gettime()
+        fixture.await_children(path, 0, 10)
+        assert.is_true(socket.gettime() - started > 0.2)
+        eventually(function()
+            local stats = client:stats()
+            return stats.seats == 0 and stats.watches == 0 and not fixture.is_watched(path)
+        end)
+    end)
+
+    it("leaves when somebody asks for it", function()
+        local client, path = new_client(), fixture.directory()
+        local lock = client:mutex(path, { linger = 60, on_revoke = function() end })
+        assert(lock:with_lock(function() end, 10))
+        assert.is_true(fixture.has(path, 1))
+        new_client():mutex(path):revoke(10)
+        fixture.await_children(path, 0, 10)
+    end)
+
+    it("makes way for a lock of its own client that cannot share it", function()
+        local client, path = new_client(), fixture.directory()
+        assert(client:mutex(path, { linger = 60 }):with_lock(function() end, 10))
+        assert(client:mutex(path, { identity = "other" }):with_lock(function()
+            assert.is_true(fixture.has(path, 1))
+        end, 10))
+        assert(client:rwlock(path, { linger = 60 }).read:with_lock(function() end, 10))
+        assert(client:rwlock(path).write:with_lock(function() end, 10))
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("is gone for its client when an administrator has deleted its node", function()
+        local client, path = new_client({ session_timeout = 4 }), fixture.directory()
+        local lock = client:mutex(path, { linger = 60 })
+        assert(lock:acquire(10))
+        local node = lock:node()
+        assert(lock:release())
+        assert(fixture.observer():delete(node))
+        eventually(function()
+            return client:stats().seats == 0
+        end)
+        assert(lock:with_lock(function()
+            assert.not_equal(node, lock:node())
+        end, 10))
+    end)
+end)
+
+describe("a semaphore's permits", function()
+    after_each(fixture.clean)
+
+    it("pass from one claim to the next where they are #asan", function()
+        local client, path = new_client(), fixture.path()
+        local first, second, third = client:semaphore(path, 3), client:semaphore(path, 3), client:semaphore(path, 3)
+        assert(first:acquire({ timeout = 10, count = 3 }))
+        local tokens = { first:token() }
+        loop.run(function()
+            assert(second:acquire({ timeout = 20, count = 2 }))
+            tokens[2] = second:token()
+            loop.until_true(function()
+                return third:held()
+            end)
+            assert(second:release())
+        end, function()
+            until_claims(client, 2)
+            assert(third:acquire(20))
+            loop.until_true(function()
+                return second:token() == nil
+            end)
+            assert(third:release())
+        end, function()
+            loop.until_true(function()
+                return fixture.has(path .. "/locks", 2)
+            end)
+            assert(first:release())
+        end)
+        assert.equal(1, client:stats().hand_overs)
+        grow(tokens)
+        assert.equal(tokens[1]:sub(1, 16), tokens[2]:sub(1, 16))
+        fixture.await_children(path .. "/leases", 0)
+        fixture.await_children(path .. "/locks", 0)
+    end)
+
+    it("pass so many times in a row while others wait", function()
+        local client, path = new_client(), fixture.path()
+        local holder, remote = client:semaphore(path, 1), new_client():semaphore(path, 1)
+        local order, functions = {}, {}
+        assert(holder:acquire(10))
+        fixture.await_children(path .. "/locks", 0)
+        functions[1] = function()
+            assert(remote:acquire(20))
+            order[#order + 1] = "remote"
+            assert(remote:release())
+        end
+        for index = 1, 4 do
+            local semaphore = client:semaphore(path, 1, { handoff = 2 })
+            functions[index + 1] = function()
+                loop.until_true(function()
+                    return #fixture.children(path .. "/locks") >= 1
+                end)
+                until_claims(client, index)
+                assert(semaphore:acquire(20))
+                order[#order + 1] = index
+                assert(semaphore:release())
+            end
+        end
+        functions[6] = function()
+            loop.until_true(function()
+                return fixture.has(path .. "/locks", 5)
+            end)
+            assert(holder:release())
+        end
+        loop.run(spec_unpack(functions))
+        assert.same({ 1, 2, "remote", 3, 4 }, order)
+    end)
+end)
+
+describe("the options handoff and linger", function()
+    after_each(fixture.clean)
+
+    it("are checked", function()
+        local client = new_client()
+        for _, kind in ipairs({ "mutex", "rwlock", "semaphore" }) do
+            local function refused(options, expected)
+                local ok, problem = pcall(function()
+                    return kind == "semaphore" and client:semaphore("/x", 2, options) or client[kind](client, "/x", options)
+                end)
+                assert.is_false(ok)
+                assert.is_truthy(problem:find(expected, 1, true), problem)
+                assert.is_truthy(problem:find("share_spec", 1, true), problem)
+            end
+            for _, value in ipairs({ -1, 1.5, "3", 2 ^ 31, 0 / 0, true }) do
+                refused({ handoff = value }, "'handoff'")
+            end
+            for _, value in ipairs({ -1, "1", 0 / 0, true }) do
+                refused({ linger = value }, "'linger'")
+            end
+        end
+    end)
+end)

@@ -62,9 +62,10 @@ local adapters = {}
 --- The names that `wait` may have, whether or not this version has the adapter.
 local NAMES = { auto = true, blocking = true, openresty = true, cqueues = true, luv = true, copas = true }
 
---- What "auto" means here. Inside nginx the blocking adapter would stop the worker: better an error that says so.
+--- What "auto" means here: outside of nginx, zklock.adapters.auto finds out at each wait. Inside nginx the blocking adapter
+-- would stop the worker: better an error that says so.
 local function detect()
-    return rawget(_G, "ngx") and "openresty" or "blocking"
+    return rawget(_G, "ngx") and "openresty" or "auto"
 end
 
 --- Finds the adapter for the option `wait`.

@@ -21,6 +21,9 @@ local WEAK_KEYS = { __mode = "k" }
 --- Seconds after which Ctrl-C is noticed, in a wait that runs copas itself.
 local SLICE = 0.5
 
+--- Seconds after which a waiter turns round in any case: only then copas lets go of a coroutine that copas.removethread ended.
+local ROUND = 5
+
 local PHASE = "inside of copas, but outside of every coroutine, nothing can wait: use copas.addthread"
 
 local adapter = { name = "copas" }
@@ -133,19 +136,16 @@ function adapter.wait(client, waiter, seconds)
     end
     alarm = alarm or core.alarm()
     setmetatable(waiter, Waiter)
-    waiter.alarm, waiter.woken, waiter.due = alarm, false, now() + seconds
+    waiter.alarm, waiter.woken, waiter.due = alarm, false, now() + min(seconds, outside and SLICE or ROUND)
     start(client)
     if outside then
-        waiter.due = min(waiter.due, now() + SLICE)
         repeat
             copas.step(max(waiter.due - now(), 0))
         until waiter:dirty()
         return true
     end
-    if seconds < huge then
-        timed[waiter] = true
-        set_alarm(waiter.due)
-    end
+    timed[waiter] = true
+    set_alarm(waiter.due)
     copas.receive(waiter)
     timed[waiter] = nil
     renew_alarm()

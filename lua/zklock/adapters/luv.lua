@@ -77,16 +77,54 @@ function luv.wake(waiter)
     end
 end
 
+-- Timers --------------------------------------------------------------------------------------------------------------
+
+-- luv 1.44 crashes at the end of a process in which a handle is being closed and the loop has not got round to it. So timers
+-- are not closed but kept for the next one who needs one, and other handles are closed only where the loop follows.
+
+--- Timers that are not used now: `{ handle =, fire = what luv calls, fn = what that calls }`.
+local spare = {}
+
+local function start_timer(milliseconds, again, fn)
+    local timer = spare[#spare]
+    if timer then
+        spare[#spare] = nil
+    else
+        timer = { handle = assert(uv.new_timer()) }
+        timer.fire = function()
+            timer.fn()
+        end
+    end
+    timer.fn = fn
+    timer.handle:start(milliseconds, again, timer.fire)
+    timer.handle:ref()
+    return timer
+end
+
+local function stop_timer(timer)
+    timer.handle:stop()
+    timer.fn = nil
+    spare[#spare + 1] = timer
+end
+
+local function is_outside_of_coroutines()
+    local thread, main = coroutine.running()
+    return main or not thread
+end
+
 -- The pump ------------------------------------------------------------------------------------------------------------
 
 local function stop(client)
     local pump = pumps[client]
     if pump then
         pumps[client] = nil
+        pump.stopped = true
         pump.handle:stop()
         pump.handle:close()
-        pump.timer:stop()
-        pump.timer:close()
+        stop_timer(pump.timer)
+        if not uv.loop_mode() and is_outside_of_coroutines() then
+            uv.run("nowait")
+        end
     end
 end
 
@@ -96,18 +134,18 @@ local function start(client)
     if pump then
         return pump
     end
-    pump = { handle = assert(uv.new_poll(client:pollfd())), timer = assert(uv.new_timer()), waiting = {} }
+    pump = { handle = assert(uv.new_poll(client:pollfd())), waiting = {}, stopped = false }
     pumps[client] = pump
     pump.handle:start("r", function()
         client:pump()
     end)
-    pump.timer:start(IDLE, IDLE, function()
+    pump.timer = start_timer(IDLE, IDLE, function()
         if next(pump.waiting) == nil and not client:needs_pump() then
             stop(client)
         end
     end)
     pump.handle:unref()
-    pump.timer:unref()
+    pump.timer.handle:unref()
     return pump
 end
 
@@ -119,12 +157,11 @@ local function leave(waiter)
         waiter.suspended = false
         local pump = waiter.pump
         pump.waiting[waiter] = nil
-        if next(pump.waiting) == nil and not pump.handle:is_closing() then
+        if next(pump.waiting) == nil and not pump.stopped then
             pump.handle:unref()
         end
         if waiter.timer then
-            waiter.timer:stop()
-            waiter.timer:close()
+            stop_timer(waiter.timer)
             waiter.timer = nil
         end
     end
@@ -140,14 +177,13 @@ end
 
 --- See zklock.adapters for what an adapter's functions promise.
 function luv.wait(client, waiter, seconds)
-    local thread, main = coroutine.running()
-    local outside = main or not thread
+    local outside = is_outside_of_coroutines()
     if outside and uv.loop_mode() then
         return nil, PHASE, "phase"
     end
     local pump = start(client)
     setmetatable(waiter, WAITER)
-    waiter.thread = not outside and thread or nil
+    waiter.thread = not outside and coroutine.running() or nil
     waiter.pump, waiter.woken, waiter.suspended = pump, false, true
     pump.waiting[waiter] = true
     pump.handle:ref()
@@ -155,8 +191,7 @@ function luv.wait(client, waiter, seconds)
         seconds = min(seconds, SLICE)
     end
     if seconds < FOREVER then
-        waiter.timer = assert(uv.new_timer())
-        waiter.timer:start(max(ceil(seconds * 1000), 0), 0, function()
+        waiter.timer = start_timer(max(ceil(seconds * 1000), 0), 0, function()
             luv.wake(waiter)
         end)
     end

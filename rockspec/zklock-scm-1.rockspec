@@ -69,6 +69,7 @@ build = {
     ["zklock.adapters.cqueues"] = "lua/zklock/adapters/cqueues.lua",
     ["zklock.adapters.luv"] = "lua/zklock/adapters/luv.lua",
     ["zklock.client"] = "lua/zklock/client.lua",
+    ["zklock.histogram"] = "lua/zklock/histogram.lua",
     ["zklock.key"] = "lua/zklock/key.lua",
     ["zklock.lock"] = "lua/zklock/lock.lua",
     ["zklock.multi"] = "lua/zklock/multi.lua",

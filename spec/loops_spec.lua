@@ -591,6 +591,32 @@ describe("by itself,", function()
         assert.is_true(ticks >= 5)
     end)
 
+    it("a client counts how long acquisitions took that got their lock, and its reconnects", function()
+        local client, link = fixture.client_behind_proxy()
+        local lock, free = client:mutex(fixture.path()), client:mutex(fixture.path())
+        local node = fixture.join(lock:path())
+        assert.equal("timeout", select(3, lock:acquire(0.1)))
+        local before = assert(client:stats())
+        assert.equal(0, before.wait_time.count)
+        assert.equal(0, before.reconnects)
+        assert(free:acquire(10))
+        fixture.observer():delete(node)
+        assert(client:multi({ lock, client:mutex(fixture.path()) }):acquire(10))
+        link:cut()
+        local after = eventually(function()
+            local stats = client:stats()
+            return stats.reconnects == 1 and stats
+        end, 20).wait_time
+        assert.equal(3, after.count)
+        assert.is_true(after.sum > 0)
+        local last = { le = 0, count = 0 }
+        for _, bucket in ipairs(after) do
+            assert.is_true(bucket.le > last.le and bucket.count >= last.count)
+            last = bucket
+        end
+        assert.same({ le = math.huge, count = 3 }, last)
+    end)
+
     it("an alarm's descriptor is readable at its time", function()
         local alarm = core.alarm()
         assert.is_false(core.poll(alarm:fd(), 0))

@@ -11,6 +11,7 @@
 -- 5.1 (not LuaJIT) a callback cannot yield.
 
 local core = require "zklock.core"
+local histogram = require "zklock.histogram"
 local Lock = require "zklock.lock"
 local Multi = require "zklock.multi"
 local node = require "zklock.node"
@@ -23,6 +24,7 @@ local wait = require "zklock.wait"
 local coroutine, error, getmetatable, next, pcall, rawget, setmetatable, tostring, type =
     coroutine, error, getmetatable, next, pcall, rawget, setmetatable, tostring, type
 local format = string.format
+local max = math.max
 local now = core.now
 
 --- Lua 5.4's warn, which a program turns on if it wants to hear it.
@@ -78,6 +80,7 @@ function Client.new(handle, servers, adapter, settings)
         _adapter = adapter,
         _registry = wait.new_registry(),
         _protect = protection(adapter),
+        _wait_times = histogram.new(),
         _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way
         _identity = settings.identity,
         _acl = settings.acl,
@@ -143,8 +146,10 @@ function Client:on(event, fn)
 end
 
 --- Counters since the client was opened, and gauges of now: requests, heartbeats, notifications, claims, grants,
--- refusals, losses, unknown_outcomes, connections, sessions, seats, watches; `memory` is what all clients of the
--- process use, in bytes.
+-- refusals, losses, unknown_outcomes, connections, reconnects (all connections but the first), sessions, seats, watches;
+-- `memory` is what all clients of the process use, in bytes. `wait_time` is a histogram of the seconds from asking for a lock
+-- to having it: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`, each bucket counting all
+-- acquisitions that took its `le` seconds or less.
 -- @treturn table|nil
 -- @treturn string|nil message
 -- @treturn string|nil code "forked"
@@ -155,6 +160,8 @@ function Client:stats()
         return nil, message, code
     end
     stats.memory = core.memory()
+    stats.reconnects = max(0, (stats.connections or 0) - 1)
+    stats.wait_time = self._wait_times:read()
     return stats
 end
 

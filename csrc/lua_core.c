@@ -707,6 +707,7 @@ static const luaL_Reg functions[] = {
     {"node_path_problem", core_node_path_problem},
     {"default_identity", core_default_identity},
     {"memory", core_memory},
+    {"alarm", core_alarm},
     {"features", core_features},
     {NULL, NULL},
 };

@@ -3,6 +3,7 @@
  *
  *   lua_core.c       the module, clients, claims and questions
  *   lua_operation.c  reads and writes of the program's own
+ *   lua_alarm.c      a descriptor that becomes readable at a given time
  */
 #ifndef ZKLOCK_LUA_CORE_H
 #define ZKLOCK_LUA_CORE_H
@@ -40,5 +41,9 @@ int client_operate(lua_State *L);
 int operation_take(lua_State *L);
 int operation_event(lua_State *L);
 int core_node_path_problem(lua_State *L);
+
+/* lua_alarm.c ------------------------------------------------------------------------------------------------------ */
+
+int core_alarm(lua_State *L);
 
 #endif

@@ -93,12 +93,18 @@ describe("connect refuses", function()
         end), "options must be a table", "(got 5)")
     end)
 
-    it("adapters that do not exist yet, and says so", function()
-        for _, name in ipairs({ "openresty", "cqueues", "luv", "copas" }) do
-            assert_names(mistake(function()
-                connect("127.0.0.1:1", { wait = name })
-            end), "'wait'", name)
+    it("adapters whose module is missing, and says so", function()
+        local loaded = package.loaded
+        local adapter, luv = loaded["zklock.adapters.luv"], loaded.luv
+        loaded["zklock.adapters.luv"], loaded.luv = nil, nil
+        package.preload.luv = function()
+            error("there is no luv here", 0)
         end
+        local message = mistake(function()
+            connect("127.0.0.1:1", { wait = "luv" })
+        end)
+        loaded["zklock.adapters.luv"], loaded.luv, package.preload.luv = adapter, luv, nil
+        assert_names(message, "'wait'", "luv", "cannot be loaded here", "there is no luv here")
     end)
 
     it("to show a credential in any message", function()

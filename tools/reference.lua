@@ -14,6 +14,7 @@ local ADAPTERS = { name = "zklock.adapters", kind = "module", files = { "lua/zkl
 local PAGES = {
     ["README.md"] = "README.md",
     ["examples/README.md"] = "examples.md",
+    ["docs/loops.md"] = "loops.md",
     ["docs/design.md"] = "design.md",
     ["docs/neighbours.md"] = "neighbours.md",
     ["docs/performance.md"] = "performance.md",

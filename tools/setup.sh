@@ -31,7 +31,7 @@ fuzzers=(clang libclang-rt-dev)
 # Without lua-discount LDoc knows no tables.
 reference=(lua-ldoc lua-discount)
 specs=(
-    libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cjson lua-argparse valgrind gcovr
+    libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cqueues lua-copas lua-cjson lua-argparse valgrind gcovr
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo

@@ -3,68 +3,97 @@
 -- An adapter is a table that `zklock.connect(servers, {wait = adapter})` takes:
 --
 --     adapter.wait(client, waiter, seconds)
---         Suspends the calling coroutine until one of: adapter.wake(waiter) is called; client:pollfd() is readable
---         (only if the adapter has no pump of its own, see below); `seconds` have passed (math.huge: never). May return
---         early for any reason. Returns true; or nil, message, code if the caller cannot wait where it is (code
---         "phase"), which ends the wait with that answer. May raise: the acquisition is then given up and the error
---         goes on to the caller.
+--         Suspends the calling coroutine until one of: adapter.wake(waiter) is called; `seconds` have passed (math.huge:
+--         never). May return early for any reason. Returns true; or nil, message, code if the caller cannot wait where it
+--         is (code "phase"), which ends the wait with that answer. May raise: the acquisition is then given up and the
+--         error goes on to the caller.
 --     adapter.wake(waiter)
---         Makes that waiter's wait return soon; called from client:pump(), in whatever coroutine runs it. It should
---         schedule the waiter, not resume it on the spot. Harmless when the waiter does not wait any more.
+--         Makes that waiter's wait return soon; called from client:pump(), in whatever coroutine runs it, and by who
+--         cancels a wait. It should schedule the waiter, not resume it on the spot. Harmless when the waiter does not
+--         wait, or not any more.
 --     adapter.name      optional: for messages.
---     adapter.yields    optional: false promises that wait never yields its coroutine. Matters on Lua 5.1 only, where a
---                       yield cannot cross pcall: waits are protected unless they may yield there.
+--     adapter.yields    optional, matters on Lua 5.1 only, where a yield cannot cross pcall: waits are protected unless
+--                       they may yield. false: wait never yields; or a function that says whether it may, here and now.
 --     adapter.attach(client), adapter.detach(client)
---                       optional: the client was opened, is closed; to start and stop a pump of the adapter's own.
---     adapter.spawn(fn) optional: runs fn() in a coroutine of its own. Used for the program's callbacks (on_lost and
---                       on("state")), which may then wait without delaying the pump; without it they run inside it.
+--                       optional: the client was opened, is closed. detach stops the adapter's pump.
+--     adapter.spawn(fn) optional: runs fn() in a coroutine of its own; fn raises no errors. Used for the program's
+--                       callbacks (on_lost, on_revoke, on("state")), which may then wait without delaying the pump;
+--                       without it they run inside it.
 --
 -- `waiter` is a fresh table for each wait loop, empty, for the adapter to keep in it what it likes: a coroutine, a
--- condition, a semaphore. The loop around wait looks whether it is done, calls wait, calls client:pump(), and looks
+-- condition, a metatable. The loop around wait looks whether it is done, calls wait, calls client:pump(), and looks
 -- again, with no yield between looking and waiting: a wake-up that comes while nobody waits need not be remembered.
 --
--- There are two ways to write one.
+-- **The pump.** Somebody has to call client:pump() whenever client:pollfd() is readable: it takes the news, calls
+-- adapter.wake for those whom they concern, and runs callbacks. There are two ways.
 --
--- *Every waiter polls the fd* (cqueues). Several coroutines may wait for one client's fd; the first to run drains it
--- and wakes those whose tickets changed:
+-- *Each waiter polls the fd itself*, besides whatever wake posts. Several coroutines may wait for the same fd; the first to
+-- run drains it and wakes the right ones. This needs nothing but wait and wake, but runs all waiters at each event, and
+-- callbacks come only while somebody waits.
+--
+-- *One pump for each client* is what the adapters here do: a handle, a reader or a coroutine of the loop that pumps when the
+-- fd is readable. wait starts it if it is not running. Three rules keep it from doing harm:
+--
+--   * It may hold the client, and should: the fd is closed when the client is collected. Then it must end, or the client
+--     never is collected: when `client:needs_pump()` is false (nobody waits, no lock is held, no watch armed), and at detach.
+--     Look after each pump and, if the loop can tell the time, now and then.
+--   * It ends, or stops watching the fd, before the fd is closed. Loops remember descriptors by their numbers, and the next
+--     client, or somebody else's socket, gets the number of the last.
+--   * It keeps the loop from ending only while somebody waits: a program whose work is done must end, also when it still
+--     holds a lock.
+--
+-- A waiting coroutine must be held by something, or it is collected: by the loop, as most do with all their coroutines, or by
+-- the adapter. What is collected all the same (with its whole loop, say) leaves its place in the queue.
+--
+-- The smallest one, for a loop that has coroutines, timers and readers of descriptors:
+--
+--     local adapter, pumps = {}, setmetatable({}, { __mode = "k" })
 --
 --     function adapter.wait(client, waiter, seconds)
---         waiter.changed = waiter.changed or condition.new()
---         cqueues.poll({ pollfd = client:pollfd(), events = "r" }, waiter.changed, seconds)
+--         pumps[client] = pumps[client] or loop.on_readable(client:pollfd(), function()
+--             client:pump()
+--             if not client:needs_pump() then
+--                 adapter.detach(client)
+--             end
+--         end)
+--         waiter.thread = coroutine.running()
+--         waiter.timer = loop.after(seconds, function() adapter.wake(waiter) end)
+--         coroutine.yield()
+--         waiter.timer:cancel()
 --         return true
 --     end
+--
 --     function adapter.wake(waiter)
---         if waiter.changed then waiter.changed:signal() end
+--         local thread = waiter.thread
+--         if thread then
+--             waiter.thread = nil                    -- once is enough
+--             loop.soon(function() coroutine.resume(thread) end)
+--         end
 --     end
 --
--- *One pump a client* (luv, copas, OpenResty). attach starts something that calls client:pump() whenever the fd becomes
--- readable, holding the client weakly, and detach stops it; wait suspends on something private to the waiter, wake
--- posts it:
+--     function adapter.detach(client)
+--         if pumps[client] then
+--             pumps[client]:cancel()
+--             pumps[client] = nil
+--         end
+--     end
 --
---     function adapter.attach(client)
---         local weak = setmetatable({ client = client }, { __mode = "v" })
---         pumps[client] = uv.new_poll(client:pollfd())          -- pumps: a table with weak keys
---         pumps[client]:start("r", function() if weak.client then weak.client:pump() end end)
---     end
---     function adapter.wait(client, waiter, seconds)            -- with a timer besides, for `seconds`
---         waiter.coroutine = coroutine.running()
---         return coroutine.yield() or true
---     end
---     function adapter.wake(waiter)
---         uv.new_async(function() … resume … end):send()        -- soon, not on the spot
---     end
+-- examples/adapter_select.lua is a complete program with an adapter for a loop over LuaSocket's select;
+-- zklock.adapters.cqueues, .luv and .copas are others to look at. For loops that have no timers there is
+-- `require("zklock.core").alarm()`: `alarm:fd()` is a descriptor that is readable after `alarm:set(seconds)`.
 
 local format = string.format
-local pcall, rawget, require, type = pcall, rawget, require, type
+local pcall, rawget, require, tostring, type = pcall, rawget, require, tostring, type
 
 local adapters = {}
 
 --- The names that `wait` may have, whether or not this version has the adapter.
 local NAMES = { auto = true, blocking = true, openresty = true, cqueues = true, luv = true, copas = true }
 
---- What "auto" means here. Inside nginx the blocking adapter would stop the worker: better an error that says so.
+--- What "auto" means here: outside of nginx, zklock.adapters.auto finds out at each wait. Inside nginx the blocking adapter
+-- would stop the worker: better an error that says so.
 local function detect()
-    return rawget(_G, "ngx") and "openresty" or "blocking"
+    return rawget(_G, "ngx") and "openresty" or "auto"
 end
 
 --- Finds the adapter for the option `wait`.
@@ -82,8 +111,8 @@ function adapters.find(choice)
     local name = choice == "auto" and detect() or choice
     local found, adapter = pcall(require, "zklock.adapters." .. name)
     if not found then
-        return nil, format("option 'wait': the adapter \"%s\" does not exist yet, or cannot be loaded here; " ..
-            "give a table with wait and wake to use your own", name)
+        return nil, format("option 'wait': the adapter \"%s\" cannot be loaded here (%s); " ..
+            "give a table with wait and wake to use your own", name, tostring(adapter):match("^[^\n]*"))
     end
     return adapter
 end

@@ -8,9 +8,10 @@
 -- (acquire, release, flush, contenders, close), or in client:pump(). An error raised by a callback never reaches the
 -- wait that happened to run it: it is reported through `log`, or, for want of one, through Lua 5.4's warn. A callback may
 -- wait for things itself, which delays the wait that runs it unless the adapter spawns callbacks (`zklock.adapters`); on Lua
--- 5.1 a callback that is not spawned cannot yield.
+-- 5.1 (not LuaJIT) a callback cannot yield.
 
 local core = require "zklock.core"
+local histogram = require "zklock.histogram"
 local Lock = require "zklock.lock"
 local Multi = require "zklock.multi"
 local node = require "zklock.node"
@@ -20,9 +21,10 @@ local Semaphore = require "zklock.semaphore"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local coroutine, error, getmetatable, pcall, rawget, setmetatable, tostring, type =
-    coroutine, error, getmetatable, pcall, rawget, setmetatable, tostring, type
+local coroutine, error, getmetatable, next, pcall, rawget, setmetatable, tostring, type =
+    coroutine, error, getmetatable, next, pcall, rawget, setmetatable, tostring, type
 local format = string.format
+local max = math.max
 local now = core.now
 
 --- Lua 5.4's warn, which a program turns on if it wants to hear it.
@@ -57,6 +59,19 @@ local function call_unprotected(fn, ...)
     return true, fn(...)
 end
 
+--- How calls are protected that may wait by an adapter: by pcall, except where that would forbid them to yield.
+local function protection(adapter)
+    local yields = adapter.yields
+    if PCALL_YIELDS or yields == false then
+        return pcall
+    elseif type(yields) ~= "function" then
+        return call_unprotected
+    end
+    return function(...)
+        return (yields() and call_unprotected or pcall)(...)
+    end
+end
+
 --- For zklock.connect. `handle` is the C client; `settings` have been checked.
 function Client.new(handle, servers, adapter, settings)
     local client = setmetatable({
@@ -64,7 +79,8 @@ function Client.new(handle, servers, adapter, settings)
         _servers = servers,
         _adapter = adapter,
         _registry = wait.new_registry(),
-        _protect = (PCALL_YIELDS or adapter.yields == false) and pcall or call_unprotected,
+        _protect = protection(adapter),
+        _wait_times = histogram.new(),
         _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way
         _identity = settings.identity,
         _acl = settings.acl,
@@ -130,8 +146,10 @@ function Client:on(event, fn)
 end
 
 --- Counters since the client was opened, and gauges of now: requests, heartbeats, notifications, claims, grants,
--- refusals, losses, unknown_outcomes, connections, sessions, seats, watches; `memory` is what all clients of the
--- process use, in bytes.
+-- refusals, losses, unknown_outcomes, connections, reconnects (all connections but the first), sessions, seats, watches;
+-- `memory` is what all clients of the process use, in bytes. `wait_time` is a histogram of the seconds from asking for a lock
+-- to having it: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`, each bucket counting all
+-- acquisitions that took its `le` seconds or less.
 -- @treturn table|nil
 -- @treturn string|nil message
 -- @treturn string|nil code "forked"
@@ -142,6 +160,8 @@ function Client:stats()
         return nil, message, code
     end
     stats.memory = core.memory()
+    stats.reconnects = max(0, (stats.connections or 0) - 1)
+    stats.wait_time = self._wait_times:read()
     return stats
 end
 
@@ -165,6 +185,15 @@ function Client:pollfd()
     return self._core:pollfd()
 end
 
+--- For adapters: whether there is, or may soon be, work for pump: somebody waits for this client, holds a lock of it, or has a
+-- watch armed. As long as this is so an adapter's pump should go on; it may stop otherwise, and let the client be collected.
+-- @treturn boolean
+function Client:needs_pump()
+    check_self(self, "needs_pump")
+    local registry = self._registry
+    return next(registry.everybody) ~= nil or next(registry.observers) ~= nil
+end
+
 --- Reports what went wrong in a callback, where there is nobody to return it to.
 function Client:_report(message)
     local log = self._log
@@ -180,7 +209,7 @@ function Client:_run_callback(what, fn, ...)
     if spawn then
         local first, second, third = ...
         spawn(function()
-            local ok, problem = self._protect(fn, first, second, third)
+            local ok, problem = pcall(fn, first, second, third)
             if not ok then
                 self:_report(format("the callback %s raised: %s", what, tostring(problem)))
             end

@@ -183,7 +183,10 @@ Lock.WAIT, Lock.TRY, Lock.HASTY = false, "try", "hasty"
 
 --- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
 function Lock._new_hold(try, count)
-    return { claim = nil, levels = 1, try = try, count = count, asked = 0, cancelled = false, told = false, released = false }
+    return {
+        claim = nil, levels = 1, try = try, count = count, asked_at = now(), asked = 0, cancelled = false, told = false,
+        released = false
+    }
 end
 
 --- Asks for the lock. Whoever calls this sees to it that _conclude or _abandon follows, whatever happens.
@@ -213,6 +216,7 @@ function Lock:_conclude(hold, timeout)
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
     end
     self._hold = hold
+    client._wait_times:add(now() - hold.asked_at)
     client._registry.observers[claim:id()] = self
     client._attempts[self] = nil
     if self._on_revoke then

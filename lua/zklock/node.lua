@@ -180,6 +180,18 @@ local function check_watch(self, method)
     end
 end
 
+--- What came of the watch: event | false while it is armed | nil, message, code.
+local function look(self)
+    if self._cancelled then
+        return nil, format("the watch of %s was cancelled", self._path), "cancelled"
+    end
+    local event, message, code = self._operation:event()
+    if event == nil then
+        return nil, format("the watch of %s cannot fire any more: %s", self._path, message), code
+    end
+    return event
+end
+
 --- What the pump calls when there is news: any number of coroutines may wait for a watch.
 local function wake_waiters(self)
     local client, waiters = self._client, {}
@@ -192,6 +204,9 @@ local function wake_waiters(self)
 end
 
 function Watch:_ticket_changed()
+    if look(self) ~= false then
+        self._client._registry.observers[self._operation:id()] = nil -- that was all: it fires once
+    end
     wake_waiters(self)
 end
 
@@ -199,18 +214,6 @@ local function new_watch(client, operation, path)
     local watch = setmetatable({ _client = client, _operation = operation, _path = path, _cancelled = false }, Watch)
     client._registry.observers[operation:id()] = watch
     return watch
-end
-
---- What came of the watch: event | false while it is armed | nil, message, code.
-local function look(self)
-    if self._cancelled then
-        return nil, format("the watch of %s was cancelled", self._path), "cancelled"
-    end
-    local event, message, code = self._operation:event()
-    if event == nil then
-        return nil, format("the watch of %s cannot fire any more: %s", self._path, message), code
-    end
-    return event
 end
 
 local function decided(self)
@@ -254,6 +257,7 @@ function Watch:cancel()
     check_watch(self, "cancel")
     if not self._cancelled then
         self._cancelled = true
+        self._client._registry.observers[self._operation:id()] = nil
         self._operation:cancel()
         wake_waiters(self)
     end

@@ -1,0 +1,95 @@
+--- adapters.auto: looks at each wait which loop it is called in, and waits as that one's adapter does.
+--
+--   * In a coroutine that a cqueues controller runs: cqueues.
+--   * Under libuv's loop while that is running (`luv.loop_mode()` says so): luv. Under a copas that can tell that it is
+--     running (`copas.running`, from copas 2 on): copas.
+--   * With none of them running: blocking.
+--   * Where that does not settle it, because two of them are running, or in a coroutine within a coroutine of cqueues: the
+--     answer is "phase". Name the adapter there.
+--
+-- What cannot be seen from here: Debian's copas (say `wait = "copas"`); and a coroutine under luv or copas that somebody else
+-- resumes, such as a generator, which must not wait.
+
+local ipairs, package, require, type = ipairs, package, require, type
+
+local auto = { name = "auto" }
+
+--- The adapters that have been used, by name.
+local used = {}
+
+local function adapter_of(name)
+    used[name] = used[name] or require("zklock.adapters." .. name)
+    return used[name]
+end
+
+--- What is running around the caller, innermost first as far as can be told.
+-- @treturn string|nil name of an adapter; or nil and why it is not clear
+local function look_around()
+    local loaded = package.loaded
+    local cqueues, luv, copas = loaded.cqueues, loaded.luv, loaded.copas
+    local controller, within
+    if cqueues then
+        controller, within = cqueues.running()
+        if controller and within then
+            return "cqueues"
+        end
+    end
+    local name, count = "blocking", 0
+    if controller then
+        name, count = "cqueues", count + 1
+    end
+    if type(luv) == "table" and luv.loop_mode and luv.loop_mode() then
+        name, count = "luv", count + 1
+    end
+    if type(copas) == "table" and copas.running == true then
+        name, count = "copas", count + 1
+    end
+    if count > 1 then
+        return nil, 'more than one event loop is running here: name one with the option wait of zklock.connect'
+    elseif controller then
+        return nil, "this coroutine is not one that the cqueues controller runs itself: connect with wait = \"cqueues\" if " ..
+            "all between them are resumed by cqueues.auxlib, or wait elsewhere"
+    end
+    return name
+end
+
+--- See zklock.adapters for what an adapter's functions promise.
+function auto.wait(client, waiter, seconds)
+    local name, problem = look_around()
+    if not name then
+        return nil, problem, "phase"
+    end
+    waiter.adapter = adapter_of(name)
+    return waiter.adapter.wait(client, waiter, seconds)
+end
+
+function auto.wake(waiter)
+    if waiter.adapter then
+        waiter.adapter.wake(waiter)
+    end
+end
+
+--- Whether a wait may yield here.
+function auto.yields()
+    return look_around() ~= "blocking"
+end
+
+function auto.detach(client)
+    for _, name in ipairs { "cqueues", "luv", "copas" } do
+        if used[name] then
+            used[name].detach(client)
+        end
+    end
+end
+
+function auto.spawn(fn)
+    local name = look_around()
+    local spawn = name and adapter_of(name).spawn
+    if spawn then
+        spawn(fn)
+    else
+        fn()
+    end
+end
+
+return auto

@@ -1,0 +1,171 @@
+--- adapters.copas: waiting in a coroutine of copas, LuaSocket's scheduler. Of any version: Debian has one of 2010, which has no
+-- timers and whose loop never ends.
+--
+-- Copas waits for what has the methods of a socket. A waiter pretends to be one: it is *dirty*, that is, has something to
+-- read, when it was woken or its time is up. Its descriptor is a timer's, one for all waiters, which ends the select that
+-- copas is in when the next of them is due. One more coroutine for each client, the *pump*, waits for the client's own fd;
+-- it lives while somebody waits, a lock is held, or a watch is armed. So does `copas.loop()`, where it ends at all.
+--
+-- On the main thread, outside of copas, a wait runs copas.step itself. Elsewhere it must be called in a coroutine of copas's
+-- own (copas.addthread, or a handler of copas.addserver).
+
+local copas = require "copas"
+local core = require "zklock.core"
+
+local coroutine, pairs, setmetatable = coroutine, pairs, setmetatable
+local huge, max, min = math.huge, math.max, math.min
+local now = core.now
+
+local WEAK_KEYS = { __mode = "k" }
+
+--- Seconds after which Ctrl-C is noticed, in a wait that runs copas itself.
+local SLICE = 0.5
+
+--- Seconds after which a waiter turns round in any case: only then copas lets go of a coroutine that copas.removethread ended.
+local ROUND = 5
+
+local PHASE = "inside of copas, but outside of every coroutine, nothing can wait: use copas.addthread"
+
+local adapter = { name = "copas" }
+
+-- Time ----------------------------------------------------------------------------------------------------------------
+
+--- Readable when the earliest of those in `timed` is due, at `alarm_due`.
+local alarm, alarm_due, timed = nil, huge, setmetatable({}, WEAK_KEYS)
+
+local function set_alarm(due)
+    if due < alarm_due then
+        alarm_due = due
+        alarm:set(max(due - now(), 0))
+    end
+end
+
+--- After the alarm: sets it for the next one. Those that are due need none any more, being dirty.
+local function renew_alarm()
+    local time, earliest = now(), huge
+    if alarm_due > time then
+        return
+    end
+    for waiter in pairs(timed) do
+        if waiter.due <= time then
+            timed[waiter] = nil
+        else
+            earliest = min(earliest, waiter.due)
+        end
+    end
+    alarm_due = earliest
+    alarm:set(earliest < huge and max(earliest - time, 0) or huge)
+end
+
+-- What copas takes for sockets -----------------------------------------------------------------------------------------
+
+local Waiter = {}
+Waiter.__index = Waiter
+
+function Waiter:getfd()
+    return self.alarm:fd()
+end
+
+function Waiter:dirty()
+    return self.woken or self.due <= now()
+end
+
+function Waiter:receive()
+    renew_alarm()
+    if self:dirty() then
+        return true
+    end
+    return nil, "timeout"
+end
+
+--- Old copas closes, after a coroutine's end, what it waited for last.
+function Waiter.close()
+end
+
+local Pump = {}
+Pump.__index = Pump
+
+--- client -> its pump, while that runs.
+local pumps = setmetatable({}, WEAK_KEYS)
+
+function Pump:getfd()
+    return self.fd
+end
+
+function Pump:dirty()
+    return self.stopped or not self.client:needs_pump()
+end
+
+--- Lets copas wait once.
+function Pump:receive()
+    self.asked = not self.asked
+    if self.asked then
+        return nil, "timeout"
+    end
+    return true
+end
+
+Pump.close = Waiter.close
+
+local function run(pump)
+    while not pump:dirty() do
+        copas.receive(pump)
+        pump.client:pump()
+    end
+    pumps[pump.client] = nil
+end
+
+local function start(client)
+    if not pumps[client] then
+        local pump = setmetatable({ client = client, fd = client:pollfd(), asked = false, stopped = false }, Pump)
+        pumps[client] = pump
+        copas.addthread(function()
+            run(pump)
+        end)
+    end
+end
+
+-- Waiting -------------------------------------------------------------------------------------------------------------
+
+--- See zklock.adapters for what an adapter's functions promise.
+function adapter.wait(client, waiter, seconds)
+    local thread, main = coroutine.running()
+    local outside = main or not thread
+    if outside and copas.running then
+        return nil, PHASE, "phase"
+    end
+    alarm = alarm or core.alarm()
+    setmetatable(waiter, Waiter)
+    waiter.alarm, waiter.woken, waiter.due = alarm, false, now() + min(seconds, outside and SLICE or ROUND)
+    start(client)
+    if outside then
+        repeat
+            copas.step(max(waiter.due - now(), 0))
+        until waiter:dirty()
+        return true
+    end
+    timed[waiter] = true
+    set_alarm(waiter.due)
+    copas.receive(waiter)
+    timed[waiter] = nil
+    renew_alarm()
+    return true
+end
+
+function adapter.wake(waiter)
+    waiter.woken = true
+end
+
+function adapter.detach(client)
+    local pump = pumps[client]
+    if pump then
+        pump.stopped = true
+        pumps[client] = nil
+    end
+end
+
+function adapter.spawn(fn)
+    copas.addthread(fn)
+end
+
+return adapter

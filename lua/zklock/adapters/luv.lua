@@ -1,0 +1,224 @@
+--- adapters.luv: waiting in a coroutine under libuv's loop.
+--
+-- One uv_poll handle of a client calls client:pump(). It is active while somebody waits, a lock is held or a watch is
+-- armed, and for a moment afterwards; it keeps `uv.run()` from returning only while somebody waits.
+--
+-- Any coroutine may wait that nobody else resumes meanwhile; the adapter resumes it from the loop. An error that such a
+-- coroutine raises then is an error in a callback of luv, which prints it and ends the process.
+--
+-- On the main thread, outside of the loop, a wait runs the loop itself. Inside a callback, which is the main thread too, it
+-- answers "phase": the loop cannot be run from within.
+
+local uv = require "luv"
+
+local coroutine, error, next, pairs, setmetatable = coroutine, error, next, pairs, setmetatable
+local traceback = debug.traceback
+local ceil, max, min = math.ceil, math.max, math.min
+
+--- Seconds after which Ctrl-C is noticed, in a wait that runs the loop.
+local SLICE = 0.5
+
+--- How long a handle may stay active that nobody needs, in milliseconds.
+local IDLE = 500
+
+--- Seconds that are as good as for ever; libuv counts milliseconds.
+local FOREVER = 1e9
+
+local PHASE = "inside a callback of the libuv loop, outside of every coroutine, nothing can wait: call it in a coroutine"
+
+local luv = { name = "luv" }
+
+--- client -> `{ handle =, timer =, waiting = set of waiters }` while its handle is active, which holds the client.
+local pumps = setmetatable({}, { __mode = "k" })
+
+--- Waiters to be resumed, in order, and the timer that will do it.
+local ready, kick = {}, nil
+
+-- Waking --------------------------------------------------------------------------------------------------------------
+
+local run_ready
+
+local function schedule()
+    kick = kick or uv.new_timer()
+    if not kick:is_active() then
+        kick:start(0, 0, run_ready)
+    end
+end
+
+--- Resumes who was woken. What is not reached, because a coroutine raises, comes next time.
+function run_ready()
+    local woken, index = ready, 0
+    ready = {}
+    while woken[index + 1] do
+        index = index + 1
+        local waiter = woken[index]
+        local thread = waiter.suspended and waiter.thread
+        waiter.woken = false
+        if thread and coroutine.status(thread) == "suspended" then
+            local ok, problem = coroutine.resume(thread)
+            if not ok then
+                for rest = index + 1, #woken do
+                    ready[#ready + 1] = woken[rest]
+                end
+                schedule()
+                error(traceback(thread, problem), 0)
+            end
+        end
+    end
+end
+
+function luv.wake(waiter)
+    if waiter.woken == false then
+        waiter.woken = true
+        if waiter.thread then
+            ready[#ready + 1] = waiter
+            schedule()
+        end
+    end
+end
+
+-- Timers --------------------------------------------------------------------------------------------------------------
+
+-- luv 1.44 crashes at the end of a process in which a handle is being closed and the loop has not got round to it. So timers
+-- are not closed but kept for the next one who needs one, and other handles are closed only where the loop follows.
+
+--- Timers that are not used now: `{ handle =, fire = what luv calls, fn = what that calls }`.
+local spare = {}
+
+local function start_timer(milliseconds, again, fn)
+    local timer = spare[#spare]
+    if timer then
+        spare[#spare] = nil
+    else
+        timer = { handle = assert(uv.new_timer()) }
+        timer.fire = function()
+            timer.fn()
+        end
+    end
+    timer.fn = fn
+    timer.handle:start(milliseconds, again, timer.fire)
+    timer.handle:ref()
+    return timer
+end
+
+local function stop_timer(timer)
+    timer.handle:stop()
+    timer.fn = nil
+    spare[#spare + 1] = timer
+end
+
+local function is_outside_of_coroutines()
+    local thread, main = coroutine.running()
+    return main or not thread
+end
+
+-- The pump ------------------------------------------------------------------------------------------------------------
+
+local function stop(client)
+    local pump = pumps[client]
+    if pump then
+        pumps[client] = nil
+        pump.stopped = true
+        pump.handle:stop()
+        pump.handle:close()
+        stop_timer(pump.timer)
+        if not uv.loop_mode() and is_outside_of_coroutines() then
+            uv.run("nowait")
+        end
+    end
+end
+
+--- Makes the client's handle active, if it is not.
+local function start(client)
+    local pump = pumps[client]
+    if pump then
+        return pump
+    end
+    pump = { handle = assert(uv.new_poll(client:pollfd())), waiting = {}, stopped = false }
+    pumps[client] = pump
+    pump.handle:start("r", function()
+        client:pump()
+    end)
+    pump.timer = start_timer(IDLE, IDLE, function()
+        if next(pump.waiting) == nil and not client:needs_pump() then
+            stop(client)
+        end
+    end)
+    pump.handle:unref()
+    pump.timer.handle:unref()
+    return pump
+end
+
+-- Waiting -------------------------------------------------------------------------------------------------------------
+
+--- The end of a suspension, however it came about.
+local function leave(waiter)
+    if waiter.suspended then
+        waiter.suspended = false
+        local pump = waiter.pump
+        pump.waiting[waiter] = nil
+        if next(pump.waiting) == nil and not pump.stopped then
+            pump.handle:unref()
+        end
+        if waiter.timer then
+            stop_timer(waiter.timer)
+            waiter.timer = nil
+        end
+    end
+end
+
+--- Lua 5.4's coroutine.close ends a suspension too.
+local WAITER = { __close = leave }
+
+--- For a loop of one round.
+local function once(_, done)
+    return not done or nil
+end
+
+--- See zklock.adapters for what an adapter's functions promise.
+function luv.wait(client, waiter, seconds)
+    local outside = is_outside_of_coroutines()
+    if outside and uv.loop_mode() then
+        return nil, PHASE, "phase"
+    end
+    local pump = start(client)
+    setmetatable(waiter, WAITER)
+    waiter.thread = not outside and coroutine.running() or nil
+    waiter.pump, waiter.woken, waiter.suspended = pump, false, true
+    pump.waiting[waiter] = true
+    pump.handle:ref()
+    if outside then
+        seconds = min(seconds, SLICE)
+    end
+    if seconds < FOREVER then
+        waiter.timer = start_timer(max(ceil(seconds * 1000), 0), 0, function()
+            luv.wake(waiter)
+        end)
+    end
+    -- The fourth value of a loop is closed by Lua 5.4 when the coroutine is, and ignored by the others.
+    for _ in once, nil, nil, waiter do
+        if outside then
+            repeat
+                uv.run("once")
+            until waiter.woken
+        else
+            coroutine.yield()
+        end
+    end
+    leave(waiter)
+    return true
+end
+
+function luv.detach(client)
+    local pump = pumps[client]
+    stop(client)
+    for waiter in pairs(pump and pump.waiting or {}) do
+        luv.wake(waiter)
+    end
+end
+
+function luv.spawn(fn)
+    coroutine.wrap(fn)()
+end
+
+return luv

@@ -1,0 +1,52 @@
+--- docs/loops.md: each of its programs is run as it stands there, and prints what the page says that it prints.
+
+local cluster = require "spec.support.cluster"
+local fixture = require "spec.support.fixture"
+local program = require "spec.support.program"
+
+--- The programs of the page, `{ heading =, code =, output = }`.
+local function read_programs()
+    local file = assert(io.open("docs/loops.md", "rb"))
+    local text = file:read("*a")
+    file:close()
+    local programs = {}
+    for heading, section in ("\n" .. text .. "\n## "):gsub("\n## ", "\n\1\n## "):gmatch("\n## ([^\n]*)(.-)\1") do
+        for code, output in section:gmatch("\n```lua\n(.-)\n```\n\n```text\n(.-)\n```\n") do
+            programs[#programs + 1] = { heading = heading, code = code, output = output }
+        end
+    end
+    return programs
+end
+
+describe("docs/loops.md", function()
+    after_each(fixture.clean)
+
+    local programs = read_programs()
+
+    it("has a program for each loop, and says what it prints", function()
+        local headings = {}
+        for index, page in ipairs(programs) do
+            headings[index] = page.heading
+        end
+        assert.same({ "Plain Lua", "cqueues", "luv", "copas", "Your own loop" }, headings)
+    end)
+
+    for _, page in ipairs(programs) do
+        local module = page.code:match('require "(%l+)"\nlocal zklock')
+        local there = module == nil or pcall(require, module)
+        local test = there and it or pending
+        test(("its program under '%s' does what it says"):format(page.heading), function()
+            local path = os.tmpname()
+            local file = assert(io.open(path, "wb"))
+            file:write(page.code)
+            file:close()
+            local output, status = cluster.run({
+                "timeout", "-s", "KILL", "60", "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4", "LUA_PATH=" .. package.path,
+                "LUA_CPATH=" .. package.cpath, "ZOOKEEPER=" .. fixture.servers(), program.interpreter(), path
+            })
+            os.remove(path)
+            assert(status == 0, output)
+            assert.equal(page.output, (output:gsub("\n$", "")))
+        end)
+    end
+end)

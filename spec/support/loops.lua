@@ -1,0 +1,247 @@
+--- support.loops: the event loops that there are adapters for, made alike.
+--
+-- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil }`; loops.each() lists those
+-- that this Lua has the modules for.
+
+local core = require "zklock.core"
+
+local loops = {}
+
+--- Seconds after which a run that has not ended is given up.
+local LIMIT = 60
+
+local PCALL_YIELDS = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
+loops.PCALL_YIELDS = PCALL_YIELDS
+
+--- One run of several functions: counts those that have not ended, and keeps the first error.
+local function new_run(...)
+    local run = { left = select("#", ...), deadline = core.now() + LIMIT, bodies = {} }
+    for index = 1, run.left do
+        local fn = select(index, ...)
+        run.bodies[index] = function()
+            local ok, problem = true, nil
+            if PCALL_YIELDS then
+                ok, problem = xpcall(fn, function(message)
+                    return type(message) == "string" and debug.traceback(message, 2) or message
+                end)
+            else
+                fn()
+            end
+            run.left = run.left - 1
+            if not ok then
+                run.problem = run.problem or problem or "an error without a message"
+            end
+        end
+    end
+    return run
+end
+
+--- Raises what went wrong in a run.
+local function conclude(run)
+    if run.problem then
+        error(run.problem, 0)
+    end
+    assert(run.left == 0, "the loop has ended, or the time is up, before all its coroutines have")
+end
+
+local function is_over(run)
+    return run.problem or run.left == 0 or core.now() > run.deadline
+end
+
+-- cqueues -------------------------------------------------------------------------------------------------------------
+
+local has_cqueues, cqueues = pcall(require, "cqueues")
+
+local function new_cqueues()
+    local loop = { name = "cqueues" }
+
+    --- Runs functions as coroutines until all have ended; raises the first error.
+    function loop.run(...)
+        local run, controller = new_run(...), cqueues.new()
+        for _, body in ipairs(run.bodies) do
+            controller:wrap(body)
+        end
+        while not is_over(run) do
+            assert(controller:step(1))
+        end
+        conclude(run)
+    end
+
+    loop.sleep = cqueues.sleep
+
+    function loop.spawn(fn)
+        cqueues.running():wrap(fn)
+    end
+
+    --- Runs functions until the loop ends by itself.
+    function loop.run_out(...)
+        local run, controller = new_run(...), cqueues.new()
+        for _, body in ipairs(run.bodies) do
+            controller:wrap(body)
+        end
+        assert(controller:loop(LIMIT))
+        assert(controller:empty(), "the controller does not become empty")
+        conclude(run)
+    end
+
+    --- Begins fn in a coroutine, lets the loop turn until `begun()`, and forgets the coroutine.
+    function loop.drop(fn, begun)
+        local controller = cqueues.new()
+        controller:wrap(fn)
+        repeat
+            assert(controller:step(0.05))
+        until begun()
+    end
+
+    return loop
+end
+
+-- luv -----------------------------------------------------------------------------------------------------------------
+
+local has_luv, uv = pcall(require, "luv")
+
+local function new_luv()
+    local loop = { name = "luv" }
+
+    local function begin(run)
+        for _, body in ipairs(run.bodies) do
+            coroutine.wrap(body)()
+        end
+    end
+
+    function loop.run(...)
+        local run, watchdog = new_run(...), uv.new_timer()
+        watchdog:start(20, 20, function()
+            if is_over(run) then
+                uv.stop()
+            end
+        end)
+        begin(run)
+        uv.run()
+        watchdog:close()
+        conclude(run)
+    end
+
+    function loop.run_out(...)
+        local run, watchdog = new_run(...), uv.new_timer()
+        watchdog:start(LIMIT * 1000, 0, uv.stop)
+        watchdog:unref()
+        begin(run)
+        uv.run()
+        assert(watchdog:is_active(), "the loop does not end")
+        watchdog:close()
+        conclude(run)
+    end
+
+    function loop.sleep(seconds)
+        local thread, timer = coroutine.running(), uv.new_timer()
+        timer:start(math.ceil(seconds * 1000), 0, function()
+            timer:close()
+            assert(coroutine.resume(thread))
+        end)
+        coroutine.yield()
+    end
+
+    function loop.spawn(fn)
+        coroutine.wrap(fn)()
+    end
+
+    if coroutine.close then
+        function loop.drop(fn, begun)
+            local thread = coroutine.create(fn)
+            assert(coroutine.resume(thread))
+            repeat
+                uv.run("nowait")
+            until begun()
+            assert(coroutine.close(thread))
+            assert(not uv.run("nowait"), "the killed coroutine's wait keeps the loop alive")
+        end
+    end
+
+    return loop
+end
+
+-- copas ---------------------------------------------------------------------------------------------------------------
+
+local has_copas, copas = pcall(require, "copas")
+
+local function new_copas()
+    local loop = { name = "copas" }
+
+    local function begin(run)
+        for _, body in ipairs(run.bodies) do
+            copas.addthread(body)
+        end
+    end
+
+    function loop.run(...)
+        local run = new_run(...)
+        begin(run)
+        while not is_over(run) do
+            copas.step(0.5)
+        end
+        conclude(run)
+    end
+
+    if copas.finished then
+        function loop.run_out(...)
+            local run = new_run(...)
+            begin(run)
+            copas.loop()
+            conclude(run)
+        end
+    end
+
+    --- Debian's has no sleep.
+    function loop.sleep(seconds)
+        local alarm, due = core.alarm(), core.now() + seconds
+        alarm:set(seconds)
+        copas.receive({
+            getfd = function()
+                return alarm:fd()
+            end,
+            dirty = function()
+                return core.now() >= due
+            end,
+            receive = function()
+                if core.now() >= due then
+                    return true
+                end
+                return nil, "timeout"
+            end,
+            close = function()
+            end
+        })
+    end
+
+    function loop.spawn(fn)
+        copas.addthread(fn)
+    end
+
+    if copas.removethread then
+        function loop.drop(fn, begun)
+            local thread = copas.addthread(fn)
+            repeat
+                copas.step(0.05)
+            until begun()
+            copas.removethread(thread)
+            local deadline = core.now() + 7 -- it lets go when the coroutine would have gone on
+            repeat
+                copas.step(0.1)
+            until core.now() > deadline
+        end
+    end
+
+    return loop
+end
+
+--- The loops that this Lua has the modules for.
+function loops.each()
+    local list = {}
+    list[#list + 1] = has_cqueues and new_cqueues() or nil
+    list[#list + 1] = has_luv and new_luv() or nil
+    list[#list + 1] = has_copas and new_copas() or nil
+    return list
+end
+
+return loops

@@ -336,6 +336,43 @@ static int client_pollfd(lua_State *L)
     return 1;
 }
 
+/* client:listen() -> path of a unix socket to connect to | nil, message, code; see zkl_client_listen */
+static int client_listen(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    char path[ZKL_MESSAGE_SIZE];
+    if (!zkl_client_listen(client, path, sizeof path)) {
+        return push_failure(L, ZKL_FAILED, path);
+    }
+    lua_pushstring(L, path);
+    return 1;
+}
+
+/* client:accept() -> bool */
+static int client_accept(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_accept(client));
+    return 1;
+}
+
+/* client:ring() -> bool */
+static int client_ring(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_ring(client));
+    return 1;
+}
+
 static int client_next(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -681,6 +718,9 @@ static const luaL_Reg ticket_methods[] = {
 
 static const luaL_Reg client_methods[] = {
     {"pollfd", client_pollfd},
+    {"listen", client_listen},
+    {"accept", client_accept},
+    {"ring", client_ring},
     {"next", client_next},
     {"next_log", client_next_log},
     {"state", client_state},

@@ -38,6 +38,7 @@ build = {
       sources = {
         "csrc/client.c",
         "csrc/contenders.c",
+        "csrc/doorbell.c",
         "csrc/engine.c",
         "csrc/line.c",
         "csrc/lua_core.c",
@@ -63,6 +64,7 @@ build = {
     ["zklock"] = "lua/zklock/init.lua",
     ["zklock.adapters"] = "lua/zklock/adapters.lua",
     ["zklock.adapters.blocking"] = "lua/zklock/adapters/blocking.lua",
+    ["zklock.adapters.openresty"] = "lua/zklock/adapters/openresty.lua",
     ["zklock.client"] = "lua/zklock/client.lua",
     ["zklock.key"] = "lua/zklock/key.lua",
     ["zklock.lock"] = "lua/zklock/lock.lua",

@@ -206,6 +206,7 @@ function Lock:_conclude(hold, timeout)
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
     end
     self._hold = hold
+    hold.owner = client._adapter.caller and client._adapter.caller()
     client._registry.observers[claim:id()] = self
     client._attempts[self] = nil
     if self._on_revoke then

@@ -176,7 +176,8 @@ builds_for() {
 suites_lua() {
     suite "specs: Lua 5.4" busted 600 'run_specs lua5.4 5.4'
     suite "specs: Lua 5.1" busted 600 'run_specs lua5.1 5.1'
-    suite "specs: LuaJIT" busted 600 'run_specs luajit luajit'
+    suite "specs: LuaJIT" busted 600 'run_specs luajit luajit --exclude-tags=nginx'
+    suite "specs: inside nginx" busted 600 'run_specs luajit luajit --tags=nginx'
     suite "specs under ASan and UBSan" busted 600 'run_specs_asan --tags=asan'
     suite "specs under valgrind" busted 400 'run_specs_valgrind'
     suite "smoke: Lua 5.2" status 30 'smoke lua5.2'

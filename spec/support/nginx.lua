@@ -90,7 +90,8 @@ local function fill(text, values)
 end
 
 --- Starts nginx and waits until it answers. `options`:
---     http      what goes into http {}: @PORT@ is a free port, @SERVERS@ and others come from `values`
+--     http      what goes into http {}: @PORT@ is a free port, others come from `values`
+--     template  in place of http, main, workers and level: a file with a whole configuration
 --     main      what goes before http {}
 --     values    { NAME = value } for @NAME@
 --     workers   worker_processes (1)
@@ -104,7 +105,6 @@ function nginx.start(options)
     for name, value in pairs(options.values or {}) do
         values[name] = value
     end
-    values.HTTP = fill(options.http, values)
     local head = ""
     for _, module in ipairs(MODULES) do
         if exists(module) then
@@ -114,9 +114,14 @@ function nginx.start(options)
     if cluster.run({ "id", "-u" }) == "0" then
         head = head .. "user root;\n"
     end
-    local self = setmetatable({ directory = directory, port = values.PORT, values = values, head = head,
-                                config = directory .. "/nginx.conf" }, Server)
-    write(self.config, head .. fill(HEAD, values))
+    values.MODULES = head
+    local text = options.template and read(options.template)
+    if not text then
+        values.HTTP = fill(options.http, values)
+        text = "@MODULES@" .. HEAD
+    end
+    local self = setmetatable({ directory = directory, port = values.PORT, config = directory .. "/nginx.conf" }, Server)
+    write(self.config, fill(text, values))
     self:_launch()
     return self
 end

@@ -50,8 +50,8 @@ packages_for() {
     build) printf '%s\n' "${build[@]}" "${all_luas[@]}" ;;
     demo) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${shop[@]}" ;;
     demo-openresty) printf '%s\n' "${build[@]}" "${server[@]}" "${shop[@]}" "${nginx[@]}" ;;
-    test) packages_for build && packages_for demo && packages_for demo-openresty && packages_for lint && packages_for fuzz && packages_for docs &&
-        printf '%s\n' "${specs[@]}" ;;
+    test) packages_for build && packages_for demo && packages_for demo-openresty && packages_for lint && packages_for fuzz &&
+        packages_for docs && printf '%s\n' "${specs[@]}" ;;
     bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${rivals[@]}" ;;
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;

@@ -128,13 +128,14 @@ end
 
 --- Runs it beside a watcher that ends it when this process is gone, however that went.
 function Server:_launch()
-    local command = ([[
+    local command = ([[ (
         nginx -p %s -c %s >>%s/output 2>&1 &
         child=$!
         echo $child
         exec >/dev/null 2>&1
-        (while kill -0 %d && kill -0 $child; do sleep 0.5; done; kill -TERM $child) &
-    ]]):format(self.directory, self.config, self.directory, cluster.process_id())
+        while kill -0 %d && kill -0 $child; do sleep 0.5; done
+        kill -TERM $child
+    ) & ]]):format(self.directory, self.config, self.directory, cluster.process_id())
     local pipe = assert(io.popen(command, "r"))
     self.pid = tonumber(pipe:read("*l"))
     pipe:close()
@@ -219,9 +220,13 @@ function Server:stop()
         return
     end
     self.stopped = true
-    cluster.run({ "sh", "-c", ("kill -TERM %d 2>/dev/null; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do " ..
-        "kill -0 %d 2>/dev/null || exit 0; sleep 0.2; done; kill -KILL %d $(cat /proc/%d/task/*/children)"):format(self.pid,
-        self.pid, self.pid, self.pid) })
+    cluster.run({ "kill", "-TERM", tostring(self.pid) })
+    local ended = pcall(eventually, function()
+        return not self:is_running()
+    end, 5)
+    if not ended then
+        cluster.run({ "sh", "-c", ("kill -KILL %d $(cat /proc/%d/task/*/children)"):format(self.pid, self.pid) })
+    end
     if not os.getenv("ZKLOCK_KEEP") then
         cluster.run({ "rm", "-rf", self.directory })
     end

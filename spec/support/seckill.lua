@@ -19,13 +19,14 @@ local EXAMPLE = cluster.root .. "/examples/seckill/"
 
 --- Starts a Redis that ends with this process; its pid.
 local function start_redis(port)
-    local pipe = assert(io.popen(([[
+    local pipe = assert(io.popen(([[ (
         redis-server --port %d --bind 127.0.0.1 --save '' --appendonly no --maxclients 4000 >/dev/null 2>&1 &
         child=$!
         echo $child
         exec >/dev/null 2>&1
-        (while kill -0 %d && kill -0 $child; do sleep 0.5; done; kill -KILL $child) &
-    ]]):format(port, cluster.process_id())))
+        while kill -0 %d && kill -0 $child; do sleep 0.5; done
+        kill -KILL $child
+    ) & ]]):format(port, cluster.process_id())))
     local pid = tonumber(pipe:read("*l"))
     pipe:close()
     return pid

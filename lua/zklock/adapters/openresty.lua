@@ -20,7 +20,7 @@ local semaphore = require "ngx.semaphore"
 local wait = require "zklock.wait"
 
 local ngx = ngx
-local collectgarbage, next, pairs, pcall, rawset, setmetatable = collectgarbage, next, pairs, pcall, rawset, setmetatable
+local collectgarbage, next, pairs, pcall, setmetatable = collectgarbage, next, pairs, pcall, setmetatable
 local format = string.format
 local max, min = math.max, math.min
 local exiting, get_phase, timer_at = ngx.worker.exiting, ngx.get_phase, ngx.timer.at
@@ -51,10 +51,10 @@ local TIMER_GRACE, DRAIN_STEP = 1, 0.02
 --- Kilobytes' worth of collection in each tick: on an idle worker nothing else collects what killed coroutines leave.
 local COLLECT = 100
 
---- Where a coroutine can be suspended.
+--- Where a coroutine can be suspended, by an nginx without OpenResty's patches too: it breaks the handshake off when
+-- ssl_client_hello_by_lua* or ssl_session_fetch_by_lua* wait.
 local YIELDING = {
-    rewrite = true, server_rewrite = true, access = true, content = true, timer = true, preread = true,
-    ssl_cert = true, ssl_session_fetch = true, ssl_client_hello = true
+    rewrite = true, server_rewrite = true, access = true, content = true, timer = true, preread = true, ssl_cert = true
 }
 
 local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
@@ -383,7 +383,7 @@ function openresty.caller()
     local request = ctx[REQUEST]
     if not request then
         request = setmetatable({ ctx = ctx, phase = phase }, WEAK_VALUES)
-        rawset(ctx, REQUEST, request)
+        ctx[REQUEST] = request
     end
     return request
 end

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -697,6 +698,25 @@ static int core_memory(lua_State *L)
     return 1;
 }
 
+/* How many Lua states of this very process have opened the module; a program may open it on several threads at once. */
+static _Atomic int64_t openings;
+static _Atomic pid_t opened_by;
+
+static void count_opening(void)
+{
+    if (atomic_exchange(&opened_by, getpid()) != getpid()) {
+        atomic_store(&openings, 0);
+    }
+    atomic_fetch_add(&openings, 1);
+}
+
+/* core.openings() -> number; those before a fork do not count */
+static int core_openings(lua_State *L)
+{
+    zkl_push_integer(L, atomic_load(&opened_by) == getpid() ? atomic_load(&openings) : 0);
+    return 1;
+}
+
 /* What the C client that is linked in can do; its TLS and SASL entry points exist only where it was built with them. */
 static int core_features(lua_State *L)
 {
@@ -743,6 +763,7 @@ static const luaL_Reg functions[] = {
     {"node_path_problem", core_node_path_problem},
     {"default_identity", core_default_identity},
     {"memory", core_memory},
+    {"openings", core_openings},
     {"features", core_features},
     {NULL, NULL},
 };
@@ -772,6 +793,7 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L);
 LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
 {
     pin();
+    count_opening();
     make_type(L, TICKET_TYPE, ticket_methods, ticket_gc);
     make_type(L, CLIENT_TYPE, client_methods, client_gc);
     zkl_newlib(L, functions);

@@ -379,10 +379,17 @@ describe("inside nginx #nginx", function()
     end)
 
     it("with lua_code_cache off every request has a client of its own, which goes again", function()
-        local server = start(nil, { head = "lua_code_cache off;\n" .. HEAD })
+        local server = start([[
+            location = /logs { content_by_lua_block {
+                local client = assert(require("zklock").connect("@ZOOKEEPER@", { log = function() end }))
+                assert(client:mutex("@PATH@"):acquire(20))
+                ngx.say("held")
+            } }
+        ]], { head = "lua_code_cache off;\n" .. HEAD })
         local before = sessions()
         for _ = 1, 10 do
             assert.same({ 200, "held" }, { cycle(server):answer() })
+            assert.same({ 200, "held" }, { server:get("/logs") })
         end
         eventually(function()
             local now = sessions()

@@ -16,6 +16,7 @@
 -- Nothing here refers to a client strongly but while it runs: a client that the program forgets is collected. A pump whose
 -- client is not in use goes to sleep, since a timer keeps its Lua VM alive: with lua_code_cache off each request has one.
 
+local core = require "zklock.core"
 local semaphore = require "ngx.semaphore"
 local wait = require "zklock.wait"
 
@@ -180,11 +181,19 @@ local function stop_pump(client, pump, asleep)
     client._core:ring()
 end
 
+--- Whether every request has a Lua VM of its own: lua_code_cache is off. Otherwise a worker has one, or two if there are
+-- streams as well as HTTP.
+local function is_vm_passing()
+    return core.openings() > 2
+end
+
 --- Whether anybody needs to hear of a client's news soon.
 local function is_used(client)
     local registry = client._registry
-    return next(registry.everybody) ~= nil or next(registry.observers) ~= nil or client._log ~= nil
-        or #client._state_listeners > 0
+    if next(registry.everybody) ~= nil or next(registry.observers) ~= nil then
+        return true
+    end
+    return (client._log ~= nil or #client._state_listeners > 0) and not is_vm_passing()
 end
 
 --- What a tick does for one client.
@@ -292,6 +301,8 @@ function openresty.prepare(settings)
     if phase == "init" then
         return nil, "zklock.connect cannot be called in init_by_lua*, which runs before nginx forks its workers: call it in " ..
             "init_worker_by_lua*, or in requests and timers by way of zklock.shared", "phase"
+    elseif phase == "exit_worker" then
+        return nil, "zklock.connect cannot be called in exit_worker_by_lua*", "phase"
     elseif not YIELDING[phase] then
         settings.connect_timeout = 0
     end

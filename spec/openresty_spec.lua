@@ -240,6 +240,25 @@ describe("inside nginx #nginx", function()
         fixture.await_children(server.path, 0)
     end)
 
+    it("a request whose on_abort cancels leaves the queue at once, and goes on", function()
+        local server = start([[
+            location = /cancels { content_by_lua_block {
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@")
+                assert(ngx.on_abort(function() lock:cancel() end))
+                local _, _, code = lock:acquire()
+                ngx.shared.results:set("cancels", code)
+            } }
+        ]])
+        fixture.join(server.path)
+        local request = server:ask("/cancels")
+        fixture.await_children(server.path, 2)
+        request:abort()
+        eventually(function()
+            return select(2, server:get("/report?name=cancels")) == "cancelled"
+        end)
+        fixture.await_children(server.path, 1)
+    end)
+
     it("a light thread that is killed while it waits leaves the queue, and its lock can be acquired again", function()
         local server = start([[
             location = /kill { content_by_lua_block {
@@ -431,6 +450,38 @@ describe("inside nginx #nginx", function()
         eventually(function()
             return select(2, server:get("/report?name=lost")) == "lost true"
         end, 40, "on_lost to have acquired anew")
+    end)
+end)
+
+describe("the nginx.conf of docs/openresty.md #nginx", function()
+    after_each(clean)
+
+    it("is complete, and buys", function()
+        local file = assert(io.open(cluster.root .. "/docs/openresty.md"))
+        local conf = file:read("*a"):match("\n```nginx\n(.-)```")
+        file:close()
+        -- What differs is where things are.
+        conf = conf:gsub("error_log [^;]*", "error_log @DIRECTORY@/error.log notice"):gsub("worker_processes auto", "%0;\n" ..
+            "daemon off; pid @DIRECTORY@/nginx.pid"):gsub("listen 8080", "listen 127.0.0.1:@PORT@"):gsub("http {", "%0\n" .. [[
+            access_log off;
+            client_body_temp_path @DIRECTORY@/body;
+            proxy_temp_path @DIRECTORY@/proxy;
+            fastcgi_temp_path @DIRECTORY@/fastcgi;
+            uwsgi_temp_path @DIRECTORY@/uwsgi;
+            scgi_temp_path @DIRECTORY@/scgi;
+            lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;;";
+            lua_package_cpath "@ROOT@/build/luajit/?.so;;";]])
+        conf = conf:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()):gsub("/locks/stock", fixture.path())
+        local template = os.tmpname()
+        file = assert(io.open(template, "w"))
+        file:write("@MODULES@", conf)
+        file:close()
+        local server = remember(nginx.start { template = template })
+        os.remove(template)
+        local status, body = server:get("/buy")
+        assert.equal(200, status)
+        assert.truthy(body:find("^bought with %x+%-%x+$"), body)
+        nobody_complained(server)
     end)
 end)
 

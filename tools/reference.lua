@@ -15,6 +15,7 @@ local PAGES = {
     ["README.md"] = "README.md",
     ["examples/README.md"] = "examples.md",
     ["docs/design.md"] = "design.md",
+    ["docs/openresty.md"] = "openresty.md",
     ["docs/neighbours.md"] = "neighbours.md",
     ["docs/performance.md"] = "performance.md",
     ["docs/contributing.md"] = "contributing.md"

@@ -12,13 +12,13 @@ LUA_VERSION ?= 5.4
 LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
-.PHONY: help setup build test test-c test-sim test-lua test-rock lint format coverage fuzz soak bench bench-quick demo examples docs install clean
+.PHONY: help setup build test test-c test-sim test-lua test-rock lint format coverage fuzz soak bench bench-quick demo demo-openresty examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
 	@echo
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | \
-	    while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	    while IFS="$$(printf '\t')" read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
 setup: ## install the Debian packages that building and testing need
 	@tools/setup.sh
@@ -81,6 +81,12 @@ demo: ## 800 buyers want 288 pieces: without a lock, with one per process, with 
 	@tools/setup.sh demo
 	@tools/build.sh 5.4
 	@ZKLOCK_CPATH='$(CURDIR)/build/5.4/?.so' tools/demo.sh $(ARGS)
+
+demo-openresty: ## the same as a web service: 800 requests to two nginx services behind a proxy
+	@tools/setup.sh demo-openresty
+	@tools/build.sh luajit
+	@LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/luajit/?.so;;' \
+	    tools/zookeeper run -- luajit tools/demo-openresty.lua
 
 examples: ## run the programs of examples/, one after the other; ARGS=… names some
 	@tools/setup.sh demo

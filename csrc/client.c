@@ -82,6 +82,10 @@ static void free_client(zkl_client *client)
 {
     close_pipe(client->wake_pipe);
     close_pipe(client->news_pipe);
+    zkl_doorbell_forget(client);
+    if (client->doorbell >= 0) {
+        close(client->doorbell);
+    }
     zkl_free(client->lines);
     pthread_cond_destroy(&client->gone);
     pthread_mutex_destroy(&client->mutex);
@@ -196,7 +200,7 @@ static void publish(zkl_client *client)
     client->announced = client->announced || client->news;
     client->news = false;
     pthread_mutex_unlock(&client->mutex);
-    if (write_it) {
+    if (write_it && !zkl_client_ring(client)) {
         write_byte(client->news_pipe[1]); /* after the unlock: whoever wakes wants the mutex at once */
     }
 }
@@ -253,6 +257,7 @@ static void announce_end(zkl_client *client)
     client->news = false;
     client->announced = true;
     write_byte(client->news_pipe[1]);
+    zkl_client_ring(client);
     pthread_cond_broadcast(&client->gone);
     pthread_mutex_unlock(&client->mutex);
 }
@@ -441,6 +446,7 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     init_sync(client);
     client->forks = zkl_registry_forks();
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
+    client->doorbell = client->listener = -1;
     atomic_store(&client->references, 1);
     atomic_store(&client->lease_until, options->lease ? 0 : ZKL_NEVER);
     TAILQ_INIT(&client->tickets);
@@ -537,8 +543,8 @@ uint64_t zkl_client_next(zkl_client *client)
         TAILQ_REMOVE(&client->news_list, ticket, in_news);
         ticket->has_news = false;
         id = ticket->id;
-    } else if (client->announced && drain(client->news_pipe[0])) {
-        client->announced = false; /* if its byte is still on the way, the next call reads it */
+    } else if (client->announced && (client->doorbell >= 0 || drain(client->news_pipe[0]))) {
+        client->announced = false; /* if the pipe's byte is still on the way, the next call reads it */
     }
     pthread_mutex_unlock(&client->mutex);
     if (ticket != NULL) {

@@ -47,6 +47,15 @@ void zkl_client_release(zkl_client *client);
 bool zkl_client_forked(const zkl_client *client);
 /* Readable while there is something for zkl_client_next or zkl_client_next_log, or the state has changed. */
 int zkl_client_fd(const zkl_client *client);
+/*
+ * The same by way of a unix stream socket that the caller connects (doorbell.c): listen writes its path into `path`, or what
+ * is wrong when the answer is false. accept takes the connection once it is there, and removes the path; false when it is not
+ * there. From then on the connection gets the bytes for news in place of zkl_client_fd; the caller looks for news once, for
+ * what came before. Both may be called again, for another connection. ring sends such a byte for nothing.
+ */
+bool zkl_client_listen(zkl_client *client, char *path, size_t size);
+bool zkl_client_accept(zkl_client *client);
+bool zkl_client_ring(zkl_client *client);
 /* The next ticket with news: its id, or 0 when there is none left (which makes the fd unreadable). */
 uint64_t zkl_client_next(zkl_client *client);
 /* The next log line into `text`; its level is returned, 0 when there is none. */

@@ -5,6 +5,7 @@
  *   ticket.c    what callers ask for, and what they are told
  *   ticket_operation.c  the same for reads and writes of the program's own, and their watches
  *   registry.c  all open clients of the process: for exit() and fork()
+ *   doorbell.c  the socket that nginx gets in place of the pipe for news
  *
  * Who may touch what:
  *   - what stands under "engine" in the two structs, engine claims, and the engine itself: whoever holds engine_mutex. The I/O
@@ -103,9 +104,10 @@ struct zkl_client {
     uint32_t forks; /* what zkl_registry_forks was when it was opened */
     pthread_t thread;
     pthread_mutex_t mutex;
-    pthread_cond_t gone; /* signalled when `exited` becomes true */
-    int wake_pipe[2];    /* callers write, the I/O thread reads */
-    int news_pipe[2];    /* the I/O thread writes, callers read */
+    pthread_cond_t gone;  /* signalled when `exited` becomes true */
+    int wake_pipe[2];     /* callers write, the I/O thread reads */
+    int news_pipe[2];     /* the I/O thread writes, callers read */
+    _Atomic int doorbell; /* the socket that takes the place of news_pipe, or -1; once there, stays until the end */
     _Atomic int64_t lease_until;
     TAILQ_ENTRY(zkl_client) open; /* in the registry */
 
@@ -133,7 +135,9 @@ struct zkl_client {
     bool announced; /* a byte is in news_pipe */
     bool exited;
     bool joined;
-    bool unread; /* nobody will ask for news any more */
+    bool unread;                 /* nobody will ask for news any more */
+    int listener;                /* for the doorbell to be connected; -1 if it is not waited for */
+    char doorbell_directory[96]; /* where that is; "" if it is not */
     zkl_state state;
     zkl_code problem_code;
     char problem[256];
@@ -178,6 +182,11 @@ void zkl_ticket_announce(zkl_ticket *ticket);
 zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path);
 /* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
 zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket);
+
+/* doorbell.c ------------------------------------------------------------------------------------------------------- */
+
+/* Mutex held, or nobody else knows the client. Removes what zkl_client_listen has made. */
+void zkl_doorbell_forget(zkl_client *client);
 
 /* ticket_operation.c ----------------------------------------------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -333,6 +334,43 @@ static int client_pollfd(lua_State *L)
         return FORKED;
     }
     lua_pushinteger(L, zkl_client_fd(client));
+    return 1;
+}
+
+/* client:listen() -> path of a unix socket to connect to | nil, message, code; see zkl_client_listen */
+static int client_listen(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    char path[ZKL_MESSAGE_SIZE];
+    if (!zkl_client_listen(client, path, sizeof path)) {
+        return push_failure(L, ZKL_FAILED, path);
+    }
+    lua_pushstring(L, path);
+    return 1;
+}
+
+/* client:accept() -> bool */
+static int client_accept(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_accept(client));
+    return 1;
+}
+
+/* client:ring() -> bool */
+static int client_ring(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_ring(client));
     return 1;
 }
 
@@ -664,6 +702,25 @@ static int core_memory(lua_State *L)
     return 1;
 }
 
+/* How many Lua states of this very process have opened the module; a program may open it on several threads at once. */
+static _Atomic int64_t openings;
+static _Atomic pid_t opened_by;
+
+static void count_opening(void)
+{
+    if (atomic_exchange(&opened_by, getpid()) != getpid()) {
+        atomic_store(&openings, 0);
+    }
+    atomic_fetch_add(&openings, 1);
+}
+
+/* core.openings() -> number; those before a fork do not count */
+static int core_openings(lua_State *L)
+{
+    zkl_push_integer(L, atomic_load(&opened_by) == getpid() ? atomic_load(&openings) : 0);
+    return 1;
+}
+
 /* What the C client that is linked in can do; its TLS and SASL entry points exist only where it was built with them. */
 static int core_features(lua_State *L)
 {
@@ -685,6 +742,9 @@ static const luaL_Reg ticket_methods[] = {
 
 static const luaL_Reg client_methods[] = {
     {"pollfd", client_pollfd},
+    {"listen", client_listen},
+    {"accept", client_accept},
+    {"ring", client_ring},
     {"next", client_next},
     {"next_log", client_next_log},
     {"state", client_state},
@@ -708,6 +768,7 @@ static const luaL_Reg functions[] = {
     {"default_identity", core_default_identity},
     {"memory", core_memory},
     {"alarm", core_alarm},
+    {"openings", core_openings},
     {"features", core_features},
     {NULL, NULL},
 };
@@ -737,6 +798,7 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L);
 LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
 {
     pin();
+    count_opening();
     make_type(L, TICKET_TYPE, ticket_methods, ticket_gc);
     make_type(L, CLIENT_TYPE, client_methods, client_gc);
     zkl_newlib(L, functions);

@@ -38,6 +38,7 @@ build = {
       sources = {
         "csrc/client.c",
         "csrc/contenders.c",
+        "csrc/doorbell.c",
         "csrc/engine.c",
         "csrc/line.c",
         "csrc/lua_alarm.c",
@@ -69,6 +70,7 @@ build = {
     ["zklock.adapters.copas"] = "lua/zklock/adapters/copas.lua",
     ["zklock.adapters.cqueues"] = "lua/zklock/adapters/cqueues.lua",
     ["zklock.adapters.luv"] = "lua/zklock/adapters/luv.lua",
+    ["zklock.adapters.openresty"] = "lua/zklock/adapters/openresty.lua",
     ["zklock.client"] = "lua/zklock/client.lua",
     ["zklock.histogram"] = "lua/zklock/histogram.lua",
     ["zklock.key"] = "lua/zklock/key.lua",

@@ -1,6 +1,7 @@
 --- Callbacks, coroutines and adapters: what becomes of a wait when other Lua code has a hand in it.
 
 local socket = require "socket"
+local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
@@ -68,6 +69,49 @@ describe("callbacks", function()
         assert.is_true(spawned >= 1)
         assert.equal(3, told.n)
         assert.equal(lock, told[1])
+    end)
+end)
+
+describe("a client's doorbell", function()
+    after_each(fixture.clean)
+
+    local function has(path)
+        return select(2, cluster.run({ "test", "-e", path })) == 0
+    end
+
+    it("takes the place of the fd, and can be connected again #asan", function()
+        local unix = require "socket.unix"
+        local client = fixture.client()
+        for _ = 1, 2 do
+            local path = assert(client._core:listen())
+            local directory = path:match("^(.*)/")
+            assert.equal("700", (cluster.run({ "stat", "-c", "%a", directory })))
+            local bell = unix.stream and unix.stream() or unix()
+            assert(bell:connect(path))
+            assert.is_true(client._core:accept())
+            assert.is_false(has(directory))
+            client:pump()
+            local query = client._core:flush()
+            bell:settimeout(20)
+            assert.equal(1, #assert(bell:receive(1)))
+            eventually(function()
+                client:pump()
+                return query:done()
+            end)
+            bell:close()
+            assert.is_true(client._core:ring()) -- to nobody: dropped
+        end
+    end)
+
+    it("that nobody connects leaves nothing behind #asan", function()
+        local client = fixture.client()
+        local first = assert(client._core:listen())
+        local second = assert(client._core:listen())
+        assert.is_false(has(first))
+        assert.is_true(has(second))
+        assert.is_false(client._core:accept())
+        assert.is_false(has(second))
+        assert.is_false(client._core:ring())
     end)
 end)
 

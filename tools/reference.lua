@@ -16,6 +16,7 @@ local PAGES = {
     ["examples/README.md"] = "examples.md",
     ["docs/loops.md"] = "loops.md",
     ["docs/design.md"] = "design.md",
+    ["docs/openresty.md"] = "openresty.md",
     ["docs/neighbours.md"] = "neighbours.md",
     ["docs/performance.md"] = "performance.md",
     ["docs/contributing.md"] = "contributing.md"

@@ -177,7 +177,8 @@ suites_lua() {
     suite "specs: Lua 5.4" busted 800 'run_specs lua5.4 5.4'
     # What is tagged #once tests servers, tools and other clients more than it does Lua.
     suite "specs: Lua 5.1, but those that one Lua is enough for" busted 600 'run_specs lua5.1 5.1 --exclude-tags=once'
-    suite "specs: LuaJIT, but those that one Lua is enough for" busted 600 'run_specs luajit luajit --exclude-tags=once'
+    suite "specs: LuaJIT, but those that one Lua is enough for" busted 600 'run_specs luajit luajit --exclude-tags=once,nginx'
+    suite "specs: inside nginx" busted 600 'run_specs luajit luajit --tags=nginx'
     suite "specs under ASan and UBSan" busted 600 'run_specs_asan --tags=asan'
     suite "specs under valgrind" busted 400 'run_specs_valgrind'
     suite "smoke: Lua 5.2" status 30 'smoke lua5.2'

@@ -14,11 +14,19 @@
 --     adapter.name      optional: for messages.
 --     adapter.yields    optional, matters on Lua 5.1 only, where a yield cannot cross pcall: waits are protected unless
 --                       they may yield. false: wait never yields; or a function that says whether it may, here and now.
+--     adapter.prepare(settings)
+--                       optional: called before a client is opened, with connect's settings, which it may change. Returns true;
+--                       or nil, message, code if no client can be opened where the caller is.
 --     adapter.attach(client), adapter.detach(client)
 --                       optional: the client was opened, is closed. detach stops the adapter's pump.
 --     adapter.spawn(fn) optional: runs fn() in a coroutine of its own; fn raises no errors. Used for the program's
 --                       callbacks (on_lost, on_revoke, on("state")), which may then wait without delaying the pump;
 --                       without it they run inside it.
+--
+--     adapter.caller()  optional: something about who is running, kept in each hold as `owner`, for the adapter's own use.
+--
+-- An adapter that learns that a waiter's coroutine was killed calls zklock.wait's forsake(client, waiter), which gives up what
+-- it waited for; otherwise that happens when it is collected.
 --
 -- `waiter` is a fresh table for each wait loop, empty, for the adapter to keep in it what it likes: a coroutine, a
 -- condition, a metatable. The loop around wait looks whether it is done, calls wait, calls client:pump(), and looks

@@ -31,8 +31,9 @@ local now = core.now
 local warn = rawget(_G, "warn") or function()
 end
 
---- Whether a coroutine may yield across pcall here: everywhere but in PUC Lua 5.1.
-local PCALL_YIELDS = (function()
+--- Whether a coroutine may yield across pcall here: everywhere but in PUC Lua 5.1. LuaJIT is not asked: inside nginx coroutines
+-- belong to nginx, which cannot run any while a module is loaded.
+local PCALL_YIELDS = rawget(_G, "jit") ~= nil or (function()
     local probe = coroutine.create(function()
         pcall(coroutine.yield)
     end)

@@ -13,7 +13,8 @@ local Client = require "zklock.client"
 local key_path = require "zklock.key"
 local options = require "zklock.options"
 
-local error = error
+local error, pairs, tostring, type = error, pairs, tostring, type
+local concat, sort = table.concat, table.sort
 local floor, max = math.floor, math.max
 
 local zklock = {
@@ -84,7 +85,15 @@ function zklock.connect(servers, settings)
         return nil, core.features().tls and "zklock does not use the ZooKeeper C client's TLS yet" or
             "the ZooKeeper C client here was built without TLS", "unsupported"
     end
-    local handle, message, code = core.open(normal_servers, {
+    local able, message, code = true
+    if adapter.prepare then
+        able, message, code = adapter.prepare(settings)
+    end
+    if not able then
+        return nil, message, code
+    end
+    local handle
+    handle, message, code = core.open(normal_servers, {
         session_timeout = max(1, floor(settings.session_timeout * 1000)),
         lease = settings.lease,
         auth = settings.auth or {},
@@ -104,6 +113,56 @@ function zklock.connect(servers, settings)
         return nil, message, code
     end
     return client
+end
+
+--- Clients that are shared: what they were asked for -> client.
+local shared = {}
+
+--- What tells two wishes for a client apart, as text. Functions do not count: one that is written where zklock.shared is called
+-- is a new one each time.
+local function fingerprint(value)
+    if type(value) ~= "table" then
+        return type(value) == "function" and "function" or type(value) .. ":" .. tostring(value)
+    end
+    local parts = {}
+    for name, field in pairs(value) do
+        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field))
+    end
+    sort(parts)
+    return "{" .. concat(parts, ",") .. "}"
+end
+
+--- Gives the one client that this Lua state (in nginx: this worker) has for a server list and options; opens it at the first
+-- call, and again when it was closed or belongs to a parent process. Does not wait: the client may be in state "connecting",
+-- and whatever needs a connection waits for one within its own timeout.
+--
+-- @tparam string servers as of connect
+-- @tparam table|nil settings as of connect, but that `connect_timeout` does not count. Other options make another client, but
+--   for functions: `log`, and a table for `wait`, are the first caller's
+-- @treturn Client|nil
+-- @treturn string|nil message
+-- @treturn string|nil code as of connect
+-- @raise when servers or an option is malformed
+function zklock.shared(servers, settings)
+    local wanted = {}
+    for name, value in pairs(type(settings) == "table" and settings or {}) do
+        wanted[name] = value
+    end
+    wanted.connect_timeout, wanted.wait = nil, nil
+    local key = tostring(servers) .. " " .. fingerprint(wanted)
+    local client = shared[key]
+    local state = client and client:state()
+    if state and state ~= "closed" then
+        return client
+    end
+    if type(settings) == "table" or settings == nil then
+        wanted.connect_timeout, wanted.wait = 0, settings and settings.wait
+        settings = wanted
+    end
+    local message, code
+    client, message, code = zklock.connect(servers, settings)
+    shared[key] = client
+    return client, message, code
 end
 
 return zklock

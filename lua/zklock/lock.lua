@@ -217,6 +217,7 @@ function Lock:_conclude(hold, timeout)
     end
     self._hold = hold
     client._wait_times:add(now() - hold.asked_at)
+    hold.owner = client._adapter.caller and client._adapter.caller()
     client._registry.observers[claim:id()] = self
     client._attempts[self] = nil
     if self._on_revoke then

@@ -23,7 +23,7 @@ local WEAK_VALUES = { __mode = "v" }
 function wait.new_registry()
     return {
         by_ticket = setmetatable({}, WEAK_VALUES), -- ticket id -> the waiter it concerns
-        everybody = setmetatable({}, WEAK_KEYS),   -- all waiters: a change of the client's state concerns each
+        everybody = setmetatable({}, WEAK_KEYS),   -- all waiters -> what they wait for; the client's state concerns each
         observers = setmetatable({}, WEAK_VALUES)  -- ticket id -> the lock that hears of its changes while it is held
     }
 end
@@ -55,7 +55,7 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
     end
     local adapter, registry = client._adapter, client._registry
     local waiter = {}
-    registry.everybody[waiter] = true
+    registry.everybody[waiter] = subject
     concern(registry, ticket, waiter)
     local outcome, message, code
     repeat
@@ -80,6 +80,35 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
         return nil, message, code
     end
     return outcome
+end
+
+--- Gives up one acquisition that nobody waits for any more.
+local function forsake_hold(client, hold)
+    hold.cancelled = true
+    if hold.claim then
+        hold.claim:cancel()
+    end
+    for lock, attempt in pairs(client._attempts) do
+        if attempt == hold then
+            client._attempts[lock] = nil
+        end
+    end
+end
+
+--- For adapters that know that a waiter's coroutine will never run again: gives up what it waited for, now and not when it
+-- is collected. Harmless when it has been done.
+function wait.forsake(client, waiter)
+    local subject = client._registry.everybody[waiter]
+    client._registry.everybody[waiter] = nil
+    if type(subject) == "userdata" then
+        subject:cancel()
+    elseif subject and subject.holds then
+        for index = 1, #subject.holds do
+            forsake_hold(client, subject.holds[index])
+        end
+    elseif subject and subject.claim then
+        forsake_hold(client, subject)
+    end
 end
 
 --- Wakes every waiter of a client. Collects them first: waking one may let it run, and end, at once.

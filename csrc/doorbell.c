@@ -1,0 +1,97 @@
+/*
+ * doorbell: a unix stream socket by which a client can say that it has news, instead of by its pipe.
+ *
+ * For event loops that take no file descriptor of ours but connect sockets of their own: nginx. zkl_client_listen makes a
+ * socket in a directory that only this user may enter (nginx knows no abstract names); once the event loop has connected,
+ * zkl_client_accept takes the connection and removes name and directory. From then on a byte for news goes there. A byte that
+ * finds the buffer full, or nobody at the other end, is dropped: an unread byte is as good as two, and whoever connects next
+ * looks at the state first.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "client_private.h"
+
+static const char NAME[] = "/news";
+
+void zkl_doorbell_forget(zkl_client *client)
+{
+    if (client->doorbell_directory[0] != '\0') {
+        char name[sizeof client->doorbell_directory + sizeof NAME];
+        snprintf(name, sizeof name, "%s%s", client->doorbell_directory, NAME);
+        unlink(name);
+        rmdir(client->doorbell_directory);
+        client->doorbell_directory[0] = '\0';
+    }
+    if (client->listener >= 0) {
+        close(client->listener);
+        client->listener = -1;
+    }
+}
+
+/* Mutex held. What went wrong is in errno. */
+static bool start_listening(zkl_client *client, struct sockaddr_un *address)
+{
+    const char *parent = getenv("TMPDIR");
+    if (parent == NULL || parent[0] != '/' || strlen(parent) > 64) {
+        parent = "/tmp";
+    }
+    char directory[sizeof client->doorbell_directory];
+    snprintf(directory, sizeof directory, "%s/zklock-XXXXXX", parent);
+    if (mkdtemp(directory) == NULL) { /* with the rights 0700 */
+        return false;
+    }
+    memcpy(client->doorbell_directory, directory, sizeof directory);
+    snprintf(address->sun_path, sizeof address->sun_path, "%s%s", directory, NAME);
+    client->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return client->listener >= 0 && bind(client->listener, (struct sockaddr *)address, sizeof *address) == 0 &&
+           listen(client->listener, 1) == 0;
+}
+
+bool zkl_client_listen(zkl_client *client, char *path, size_t size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    pthread_mutex_lock(&client->mutex);
+    zkl_doorbell_forget(client);
+    bool listening = start_listening(client, &address);
+    int error = errno;
+    if (!listening) {
+        zkl_doorbell_forget(client);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    snprintf(path, size, "%s", listening ? address.sun_path : strerror(error));
+    return listening;
+}
+
+bool zkl_client_accept(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    int fd = client->listener >= 0 ? accept4(client->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+    zkl_doorbell_forget(client);
+    int old = atomic_load(&client->doorbell);
+    if (fd >= 0 && old >= 0) {
+        dup3(fd, old, O_CLOEXEC); /* the number stays: a byte may be on its way there, without the mutex */
+        close(fd);
+    } else if (fd >= 0) {
+        atomic_store(&client->doorbell, fd);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return fd >= 0;
+}
+
+bool zkl_client_ring(zkl_client *client)
+{
+    int fd = atomic_load(&client->doorbell);
+    if (fd < 0) {
+        return false;
+    }
+    while (send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR) {
+    }
+    return true;
+}

@@ -1,0 +1,630 @@
+--- zklock inside nginx, whose Lua is LuaJIT whatever Lua runs the specs: once is enough.
+
+if not rawget(_G, "jit") then
+    return
+end
+
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local nginx = require "spec.support.nginx"
+local seckill = require "spec.support.seckill"
+
+local started = {}
+
+local function remember(thing)
+    started[#started + 1] = thing
+    return thing
+end
+
+local HEAD = [[
+    lua_check_client_abort on;
+    lua_shared_dict results 1m;
+    init_by_lua_block {
+        local inside = require "spec.support.inside_nginx"
+        inside.servers, inside.path = "@ZOOKEEPER@", "@PATH@"
+    }
+    server {
+        listen 127.0.0.1:@PORT@ backlog=4096;
+        location = /cycle { content_by_lua_block { require("spec.support.inside_nginx").cycle() } }
+        location = /report { content_by_lua_block { require("spec.support.inside_nginx").report(ngx.var.arg_name) } }
+        location = /plain { content_by_lua_block { ngx.say("plain") } }
+]]
+
+--- Starts nginx with one worker, locations for all specs and these; `@PATH@` is a path of its own.
+local function start(locations, options)
+    options = options or {}
+    local path = options.path or fixture.path()
+    local server = remember(nginx.start {
+        http = (options.head or HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
+        values = {
+            ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = nginx.free_port(),
+            LUA_CODE_CACHE = options.code_cache or "on"
+        }
+    })
+    server.path = path
+    return server
+end
+
+local function clean()
+    while started[1] do
+        table.remove(started):stop()
+    end
+    fixture.clean()
+end
+
+--- A request that acquires a path and holds it.
+local function cycle(server, seconds, more)
+    return server:ask(("/cycle?path=%s&seconds=%g%s"):format(server.path, seconds or 0, more or ""))
+end
+
+local function nobody_complained(server)
+    assert.same({}, server:complaints())
+end
+
+--- How many sessions the shared ZooKeeper has.
+local function sessions()
+    return assert(cluster.shared():mntr()).zk_num_alive_connections
+end
+
+describe("inside nginx #nginx", function()
+    after_each(clean)
+
+    it("locks work in every phase that can wait, and what needs no waiting works in all others", function()
+        local directory = (cluster.run({ "mktemp", "-d" }))
+        local _, status = cluster.run({ "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
+            "-keyout", directory .. "/key", "-out", directory .. "/cert" })
+        assert.equal(0, status)
+        local probe = "require('spec.support.inside_nginx').probe"
+        local server = start(([[
+            location = /hold {
+                content_by_lua_block {
+                    local inside = require "spec.support.inside_nginx"
+                    inside.held = inside.mutex("@PATH@")
+                    assert(inside.held:acquire(20))
+                    ngx.say("held")
+                }
+            }
+            location = /phases {
+                set_by_lua_block $nothing { PROBE("set") return "" }
+                rewrite_by_lua_block { PROBE("rewrite") }
+                access_by_lua_block { PROBE("access") }
+                content_by_lua_block {
+                    PROBE("content")
+                    assert(ngx.timer.at(0, function() PROBE("timer") end))
+                    ngx.say("done")
+                }
+                header_filter_by_lua_block { PROBE("header_filter") }
+                body_filter_by_lua_block { PROBE("body_filter") }
+                log_by_lua_block { PROBE("log") }
+            }
+            location = /balancer { proxy_pass http://balanced/plain; }
+            location = /ssl { proxy_pass https://127.0.0.1:@PORT2@; proxy_ssl_session_reuse off; }
+        ]]):gsub("PROBE", probe), { http = ([[
+            upstream balanced {
+                server 0.0.0.1;
+                balancer_by_lua_block {
+                    PROBE("balancer")
+                    assert(require("ngx.balancer").set_current_peer("127.0.0.1", @PORT@))
+                }
+            }
+            server {
+                listen 127.0.0.1:@PORT2@ ssl;
+                ssl_certificate DIR/cert;
+                ssl_certificate_key DIR/key;
+                ssl_client_hello_by_lua_block { PROBE("ssl_client_hello") }
+                ssl_certificate_by_lua_block { PROBE("ssl_cert") }
+                location / { return 200 "encrypted"; }
+            }
+        ]]):gsub("PROBE", probe):gsub("DIR", directory) })
+        local waiting = { "rewrite", "access", "content", "timer", "ssl_cert" }
+        local others = { "set", "header_filter", "body_filter", "log", "balancer", "ssl_client_hello" }
+        for _, phase in ipairs(others) do
+            fixture.join(server.path .. "-" .. phase) -- a free lock may be granted before anybody has to wait
+        end
+        assert.equal(200, (server:get("/hold")))
+        assert.equal(200, (server:get("/phases")))
+        server:get("/balancer")
+        assert.equal(200, (server:get("/ssl")))
+        cluster.run({ "rm", "-rf", directory })
+        local function report(name)
+            local outcome = eventually(function()
+                local _, text = server:get("/report?name=" .. name)
+                return text ~= "" and text
+            end, 20, "the probe in " .. name)
+            return outcome
+        end
+        for _, phase in ipairs(waiting) do
+            assert.equal(phase .. "; acquire true; release true; held true, token string", report(phase))
+        end
+        for _, phase in ipairs(others) do
+            assert.equal(phase .. "; acquire phase; release not_held; held true, token string", report(phase))
+        end
+        -- What was refused has not stayed in a queue.
+        fixture.await_children(server.path .. "-log", 1)
+        nobody_complained(server)
+    end)
+
+    it("a lock acquired in one phase is released in another that cannot wait", function()
+        local server = start([[
+            location = /span {
+                access_by_lua_block {
+                    ngx.ctx.lock = require("spec.support.inside_nginx").mutex("@PATH@")
+                    assert(ngx.ctx.lock:acquire(20))
+                }
+                content_by_lua_block { ngx.say(tostring(ngx.ctx.lock:held())) }
+                log_by_lua_block {
+                    local ok, _, code = ngx.ctx.lock:release { wait = false }
+                    ngx.shared.results:set("release", ok and "true" or code)
+                }
+            }
+        ]])
+        for _ = 1, 3 do
+            assert.same({ 200, "true" }, { server:get("/span") })
+        end
+        eventually(function()
+            return select(2, server:get("/report?name=release")) == "true"
+        end)
+        fixture.await_children(server.path, 0)
+        nobody_complained(server)
+    end)
+
+    it("connect is refused in init_by_lua, where it would belong to the master, with a word about where to call it", function()
+        local server = start(nil, { head = HEAD:gsub('local inside = require "spec', [[
+            local client, message, code = require("zklock").connect("@ZOOKEEPER@")
+            ngx.shared.results:set("init", tostring(client) .. " " .. code .. " " .. message)
+            %0]]) })
+        local _, text = server:get("/report?name=init")
+        assert.truthy(text:find("^nil phase "), text)
+        assert.truthy(text:find("init_worker_by_lua", 1, true), text)
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+    end)
+
+    it("connect comes back at once in init_worker_by_lua, connecting, and is connected later", function()
+        local server = start([[
+            location = /state { content_by_lua_block {
+                local client = package.loaded.early
+                local lock = client:mutex("@PATH@")
+                assert(lock:acquire(20))
+                ngx.say((client:state()))
+                lock:release()
+            } }
+        ]], { head = [[
+            init_worker_by_lua_block {
+                local client = assert(require("zklock").connect("@ZOOKEEPER@", { connect_timeout = 20 }))
+                ngx.shared.results:set("init_worker", (client:state()))
+                package.loaded.early = client
+            }
+        ]] .. HEAD })
+        assert.same({ 200, "connecting" }, { server:get("/report?name=init_worker") })
+        assert.same({ 200, "connected" }, { server:get("/state") })
+        nobody_complained(server)
+    end)
+
+    it("a worker has one shared client for a server list and options", function()
+        local server = start([[
+            location = /shared { content_by_lua_block {
+                local zklock = require "zklock"
+                local function shared(options)
+                    return assert(zklock.shared("@ZOOKEEPER@", options))
+                end
+                local first = shared { session_timeout = 7, log = function() end }
+                assert(first == shared { session_timeout = 7, log = function() end, connect_timeout = 3 })
+                assert(first ~= shared { session_timeout = 8 })
+                assert(shared() == shared())
+                first:close(10)
+                local second = shared { session_timeout = 7 }
+                assert(first ~= second)
+                assert(second:mutex("@PATH@"):acquire(20))
+                ngx.say("right")
+            } }
+        ]])
+        assert.same({ 200, "right" }, { server:get("/shared") })
+        nobody_complained(server)
+    end)
+
+    it("a request that its client aborts while it waits leaves the queue", function()
+        local server = start()
+        local holder = fixture.join(server.path)
+        local waiting = {}
+        for index = 1, 5 do
+            waiting[index] = cycle(server)
+        end
+        fixture.await_children(server.path, 6)
+        for index = 1, 4 do
+            waiting[index]:abort()
+        end
+        fixture.await_children(server.path, 2)
+        assert(fixture.observer():delete(holder))
+        assert.same({ 200, "held" }, { waiting[5]:answer() })
+        fixture.await_children(server.path, 0)
+    end)
+
+    it("a request whose on_abort cancels leaves the queue at once, and goes on", function()
+        local server = start([[
+            location = /cancels { content_by_lua_block {
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@")
+                assert(ngx.on_abort(function() lock:cancel() end))
+                local _, _, code = lock:acquire()
+                ngx.shared.results:set("cancels", code)
+            } }
+        ]])
+        fixture.join(server.path)
+        local request = server:ask("/cancels")
+        fixture.await_children(server.path, 2)
+        request:abort()
+        eventually(function()
+            return select(2, server:get("/report?name=cancels")) == "cancelled"
+        end)
+        fixture.await_children(server.path, 1)
+    end)
+
+    it("a light thread that is killed while it waits leaves the queue, and its lock can be acquired again", function()
+        local server = start([[
+            location = /kill { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local lock = inside.mutex("@PATH@")
+                local thread = ngx.thread.spawn(lock.acquire, lock)
+                ngx.say("waiting")
+                ngx.flush(true)
+                while inside.mutex("@PATH@"):contenders()[2] == nil do ngx.sleep(0.01) end
+                assert(ngx.thread.kill(thread))
+                while inside.mutex("@PATH@"):contenders()[2] ~= nil do ngx.sleep(0.01) end
+                local _, _, code = lock:acquire(0.05)
+                ngx.say(code)
+            } }
+            location = /operations { content_by_lua_block {
+                local client = require("spec.support.inside_nginx").client()
+                local all = client:multi { client:mutex("@PATH@"), client:mutex("@PATH@-other") }
+                local thread = ngx.thread.spawn(all.acquire, all)
+                while client:mutex("@PATH@"):contenders()[2] == nil do ngx.sleep(0.01) end
+                assert(ngx.thread.kill(thread))
+                ngx.say("killed")
+            } }
+        ]])
+        fixture.join(server.path)
+        local status, body = server:get("/kill")
+        assert.equal(200, status)
+        assert.equal("waiting\ntimeout", body)
+        fixture.await_children(server.path, 1)
+        assert.same({ 200, "killed" }, { server:get("/operations") })
+        fixture.await_children(server.path, 1)
+        fixture.await_children(server.path .. "-other", 0)
+        nobody_complained(server)
+    end)
+
+    it("a killed waiter to whom the lock is granted passes it on", function()
+        local server = start()
+        local holder = fixture.join(server.path)
+        local first = cycle(server)
+        fixture.await_children(server.path, 2)
+        local second = cycle(server)
+        fixture.await_children(server.path, 3)
+        first:abort()
+        assert(fixture.observer():delete(holder))
+        assert.same({ 200, "held" }, { second:answer() })
+    end)
+
+    --- Locks of every sort of owner, in a worker that is about to go.
+    local OWNERS = [[
+        location = /park { content_by_lua_block {
+            local inside = require "spec.support.inside_nginx"
+            package.loaded.parked = inside.mutex("@PATH@-parked")
+            assert(package.loaded.parked:acquire(20))
+            ngx.say("parked")
+        } }
+        location = /lead { content_by_lua_block {
+            assert(ngx.timer.at(0, function()
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@-leader")
+                assert(lock:acquire())
+                while lock:held() do ngx.sleep(0.05) end
+            end))
+            ngx.say("leads")
+        } }
+    ]]
+
+    --- Lets a worker have a parked lock, a timer that leads, a timer that waits for ever, and a request that holds and one that
+    -- waits; `leave` ends it. The locks pass on, the requests are served.
+    local function leaves_well(server, leave)
+        server:get("/park")
+        server:get("/lead")
+        fixture.await_children(server.path .. "-leader", 1)
+        server:get("/lead")
+        fixture.await_children(server.path .. "-leader", 2)
+        local holding = cycle(server, 2)
+        fixture.await_children(server.path, 1)
+        local waiting = cycle(server)
+        fixture.await_children(server.path, 2)
+        local client = fixture.client({ session_timeout = 30 })
+        leave()
+        assert(client:mutex(server.path .. "-parked"):acquire(12))
+        assert(client:mutex(server.path .. "-leader"):acquire(12))
+        assert.same({ 200, "held" }, { holding:answer() })
+        assert.same({ 200, "held" }, { waiting:answer() })
+    end
+
+    it("a reload passes locks on at once, lets requests finish that hold or wait, and no worker hangs", function()
+        local server = start(OWNERS)
+        local old = server:workers()
+        leaves_well(server, function()
+            server:signal("HUP")
+        end)
+        eventually(function()
+            local now = server:workers()
+            return #now == 1 and now[1] ~= old[1]
+        end, 20, "the old worker to go")
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+        nobody_complained(server)
+    end)
+
+    it("a graceful quit does the same", function()
+        local server = start(OWNERS)
+        leaves_well(server, function()
+            server:signal("QUIT")
+        end)
+        eventually(function()
+            return not server:is_running()
+        end, 20, "nginx to quit")
+        nobody_complained(server)
+    end)
+
+    it("a fast stop says goodbye too", function()
+        local server = start(OWNERS)
+        server:get("/park")
+        fixture.await_children(server.path .. "-parked", 1)
+        server:signal("TERM")
+        assert(fixture.client({ session_timeout = 30 }):mutex(server.path .. "-parked"):acquire(12))
+        nobody_complained(server)
+    end)
+
+    it("ten reloads under load leave nothing behind", function()
+        local server = start()
+        local before = sessions()
+        for _ = 1, 10 do
+            local requests = {}
+            for index = 1, 20 do
+                requests[index] = cycle(server)
+            end
+            server:signal("HUP")
+            for index = 1, 20 do
+                assert.same({ 200, "held" }, { requests[index]:answer() })
+            end
+        end
+        eventually(function()
+            return #server:workers() == 1 and sessions() <= before + 1, #server:workers() .. " workers"
+        end, 30, "the old workers to go")
+        fixture.await_children(server.path, 0)
+        nobody_complained(server)
+    end)
+
+    it("with lua_code_cache off every request has a client of its own, which goes again", function()
+        local server = start([[
+            location = /logs { content_by_lua_block {
+                local client = assert(require("zklock").connect("@ZOOKEEPER@", { log = function() end }))
+                assert(client:mutex("@PATH@"):acquire(20))
+                ngx.say("held")
+            } }
+        ]], { head = "lua_code_cache off;\n" .. HEAD })
+        local before = sessions()
+        for _ = 1, 10 do
+            assert.same({ 200, "held" }, { cycle(server):answer() })
+            assert.same({ 200, "held" }, { server:get("/logs") })
+        end
+        eventually(function()
+            local now = sessions()
+            return now <= before, ("%d sessions, %d before"):format(now, before)
+        end, 40, "the clients to go")
+        for _, line in ipairs(server:complaints()) do
+            assert.truthy(line:find("lua_code_cache is off", 1, true), line)
+        end
+    end)
+
+    it("a client that rests does not keep its pump, and wakes up for the next request", function()
+        local server = start([[
+            location = /timers { content_by_lua_block { ngx.say(ngx.timer.running_count()) } }
+        ]])
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+        assert.same({ 200, "1" }, { server:get("/timers") })
+        eventually(function()
+            return select(2, server:get("/timers")) == "0"
+        end, 30, "the pump to rest")
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+        nobody_complained(server)
+    end)
+
+    it("callbacks run while nobody waits, and may wait themselves", function()
+        local server = start([[
+            location = /watch { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                inside.watched = inside.mutex("@PATH@", { on_lost = function(lock, reason)
+                    ngx.sleep(0.001)
+                    lock:release()
+                    ngx.shared.results:set("lost", reason .. " " .. tostring(lock:acquire(20) ~= nil))
+                end })
+                assert(inside.watched:acquire(20))
+                ngx.say(inside.watched:node())
+            } }
+        ]])
+        local _, node = server:get("/watch")
+        fixture.kill_owner(node)
+        eventually(function()
+            return select(2, server:get("/report?name=lost")) == "lost true"
+        end, 40, "on_lost to have acquired anew")
+    end)
+end)
+
+describe("the nginx.conf of docs/openresty.md #nginx", function()
+    after_each(clean)
+
+    it("is complete, and buys", function()
+        local file = assert(io.open(cluster.root .. "/docs/openresty.md"))
+        local conf = file:read("*a"):match("\n```nginx\n(.-)```")
+        file:close()
+        -- What differs is where things are.
+        conf = conf:gsub("error_log [^;]*", "error_log @DIRECTORY@/error.log notice"):gsub("worker_processes auto", "%0;\n" ..
+            "daemon off; pid @DIRECTORY@/nginx.pid"):gsub("listen 8080", "listen 127.0.0.1:@PORT@"):gsub("http {", "%0\n" .. [[
+            access_log off;
+            client_body_temp_path @DIRECTORY@/body;
+            proxy_temp_path @DIRECTORY@/proxy;
+            fastcgi_temp_path @DIRECTORY@/fastcgi;
+            uwsgi_temp_path @DIRECTORY@/uwsgi;
+            scgi_temp_path @DIRECTORY@/scgi;
+            lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;;";
+            lua_package_cpath "@ROOT@/build/luajit/?.so;;";]])
+        conf = conf:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()):gsub("/locks/stock", fixture.path())
+        local template = os.tmpname()
+        file = assert(io.open(template, "w"))
+        file:write("@MODULES@", conf)
+        file:close()
+        local server = remember(nginx.start { template = template })
+        os.remove(template)
+        local status, body = server:get("/buy")
+        assert.equal(200, status)
+        assert.truthy(body:find("^bought with %x+%-%x+$"), body)
+        nobody_complained(server)
+    end)
+end)
+
+describe("nginx's event loop is not blocked #nginx", function()
+    after_each(clean)
+
+    --- Answers of a plain location while something else is going on.
+    local function answers(server, count)
+        for _ = 1, count do
+            assert.same({ 200, "plain" }, { server:get("/plain", 20) })
+        end
+    end
+
+    it("by 1000 requests that wait for one lock", function()
+        local server = start()
+        local holder = fixture.join(server.path)
+        local waiting = {}
+        for index = 1, 1000 do
+            waiting[index] = cycle(server, 0, "&wait=false")
+        end
+        fixture.await_children(server.path, 1001, 60)
+        answers(server, 200)
+        assert(fixture.observer():delete(holder))
+        answers(server, 20)
+        for index = 1, 1000 do
+            assert.same({ 200, "held" }, { waiting[index]:answer() })
+        end
+        fixture.await_children(server.path, 0)
+        nobody_complained(server)
+    end)
+
+    it("by a ZooKeeper that stands still", function()
+        local servers = cluster.start()
+        remember(servers)
+        local server = start(nil, { servers = servers.servers })
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+        servers:pause()
+        local waiting = {}
+        for index = 1, 50 do
+            waiting[index] = cycle(server, 0, "&timeout=2")
+        end
+        answers(server, 200)
+        for index = 1, 50 do
+            local status, body = waiting[index]:answer()
+            assert.equal(503, status)
+            assert.truthy(body:find("^disconnected ") or body:find("^timeout "), body)
+        end
+        servers:resume()
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+        nobody_complained(server)
+    end)
+
+    it("by a ZooKeeper that is not there, or whose name nobody knows", function()
+        for _, servers in ipairs { "127.0.0.1:1", "zookeeper.invalid:2181" } do
+            local server = start(nil, { servers = servers })
+            local waiting = {}
+            for index = 1, 50 do
+                waiting[index] = cycle(server, 0, "&timeout=2")
+            end
+            answers(server, 200)
+            for index = 1, 50 do
+                local status, body = waiting[index]:answer()
+                assert.equal(503, status)
+                assert.truthy(body:find("^disconnected "), body)
+            end
+            server:quit()
+            nobody_complained(server)
+        end
+    end)
+end)
+
+describe("the seckill service #nginx", function()
+    local servers, stage
+
+    setup(function()
+        servers = cluster.start()
+        stage = seckill.start(servers.servers)
+    end)
+
+    teardown(function()
+        stage:stop()
+        servers:stop()
+    end)
+
+    --- Waits until so many have been sold in the present round.
+    local function await_sales(count)
+        eventually(function()
+            local lucky, stock = stage:count()
+            return lucky >= count, ("%d sold, %d left"):format(lucky, stock)
+        end, 60, count .. " sales")
+    end
+
+    local function never_oversold(result)
+        assert.equal(seckill.STOCK, result.lucky + result.stock, result.output)
+        assert.is_true(result.lucky <= seckill.STOCK)
+    end
+
+    local function all_sold(result)
+        assert.same({ stock = 0, lucky = seckill.STOCK, answered = seckill.REQUESTS },
+            { stock = result.stock, lucky = result.lucky, answered = result.answered })
+    end
+
+    it("oversells without a lock, and with one per worker", function()
+        for _, version in ipairs { "v1", "v2" } do
+            local result = stage:run(version)
+            assert.is_true(result.lucky + result.stock > seckill.STOCK, version)
+        end
+    end)
+
+    it("sells every piece once with zklock, and answers every request", function()
+        all_sold(stage:run("v3"))
+        for _, service in ipairs(stage.services) do
+            nobody_complained(service)
+        end
+    end)
+
+    it("oversells nothing while a service is reloaded", function()
+        local result = stage:run("v3", function()
+            await_sales(40)
+            stage.services[1]:signal("HUP")
+            await_sales(120)
+            stage.services[1]:signal("HUP")
+        end)
+        never_oversold(result)
+        for _, service in ipairs(stage.services) do
+            nobody_complained(service)
+        end
+    end)
+
+    it("oversells nothing while a worker is killed", function()
+        local result = stage:run("v3", function()
+            await_sales(40)
+            stage.services[1]:signal("KILL", stage.services[1]:workers()[1])
+        end)
+        never_oversold(result)
+    end)
+
+    it("oversells nothing while ZooKeeper is restarted", function()
+        local result = stage:run("v3", function()
+            await_sales(40)
+            servers:restart()
+        end)
+        never_oversold(result)
+        all_sold(stage:run("v3"))
+    end)
+end)

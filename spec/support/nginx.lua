@@ -1,0 +1,284 @@
+--- support.nginx: nginx with Lua inside, for specs and demonstrations: in a temporary directory, on free ports, ended with
+-- the process that started it.
+--
+--     local server = nginx.start { http = [[ server { listen @PORT@; location / { … } } ]] }
+--     local status, body = server:get("/")
+--     server:reload()      server:quit()      server:stop()
+--
+-- Needs LuaSocket, nginx and, unless it is an OpenResty, Debian's modules for it.
+
+local socket = require "socket"
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+
+local nginx = {}
+local Server = {}
+Server.__index = Server
+
+--- Where Debian has the modules that OpenResty has inside.
+local MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so" }
+
+local PATIENCE = 30
+
+local HEAD = [[
+daemon off;
+worker_processes @WORKERS@;
+pid @DIRECTORY@/nginx.pid;
+error_log @DIRECTORY@/error.log @LEVEL@;
+worker_rlimit_nofile 20000;
+events { worker_connections 4096; }
+@MAIN@
+http {
+    access_log off;
+    client_body_temp_path @DIRECTORY@/body;
+    proxy_temp_path @DIRECTORY@/proxy;
+    fastcgi_temp_path @DIRECTORY@/fastcgi;
+    uwsgi_temp_path @DIRECTORY@/uwsgi;
+    scgi_temp_path @DIRECTORY@/scgi;
+    lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;@ROOT@/?.lua;;";
+    lua_package_cpath "@ROOT@/build/luajit/?.so;;";
+@HTTP@
+}
+]]
+
+local function exists(path)
+    local file = io.open(path, "r")
+    if file then
+        file:close()
+    end
+    return file ~= nil
+end
+
+local function read(path)
+    local file = io.open(path, "rb")
+    if not file then
+        return ""
+    end
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+local function write(path, text)
+    local file = assert(io.open(path, "wb"))
+    file:write(text)
+    file:close()
+end
+
+--- Whether there is an nginx to run.
+function nginx.is_there()
+    return select(2, cluster.run({ "sh", "-c", "command -v nginx" })) == 0
+end
+
+--- A port that was free a moment ago.
+function nginx.free_port()
+    local listener = assert(socket.bind("127.0.0.1", 0))
+    local _, port = listener:getsockname()
+    listener:close()
+    return tonumber(port)
+end
+
+local function absolute(path)
+    return path:sub(1, 1) == "/" and path or (cluster.run({ "pwd" })) .. "/" .. path
+end
+
+--- The configuration with its @WORDS@ filled in.
+local function fill(text, values)
+    return (text:gsub("@([%u%d_]+)@", function(name)
+        return tostring(assert(values[name], "no value for @" .. name .. "@"))
+    end))
+end
+
+--- Starts nginx and waits until it answers. `options`:
+--     http      what goes into http {}: @PORT@ is a free port, others come from `values`
+--     template  in place of http, main, workers and level: a file with a whole configuration
+--     main      what goes before http {}
+--     values    { NAME = value } for @NAME@
+--     workers   worker_processes (1)
+--     level     of the error log ("info")
+function nginx.start(options)
+    local directory = (cluster.run({ "mktemp", "-d" }))
+    local values = {
+        WORKERS = options.workers or 1, DIRECTORY = directory, LEVEL = options.level or "notice", MAIN = options.main or "",
+        ROOT = absolute(cluster.root), PORT = nginx.free_port()
+    }
+    for name, value in pairs(options.values or {}) do
+        values[name] = value
+    end
+    local head = ""
+    for _, module in ipairs(MODULES) do
+        if exists(module) then
+            head = head .. "load_module " .. module .. ";\n"
+        end
+    end
+    if cluster.run({ "id", "-u" }) == "0" then
+        head = head .. "user root;\n"
+    end
+    values.MODULES = head
+    local text = options.template and read(options.template)
+    if not text then
+        values.HTTP = fill(options.http, values)
+        text = "@MODULES@" .. HEAD
+    end
+    local self = setmetatable({ directory = directory, port = values.PORT, config = directory .. "/nginx.conf" }, Server)
+    write(self.config, fill(text, values))
+    self:_launch()
+    return self
+end
+
+--- Runs it beside a watcher that ends it when this process is gone, however that went.
+function Server:_launch()
+    local command = ([[ (
+        nginx -p %s -c %s >>%s/output 2>&1 &
+        child=$!
+        echo $child
+        exec >/dev/null 2>&1
+        while kill -0 %d && kill -0 $child; do sleep 0.5; done
+        kill -TERM $child
+    ) & ]]):format(self.directory, self.config, self.directory, cluster.process_id())
+    local pipe = assert(io.popen(command, "r"))
+    self.pid = tonumber(pipe:read("*l"))
+    pipe:close()
+    eventually(function()
+        assert(self:is_running(), "nginx does not start: " .. read(self.directory .. "/output") .. self:log())
+        local connection = socket.connect("127.0.0.1", self.port)
+        if connection then
+            connection:close()
+        end
+        return connection
+    end, PATIENCE, "nginx")
+end
+
+--- A process that has ended and that nobody has buried yet does not run.
+function Server:is_running()
+    local state = read("/proc/" .. self.pid .. "/stat"):match("%) (%a)")
+    return state ~= nil and state ~= "Z"
+end
+
+--- The error log so far.
+function Server:log()
+    return read(self.directory .. "/error.log")
+end
+
+--- The lines of the error log that nobody wants to see: of level warn and worse, and what a sanitizer would say.
+function Server:complaints()
+    local found = {}
+    for line in self:log():gmatch("[^\n]+") do
+        if line:find("%[warn%]") or line:find("%[error%]") or line:find("%[crit%]") or line:find("%[alert%]")
+            or line:find("%[emerg%]") then
+            found[#found + 1] = line
+        end
+    end
+    return found
+end
+
+--- The process ids of the workers, those that are shutting down included.
+function Server:workers()
+    local pids = {}
+    for pid in cluster.run({ "sh", "-c", "cat /proc/" .. self.pid .. "/task/*/children 2>/dev/null" }):gmatch("%d+") do
+        pids[#pids + 1] = tonumber(pid)
+    end
+    table.sort(pids)
+    return pids
+end
+
+--- Sends the master, or another process, a signal by name.
+function Server:signal(name, pid)
+    assert(os.execute(("kill -%s %d"):format(name, pid or self.pid)))
+end
+
+--- SIGHUP, and waits until no old worker is left.
+function Server:reload(patience)
+    local old = {}
+    for _, pid in ipairs(self:workers()) do
+        old[pid] = true
+    end
+    self:signal("HUP")
+    eventually(function()
+        local fresh = 0
+        for _, pid in ipairs(self:workers()) do
+            if old[pid] then
+                return false, "worker " .. pid .. " is still there"
+            end
+            fresh = fresh + 1
+        end
+        return fresh > 0
+    end, patience or PATIENCE, "the old workers to go")
+end
+
+--- SIGQUIT, and waits for the end.
+function Server:quit(patience)
+    self:signal("QUIT")
+    eventually(function()
+        return not self:is_running(), "workers: " .. table.concat(self:workers(), " ")
+    end, patience or PATIENCE, "nginx to quit")
+end
+
+--- Ends it at once and removes what it left.
+function Server:stop()
+    if self.stopped then
+        return
+    end
+    self.stopped = true
+    cluster.run({ "kill", "-TERM", tostring(self.pid) })
+    local ended = pcall(eventually, function()
+        return not self:is_running()
+    end, 5)
+    if not ended then
+        cluster.run({ "sh", "-c", ("kill -KILL %d $(cat /proc/%d/task/*/children)"):format(self.pid, self.pid) })
+    end
+    if not os.getenv("ZKLOCK_KEEP") then
+        cluster.run({ "rm", "-rf", self.directory })
+    end
+end
+
+-- Requests ------------------------------------------------------------------------------------------------------------
+
+local Request = {}
+Request.__index = Request
+
+--- Sends a GET and comes back at once; :answer() waits for what comes of it.
+function Server:ask(path, port)
+    local connection = assert(socket.tcp())
+    connection:settimeout(PATIENCE)
+    assert(connection:connect("127.0.0.1", port or self.port))
+    assert(connection:send(("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):format(path)))
+    return setmetatable({ connection = connection }, Request)
+end
+
+--- The status and the body; nil and what is wrong when there is no answer within `patience` seconds.
+function Request:answer(patience)
+    self.connection:settimeout(patience or 60)
+    local text, problem, part = self.connection:receive("*a")
+    self.connection:close()
+    text = text or part
+    local status, head, body = (text or ""):match("^HTTP/%d%.%d (%d+)([^\n]*\n.-)\r\n\r\n(.*)$")
+    if not status then
+        return nil, problem or "no answer"
+    end
+    if head:lower():find("transfer-encoding: chunked", 1, true) then
+        local whole = {}
+        while true do
+            local size, rest = body:match("^(%x+)\r\n(.*)$")
+            size = size and tonumber(size, 16) or 0
+            if size == 0 then
+                break
+            end
+            whole[#whole + 1] = rest:sub(1, size)
+            body = rest:sub(size + 3)
+        end
+        body = table.concat(whole)
+    end
+    return tonumber(status), (body:gsub("\n$", ""))
+end
+
+--- Hangs up without waiting.
+function Request:abort()
+    self.connection:close()
+end
+
+function Server:get(path, patience)
+    return self:ask(path):answer(patience)
+end
+
+return nginx

@@ -173,6 +173,9 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
         seat->turns++;
     }
     zkl_share_advance(seat);
+    if (claim->phase == ZKL_CLAIM_WAITING) {
+        zkl_claim_waits(claim);
+    }
 }
 
 /* One of its claims is over. */

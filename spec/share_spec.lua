@@ -205,6 +205,17 @@ describe("a lock's node", function()
         assert.equal(0, client:stats().seats)
     end)
 
+    it("is named to those who wait for it in vain", function()
+        local client, path = new_client(), fixture.directory()
+        local holder, waiter = client:mutex(path), client:mutex(path)
+        assert(holder:acquire(10))
+        local ok, problem, code = waiter:acquire(0.1)
+        assert.is_nil(ok)
+        assert.equal("timeout", code)
+        assert.is_truthy(problem:find("is ahead", 1, true), problem)
+        assert(holder:release())
+    end)
+
     it("goes to others once they have asked for it", function()
         local client, path = new_client(), fixture.directory()
         local order, asked = {}, false

@@ -200,9 +200,7 @@ typedef struct {
     bool mismatch;                  /* now and then somebody asks for another limit */
     int32_t handoff;                /* of most claims, 0 of the others: these have a node of their own */
     int most_open;                  /* claims that a client has at one time, about */
-    int64_t longest_linger;         /* of a claim that was made */
-    node_record *nodes;
-    int weights[3]; /* how often a lock is claimed as a mutex, to read and to write */
+    int weights[3];                 /* how often a lock is claimed as a mutex, to read and to write */
     lock_set *sets;
     bool denied, exhausting;
     bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
@@ -211,6 +209,8 @@ typedef struct {
     claim_record *claims;
     int claim_count;
     int64_t memory_before;
+    int64_t longest_linger; /* of a claim that was made */
+    node_record *nodes;
     /* the first thing that was found wrong */
     bool failed;
     char check[32];

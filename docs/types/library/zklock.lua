@@ -82,6 +82,8 @@
 ---@field identity? string for this lock's nodes; the client's
 ---@field acl? zklock.Acl for this lock's nodes; the client's
 ---@field wait_release? boolean release waits until the server has acknowledged it; true
+---@field handoff? integer how many waiting acquisitions of this client a released lock may go to in a row; 16
+---@field linger? number seconds that a released lock stays with this client; 0
 ---@field max_hold? number seconds, above 0, after which a grant ends by itself; never
 ---@field on_lost? zklock.OnLost
 ---@field on_revoke? zklock.OnRevoke
@@ -151,6 +153,7 @@
 ---@field claims integer
 ---@field grants integer
 ---@field refusals integer
+---@field hand_overs integer of the grants, those that needed no request
 ---@field losses integer
 ---@field unknown_outcomes integer
 ---@field connections integer
@@ -158,13 +161,17 @@
 ---@field seats integer
 ---@field watches integer
 ---@field memory integer
+---@field reconnects integer
+---@field wait_time table histogram of seconds from asking for a lock to having it
 
 --- How to wait in an event loop. `waiter` is an empty table, for the adapter to keep in it what it likes.
 ---@class zklock.Adapter
 ---@field wait fun(client: zklock.Client, waiter: table, seconds: number): true?, string?, zklock.Code? may return early
 ---@field wake fun(waiter: table) makes that waiter's wait return soon
 ---@field name? string for messages
----@field yields? boolean false promises that wait never yields
+---@field yields? boolean|fun(): boolean false promises that wait never yields; or says whether it may, here and now
+---@field prepare? fun(settings: table): true?, string?, zklock.Code? before a client is opened
+---@field caller? fun(): any something about who is running, kept in each hold
 ---@field attach? fun(client: zklock.Client) the client was opened
 ---@field detach? fun(client: zklock.Client) the client is closed
 ---@field spawn? fun(fn: fun()) runs fn in a coroutine of its own: for the program's callbacks
@@ -182,6 +189,14 @@ local zklock = {}
 ---@return string? message
 ---@return zklock.Code? code
 function zklock.connect(servers, settings) end
+
+--- The one client that this Lua state (in nginx: this worker) has for a server list and options. Does not wait.
+---@param servers string "host:2181,host:2181/chroot"
+---@param settings? zklock.ConnectOptions
+---@return zklock.Client? client
+---@return string? message
+---@return zklock.Code? code
+function zklock.shared(servers, settings) end
 
 --- The path of a key below a prefix: any string is a key, different keys give different paths.
 ---@param prefix string
@@ -225,6 +240,10 @@ function Client:pump() end
 ---@return string? message
 ---@return zklock.Code? code
 function Client:pollfd() end
+
+--- For adapters: whether there is, or may soon be, work for pump.
+---@return boolean
+function Client:needs_pump() end
 
 --- Waits until no clean-up is under way any more.
 ---@param timeout? number seconds; for ever

@@ -28,6 +28,7 @@ local HEAD = [[
         listen 127.0.0.1:@PORT@ backlog=4096;
         location = /cycle { content_by_lua_block { require("spec.support.inside_nginx").cycle() } }
         location = /report { content_by_lua_block { require("spec.support.inside_nginx").report(ngx.var.arg_name) } }
+        location = /waiters { content_by_lua_block { require("spec.support.inside_nginx").waiters() } }
         location = /plain { content_by_lua_block { ngx.say("plain") } }
 ]]
 
@@ -303,6 +304,59 @@ describe("inside nginx #nginx", function()
         first:abort()
         assert(fixture.observer():delete(holder))
         assert.same({ 200, "held" }, { second:answer() })
+    end)
+
+    it("waiters that are gone are passed over where one node serves many requests", function()
+        local server = start([[
+            location = /kill { content_by_lua_block {
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@", { handoff = 16 })
+                local thread = ngx.thread.spawn(lock.acquire, lock)
+                ngx.say(tostring(ngx.thread.kill(thread)))
+            } }
+        ]])
+        local holding = cycle(server, 2, "&handoff=16")
+        fixture.await_children(server.path, 1)
+        local waiting = {}
+        for index = 1, 10 do
+            waiting[index] = cycle(server, 0, "&handoff=16")
+            assert.same({ 200, "1" }, { server:get("/kill") })
+        end
+        eventually(function()
+            return select(2, server:get("/waiters")) == "10"
+        end)
+        for index = 1, 5 do
+            waiting[index]:abort()
+        end
+        assert.same({ 200, "held" }, { holding:answer() })
+        for index = 6, 10 do
+            assert.same({ 200, "held" }, { waiting[index]:answer() })
+        end
+        fixture.await_children(server.path, 0)
+    end)
+
+    it("a try that needs no request is granted in phases that cannot wait", function()
+        local server = start([[
+            location = /linger {
+                content_by_lua_block {
+                    local lock = require("spec.support.inside_nginx").mutex("@PATH@", { handoff = 16, linger = 60 })
+                    assert(lock:acquire(20))
+                    assert(lock:release())
+                    ngx.ctx.lock = lock
+                    ngx.say("lingers")
+                }
+                log_by_lua_block {
+                    local lock = ngx.ctx.lock
+                    local got, message = lock:try_acquire()
+                    ngx.shared.results:set("try", got and tostring(lock:held()) or message)
+                    lock:release { wait = false }
+                }
+            }
+        ]])
+        for _ = 1, 5 do
+            assert.same({ 200, "lingers" }, { server:get("/linger") })
+            assert.same({ 200, "true" }, { server:get("/report?name=try") })
+        end
+        nobody_complained(server)
     end)
 
     --- Locks of every sort of owner, in a worker that is about to go.

@@ -398,6 +398,7 @@ function Client:close(timeout)
     elseif self._joined then
         return true
     end
+    self._closing = true -- not to be shared any more
     self._core:close()
     local closed, message
     closed, message, code = wait.until_decided(self, nil, now() + seconds, is_closed, self)

@@ -152,7 +152,7 @@ function zklock.shared(servers, settings)
     local key = tostring(servers) .. " " .. fingerprint(wanted)
     local client = shared[key]
     local state = client and client:state()
-    if state and state ~= "closed" then
+    if state and state ~= "closed" and not client._closing then
         return client
     end
     if type(settings) == "table" or settings == nil then

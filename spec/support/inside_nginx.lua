@@ -11,10 +11,23 @@ function inside.client()
     return assert(zklock.shared(inside.servers, { session_timeout = 30 }))
 end
 
+--- A mutex with a node for each acquisition, so that a spec sees by the nodes who waits; unless `handoff` says otherwise.
 function inside.mutex(path, options)
+    options = options or {}
+    options.handoff = options.handoff or 0
     return inside.client():mutex(path, options)
 end
 
+--- Answers with how many coroutines of the worker wait for something.
+function inside.waiters()
+    local count = 0
+    for _ in pairs(inside.client()._registry.everybody) do
+        count = count + 1
+    end
+    ngx.say(count)
+end
+
+--- A word for what a call returned.
 local function outcome(value, _, code)
     return code or tostring(value and true or value)
 end
@@ -40,7 +53,7 @@ end
 --- Acquires and holds for ?seconds=, then releases.
 function inside.cycle()
     local args = ngx.req.get_uri_args()
-    local lock = inside.mutex(args.path)
+    local lock = inside.mutex(args.path, { handoff = tonumber(args.handoff) })
     local got, message, code = lock:acquire(tonumber(args.timeout) or 60)
     if not got then
         ngx.status = 503

@@ -248,6 +248,7 @@ local function close_unused(grace_is_over)
             if has_waiters(client, grace_is_over) or holding then
                 left = true
             else
+                client._closing = true -- not to be shared any more
                 client._core:close()
             end
         end

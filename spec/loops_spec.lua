@@ -50,7 +50,7 @@ local function promises(loop)
             local client, path, order, inside = client_of(), fixture.path(), {}, 0
             local first = fixture.join(path)
             for number = 1, 5 do
-                local lock = client:mutex(path)
+                local lock = client:mutex(path, { handoff = 0 })
                 loop.spawn(function()
                     assert(lock:acquire(20))
                     order[#order + 1] = number
@@ -337,7 +337,7 @@ local function promises(loop)
             local node = fixture.join(path)
             for _ = 1, 200 do
                 loop.spawn(function()
-                    local lock = client:mutex(path, { wait_release = false })
+                    local lock = client:mutex(path, { wait_release = false, handoff = 0 })
                     assert(lock:acquire(50))
                     ended = ended + 1
                     assert(lock:release())
@@ -514,7 +514,7 @@ describe("by itself,", function()
         for _ = 1, 2 do
             local inner = cqueues.new()
             inner:wrap(function()
-                local lock = client:mutex(path)
+                local lock = client:mutex(path, { handoff = 0 })
                 assert(lock:acquire(20))
                 assert(lock:release())
                 ended = ended + 1

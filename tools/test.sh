@@ -186,7 +186,7 @@ suites_lua() {
 }
 
 suites_lint() {
-    suite "lint" ours 900 'tools/lint.sh'
+    suite "lint" ours 900 'tools/lint.sh layout gcc clang tidy-shipped cppcheck luacheck shellcheck docs'
     suite "the reference, without a warning" status 90 'tools/docs.sh reference'
 }
 

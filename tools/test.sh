@@ -100,7 +100,7 @@ run_suite() {
 # What each sanitizer is to do; the same words everywhere, so that no report goes unnoticed.
 asan_options=detect_leaks=1:abort_on_error=0:exitcode=86:detect_stack_use_after_return=1
 ubsan_options=print_stacktrace=1:halt_on_error=1
-tsan_options=halt_on_error=1:exitcode=86:second_deadlock_stack=1
+tsan_options=halt_on_error=1:exitcode=86:second_deadlock_stack=1:suppressions=$PWD/tools/tsan.supp
 
 sanitized() {
     env ASAN_OPTIONS="$asan_options" UBSAN_OPTIONS="$ubsan_options" TSAN_OPTIONS="$tsan_options" "$@"

@@ -22,12 +22,21 @@ local function sent(client)
     return stats.requests - stats.heartbeats
 end
 
---- So many coroutines that acquire one after the other, each in turn as its `lock` says, and note that in `order`.
+--- Within the loop: waits until a client has asked for so many acquisitions, so that they arrive in a known order.
+local function until_claims(client, count)
+    loop.until_true(function()
+        return client:stats().claims >= count
+    end)
+end
+
+--- So many coroutines that acquire one after the other, each in turn as its `lock` says, and note that in `order`. Nobody
+-- releases before all have asked.
 local function contenders(locks, order, tokens)
     local functions = {}
     for index, lock in ipairs(locks) do
         functions[index] = function()
             assert(lock:acquire(20))
+            until_claims(lock._client, #locks)
             order[#order + 1] = index
             if tokens then
                 tokens[#tokens + 1] = lock:token()
@@ -36,13 +45,6 @@ local function contenders(locks, order, tokens)
         end
     end
     return functions
-end
-
---- Within the loop: waits until a client has asked for so many acquisitions, so that they arrive in a known order.
-local function until_claims(client, count)
-    loop.until_true(function()
-        return client:stats().claims >= count
-    end)
 end
 
 local function grow(tokens)

@@ -5,12 +5,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,6 +79,28 @@ void zkl_client_unlock_and_wake(zkl_client *client)
     }
 }
 
+void zkl_client_wake(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    zkl_client_unlock_and_wake(client);
+}
+
+void zkl_client_awake(zkl_client *client)
+{
+    drain(client->wake_pipe[0]);
+    pthread_mutex_lock(&client->mutex);
+    client->woken = false;
+    pthread_mutex_unlock(&client->mutex);
+}
+
+bool zkl_client_has_news(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    bool news = client->news || client->announced || !TAILQ_EMPTY(&client->news_list);
+    pthread_mutex_unlock(&client->mutex);
+    return news;
+}
+
 /* --- the life of objects ------------------------------------------------------------------------------------------- */
 
 static void free_client(zkl_client *client)
@@ -115,7 +140,7 @@ static void on_state_changed(void *context, zkl_state state, zkl_code code, cons
     client->state = state;
     client->problem_code = code;
     snprintf(client->problem, sizeof client->problem, "%s", problem);
-    client->news = true;
+    client->news = client->changed = true;
     pthread_mutex_unlock(&client->mutex);
 }
 
@@ -133,12 +158,42 @@ static void on_log(void *context, int level, const char *message)
     log_line *line = &client->lines[(client->first_line + client->line_count++) % LOG_LINES];
     line->level = level;
     snprintf(line->text, sizeof line->text, "%s", message);
-    client->news = true;
+    client->news = client->changed = true;
     pthread_mutex_unlock(&client->mutex);
+}
+
+/*
+ * The C client sends each request in two pieces, the length first. Held back until the turn is over they go out together, and
+ * with them whatever else the turn sends: one segment, and one time that the server wakes up.
+ */
+static void on_sending(void *context)
+{
+    zkl_client *client = context;
+    if (!client->corked && client->socket >= 0) {
+        int on = 1;
+        client->corked = setsockopt(client->socket, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0;
+    }
+}
+
+/* The turn is over. If the C client has closed the socket meanwhile, its number may be somebody else's: no harm is done. */
+static void uncork(zkl_client *client)
+{
+    if (client->corked) {
+        int off = 0;
+        client->corked = false;
+        setsockopt(client->socket, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+    }
 }
 
 /* The C client's log callback has no context: each I/O thread knows its own client. */
 static _Thread_local zkl_client *thread_client;
+
+zkl_client *zkl_client_speaks(zkl_client *client)
+{
+    zkl_client *before = thread_client;
+    thread_client = client;
+    return before;
+}
 
 /* While no server answers, the C client says the same two things at every try, dozens of times a second. */
 static bool said_before(zkl_client *client, const char *text)
@@ -190,12 +245,19 @@ static void begin_close_if_wanted(zkl_client *client)
     }
 }
 
-/* Makes the turn's news visible: one byte, however much there is. */
-static void publish(zkl_client *client)
+/* engine_mutex held. What callers may ask about without it. */
+static void publish_figures(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
     client->stats = zkl_engine_stats(client->engine);
     client->timeout_ms = zkl_engine_session_timeout(client->engine);
+    pthread_mutex_unlock(&client->mutex);
+}
+
+/* Makes the turn's news visible: one byte, however much there is. */
+static void announce(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
     bool write_it = client->news && !client->announced;
     client->announced = client->announced || client->news;
     client->news = false;
@@ -205,12 +267,12 @@ static void publish(zkl_client *client)
     }
 }
 
-static int poll_timeout(int64_t wake_at)
+int zkl_poll_timeout(int64_t until)
 {
-    if (wake_at == ZKL_NEVER) {
+    if (until == ZKL_NEVER) {
         return -1;
     }
-    int64_t left = wake_at - zkl_clock();
+    int64_t left = until - zkl_clock();
     if (left <= 0) {
         return 0;
     }
@@ -218,27 +280,17 @@ static int poll_timeout(int64_t wake_at)
     return ms > 60000 ? 60000 : (int)ms;
 }
 
-static void wait_and_process(zkl_client *client, const zkl_poll *wanted)
+void zkl_client_turn(zkl_client *client, zkl_poll *wanted)
 {
-    if (wanted->fd >= 0 && client->state != ZKL_STATE_CONNECTED) {
-        fcntl(wanted->fd, F_SETFD,
-              FD_CLOEXEC); /* a new socket; the C client may have been built without SOCK_CLOEXEC */
+    zkl_tickets_run(client);
+    zkl_engine_prepare(client->engine, zkl_clock(), wanted);
+    uncork(client);
+    if (wanted->fd >= 0 && wanted->fd != client->socket) {
+        fcntl(wanted->fd, F_SETFD, FD_CLOEXEC); /* the C client may have been built without SOCK_CLOEXEC */
     }
-    struct pollfd fds[2] = {{.fd = client->wake_pipe[0], .events = POLLIN},
-                            {.fd = wanted->fd, .events = wanted->events}};
-    client->sleeping_until = wanted->wake_at;
-    pthread_mutex_unlock(&client->engine_mutex);
-    if (poll(fds, 2, poll_timeout(wanted->wake_at)) < 0) {
-        fds[0].revents = fds[1].revents = 0;
-    }
-    pthread_mutex_lock(&client->engine_mutex);
-    if (fds[0].revents != 0) {
-        drain(client->wake_pipe[0]);
-        pthread_mutex_lock(&client->mutex);
-        client->woken = false;
-        pthread_mutex_unlock(&client->mutex);
-    }
-    zkl_engine_process(client->engine, zkl_clock(), wanted->fd >= 0 ? fds[1].revents : 0);
+    client->socket = wanted->fd;
+    zkl_tickets_finish_flushes(client);
+    publish_figures(client);
 }
 
 /* The goodbye can be said, or there is nobody to say it to, or it is too late. */
@@ -255,7 +307,7 @@ static void announce_end(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
     client->news = false;
-    client->announced = true;
+    client->announced = client->changed = true;
     write_byte(client->news_pipe[1]);
     zkl_client_ring(client);
     pthread_cond_broadcast(&client->gone);
@@ -265,24 +317,23 @@ static void announce_end(zkl_client *client)
 static void *run(void *argument)
 {
     zkl_client *client = argument;
-    thread_client = client;
+    zkl_client_speaks(client);
     pthread_mutex_lock(&client->engine_mutex);
     while (!client->closing || !may_leave(client)) {
         zkl_poll wanted;
-        zkl_tickets_run(client);
         begin_close_if_wanted(client);
-        zkl_engine_prepare(client->engine, zkl_clock(), &wanted);
-        zkl_tickets_finish_flushes(client);
-        publish(client);
+        zkl_client_turn(client, &wanted);
+        announce(client);
         if (client->closing && wanted.wake_at > client->close_by) {
             wanted.wake_at = client->close_by;
         }
         if (!client->closing || !may_leave(client)) {
-            wait_and_process(client, &wanted);
+            zkl_helm_sleep(client, &wanted);
         }
     }
     zkl_engine_shut_down(client->engine, zkl_clock());
-    publish(client);
+    publish_figures(client);
+    announce(client);
     zkl_registry_remove(client);
     zkl_engine_free(client->engine);
     client->engine = NULL;
@@ -293,30 +344,25 @@ static void *run(void *argument)
     return NULL;
 }
 
-static void wake(zkl_client *client)
-{
-    pthread_mutex_lock(&client->mutex);
-    zkl_client_unlock_and_wake(client);
-}
-
 void zkl_client_serve(zkl_client *client)
 {
     if (pthread_mutex_trylock(&client->engine_mutex) != 0) {
-        wake(client);
+        zkl_client_wake(client);
         return;
     }
     bool wanted = true;
     if (client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine)) {
-        zkl_client *before = thread_client;
-        thread_client = client;
+        zkl_client *before = zkl_client_speaks(client);
         zkl_tickets_run(client);
-        thread_client = before;
+        uncork(client);
+        zkl_client_speaks(before);
         wanted = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
-        publish(client);
+        publish_figures(client);
+        announce(client);
     }
     pthread_mutex_unlock(&client->engine_mutex);
     if (wanted) {
-        wake(client);
+        zkl_client_wake(client);
     }
 }
 
@@ -400,6 +446,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
         .lease_changed = on_lease_changed,
         .state_changed = on_state_changed,
         .log = on_log,
+        .sending = on_sending,
     };
     client->engine = zkl_engine_new(&config, &host);
     zkl_free(servers);
@@ -446,7 +493,7 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     init_sync(client);
     client->forks = zkl_registry_forks();
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
-    client->doorbell = client->listener = -1;
+    client->socket = client->doorbell = client->listener = -1;
     atomic_store(&client->references, 1);
     atomic_store(&client->lease_until, options->lease ? 0 : ZKL_NEVER);
     TAILQ_INIT(&client->tickets);
@@ -518,7 +565,8 @@ void zkl_client_release(zkl_client *client)
     bool detach = !client->joined;
     client->joined = client->unread = true;
     pthread_mutex_unlock(&client->mutex);
-    while (zkl_client_next(client) != 0) {
+    bool changed;
+    while (zkl_client_next(client, &changed) != 0) {
         /* tickets reference their client: the list of news must not keep them, and so itself, alive */
     }
     if (detach) {
@@ -534,17 +582,22 @@ int zkl_client_fd(const zkl_client *client)
     return client->news_pipe[0];
 }
 
-uint64_t zkl_client_next(zkl_client *client)
+uint64_t zkl_client_next(zkl_client *client, bool *changed)
 {
     uint64_t id = 0;
+    *changed = false;
     pthread_mutex_lock(&client->mutex);
     zkl_ticket *ticket = TAILQ_FIRST(&client->news_list);
     if (ticket != NULL) {
         TAILQ_REMOVE(&client->news_list, ticket, in_news);
         ticket->has_news = false;
         id = ticket->id;
-    } else if (client->announced && (client->doorbell >= 0 || drain(client->news_pipe[0]))) {
-        client->announced = false; /* if the pipe's byte is still on the way, the next call reads it */
+    } else {
+        *changed = client->changed;
+        client->news = client->changed = false;
+        if (client->announced && (client->doorbell >= 0 || drain(client->news_pipe[0]))) {
+            client->announced = false; /* if the pipe's byte is still on the way, the next call reads it */
+        }
     }
     pthread_mutex_unlock(&client->mutex);
     if (ticket != NULL) {

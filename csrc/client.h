@@ -5,7 +5,7 @@
  * list. If the I/O thread sleeps and requests may go out, the caller hands the list to the engine itself, which sends and
  * cannot block; otherwise it wakes the thread by a byte in a pipe. What comes of it is published in the ticket by the I/O
  * thread, the ticket is put on the list of news, and a byte in a second pipe makes zkl_client_fd readable. No function here
- * blocks but zkl_client_join, and that one only until a thread that has already said goodbye has returned.
+ * blocks but zkl_client_wait, and zkl_client_join, that one only until a thread that has already said goodbye has returned.
  *
  * Any thread may call anything here. After a fork the child may call anything too and is told ZKL_FORKED: the thread did not
  * come along, and nothing of the parent's session is touched.
@@ -56,8 +56,16 @@ int zkl_client_fd(const zkl_client *client);
 bool zkl_client_listen(zkl_client *client, char *path, size_t size);
 bool zkl_client_accept(zkl_client *client);
 bool zkl_client_ring(zkl_client *client);
-/* The next ticket with news: its id, or 0 when there is none left (which makes the fd unreadable). */
-uint64_t zkl_client_next(zkl_client *client);
+/*
+ * Waits, for so many nanoseconds at most, until there is something for zkl_client_next, or a signal arrives; may return for
+ * nothing. Meanwhile the calling thread does the I/O thread's work, where that cannot block (helm.c).
+ */
+void zkl_client_wait(zkl_client *client, int64_t nanoseconds);
+/*
+ * The next ticket with news: its id, or 0 when there is none left, which makes the fd unreadable; `changed` then says whether
+ * there are log lines, or the state may have changed, and did not when this last said 0.
+ */
+uint64_t zkl_client_next(zkl_client *client, bool *changed);
 /* The next log line into `text`; its level is returned, 0 when there is none. */
 int zkl_client_next_log(zkl_client *client, char *text, size_t size);
 /* The state, and what stands in the way of a better one: `problem` has ZKL_MESSAGE_SIZE. */

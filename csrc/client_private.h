@@ -6,12 +6,14 @@
  *   ticket_operation.c  the same for reads and writes of the program's own, and their watches
  *   registry.c  all open clients of the process: for exit() and fork()
  *   doorbell.c  the socket that nginx gets in place of the pipe for news
+ *   helm.c      who waits for the server: the I/O thread, or a caller that has to wait anyway
  *
  * Who may touch what:
  *   - what stands under "engine" in the two structs, engine claims, and the engine itself: whoever holds engine_mutex. The I/O
  *     thread holds it all the time but while it sleeps in poll. A caller that finds it free hands its wish to the engine
  *     itself, which sends at once and cannot block; that saves waking the I/O thread only to have it send (it is polling
- *     the socket for the reply already). A caller that finds it taken leaves its wish on the list and writes a byte;
+ *     the socket for the reply already). A caller that finds it taken leaves its wish on the list and writes a byte. A caller
+ *     that blocks may do the I/O thread's work while it waits (helm.c);
  *   - what stands under "shared": whoever holds client->mutex;
  *   - atomics: anybody.
  * engine_mutex is taken before mutex, never after. A ticket is referenced by its caller and, until nothing more can come of
@@ -44,6 +46,13 @@ typedef enum {
     TICKET_FLUSH,
     TICKET_OPERATION
 } ticket_kind;
+
+/* Who polls the C client's socket. */
+typedef enum {
+    HELM_THREAD, /* the I/O thread */
+    HELM_CALLER, /* a caller in zkl_client_wait */
+    HELM_LEFT    /* such a caller a moment ago, and probably soon again; the I/O thread if not */
+} zkl_helm;
 
 TAILQ_HEAD(ticket_list, zkl_ticket);
 
@@ -115,11 +124,17 @@ struct zkl_client {
     pthread_mutex_t engine_mutex;
     zkl_engine *engine;     /* NULL once the thread has ended */
     int64_t sleeping_until; /* what the I/O thread's poll was given */
+    int socket;             /* the C client's, as of the latest zkl_engine_prepare, or -1 */
+    bool corked;            /* what is sent there waits until the turn is over */
     struct ticket_list tickets;
     struct ticket_list flushes;
     int64_t close_by;
     bool closing;
-    bool news; /* something was published since the last byte was written */
+    zkl_helm helm;
+    uint32_t watches_stood; /* times that a caller has taken the helm */
+    int64_t helm_left_at;
+    uint32_t napped; /* watches_stood when the I/O thread last slept beside a caller */
+    bool dozing;     /* the I/O thread sleeps for longer than the socket may be nobody's */
     struct recent_line {
         int64_t at;
         char text[128];
@@ -129,10 +144,13 @@ struct zkl_client {
     /* shared */
     struct ticket_list todo;
     struct ticket_list news_list;
+    const zkl_ticket *quiet; /* no news: its owner is the caller, and will look at it */
     uint64_t last_id;
     bool close_wanted;
     bool woken;     /* a byte is in wake_pipe */
+    bool news;      /* there is some that no byte was written for */
     bool announced; /* a byte is in news_pipe */
+    bool changed;   /* the state, or there are log lines, and zkl_client_next has not said so */
     bool exited;
     bool joined;
     bool unread;                 /* nobody will ask for news any more */
@@ -195,8 +213,25 @@ void zkl_ticket_operate(zkl_ticket *ticket, unsigned todo, int64_t now);
 /* Frees what only an operation's ticket has. */
 void zkl_ticket_drop_operation(zkl_ticket *ticket);
 
+/* helm.c ----------------------------------------------------------------------------------------------------------- */
+
+/* The I/O thread, engine_mutex held: sleeps until there is something to do, without the mutex, and does it. */
+void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted);
+
 /* client.c --------------------------------------------------------------------------------------------------------- */
 
+/* Wakes the I/O thread. */
+void zkl_client_wake(zkl_client *client);
+/* The I/O thread: it has been woken. */
+void zkl_client_awake(zkl_client *client);
+/* There is something for zkl_client_next to tell. */
+bool zkl_client_has_news(zkl_client *client);
+/* Milliseconds for poll from now until an instant; -1 for ZKL_NEVER. */
+int zkl_poll_timeout(int64_t until);
+/* engine_mutex held. Everything that is due, and what to wait for after it. No byte is written for the news. */
+void zkl_client_turn(zkl_client *client, zkl_poll *wanted);
+/* Whose log lines the C client's are, on this thread, from now on; returns whose they were. */
+zkl_client *zkl_client_speaks(zkl_client *client);
 void zkl_client_drop(zkl_client *client);
 /*
  * Mutex held; unlocks it, and then wakes the I/O thread if it needs that: a byte that is written before would have it run into

@@ -120,6 +120,8 @@ typedef struct {
     void (*state_changed)(void *context, zkl_state state, zkl_code code, const char *problem);
     /* A line for the log; level is one of the C client's ZOO_LOG_LEVEL_*. */
     void (*log)(void *context, int level, const char *message);
+    /* A request is about to be handed to the C client, which sends it at once if it can. NULL: nobody wants to know. */
+    void (*sending)(void *context);
 } zkl_host;
 
 typedef struct {

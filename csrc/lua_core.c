@@ -2,7 +2,7 @@
  * zklock.core: the thin binding under lua/zklock/.
  *
  * Userdata are pointers to refcounted C objects; __gc drops the reference and nulls it. Every function returns at once but
- * core.poll, which waits for a file descriptor. Arguments are checked here for type only: what a user may pass is checked,
+ * core.poll and client:wait, for adapters that may block. Arguments are checked here for type only: what a user may pass is checked,
  * and worded, in lua/zklock/options.lua.
  *
  * In the child of a fork every method answers nil, message, "forked" and touches nothing.
@@ -374,18 +374,33 @@ static int client_ring(lua_State *L)
     return 1;
 }
 
+/* client:next() -> id of a ticket with news | nil, whether the state or the log has news */
 static int client_next(lua_State *L)
 {
     zkl_client *client = live_client(L);
     if (client == NULL) {
         return FORKED;
     }
-    uint64_t id = zkl_client_next(client);
+    bool changed;
+    uint64_t id = zkl_client_next(client, &changed);
     if (id == 0) {
         lua_pushnil(L);
-    } else {
-        zkl_push_integer(L, id);
+        lua_pushboolean(L, changed);
+        return 2;
     }
+    zkl_push_integer(L, id);
+    return 1;
+}
+
+/* client:wait(seconds): see zkl_client_wait */
+static int client_wait(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_client_wait(client, nanoseconds_of(luaL_checknumber(L, 2)));
+    lua_pushboolean(L, 1);
     return 1;
 }
 
@@ -745,6 +760,7 @@ static const luaL_Reg client_methods[] = {
     {"listen", client_listen},
     {"accept", client_accept},
     {"ring", client_ring},
+    {"wait", client_wait},
     {"next", client_next},
     {"next_log", client_next_log},
     {"state", client_state},

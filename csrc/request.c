@@ -32,6 +32,9 @@ zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind)
     TAILQ_INSERT_TAIL(&engine->flying, request, all);
     engine->in_flight++;
     engine->stats.requests++;
+    if (engine->host.sending != NULL) {
+        engine->host.sending(engine->host.context);
+    }
     return request;
 }
 

@@ -40,6 +40,7 @@ build = {
         "csrc/contenders.c",
         "csrc/doorbell.c",
         "csrc/engine.c",
+        "csrc/helm.c",
         "csrc/line.c",
         "csrc/lua_alarm.c",
         "csrc/lua_core.c",

@@ -126,7 +126,7 @@ end
 -- nothing is left lying: tickets come first, because taking the last of them is what clears the fd.
 function wait.pump(client)
     local handle, registry = client._core, client._registry
-    local ticket = handle:next()
+    local ticket, changed = handle:next()
     while ticket do
         local waiter, observer = registry.by_ticket[ticket], registry.observers[ticket]
         if waiter then
@@ -135,11 +135,13 @@ function wait.pump(client)
         if observer then
             observer:_ticket_changed()
         end
-        ticket = handle:next()
+        ticket, changed = handle:next()
     end
-    client:_drain_log()
-    if client:_state_changed() then
-        wake_everybody(client)
+    if changed then
+        client:_drain_log()
+        if client:_state_changed() then
+            wake_everybody(client)
+        end
     end
 end
 

@@ -65,12 +65,21 @@ static zkl_client *open_client(void)
     return client;
 }
 
-/* Waits until somebody has news; takes them all, so that the descriptor is quiet again. */
+/*
+ * Waits until somebody has news, in turn by the descriptor and doing the client's own work meanwhile; takes them all, so that the
+ * descriptor is quiet again.
+ */
 static void wait_for_news(zkl_client *client, int ms)
 {
-    struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
-    poll(&fd, 1, ms);
-    while (zkl_client_next(client) != 0) {
+    static _Atomic unsigned waits;
+    if (atomic_fetch_add(&waits, 1) % 2 == 0) {
+        struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
+        poll(&fd, 1, ms);
+    } else {
+        zkl_client_wait(client, ms * (ZKL_SECOND / 1000));
+    }
+    bool changed;
+    while (zkl_client_next(client, &changed) != 0) {
     }
 }
 

@@ -1,0 +1,169 @@
+/*
+ * helm: who waits for the server.
+ *
+ * Somebody has to sleep in poll on the C client's socket and hand the engine what arrives. The I/O thread does, whatever the
+ * program does meanwhile. But a caller that blocks until its lock is granted would sleep next to it, only to be woken by it
+ * when the reply is here: a change of threads in each acquire, and another in each release. So a caller that blocks takes the
+ * helm for as long as it waits, and the I/O thread leaves the socket alone.
+ *
+ * A caller that has what it waited for is likely to wait again soon, for its release for example. Giving the helm back would
+ * wake the I/O thread each time. It stays with nobody instead: the I/O thread naps, and takes the helm when nobody has had it for
+ * RETURNS_WITHIN. Until then nothing is read from the socket. If the caller has waited for so long that the I/O thread sleeps
+ * soundly, it is woken at the end, which is little beside such a wait.
+ *
+ *   THREAD -> CALLER   a caller blocks while connected; the I/O thread is woken to leave the socket
+ *   CALLER -> LEFT     there is news, or the caller's time is up
+ *   LEFT   -> CALLER   it blocks again
+ *   LEFT   -> THREAD   it did not, for RETURNS_WITHIN
+ *   CALLER -> THREAD   the connection is lost, or the client closes: connecting may block, which a caller must not
+ *
+ * What is due at a certain time is done by whoever is awake first: the I/O thread's sleep never goes beyond it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <time.h>
+
+#include "client_private.h"
+
+/* How long the socket may be nobody's. */
+#define RETURNS_WITHIN (2 * ZKL_SECOND / 1000)
+
+/* How long a caller tries to get at the engine, which the I/O thread uses for moments only, while it is connected. */
+#define PATIENCE (2 * ZKL_SECOND / 1000)
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The I/O thread, engine_mutex held: until when it sleeps, and what `helm` has to do with that. */
+static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
+{
+    int64_t now = zkl_clock();
+    client->dozing = false;
+    if (client->helm == HELM_LEFT && now - client->helm_left_at >= RETURNS_WITHIN) {
+        client->helm = HELM_THREAD;
+    }
+    if (client->helm == HELM_LEFT) {
+        return earlier(wake_at, client->helm_left_at + RETURNS_WITHIN);
+    }
+    if (client->helm == HELM_CALLER) {
+        client->dozing = client->napped == client->watches_stood; /* still the same one */
+        client->napped = client->watches_stood;
+        return client->dozing ? wake_at : earlier(wake_at, now + RETURNS_WITHIN);
+    }
+    return wake_at;
+}
+
+void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted)
+{
+    client->sleeping_until = plan_sleep(client, wanted->wake_at);
+    struct pollfd fds[2] = {
+        {.fd = client->wake_pipe[0], .events = POLLIN},
+        {.fd = client->helm == HELM_THREAD ? wanted->fd : -1, .events = wanted->events},
+    };
+    int timeout = zkl_poll_timeout(client->sleeping_until);
+    pthread_mutex_unlock(&client->engine_mutex);
+    if (poll(fds, 2, timeout) < 0) {
+        fds[0].revents = fds[1].revents = 0;
+    }
+    pthread_mutex_lock(&client->engine_mutex);
+    client->dozing = false;
+    if (fds[0].revents != 0) {
+        zkl_client_awake(client);
+    }
+    zkl_engine_process(client->engine, zkl_clock(), client->socket == fds[1].fd ? fds[1].revents : 0);
+}
+
+/* engine_mutex held. Whether a caller may do what the I/O thread does: nothing of it will block. */
+static bool may_steer(const zkl_client *client)
+{
+    return client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine);
+}
+
+/* engine_mutex held, or taken if that takes no longer than PATIENCE: while it resolves a name the I/O thread keeps it. */
+static bool take_engine(zkl_client *client)
+{
+    if (pthread_mutex_trylock(&client->engine_mutex) == 0) {
+        return true;
+    }
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += PATIENCE;
+    until.tv_sec += until.tv_nsec / ZKL_SECOND;
+    until.tv_nsec %= ZKL_SECOND;
+    return pthread_mutex_timedlock(&client->engine_mutex, &until) == 0;
+}
+
+static void take_helm(zkl_client *client)
+{
+    bool with_thread = client->helm == HELM_THREAD;
+    client->helm = HELM_CALLER;
+    client->watches_stood++;
+    if (with_thread) {
+        zkl_client_wake(client); /* it sleeps on the socket */
+    }
+}
+
+/* Unlocks engine_mutex. */
+static void leave_helm(zkl_client *client)
+{
+    bool wake = client->dozing;
+    client->helm_left_at = zkl_clock();
+    client->helm = HELM_LEFT;
+    if (!may_steer(client)) {
+        client->helm = HELM_THREAD;
+        wake = true;
+    }
+    pthread_mutex_unlock(&client->engine_mutex);
+    if (wake) {
+        zkl_client_wake(client);
+    }
+}
+
+/* engine_mutex held; unlocked while it sleeps. False: the caller's wait is over, whatever came of it. */
+static bool steer_once(zkl_client *client, int64_t until)
+{
+    zkl_poll wanted;
+    zkl_client_turn(client, &wanted);
+    if (zkl_client_has_news(client) || !may_steer(client) || zkl_clock() >= until) {
+        return false;
+    }
+    struct pollfd fds[2] = {{.fd = client->news_pipe[0], .events = POLLIN}, {.fd = wanted.fd, .events = wanted.events}};
+    int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until));
+    pthread_mutex_unlock(&client->engine_mutex);
+    int ready = poll(fds, 2, timeout);
+    pthread_mutex_lock(&client->engine_mutex);
+    if (client->engine == NULL) {
+        return false;
+    }
+    bool readable = ready > 0 && client->socket == wanted.fd;
+    zkl_engine_process(client->engine, zkl_clock(), readable ? fds[1].revents : 0);
+    if (ready < 0) {
+        zkl_client_turn(client, &wanted); /* a signal: the program wants to hear of it */
+    }
+    return ready >= 0;
+}
+
+void zkl_client_wait(zkl_client *client, int64_t nanoseconds)
+{
+    int64_t until = zkl_clock() + nanoseconds;
+    bool steered = false;
+    if (take_engine(client)) {
+        if (may_steer(client)) {
+            steered = true;
+            zkl_client *before = zkl_client_speaks(client);
+            take_helm(client);
+            while (steer_once(client, until)) {
+            }
+            leave_helm(client);
+            zkl_client_speaks(before);
+        } else {
+            pthread_mutex_unlock(&client->engine_mutex);
+        }
+    }
+    if (!steered) {
+        struct pollfd news = {.fd = client->news_pipe[0], .events = POLLIN};
+        poll(&news, 1, zkl_poll_timeout(until));
+    }
+}

@@ -12,6 +12,7 @@ files["lua"] = { read_globals = { "ngx" } }
 files["lua/zklock/adapters/openresty.lua"] = { globals = { "ngx" } }
 files["examples"] = { read_globals = { "ngx" } }
 files["examples/seckill"] = { globals = { "ngx" } }
+files["examples/metrics"] = { globals = { "ngx" } }
 files["spec"] = { std = "max+busted", read_globals = { "ngx" } }
 files["spec/support/inside_nginx.lua"] = { globals = { "ngx" } }
 files["rockspec"] = { std = "rockspec" }

@@ -5,68 +5,16 @@ if not rawget(_G, "jit") then
 end
 
 local cluster = require "spec.support.cluster"
+local docstrings = require "tools.docstrings"
 local eventually = require "spec.support.eventually"
+local exposition = require "spec.support.exposition"
 local fixture = require "spec.support.fixture"
+local inside = require "spec.support.nginx_fixture"
 local nginx = require "spec.support.nginx"
 local seckill = require "spec.support.seckill"
 
-local started = {}
-
-local function remember(thing)
-    started[#started + 1] = thing
-    return thing
-end
-
-local HEAD = [[
-    lua_check_client_abort on;
-    lua_shared_dict results 1m;
-    init_by_lua_block {
-        local inside = require "spec.support.inside_nginx"
-        inside.servers, inside.path = "@ZOOKEEPER@", "@PATH@"
-    }
-    server {
-        listen 127.0.0.1:@PORT@ backlog=4096;
-        location = /cycle { content_by_lua_block { require("spec.support.inside_nginx").cycle() } }
-        location = /report { content_by_lua_block { require("spec.support.inside_nginx").report(ngx.var.arg_name) } }
-        location = /waiters { content_by_lua_block { require("spec.support.inside_nginx").waiters() } }
-        location = /plain { content_by_lua_block { ngx.say("plain") } }
-]]
-
---- Starts nginx with one worker, locations for all specs and these; `@PATH@` is a path of its own.
-local function start(locations, options)
-    options = options or {}
-    local path = options.path or fixture.path()
-    local server = remember(nginx.start {
-        http = (options.head or HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
-        values = {
-            ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = nginx.free_port(),
-            LUA_CODE_CACHE = options.code_cache or "on"
-        }
-    })
-    server.path = path
-    return server
-end
-
-local function clean()
-    while started[1] do
-        table.remove(started):stop()
-    end
-    fixture.clean()
-end
-
---- A request that acquires a path and holds it.
-local function cycle(server, seconds, more)
-    return server:ask(("/cycle?path=%s&seconds=%g%s"):format(server.path, seconds or 0, more or ""))
-end
-
-local function nobody_complained(server)
-    assert.same({}, server:complaints())
-end
-
---- How many sessions the shared ZooKeeper has.
-local function sessions()
-    return assert(cluster.shared():mntr()).zk_num_alive_connections
-end
+local clean, cycle, nobody_complained = inside.clean, inside.cycle, inside.nobody_complained
+local remember, sessions, start = inside.remember, inside.sessions, inside.start
 
 describe("inside nginx #nginx", function()
     after_each(clean)
@@ -171,7 +119,7 @@ describe("inside nginx #nginx", function()
     end)
 
     it("connect is refused in init_by_lua, where it would belong to the master, with a word about where to call it", function()
-        local server = start(nil, { head = HEAD:gsub('local inside = require "spec', [[
+        local server = start(nil, { head = inside.HEAD:gsub('local inside = require "spec', [[
             local client, message, code = require("zklock").connect("@ZOOKEEPER@")
             ngx.shared.results:set("init", tostring(client) .. " " .. code .. " " .. message)
             %0]]) })
@@ -196,7 +144,7 @@ describe("inside nginx #nginx", function()
                 ngx.shared.results:set("init_worker", (client:state()))
                 package.loaded.early = client
             }
-        ]] .. HEAD })
+        ]] .. inside.HEAD })
         assert.same({ 200, "connecting" }, { server:get("/report?name=init_worker") })
         assert.same({ 200, "connected" }, { server:get("/state") })
         nobody_complained(server)
@@ -458,7 +406,7 @@ describe("inside nginx #nginx", function()
                 assert(client:mutex("@PATH@"):acquire(20))
                 ngx.say("held")
             } }
-        ]], { head = "lua_code_cache off;\n" .. HEAD })
+        ]], { head = "lua_code_cache off;\n" .. inside.HEAD })
         local before = sessions()
         for _ = 1, 10 do
             assert.same({ 200, "held" }, { cycle(server):answer() })
@@ -524,7 +472,7 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
             uwsgi_temp_path @DIRECTORY@/uwsgi;
             scgi_temp_path @DIRECTORY@/scgi;
             lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;;";
-            lua_package_cpath "@ROOT@/build/luajit/?.so;;";]])
+            lua_package_cpath "@BUILD@/?.so;;";]])
         conf = conf:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()):gsub("/locks/stock", fixture.path())
         local template = os.tmpname()
         file = assert(io.open(template, "w"))
@@ -536,6 +484,113 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
         assert.equal(200, status)
         assert.truthy(body:find("^bought with %x+%-%x+$"), body)
         nobody_complained(server)
+    end)
+end)
+
+describe("the metrics of examples/metrics #nginx", function()
+    local CONF = cluster.root .. "/examples/metrics/nginx.conf"
+
+    after_each(clean)
+
+    local function start_example()
+        local path = fixture.path()
+        local server = remember(nginx.start { template = CONF, values = { ZOOKEEPER = fixture.servers(), PATH = path } })
+        server.path = path
+        return server
+    end
+
+    --- The sum of a metric over all workers, and how many workers there are.
+    local function total(families, name)
+        local sum, family = 0, assert(families[name], name)
+        for _, sample in ipairs(family.samples) do
+            assert.truthy(sample.labels.worker:find("^%d$"))
+            sum = sum + sample.value
+        end
+        return sum, #family.samples
+    end
+
+    it("are exact Prometheus text, of all workers, whichever is asked", function()
+        local server = start_example()
+        for _ = 1, 10 do
+            assert.equal(200, (server:get("/work")))
+        end
+        local families = eventually(function()
+            local status, body = server:get("/metrics")
+            assert.equal(200, status)
+            local read = exposition(body .. "\n")
+            local grants, workers = total(read, "zklock_grants_total")
+            return grants == 10 and workers == 2 and read, ("%d grants by %d workers"):format(grants, workers)
+        end, 20, "all workers' counters")
+        assert.equal("histogram", families.zklock_wait_seconds.type)
+        local waits = 0
+        for _, sample in ipairs(families.zklock_wait_seconds.samples) do
+            waits = waits + (sample.name == "zklock_wait_seconds_count" and sample.value or 0)
+        end
+        assert.equal(10, waits)
+        assert.equal(2, (total(families, "zklock_connected")))
+        assert.equal(0, (total(families, "zklock_losses_total")))
+        local _, _, head = server:get("/metrics")
+        assert.truthy(head:find("\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n", 1, true), head)
+        nobody_complained(server)
+    end)
+
+    it("go on after a reload, and forget workers that are gone", function()
+        local server = start_example()
+        server:reload()
+        server:get("/work")
+        server:signal("KILL", server:workers()[1])
+        eventually(function()
+            local status, body = server:get("/metrics")
+            if status ~= 200 then
+                return false
+            end
+            local _, workers = total(exposition(body .. "\n"), "zklock_grants_total")
+            assert.is_true(workers <= 2)
+            return workers == 2
+        end, 20, "both workers' counters")
+    end)
+
+    it("escape what labels have in them", function()
+        local report = dofile(cluster.root .. "/examples/metrics/report.lua")
+        local odd = 'back\\slash "quotes"\nand a newline'
+        local sample = report.sample(fixture.client(), { servers = odd, other = "1" })
+        local families = exposition(report.render { sample, report.sample(fixture.client(), { servers = "plain" }) })
+        assert.same({ servers = odd, other = "1" }, families.zklock_grants_total.samples[1].labels)
+        assert.same({ servers = "plain" }, families.zklock_grants_total.samples[2].labels)
+    end)
+
+    it("tell who holds and who waits for paths, as JSON", function()
+        local server = start_example()
+        fixture.join(server.path, nil, "somebody else")
+        local waiting = server:ask("/work")
+        fixture.await_children(server.path, 2)
+        local status, body = server:get(("/locks?path=%s&path=%s-free"):format(server.path, server.path))
+        assert.equal(200, status)
+        local answer = require("cjson").decode(body)
+        assert.equal(server.path, answer[1].path)
+        assert.same({ "somebody else", "exclusive" }, { answer[1].holders[1].identity, answer[1].holders[1].mode })
+        assert.is_nil(answer[1].holders[2])
+        assert.truthy(answer[1].waiters[1].identity:find(":%d+$"), answer[1].waiters[1].identity)
+        assert.same({ path = server.path .. "-free" }, answer[2])
+        waiting:abort()
+        for _, wrong in ipairs { "/locks", "/locks?path=malformed", "/locks?path" } do
+            status, body = server:get(wrong)
+            assert.equal(400, status)
+            assert.is_string(require("cjson").decode(body).error)
+        end
+        nobody_complained(server)
+    end)
+
+    it("are set up as docs/openresty.md says", function()
+        local page, conf = docstrings.read_file("docs/openresty.md"), docstrings.read_file("examples/metrics/nginx.conf")
+        local shown = assert(page:match("\n## Watching it\n.-\n```nginx\n(.-)```"), "no nginx.conf in the page")
+        conf = conf:gsub("@ZOOKEEPER@", "zk1:2181,zk2:2181,zk3:2181")
+        local function squeezed(text)
+            return (text:gsub("%s+", " "))
+        end
+        for part in shown:gmatch("(.-)\n\n") do
+            assert.truthy(squeezed(conf):find(squeezed(part), 1, true), part)
+        end
     end)
 end)
 

@@ -20,6 +20,10 @@ local MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/m
 
 local PATIENCE = 30
 
+--- Which build of the module nginx is to load; and what is to be there before it, if that one is under a sanitizer.
+local VARIANT = os.getenv("ZKLOCK_NGINX_VARIANT") or "luajit"
+local SANITIZER = os.getenv("ZKLOCK_NGINX_SANITIZER")
+
 local HEAD = [[
 daemon off;
 worker_processes @WORKERS@;
@@ -36,7 +40,7 @@ http {
     uwsgi_temp_path @DIRECTORY@/uwsgi;
     scgi_temp_path @DIRECTORY@/scgi;
     lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;@ROOT@/?.lua;;";
-    lua_package_cpath "@ROOT@/build/luajit/?.so;;";
+    lua_package_cpath "@BUILD@/?.so;;";
 @HTTP@
 }
 ]]
@@ -93,7 +97,7 @@ end
 --     http      what goes into http {}: @PORT@ is a free port, others come from `values`
 --     template  in place of http, main, workers and level: a file with a whole configuration
 --     main      what goes before http {}
---     values    { NAME = value } for @NAME@
+--     values    { NAME = value } for @NAME@; @BUILD@ is where the module is
 --     workers   worker_processes (1)
 --     level     of the error log ("info")
 function nginx.start(options)
@@ -102,6 +106,7 @@ function nginx.start(options)
         WORKERS = options.workers or 1, DIRECTORY = directory, LEVEL = options.level or "notice", MAIN = options.main or "",
         ROOT = absolute(cluster.root), PORT = nginx.free_port()
     }
+    values.BUILD = ("%s/build/%s"):format(values.ROOT, VARIANT)
     for name, value in pairs(options.values or {}) do
         values[name] = value
     end
@@ -128,14 +133,18 @@ end
 
 --- Runs it beside a watcher that ends it when this process is gone, however that went.
 function Server:_launch()
+    local environment = ""
+    if SANITIZER then
+        environment = ("LD_PRELOAD=%s ASAN_OPTIONS=\"$ASAN_OPTIONS:log_path=%s/sanitizer\""):format(SANITIZER, self.directory)
+    end
     local command = ([[ (
-        nginx -p %s -c %s >>%s/output 2>&1 &
+        %s nginx -p %s -c %s >>%s/output 2>&1 &
         child=$!
         echo $child
         exec >/dev/null 2>&1
         while kill -0 %d && kill -0 $child; do sleep 0.5; done
         kill -TERM $child
-    ) & ]]):format(self.directory, self.config, self.directory, cluster.process_id())
+    ) & ]]):format(environment, self.directory, self.config, self.directory, cluster.process_id())
     local pipe = assert(io.popen(command, "r"))
     self.pid = tonumber(pipe:read("*l"))
     pipe:close()
@@ -160,7 +169,12 @@ function Server:log()
     return read(self.directory .. "/error.log")
 end
 
---- The lines of the error log that nobody wants to see: of level warn and worse, and what a sanitizer would say.
+--- What a sanitizer has to say of its processes: "" unless it has found something.
+function Server:reports()
+    return SANITIZER and (cluster.run({ "sh", "-c", "cat " .. self.directory .. "/sanitizer.* 2>/dev/null" })) or ""
+end
+
+--- The lines of the error log that nobody wants to see: of level warn and worse.
 function Server:complaints()
     local found = {}
     for line in self:log():gmatch("[^\n]+") do
@@ -214,7 +228,7 @@ function Server:quit(patience)
     end, patience or PATIENCE, "nginx to quit")
 end
 
---- Ends it at once and removes what it left.
+--- Ends it at once and removes what it left. Raises what a sanitizer had to say.
 function Server:stop()
     if self.stopped then
         return
@@ -227,8 +241,12 @@ function Server:stop()
     if not ended then
         cluster.run({ "sh", "-c", ("kill -KILL %d $(cat /proc/%d/task/*/children)"):format(self.pid, self.pid) })
     end
+    local reports = self:reports()
     if not os.getenv("ZKLOCK_KEEP") then
         cluster.run({ "rm", "-rf", self.directory })
+    end
+    if reports ~= "" then
+        error(reports, 0)
     end
 end
 
@@ -246,7 +264,7 @@ function Server:ask(path, port)
     return setmetatable({ connection = connection }, Request)
 end
 
---- The status and the body; nil and what is wrong when there is no answer within `patience` seconds.
+--- The status, the body and the header; nil and what is wrong when there is no answer within `patience` seconds.
 function Request:answer(patience)
     self.connection:settimeout(patience or 60)
     local text, problem, part = self.connection:receive("*a")
@@ -269,7 +287,7 @@ function Request:answer(patience)
         end
         body = table.concat(whole)
     end
-    return tonumber(status), (body:gsub("\n$", ""))
+    return tonumber(status), (body:gsub("\n$", "")), head .. "\r\n"
 end
 
 --- Hangs up without waiting.

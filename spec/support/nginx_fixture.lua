@@ -1,0 +1,75 @@
+--- support.nginx_fixture: what specs inside nginx need: servers that are ended afterwards, with locations made of
+-- support.inside_nginx.
+
+local assert = require "luassert"
+local cluster = require "spec.support.cluster"
+local fixture = require "spec.support.fixture"
+local nginx = require "spec.support.nginx"
+
+local inside = {}
+
+local started = {}
+
+--- Has inside.clean stop a thing.
+function inside.remember(thing)
+    started[#started + 1] = thing
+    return thing
+end
+
+--- What stands in http {} unless a spec says otherwise; the server {} is left open.
+inside.HEAD = [[
+    lua_check_client_abort on;
+    lua_shared_dict results 1m;
+    init_by_lua_block {
+        local inside = require "spec.support.inside_nginx"
+        inside.servers, inside.path = "@ZOOKEEPER@", "@PATH@"
+    }
+    server {
+        listen 127.0.0.1:@PORT@ backlog=4096;
+        location = /cycle { content_by_lua_block { require("spec.support.inside_nginx").cycle() } }
+        location = /report { content_by_lua_block { require("spec.support.inside_nginx").report(ngx.var.arg_name) } }
+        location = /waiters { content_by_lua_block { require("spec.support.inside_nginx").waiters() } }
+        location = /plain { content_by_lua_block { ngx.say("plain") } }
+]]
+
+--- Starts nginx with one worker, the locations above and these; `@PATH@` is a path of its own.
+function inside.start(locations, options)
+    options = options or {}
+    local path = options.path or fixture.path()
+    local server = inside.remember(nginx.start {
+        http = (options.head or inside.HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
+        values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = nginx.free_port() }
+    })
+    server.path = path
+    return server
+end
+
+--- For after_each: ends what was started, last things first; fails if a sanitizer has found something in it.
+function inside.clean()
+    local problem
+    while started[1] do
+        local thing = table.remove(started)
+        local ok, what = pcall(thing.stop, thing)
+        problem = problem or not ok and what
+    end
+    fixture.clean()
+    if problem then
+        error(problem, 0)
+    end
+end
+
+--- A request that acquires the server's path and holds it for so many seconds.
+function inside.cycle(server, seconds, more)
+    return server:ask(("/cycle?path=%s&seconds=%g%s"):format(server.path, seconds or 0, more or ""))
+end
+
+function inside.nobody_complained(server)
+    assert.same({}, server:complaints())
+end
+
+--- How many sessions the shared ZooKeeper has.
+function inside.sessions()
+    return assert(cluster.shared():mntr()).zk_num_alive_connections
+end
+
+return inside

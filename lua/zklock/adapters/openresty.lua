@@ -187,28 +187,6 @@ local function is_vm_passing()
     return core.openings() > 2
 end
 
---- Whether anybody needs to hear of a client's news soon.
-local function is_used(client)
-    local registry = client._registry
-    if next(registry.everybody) ~= nil or next(registry.observers) ~= nil then
-        return true
-    end
-    return (client._log ~= nil or #client._state_listeners > 0) and not is_vm_passing()
-end
-
---- What a tick does for one client.
-local function look_after(client, pump, now)
-    sweep(client)
-    if is_used(client) then
-        pump.used = now
-    end
-    if pump.running and not pump.stop and (now - pump.used > IDLE or now - pump.since > PUMP_LIFETIME) then
-        stop_pump(client, pump, now - pump.used > IDLE)
-    end
-end
-
--- The end of the worker -----------------------------------------------------------------------------------------------
-
 --- Gives back what is held by requests that have ended; whether a living one still holds something.
 local function release_parked(client, grace_is_over)
     local parked, living = {}, false
@@ -226,6 +204,31 @@ local function release_parked(client, grace_is_over)
     end
     return living
 end
+
+--- Whether anybody needs to hear of a client's news soon. What a request has left in a VM that no other will see is given back.
+local function is_used(client)
+    local registry = client._registry
+    if next(registry.everybody) ~= nil then
+        return true
+    elseif is_vm_passing() then
+        collectgarbage() -- the ngx.ctx of requests that have ended
+        return release_parked(client)
+    end
+    return next(registry.observers) ~= nil or client._log ~= nil or #client._state_listeners > 0
+end
+
+--- What a tick does for one client.
+local function look_after(client, pump, now)
+    sweep(client)
+    if is_used(client) then
+        pump.used = now
+    end
+    if pump.running and not pump.stop and (now - pump.used > IDLE or now - pump.since > PUMP_LIFETIME) then
+        stop_pump(client, pump, now - pump.used > IDLE)
+    end
+end
+
+-- The end of the worker -----------------------------------------------------------------------------------------------
 
 --- Whether somebody waits who may go on waiting.
 local function has_waiters(client, grace_is_over)

@@ -13,6 +13,8 @@ files["lua/zklock/adapters/openresty.lua"] = { globals = { "ngx" } }
 files["examples"] = { read_globals = { "ngx" } }
 files["examples/seckill"] = { globals = { "ngx" } }
 files["examples/metrics"] = { globals = { "ngx" } }
+files["bench/programs/in_nginx.lua"] = { read_globals = { "ngx" } }
 files["spec"] = { std = "max+busted", read_globals = { "ngx" } }
 files["spec/support/inside_nginx.lua"] = { globals = { "ngx" } }
+files["spec/support/soaked.lua"] = { globals = { "ngx" } }
 files["rockspec"] = { std = "rockspec" }

@@ -157,6 +157,76 @@ static void delete_node(void)
     await("delete", zoo_adelete(handle, node, -1, on_done, NULL));
 }
 
+/* --- pipelined ----------------------------------------------------------------------------------------------------- */
+
+#define DIRECTORIES 1000
+
+static const char *base; /* what PATH is */
+static int to_begin;     /* cycles that have not begun */
+
+static void begin_cycle(void);
+
+static void on_cycle_deleted(int rc, const void *data)
+{
+    (void)data;
+    replied(rc);
+    begin_cycle();
+}
+
+static void on_cycle_created(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    (void)stat, (void)data;
+    if (rc == ZOK) {
+        rc = zoo_adelete(handle, path, -1, on_cycle_deleted, NULL);
+    }
+    if (rc != ZOK) {
+        die("a cycle", rc);
+    }
+}
+
+static void begin_cycle(void)
+{
+    if (to_begin == 0) {
+        return;
+    }
+    to_begin--;
+    pending++;
+    char prefix[512];
+    snprintf(prefix, sizeof prefix, "%s/%d/%s", base, to_begin % DIRECTORIES, NAME);
+    int rc = zoo_acreate2(handle, prefix, DATA, (int)strlen(DATA), &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
+                          on_cycle_created, NULL);
+    if (rc != ZOK) {
+        die("create", rc);
+    }
+}
+
+/* So many cycles, with so many in flight; the seconds that they took. */
+static double run_cycles(int count, int in_flight)
+{
+    int64_t began = now_ns();
+    to_begin = count;
+    for (int i = 0; i < in_flight; i++) {
+        begin_cycle();
+    }
+    await("the cycles", ZOK);
+    return (double)(now_ns() - began) / 1e9;
+}
+
+static void pipeline(const char *path, int count, int in_flight)
+{
+    base = path;
+    for (int i = 0; i < DIRECTORIES; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "%s/%d", path, i);
+        pending++;
+        await("make a directory",
+              zoo_acreate(handle, name, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, on_text, NULL));
+    }
+    run_cycles(count / 10 + 1, in_flight);
+    double seconds = run_cycles(count, in_flight);
+    printf("name=floor count=%d in_flight=%d cycles_per_second=%.1f\n", count, in_flight, count / seconds);
+}
+
 static int compare(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -189,9 +259,10 @@ static void connect_to(const char *servers)
 
 int main(int argc, char **argv)
 {
-    int count = argc == 4 ? atoi(argv[3]) : 0;
-    if (count < 1) {
-        fprintf(stderr, "Usage: floor SERVERS PATH COUNT\n");
+    bool pipelined = argc == 6 && strcmp(argv[4], "pipeline") == 0;
+    int count = argc == 4 || pipelined ? atoi(argv[3]) : 0, in_flight = pipelined ? atoi(argv[5]) : 1;
+    if (count < 1 || in_flight < 1) {
+        fprintf(stderr, "Usage: floor SERVERS PATH COUNT [pipeline N]\n");
         return 2;
     }
     const char *path = argv[2];
@@ -216,6 +287,11 @@ int main(int argc, char **argv)
     connect_to(argv[1]);
     pending++;
     await("make the directory", zoo_acreate(handle, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, on_text, NULL));
+    if (pipelined) {
+        pipeline(path, count, in_flight);
+        zookeeper_close(handle);
+        return 0;
+    }
     int warm_up = count / 10 + 1;
     for (int i = -warm_up; i < count; i++) {
         int64_t t0 = now_ns();

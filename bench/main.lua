@@ -1,6 +1,6 @@
 --- main: runs the cases that bench/run was asked for, against the server that it started.
 
-local CASES = { "requests", "kinds", "latency", "contention", "sharing", "memory", "instructions" }
+local CASES = { "requests", "kinds", "latency", "contention", "sharing", "nginx", "memory", "instructions" }
 
 local settings = { quick = false, rounds = nil, clients = nil }
 local wanted = {}

@@ -5,7 +5,7 @@
 #   build   the Lua module          demo    a first look: one Lua and a ZooKeeper server
 #   test    everything              bench   the module, a server, and who it is compared with
 #   lint    the checkers            fuzz    the fuzzers
-#   docs    the reference               demo-openresty   nginx with Lua, LuaJIT, and a load to put on them
+#   docs    the reference               demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load to put on them
 #
 # Asks dpkg once and is done if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it
 # may not, says what is missing and exits with 1. RUNLEVEL=1 keeps packages such as redis-server from starting their
@@ -27,7 +27,7 @@ server=(libzookeeper-java default-jre-headless procps lua-socket)
 # What the demo's shop keeps its stock in.
 shop=(redis-server lua-redis lua-luv)
 # lua-nginx-redis wants nginx-extras, which brings the nginx that has no module too few.
-nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis luajit2 libluajit2-5.1-dev apache2-utils)
+nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis lua-cjson luajit2 libluajit2-5.1-dev apache2-utils)
 checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck)
 fuzzers=(clang libclang-rt-dev)
 # Without lua-discount LDoc knows no tables.
@@ -43,16 +43,17 @@ rivals=(
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo
+    wrk
 )
 
 packages_for() {
     case $1 in
     build) printf '%s\n' "${build[@]}" "${all_luas[@]}" ;;
     demo) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${shop[@]}" ;;
-    demo-openresty) printf '%s\n' "${build[@]}" "${server[@]}" "${shop[@]}" "${nginx[@]}" ;;
+    demo-openresty | soak-nginx) printf '%s\n' "${build[@]}" "${server[@]}" "${shop[@]}" "${nginx[@]}" ;;
     test) packages_for build && packages_for demo && packages_for demo-openresty && packages_for lint && packages_for fuzz &&
         packages_for docs && printf '%s\n' "${specs[@]}" ;;
-    bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${rivals[@]}" ;;
+    bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${rivals[@]}" "${nginx[@]}" ;;
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;
     docs) printf '%s\n' "${one_lua[@]}" "${reference[@]}" ;;

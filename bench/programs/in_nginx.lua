@@ -1,0 +1,111 @@
+--- in_nginx: what the locations of the case "nginx" run. LuaJIT, inside nginx.
+--
+-- `in_nginx.servers` is set before anything else.
+
+local zklock = require "zklock"
+
+local ngx = ngx
+
+local in_nginx = {}
+
+--- Long enough for leases not to end before a max_hold does.
+local SESSION_TIMEOUT = 30
+
+--- Seconds; how much of them is over tells when C granted the lock.
+local MAX_HOLD = 5
+
+local PATIENCE = 60
+local LOCKS = 1000
+
+local function client(session_timeout)
+    return assert(zklock.shared(in_nginx.servers, { session_timeout = session_timeout or SESSION_TIMEOUT }))
+end
+
+-- Requests per second --------------------------------------------------------------------------------------------------
+
+local turn = 0
+
+--- Takes one of 1000 locks, the next one each time, and releases it.
+function in_nginx.locked(settings)
+    turn = turn % LOCKS + 1
+    local lock = client():mutex("/bench-nginx/" .. turn)
+    assert(lock:acquire(PATIENCE))
+    assert(lock:release(settings))
+    ngx.say("plain")
+end
+
+-- A crowd --------------------------------------------------------------------------------------------------------------
+
+--- Waits for a lock, with a node of its own.
+function in_nginx.wait()
+    assert(client():mutex("/bench-crowd", { handoff = 0 }):acquire(600))
+end
+
+--- Answers with how many wait.
+function in_nginx.waiting()
+    local stats = client():stats()
+    ngx.say(stats.claims - stats.grants - stats.refusals)
+end
+
+-- Wake-up --------------------------------------------------------------------------------------------------------------
+
+--- Microseconds since C granted a lock of which a holder has MAX_HOLD. The engine's clock, read when the thread that grants
+-- woke up, against the same clock read now.
+local function since_grant(left)
+    return (MAX_HOLD - left) * 1e6
+end
+
+--- Nobody else wants it: the grant is in the reply to its own request.
+local function alone(count, path, samples)
+    local lock = client():mutex(path, { max_hold = MAX_HOLD })
+    for index = 1, count do
+        assert(lock:acquire(PATIENCE))
+        samples[index] = since_grant(lock:remaining())
+        assert(lock:release())
+    end
+end
+
+--- One light thread waits behind another's lock, whose release is its grant.
+local function behind(first, count, samples)
+    return function(second)
+        for index = 1, count do
+            assert(first:acquire(PATIENCE))
+            local thread = ngx.thread.spawn(function()
+                assert(second:acquire(PATIENCE))
+                samples[index] = since_grant(second:remaining())
+                assert(second:release())
+            end)
+            while #first:contenders() < (first._client == second._client and 1 or 2) do
+                ngx.sleep(0.001)
+            end
+            assert(first:release())
+            assert(ngx.thread.wait(thread))
+        end
+    end
+end
+
+--- The wake-ups that are measured, by name.
+local WAKE_UPS = {
+    alone = alone,
+    -- Another client's: a watch event.
+    event = function(count, path, samples)
+        local first, second = client(), client(SESSION_TIMEOUT + 1)
+        behind(first:mutex(path), count, samples)(second:mutex(path, { max_hold = MAX_HOLD }))
+    end,
+    -- The same client's: no request.
+    hand_over = function(count, path, samples)
+        behind(client():mutex(path), count, samples)(client():mutex(path, { max_hold = MAX_HOLD }))
+    end
+}
+
+--- Answers with microseconds, sorted, from the grant in C to the line after acquire: ?kind= ?count=
+function in_nginx.wake_up()
+    local args, samples = ngx.req.get_uri_args(), {}
+    WAKE_UPS[args.kind](tonumber(args.count), "/bench-wake-up-" .. args.kind, samples)
+    table.sort(samples)
+    for _, sample in ipairs(samples) do
+        ngx.say(("%.2f"):format(sample))
+    end
+end
+
+return in_nginx

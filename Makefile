@@ -5,6 +5,7 @@
 MAKEFLAGS += --no-print-directory
 
 SECONDS ?= 60
+CYCLES ?= 100000
 ARGS ?=
 
 PREFIX ?= /usr/local
@@ -12,13 +13,13 @@ LUA_VERSION ?= 5.4
 LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
-.PHONY: help setup build test test-c test-sim test-lua test-rock lint format coverage fuzz soak bench bench-quick demo demo-openresty examples docs install clean
+.PHONY: help setup build test test-c test-sim test-lua test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx bench bench-quick demo demo-openresty examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
 	@echo
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | \
-	    while IFS="$$(printf '\t')" read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
+	    while IFS="$$(printf '\t')" read -r name text; do printf '  make %-15s %s\n' "$$name" "$$text"; done
 
 setup: ## install the Debian packages that building and testing need
 	@tools/setup.sh
@@ -42,6 +43,10 @@ test-sim: ## the engine against a simulated ZooKeeper
 test-lua: ## the specs against real servers, three Luas, sanitizers
 	@tools/setup.sh test
 	@tools/test.sh lua
+
+test-nginx-asan: ## all specs inside nginx, its workers under AddressSanitizer
+	@tools/setup.sh test
+	@tools/test.sh nginx-asan
 
 test-rock: ## install with luarocks into an empty tree, and load
 	@tools/setup.sh test
@@ -67,14 +72,18 @@ soak: ## SECONDS=60: new seeds through the simulation until the time is up
 	@tools/setup.sh test
 	@tools/soak.sh $(SECONDS)
 
+soak-nginx: ## CYCLES=100000: so many locks inside nginx; fails if its worker grows
+	@tools/setup.sh soak-nginx
+	@tools/soak-nginx.sh $(CYCLES)
+
 bench: ## measure, and compare with others; ARGS=… goes to it
 	@tools/setup.sh bench
-	@tools/build.sh 5.4
+	@tools/build.sh 5.4 luajit
 	@bench/run $(ARGS)
 
 bench-quick: ## the same, roughly, in less than two minutes
 	@tools/setup.sh bench
-	@tools/build.sh 5.4
+	@tools/build.sh 5.4 luajit
 	@bench/run --quick $(ARGS)
 
 demo: ## 800 buyers want 288 pieces: without a lock, with one per process, with zklock

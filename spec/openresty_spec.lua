@@ -172,7 +172,7 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
-    it("a request that its client aborts while it waits leaves the queue", function()
+    it("a request that its client aborts while it waits leaves the queue #nginxasan", function()
         local server = start()
         local holder = fixture.join(server.path)
         local waiting = {}
@@ -189,7 +189,7 @@ describe("inside nginx #nginx", function()
         fixture.await_children(server.path, 0)
     end)
 
-    it("a request whose on_abort cancels leaves the queue at once, and goes on", function()
+    it("a request whose on_abort cancels leaves the queue at once, and goes on #nginxasan", function()
         local server = start([[
             location = /cancels { content_by_lua_block {
                 local lock = require("spec.support.inside_nginx").mutex("@PATH@")
@@ -208,7 +208,7 @@ describe("inside nginx #nginx", function()
         fixture.await_children(server.path, 1)
     end)
 
-    it("a light thread that is killed while it waits leaves the queue, and its lock can be acquired again", function()
+    it("a light thread that is killed while it waits leaves the queue, and its lock can be acquired again #nginxasan", function()
         local server = start([[
             location = /kill { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
@@ -242,7 +242,7 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
-    it("a killed waiter to whom the lock is granted passes it on", function()
+    it("a killed waiter to whom the lock is granted passes it on #nginxasan", function()
         local server = start()
         local holder = fixture.join(server.path)
         local first = cycle(server)
@@ -254,7 +254,7 @@ describe("inside nginx #nginx", function()
         assert.same({ 200, "held" }, { second:answer() })
     end)
 
-    it("waiters that are gone are passed over where one node serves many requests", function()
+    it("waiters that are gone are passed over where one node serves many requests #nginxasan", function()
         local server = start([[
             location = /kill { content_by_lua_block {
                 local lock = require("spec.support.inside_nginx").mutex("@PATH@", { handoff = 16 })
@@ -345,7 +345,7 @@ describe("inside nginx #nginx", function()
         assert.same({ 200, "held" }, { waiting:answer() })
     end
 
-    it("a reload passes locks on at once, lets requests finish that hold or wait, and no worker hangs", function()
+    it("a reload passes locks on at once, lets requests finish that hold or wait, and no worker hangs #nginxasan", function()
         local server = start(OWNERS)
         local old = server:workers()
         leaves_well(server, function()
@@ -359,7 +359,7 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
-    it("a graceful quit does the same", function()
+    it("a graceful quit does the same #nginxasan", function()
         local server = start(OWNERS)
         leaves_well(server, function()
             server:signal("QUIT")
@@ -370,12 +370,46 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
-    it("a fast stop says goodbye too", function()
+    it("a fast stop says goodbye too #nginxasan", function()
         local server = start(OWNERS)
         server:get("/park")
         fixture.await_children(server.path .. "-parked", 1)
         server:signal("TERM")
         assert(fixture.client({ session_timeout = 30 }):mutex(server.path .. "-parked"):acquire(12))
+        nobody_complained(server)
+    end)
+
+    it("thousands of cycles, timeouts, tries, killed threads, aborts and reloads leave nothing behind #nginxasan", function()
+        local server = start([[
+            location = /mixed { content_by_lua_block { require("spec.support.soaked").cycle() } }
+            location = /wait { content_by_lua_block { require("spec.support.soaked").wait() } }
+            location = /state { content_by_lua_block { require("spec.support.soaked").state() } }
+        ]], { head = inside.HEAD:gsub("local inside = req", 'require("spec.support.soaked").open("@ZOOKEEPER@", "@PATH@")\n%0') })
+        local before = sessions()
+        fixture.join(server.path .. "/taken")
+        for _ = 1, 3 do
+            local waiting = {}
+            for index = 1, 10 do
+                waiting[index] = server:ask("/wait")
+            end
+            local load = io.popen(("ab -q -k -l -n 1000 -c 40 http://127.0.0.1:%d/mixed 2>&1"):format(server.port))
+            for index = 1, 10 do
+                waiting[index]:abort()
+            end
+            local output = load:read("*a")
+            load:close()
+            assert.truthy(output:find("Complete requests: +1000\n"), output)
+            assert.is_nil(output:find("Non-2xx", 1, true), output)
+            eventually(function()
+                local _, state = server:get("/state")
+                return state:find('"waiters":0', 1, true) and state:find('"seats":0', 1, true), state
+            end, 30, "the worker to be idle")
+            server:reload(60)
+        end
+        eventually(function()
+            return sessions() <= before + 1
+        end, 30, "the old workers' sessions to end")
+        fixture.await_children(server.path .. "/taken", 1)
         nobody_complained(server)
     end)
 
@@ -399,7 +433,7 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
-    it("with lua_code_cache off every request has a client of its own, which goes again", function()
+    it("with lua_code_cache off every request has a client of its own, which goes again #nginxasan", function()
         local server = start([[
             location = /logs { content_by_lua_block {
                 local client = assert(require("zklock").connect("@ZOOKEEPER@", { log = function() end }))
@@ -434,7 +468,7 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
-    it("callbacks run while nobody waits, and may wait themselves", function()
+    it("callbacks run while nobody waits, and may wait themselves #nginxasan", function()
         local server = start([[
             location = /watch { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
@@ -529,8 +563,9 @@ describe("the metrics of examples/metrics #nginx", function()
         assert.equal(10, waits)
         assert.equal(2, (total(families, "zklock_connected")))
         assert.equal(0, (total(families, "zklock_losses_total")))
-        local _, _, head = server:get("/metrics")
-        assert.truthy(head:find("\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n", 1, true), head)
+        local request = server:ask("/metrics")
+        request:answer()
+        assert.truthy(request.head:find("\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n", 1, true), request.head)
         nobody_complained(server)
     end)
 
@@ -622,7 +657,7 @@ describe("nginx's event loop is not blocked #nginx", function()
         nobody_complained(server)
     end)
 
-    it("by a ZooKeeper that stands still", function()
+    it("by a ZooKeeper that stands still #nginxasan", function()
         local servers = cluster.start()
         remember(servers)
         local server = start(nil, { servers = servers.servers })

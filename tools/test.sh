@@ -6,7 +6,7 @@
 # out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
 # The last line is `N passed, N failed`, and the exit status says the same.
 #
-# Usage: tools/test.sh [GROUP…]     groups: lint lua sim c rock (default: all of them)
+# Usage: tools/test.sh [GROUP…]     groups: lint lua sim c rock (default: all of them); nginx-asan
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -136,6 +136,13 @@ run_specs_asan() {
     run_specs lua5.4 5.4-asan "$@"
 }
 
+# nginx's workers under ASan and UBSan, whose reports spec/support/nginx.lua looks for; the specs themselves are not.
+run_specs_nginx_asan() {
+    ZKLOCK_NGINX_VARIANT=luajit-asan ZKLOCK_NGINX_SANITIZER=$(gcc -print-file-name=libasan.so) \
+        ASAN_OPTIONS=${asan_options/detect_leaks=1/detect_leaks=0} UBSAN_OPTIONS=$ubsan_options \
+        run_specs luajit luajit "$@"
+}
+
 run_specs_valgrind() {
     local runner=(
         valgrind --quiet --error-exitcode=86 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite
@@ -159,7 +166,7 @@ simulate() {
     sanitized "build/$1/simulate" "${@:2}"
 }
 
-export -f sanitized run_units run_specs run_specs_asan run_specs_valgrind smoke simulate
+export -f sanitized run_units run_specs run_specs_asan run_specs_nginx_asan run_specs_valgrind smoke simulate
 export asan_options ubsan_options tsan_options
 
 # Which builds each group needs, and what it runs; the longest first.
@@ -167,7 +174,8 @@ builds_for() {
     case $1 in
     c) echo c c-asan c-tsan fuzz ;;
     sim) echo c c-asan ;;
-    lua) echo 5.1 5.2 5.3 5.4 luajit 5.4-asan ;;
+    lua) echo 5.1 5.2 5.3 5.4 luajit 5.4-asan luajit-asan ;;
+    nginx-asan) echo luajit luajit-asan ;;
     rock | lint) ;;
     *) echo "tools/test.sh: no such group: $1" >&2 && return 2 ;;
     esac
@@ -180,9 +188,15 @@ suites_lua() {
     suite "specs: LuaJIT, but those that one Lua is enough for" busted 600 'run_specs luajit luajit --exclude-tags=once,nginx'
     suite "specs: inside nginx" busted 600 'run_specs luajit luajit --tags=nginx'
     suite "specs under ASan and UBSan" busted 600 'run_specs_asan --tags=asan'
+    suite "specs inside nginx under ASan and UBSan" busted 400 'run_specs_nginx_asan --tags=nginxasan'
     suite "specs under valgrind" busted 400 'run_specs_valgrind'
     suite "smoke: Lua 5.2" status 30 'smoke lua5.2'
     suite "smoke: Lua 5.3" status 30 'smoke lua5.3'
+}
+
+# All of them; those of the group lua are a choice.
+suites_nginx-asan() {
+    suite "all specs inside nginx under ASan and UBSan" busted 900 'run_specs_nginx_asan --tags=nginx'
 }
 
 suites_lint() {

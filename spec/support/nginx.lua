@@ -264,7 +264,7 @@ function Server:ask(path, port)
     return setmetatable({ connection = connection }, Request)
 end
 
---- The status, the body and the header; nil and what is wrong when there is no answer within `patience` seconds.
+--- The status and the body; nil and what is wrong when there is no answer within `patience` seconds. The header is in `head` then.
 function Request:answer(patience)
     self.connection:settimeout(patience or 60)
     local text, problem, part = self.connection:receive("*a")
@@ -274,6 +274,7 @@ function Request:answer(patience)
     if not status then
         return nil, problem or "no answer"
     end
+    self.head = head .. "\r\n"
     if head:lower():find("transfer-encoding: chunked", 1, true) then
         local whole = {}
         while true do
@@ -287,7 +288,7 @@ function Request:answer(patience)
         end
         body = table.concat(whole)
     end
-    return tonumber(status), (body:gsub("\n$", "")), head .. "\r\n"
+    return tonumber(status), (body:gsub("\n$", ""))
 end
 
 --- Hangs up without waiting.

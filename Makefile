@@ -81,7 +81,7 @@ bench: ## measure, and compare with others; ARGS=… goes to it
 	@tools/build.sh 5.4 luajit
 	@bench/run $(ARGS)
 
-bench-quick: ## the same, roughly, in less than two minutes
+bench-quick: ## the same, roughly, in about two minutes
 	@tools/setup.sh bench
 	@tools/build.sh 5.4 luajit
 	@bench/run --quick $(ARGS)

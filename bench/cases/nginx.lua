@@ -9,6 +9,7 @@ local CROWD = 1000
 local CROWD_LIFETIME = 300 -- seconds at most
 local CROWD_TARGET = "1.2"
 local SHARES = { 0.5, 0.99, 0.999 } -- of the requests beside a crowd
+local SHORT = 3 -- short rounds for each that is asked for
 local PATIENCE = 60
 
 local HTTP = [[
@@ -42,10 +43,10 @@ local function missing(root)
     end
 end
 
---- Asks for a location as fast as it answers. Returns requests per second.
-local function load(server, location, connections, seconds)
-    local pipe = assert(io.popen(string.format("wrk -t1 -c%d -d%ds http://127.0.0.1:%d%s 2>&1", connections,
-        seconds, server.port, location)))
+--- Asks for a location for a second, as fast as it answers. Returns requests per second.
+local function load(server, location)
+    local pipe = assert(io.popen(string.format("wrk -t1 -c%d -d1s http://127.0.0.1:%d%s 2>&1", CONNECTIONS, server.port,
+        location)))
     local output = pipe:read("a")
     pipe:close()
     assert(not output:find("Non%-2xx") and not output:find("Socket errors"), output)
@@ -95,17 +96,16 @@ end
 
 -- Requests per second --------------------------------------------------------------------------------------------------
 
-local function report_throughput(settings, server, rounds, seconds)
-    lib.title("Requests a second, %d connections, one worker, %g s each; median of %d rounds (min..max)", CONNECTIONS, seconds,
-        rounds)
+local function report_throughput(settings, server, rounds)
+    lib.title("Requests a second, %d connections, one worker, 1 s each; median of %d rounds (min..max)", CONNECTIONS, rounds)
     local plain, locked, unwaited, bare = {}, {}, {}, {}
-    load(server, "/locked", CONNECTIONS, 1) -- the locks' directories
+    load(server, "/locked") -- the locks' directories
     for round = 1, rounds do
-        plain[round] = load(server, "/plain", CONNECTIONS, seconds)
-        locked[round] = load(server, "/locked", CONNECTIONS, seconds)
-        unwaited[round] = load(server, "/unwaited", CONNECTIONS, seconds)
+        plain[round] = load(server, "/plain")
+        locked[round] = load(server, "/locked")
+        unwaited[round] = load(server, "/unwaited")
         if not settings.missing.floor then
-            bare[round] = lib.run { settings.build .. "/floor", settings.servers, "/bench-pipeline", 5000 * seconds, "pipeline",
+            bare[round] = lib.run { settings.build .. "/floor", settings.servers, "/bench-pipeline", 4000, "pipeline",
                 CONNECTIONS }.cycles_per_second
         end
     end
@@ -244,7 +244,7 @@ end
 
 return function(settings)
     local root = settings.bench .. "/.."
-    local rounds, seconds = settings.rounds or (settings.quick and 1 or 5), settings.quick and 1 or 2
+    local rounds = settings.rounds or (settings.quick and 1 or 5)
     local problem = missing(root)
     if problem then
         lib.title("nginx")
@@ -258,7 +258,7 @@ return function(settings)
     end
     local server = start(settings.servers)
     report_wake_up(settings, server, rounds, settings.quick and 200 or 1000)
-    report_throughput(settings, server, rounds, seconds)
+    report_throughput(settings, server, rounds * SHORT)
     server:stop()
-    report_crowd(settings, start, rounds, settings.quick and 2000 or 10000)
+    report_crowd(settings, start, rounds * SHORT, settings.quick and 1000 or 4000)
 end

@@ -254,6 +254,26 @@ describe("inside nginx #nginx", function()
         assert.same({ 200, "held" }, { second:answer() })
     end)
 
+    it("a waiter that is killed between its grant and its next line passes the lock on #nginxasan", function()
+        local server = start([[
+            location = /kill { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local client = inside.client()
+                local first, second = client:mutex("@PATH@"), client:mutex("@PATH@")
+                assert(first:acquire(20))
+                inside.kept = ngx.thread.spawn(second.acquire, second) -- kept, so that no collector helps
+                assert(first:release { wait = false }) -- a hand-over, here and now
+                client:pump()
+                assert(ngx.thread.kill(inside.kept))
+                ngx.say("killed")
+            } }
+        ]])
+        assert.same({ 200, "killed" }, { server:get("/kill") })
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+        fixture.await_children(server.path, 0)
+        nobody_complained(server)
+    end)
+
     it("waiters that are gone are passed over where one node serves many requests #nginxasan", function()
         local server = start([[
             location = /kill { content_by_lua_block {

@@ -7,8 +7,8 @@
 -- the worker, which nginx runs early, and at once, when the worker is to exit.
 --
 -- A coroutine may be killed while it waits: its request is aborted, or ngx.thread.kill ends it. nginx tells nobody, but takes
--- it off its semaphore. A waiter that waits, has not been posted, and is not on its semaphore is therefore dead, and what it
--- waited for is given up: by the ticker, or at once when the lock is granted to it.
+-- it off its semaphore. A waiter that waits and is not on its semaphore is therefore dead, and what it waited for is given up: by
+-- the ticker, or at once when the lock is granted to it.
 --
 -- When the worker exits, requests that hold or wait for locks are let finish, as nginx lets requests finish. What is held by
 -- nobody alive passes on at once, what timers hold or wait for after a moment. A request lives as long as its ngx.ctx.
@@ -70,9 +70,9 @@ local ticking = false
 
 -- Waiters -------------------------------------------------------------------------------------------------------------
 
---- Whether a waiter's coroutine was killed.
+--- Whether a waiter's coroutine was killed. A living one counts -1 on its semaphore, and 0 from the post until it runs.
 local function is_dead(waiter)
-    return waiter.waiting and not waiter.posted and waiter.semaphore:count() >= 0
+    return waiter.waiting and waiter.semaphore:count() >= (waiter.posted and 1 or 0)
 end
 
 --- Gives up what killed coroutines have waited for.
@@ -367,10 +367,10 @@ function openresty.wait(client, waiter, seconds)
 end
 
 function openresty.wake(waiter)
-    if not waiter.waiting or waiter.posted then
-        return
-    elseif is_dead(waiter) then
+    if is_dead(waiter) then
         return wait.forsake(waiter.client, waiter)
+    elseif not waiter.waiting or waiter.posted then
+        return
     end
     waiter.posted = true
     waiter.semaphore:post(1)

@@ -12,6 +12,9 @@ local SHARES = { 0.5, 0.99, 0.999 } -- of the requests beside a crowd
 local SHORT = 3 -- short rounds for each that is asked for
 local PATIENCE = 60
 
+--- For workers that are compared with each other: on different processors one has the busier neighbours, for as long as it lives.
+local ONE_PROCESSOR = "worker_cpu_affinity 01;"
+
 local HTTP = [[
     init_by_lua_block { require("bench.programs.in_nginx").servers = "@ZOOKEEPER@" }
     server {
@@ -254,9 +257,9 @@ return function(settings)
     package.path = root .. "/?.lua;" .. package.path
     local nginx = require "spec.support.nginx"
     local function start(servers)
-        return nginx.start { http = HTTP, values = { ZOOKEEPER = servers } }
+        return nginx.start { main = ONE_PROCESSOR, http = HTTP, values = { ZOOKEEPER = servers } }
     end
-    local server = start(settings.servers)
+    local server = nginx.start { http = HTTP, values = { ZOOKEEPER = settings.servers } }
     report_wake_up(settings, server, rounds, settings.quick and 200 or 1000)
     report_throughput(settings, server, rounds * SHORT)
     server:stop()

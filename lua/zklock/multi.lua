@@ -148,7 +148,7 @@ end
 --- All that the run has asked for is decided.
 local function run_decided(run)
     for _, hold in pairs(run.holds) do
-        if not hold.cancelled and hold.claim:phase() == "waiting" then
+        if not hold.cancelled and hold.claim:waits() then
             return false
         end
     end

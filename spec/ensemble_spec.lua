@@ -3,39 +3,8 @@
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
-
-local KINDS = {
-    {
-        name = "mutex",
-        new = function(client, path, options)
-            return client:mutex(path, options)
-        end
-    }, {
-        name = "reader",
-        new = function(client, path, options)
-            return client:rwlock(path, options).read
-        end,
-        rival = function(client, path, options)
-            return client:rwlock(path, options).write
-        end
-    }, {
-        name = "writer",
-        new = function(client, path, options)
-            return client:rwlock(path, options).write
-        end,
-        rival = function(client, path, options)
-            return client:rwlock(path, options).read
-        end
-    }, {
-        name = "semaphore",
-        new = function(client, path, options)
-            return client:semaphore(path, 1, options)
-        end
-    }
-}
-
-local spec_unpack = table.unpack or unpack -- luacheck: ignore
 
 describe("with an ensemble of three servers, a holder and a waiter of every kind #once", function()
     local servers
@@ -57,7 +26,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
     local function contend(session_timeout, act)
         round = round + 1
         local all, functions, decided = {}, {}, false
-        for index, kind in ipairs(KINDS) do
+        for index, kind in ipairs(kinds) do
             local path = ("/ensemble-%d/%s"):format(round, kind.name)
             local pair = { name = kind.name, told = {} }
             pair.clients = {
@@ -67,7 +36,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
             pair.holder = kind.new(pair.clients[1], path, { on_lost = function(_, reason)
                 pair.told[#pair.told + 1] = reason
             end })
-            pair.waiter = (kind.rival or kind.new)(pair.clients[2], path)
+            pair.waiter = kind.rival(pair.clients[2], path)
             assert(pair.holder:acquire(20))
             pair.token = pair.holder:token()
             all[index] = pair
@@ -102,7 +71,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
             act(all)
             decided = true
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         for _, pair in ipairs(all) do
             assert.is_true(pair.done)
             assert.is_true(#pair.told == (pair.survived and 0 or 1), pair.name)

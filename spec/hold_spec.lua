@@ -4,54 +4,15 @@
 local socket = require "socket"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 
---- The kinds of locks. `new` makes one, `rival` one that cannot be held beside it, `directory` is where its nodes are.
-local KINDS = {
-    {
-        name = "mutex",
-        new = function(client, path, options)
-            return client:mutex(path, options)
-        end
-    }, {
-        name = "read lock",
-        new = function(client, path, options)
-            return client:rwlock(path, options).read
-        end,
-        rival = function(client, path)
-            return client:rwlock(path).write
-        end
-    }, {
-        name = "write lock",
-        new = function(client, path, options)
-            return client:rwlock(path, options).write
-        end,
-        rival = function(client, path)
-            return client:rwlock(path).read
-        end
-    }, {
-        name = "semaphore",
-        new = function(client, path, options)
-            return client:semaphore(path, 1, options)
-        end,
-        directory = "/leases"
-    }
-}
-
 local function new_rival(kind, path)
-    return (kind.rival or kind.new)(fixture.client({ wait = loop }), path)
-end
-
-local function directory(kind, path)
-    return path .. (kind.directory or "")
+    return kind.rival(fixture.loop_client(), path)
 end
 
 local function client_of(settings)
-    local all = { wait = loop, session_timeout = 30 }
-    for name, value in pairs(settings or {}) do
-        all[name] = value
-    end
-    return fixture.client(all)
+    return fixture.loop_client(settings, 30)
 end
 
 --- Waits, without running the pump, until a lock is not held.
@@ -69,7 +30,7 @@ local function pump_until(client, condition)
     end)
 end
 
-for _, kind in ipairs(KINDS) do
+for _, kind in ipairs(kinds) do
     describe("max_hold of a " .. kind.name, function()
         after_each(fixture.clean)
 
@@ -106,7 +67,7 @@ for _, kind in ipairs(KINDS) do
             assert.truthy(told[1][3]:find("max_hold", 1, true), told[1][3])
             assert.is_true(rival:release())
             assert(client:flush(10))
-            assert.same({}, fixture.children(directory(kind, path)))
+            assert.same({}, fixture.children(kinds.holders(kind, path)))
             local released, message, code = lock:release()
             assert.same({ nil, "lost" }, { released, code })
             assert.truthy(message:find("max_hold", 1, true), message)
@@ -131,13 +92,13 @@ for _, kind in ipairs(KINDS) do
                 assert(socket.gettime() - granted < 5)
             end
             assert.is_nil(lock:token())
-            assert.equal(1, #fixture.children(directory(kind, path)))
+            assert.equal(1, #fixture.children(kinds.holders(kind, path)))
             pump_until(client, function()
                 return told[1]
             end)
             assert.same({ "max_hold" }, told)
             link:resume()
-            fixture.await_children(directory(kind, path), 0)
+            fixture.await_children(kinds.holders(kind, path), 0)
             assert.equal("lost", select(3, lock:release()))
             assert.equal(1, client:stats().sessions)
             assert(lock:acquire(20))
@@ -339,7 +300,7 @@ for _, kind in ipairs(KINDS) do
             assert(lock:acquire())
             assert(lock:try_acquire())
             assert.same({ token, node }, { lock:token(), lock:node() })
-            assert.equal(1, #fixture.children(directory(kind, path)))
+            assert.equal(1, #fixture.children(kinds.holders(kind, path)))
             for _ = 1, 2 do
                 assert.is_true(lock:release())
                 assert.is_true(lock:held())
@@ -422,7 +383,7 @@ describe("max_hold", function()
     end)
 
     it("that with_lock overruns is told with the function's results, and nothing is released twice #valgrind #asan", function()
-        for _, kind in ipairs(KINDS) do
+        for _, kind in ipairs(kinds) do
             local lock = kind.new(client_of(), fixture.path(), { max_hold = 0.1 })
             local results = { lock:with_lock(function(given, first)
                 until_not_held(given)
@@ -444,7 +405,7 @@ describe("max_hold", function()
     end)
 
     it("makes a stale holder's transaction be refused #asan", function()
-        for _, kind in ipairs(KINDS) do
+        for _, kind in ipairs(kinds) do
             local client = client_of()
             local path = fixture.path()
             local target = fixture.directory()

@@ -38,7 +38,7 @@ for _, kind in ipairs(kinds) do
             local told = {}
             local client = client_of()
             local path = fixture.path()
-            local lock = kind.new(client, path, { max_hold = 0.3, on_lost = function(...)
+            local lock = kind.new(client, path, { max_hold = 0.6, on_lost = function(...)
                 told[#told + 1] = { ... }
                 assert.is_false((...):held())
             end })
@@ -47,13 +47,13 @@ for _, kind in ipairs(kinds) do
             assert(lock:acquire(10))
             local granted = socket.gettime()
             assert.is_true(lock:held())
-            assert.is_true(lock:remaining() <= 0.3)
+            assert.is_true(lock:remaining() <= 0.6)
             loop.run(function()
                 assert(rival:acquire(20))
                 assert.is_false(lock:held())
             end)
             local after = socket.gettime()
-            assert.is_true(after - before >= 0.29 and after - granted < 10, after - granted)
+            assert.is_true(after - before >= 0.59 and after - granted < 10, after - granted)
             assert.is_false(lock:held())
             assert.equal(0, lock:remaining())
             assert.is_nil(lock:token())
@@ -82,7 +82,7 @@ for _, kind in ipairs(kinds) do
             local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
             local path = fixture.path()
             local told = {}
-            local lock = kind.new(client, path, { max_hold = 0.4, on_lost = function(_, reason)
+            local lock = kind.new(client, path, { max_hold = 1, on_lost = function(_, reason)
                 told[#told + 1] = reason
             end })
             assert(lock:acquire(20))
@@ -106,7 +106,7 @@ for _, kind in ipairs(kinds) do
 
         it("ends all levels of a reentrant hold, counted from the first #asan", function()
             local client = client_of()
-            local lock = kind.new(client, fixture.path(), { max_hold = 0.4, reentrant = true })
+            local lock = kind.new(client, fixture.path(), { max_hold = 0.8, reentrant = true })
             assert(lock:acquire(10))
             local granted = socket.gettime()
             for _ = 1, 2 do
@@ -243,7 +243,8 @@ for _, kind in ipairs(kinds) do
             local path = fixture.path()
             local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
             local lock = kind.new(client, path, { max_hold = 0.05, on_revoke = print })
-            assert(lock:acquire(20))
+            local held, message, code = lock:acquire(20)
+            assert(held or code == "lost", message) -- on a busy machine it is over before acquire has returned
             until_not_held(lock)
             assert(client:flush(10))
             assert.equal(0, client:stats().watches)
@@ -352,13 +353,13 @@ describe("max_hold", function()
     it("that is not reached does nothing, and begins anew with each hold", function()
         local told = 0
         local client = client_of()
-        local lock = client:mutex(fixture.path(), { max_hold = 0.5, on_lost = function()
+        local lock = client:mutex(fixture.path(), { max_hold = 1, on_lost = function()
             told = told + 1
         end })
-        for _ = 1, 5 do
+        for _ = 1, 4 do
             assert(lock:acquire(10))
             assert.is_true(lock:remaining() > 0.2)
-            socket.sleep(0.15)
+            socket.sleep(0.3)
             assert.is_true(lock:held())
             assert.is_true(lock:release())
         end
@@ -376,15 +377,15 @@ describe("max_hold", function()
             loop.until_true(function()
                 return fixture.is_watched(holder)
             end)
-            socket.sleep(0.3)
+            socket.sleep(1.5)
             fixture.observer():delete(holder)
         end)
-        assert.is_true(lock:remaining() > 4.8 and lock:remaining() <= 5, lock:remaining())
+        assert.is_true(lock:remaining() > 3.6 and lock:remaining() <= 5, lock:remaining())
     end)
 
     it("that with_lock overruns is told with the function's results, and nothing is released twice #valgrind #asan", function()
         for _, kind in ipairs(kinds) do
-            local lock = kind.new(client_of(), fixture.path(), { max_hold = 0.1 })
+            local lock = kind.new(client_of(), fixture.path(), { max_hold = 0.4 })
             local results = { lock:with_lock(function(given, first)
                 until_not_held(given)
                 return first, nil, 3
@@ -409,7 +410,7 @@ describe("max_hold", function()
             local client = client_of()
             local path = fixture.path()
             local target = fixture.directory()
-            local lock = kind.new(client, path, { max_hold = 0.2 })
+            local lock = kind.new(client, path, { max_hold = 0.4 })
             assert(lock:acquire(10))
             local stale = lock:transaction():set(target, "stale")
             until_not_held(lock)
@@ -429,7 +430,7 @@ describe("max_hold", function()
     it("counts for each of several holds, whichever ends first", function()
         local client = client_of()
         local locks, order = {}, {}
-        for index, seconds in ipairs({ 0.6, 0.2, 0.4 }) do
+        for index, seconds in ipairs({ 1.6, 0.2, 0.4 }) do
             locks[index] = client:mutex(fixture.path(), { max_hold = seconds, on_lost = function(_, reason)
                 order[#order + 1] = index
                 assert.equal("max_hold", reason)
@@ -446,11 +447,11 @@ describe("max_hold", function()
         local client = client_of()
         local path = fixture.path()
         local reasons = {}
-        local rw = client:rwlock(path, { max_hold = 0.6, on_lost = function(lock, reason)
+        local rw = client:rwlock(path, { max_hold = 1.5, on_lost = function(lock, reason)
             reasons[#reasons + 1] = { lock, reason }
         end })
         assert(rw.write:acquire(10))
-        socket.sleep(0.3)
+        socket.sleep(0.8)
         assert(rw.read:acquire(10))
         until_not_held(rw.write)
         assert.is_true(rw.read:held())
@@ -468,7 +469,7 @@ describe("max_hold", function()
     it("takes all permits of a hold back together", function()
         local client = client_of()
         local path = fixture.path()
-        local lock = client:semaphore(path, 3, { max_hold = 0.3 })
+        local lock = client:semaphore(path, 3, { max_hold = 0.8 })
         assert(lock:acquire({ count = 3, timeout = 10 }))
         assert.equal(3, #fixture.children(path .. "/leases"))
         until_not_held(lock)
@@ -483,6 +484,7 @@ describe("max_hold", function()
         local lock = client:mutex(fixture.path(), { max_hold = 0.2, on_lost = function()
             told = told + 1
         end })
+        local found
         for _, finder in ipairs({ lock.release, lock.acquire }) do
             local before = told
             assert(lock:acquire(10))
@@ -491,12 +493,12 @@ describe("max_hold", function()
                 assert(told == before)
             end
             assert.is_false(lock:held())
-            finder(lock)
+            found = finder(lock)
             assert.equal(before + 1, told) -- by who found it
             client:pump()
             assert.equal(before + 1, told)
         end
-        assert.is_true(lock:held()) -- acquired anew
+        assert.equal(lock, found) -- acquired anew
     end)
 end)
 

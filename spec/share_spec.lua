@@ -129,7 +129,7 @@ describe("a lock's node", function()
 
     it("does not outlive a grant that ended by max_hold", function()
         local client, path = new_client(), fixture.directory()
-        local first, second = client:mutex(path, { max_hold = 0.2 }), client:mutex(path)
+        local first, second = client:mutex(path, { max_hold = 0.6 }), client:mutex(path)
         assert(first:acquire(10))
         local node, token = first:node(), first:token()
         loop.run(function()

@@ -487,7 +487,8 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     init_sync(client);
     client->forks = zkl_registry_forks();
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
-    client->socket = client->doorbell = client->listener = -1;
+    client->socket = client->listener = -1;
+    atomic_store(&client->doorbell, -1);
     atomic_store(&client->references, 1);
     atomic_store(&client->lease_until, options->lease ? 0 : ZKL_NEVER);
     TAILQ_INIT(&client->tickets);

@@ -259,6 +259,9 @@ bool zkl_claim_behind(const zkl_claim *claim);
 void *zkl_claim_user(const zkl_claim *claim);
 /* The instant at which its grant ends by itself; ZKL_NEVER if it does not. */
 int64_t zkl_claim_hold_until(const zkl_claim *claim);
+/* What whoever wants the lock writes into its holder's node; Curator's Revoker writes the same. */
+#define ZKL_REVOKE "__REVOKE__"
+
 /* How often others have asked for it to be released, while it was granted; Curator's revocation. */
 int32_t zkl_claim_revocations(const zkl_claim *claim);
 

@@ -372,6 +372,8 @@ struct zkl_line {
     bool busy;             /* who took permits last had to wait */
 };
 
+/* The line of the first `length` characters of `path`; NULL if there is none. */
+zkl_line *zkl_line_find(const zkl_engine *engine, const char *path, size_t length);
 /* The line of `path`, with one more use; NULL when memory is short. */
 zkl_line *zkl_line_take(zkl_engine *engine, const char *path);
 void zkl_line_drop(zkl_line *line);
@@ -568,9 +570,9 @@ void zkl_watches_resume(zkl_engine *engine);
 /* The handle is closed: nobody will call back. */
 void zkl_watches_closed(zkl_engine *engine);
 /* Whether a seat waits for a watch on a node, whose full path this is, or on its children. */
-bool zkl_watch_wanted(zkl_engine *engine, const char *path, bool children);
+bool zkl_watch_wanted(const zkl_engine *engine, const char *path, bool children);
 /* All watches of that kind on a node were removed; so was one that no seat wants any more. */
-void zkl_watch_forgotten(zkl_engine *engine, const char *path, bool children);
+void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool children);
 
 /* share.c ---------------------------------------------------------------------------------------------------------- */
 

@@ -900,5 +900,7 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     make_type(L, CLIENT_TYPE, client_methods, client_gc);
     make_type(L, TERMS_TYPE, no_methods, terms_gc);
     zkl_newlib(L, functions);
+    lua_pushliteral(L, ZKL_REVOKE);
+    lua_setfield(L, -2, "REVOKE");
     return 1;
 }

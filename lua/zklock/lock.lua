@@ -22,7 +22,7 @@ local wait = require "zklock.wait"
 local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
 local format = string.format
 local huge, max = math.huge, math.max
-local now = core.now
+local now, REVOKE = core.now, core.REVOKE
 
 local Lock = {}
 Lock.__index = Lock
@@ -655,9 +655,6 @@ function Lock:contenders(timeout)
     end
     return self:_contenders(deadline)
 end
-
---- What is written into the node of a holder who is asked to let go; Curator's Revoker writes the same.
-local REVOKE = "__REVOKE__"
 
 --- Asks everybody who holds the lock to let go: whoever has the option on_revoke has it called, wherever that program waits or
 -- pumps. It is a request: a holder may ignore it. Holders of Curator's that are revocable hear of it too.

@@ -86,7 +86,7 @@ function Multi.new(client, ordered)
         _client = client,
         _members = ordered,
         _in_order = 0, -- how many of the next acquisitions go by the order from the start
-        _kept = nil         -- what the acquisition under way has taken
+        _kept = nil    -- what the acquisition under way has taken
     }, Multi)
 end
 

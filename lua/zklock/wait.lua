@@ -135,7 +135,7 @@ function wait.forsake(client, waiter)
 end
 
 --- Wakes every waiter of a client. Collects them first: waking one may let it run, and end, at once.
-local function wake_everybody(client)
+function wait.wake_everybody(client)
     local waiters = {}
     for waiter in pairs(client._registry.everybody) do
         waiters[#waiters + 1] = waiter
@@ -163,7 +163,7 @@ function wait.pump(client)
     if changed then
         client:_drain_log()
         if client:_state_changed() then
-            wake_everybody(client)
+            wait.wake_everybody(client)
         end
     end
 end

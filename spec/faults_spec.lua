@@ -604,7 +604,7 @@ describe("a lease", function()
             eventually(function()
                 return core.now() > stalled + 0.6 * timeout
             end)
-            local claim = client._core:claim(lock:path(), "mutex", "late", "open", false, {})
+            local claim = client._core:claim(assert(core.terms(lock:path(), "mutex", "late", "open")), {})
             link:resume()
             eventually(function()
                 return claim:phase() ~= "waiting"
@@ -630,9 +630,10 @@ describe("more waiters than watches fit into one packet", function()
         local core = require "zklock.core"
         local client = fixture.client({ wait = loop, session_timeout = 30 })
         local path = fixture.path() .. ("x"):rep(900)
+        local terms = assert(core.terms(path, "mutex", "one of many", "open"))
         local claims, granted = {}, 0
         for index = 1, 1000 do
-            claims[index] = assert(client._core:claim(path, "mutex", "one of many", "open", false, {}))
+            claims[index] = assert(client._core:claim(terms, {}))
         end
         eventually(function()
             return claims[1]:phase() == "granted"

@@ -208,8 +208,9 @@ end
 -- @treturn boolean|string whether it is granted already
 function Lock:_request(hold)
     local client = self._client
-    local terms, message, code = self._terms, nil, nil
+    local terms = self._terms
     if not terms then
+        local message, code
         terms, message, code = make_terms(self)
         if not terms then
             return nil, message, code

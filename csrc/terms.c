@@ -8,6 +8,13 @@
 
 #include "engine_private.h"
 
+/* The C client's own lists, which stay where they are. */
+static bool is_constant(const struct ACL_vector *acl)
+{
+    return acl->data == ZOO_OPEN_ACL_UNSAFE.data || acl->data == ZOO_READ_ACL_UNSAFE.data ||
+           acl->data == ZOO_CREATOR_ALL_ACL.data;
+}
+
 zkl_terms *zkl_terms_new(const zkl_lock *lock)
 {
     zkl_terms *terms = zkl_alloc(sizeof *terms);
@@ -24,7 +31,12 @@ zkl_terms *zkl_terms_new(const zkl_lock *lock)
     terms->leases = semaphore ? zkl_child_path(lock->path, "leases") : NULL;
     bool whole = terms->lock.path != NULL && terms->lock.identity != NULL &&
                  (!semaphore || (terms->locks != NULL && terms->leases != NULL));
-    if (!zkl_acl_copy(&terms->acl, lock->acl) || !whole) {
+    if (is_constant(lock->acl)) {
+        terms->acl = *lock->acl;
+    } else {
+        whole = zkl_acl_copy(&terms->acl, lock->acl) && whole;
+    }
+    if (!whole) {
         zkl_terms_drop(terms);
         return NULL;
     }
@@ -42,7 +54,9 @@ void zkl_terms_drop(zkl_terms *terms)
     if (terms == NULL || atomic_fetch_sub_explicit(&terms->uses, 1, memory_order_acq_rel) > 1) {
         return;
     }
-    zkl_acl_free(&terms->acl);
+    if (!is_constant(&terms->acl)) {
+        zkl_acl_free(&terms->acl);
+    }
     zkl_free((void *)(uintptr_t)terms->lock.path);
     zkl_free((void *)(uintptr_t)terms->lock.identity);
     zkl_free(terms->locks);
@@ -59,6 +73,9 @@ const zkl_lock *zkl_terms_lock(const zkl_terms *terms)
 
 static bool same_acl(const struct ACL_vector *a, const struct ACL_vector *b)
 {
+    if (a->data == b->data) {
+        return true;
+    }
     if (a->count != b->count) {
         return false;
     }

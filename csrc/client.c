@@ -245,22 +245,15 @@ static void begin_close_if_wanted(zkl_client *client)
     }
 }
 
-/* engine_mutex held. What callers may ask about without it. */
-static void publish_figures(zkl_client *client)
+/* engine_mutex held. What callers may ask about without it; `silently`: no byte is written for the news. */
+static void publish(zkl_client *client, bool silently)
 {
     pthread_mutex_lock(&client->mutex);
     client->stats = zkl_engine_stats(client->engine);
     client->timeout_ms = zkl_engine_session_timeout(client->engine);
-    pthread_mutex_unlock(&client->mutex);
-}
-
-/* Makes the turn's news visible: one byte, however much there is. */
-static void announce(zkl_client *client)
-{
-    pthread_mutex_lock(&client->mutex);
-    bool write_it = client->news && !client->announced;
-    client->announced = client->announced || client->news;
-    client->news = false;
+    bool write_it = client->news && !client->announced && !silently;
+    client->announced = client->announced || write_it;
+    client->news = client->news && !client->announced;
     pthread_mutex_unlock(&client->mutex);
     if (write_it && !zkl_client_ring(client)) {
         write_byte(client->news_pipe[1]); /* after the unlock: whoever wakes wants the mutex at once */
@@ -280,7 +273,7 @@ int zkl_poll_timeout(int64_t until)
     return ms > 60000 ? 60000 : (int)ms;
 }
 
-void zkl_client_turn(zkl_client *client, zkl_poll *wanted)
+void zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool silently)
 {
     zkl_tickets_run(client);
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
@@ -289,8 +282,9 @@ void zkl_client_turn(zkl_client *client, zkl_poll *wanted)
         fcntl(wanted->fd, F_SETFD, FD_CLOEXEC); /* the C client may have been built without SOCK_CLOEXEC */
     }
     client->socket = wanted->fd;
+    zkl_tickets_bury(client);
     zkl_tickets_finish_flushes(client);
-    publish_figures(client);
+    publish(client, silently);
 }
 
 /* The goodbye can be said, or there is nobody to say it to, or it is too late. */
@@ -322,8 +316,7 @@ static void *run(void *argument)
     while (!client->closing || !may_leave(client)) {
         zkl_poll wanted;
         begin_close_if_wanted(client);
-        zkl_client_turn(client, &wanted);
-        announce(client);
+        zkl_client_turn(client, &wanted, false);
         if (client->closing && wanted.wake_at > client->close_by) {
             wanted.wake_at = client->close_by;
         }
@@ -332,8 +325,8 @@ static void *run(void *argument)
         }
     }
     zkl_engine_shut_down(client->engine, zkl_clock());
-    publish_figures(client);
-    announce(client);
+    zkl_tickets_bury(client);
+    publish(client, false);
     zkl_registry_remove(client);
     zkl_engine_free(client->engine);
     client->engine = NULL;
@@ -344,7 +337,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-void zkl_client_serve(zkl_client *client)
+void zkl_client_serve(zkl_client *client, const zkl_ticket *quiet)
 {
     if (pthread_mutex_trylock(&client->engine_mutex) != 0) {
         zkl_client_wake(client);
@@ -353,12 +346,13 @@ void zkl_client_serve(zkl_client *client)
     bool wanted = true;
     if (client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine)) {
         zkl_client *before = zkl_client_speaks(client);
+        client->quiet = quiet;
         zkl_tickets_run(client);
+        client->quiet = NULL;
         uncork(client);
         zkl_client_speaks(before);
         wanted = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
-        publish_figures(client);
-        announce(client);
+        publish(client, false);
     }
     pthread_mutex_unlock(&client->engine_mutex);
     if (wanted) {
@@ -493,11 +487,13 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     init_sync(client);
     client->forks = zkl_registry_forks();
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
-    client->socket = client->doorbell = client->listener = -1;
+    client->socket = client->listener = -1;
+    atomic_store(&client->doorbell, -1);
     atomic_store(&client->references, 1);
     atomic_store(&client->lease_until, options->lease ? 0 : ZKL_NEVER);
     TAILQ_INIT(&client->tickets);
     TAILQ_INIT(&client->flushes);
+    TAILQ_INIT(&client->dying);
     TAILQ_INIT(&client->todo);
     TAILQ_INIT(&client->news_list);
     if (options->log && (client->lines = zkl_alloc((size_t)LOG_LINES * sizeof *client->lines)) == NULL) {
@@ -641,6 +637,11 @@ zkl_stats zkl_client_stats(zkl_client *client)
     zkl_stats stats = client->stats;
     pthread_mutex_unlock(&client->mutex);
     return stats;
+}
+
+bool zkl_client_busy(const zkl_client *client)
+{
+    return atomic_load(&client->open_claims) > 0;
 }
 
 int32_t zkl_client_session_timeout(zkl_client *client)

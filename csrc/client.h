@@ -81,6 +81,8 @@ int32_t zkl_client_session_timeout(zkl_client *client);
  * beside which a reader may join (zkl_claim_request; its own field `writer` is not looked at), or NULL.
  */
 zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer);
+/* Whether there are claims that their owners have not ended. */
+bool zkl_client_busy(const zkl_client *client);
 zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool identities);
 /* Done when no clean-up of this client is in flight any more. */
 zkl_ticket *zkl_client_flush(zkl_client *client);
@@ -105,6 +107,9 @@ typedef struct {
 } zkl_ticket_view;
 
 void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view);
+/* Two parts of that, for less. */
+bool zkl_ticket_waits(const zkl_ticket *ticket);
+bool zkl_ticket_settled(zkl_ticket *ticket);
 const char *zkl_ticket_path(const zkl_ticket *ticket);
 
 /* A claim: whether it holds at this very instant. Compares the lease with the clock here and now; sends nothing. */

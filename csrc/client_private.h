@@ -56,51 +56,61 @@ typedef enum {
 
 TAILQ_HEAD(ticket_list, zkl_ticket);
 
+/* What only questions, operations and flushes have. */
+typedef struct {
+    char *path;
+    zkl_operation *request;    /* an operation that has not been given to the engine yet */
+    zkl_operation *operation;  /* engine */
+    zkl_contender *contenders; /* constant once settled */
+    int32_t contender_count;
+    bool identities;              /* contenders: with who they are */
+    zkl_operation_result *result; /* constant once settled */
+    int32_t failed_part;
+    zkl_node_event event; /* what its watch has seen */
+    zkl_code watch_code;  /* why its watch will see nothing any more */
+} zkl_question;
+
 struct zkl_ticket {
     zkl_client *client;
     uint64_t id;
     ticket_kind kind;
     _Atomic int32_t references;
-    char *path;
 
-    /* for zkl_engine_claim; given to it once */
-    char *identity;
-    struct ACL_vector acl;
-    zkl_ticket *writer;       /* whose claim `wanted` names; a reference of ours */
-    zkl_claim_request wanted; /* a claim; its pointers are to the fields above, once it starts */
-
-    zkl_operation *request; /* an operation that has not been given to the engine yet */
+    /* claims; for zkl_engine_claim but for the terms */
+    zkl_terms *terms;
+    zkl_ticket *writer; /* beside whose claim it may join; a reference of ours */
+    int32_t count;
+    bool try_only;
+    bool hasty;
 
     /* read by zkl_ticket_held without the mutex */
-    _Atomic int64_t hold_until;
-    _Atomic int32_t phase;
     _Atomic bool lapsed;
+    _Atomic bool over; /* the engine's side has let go of it */
+    _Atomic int32_t phase;
+    _Atomic int64_t hold_until;
 
     /* engine */
     TAILQ_ENTRY(zkl_ticket) all;
-    TAILQ_ENTRY(zkl_ticket) flushing;
+    TAILQ_ENTRY(zkl_ticket) dying; /* in client->dying, or client->flushes */
     zkl_claim *claim;
-    zkl_operation *operation;
+    bool ended; /* by its owner */
+    bool dead;  /* in client->dying, or was */
 
     /* shared */
+    bool has_news;
+    bool behind; /* it waits for another claim of this client, whose node it will have */
+    _Atomic bool settled;
+    uint8_t todo;
     TAILQ_ENTRY(zkl_ticket) in_todo;
     TAILQ_ENTRY(zkl_ticket) in_news;
-    unsigned todo;
-    bool has_news;
-    bool settled;
-    bool identities; /* contenders: with who they are */
     zkl_code code;
     int32_t revocations;
     char *message;
-    char token[ZKL_TOKEN_SIZE];
-    char node[ZKL_NODE_NAME_SIZE];
-    char ahead[ZKL_NODE_NAME_SIZE]; /* the name of the node that it waits for, shortened if need be */
-    zkl_contender *contenders;      /* constant once settled */
-    int32_t contender_count;
-    zkl_operation_result *result; /* constant once settled */
-    int32_t failed_part;
-    zkl_node_event event; /* what its watch has seen */
-    zkl_code watch_code;  /* why its watch will see nothing any more */
+    zkl_token token;
+    char *node;  /* the name of its own; NULL: none yet */
+    char *ahead; /* the name of the node that it waits for; NULL: none */
+
+    zkl_question *question; /* NULL: a claim */
 };
 
 typedef struct {
@@ -118,6 +128,7 @@ struct zkl_client {
     int news_pipe[2];     /* the I/O thread writes, callers read */
     _Atomic int doorbell; /* the socket that takes the place of news_pipe, or -1; once there, stays until the end */
     _Atomic int64_t lease_until;
+    _Atomic int32_t open_claims;  /* that their owners have not ended */
     TAILQ_ENTRY(zkl_client) open; /* in the registry */
 
     /* engine */
@@ -128,6 +139,7 @@ struct zkl_client {
     bool corked;            /* what is sent there waits until the turn is over */
     struct ticket_list tickets;
     struct ticket_list flushes;
+    struct ticket_list dying;
     int64_t close_by;
     bool closing;
     zkl_helm helm;
@@ -187,6 +199,8 @@ void zkl_ticket_answer(zkl_ticket *ticket, zkl_code code, const char *message);
 void zkl_ticket_let_go(zkl_ticket *ticket);
 /* engine_mutex held. Hands the engine everything that callers have asked for. */
 void zkl_tickets_run(zkl_client *client);
+/* engine_mutex held, not from within the engine. Lets go of the claims of which nothing more will come. */
+void zkl_tickets_bury(zkl_client *client);
 /* engine_mutex held. Answers the flushes if there is nothing left to wait for. */
 void zkl_tickets_finish_flushes(zkl_client *client);
 /* engine_mutex held, the engine is gone: whoever asks is told so. */
@@ -196,7 +210,7 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim);
 
 /* Mutex held. Puts the ticket on the list of news, once. */
 void zkl_ticket_announce(zkl_ticket *ticket);
-/* A ticket with one reference; NULL when memory is short. */
+/* A ticket with one reference; NULL when memory is short. `path` is NULL for claims. */
 zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path);
 /* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
 zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket);
@@ -228,8 +242,8 @@ void zkl_client_awake(zkl_client *client);
 bool zkl_client_has_news(zkl_client *client);
 /* Milliseconds for poll from now until an instant; -1 for ZKL_NEVER. */
 int zkl_poll_timeout(int64_t until);
-/* engine_mutex held. Everything that is due, and what to wait for after it. No byte is written for the news. */
-void zkl_client_turn(zkl_client *client, zkl_poll *wanted);
+/* engine_mutex held. Everything that is due, and what to wait for after it. `silently`: no byte is written for the news. */
+void zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool silently);
 /* Whose log lines the C client's are, on this thread, from now on; returns whose they were. */
 zkl_client *zkl_client_speaks(zkl_client *client);
 void zkl_client_drop(zkl_client *client);
@@ -240,8 +254,9 @@ void zkl_client_drop(zkl_client *client);
 void zkl_client_unlock_and_wake(zkl_client *client);
 /*
  * Sees to it that the engine learns of what is on the list: here and now if the I/O thread sleeps and nothing can block,
- * otherwise by waking it.
+ * otherwise by waking it. The caller looks at the ticket `quiet` afterwards anyway: if the answer is there at once, it is no
+ * news. NULL: none.
  */
-void zkl_client_serve(zkl_client *client);
+void zkl_client_serve(zkl_client *client, const zkl_ticket *quiet);
 
 #endif

@@ -220,7 +220,6 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     TAILQ_INIT(&engine->operations_waiting);
     TAILQ_INIT(&engine->operations);
     LIST_INIT(&engine->user_watches);
-    LIST_INIT(&engine->acls);
     make_uuid_stem(engine, config->random);
     if (engine->servers == NULL || engine->hosts == NULL || !zkl_lines_init(engine) || !copy_auths(engine, config)) {
         zkl_engine_free(engine);
@@ -287,80 +286,6 @@ int32_t zkl_engine_session_timeout(const zkl_engine *engine)
     return engine->timeout_ms;
 }
 
-/* --- access control lists ------------------------------------------------------------------------------------------ */
-
-static bool same_acl(const struct ACL_vector *a, const struct ACL_vector *b)
-{
-    if (a->count != b->count) {
-        return false;
-    }
-    for (int32_t i = 0; i < a->count; i++) {
-        if (a->data[i].perms != b->data[i].perms || strcmp(a->data[i].id.scheme, b->data[i].id.scheme) != 0 ||
-            strcmp(a->data[i].id.id, b->data[i].id.id) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool zkl_acl_copy(struct ACL_vector *copy, const struct ACL_vector *acl)
-{
-    *copy = (struct ACL_vector){0, zkl_alloc((size_t)acl->count * sizeof *copy->data)};
-    bool whole = copy->data != NULL;
-    for (int32_t i = 0; whole && i < acl->count; i++) {
-        struct ACL *entry = &copy->data[copy->count++];
-        entry->perms = acl->data[i].perms;
-        entry->id.scheme = zkl_copy(acl->data[i].id.scheme, strlen(acl->data[i].id.scheme));
-        entry->id.id = zkl_copy(acl->data[i].id.id, strlen(acl->data[i].id.id));
-        whole = entry->id.scheme != NULL && entry->id.id != NULL;
-    }
-    return whole;
-}
-
-void zkl_acl_free(struct ACL_vector *acl)
-{
-    for (int32_t i = 0; i < acl->count; i++) {
-        zkl_free(acl->data[i].id.scheme);
-        zkl_free(acl->data[i].id.id);
-    }
-    zkl_free(acl->data);
-    *acl = (struct ACL_vector){0, NULL};
-}
-
-void zkl_acl_drop(zkl_shared_acl *acl)
-{
-    if (acl == NULL || --acl->uses > 0) {
-        return;
-    }
-    LIST_REMOVE(acl, all);
-    zkl_acl_free(&acl->vector);
-    zkl_free(acl);
-}
-
-/* The engine's copy of `vector`, with one more use; NULL when memory is short. */
-static zkl_shared_acl *take_acl(zkl_engine *engine, const struct ACL_vector *vector)
-{
-    zkl_shared_acl *acl;
-    LIST_FOREACH(acl, &engine->acls, all)
-    {
-        if (same_acl(&acl->vector, vector)) {
-            acl->uses++;
-            return acl;
-        }
-    }
-    acl = zkl_alloc(sizeof *acl);
-    if (acl == NULL) {
-        return NULL;
-    }
-    acl->uses = 1;
-    LIST_INSERT_HEAD(&engine->acls, acl, all);
-    if (!zkl_acl_copy(&acl->vector, vector)) {
-        zkl_acl_drop(acl);
-        return NULL;
-    }
-    return acl;
-}
-
 /* --- claims -------------------------------------------------------------------------------------------------------- */
 
 /* Its grant is over, or there is none: max_hold does not run any more. */
@@ -375,11 +300,12 @@ static void end_hold(zkl_claim *claim)
 /* A grant begins: puts the claim among those that have a max_hold, by its end. */
 static void begin_hold(zkl_claim *claim)
 {
-    if (claim->max_hold == 0) {
+    int64_t max_hold = claim->terms->lock.max_hold;
+    if (max_hold == 0) {
         return;
     }
     struct zkl_claim_list *holds = &claim->engine->holds;
-    claim->hold_until = claim->engine->now + claim->max_hold;
+    claim->hold_until = claim->engine->now + max_hold;
     zkl_claim *before = TAILQ_LAST(holds, zkl_claim_list);
     while (before != NULL && before->hold_until > claim->hold_until) {
         before = TAILQ_PREV(before, zkl_claim_list, in_holds);
@@ -399,8 +325,7 @@ static void free_claim(zkl_claim *claim)
     if (claim->line != NULL) {
         zkl_line_drop(claim->line);
     }
-    zkl_acl_drop(claim->acl);
-    zkl_free(claim->identity);
+    zkl_terms_drop(claim->terms);
     zkl_free(claim->message);
     zkl_free(claim);
 }
@@ -449,12 +374,32 @@ void zkl_claim_lose(zkl_claim *claim, zkl_code code, const char *format, ...)
     zkl_claim_leave(claim);
 }
 
+const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS] = {
+    1 * ZKL_SECOND / 1000,   5 * ZKL_SECOND / 2000,  5 * ZKL_SECOND / 1000,   10 * ZKL_SECOND / 1000,
+    25 * ZKL_SECOND / 1000,  50 * ZKL_SECOND / 1000, 100 * ZKL_SECOND / 1000, 250 * ZKL_SECOND / 1000,
+    500 * ZKL_SECOND / 1000, 1 * ZKL_SECOND,         5 * ZKL_SECOND / 2,      5 * ZKL_SECOND,
+    10 * ZKL_SECOND,         30 * ZKL_SECOND,        60 * ZKL_SECOND,         ZKL_NEVER,
+};
+
+static void note_wait(const zkl_claim *claim)
+{
+    zkl_stats *stats = &claim->engine->stats;
+    int64_t waited = claim->engine->now - claim->asked_at;
+    int32_t bucket = 0;
+    while (waited > zkl_wait_bounds[bucket]) {
+        bucket++;
+    }
+    stats->waits[bucket]++;
+    stats->waited += waited;
+    stats->grants++;
+}
+
 void zkl_claim_grant(zkl_claim *claim, const zkl_seat *seat)
 {
     uint64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? (uint64_t)(uint32_t)seat->sequence : (uint64_t)seat->czxid;
-    snprintf(claim->token, sizeof claim->token, "%016llx-%08x", (unsigned long long)number, (unsigned)seat->grants);
+    claim->token = (zkl_token){number, (uint32_t)seat->grants};
     claim->phase = ZKL_CLAIM_GRANTED;
-    claim->engine->stats.grants++;
+    note_wait(claim);
     begin_hold(claim);
     tell_host(claim);
 }
@@ -465,13 +410,13 @@ void zkl_claims_expire(zkl_engine *engine)
     while ((claim = TAILQ_FIRST(&engine->holds)) != NULL && claim->hold_until <= engine->now &&
            !ZKL_BROKEN(ZKL_BREAK_HOLD)) {
         zkl_claim_lose(claim, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
-                       zkl_claim_path(claim), (double)claim->max_hold / (double)ZKL_SECOND);
+                       zkl_claim_path(claim), (double)claim->terms->lock.max_hold / (double)ZKL_SECOND);
     }
 }
 
 void zkl_claim_revoked(zkl_claim *claim)
 {
-    if (claim->phase == ZKL_CLAIM_GRANTED && claim->revocable) {
+    if (claim->phase == ZKL_CLAIM_GRANTED && claim->terms->lock.revocable) {
         claim->revocations++;
         tell_host(claim);
     }
@@ -558,7 +503,7 @@ static zkl_role role_of(zkl_mode mode)
 /* A local contender that stands in the way already: whoever only tries need not ask the server. */
 static bool stands_in_the_way(const zkl_claim *claim)
 {
-    zkl_node_kind mine = claim->mode == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
+    zkl_node_kind mine = zkl_claim_mode(claim) == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
     const zkl_seat *seat;
     TAILQ_FOREACH(seat, &claim->line->seats, in_line)
     {
@@ -572,8 +517,8 @@ static bool stands_in_the_way(const zkl_claim *claim)
 /* The seat of the granted writer that a new reader may join beside; NULL if there is none. */
 static zkl_seat *writer_of(const zkl_claim *claim, const zkl_claim_request *request)
 {
-    const zkl_claim *writer = request->mode == ZKL_MODE_READ ? request->writer : NULL;
-    bool usable = writer != NULL && writer->line == claim->line && writer->mode == ZKL_MODE_WRITE &&
+    const zkl_claim *writer = zkl_claim_mode(claim) == ZKL_MODE_READ ? request->writer : NULL;
+    bool usable = writer != NULL && writer->line == claim->line && zkl_claim_mode(writer) == ZKL_MODE_WRITE &&
                   writer->phase == ZKL_CLAIM_GRANTED && !ZKL_BROKEN(ZKL_BREAK_DOWNGRADE);
     return usable ? writer->seat : NULL;
 }
@@ -608,25 +553,16 @@ zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request
     }
     claim->engine = engine;
     claim->user = user;
-    claim->mode = request->mode;
+    claim->terms = zkl_terms_take(request->terms);
     claim->try_only = request->try_only;
     claim->hasty = request->hasty;
-    claim->revocable = request->revocable;
-    claim->max_hold = request->max_hold;
-    claim->linger = request->linger;
-    claim->handoff = request->handoff;
+    claim->asked_at = now;
     claim->hold_until = ZKL_NEVER;
     LIST_INIT(&claim->seats);
     TAILQ_INSERT_TAIL(&engine->claims, claim, all);
-    claim->acl = take_acl(engine, request->acl);
-    claim->identity = zkl_copy(request->identity, strlen(request->identity));
-    bool whole = claim->acl != NULL && claim->identity != NULL;
-    if (request->mode == ZKL_MODE_PERMITS) {
-        whole = zkl_permits_init(claim, request) && whole; /* takes its line */
-    } else {
-        claim->line = zkl_line_take(engine, request->path);
-    }
-    if (!whole || claim->line == NULL) {
+    bool semaphore = zkl_claim_mode(claim) == ZKL_MODE_PERMITS;
+    claim->line = zkl_line_take(engine, semaphore ? claim->terms->locks : claim->terms->lock.path);
+    if (claim->line == NULL || (semaphore && !zkl_permits_init(claim, request->count))) {
         free_claim(claim);
         return NULL;
     }
@@ -643,7 +579,7 @@ zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request
         zkl_share_join(shared, claim);
         return claim;
     }
-    claim->seat = zkl_seat_new(claim, claim->line, role_of(claim->mode));
+    claim->seat = zkl_seat_new(claim, claim->line, role_of(zkl_claim_mode(claim)));
     if (claim->seat == NULL) {
         free_claim(claim);
         return NULL;
@@ -708,9 +644,27 @@ const char *zkl_claim_message(const zkl_claim *claim)
     return claim->message != NULL ? claim->message : "";
 }
 
-const char *zkl_claim_token(const zkl_claim *claim)
+zkl_token zkl_claim_token(const zkl_claim *claim)
 {
     return claim->token;
+}
+
+static char *put_hex(char *to, uint64_t number, int digits)
+{
+    for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) {
+        *to++ = "0123456789abcdef"[number >> shift & 15];
+    }
+    return to;
+}
+
+void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE])
+{
+    if (token.number != 0) {
+        text = put_hex(text, token.number, 16);
+        *text++ = '-';
+        text = put_hex(text, token.grants, 8);
+    }
+    *text = '\0';
 }
 
 const char *zkl_claim_node(const zkl_claim *claim)
@@ -723,16 +677,18 @@ const char *zkl_claim_node(const zkl_claim *claim)
 
 const char *zkl_claim_path(const zkl_claim *claim)
 {
-    return claim->permits != NULL ? claim->permits->path : claim->line->path;
+    return claim->terms->lock.path;
 }
 
 const char *zkl_claim_blocker(const zkl_claim *claim)
 {
-    if (claim->behind && claim->phase == ZKL_CLAIM_WAITING && claim->seat->state == ZKL_SEAT_GRANTED) {
-        return claim->seat->node;
-    }
-    const zkl_watch *watch = claim->seat != NULL ? claim->seat->watch : NULL;
+    const zkl_watch *watch = claim->seat != NULL && !claim->behind ? claim->seat->watch : NULL;
     return watch != NULL && !watch->children ? watch->node : NULL;
+}
+
+bool zkl_claim_behind(const zkl_claim *claim)
+{
+    return claim->behind;
 }
 
 void *zkl_claim_user(const zkl_claim *claim)

@@ -76,8 +76,15 @@ typedef enum {
 
 const char *zkl_claim_phase_name(zkl_claim_phase phase);
 
-/* Room for a fencing token, "%016x-%08x" and its NUL. */
+/* A fencing token, and room for its text, "%016x-%08x" and a NUL. */
+typedef struct {
+    uint64_t number;
+    uint32_t grants;
+} zkl_token;
+
 #define ZKL_TOKEN_SIZE 26
+
+#define ZKL_WAIT_BUCKETS 16
 
 /* What zkl_stats counts, since the engine was made. */
 typedef struct {
@@ -94,7 +101,13 @@ typedef struct {
     int64_t sessions;         /* times that a new session was established */
     int64_t seats;            /* znodes that exist or may exist now */
     int64_t watches;          /* watches armed or being armed now */
+    int64_t waited;           /* nanoseconds from claim to grant, of all grants */
+    int64_t waits
+        [ZKL_WAIT_BUCKETS]; /* grants that took no longer than zkl_wait_bounds says, and longer than the one before */
 } zkl_stats;
+
+/* Nanoseconds; the last is ZKL_NEVER. */
+extern const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS];
 
 /* One credential for zoo_add_auth. */
 typedef struct {
@@ -145,26 +158,40 @@ typedef enum {
 /* Permits that one acquisition can ask for: each is a node. */
 #define ZKL_MAX_COUNT 1000
 
-/* One acquisition to be. */
+/* What a lock is, for all of its acquisitions. */
 typedef struct {
     const char *path;     /* the lock's directory: absolute, valid (zkl_path_problem) */
     const char *identity; /* data of the node */
     const struct ACL_vector *acl;
+    int64_t max_hold; /* a grant ends by itself after so many nanoseconds; 0: it does not */
+    int64_t linger;  /* a released node stays for so many nanoseconds, for other claims of the client; 0: it does not */
+    int32_t handoff; /* how many claims may be served in a row by one node before others get their turn; 0: one */
+    int32_t permits; /* MODE_PERMITS: what the semaphore has, 1 or more */
+    zkl_mode mode;
+    bool revocable; /* listen to others who ask for the lock: zkl_claim_revocations */
+} zkl_lock;
+
+/*
+ * A lock's terms: a copy of all that, shared by those who need it, and constant. Any thread. NULL when memory is short; one
+ * reference is the caller's.
+ */
+typedef struct zkl_terms zkl_terms;
+zkl_terms *zkl_terms_new(const zkl_lock *lock);
+zkl_terms *zkl_terms_take(zkl_terms *terms);
+void zkl_terms_drop(zkl_terms *terms); /* NULL is fine */
+const zkl_lock *zkl_terms_lock(const zkl_terms *terms);
+
+/* One acquisition to be. */
+typedef struct {
+    zkl_terms *terms;
     /*
      * MODE_READ: a MODE_WRITE claim of the same engine and path. If that is granted, the reader takes its place in the queue
      * beside it, so that no writer comes between the two (a downgrade). NULL: none.
      */
     zkl_claim *writer;
-    int64_t max_hold; /* the grant ends by itself after so many nanoseconds; 0: it does not */
-    int64_t
-        linger; /* after its release the node stays for so many nanoseconds, for other claims of the client; 0: not */
-    int32_t handoff; /* how many claims may be served in a row by one node before others get their turn; 0: one */
-    zkl_mode mode;
-    int32_t permits; /* MODE_PERMITS: what the semaphore has, 1 or more */
-    int32_t count;   /* MODE_PERMITS: what is wanted of it, 1 to `permits`, ZKL_MAX_COUNT at most */
-    bool try_only;   /* refuse with ZKL_TIMEOUT instead of waiting, having written nothing if somebody is ahead */
-    bool hasty;      /* with try_only: join first and look afterwards; refused, it gives back what it wrote */
-    bool revocable;  /* listen to others who ask for the lock: zkl_claim_revocations */
+    int32_t count; /* MODE_PERMITS: what is wanted of them, 1 to `permits`, ZKL_MAX_COUNT at most */
+    bool try_only; /* refuse with ZKL_TIMEOUT instead of waiting, having written nothing if somebody is ahead */
+    bool hasty;    /* with try_only: join first and look afterwards; refused, it gives back what it wrote */
 } zkl_claim_request;
 
 /* NULL when memory is short. Nothing is sent before the first zkl_engine_prepare. */
@@ -218,16 +245,23 @@ bool zkl_claim_settled(const zkl_claim *claim);
 zkl_code zkl_claim_code(const zkl_claim *claim);
 /* What was tried, where, and what ZooKeeper said; "" while all is well. */
 const char *zkl_claim_message(const zkl_claim *claim);
-/* The fencing token, "" before the first grant. Compares as a string: later grants of one path are greater. */
-const char *zkl_claim_token(const zkl_claim *claim);
+/* The fencing token as a number and how often its node was handed over before; both 0 before the grant. */
+zkl_token zkl_claim_token(const zkl_claim *claim);
+/* Writes it as text; "" for none. Compares as a string: later grants of one path are greater. */
+void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
 /* Full path of the claim's znode, NULL while it has none. */
 const char *zkl_claim_node(const zkl_claim *claim);
 const char *zkl_claim_path(const zkl_claim *claim);
 /* Full path of the node that it waits for, NULL if it waits for none now. */
 const char *zkl_claim_blocker(const zkl_claim *claim);
+/* It waits for another claim of this engine, or holds beside one, whose node serves it too. */
+bool zkl_claim_behind(const zkl_claim *claim);
 void *zkl_claim_user(const zkl_claim *claim);
 /* The instant at which its grant ends by itself; ZKL_NEVER if it does not. */
 int64_t zkl_claim_hold_until(const zkl_claim *claim);
+/* What whoever wants the lock writes into its holder's node; Curator's Revoker writes the same. */
+#define ZKL_REVOKE "__REVOKE__"
+
 /* How often others have asked for it to be released, while it was granted; Curator's revocation. */
 int32_t zkl_claim_revocations(const zkl_claim *claim);
 

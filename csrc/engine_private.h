@@ -7,6 +7,7 @@
  *   line.c        the lock's directory: its parents, the seats that stand in it
  *   seat.c        one znode: join, recover, queue, hold, leave
  *   watch.c       one watcher object per watched node
+ *   terms.c       what a lock is, for all of its claims
  *   share.c       several claims that use one seat; seats that linger
  *   permits.c     a semaphore's claims: a turn in its line, then permits
  *   contenders.c  who holds and waits for a path
@@ -18,6 +19,7 @@
 #ifndef ZKLOCK_ENGINE_PRIVATE_H
 #define ZKLOCK_ENGINE_PRIVATE_H
 
+#include <stdatomic.h>
 #include <sys/queue.h>
 
 #include "engine.h"
@@ -42,7 +44,6 @@ typedef struct zkl_watch zkl_watch;
 typedef struct zkl_request zkl_request;
 typedef struct zkl_query zkl_query;
 typedef struct zkl_permits zkl_permits;
-typedef struct zkl_shared_acl zkl_shared_acl;
 typedef struct zkl_user_watch zkl_user_watch;
 
 TAILQ_HEAD(zkl_seat_list, zkl_seat);
@@ -53,7 +54,6 @@ TAILQ_HEAD(zkl_request_list, zkl_request);
 LIST_HEAD(zkl_line_list, zkl_line);
 LIST_HEAD(zkl_watch_list, zkl_watch);
 LIST_HEAD(zkl_query_list, zkl_query);
-LIST_HEAD(zkl_acl_list, zkl_shared_acl);
 LIST_HEAD(zkl_user_watch_list, zkl_user_watch);
 TAILQ_HEAD(zkl_operation_list, zkl_operation);
 
@@ -136,9 +136,21 @@ struct zkl_engine {
     struct zkl_seat_list lingering; /* granted seats that serve nobody, the one that leaves first at the head */
     struct zkl_claim_list holds;    /* granted claims with a max_hold, the one that ends first at the head */
     struct zkl_query_list queries;
-    struct zkl_acl_list acls;
     zkl_stats stats;
 };
+
+/* terms.c ---------------------------------------------------------------------------------------------------------- */
+
+struct zkl_terms {
+    zkl_lock lock; /* its pointers are to what belongs to the terms */
+    struct ACL_vector acl;
+    char *locks; /* MODE_PERMITS: "<path>/locks" and "<path>/leases"; else NULL */
+    char *leases;
+    _Atomic int32_t uses;
+};
+
+/* Whether the nodes of both say the same. */
+bool zkl_terms_alike(const zkl_terms *a, const zkl_terms *b);
 
 /* engine.c: claims ------------------------------------------------------------------------------------------------- */
 
@@ -151,25 +163,25 @@ struct zkl_claim {
     zkl_seat *seat;               /* its place in the queue; NULL when it has none (any more) */
     struct zkl_claim_seats seats; /* all of its znodes; none when nothing of it is left on the server */
     zkl_permits *permits;         /* MODE_PERMITS; else NULL */
-    char *identity;
-    zkl_shared_acl *acl;
+    zkl_terms *terms;
     char *message;
     void *user;
-    int64_t max_hold;   /* 0: none */
+    int64_t asked_at;
     int64_t hold_until; /* in engine->holds if not ZKL_NEVER */
-    int64_t linger;
-    int32_t handoff;
-    zkl_mode mode;
+    zkl_token token;
     zkl_claim_phase phase;
     zkl_code code;
     int32_t revocations;
     bool try_only;
     bool hasty;
-    bool revocable;
     bool forgotten;
     bool behind; /* shares its seat with others, and is not the one that the seat serves first of all */
-    char token[ZKL_TOKEN_SIZE];
 };
+
+static inline zkl_mode zkl_claim_mode(const zkl_claim *claim)
+{
+    return claim->terms->lock.mode;
+}
 
 /* Ends a waiting or granted claim for good with a code and a message made like printf. Does not touch its seat. */
 void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, ...)
@@ -194,15 +206,6 @@ void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node);
 void zkl_claim_settle(zkl_claim *claim);
 /* A seat of the claim is gone. With the last one: tells the host, frees the claim if its owner has forgotten it. */
 void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat);
-
-/* An access control list, shared by the claims that use the same one. */
-struct zkl_shared_acl {
-    LIST_ENTRY(zkl_shared_acl) all;
-    int32_t uses;
-    struct ACL_vector vector;
-};
-/* One use less; NULL is fine. */
-void zkl_acl_drop(zkl_shared_acl *acl);
 
 /* session.c -------------------------------------------------------------------------------------------------------- */
 
@@ -369,6 +372,8 @@ struct zkl_line {
     bool busy;             /* who took permits last had to wait */
 };
 
+/* The line of the first `length` characters of `path`; NULL if there is none. */
+zkl_line *zkl_line_find(const zkl_engine *engine, const char *path, size_t length);
 /* The line of `path`, with one more use; NULL when memory is short. */
 zkl_line *zkl_line_take(zkl_engine *engine, const char *path);
 void zkl_line_drop(zkl_line *line);
@@ -425,8 +430,7 @@ struct zkl_seat {
     zkl_line *line;
     zkl_claim *claim; /* whom it serves first of all, or, while leaving, served last; NULL while it lingers */
     struct zkl_claim_list behind; /* others that share it, or wait for it, in their order */
-    char *identity;               /* of its node, once it has lingered */
-    zkl_shared_acl *acl;          /* likewise */
+    zkl_terms *terms;             /* of its node, once it has lingered */
     int64_t linger_until;         /* in engine->lingering if not ZKL_NEVER */
     int32_t turns;                /* claims that it was promised to under this node */
     zkl_watch *watch;             /* on what stands in its way */
@@ -566,9 +570,9 @@ void zkl_watches_resume(zkl_engine *engine);
 /* The handle is closed: nobody will call back. */
 void zkl_watches_closed(zkl_engine *engine);
 /* Whether a seat waits for a watch on a node, whose full path this is, or on its children. */
-bool zkl_watch_wanted(zkl_engine *engine, const char *path, bool children);
+bool zkl_watch_wanted(const zkl_engine *engine, const char *path, bool children);
 /* All watches of that kind on a node were removed; so was one that no seat wants any more. */
-void zkl_watch_forgotten(zkl_engine *engine, const char *path, bool children);
+void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool children);
 
 /* share.c ---------------------------------------------------------------------------------------------------------- */
 
@@ -604,8 +608,7 @@ void zkl_share_forget(zkl_seat *seat);
  * What a semaphore's claim has beside a place in the line. docs/design.md has the table of its states.
  */
 struct zkl_permits {
-    zkl_line *leases;
-    char *path;          /* the semaphore's; the claim's line is its "locks" */
+    zkl_line *leases;    /* the claim's own line is the semaphore's "locks" */
     int32_t limit;       /* how many permits there are */
     int32_t count;       /* how many are wanted */
     int32_t excess;      /* how many others have to go, by the latest list, before there is room */
@@ -619,7 +622,7 @@ struct zkl_permits {
 };
 
 /* For a new claim. False when memory is short; zkl_permits_free is due all the same. */
-bool zkl_permits_init(zkl_claim *claim, const zkl_claim_request *request);
+bool zkl_permits_init(zkl_claim *claim, int32_t count);
 void zkl_permits_free(zkl_claim *claim);
 /* Does what the claim's state asks for, once it is at the head of its line. Idempotent. */
 void zkl_permits_step(zkl_claim *claim);

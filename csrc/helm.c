@@ -125,7 +125,7 @@ static void leave_helm(zkl_client *client)
 static bool steer_once(zkl_client *client, int64_t until)
 {
     zkl_poll wanted;
-    zkl_client_turn(client, &wanted);
+    zkl_client_turn(client, &wanted, true);
     if (zkl_client_has_news(client) || !may_steer(client) || zkl_clock() >= until) {
         return false;
     }
@@ -140,7 +140,7 @@ static bool steer_once(zkl_client *client, int64_t until)
     bool readable = ready > 0 && client->socket == wanted.fd;
     zkl_engine_process(client->engine, zkl_clock(), readable ? fds[1].revents : 0);
     if (ready < 0) {
-        zkl_client_turn(client, &wanted); /* a signal: the program wants to hear of it */
+        zkl_client_turn(client, &wanted, true); /* a signal: the program wants to hear of it */
     }
     return ready >= 0;
 }

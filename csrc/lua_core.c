@@ -25,6 +25,7 @@
 
 #define CLIENT_TYPE "zklock.client"
 #define TICKET_TYPE "zklock.ticket"
+#define TERMS_TYPE "zklock.terms"
 
 #define LUA_PUBLIC __attribute__((visibility("default")))
 
@@ -131,15 +132,23 @@ static int ticket_phase(lua_State *L)
     return 3;
 }
 
+/* claim:waits() -> bool */
+static int ticket_waits(lua_State *L)
+{
+    const zkl_ticket *ticket = check_ticket(L);
+    lua_pushboolean(L, !zkl_client_forked(zkl_ticket_client(ticket)) && zkl_ticket_waits(ticket));
+    return 1;
+}
+
 /* claim:settled(), query:done() -> bool */
 static int ticket_settled(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
-    if (ticket == NULL) {
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
         return FORKED;
     }
-    lua_pushboolean(L, view.settled);
+    lua_pushboolean(L, zkl_ticket_settled(ticket));
     return 1;
 }
 
@@ -197,7 +206,7 @@ static int ticket_revocations(lua_State *L)
     return 1;
 }
 
-/* claim:release(), claim:cancel(): the engine knows from the claim's phase which of the two it is */
+/* claim:release(), claim:cancel() -> whether it is settled; the engine knows from the claim's phase which of the two it is */
 static int ticket_end(lua_State *L)
 {
     zkl_ticket *ticket = check_ticket(L);
@@ -206,7 +215,7 @@ static int ticket_end(lua_State *L)
         return FORKED;
     }
     zkl_ticket_end(ticket);
-    lua_pushboolean(L, 1);
+    lua_pushboolean(L, zkl_ticket_settled(ticket));
     return 1;
 }
 
@@ -470,14 +479,55 @@ static zkl_ticket *opt_ticket(lua_State *L, int index)
     return lua_isnoneornil(L, index) ? NULL : *(zkl_ticket **)luaL_checkudata(L, index, TICKET_TYPE);
 }
 
+/* The terms in the box at `index`. */
+static zkl_terms *check_terms(lua_State *L, int index)
+{
+    zkl_terms *terms = *(zkl_terms **)luaL_checkudata(L, index, TERMS_TYPE);
+    luaL_argcheck(L, terms != NULL, index, "these terms have been collected");
+    return terms;
+}
+
+static int terms_gc(lua_State *L)
+{
+    zkl_terms **box = luaL_checkudata(L, 1, TERMS_TYPE);
+    zkl_terms_drop(*box);
+    *box = NULL;
+    return 0;
+}
+
 /*
- * client:claim(path, mode, identity, acl, try, hold, max_hold, revocable, permits, count, writer, hasty,
- *              handoff, linger)
- *     -> claim | nil, message, code
+ * core.terms(path, mode, identity, acl, max_hold, revocable, permits, handoff, linger) -> terms | nil, message, code
  *
- * max_hold is in seconds, or nil; permits and count are a semaphore's, or nil; writer is the claim beside which a reader may
- * join, or nil. The claim is put into hold.claim before anything is sent, so that a Lua error that a signal raises in between
- * (Ctrl-C) finds it there to be given up.
+ * What a lock is, for all of its acquisitions. max_hold and linger are in seconds, or nil; permits is a semaphore's, or nil.
+ */
+static int core_terms(lua_State *L)
+{
+    lua_settop(L, 9);
+    zkl_lock lock = {
+        .path = check_path(L, 1),
+        .mode = check_mode(L, 2),
+        .identity = luaL_checkstring(L, 3),
+        .max_hold = nanoseconds_of(luaL_optnumber(L, 5, 0)),
+        .revocable = lua_toboolean(L, 6),
+        .permits = check_count(L, 7),
+        .handoff = (int32_t)luaL_optinteger(L, 8, 0),
+        .linger = nanoseconds_of(luaL_optnumber(L, 9, 0)),
+    };
+    struct ACL_vector acl = check_acl(L, 4);
+    lock.acl = &acl;
+    zkl_terms **box = lua_newuserdata(L, sizeof *box);
+    *box = NULL;
+    luaL_getmetatable(L, TERMS_TYPE);
+    lua_setmetatable(L, -2);
+    *box = zkl_terms_new(&lock);
+    return *box != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
+}
+
+/*
+ * client:claim(terms, hold, try, hasty, count, writer) -> claim, whether it is granted already | nil, message, code
+ *
+ * count is of a semaphore's permits, or nil; writer is the claim beside which a reader may join, or nil. The claim is put into
+ * hold.claim before anything is sent, so that a Lua error that a signal raises in between (Ctrl-C) finds it there to be given up.
  */
 static int client_claim(lua_State *L)
 {
@@ -485,35 +535,28 @@ static int client_claim(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    lua_settop(L, 15);
-    const char *path = check_path(L, 2);
-    zkl_claim_request request = {
-        .path = path,
-        .mode = check_mode(L, 3),
-        .identity = luaL_checkstring(L, 4),
-        .try_only = lua_toboolean(L, 6),
-        .max_hold = nanoseconds_of(luaL_optnumber(L, 8, 0)),
-        .revocable = lua_toboolean(L, 9),
-        .permits = check_count(L, 10),
-        .count = check_count(L, 11),
-        .hasty = lua_toboolean(L, 13),
-        .handoff = (int32_t)luaL_optinteger(L, 14, 0),
-        .linger = nanoseconds_of(luaL_optnumber(L, 15, 0)),
+    lua_settop(L, 7);
+    const zkl_claim_request request = {
+        .terms = check_terms(L, 2),
+        .try_only = lua_toboolean(L, 4),
+        .hasty = lua_toboolean(L, 5),
+        .count = check_count(L, 6),
     };
-    luaL_argcheck(L, request.count <= request.permits && request.count <= ZKL_MAX_COUNT, 11, "more than there are");
-    zkl_ticket *writer = opt_ticket(L, 12);
-    struct ACL_vector acl = check_acl(L, 5);
-    request.acl = &acl;
-    luaL_checktype(L, 7, LUA_TTABLE);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    luaL_argcheck(L, request.count <= zkl_terms_lock(request.terms)->permits && request.count <= ZKL_MAX_COUNT, 6,
+                  "more than there are");
+    zkl_ticket *writer = opt_ticket(L, 7);
     zkl_ticket **box = push_ticket_box(L);
     lua_pushvalue(L, -1);
-    lua_setfield(L, 7, "claim");
+    lua_setfield(L, 3, "claim");
     int results = fill_ticket_box(L, box, zkl_client_claim(client, &request, writer));
     if (*box == NULL) {
         lua_pushnil(L);
-        lua_setfield(L, 7, "claim");
+        lua_setfield(L, 3, "claim");
+        return results;
     }
-    return results;
+    lua_pushboolean(L, zkl_ticket_held(*box));
+    return 2;
 }
 
 /* client:contenders(path, identities) -> query */
@@ -545,6 +588,24 @@ static void set_count(lua_State *L, const char *name, int64_t value)
     lua_setfield(L, -2, name);
 }
 
+/* { count =, sum = seconds, { le = seconds, count = of all that took no longer }, … } */
+static void push_waits(lua_State *L, const zkl_stats *stats)
+{
+    lua_createtable(L, ZKL_WAIT_BUCKETS, 2);
+    int64_t count = 0;
+    for (int32_t i = 0; i < ZKL_WAIT_BUCKETS; i++) {
+        count += stats->waits[i];
+        lua_createtable(L, 0, 2);
+        lua_pushnumber(L, seconds_of(zkl_wait_bounds[i]));
+        lua_setfield(L, -2, "le");
+        set_count(L, "count", count);
+        lua_rawseti(L, -2, i + 1);
+    }
+    set_count(L, "count", count);
+    lua_pushnumber(L, seconds_of(stats->waited));
+    lua_setfield(L, -2, "sum");
+}
+
 static int client_stats(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -566,6 +627,19 @@ static int client_stats(lua_State *L)
     set_count(L, "sessions", stats.sessions);
     set_count(L, "seats", stats.seats);
     set_count(L, "watches", stats.watches);
+    push_waits(L, &stats);
+    lua_setfield(L, -2, "wait_time");
+    return 1;
+}
+
+/* client:busy() -> bool, see zkl_client_busy */
+static int client_busy(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_busy(client));
     return 1;
 }
 
@@ -748,11 +822,14 @@ static int core_features(lua_State *L)
 }
 
 static const luaL_Reg ticket_methods[] = {
-    {"id", ticket_id},        {"phase", ticket_phase},    {"settled", ticket_settled},
-    {"done", ticket_settled}, {"held", ticket_held},      {"remaining", ticket_remaining},
-    {"token", ticket_token},  {"node", ticket_node},      {"release", ticket_end},
-    {"cancel", ticket_end},   {"result", ticket_result},  {"revocations", ticket_revocations},
-    {"take", operation_take}, {"event", operation_event}, {NULL, NULL},
+    {"id", ticket_id},           {"phase", ticket_phase},
+    {"settled", ticket_settled}, {"done", ticket_settled},
+    {"held", ticket_held},       {"remaining", ticket_remaining},
+    {"token", ticket_token},     {"node", ticket_node},
+    {"release", ticket_end},     {"cancel", ticket_end},
+    {"result", ticket_result},   {"revocations", ticket_revocations},
+    {"waits", ticket_waits},     {"take", operation_take},
+    {"event", operation_event},  {NULL, NULL},
 };
 
 static const luaL_Reg client_methods[] = {
@@ -764,6 +841,7 @@ static const luaL_Reg client_methods[] = {
     {"next", client_next},
     {"next_log", client_next_log},
     {"state", client_state},
+    {"busy", client_busy},
     {"claim", client_claim},
     {"contenders", client_contenders},
     {"flush", client_flush},
@@ -775,8 +853,11 @@ static const luaL_Reg client_methods[] = {
     {NULL, NULL},
 };
 
+static const luaL_Reg no_methods[] = {{NULL, NULL}};
+
 static const luaL_Reg functions[] = {
     {"open", core_open},
+    {"terms", core_terms},
     {"now", core_now},
     {"poll", core_poll},
     {"path_problem", core_path_problem},
@@ -817,6 +898,9 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     count_opening();
     make_type(L, TICKET_TYPE, ticket_methods, ticket_gc);
     make_type(L, CLIENT_TYPE, client_methods, client_gc);
+    make_type(L, TERMS_TYPE, no_methods, terms_gc);
     zkl_newlib(L, functions);
+    lua_pushliteral(L, ZKL_REVOKE);
+    lua_setfield(L, -2, "REVOKE");
     return 1;
 }

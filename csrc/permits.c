@@ -32,24 +32,16 @@
 
 /* --- a claim's permits --------------------------------------------------------------------------------------------- */
 
-bool zkl_permits_init(zkl_claim *claim, const zkl_claim_request *request)
+bool zkl_permits_init(zkl_claim *claim, int32_t count)
 {
     zkl_permits *permits = zkl_alloc(sizeof *permits);
     if (permits == NULL) {
         return false;
     }
     claim->permits = permits;
-    permits->limit = request->permits;
-    permits->count = request->count;
-    permits->path = zkl_copy(request->path, strlen(request->path));
-    char *locks = zkl_child_path(request->path, "locks");
-    char *leases = zkl_child_path(request->path, "leases");
-    if (permits->path != NULL && locks != NULL && leases != NULL) {
-        claim->line = zkl_line_take(claim->engine, locks);
-        permits->leases = zkl_line_take(claim->engine, leases);
-    }
-    zkl_free(locks);
-    zkl_free(leases);
+    permits->limit = claim->terms->lock.permits;
+    permits->count = count;
+    permits->leases = zkl_line_take(claim->engine, claim->terms->leases);
     if (permits->leases != NULL) {
         zkl_line_keep(permits->leases);
     }
@@ -65,7 +57,6 @@ void zkl_permits_free(zkl_claim *claim)
     if (permits->leases != NULL) {
         zkl_line_drop(permits->leases);
     }
-    zkl_free(permits->path);
     zkl_free(permits);
     claim->permits = NULL;
 }
@@ -205,8 +196,8 @@ static bool limit_fits(zkl_claim *claim, const struct Stat *stat)
     }
     if (leases->limit != 0 && leases->limit != permits->limit) {
         char message[512];
-        snprintf(message, sizeof message, "the semaphore '%.400s' was made for %d permits, not for %d", permits->path,
-                 (int)leases->limit, (int)permits->limit);
+        snprintf(message, sizeof message, "the semaphore '%.400s' was made for %d permits, not for %d",
+                 zkl_claim_path(claim), (int)leases->limit, (int)permits->limit);
         refuse(claim, ZKL_MISMATCH, message);
         return false;
     }
@@ -266,7 +257,7 @@ void zkl_permits_confirm(zkl_claim *claim)
     zkl_seat *turn = claim->seat;
     seat = next_permit(LIST_FIRST(&claim->seats));
     zkl_claim_grant(claim, latest);
-    if (claim->revocable) {
+    if (claim->terms->lock.revocable) {
         zkl_watch_own(seat);
     }
     zkl_seat_leave(turn);
@@ -307,8 +298,8 @@ static bool may_pass(zkl_claim *from, const zkl_claim *to)
     const zkl_permits *had = from->permits;
     const zkl_permits *wanted = to->permits;
     bool fits = wanted->limit == had->limit && wanted->count <= had->count;
-    bool alike = to->acl == from->acl && strcmp(to->identity, from->identity) == 0;
-    bool fair = had->handed_over < to->handoff || ZKL_BROKEN(ZKL_BREAK_HANDOFF);
+    bool alike = zkl_terms_alike(to->terms, from->terms);
+    bool fair = had->handed_over < to->terms->lock.handoff || ZKL_BROKEN(ZKL_BREAK_HANDOFF);
     const zkl_seat *seat;
     int32_t granted = 0;
     FOREACH_PERMIT(seat, from)
@@ -366,7 +357,7 @@ bool zkl_permits_pass(zkl_claim *claim)
     latest->grants++;
     claim->engine->stats.hand_overs++;
     zkl_claim_grant(to, latest);
-    if (to->revocable && latest->own == NULL) {
+    if (to->terms->lock.revocable && latest->own == NULL) {
         zkl_watch_own(latest);
     }
     zkl_seat_leave(to->seat);
@@ -504,7 +495,7 @@ static void no_room(zkl_claim *claim)
     permits->leases->busy = permits->waited = true;
     if (claim->try_only) {
         char message[512];
-        snprintf(message, sizeof message, "'%.300s' has not %d of its %d permits left", permits->path,
+        snprintf(message, sizeof message, "'%.300s' has not %d of its %d permits left", zkl_claim_path(claim),
                  (int)permits->count, (int)permits->limit);
         refuse(claim, ZKL_TIMEOUT, message);
         return;

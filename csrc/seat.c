@@ -371,7 +371,8 @@ static bool send_beside(zkl_seat *seat, const char *path)
         return false;
     }
     snprintf(whole, strlen(path) + ZKL_NODE_NAME_SIZE, "%s%010d", path, (int)writer->sequence);
-    bool sent = zkl_send_downgrade(seat, writer->node, whole, seat->claim->identity, &seat->claim->acl->vector);
+    bool sent =
+        zkl_send_downgrade(seat, writer->node, whole, seat->claim->terms->lock.identity, &seat->claim->terms->acl);
     zkl_free(whole);
     if (sent) {
         seat->beside = true;
@@ -395,8 +396,9 @@ static void send_join(zkl_seat *seat)
     memcpy(path, seat->line->path, stem);
     path[stem] = '/';
     memcpy(path + stem + 1, name, length + 1);
-    bool sent = seat->writer != NULL ? send_beside(seat, path)
-                                     : zkl_send_create(seat, path, seat->claim->identity, &seat->claim->acl->vector);
+    bool sent = seat->writer != NULL
+                    ? send_beside(seat, path)
+                    : zkl_send_create(seat, path, seat->claim->terms->lock.identity, &seat->claim->terms->acl);
     if (path != small) {
         zkl_free(path);
     }
@@ -634,7 +636,7 @@ static void not_created(zkl_seat *seat, int rc)
     if (rc == ZNONODE) {
         char data[12] = "";
         zkl_line_make_parents(seat->line, seat->role == ZKL_ROLE_PERMIT ? zkl_permits_data(seat->claim, data) : data,
-                              &seat->claim->acl->vector);
+                              &seat->claim->terms->acl);
         zkl_seat_step(seat);
     } else if (rc == ZTHROTTLEDOP) {
         zkl_seat_wait_long(seat);

@@ -48,16 +48,14 @@ static bool covers(const zkl_seat *seat, zkl_mode mode)
 /* The seat's node says what the claim's own would. */
 static bool same_node(const zkl_seat *seat, const zkl_claim *claim)
 {
-    const char *identity = seat->claim != NULL ? seat->claim->identity : seat->identity;
-    const zkl_shared_acl *acl = seat->claim != NULL ? seat->claim->acl : seat->acl;
-    return acl == claim->acl && strcmp(identity, claim->identity) == 0;
+    return zkl_terms_alike(seat->claim != NULL ? seat->claim->terms : seat->terms, claim->terms);
 }
 
 /* Whether readers hold the seat, and nobody waits in it: only readers stand behind others that hold. */
 static bool only_readers_hold(const zkl_seat *seat)
 {
     const zkl_claim *last = TAILQ_LAST(&seat->behind, zkl_claim_list);
-    return seat->claim->mode == ZKL_MODE_READ && seat->state == ZKL_SEAT_GRANTED &&
+    return zkl_claim_mode(seat->claim) == ZKL_MODE_READ && seat->state == ZKL_SEAT_GRANTED &&
            (last == NULL || last->phase == ZKL_CLAIM_GRANTED);
 }
 
@@ -69,25 +67,25 @@ static bool is_closed(const zkl_seat *seat)
 
 zkl_seat *zkl_share_find(const zkl_claim *claim)
 {
-    if (claim->mode == ZKL_MODE_PERMITS) {
+    if (zkl_claim_mode(claim) == ZKL_MODE_PERMITS) {
         return NULL;
     }
     zkl_seat *seat = TAILQ_LAST(&claim->line->seats, zkl_seat_list);
     while (seat != NULL && !(seat->wanted && is_lock(seat))) {
         seat = TAILQ_PREV(seat, zkl_seat_list, in_line);
     }
-    if (seat == NULL || seat->beside || seat->writer != NULL || is_closed(seat) || !covers(seat, claim->mode) ||
-        !same_node(seat, claim)) {
+    if (seat == NULL || seat->beside || seat->writer != NULL || is_closed(seat) ||
+        !covers(seat, zkl_claim_mode(claim)) || !same_node(seat, claim)) {
         return NULL;
     }
     if (lingers(seat)) {
         return zkl_lease_covers_more(claim->engine) ? seat : NULL;
     }
-    if ((seat->turns > claim->handoff && !ZKL_BROKEN(ZKL_BREAK_HANDOFF)) ||
+    if ((seat->turns > claim->terms->lock.handoff && !ZKL_BROKEN(ZKL_BREAK_HANDOFF)) ||
         (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
         return NULL;
     }
-    bool at_once = claim->mode == ZKL_MODE_READ && only_readers_hold(seat);
+    bool at_once = zkl_claim_mode(claim) == ZKL_MODE_READ && only_readers_hold(seat);
     bool granted = at_once && zkl_lease_covers_more(claim->engine);
     return (claim->try_only || at_once) && !granted ? NULL : seat;
 }
@@ -105,7 +103,7 @@ static void grant(zkl_seat *seat, zkl_claim *claim)
     seat->engine->stats.hand_overs += seat->granted;
     seat->granted = true;
     zkl_claim_grant(claim, seat);
-    if (claim->revocable && seat->own == NULL) {
+    if (claim->terms->lock.revocable && seat->own == NULL) {
         zkl_watch_own(seat); /* which may tell at once that others have asked */
     }
 }
@@ -113,7 +111,7 @@ static void grant(zkl_seat *seat, zkl_claim *claim)
 /* Whether the claim may hold beside, or after, all those before it in the seat. */
 static bool has_turn(const zkl_seat *seat, const zkl_claim *claim)
 {
-    return claim == seat->claim || claim->mode == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
+    return claim == seat->claim || zkl_claim_mode(claim) == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
 }
 
 void zkl_share_advance(zkl_seat *seat)
@@ -126,7 +124,7 @@ void zkl_share_advance(zkl_seat *seat)
         if (claim->phase == ZKL_CLAIM_WAITING) {
             grant(seat, claim);
         }
-        bool exclusive = claim->mode != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
+        bool exclusive = zkl_claim_mode(claim) != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
         claim = exclusive ? NULL : following(seat, claim);
     }
 }
@@ -181,7 +179,7 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
 /* One of its claims is over. */
 static void note_end(zkl_seat *seat, const zkl_claim *claim)
 {
-    seat->turns -= claim->token[0] == '\0'; /* it was never its turn */
+    seat->turns -= claim->token.number == 0; /* it was never its turn */
     if (claim->phase == ZKL_CLAIM_LOST && seat->state == ZKL_SEAT_GRANTED && !ZKL_BROKEN(ZKL_BREAK_RELEASED)) {
         seat->spoilt = true;
     }
@@ -216,7 +214,7 @@ static bool reader_beside(const zkl_seat *seat)
 
 static bool may_hand_over(const zkl_seat *seat, const zkl_claim *to)
 {
-    bool beside = to->mode != ZKL_MODE_READ && reader_beside(seat);
+    bool beside = zkl_claim_mode(to) != ZKL_MODE_READ && reader_beside(seat);
     return to->phase != ZKL_CLAIM_WAITING || (zkl_lease_covers_more(seat->engine) && !beside);
 }
 
@@ -227,7 +225,7 @@ static zkl_role role_for_rest(const zkl_seat *seat)
     zkl_role role = seat->role == ZKL_ROLE_MUTEX ? ZKL_ROLE_MUTEX : ZKL_ROLE_READER;
     TAILQ_FOREACH(claim, &seat->behind, in_seat)
     {
-        role = claim->mode == ZKL_MODE_WRITE ? ZKL_ROLE_WRITER : role;
+        role = zkl_claim_mode(claim) == ZKL_MODE_WRITE ? ZKL_ROLE_WRITER : role;
     }
     return role;
 }
@@ -304,8 +302,9 @@ static bool others_wait_here(const zkl_seat *seat)
 static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
 {
     zkl_engine *engine = seat->engine;
-    if (claim->linger == 0 || claim->phase != ZKL_CLAIM_RELEASED || seat->state != ZKL_SEAT_GRANTED || seat->beside ||
-        is_closed(seat) || reader_beside(seat) || !zkl_lease_valid(engine) || !zkl_session_usable(engine)) {
+    if (claim->terms->lock.linger == 0 || claim->phase != ZKL_CLAIM_RELEASED || seat->state != ZKL_SEAT_GRANTED ||
+        seat->beside || is_closed(seat) || reader_beside(seat) || !zkl_lease_valid(engine) ||
+        !zkl_session_usable(engine)) {
         return false;
     }
     if ((seat->contested || others_wait_here(seat)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
@@ -318,16 +317,13 @@ static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
     if (seat->watch == NULL && !zkl_watch_children(seat, seat->line)) {
         return false; /* watched by another seat of ours, or cannot be now */
     }
-    if (seat->identity == NULL) {
-        seat->identity = claim->identity;
-        claim->identity = NULL;
-        seat->acl = claim->acl;
-        seat->acl->uses++;
+    if (seat->terms == NULL) {
+        seat->terms = zkl_terms_take(claim->terms);
     }
     LIST_REMOVE(seat, in_claim);
     seat->claim = NULL;
     claim->seat = NULL;
-    seat->linger_until = engine->now + claim->linger;
+    seat->linger_until = engine->now + claim->terms->lock.linger;
     insert_by_end(seat);
     zkl_claim_settle(claim);
     return true;
@@ -368,10 +364,8 @@ void zkl_share_expire(zkl_engine *engine, bool all)
 
 void zkl_share_forget(zkl_seat *seat)
 {
-    zkl_free(seat->identity);
-    seat->identity = NULL;
-    zkl_acl_drop(seat->acl);
-    seat->acl = NULL;
+    zkl_terms_drop(seat->terms);
+    seat->terms = NULL;
 }
 
 void zkl_share_make_way(const zkl_claim *claim)

@@ -18,7 +18,20 @@ static void enqueue(zkl_ticket *ticket, unsigned todo)
         TAILQ_INSERT_TAIL(&ticket->client->todo, ticket, in_todo);
         atomic_fetch_add(&ticket->references, 1);
     }
-    ticket->todo |= todo;
+    ticket->todo = (uint8_t)(ticket->todo | todo);
+}
+
+static void drop_question(zkl_ticket *ticket)
+{
+    zkl_question *question = ticket->question;
+    for (int32_t i = 0; i < question->contender_count; i++) {
+        zkl_free((void *)(uintptr_t)question->contenders[i].node);
+        zkl_free((void *)(uintptr_t)question->contenders[i].identity);
+    }
+    zkl_free(question->contenders);
+    zkl_ticket_drop_operation(ticket);
+    zkl_free(question->path);
+    zkl_free(question);
 }
 
 void zkl_ticket_drop(zkl_ticket *ticket)
@@ -27,28 +40,48 @@ void zkl_ticket_drop(zkl_ticket *ticket)
         return;
     }
     zkl_client *client = ticket->client;
-    for (int32_t i = 0; i < ticket->contender_count; i++) {
-        zkl_free((void *)(uintptr_t)ticket->contenders[i].node);
-        zkl_free((void *)(uintptr_t)ticket->contenders[i].identity);
+    if (ticket->question != NULL) {
+        drop_question(ticket);
     }
-    zkl_free(ticket->contenders);
-    zkl_ticket_drop_operation(ticket);
-    zkl_acl_free(&ticket->acl);
     if (ticket->writer != NULL) {
         zkl_ticket_drop(ticket->writer);
     }
-    zkl_free(ticket->identity);
+    zkl_terms_drop(ticket->terms);
     zkl_free(ticket->message);
-    zkl_free(ticket->path);
+    zkl_free(ticket->node);
+    zkl_free(ticket->ahead);
     zkl_free(ticket);
     zkl_client_drop(client);
 }
 
 /* --- what the engine says ------------------------------------------------------------------------------------------ */
 
+/* engine_mutex held. Its claim is settled and its owner has ended it: nothing more will come of it. */
+static void die(zkl_ticket *ticket)
+{
+    if (!ticket->dead) {
+        ticket->dead = true;
+        TAILQ_INSERT_TAIL(&ticket->client->dying, ticket, dying);
+    }
+}
+
+void zkl_tickets_bury(zkl_client *client)
+{
+    zkl_ticket *ticket;
+    while ((ticket = TAILQ_FIRST(&client->dying)) != NULL) {
+        TAILQ_REMOVE(&client->dying, ticket, dying);
+        zkl_claim_forget(ticket->claim, zkl_clock());
+        ticket->claim = NULL;
+        zkl_ticket_let_go(ticket);
+    }
+}
+
 void zkl_ticket_announce(zkl_ticket *ticket)
 {
     zkl_client *client = ticket->client;
+    if (ticket == client->quiet) {
+        return;
+    }
     client->news = true;
     if (!ticket->has_news && !client->unread) {
         ticket->has_news = true;
@@ -57,48 +90,60 @@ void zkl_ticket_announce(zkl_ticket *ticket)
     }
 }
 
-/* A node's name relative to the ticket's path into one of its fields; nothing if there is no node. */
-static void copy_name(const zkl_ticket *ticket, char *name, const char *node)
+/* Keeps a copy of what stands behind the ticket's path in a node's; nothing if there is no node. */
+static void keep_name(char **kept, const zkl_ticket *ticket, const char *node)
 {
-    size_t length = 0;
-    if (node != NULL) {
-        const char *relative = node + strlen(ticket->path) + 1;
-        length = strnlen(relative, ZKL_NODE_NAME_SIZE - 1);
-        memcpy(name, relative, length);
+    const char *name = node != NULL ? node + strlen(zkl_terms_lock(ticket->terms)->path) + 1 : NULL;
+    if (name != NULL && *kept != NULL && strcmp(name, *kept) == 0) {
+        return;
     }
-    name[length] = '\0';
+    zkl_free(*kept);
+    *kept = name != NULL ? zkl_copy(name, strlen(name)) : NULL;
+}
+
+/* Mutex held. */
+static void publish_claim(zkl_ticket *ticket, const zkl_claim *claim, zkl_claim_phase phase)
+{
+    const char *message = zkl_claim_message(claim);
+    if (phase == ZKL_CLAIM_GRANTED) {
+        /* Stays when the grant is over: who has read the phase before must not find a hold without an end now. */
+        atomic_store_explicit(&ticket->hold_until, zkl_claim_hold_until(claim), memory_order_relaxed);
+        ticket->token = zkl_claim_token(claim);
+    }
+    if (phase == ZKL_CLAIM_GRANTED || phase == ZKL_CLAIM_WAITING) {
+        keep_name(&ticket->node, ticket, zkl_claim_node(claim));
+        keep_name(&ticket->ahead, ticket, phase == ZKL_CLAIM_WAITING ? zkl_claim_blocker(claim) : NULL);
+    }
+    if (message[0] != '\0' && ticket->message == NULL) {
+        ticket->message = zkl_copy(message, strlen(message));
+    }
+    ticket->behind = zkl_claim_behind(claim);
+    ticket->revocations = zkl_claim_revocations(claim);
+    ticket->code = zkl_claim_code(claim);
 }
 
 void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
 {
     zkl_client *client = context;
     zkl_ticket *ticket = zkl_claim_user(claim);
-    const char *message = zkl_claim_message(claim);
-    int32_t phase = (int32_t)zkl_claim_get_phase(claim);
+    zkl_claim_phase phase = zkl_claim_get_phase(claim);
     bool settled = zkl_claim_settled(claim);
     pthread_mutex_lock(&client->mutex);
     /* That it waits, and for whom, is to be seen, but no reason to wake anybody; nor is, to its owner, a release begun. */
-    bool decided = phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
+    bool decided =
+        (int32_t)phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
     bool asked = zkl_claim_revocations(claim) != ticket->revocations;
     bool news = decided || asked || settled != ticket->settled || zkl_claim_code(claim) != ticket->code;
-    if (phase == ZKL_CLAIM_GRANTED) {
-        /* Stays when the grant is over: who has read the phase before must not find a hold without an end now. */
-        atomic_store_explicit(&ticket->hold_until, zkl_claim_hold_until(claim), memory_order_relaxed);
-    }
-    ticket->revocations = zkl_claim_revocations(claim);
-    atomic_store_explicit(&ticket->phase, phase, memory_order_release);
-    ticket->settled = settled;
-    ticket->code = zkl_claim_code(claim);
-    memcpy(ticket->token, zkl_claim_token(claim), sizeof ticket->token);
-    copy_name(ticket, ticket->node, zkl_claim_node(claim));
-    copy_name(ticket, ticket->ahead, zkl_claim_blocker(claim));
-    if (message[0] != '\0' && ticket->message == NULL) {
-        ticket->message = zkl_copy(message, strlen(message));
-    }
+    publish_claim(ticket, claim, phase);
+    atomic_store_explicit(&ticket->phase, (int32_t)phase, memory_order_release);
+    atomic_store_explicit(&ticket->settled, settled, memory_order_release);
     if (news) {
         zkl_ticket_announce(ticket);
     }
     pthread_mutex_unlock(&client->mutex);
+    if (settled && ticket->ended) {
+        die(ticket); /* not here: the engine is at work on the claim */
+    }
 }
 
 void zkl_ticket_answer(zkl_ticket *ticket, zkl_code code, const char *message)
@@ -107,11 +152,11 @@ void zkl_ticket_answer(zkl_ticket *ticket, zkl_code code, const char *message)
     if (message[0] != '\0' && ticket->message == NULL) {
         ticket->message = zkl_copy(message, strlen(message));
     }
-    ticket->settled = true;
+    atomic_store_explicit(&ticket->settled, true, memory_order_release);
     zkl_ticket_announce(ticket);
 }
 
-static bool copy_contenders(zkl_ticket *ticket, const zkl_contender *contenders, int32_t count)
+static bool copy_contenders(zkl_question *ticket, const zkl_contender *contenders, int32_t count)
 {
     if (count == 0) {
         return true;
@@ -135,6 +180,7 @@ static bool copy_contenders(zkl_ticket *ticket, const zkl_contender *contenders,
 void zkl_ticket_let_go(zkl_ticket *ticket)
 {
     TAILQ_REMOVE(&ticket->client->tickets, ticket, all);
+    atomic_store(&ticket->over, true);
     zkl_ticket_drop(ticket);
 }
 
@@ -143,7 +189,7 @@ static void on_contenders(void *user, zkl_code code, const char *message, const 
 {
     zkl_ticket *ticket = user;
     zkl_client *client = ticket->client;
-    if (code == ZKL_OK && !copy_contenders(ticket, contenders, count)) {
+    if (code == ZKL_OK && !copy_contenders(ticket->question, contenders, count)) {
         code = ZKL_FAILED;
         message = "not enough memory to list the contenders";
     }
@@ -165,18 +211,20 @@ static void fail_ticket(zkl_ticket *ticket, zkl_code code, const char *message)
 
 static void start_claim(zkl_ticket *ticket, int64_t now)
 {
-    zkl_claim_request request = ticket->wanted;
-    request.path = ticket->path;
-    request.identity = ticket->identity;
-    request.acl = &ticket->acl;
-    request.writer = ticket->writer != NULL ? ticket->writer->claim : NULL;
+    const zkl_claim_request request = {
+        .terms = ticket->terms,
+        .writer = ticket->writer != NULL ? ticket->writer->claim : NULL,
+        .count = ticket->count,
+        .try_only = ticket->try_only,
+        .hasty = ticket->hasty,
+    };
     ticket->claim = zkl_engine_claim(ticket->client->engine, &request, ticket, now);
     if (ticket->claim == NULL) {
         fail_ticket(ticket, ZKL_FAILED, "not enough memory to queue for a lock");
+        zkl_ticket_let_go(ticket);
+    } else {
+        atomic_fetch_add(&ticket->client->open_claims, 1);
     }
-    zkl_acl_free(&ticket->acl);
-    zkl_free(ticket->identity);
-    ticket->identity = NULL;
     if (ticket->writer != NULL) {
         zkl_ticket_drop(ticket->writer);
         ticket->writer = NULL;
@@ -193,10 +241,11 @@ static void start(zkl_ticket *ticket, int64_t now)
         start_claim(ticket, now);
         break;
     case TICKET_FLUSH:
-        TAILQ_INSERT_TAIL(&client->flushes, ticket, flushing);
+        TAILQ_INSERT_TAIL(&client->flushes, ticket, dying);
         break;
     case TICKET_CONTENDERS:
-        if (!zkl_engine_contenders(client->engine, ticket->path, ticket->identities, on_contenders, ticket, now)) {
+        if (!zkl_engine_contenders(client->engine, ticket->question->path, ticket->question->identities, on_contenders,
+                                   ticket, now)) {
             fail_ticket(ticket, ZKL_FAILED, "not enough memory to list the contenders");
             zkl_ticket_let_go(ticket);
         }
@@ -218,15 +267,13 @@ static void do_for(zkl_ticket *ticket, unsigned todo, int64_t now)
     if (ticket->claim != NULL && (todo & TODO_LAPSED) != 0) {
         zkl_claim_lapsed(ticket->claim, now);
     }
-    if (ticket->claim != NULL && (todo & TODO_END) != 0) {
+    if (ticket->claim != NULL && (todo & (TODO_END | TODO_FORGET)) != 0) {
+        atomic_fetch_sub(&ticket->client->open_claims, !ticket->ended);
+        ticket->ended = true;
         zkl_claim_end(ticket->claim, ZKL_CANCELLED, now);
-    }
-    if ((todo & TODO_FORGET) != 0 && ticket->kind == TICKET_CLAIM) {
-        if (ticket->claim != NULL) {
-            zkl_claim_forget(ticket->claim, now);
-            ticket->claim = NULL;
+        if (zkl_claim_settled(ticket->claim)) {
+            die(ticket); /* if it was so before there was nothing to tell */
         }
-        zkl_ticket_let_go(ticket);
     }
 }
 
@@ -241,6 +288,7 @@ void zkl_tickets_run(zkl_client *client)
         pthread_mutex_unlock(&client->mutex);
         do_for(ticket, todo, zkl_clock());
         zkl_ticket_drop(ticket); /* the list's */
+        zkl_tickets_bury(client);
         pthread_mutex_lock(&client->mutex);
     }
     pthread_mutex_unlock(&client->mutex);
@@ -253,7 +301,7 @@ void zkl_tickets_finish_flushes(zkl_client *client)
     }
     zkl_ticket *ticket;
     while ((ticket = TAILQ_FIRST(&client->flushes)) != NULL) {
-        TAILQ_REMOVE(&client->flushes, ticket, flushing);
+        TAILQ_REMOVE(&client->flushes, ticket, dying);
         pthread_mutex_lock(&client->mutex);
         zkl_ticket_answer(ticket, ZKL_OK, "");
         pthread_mutex_unlock(&client->mutex);
@@ -288,21 +336,30 @@ void zkl_tickets_abandon(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
 }
 
+/* What a ticket has that asks something. */
+static zkl_question *new_question(const char *path)
+{
+    zkl_question *question = zkl_alloc(sizeof *question);
+    if (question != NULL && (question->path = zkl_copy(path, strlen(path))) == NULL) {
+        zkl_free(question);
+        question = NULL;
+    }
+    return question;
+}
+
 zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path)
 {
     zkl_ticket *ticket = zkl_alloc(sizeof *ticket);
-    if (ticket == NULL) {
+    zkl_question *question = ticket != NULL && path != NULL ? new_question(path) : NULL;
+    if (ticket == NULL || (path != NULL && question == NULL)) {
+        zkl_free(ticket);
         return NULL;
     }
-    atomic_store(&ticket->references, 1);
+    atomic_store_explicit(&ticket->references, 1, memory_order_relaxed);
     atomic_fetch_add(&client->references, 1);
     ticket->client = client;
     ticket->kind = kind;
-    ticket->path = zkl_copy(path, strlen(path));
-    if (ticket->path == NULL) {
-        zkl_ticket_drop(ticket);
-        return NULL;
-    }
+    ticket->question = question;
     return ticket;
 }
 
@@ -318,25 +375,23 @@ zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket)
         enqueue(ticket, TODO_START);
     }
     pthread_mutex_unlock(&client->mutex);
-    zkl_client_serve(client);
+    zkl_client_serve(client, ticket);
     return ticket;
 }
 
 zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer)
 {
-    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_CLAIM, request->path);
+    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_CLAIM, NULL);
     if (ticket == NULL) {
         return NULL;
     }
-    ticket->wanted = *request;
+    ticket->terms = zkl_terms_take(request->terms);
+    ticket->count = request->count;
+    ticket->try_only = request->try_only;
+    ticket->hasty = request->hasty;
     if (writer != NULL) {
         ticket->writer = writer;
         atomic_fetch_add(&writer->references, 1);
-    }
-    ticket->identity = zkl_copy(request->identity, strlen(request->identity));
-    if (ticket->identity == NULL || !zkl_acl_copy(&ticket->acl, request->acl)) {
-        zkl_ticket_drop(ticket);
-        return NULL;
     }
     return zkl_ticket_submit(ticket);
 }
@@ -347,7 +402,7 @@ zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool ide
     if (ticket == NULL) {
         return NULL;
     }
-    ticket->identities = identities;
+    ticket->question->identities = identities;
     return zkl_ticket_submit(ticket);
 }
 
@@ -357,7 +412,8 @@ zkl_ticket *zkl_client_flush(zkl_client *client)
     return ticket != NULL ? zkl_ticket_submit(ticket) : NULL;
 }
 
-static void ask(zkl_ticket *ticket, unsigned todo)
+/* `quietly`: whoever asks looks at the ticket afterwards, and needs no news of it. */
+static void ask(zkl_ticket *ticket, unsigned todo, bool quietly)
 {
     zkl_client *client = ticket->client;
     pthread_mutex_lock(&client->mutex);
@@ -365,7 +421,7 @@ static void ask(zkl_ticket *ticket, unsigned todo)
         enqueue(ticket, todo);
     }
     pthread_mutex_unlock(&client->mutex);
-    zkl_client_serve(client);
+    zkl_client_serve(client, quietly ? ticket : NULL);
 }
 
 void zkl_ticket_release(zkl_ticket *ticket)
@@ -373,8 +429,8 @@ void zkl_ticket_release(zkl_ticket *ticket)
     if (zkl_client_forked(ticket->client)) {
         return;
     }
-    if (ticket->kind == TICKET_CLAIM || ticket->kind == TICKET_OPERATION) {
-        ask(ticket, TODO_FORGET);
+    if (!atomic_load(&ticket->over) && (ticket->kind == TICKET_CLAIM || ticket->kind == TICKET_OPERATION)) {
+        ask(ticket, TODO_FORGET, true);
     }
     zkl_ticket_drop(ticket);
 }
@@ -391,7 +447,21 @@ zkl_client *zkl_ticket_client(const zkl_ticket *ticket)
 
 const char *zkl_ticket_path(const zkl_ticket *ticket)
 {
-    return ticket->path;
+    return ticket->question != NULL ? ticket->question->path : zkl_terms_lock(ticket->terms)->path;
+}
+
+/* Mutex held. What stands in the way of a claim that waits. */
+static void describe_wait(const zkl_ticket *ticket, char *message)
+{
+    const zkl_lock *lock = zkl_terms_lock(ticket->terms);
+    if (ticket->behind) {
+        snprintf(message, ZKL_MESSAGE_SIZE, "another acquisition of this client is ahead");
+    } else if (ticket->ahead != NULL) {
+        snprintf(message, ZKL_MESSAGE_SIZE, "'%s' is ahead", ticket->ahead);
+    } else if (ticket->node != NULL && lock->mode == ZKL_MODE_PERMITS) {
+        snprintf(message, ZKL_MESSAGE_SIZE, "it has not %d of its %d permits left", (int)ticket->count,
+                 (int)lock->permits);
+    }
 }
 
 void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
@@ -400,20 +470,16 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     pthread_mutex_lock(&client->mutex);
     view->phase = (zkl_claim_phase)atomic_load_explicit(&ticket->phase, memory_order_relaxed);
     view->settled = ticket->settled || client->exited;
-    bool question = ticket->kind == TICKET_CONTENDERS || ticket->kind == TICKET_OPERATION;
-    bool unanswered = question && client->exited && !ticket->settled;
-    view->code = unanswered ? ZKL_CLOSED : ticket->code;
+    bool unanswered = ticket->question != NULL && client->exited && !ticket->settled;
+    view->code = unanswered && ticket->kind != TICKET_FLUSH ? ZKL_CLOSED : ticket->code;
     view->revocations = ticket->revocations;
-    memcpy(view->token, ticket->token, sizeof view->token);
-    memcpy(view->node, ticket->node, sizeof view->node);
+    zkl_token_format(ticket->token, view->token);
+    snprintf(view->node, sizeof view->node, "%s", ticket->node != NULL ? ticket->node : "");
     view->message[0] = '\0';
     if (ticket->message != NULL) {
         snprintf(view->message, sizeof view->message, "%s", ticket->message);
-    } else if (view->phase == ZKL_CLAIM_WAITING && ticket->ahead[0] != '\0') {
-        snprintf(view->message, sizeof view->message, "'%s' is ahead", ticket->ahead);
-    } else if (view->phase == ZKL_CLAIM_WAITING && ticket->node[0] != '\0' && ticket->wanted.mode == ZKL_MODE_PERMITS) {
-        snprintf(view->message, sizeof view->message, "it has not %d of its %d permits left", (int)ticket->wanted.count,
-                 (int)ticket->wanted.permits);
+    } else if (ticket->terms != NULL && view->phase == ZKL_CLAIM_WAITING) {
+        describe_wait(ticket, view->message);
     }
     pthread_mutex_unlock(&client->mutex);
     if (view->phase == ZKL_CLAIM_GRANTED && atomic_load(&ticket->lapsed)) {
@@ -421,9 +487,26 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
         bool held_long = atomic_load_explicit(&ticket->hold_until, memory_order_relaxed) <= zkl_clock();
         view->phase = ZKL_CLAIM_LOST;
         view->code = held_long ? ZKL_MAX_HOLD : ZKL_LOST;
-        snprintf(view->message, sizeof view->message, "'%.400s' is lost: its %s", ticket->path,
+        snprintf(view->message, sizeof view->message, "'%.400s' is lost: its %s", zkl_ticket_path(ticket),
                  held_long ? "max_hold is over" : "lease ran out");
     }
+}
+
+bool zkl_ticket_waits(const zkl_ticket *ticket)
+{
+    return atomic_load_explicit(&ticket->phase, memory_order_acquire) == ZKL_CLAIM_WAITING;
+}
+
+bool zkl_ticket_settled(zkl_ticket *ticket)
+{
+    if (atomic_load_explicit(&ticket->settled, memory_order_acquire)) {
+        return true;
+    }
+    zkl_client *client = ticket->client;
+    pthread_mutex_lock(&client->mutex);
+    bool settled = ticket->settled || client->exited;
+    pthread_mutex_unlock(&client->mutex);
+    return settled;
 }
 
 int64_t zkl_ticket_remaining(zkl_ticket *ticket)
@@ -445,7 +528,7 @@ int64_t zkl_ticket_remaining(zkl_ticket *ticket)
         return left;
     }
     atomic_store(&ticket->lapsed, true); /* for good, whatever the I/O thread is about to learn */
-    ask(ticket, TODO_LAPSED);
+    ask(ticket, TODO_LAPSED, false);
     return 0;
 }
 
@@ -457,12 +540,12 @@ bool zkl_ticket_held(zkl_ticket *ticket)
 void zkl_ticket_end(zkl_ticket *ticket)
 {
     if (!zkl_client_forked(ticket->client)) {
-        ask(ticket, TODO_END);
+        ask(ticket, TODO_END, true);
     }
 }
 
 const zkl_contender *zkl_ticket_contenders(const zkl_ticket *ticket, int32_t *count)
 {
-    *count = ticket->contender_count;
-    return ticket->contenders;
+    *count = ticket->question->contender_count;
+    return ticket->question->contenders;
 }

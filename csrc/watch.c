@@ -258,11 +258,9 @@ static zkl_seat *part_from_owner(zkl_watch *watch)
     return owner;
 }
 
-/* What others write into the node of a holder whom they ask to let go; Curator's Revoker writes the same. */
 static bool is_revocation(const char *data, int length)
 {
-    static const char revoke[] = "__REVOKE__";
-    return length == (int)sizeof revoke - 1 && memcmp(data, revoke, sizeof revoke - 1) == 0;
+    return length == (int)sizeof ZKL_REVOKE - 1 && memcmp(data, ZKL_REVOKE, sizeof ZKL_REVOKE - 1) == 0;
 }
 
 /* The reply of the request that arms. */
@@ -369,7 +367,9 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
     watch->engine->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
     if (type == ZOO_DELETED_EVENT && watch->owner != NULL) {
+        watch->pinned = true; /* the seats that watch it, told below, may go with its owner */
         zkl_seat_evicted(part_from_owner(watch));
+        watch->pinned = false;
     }
     if (type == (watch->children ? ZOO_CHILD_EVENT : ZOO_DELETED_EVENT)) {
         tell(watch, zkl_seat_blocker_gone);
@@ -423,46 +423,25 @@ void zkl_watches_closed(zkl_engine *engine)
     }
 }
 
-/*
- * The watch on the node with this full path, or on who comes and goes below it; NULL if there is none. False when memory is too
- * short to look.
- */
-static bool find_by_path(zkl_engine *engine, const char *path, bool children, zkl_watch **watch)
+/* The watch on the node with this full path, or on who comes and goes below it, if there is one. */
+static zkl_watch *find_by_path(const zkl_engine *engine, const char *path, bool children)
 {
-    *watch = NULL;
-    if (children) {
-        zkl_line *parent = zkl_line_take(engine, path);
-        if (parent != NULL) {
-            *watch = find(parent, NULL);
-            zkl_line_drop(parent);
-        }
-        return parent != NULL;
-    }
     const char *slash = strrchr(path, '/');
-    if (slash == path) {
-        return true; /* a lock's directory has a name */
-    }
-    char *directory = zkl_copy(path, (size_t)(slash - path));
-    zkl_line *line = directory != NULL ? zkl_line_take(engine, directory) : NULL;
-    if (line != NULL) {
-        *watch = find(line, slash + 1);
-        zkl_line_drop(line);
-    }
-    zkl_free(directory);
-    return line != NULL;
+    size_t directory = children ? strlen(path) : (size_t)(slash - path);
+    zkl_line *line = zkl_line_find(engine, path, directory);
+    return line != NULL ? find(line, children ? NULL : slash + 1) : NULL;
 }
 
-bool zkl_watch_wanted(zkl_engine *engine, const char *path, bool children)
+bool zkl_watch_wanted(const zkl_engine *engine, const char *path, bool children)
 {
-    zkl_watch *watch;
-    return !find_by_path(engine, path, children, &watch) || (watch != NULL && is_wanted(watch));
+    const zkl_watch *watch = find_by_path(engine, path, children);
+    return watch != NULL && is_wanted(watch);
 }
 
-void zkl_watch_forgotten(zkl_engine *engine, const char *path, bool children)
+void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool children)
 {
-    zkl_watch *watch;
-    if (find_by_path(engine, path, children, &watch) && watch != NULL && watch->state == ZKL_WATCH_ARMED &&
-        !is_wanted(watch)) {
+    zkl_watch *watch = find_by_path(engine, path, children);
+    if (watch != NULL && watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
         watch->state = ZKL_WATCH_IDLE;
         free_if_unused(watch);
     }

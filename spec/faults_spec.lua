@@ -3,6 +3,7 @@
 local socket = require "socket"
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 
@@ -10,12 +11,6 @@ local loop = require "spec.support.loop"
 local function behind_proxy(path, session_timeout, options)
     local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = session_timeout or 30 })
     return client:mutex(path, options), link, client
-end
-
-local function until_children(path, count)
-    loop.until_true(function()
-        return fixture.has(path, count)
-    end)
 end
 
 --- The one child of a path that is not `node`.
@@ -276,7 +271,7 @@ describe("when the connection is lost, a mutex", function()
         loop.run(function()
             answer = { lock:acquire(2) }
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             link:refuse()
             link:cut()
         end)
@@ -296,7 +291,7 @@ describe("when the connection is lost, a mutex", function()
         loop.run(function()
             answer = { lock:acquire(30) }
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             link:refuse()
             link:cut()
             loop.until_true(function()
@@ -419,7 +414,7 @@ describe("when its session is killed, a mutex", function()
         loop.run(function()
             assert(lock:acquire(30))
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             local first = other_child(lock:path(), holder)
             later = fixture.join(lock:path())
             fixture.kill_owner(first)
@@ -444,7 +439,7 @@ describe("when its session is killed, a mutex", function()
             local got, message, code = lock:acquire(30)
             assert.is_true(got == lock or code == "lost", message) -- lost before the waiter had its turn
         end, function()
-            until_children(lock:path(), 1)
+            fixture.until_children(lock:path(), 1)
             loop.until_true(function()
                 return link:fired()
             end)
@@ -569,7 +564,7 @@ describe("watches", function()
             end)
             assert(holder:release())
         end
-        loop.run((table.unpack or unpack)(functions)) -- luacheck: ignore unpack
+        loop.run_all(functions)
         assert.is_true(client:stats().notifications <= 10, client:stats().notifications)
     end)
 end)
@@ -584,12 +579,7 @@ describe("a lease", function()
         assert(lock:acquire(20))
         assert.equal(10, client:session_timeout())
         local name = servers.directory .. "/1/zoo.cfg"
-        local file = assert(io.open(name))
-        local configuration = file:read("*a"):gsub("maxSessionTimeout=%d+", "maxSessionTimeout=1000")
-        file:close()
-        file = assert(io.open(name, "w"))
-        file:write(configuration)
-        file:close()
+        files.write(name, (files.read(name):gsub("maxSessionTimeout=%d+", "maxSessionTimeout=1000")))
         servers:restart(1)
         eventually(function()
             return client:session_timeout() == 1
@@ -614,7 +604,7 @@ describe("a lease", function()
             eventually(function()
                 return core.now() > stalled + 0.6 * timeout
             end)
-            local claim = client._core:claim(lock:path(), "mutex", "late", "open", false, {})
+            local claim = client._core:claim(assert(core.terms(lock:path(), "mutex", "late", "open")), {})
             link:resume()
             eventually(function()
                 return claim:phase() ~= "waiting"
@@ -640,9 +630,10 @@ describe("more waiters than watches fit into one packet", function()
         local core = require "zklock.core"
         local client = fixture.client({ wait = loop, session_timeout = 30 })
         local path = fixture.path() .. ("x"):rep(900)
+        local terms = assert(core.terms(path, "mutex", "one of many", "open"))
         local claims, granted = {}, 0
         for index = 1, 1000 do
-            claims[index] = assert(client._core:claim(path, "mutex", "one of many", "open", false, {}))
+            claims[index] = assert(client._core:claim(terms, {}))
         end
         eventually(function()
             return claims[1]:phase() == "granted"

@@ -4,54 +4,15 @@
 local socket = require "socket"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 
---- The kinds of locks. `new` makes one, `rival` one that cannot be held beside it, `directory` is where its nodes are.
-local KINDS = {
-    {
-        name = "mutex",
-        new = function(client, path, options)
-            return client:mutex(path, options)
-        end
-    }, {
-        name = "read lock",
-        new = function(client, path, options)
-            return client:rwlock(path, options).read
-        end,
-        rival = function(client, path)
-            return client:rwlock(path).write
-        end
-    }, {
-        name = "write lock",
-        new = function(client, path, options)
-            return client:rwlock(path, options).write
-        end,
-        rival = function(client, path)
-            return client:rwlock(path).read
-        end
-    }, {
-        name = "semaphore",
-        new = function(client, path, options)
-            return client:semaphore(path, 1, options)
-        end,
-        directory = "/leases"
-    }
-}
-
 local function new_rival(kind, path)
-    return (kind.rival or kind.new)(fixture.client({ wait = loop }), path)
-end
-
-local function directory(kind, path)
-    return path .. (kind.directory or "")
+    return kind.rival(fixture.loop_client(), path)
 end
 
 local function client_of(settings)
-    local all = { wait = loop, session_timeout = 30 }
-    for name, value in pairs(settings or {}) do
-        all[name] = value
-    end
-    return fixture.client(all)
+    return fixture.loop_client(settings, 30)
 end
 
 --- Waits, without running the pump, until a lock is not held.
@@ -69,7 +30,7 @@ local function pump_until(client, condition)
     end)
 end
 
-for _, kind in ipairs(KINDS) do
+for _, kind in ipairs(kinds) do
     describe("max_hold of a " .. kind.name, function()
         after_each(fixture.clean)
 
@@ -77,7 +38,7 @@ for _, kind in ipairs(KINDS) do
             local told = {}
             local client = client_of()
             local path = fixture.path()
-            local lock = kind.new(client, path, { max_hold = 0.3, on_lost = function(...)
+            local lock = kind.new(client, path, { max_hold = 0.6, on_lost = function(...)
                 told[#told + 1] = { ... }
                 assert.is_false((...):held())
             end })
@@ -86,13 +47,13 @@ for _, kind in ipairs(KINDS) do
             assert(lock:acquire(10))
             local granted = socket.gettime()
             assert.is_true(lock:held())
-            assert.is_true(lock:remaining() <= 0.3)
+            assert.is_true(lock:remaining() <= 0.6)
             loop.run(function()
                 assert(rival:acquire(20))
                 assert.is_false(lock:held())
             end)
             local after = socket.gettime()
-            assert.is_true(after - before >= 0.29 and after - granted < 10, after - granted)
+            assert.is_true(after - before >= 0.59 and after - granted < 10, after - granted)
             assert.is_false(lock:held())
             assert.equal(0, lock:remaining())
             assert.is_nil(lock:token())
@@ -106,7 +67,7 @@ for _, kind in ipairs(KINDS) do
             assert.truthy(told[1][3]:find("max_hold", 1, true), told[1][3])
             assert.is_true(rival:release())
             assert(client:flush(10))
-            assert.same({}, fixture.children(directory(kind, path)))
+            assert.same({}, fixture.children(kinds.holders(kind, path)))
             local released, message, code = lock:release()
             assert.same({ nil, "lost" }, { released, code })
             assert.truthy(message:find("max_hold", 1, true), message)
@@ -121,7 +82,7 @@ for _, kind in ipairs(KINDS) do
             local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
             local path = fixture.path()
             local told = {}
-            local lock = kind.new(client, path, { max_hold = 0.4, on_lost = function(_, reason)
+            local lock = kind.new(client, path, { max_hold = 1, on_lost = function(_, reason)
                 told[#told + 1] = reason
             end })
             assert(lock:acquire(20))
@@ -131,13 +92,13 @@ for _, kind in ipairs(KINDS) do
                 assert(socket.gettime() - granted < 5)
             end
             assert.is_nil(lock:token())
-            assert.equal(1, #fixture.children(directory(kind, path)))
+            assert.equal(1, #fixture.children(kinds.holders(kind, path)))
             pump_until(client, function()
                 return told[1]
             end)
             assert.same({ "max_hold" }, told)
             link:resume()
-            fixture.await_children(directory(kind, path), 0)
+            fixture.await_children(kinds.holders(kind, path), 0)
             assert.equal("lost", select(3, lock:release()))
             assert.equal(1, client:stats().sessions)
             assert(lock:acquire(20))
@@ -145,7 +106,7 @@ for _, kind in ipairs(KINDS) do
 
         it("ends all levels of a reentrant hold, counted from the first #asan", function()
             local client = client_of()
-            local lock = kind.new(client, fixture.path(), { max_hold = 0.4, reentrant = true })
+            local lock = kind.new(client, fixture.path(), { max_hold = 0.8, reentrant = true })
             assert(lock:acquire(10))
             local granted = socket.gettime()
             for _ = 1, 2 do
@@ -282,7 +243,8 @@ for _, kind in ipairs(KINDS) do
             local path = fixture.path()
             local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
             local lock = kind.new(client, path, { max_hold = 0.05, on_revoke = print })
-            assert(lock:acquire(20))
+            local held, message, code = lock:acquire(20)
+            assert(held or code == "lost", message) -- on a busy machine it is over before acquire has returned
             until_not_held(lock)
             assert(client:flush(10))
             assert.equal(0, client:stats().watches)
@@ -339,7 +301,7 @@ for _, kind in ipairs(KINDS) do
             assert(lock:acquire())
             assert(lock:try_acquire())
             assert.same({ token, node }, { lock:token(), lock:node() })
-            assert.equal(1, #fixture.children(directory(kind, path)))
+            assert.equal(1, #fixture.children(kinds.holders(kind, path)))
             for _ = 1, 2 do
                 assert.is_true(lock:release())
                 assert.is_true(lock:held())
@@ -391,13 +353,13 @@ describe("max_hold", function()
     it("that is not reached does nothing, and begins anew with each hold", function()
         local told = 0
         local client = client_of()
-        local lock = client:mutex(fixture.path(), { max_hold = 0.5, on_lost = function()
+        local lock = client:mutex(fixture.path(), { max_hold = 1, on_lost = function()
             told = told + 1
         end })
-        for _ = 1, 5 do
+        for _ = 1, 4 do
             assert(lock:acquire(10))
             assert.is_true(lock:remaining() > 0.2)
-            socket.sleep(0.15)
+            socket.sleep(0.3)
             assert.is_true(lock:held())
             assert.is_true(lock:release())
         end
@@ -415,15 +377,15 @@ describe("max_hold", function()
             loop.until_true(function()
                 return fixture.is_watched(holder)
             end)
-            socket.sleep(0.3)
+            socket.sleep(1.5)
             fixture.observer():delete(holder)
         end)
-        assert.is_true(lock:remaining() > 4.8 and lock:remaining() <= 5, lock:remaining())
+        assert.is_true(lock:remaining() > 3.6 and lock:remaining() <= 5, lock:remaining())
     end)
 
     it("that with_lock overruns is told with the function's results, and nothing is released twice #valgrind #asan", function()
-        for _, kind in ipairs(KINDS) do
-            local lock = kind.new(client_of(), fixture.path(), { max_hold = 0.1 })
+        for _, kind in ipairs(kinds) do
+            local lock = kind.new(client_of(), fixture.path(), { max_hold = 0.4 })
             local results = { lock:with_lock(function(given, first)
                 until_not_held(given)
                 return first, nil, 3
@@ -444,11 +406,11 @@ describe("max_hold", function()
     end)
 
     it("makes a stale holder's transaction be refused #asan", function()
-        for _, kind in ipairs(KINDS) do
+        for _, kind in ipairs(kinds) do
             local client = client_of()
             local path = fixture.path()
             local target = fixture.directory()
-            local lock = kind.new(client, path, { max_hold = 0.2 })
+            local lock = kind.new(client, path, { max_hold = 0.4 })
             assert(lock:acquire(10))
             local stale = lock:transaction():set(target, "stale")
             until_not_held(lock)
@@ -468,7 +430,7 @@ describe("max_hold", function()
     it("counts for each of several holds, whichever ends first", function()
         local client = client_of()
         local locks, order = {}, {}
-        for index, seconds in ipairs({ 0.6, 0.2, 0.4 }) do
+        for index, seconds in ipairs({ 1.6, 0.2, 0.4 }) do
             locks[index] = client:mutex(fixture.path(), { max_hold = seconds, on_lost = function(_, reason)
                 order[#order + 1] = index
                 assert.equal("max_hold", reason)
@@ -485,11 +447,11 @@ describe("max_hold", function()
         local client = client_of()
         local path = fixture.path()
         local reasons = {}
-        local rw = client:rwlock(path, { max_hold = 0.6, on_lost = function(lock, reason)
+        local rw = client:rwlock(path, { max_hold = 1.5, on_lost = function(lock, reason)
             reasons[#reasons + 1] = { lock, reason }
         end })
         assert(rw.write:acquire(10))
-        socket.sleep(0.3)
+        socket.sleep(0.8)
         assert(rw.read:acquire(10))
         until_not_held(rw.write)
         assert.is_true(rw.read:held())
@@ -507,7 +469,7 @@ describe("max_hold", function()
     it("takes all permits of a hold back together", function()
         local client = client_of()
         local path = fixture.path()
-        local lock = client:semaphore(path, 3, { max_hold = 0.3 })
+        local lock = client:semaphore(path, 3, { max_hold = 0.8 })
         assert(lock:acquire({ count = 3, timeout = 10 }))
         assert.equal(3, #fixture.children(path .. "/leases"))
         until_not_held(lock)
@@ -522,6 +484,7 @@ describe("max_hold", function()
         local lock = client:mutex(fixture.path(), { max_hold = 0.2, on_lost = function()
             told = told + 1
         end })
+        local found
         for _, finder in ipairs({ lock.release, lock.acquire }) do
             local before = told
             assert(lock:acquire(10))
@@ -530,12 +493,12 @@ describe("max_hold", function()
                 assert(told == before)
             end
             assert.is_false(lock:held())
-            finder(lock)
+            found = finder(lock)
             assert.equal(before + 1, told) -- by who found it
             client:pump()
             assert.equal(before + 1, told)
         end
-        assert.is_true(lock:held()) -- acquired anew
+        assert.equal(lock, found) -- acquired anew
     end)
 end)
 

@@ -1,14 +1,13 @@
 --- docs/loops.md: each of its programs is run as it stands there, and prints what the page says that it prints.
 
 local cluster = require "spec.support.cluster"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
 --- The programs of the page, `{ heading =, code =, output = }`.
 local function read_programs()
-    local file = assert(io.open("docs/loops.md", "rb"))
-    local text = file:read("*a")
-    file:close()
+    local text = files.read("docs/loops.md")
     local programs = {}
     for heading, section in ("\n" .. text .. "\n## "):gsub("\n## ", "\n\1\n## "):gmatch("\n## ([^\n]*)(.-)\1") do
         for code, output in section:gmatch("\n```lua\n(.-)\n```\n\n```text\n(.-)\n```\n") do
@@ -37,9 +36,7 @@ describe("docs/loops.md", function()
         local test = there and it or pending
         test(("its program under '%s' does what it says"):format(page.heading), function()
             local path = os.tmpname()
-            local file = assert(io.open(path, "wb"))
-            file:write(page.code)
-            file:close()
+            files.write(path, page.code)
             local output, status = cluster.run({
                 "timeout", "-s", "KILL", "60", "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4", "LUA_PATH=" .. package.path,
                 "LUA_CPATH=" .. package.cpath, "ZOOKEEPER=" .. fixture.servers(), program.interpreter(), path

@@ -19,11 +19,7 @@ local function pack(...)
 end
 
 local function new_client(options)
-    local settings = { wait = loop, session_timeout = 30 }
-    for name, value in pairs(options or {}) do
-        settings[name] = value
-    end
-    return fixture.client(settings)
+    return fixture.loop_client(options, 30)
 end
 
 --- Three paths, in order.
@@ -56,26 +52,12 @@ local function await_counts(paths, expected)
     end, 15, expected .. " nodes")
 end
 
---- Within the loop: waits until so many nodes are under a path.
-local function until_children(path, count)
-    loop.until_true(function()
-        return fixture.has(path, count)
-    end)
-end
-
 --- Calls and returns the message, which must begin with this file's name: the level is right.
 local function mistake(fn, ...)
     local ok, message = pcall(fn, ...)
     assert.is_false(ok, "no error")
     assert.truthy(tostring(message):find("spec/multi_spec.lua:", 1, true), message)
     return message
-end
-
---- Nothing of the client is left: no node, no watch, no seat.
-local function assert_nothing_left(client)
-    assert(client:flush(10))
-    local stats = client:stats()
-    assert.same({ 0, 0 }, { stats.seats, stats.watches })
 end
 
 describe("a multi", function()
@@ -103,7 +85,7 @@ describe("a multi", function()
         for _, lock in ipairs(locks) do
             assert.is_false(lock:held())
         end
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
     end)
 
     it("can be acquired again and again, with tokens that grow", function()
@@ -136,7 +118,7 @@ describe("a multi", function()
             assert(all:try_acquire())
             assert.is_true(all:release())
         end
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
     end)
 
     it("takes its locks in the order of their paths, whatever order they were given in #asan", function()
@@ -156,7 +138,7 @@ describe("a multi", function()
         loop.run(function()
             assert(all:acquire(20))
         end, function()
-            until_children(paths[1], 2)
+            fixture.until_children(paths[1], 2)
             loop.until_true(function()
                 return counts(paths) == "2 0 0"
             end)
@@ -201,19 +183,19 @@ describe("a multi", function()
         assert(two:try_acquire())
         assert.is_true(two:release())
         assert.is_true(all:release())
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
         -- Waiting for each in turn.
         for _, name in ipairs({ "a", "b", "c", "d/locks" }) do
             local blocker = fixture.join(base .. "/" .. name)
             loop.run(function()
                 assert(all:acquire(20))
             end, function()
-                until_children(base .. "/" .. name, name == "b" and 3 or 2)
+                fixture.until_children(base .. "/" .. name, name == "b" and 3 or 2)
                 fixture.observer():delete(blocker)
             end)
             assert.is_true(all:release())
         end
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
     end)
 
     it("may have the same lock objects as another multi: they are one hold", function()
@@ -259,11 +241,6 @@ end)
 describe("requests of a multi", function()
     after_each(fixture.clean)
 
-    local function requests(client)
-        local stats = client:stats()
-        return stats.requests - stats.heartbeats
-    end
-
     it("are one create and one list for each mutex, and one delete, when all are free", function()
         local paths = three_paths()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
@@ -273,13 +250,13 @@ describe("requests of a multi", function()
         for _ = 1, 3 do
             assert(client:flush(10))
             link:reset_counts()
-            local before = requests(client)
+            local before = fixture.sent(client)
             assert(all:acquire(20))
-            assert.equal(6, requests(client) - before)
+            assert.equal(6, fixture.sent(client) - before)
             local seen = link:counts()
             assert.equal(3, (seen.create or 0) + (seen.create2 or 0))
             assert.is_true(all:release())
-            assert.equal(9, requests(client) - before)
+            assert.equal(9, fixture.sent(client) - before)
         end
     end)
 
@@ -350,7 +327,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 for _, lock in ipairs(locks) do
                     assert.is_false(lock:held())
                 end
-                assert_nothing_left(client)
+                fixture.assert_nothing_left(client)
                 assert.equal(expected, counts(paths))
             end
             fixture.observer():delete(blocker)
@@ -368,7 +345,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 local ok, message, code = all:acquire(timeout)
                 assert.same({ nil, "no_auth" }, { ok, code })
                 assert.truthy(message:find(paths[which], 1, true), message)
-                assert_nothing_left(client)
+                fixture.assert_nothing_left(client)
                 assert.equal("0 0 0", counts(paths))
             end
         end)
@@ -385,7 +362,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             local all = client:multi(locks)
             for _ = 1, 2 do
                 assert.equal("mismatch", select(3, all:acquire(10)))
-                assert_nothing_left(client)
+                fixture.assert_nothing_left(client)
                 assert.is_false(all:held())
             end
             for index, path in ipairs(paths) do
@@ -421,7 +398,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 loop.run(function()
                     answer = pack(all:acquire(30))
                 end, function()
-                    until_children(paths[which], 2)
+                    fixture.until_children(paths[which], 2)
                     loop.until_true(function()
                         return counts(paths) == ({ "2 0 0", "1 2 0", "1 1 2" })[which]
                     end)
@@ -430,7 +407,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 end)
                 assert.same({ nil, "cancelled" }, { answer[1], answer[3] })
                 assert.is_string(answer[2])
-                assert_nothing_left(client)
+                fixture.assert_nothing_left(client)
                 assert.equal(({ "1 0 0", "0 1 0", "0 0 1" })[which], counts(paths))
             end
             assert.is_false(all:cancel())
@@ -452,7 +429,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             assert.is_true(all:cancel())
         end)
         assert.same({ nil, "cancelled" }, { answer[1], answer[3] })
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
         assert.equal("0 0 0", counts(paths))
         assert(all:acquire(10))
     end)
@@ -466,7 +443,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         loop.run(function()
             code = select(3, all:acquire(30))
         end, function()
-            until_children(paths[3], 2)
+            fixture.until_children(paths[3], 2)
             client:close()
         end)
         assert.equal("closed", code)
@@ -484,7 +461,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             seconds = core.now() - before
         end, function()
             for index = 1, 2 do
-                until_children(paths[index], 2)
+                fixture.until_children(paths[index], 2)
                 local due = core.now() + 0.4
                 loop.until_true(function()
                     return core.now() > due
@@ -530,11 +507,11 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 assert.is_false(lock:held())
                 assert.truthy(tostring(lock):find("free", 1, true))
             end
-            assert_nothing_left(client)
+            fixture.assert_nothing_left(client)
             assert.equal("0 0 1", counts(paths))
             if not contended then
                 assert.equal("timeout", select(3, all:acquire(0.1)))
-                assert_nothing_left(client)
+                fixture.assert_nothing_left(client)
             end
         end
         fixture.observer():delete(blocker)
@@ -555,7 +532,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         nowhere = true
         assert.same({ nil, "not in this phase", "phase" }, { all:acquire(20) })
         nowhere = false
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
         assert.equal("1 0 0", counts(paths))
         fixture.observer():delete(blocker)
         assert(all:acquire(10))
@@ -566,7 +543,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         nowhere = false
         assert.same({ nil, "phase" }, { ok, code })
         assert.truthy(message:find("not in this phase", 1, true), message)
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
         assert.equal("0 0 0", counts(paths))
     end)
 
@@ -592,7 +569,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             collectgarbage()
             return tostring(locks[1]):find("free", 1, true)
         end)
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
         fixture.observer():delete(blocker)
         assert(all:acquire(10))
         assert.is_true(all:release())
@@ -618,7 +595,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         fixture.observer():delete(blocker)
         assert(all:acquire(10))
         assert.is_true(all:release())
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
     end)
 end)
 
@@ -649,7 +626,7 @@ describe("multis never deadlock", function()
                 end
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.equal(#takers * rounds, turns)
     end
 
@@ -727,7 +704,7 @@ describe("multis never deadlock", function()
                 done = done + 1
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         await_counts(paths, "0 0 0")
     end)
 end)
@@ -1003,7 +980,7 @@ describe("with_lock of a multi", function()
                 end
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.equal(12, turns)
         await_counts(paths, "0 0 0")
     end)
@@ -1128,7 +1105,7 @@ describe("when connections and sessions fail, a multi", function()
         assert.is_true(all:held())
         assert.equal("1 1 1", counts(paths))
         assert.is_true(all:release())
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
     end)
 
     it("says lost instead when its locks are reentrant, since its program may stand within what was lost", function()
@@ -1152,7 +1129,7 @@ describe("when connections and sessions fail, a multi", function()
         end)
         assert.same({ nil, "lost" }, { answer[1], answer[3] })
         assert.truthy(answer[2]:find(paths[1], 1, true), answer[2])
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
         assert.equal("0 0 0", counts(paths))
         assert(all:acquire(10))
     end)

@@ -6,23 +6,10 @@ local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 
-local spec_unpack = table.unpack or unpack -- luacheck: ignore
-
 --- A mutex of a client of its own.
 local function contender(path, options, client_options)
-    local settings = { wait = loop }
-    for name, value in pairs(client_options or {}) do
-        settings[name] = value
-    end
-    local client = fixture.client(settings)
+    local client = fixture.loop_client(client_options)
     return client:mutex(path, options), client
-end
-
---- Within the loop: waits until so many nodes are under a path.
-local function until_children(path, count)
-    loop.until_true(function()
-        return fixture.has(path, count)
-    end)
 end
 
 describe("a mutex", function()
@@ -58,16 +45,16 @@ describe("a mutex", function()
         for index, name in ipairs(names) do
             local lock = contender(path, { identity = name })
             functions[index] = function()
-                until_children(path, index - 1)
+                fixture.until_children(path, index - 1)
                 assert(lock:acquire(20))
                 if index == 1 then
-                    until_children(path, 3)
+                    fixture.until_children(path, 3)
                     list = assert(lock:contenders(10))
                 end
                 assert(lock:release())
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         for index, name in ipairs(names) do
             assert.equal(name, list[index].identity)
             assert.equal(index == 1, list[index].holder)
@@ -83,7 +70,7 @@ describe("a mutex", function()
         for index = 1, 5 do
             local lock = contender(path)
             functions[index] = function()
-                until_children(path, index)
+                fixture.until_children(path, index)
                 assert(lock:acquire(30))
                 served[#served + 1] = index
                 tokens[#tokens + 1] = lock:token()
@@ -91,10 +78,10 @@ describe("a mutex", function()
             end
         end
         functions[6] = function()
-            until_children(path, 6)
+            fixture.until_children(path, 6)
             fixture.observer():delete(blocker)
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.same({ 1, 2, 3, 4, 5 }, served)
         for index = 2, 5 do
             assert.is_true(tokens[index - 1] < tokens[index])
@@ -120,7 +107,7 @@ describe("a mutex", function()
         local order = {}
         loop.run(function()
             assert(first:acquire(10))
-            until_children(first:path(), 2)
+            fixture.until_children(first:path(), 2)
             order[#order + 1] = "first"
             assert(first:release())
         end, function()
@@ -218,7 +205,7 @@ describe("a mutex", function()
         loop.run(function()
             answer = { lock:acquire(20) }
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             assert.is_true(client:close())
         end)
         assert.equal("closed", answer[3])
@@ -257,7 +244,7 @@ describe("a try", function()
         loop.run(function()
             assert(lock:acquire(20))
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             assert.equal("timeout", select(3, client:mutex(lock:path()):try_acquire()))
             fixture.observer():delete(holder)
         end)
@@ -280,7 +267,7 @@ describe("a try", function()
                 assert.equal(code == nil, lock:held())
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.same({ ok = 1, timeout = 19 }, codes)
         fixture.await_children(path, 1)
     end)
@@ -315,7 +302,7 @@ describe("a timeout", function()
             codes[1] = select(3, impatient:acquire(1))
             fixture.observer():delete(holder)
         end, function()
-            until_children(path, 2)
+            fixture.until_children(path, 2)
             assert(patient:acquire(20))
         end)
         assert.same({ "timeout" }, codes)
@@ -346,7 +333,7 @@ describe("cancel", function()
         loop.run(function()
             answer = { lock:acquire(20) }
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             assert.is_true(lock:cancel())
         end)
         assert.is_nil(answer[1])
@@ -391,7 +378,7 @@ describe("cancel", function()
             fixture.observer():delete(holder)
             assert(lock:acquire(20))
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             assert.is_true(lock:cancel())
         end)
         assert.is_true(lock:held())
@@ -405,7 +392,7 @@ describe("cancel", function()
         local functions = {}
         for index, lock in ipairs(locks) do
             functions[index] = function()
-                until_children(path, index)
+                fixture.until_children(path, index)
                 if lock:acquire(20) then
                     served[#served + 1] = index
                     assert(lock:release())
@@ -413,13 +400,13 @@ describe("cancel", function()
             end
         end
         functions[4] = function()
-            until_children(path, 4)
+            fixture.until_children(path, 4)
             locks[2]:cancel()
-            until_children(path, 3)
+            fixture.until_children(path, 3)
             assert.same({}, served)
             fixture.observer():delete(holder)
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.same({ 1, 3 }, served)
     end)
 end)
@@ -445,7 +432,7 @@ describe("a second acquire of the same object", function()
         loop.run(function()
             assert(lock:acquire(20))
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             assert.equal("deadlock", select(3, lock:acquire()))
             assert.equal("zklock mutex (" .. lock:path() .. ", being acquired)", tostring(lock))
             fixture.observer():delete(holder)
@@ -724,7 +711,7 @@ describe("when somebody meddles, a mutex", function()
         loop.run(function()
             assert(lock:acquire(30))
         end, function()
-            until_children(lock:path(), 2)
+            fixture.until_children(lock:path(), 2)
             local waiting
             for _, name in ipairs(fixture.children(lock:path())) do
                 local node = lock:path() .. "/" .. name
@@ -818,7 +805,7 @@ describe("when somebody meddles, a mutex", function()
             loop.run(function()
                 assert(lock:acquire(20))
             end, function()
-                until_children(lock:path(), 2)
+                fixture.until_children(lock:path(), 2)
                 fixture.observer():delete(holder)
             end)
             assert.is_true(lock:held())

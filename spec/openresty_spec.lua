@@ -8,6 +8,7 @@ local cluster = require "spec.support.cluster"
 local docstrings = require "tools.docstrings"
 local eventually = require "spec.support.eventually"
 local exposition = require "spec.support.exposition"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 local nginx = require "spec.support.nginx"
@@ -20,7 +21,7 @@ describe("inside nginx #nginx", function()
     after_each(clean)
 
     it("locks work in every phase that can wait, and what needs no waiting works in all others", function()
-        local directory = (cluster.run({ "mktemp", "-d" }))
+        local directory = files.make_directory()
         local _, status = cluster.run({ "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
             "-keyout", directory .. "/key", "-out", directory .. "/cert" })
         assert.equal(0, status)
@@ -513,9 +514,7 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
     after_each(clean)
 
     it("is complete, and buys", function()
-        local file = assert(io.open(cluster.root .. "/docs/openresty.md"))
-        local conf = file:read("*a"):match("\n```nginx\n(.-)```")
-        file:close()
+        local conf = files.read(cluster.root .. "/docs/openresty.md"):match("\n```nginx\n(.-)```")
         -- What differs is where things are.
         conf = conf:gsub("error_log [^;]*", "error_log @DIRECTORY@/error.log notice"):gsub("worker_processes auto", "%0;\n" ..
             "daemon off; pid @DIRECTORY@/nginx.pid"):gsub("listen 8080", "listen 127.0.0.1:@PORT@"):gsub("http {", "%0\n" .. [[
@@ -529,9 +528,7 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
             lua_package_cpath "@BUILD@/?.so;;";]])
         conf = conf:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()):gsub("/locks/stock", fixture.path())
         local template = os.tmpname()
-        file = assert(io.open(template, "w"))
-        file:write("@MODULES@", conf)
-        file:close()
+        files.write(template, "@MODULES@" .. conf)
         local server = remember(nginx.start { template = template })
         os.remove(template)
         local status, body = server:get("/buy")

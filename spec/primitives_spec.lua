@@ -177,7 +177,7 @@ describe("a client", function()
                 versions[index] = assert(client:set(path, (index .. "x"):rep(200000), { timeout = 30 })).version
             end
         end
-        loop.run((table.unpack or unpack)(functions)) -- luacheck: ignore
+        loop.run_all(functions)
         table.sort(versions)
         assert.same({ 1, 2, 3, 4, 5, 6, 7, 8 }, versions)
         assert.equal(1, client:stats().connections)
@@ -358,7 +358,7 @@ describe("without a connection, a client", function()
         functions[6] = function()
             link:accept()
         end
-        loop.run((table.unpack or unpack)(functions)) -- luacheck: ignore
+        loop.run_all(functions)
         for index = 1, 5 do
             assert.equal(index, stats[index].version)
         end

@@ -2,6 +2,7 @@
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 
 --- A session timeout so long that what is freed within the specs was not freed by it.
@@ -148,9 +149,7 @@ describe("many processes", function()
     it("hold a lock one at a time: twenty of them count without losing one, and tokens grow with the count", function()
         local path = fixture.path()
         local file_name = os.tmpname()
-        local file = assert(io.open(file_name, "w"))
-        file:write("0\n")
-        file:close()
+        files.write(file_name, "0\n")
         local programs = {}
         for index = 1, 20 do
             programs[index] = fixture.program("counter", fixture.servers(), path, file_name, 10)

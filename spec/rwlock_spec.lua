@@ -10,19 +10,8 @@ local spec_unpack = table.unpack or unpack -- luacheck: ignore
 
 --- A read/write lock of a client of its own.
 local function contender(path, options, client_options)
-    local settings = { wait = loop }
-    for name, value in pairs(client_options or {}) do
-        settings[name] = value
-    end
-    local client = fixture.client(settings)
+    local client = fixture.loop_client(client_options)
     return client:rwlock(path, options), client
-end
-
---- Within the loop: waits until so many nodes are under a path.
-local function until_children(path, count)
-    loop.until_true(function()
-        return fixture.has(path, count)
-    end)
 end
 
 --- Within the loop: lets the others run for a moment.
@@ -71,7 +60,7 @@ local function serve(groups)
         for letter in group:gmatch(".") do
             local place, lock = #functions + 1, half(contender(path), letter)
             functions[place] = function()
-                until_children(path, place - 1)
+                fixture.until_children(path, place - 1)
                 assert(lock:acquire(40))
                 assert.equal(ahead, left)
                 entered[number] = entered[number] + 1
@@ -85,7 +74,7 @@ local function serve(groups)
             end
         end
     end
-    loop.run(spec_unpack(functions))
+    loop.run_all(functions)
     assert.equal(all, left)
     assert.same({}, fixture.children(path))
 end
@@ -159,13 +148,12 @@ describe("a read/write lock", function()
     it("takes three requests for an acquire and its release when nobody is there, and a try four", function()
         local rw, client = contender(fixture.directory())
         local function cost(lock, acquire)
-            local before = client:stats()
+            local before = fixture.sent(client)
             for _ = 1, 10 do
                 assert(acquire(lock))
                 assert.is_true(lock:release())
             end
-            local after = client:stats()
-            return after.requests - before.requests - (after.heartbeats - before.heartbeats)
+            return fixture.sent(client) - before
         end
         cost(rw.read, rw.read.acquire)
         for _, lock in ipairs({ rw.read, rw.write }) do
@@ -181,10 +169,10 @@ describe("a read/write lock", function()
         for place, letter in ipairs(order) do
             local rw = contender(path, { identity = letter .. place })
             functions[place] = function()
-                until_children(path, place - 1)
+                fixture.until_children(path, place - 1)
                 assert(half(rw, letter):acquire(30))
                 if place == 1 then
-                    until_children(path, #order)
+                    fixture.until_children(path, #order)
                     list = assert(rw:contenders(10))
                 end
                 loop.until_true(function()
@@ -193,7 +181,7 @@ describe("a read/write lock", function()
                 assert(half(rw, letter):release())
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         local last = -1
         for place, letter in ipairs(order) do
             local one = list[place]
@@ -271,7 +259,7 @@ describe("a read/write lock", function()
             end
             done = true
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         fixture.await_children(path, 0)
     end)
 
@@ -347,7 +335,7 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
             local rw, client = contender(path)
             locks[place], clients[place] = half(rw, letters:sub(place, place)), client
             functions[place] = function()
-                until_children(path, place) -- one before the first
+                fixture.until_children(path, place) -- one before the first
                 if locks[place]:acquire(30) then
                     entered = entered + 1
                 end
@@ -356,7 +344,7 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
         local holder = contender(path)
         assert(holder.write:acquire(10))
         functions[#functions + 1] = function()
-            until_children(path, #letters + 1)
+            fixture.until_children(path, #letters + 1)
             loop.until_true(function()
                 for place = 1, #letters do
                     if clients[place]:stats().watches ~= 1 then
@@ -381,7 +369,7 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
                 locks[place]:cancel()
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         return before
     end
 
@@ -424,12 +412,12 @@ describe("a downgrade", function()
                 end)
                 assert(reader.read:release())
             end, function()
-                until_children(path, 2)
+                fixture.until_children(path, 2)
                 assert(writer.write:acquire(30))
                 assert.is_false(rw.read:held() or reader.read:held())
                 order[#order + 1] = "writer"
             end, function()
-                until_children(path, 3)
+                fixture.until_children(path, 3)
                 assert.equal(rw.read, rw.read[way](rw.read))
                 assert.is_true(rw.read:held() and rw.write:held())
                 assert.same({}, order)
@@ -453,10 +441,9 @@ describe("a downgrade", function()
     it("takes one request, and the reader the writer's number #asan", function()
         local rw, client = contender(fixture.path())
         assert(rw.write:acquire(10))
-        local before = client:stats()
+        local before = fixture.sent(client)
         assert(rw.read:acquire(10))
-        local after = client:stats()
-        assert.equal(1, after.requests - before.requests - (after.heartbeats - before.heartbeats))
+        assert.equal(1, fixture.sent(client) - before)
         assert.equal(number_of(rw.write:node()), number_of(rw.read:node()))
         assert.equal(2, #fixture.children(rw:path()))
         assert.is_true(rw.write:release())
@@ -495,7 +482,7 @@ describe("a downgrade", function()
         loop.run(function()
             assert(writer.write:acquire(30))
         end, function()
-            until_children(path, 2)
+            fixture.until_children(path, 2)
             assert(rw.read:acquire(10))
             local list, seen = assert(rw:contenders(10)), {}
             for index = 1, 2 do
@@ -541,12 +528,12 @@ describe("a downgrade", function()
         loop.run(function()
             assert(other.write:acquire(30))
             token = other.write:token()
-            until_children(rw:path(), 2) -- the reader has queued
+            fixture.until_children(rw:path(), 2) -- the reader has queued
             pass()
             assert.is_false(rw.read:held())
             assert(other.write:release())
         end, function()
-            until_children(rw:path(), 2)
+            fixture.until_children(rw:path(), 2)
             assert(fixture.observer():delete(rw.write:node()))
             assert(rw.read:acquire(30))
             assert.is_false(other.write:held())
@@ -595,7 +582,7 @@ describe("a downgrade", function()
                 assert.is_true(other.write:token() > token)
                 assert.is_false(rw.read:held())
             end, function()
-                until_children(rw:path(), 2)
+                fixture.until_children(rw:path(), 2)
                 link:arm("multi", moment)
                 assert(rw.read:acquire(30))
                 link:wait_fired()
@@ -898,7 +885,7 @@ describe("eight clients of a read/write lock with a hundred random operations ea
                     end
                 end
             end
-            loop.run(spec_unpack(functions))
+            loop.run_all(functions)
             assert.is_true(referee.grants > CLIENTS * OPERATIONS / 2, referee.grants)
             for _, client in ipairs(clients) do
                 assert(client:flush(10))

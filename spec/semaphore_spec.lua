@@ -6,19 +6,13 @@ local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 
-local spec_unpack = table.unpack or unpack -- luacheck: ignore
-
 local NAN = 0 / 0
 local UUID = "01234567-89ab-cdef-0123-456789abcdef"
 local AUTH = { { scheme = "digest", credential = "user:password" } }
 
 --- A semaphore of a client of its own.
 local function semaphore(path, permits, options, client_options)
-    local settings = { wait = loop }
-    for name, value in pairs(client_options or {}) do
-        settings[name] = value
-    end
-    local client = fixture.client(settings)
+    local client = fixture.loop_client(client_options)
     return client:semaphore(path, permits, options), client
 end
 
@@ -181,7 +175,7 @@ describe("a semaphore", function()
                 end
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.same({ 20, 1 }, { turns, most })
         await_nodes(path, 0)
     end)
@@ -205,7 +199,7 @@ describe("a semaphore", function()
             assert.same({}, served)
             assert(holder:release())
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.equal(#counts, #served)
         -- The first and the second fit together, so that either may be resumed first; the others do not.
         assert.same({ 3, 4 }, { served[3], served[4] })
@@ -381,7 +375,7 @@ describe("a semaphore", function()
                 assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.is_true(turns >= 30, turns)
         assert.is_true(most <= permits, most)
         await_nodes(path, 0)
@@ -408,7 +402,7 @@ describe("takers of several permits", function()
                     end
                 end
             end
-            loop.run(spec_unpack(functions))
+            loop.run_all(functions)
             assert.equal(80, turns)
             await_nodes(path, 0)
         end)
@@ -455,7 +449,7 @@ describe("takers of several permits", function()
                 end
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.equal(60, turns)
         await_nodes(path, 0)
     end)
@@ -704,7 +698,7 @@ describe("different limits at one path", function()
                 answered = answered + 1
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.equal(4, answered)
         await_nodes(path, 0)
     end)
@@ -853,7 +847,7 @@ describe("a waiter for permits", function()
             assert.is_true(holder:held())
             assert(holder:release())
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.is_true(sessions[1] >= 2 and sessions[2] >= 2)
         await_nodes(path, 0)
     end)
@@ -955,7 +949,7 @@ describe("a waiter for permits", function()
             end
             assert(holder:release())
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.is_true(most <= 1, most)
         await_no_watches()
     end)
@@ -964,23 +958,18 @@ end)
 describe("requests of a semaphore", function()
     after_each(fixture.clean)
 
-    local function count(client)
-        local stats = client:stats()
-        return stats.requests - stats.heartbeats
-    end
-
     it("are six for each permit taken and given back, in one round trip and one, where nobody waits", function()
         local mine, client = semaphore(fixture.path(), 3, nil, { session_timeout = 30 })
         assert(mine:acquire(10))
         assert.is_true(mine:release())
         assert(client:flush(10))
         for _ = 1, 5 do
-            local before = count(client)
+            local before = fixture.sent(client)
             assert(mine:acquire(10))
             assert(client:flush(10))
-            assert.equal(5, count(client) - before)
+            assert.equal(5, fixture.sent(client) - before)
             assert.is_true(mine:release())
-            assert.equal(6, count(client) - before)
+            assert.equal(6, fixture.sent(client) - before)
         end
     end)
 

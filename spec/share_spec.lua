@@ -5,21 +5,9 @@ local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 
-local spec_unpack = table.unpack or unpack -- luacheck: ignore
-
 --- A client whose heartbeats are rare enough not to matter.
 local function new_client(options)
-    local settings = { wait = loop, session_timeout = 20 }
-    for name, value in pairs(options or {}) do
-        settings[name] = value
-    end
-    return fixture.client(settings)
-end
-
---- What a client has sent, but for what only keeps its lease.
-local function sent(client)
-    local stats = client:stats()
-    return stats.requests - stats.heartbeats
+    return fixture.loop_client(options, 20)
 end
 
 --- Within the loop: waits until a client has asked for so many acquisitions, so that they arrive in a known order.
@@ -62,11 +50,11 @@ describe("a lock's node", function()
         for index = 1, 8 do
             locks[index] = client:mutex(path)
         end
-        local before = sent(client)
-        loop.run(spec_unpack(contenders(locks, order, tokens)))
+        local before = fixture.sent(client)
+        loop.run_all(contenders(locks, order, tokens))
         assert.same({ 1, 2, 3, 4, 5, 6, 7, 8 }, order)
         assert.equal(7, client:stats().hand_overs)
-        assert.equal(3, sent(client) - before) -- create and list, and in the end delete
+        assert.equal(3, fixture.sent(client) - before) -- create and list, and in the end delete
         grow(tokens)
         assert.equal(tokens[1]:sub(1, 16), tokens[8]:sub(1, 16))
         assert.same({}, fixture.children(path))
@@ -78,7 +66,7 @@ describe("a lock's node", function()
         for index = 1, 10 do
             locks[index] = client:mutex(path, { handoff = 2 })
         end
-        loop.run(spec_unpack(contenders(locks, order, tokens)))
+        loop.run_all(contenders(locks, order, tokens))
         assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }, order)
         assert.equal(6, client:stats().hand_overs) -- four nodes
         grow(tokens)
@@ -111,7 +99,7 @@ describe("a lock's node", function()
                 until_claims(client, 6)
                 assert(holder:release())
             end
-            loop.run(spec_unpack(functions))
+            loop.run_all(functions)
             local expected = { 1, 2, 3, 4, 5 }
             table.insert(expected, handoff + 1, "remote")
             assert.same(expected, order)
@@ -141,7 +129,7 @@ describe("a lock's node", function()
 
     it("does not outlive a grant that ended by max_hold", function()
         local client, path = new_client(), fixture.directory()
-        local first, second = client:mutex(path, { max_hold = 0.2 }), client:mutex(path)
+        local first, second = client:mutex(path, { max_hold = 0.6 }), client:mutex(path)
         assert(first:acquire(10))
         local node, token = first:node(), first:token()
         loop.run(function()
@@ -170,7 +158,7 @@ describe("a lock's node", function()
             assert.is_nil(ok)
             assert.equal("lost", code)
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.equal(3, #tokens)
         grow(tokens)
         assert.same({}, fixture.children(path))
@@ -271,20 +259,20 @@ describe("readers of one client", function()
 
     it("hold by one node, and need no request #asan", function()
         local client, path = new_client(), fixture.directory()
-        local readers, before = {}, sent(client)
+        local readers, before = {}, fixture.sent(client)
         for index = 1, 10 do
             readers[index] = client:rwlock(path).read
             assert(readers[index]:acquire(10))
         end
         assert.is_true(fixture.has(path, 1))
-        assert.equal(2, sent(client) - before)
+        assert.equal(2, fixture.sent(client) - before)
         local writer = new_client():rwlock(path).write
         assert.is_nil((writer:try_acquire()))
         for index = 1, 10 do
             assert.is_true(readers[index]:held())
             assert.is_true(readers[index]:release())
         end
-        assert.equal(3, sent(client) - before)
+        assert.equal(3, fixture.sent(client) - before)
         assert.equal(writer, writer:acquire(10))
     end)
 
@@ -314,7 +302,7 @@ describe("readers of one client", function()
                 assert(reader:release())
             end
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.same({ 1, "writer" }, { order[1], order[2] })
         assert.equal(4, #order)
     end)
@@ -344,7 +332,7 @@ describe("readers of one client", function()
         functions[5] = function()
             assert(writer:release())
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.equal(4, client:stats().hand_overs)
     end)
 
@@ -352,13 +340,13 @@ describe("readers of one client", function()
         local client, path = new_client(), fixture.directory()
         local first, second = client:rwlock(path), client:rwlock(path)
         assert(first.read:acquire(10))
-        local before = sent(client)
+        local before = fixture.sent(client)
         assert(second.read:try_acquire())
         assert(second.read:release())
         local ok, _, code = second.write:try_acquire()
         assert.is_nil(ok)
         assert.equal("timeout", code)
-        assert.equal(before, sent(client))
+        assert.equal(before, fixture.sent(client))
         assert(first.read:release())
     end)
 
@@ -390,13 +378,13 @@ describe("a lock that lingers", function()
         local lock = client:mutex(path, { linger = 60 })
         assert(lock:with_lock(function() end, 10))
         assert(client:flush(5))
-        local before, tokens = sent(client), {}
+        local before, tokens = fixture.sent(client), {}
         for index = 1, 50 do
             assert((index % 2 == 0 and lock or client:mutex(path, { linger = 60 })):with_lock(function(held)
                 tokens[index] = held:token()
             end, 10))
         end
-        assert.equal(before, sent(client))
+        assert.equal(before, fixture.sent(client))
         grow(tokens)
         assert.is_true(fixture.has(path, 1))
         client:close()
@@ -540,7 +528,7 @@ describe("a semaphore's permits", function()
             end)
             assert(holder:release())
         end
-        loop.run(spec_unpack(functions))
+        loop.run_all(functions)
         assert.same({ 1, 2, "remote", 3, 4 }, order)
     end)
 end)

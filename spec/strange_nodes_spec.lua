@@ -3,58 +3,20 @@
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 
 local UUID = "01234567-89ab-cdef-0123-456789abcdef"
-
---- The kinds of locks: how to make one, and the directories below its path that it uses.
-local KINDS = {
-    {
-        name = "mutex", directories = { "" }, marker = "-lock-",
-        new = function(client, path)
-            return client:mutex(path)
-        end
-    },
-    {
-        name = "read lock", directories = { "" }, marker = "-__WRIT__",
-        new = function(client, path)
-            return client:rwlock(path).read
-        end
-    },
-    {
-        name = "write lock", directories = { "" }, marker = "-__READ__",
-        new = function(client, path)
-            return client:rwlock(path).write
-        end
-    },
-    {
-        name = "semaphore", directories = { "/locks", "/leases" }, marker = "-lease-",
-        new = function(client, path)
-            return client:semaphore(path, 1)
-        end
-    }
-}
 
 local function world(perms)
     return { { scheme = "world", id = "anyone", perms = perms } }
 end
 
---- Where the nodes are that stand in the way of a kind.
-local function holders(kind, path)
-    return path .. kind.directories[#kind.directories]
-end
-
 local function new_client()
-    return fixture.client({ wait = loop, session_timeout = 30 })
+    return fixture.loop_client({}, 30)
 end
 
-local function assert_nothing_left(client)
-    assert(client:flush(10))
-    local stats = client:stats()
-    assert.same({ 0, 0 }, { stats.seats, stats.watches })
-end
-
-for _, kind in ipairs(KINDS) do
+for _, kind in ipairs(kinds) do
     describe("a " .. kind.name, function()
         after_each(fixture.clean)
 
@@ -62,8 +24,8 @@ for _, kind in ipairs(KINDS) do
             local path = fixture.path()
             local client = new_client()
             local lock = kind.new(client, path)
-            fixture.observer():create_all(holders(kind, path))
-            local long = ("%s/%s%s0000000000"):format(holders(kind, path), ("long name %d "):rep(500), kind.marker)
+            fixture.observer():create_all(kinds.holders(kind, path))
+            local long = ("%s/%s%s0000000000"):format(kinds.holders(kind, path), ("long name %d "):rep(500), kind.marker)
             assert(fixture.observer():create(long, "somebody"))
             local ok, message, code = lock:try_acquire()
             assert.same({ nil, "timeout" }, { ok, code })
@@ -83,16 +45,16 @@ for _, kind in ipairs(KINDS) do
                 fixture.observer():delete(long)
             end)
             assert.is_true(lock:release())
-            assert_nothing_left(client)
+            fixture.assert_nothing_left(client)
         end)
 
         it("lists, and asks to let go, a holder with a megabyte of data", function()
             local path = fixture.path()
             local client = new_client()
             local lock = kind.new(client, path)
-            fixture.observer():create_all(holders(kind, path))
+            fixture.observer():create_all(kinds.holders(kind, path))
             local data = ("identity\0\255"):rep(100000)
-            local node = assert(fixture.observer():create(("%s/_c_%s%s"):format(holders(kind, path), UUID, kind.marker), data,
+            local node = assert(fixture.observer():create(("%s/_c_%s%s"):format(kinds.holders(kind, path), UUID, kind.marker), data,
                 { ephemeral = true, sequential = true }))
             local list = assert(lock:contenders(20))
             assert.equal(1, #list)
@@ -128,7 +90,7 @@ for _, kind in ipairs(KINDS) do
                 assert.is_true(lock:contenders(10)[1].holder)
                 assert.is_true(lock:release())
             end
-            assert_nothing_left(client)
+            fixture.assert_nothing_left(client)
             for _, directory in ipairs(kind.directories) do
                 assert.equal(#names, #fixture.children(path .. directory))
             end
@@ -138,8 +100,8 @@ for _, kind in ipairs(KINDS) do
             local path = fixture.path()
             local client, admin = new_client(), fixture.client()
             local lock = kind.new(client, path)
-            fixture.observer():create_all(holders(kind, path))
-            local node = assert(admin:create(("%s/_c_%s%s"):format(holders(kind, path), UUID, kind.marker), "secret",
+            fixture.observer():create_all(kinds.holders(kind, path))
+            local node = assert(admin:create(("%s/_c_%s%s"):format(kinds.holders(kind, path), UUID, kind.marker), "secret",
                 { sequential = true, acl = world("a") }))
             assert.equal("timeout", select(3, lock:try_acquire()))
             assert.equal("timeout", select(3, lock:acquire(0.1)))
@@ -158,7 +120,7 @@ for _, kind in ipairs(KINDS) do
                 assert(fixture.observer():delete(node))
             end)
             assert.is_true(lock:release())
-            assert_nothing_left(client)
+            fixture.assert_nothing_left(client)
         end)
 
         for _, forbidden in ipairs({ { "listing", "cdwa" }, { "creating", "rdwa" }, { "everything", "a" } }) do
@@ -180,7 +142,7 @@ for _, kind in ipairs(KINDS) do
                         local ok, message, code = lock:acquire(timeout)
                         assert.same({ nil, "no_auth" }, { ok, code }, message)
                         assert.truthy(message:find(where, 1, true), message)
-                        assert_nothing_left(client)
+                        fixture.assert_nothing_left(client)
                     end
                     assert.equal("no_auth", select(3, lock:with_lock(error, 10)))
                     if forbidden[1] ~= "creating" then
@@ -193,7 +155,7 @@ for _, kind in ipairs(KINDS) do
                         assert.same({}, lock:contenders(10))
                     end
                     assert.equal("not_held", select(3, lock:release()))
-                    assert_nothing_left(client)
+                    fixture.assert_nothing_left(client)
                     for _, directory in ipairs(kind.directories) do
                         assert.equal(0, assert(fixture.observer():exists(path .. directory)).numChildren)
                     end
@@ -224,7 +186,7 @@ for _, kind in ipairs(KINDS) do
             end
             client:close()
             eventually(function()
-                return fixture.has(holders(kind, path), 0)
+                return fixture.has(kinds.holders(kind, path), 0)
             end)
         end)
     end)
@@ -239,7 +201,7 @@ describe("a directory that cannot be made", function()
         fixture.observer():create_all(base:match("^(.*)/"))
         assert(admin:create(base, "", { acl = world("rdwa") }))
         local locks = {}
-        for index, kind in ipairs(KINDS) do
+        for index, kind in ipairs(kinds) do
             local lock = kind.new(client, ("%s/%d"):format(base, index))
             locks[index] = lock
             for _, timeout in ipairs({ 10, 0 }) do
@@ -251,7 +213,7 @@ describe("a directory that cannot be made", function()
         end
         assert.equal("no_auth", select(3, client:multi(locks):acquire(10)))
         assert.equal("no_auth", select(3, client:multi(locks):try_acquire()))
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
     end)
 
     it("because a parent is ephemeral is answered with failed, naming it", function()
@@ -259,7 +221,7 @@ describe("a directory that cannot be made", function()
         local client = new_client()
         fixture.observer():create_all(base:match("^(.*)/"))
         assert(fixture.observer():create(base, "", { ephemeral = true }))
-        for index, kind in ipairs(KINDS) do
+        for index, kind in ipairs(kinds) do
             local lock = kind.new(client, ("%s/%d"):format(base, index))
             for _, timeout in ipairs({ 10, 0 }) do
                 local ok, message, code = lock:acquire(timeout)
@@ -267,7 +229,7 @@ describe("a directory that cannot be made", function()
                 assert.truthy(message:find(lock:path(), 1, true), message)
             end
         end
-        assert_nothing_left(client)
+        fixture.assert_nothing_left(client)
         fixture.observer():delete(base)
     end)
 end)

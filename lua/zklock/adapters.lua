@@ -23,6 +23,9 @@
 --                       callbacks (on_lost, on_revoke, on("state")), which may then wait without delaying the pump;
 --                       without it they run inside it.
 --
+--     adapter.alone     optional: true if wait blocks the whole program, so that there is nobody else to wake; then no waiter is
+--                       given to wait, and wake is never called.
+--     adapter.here()    optional: the adapter that is to be used in place of this one, here and now; nil: this one.
 --     adapter.caller()  optional: something about who is running, kept in each hold as `owner`, for the adapter's own use.
 --
 -- An adapter that learns that a waiter's coroutine was killed calls zklock.wait's forsake(client, waiter), which gives up what

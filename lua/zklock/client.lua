@@ -11,7 +11,6 @@
 -- 5.1 (not LuaJIT) a callback cannot yield.
 
 local core = require "zklock.core"
-local histogram = require "zklock.histogram"
 local Lock = require "zklock.lock"
 local Multi = require "zklock.multi"
 local node = require "zklock.node"
@@ -81,7 +80,6 @@ function Client.new(handle, servers, adapter, settings)
         _adapter = adapter,
         _registry = wait.new_registry(),
         _protect = protection(adapter),
-        _wait_times = histogram.new(),
         _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way
         _identity = settings.identity,
         _acl = settings.acl,
@@ -162,7 +160,6 @@ function Client:stats()
     end
     stats.memory = core.memory()
     stats.reconnects = max(0, (stats.connections or 0) - 1)
-    stats.wait_time = self._wait_times:read()
     return stats
 end
 
@@ -192,7 +189,7 @@ end
 function Client:needs_pump()
     check_self(self, "needs_pump")
     local registry = self._registry
-    return next(registry.everybody) ~= nil or next(registry.observers) ~= nil
+    return next(registry.everybody) ~= nil or next(registry.observers) ~= nil or self._core:busy() == true
 end
 
 --- Reports what went wrong in a callback, where there is nobody to return it to.

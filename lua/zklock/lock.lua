@@ -19,10 +19,10 @@ local options = require "zklock.options"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
+local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
 local format = string.format
 local huge, max = math.huge, math.max
-local now = core.now
+local now, REVOKE = core.now, core.REVOKE
 
 local Lock = {}
 Lock.__index = Lock
@@ -70,6 +70,7 @@ function Lock.new(class, client, kind, path, settings)
         _linger = settings.linger,
         _on_lost = settings.on_lost,
         _on_revoke = settings.on_revoke,
+        _terms = nil,   -- what C knows of all that, once there was an acquisition
         _permits = nil, -- a semaphore's
         _twin = nil,    -- the other half of a read/write lock
         _hold = nil
@@ -93,11 +94,15 @@ end
 -- ----------------------------------------------------------------------------------------------------------
 
 --- Lets go of the object's hold; what the server still has of it is cleaned up in the background.
+-- @treturn boolean whether there is nothing left to clean up
 local function drop(self)
     local hold = self._hold
-    hold.claim:release() -- first of all: whatever interrupts the rest, the lock is given back
+    local settled = hold.claim:release() -- first of all: whatever interrupts the rest, the lock is given back
     self._hold = nil
-    self._client._registry.observers[hold.claim:id()] = nil
+    if hold.observed then
+        self._client._registry.observers[hold.claim:id()] = nil
+    end
+    return settled
 end
 
 --- Why a hold was lost, as C says it.
@@ -155,7 +160,7 @@ end
 
 --- An acquisition is decided when C says so or somebody cancelled it.
 local function attempt_decided(hold)
-    return hold.cancelled or hold.claim:phase() ~= "waiting"
+    return hold.cancelled or not hold.claim:waits()
 end
 
 --- Why an acquisition whose time is up has not come about.
@@ -181,49 +186,73 @@ end
 -- afterwards, which saves a round trip if nobody is there and leaves something to clean up if somebody is.
 Lock.WAIT, Lock.TRY, Lock.HASTY = false, "try", "hasty"
 
+--- What a hold is in the beginning.
+local Hold = { levels = 1, asked = 0, cancelled = false, told = false, observed = false }
+Hold.__index = Hold
+
 --- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
 function Lock._new_hold(try, count)
-    return {
-        claim = nil, levels = 1, try = try, count = count, asked_at = now(), asked = 0, cancelled = false, told = false,
-        released = false
-    }
+    return setmetatable({ claim = false, try = try, count = count, released = false }, Hold)
+end
+
+--- What the C side has to know of the object, once for all acquisitions.
+local function make_terms(self)
+    local terms, message, code = core.terms(self._path, self._kind.mode, self._identity, self._acl, self._max_hold,
+        self._on_revoke ~= nil, self._permits, self._handoff, self._linger)
+    self._terms = terms
+    return terms, message, code
 end
 
 --- Asks for the lock. Whoever calls this sees to it that _conclude or _abandon follows, whatever happens.
--- @treturn userdata|nil the claim, message, code
+-- @treturn userdata|nil the claim; or nil, message, code
+-- @treturn boolean|string whether it is granted already
 function Lock:_request(hold)
     local client = self._client
+    local terms = self._terms
+    if not terms then
+        local message, code
+        terms, message, code = make_terms(self)
+        if not terms then
+            return nil, message, code
+        end
+    end
     client._attempts[self] = hold
-    local writer = self._kind == Lock.READ and held_claim(self._twin) or nil
+    local writer = self._twin and self._kind == Lock.READ and held_claim(self._twin) or nil
     -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
-    return client._core:claim(self._path, self._kind.mode, self._identity, self._acl, hold.try, hold, self._max_hold,
-        self._on_revoke ~= nil, self._permits, hold.count, writer, hold.try == Lock.HASTY, self._handoff,
-        self._linger)
+    return client._core:claim(terms, hold, hold.try, hold.try == Lock.HASTY, hold.count, writer)
+end
+
+--- The object holds from now on.
+local function take(self, hold)
+    local client = self._client
+    local caller = client._adapter.caller
+    self._hold = hold
+    if caller or self._on_lost or self._on_revoke then
+        hold.observed = true
+        hold.owner = caller and caller()
+        client._registry.observers[hold.claim:id()] = self
+    end
+    client._attempts[self] = nil
+    if self._on_revoke then
+        tell_revoked(self, hold) -- what came before there was an observer
+    end
+    return true
 end
 
 --- What has come of an acquisition, once it is decided or its time is up: true, and the object holds; or nil, message, code.
 function Lock:_conclude(hold, timeout)
     if hold.cancelled then
         return nil, format("waiting for the %s %s was cancelled", self._kind.name, self._path), "cancelled"
+    elseif hold.claim:held() then
+        return take(self, hold)
     end
-    local client, claim = self._client, hold.claim
-    local phase, code, message = claim:phase()
+    local phase, code, message = hold.claim:phase()
     if phase == "waiting" then
         return timed_out(self, hold, timeout)
-    elseif phase ~= "granted" then
-        return nil, message, code
-    elseif not claim:held() then
+    elseif phase == "granted" then
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
     end
-    self._hold = hold
-    client._wait_times:add(now() - hold.asked_at)
-    hold.owner = client._adapter.caller and client._adapter.caller()
-    client._registry.observers[claim:id()] = self
-    client._attempts[self] = nil
-    if self._on_revoke then
-        tell_revoked(self, hold) -- what came before there was an observer
-    end
-    return true
+    return nil, message, code
 end
 
 --- Gives up an acquisition that has not come about.
@@ -240,12 +269,14 @@ end
 --- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
 local function attempt(self, hold, timeout)
     local client = self._client
-    local claim, message, code = self:_request(hold)
+    local claim, granted, code = self:_request(hold)
     if not claim then
-        return nil, message, code
+        return nil, granted, code
+    elseif granted then
+        return take(self, hold)
     end
     local patience = hold.try and client:_patience() or timeout
-    local decided
+    local decided, message
     decided, message, code = wait.until_decided(client, claim:id(), now() + patience, attempt_decided, hold)
     if decided == nil then
         return nil, message, code
@@ -286,6 +317,11 @@ function Lock:_deadlock(count)
     return nil
 end
 
+--- Nothing stands in an acquisition's way that this object knows of: what _deadlock finds out more slowly.
+local function is_free(self)
+    return not self._hold and not self._twin and not self._client._attempts[self]
+end
+
 --- Acquires on behalf of the object: settles first what it has already.
 local function enter(self, timeout, count)
     local deadlock = self:_deadlock(count)
@@ -320,6 +356,8 @@ end
 local function read_acquire(self, given)
     if given == nil then
         return huge, 1
+    elseif type(given) == "number" and given >= 0 then
+        return given, 1
     end
     local settings, wrong = options.read_timeout_or_table(given, self._kind.schema)
     if not settings then
@@ -358,9 +396,15 @@ Lock._read_acquire = read_acquire
 --   up
 function Lock:acquire(timeout)
     check_self(self, "acquire")
-    local seconds, count = read_acquire(self, timeout)
-    if not seconds then
-        error("lock:acquire: " .. count, 2)
+    local seconds, count = huge, 1
+    if timeout ~= nil then
+        seconds, count = read_acquire(self, timeout)
+        if not seconds then
+            error("lock:acquire: " .. count, 2)
+        end
+    end
+    if is_free(self) then
+        return acquire(self, seconds, count)
     end
     return enter(self, seconds, count)
 end
@@ -415,22 +459,21 @@ end
 -- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
 function Lock:_begin_release()
-    local state, problem, code = self._client._core:state()
-    if state == nil then
-        return nil, problem, code
-    end
     local hold = self._hold
-    if not hold then
+    if not hold or not hold.claim:held() then
+        local state, problem, code = self._client._core:state()
+        if state == nil then
+            return nil, problem, code
+        elseif hold then
+            return give_up_lost(self)
+        end
         return nil, format("the %s %s is not held", self._kind.name, self._path), "not_held"
-    elseif not hold.claim:held() then
-        return give_up_lost(self)
     elseif hold.levels > 1 then
         hold.levels = hold.levels - 1
         return true
     end
     hold.released = true
-    drop(self)
-    return hold
+    return drop(self) or hold
 end
 
 --- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
@@ -613,9 +656,6 @@ function Lock:contenders(timeout)
     end
     return self:_contenders(deadline)
 end
-
---- What is written into the node of a holder who is asked to let go; Curator's Revoker writes the same.
-local REVOKE = "__REVOKE__"
 
 --- Asks everybody who holds the lock to let go: whoever has the option on_revoke has it called, wherever that program waits or
 -- pumps. It is a request: a holder may ignore it. Holders of Curator's that are revocable hear of it too.

@@ -86,7 +86,7 @@ function Multi.new(client, ordered)
         _client = client,
         _members = ordered,
         _in_order = 0, -- how many of the next acquisitions go by the order from the start
-        _kept = nil         -- what the acquisition under way has taken
+        _kept = nil    -- what the acquisition under way has taken
     }, Multi)
 end
 
@@ -148,7 +148,7 @@ end
 --- All that the run has asked for is decided.
 local function run_decided(run)
     for _, hold in pairs(run.holds) do
-        if not hold.cancelled and hold.claim:phase() == "waiting" then
+        if not hold.cancelled and hold.claim:waits() then
             return false
         end
     end

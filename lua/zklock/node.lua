@@ -19,7 +19,7 @@ local core = require "zklock.core"
 local options = require "zklock.options"
 local wait = require "zklock.wait"
 
-local error, getmetatable, pairs, setmetatable, tostring, type = error, getmetatable, pairs, setmetatable, tostring, type
+local error, getmetatable, setmetatable, tostring, type = error, getmetatable, setmetatable, tostring, type
 local floor, huge = math.floor, math.huge
 local format = string.format
 local now = core.now
@@ -193,21 +193,11 @@ local function look(self)
 end
 
 --- What the pump calls when there is news: any number of coroutines may wait for a watch.
-local function wake_waiters(self)
-    local client, waiters = self._client, {}
-    for waiter in pairs(client._registry.everybody) do
-        waiters[#waiters + 1] = waiter
-    end
-    for index = 1, #waiters do
-        client._adapter.wake(waiters[index])
-    end
-end
-
 function Watch:_ticket_changed()
     if look(self) ~= false then
         self._client._registry.observers[self._operation:id()] = nil -- that was all: it fires once
     end
-    wake_waiters(self)
+    wait.wake_everybody(self._client)
 end
 
 local function new_watch(client, operation, path)
@@ -259,7 +249,7 @@ function Watch:cancel()
         self._cancelled = true
         self._client._registry.observers[self._operation:id()] = nil
         self._operation:cancel()
-        wake_waiters(self)
+        wait.wake_everybody(self._client)
     end
 end
 
@@ -280,16 +270,11 @@ end
 
 --- Adds the methods to the class of clients. `check_self(self, method)` raises at level 3 when self is no client.
 function node.extend(Client, check_self)
-    --- For mistakes in the arguments of a method.
-    local function fail(method, wrong)
-        error(format("client:%s: %s", method, wrong), 3)
-    end
-
-    --- Checks what all reads take. Not to be called in a return: the level is that of the method's caller.
-    local function check_read(method, path, settings)
-        local wrong = node.read_problem(path)
+    --- Reads the settings of a method; `wrong` is what is wrong with its other arguments, or nil. Raises at the method's caller,
+    -- and so is not to be called in a return.
+    local function read_settings(method, wrong, settings, schema)
         if not wrong then
-            settings, wrong = options.read(settings, READ_SCHEMA)
+            settings, wrong = options.read(settings, schema)
         end
         if wrong then
             error(format("client:%s: %s", method, wrong), 3)
@@ -323,7 +308,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:get(path, settings)
         check_self(self, "get")
-        settings = check_read("get", path, settings)
+        settings = read_settings("get", node.read_problem(path), settings, READ_SCHEMA)
         return read(self, "get", path, settings, "reading")
     end
 
@@ -337,7 +322,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:children(path, settings)
         check_self(self, "children")
-        settings = check_read("children", path, settings)
+        settings = read_settings("children", node.read_problem(path), settings, READ_SCHEMA)
         return read(self, "children", path, settings, "listing the children of")
     end
 
@@ -351,7 +336,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:exists(path, settings)
         check_self(self, "exists")
-        settings = check_read("exists", path, settings)
+        settings = read_settings("exists", node.read_problem(path), settings, READ_SCHEMA)
         local stat, message, last = read(self, "exists", path, settings, "looking at")
         if stat == nil then
             return nil, message, last
@@ -369,14 +354,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:set(path, data, settings)
         check_self(self, "set")
-        local wrong = node.write_problem(path) or node.data_problem(data)
-        if wrong then
-            fail("set", wrong)
-        end
-        settings, wrong = options.read(settings, WRITE_SCHEMA)
-        if not settings then
-            fail("set", wrong)
-        end
+        settings = read_settings("set", node.write_problem(path) or node.data_problem(data), settings, WRITE_SCHEMA)
         local request = { kind = "set", path = path, data = data, version = settings.version }
         return perform(self, request, settings.timeout, "writing", true)
     end
@@ -400,24 +378,21 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:create(path, data, settings)
         check_self(self, "create")
-        local read_settings, wrong = node.read_create(self, settings)
-        if not read_settings then
-            fail("create", wrong)
-        end
-        wrong = node.create_problem(path, read_settings.sequential) or node.data_problem(data)
+        local given, wrong = node.read_create(self, settings)
+        wrong = wrong or node.create_problem(path, given.sequential) or node.data_problem(data)
         if wrong then
-            fail("create", wrong)
+            error("client:create: " .. wrong, 2)
         end
         local request = {
             kind = "create",
             path = path,
             data = data,
-            ephemeral = read_settings.ephemeral,
-            sequential = read_settings.sequential,
-            container = read_settings.container,
-            acl = read_settings.acl
+            ephemeral = given.ephemeral,
+            sequential = given.sequential,
+            container = given.container,
+            acl = given.acl
         }
-        return perform(self, request, read_settings.timeout, "creating", true)
+        return perform(self, request, given.timeout, "creating", true)
     end
 
     --- Deletes a node that has no children.
@@ -429,14 +404,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:delete(path, settings)
         check_self(self, "delete")
-        local wrong = node.delete_problem(path)
-        if wrong then
-            fail("delete", wrong)
-        end
-        settings, wrong = options.read(settings, WRITE_SCHEMA)
-        if not settings then
-            fail("delete", wrong)
-        end
+        settings = read_settings("delete", node.delete_problem(path), settings, WRITE_SCHEMA)
         local request = { kind = "delete", path = path, version = settings.version }
         return perform(self, request, settings.timeout, "deleting", true)
     end
@@ -451,14 +419,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:sync(path, settings)
         check_self(self, "sync")
-        local wrong = node.read_problem(path)
-        if wrong then
-            fail("sync", wrong)
-        end
-        settings, wrong = options.read(settings, SYNC_SCHEMA)
-        if not settings then
-            fail("sync", wrong)
-        end
+        settings = read_settings("sync", node.read_problem(path), settings, SYNC_SCHEMA)
         return perform(self, { kind = "sync", path = path }, settings.timeout, "synchronizing", false)
     end
 end

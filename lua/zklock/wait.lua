@@ -39,21 +39,22 @@ local function concern(registry, ticket, waiter)
     end
 end
 
---- Waits until `decided(subject)` is true or the deadline has passed.
--- @tparam Client client
--- @tparam number|table|nil ticket id of the claim or query that is waited for, or a list of ids; nil when it is the client's
---   state
--- @tparam number deadline on core.now()'s clock; math.huge for none
--- @tparam function decided looks, changes nothing, does not yield
--- @param subject given to `decided`
--- @treturn boolean|nil true decided, false the deadline passed, nil the adapter cannot wait here
--- @treturn string|nil message in the last case
--- @treturn string|nil code in the last case
-function wait.until_decided(client, ticket, deadline, decided, subject)
-    if decided(subject) then
-        return true
-    end
-    local adapter, registry = client._adapter, client._registry
+--- Waits by an adapter that blocks the whole program: there is nobody else to wake anybody, nor to be woken.
+local function alone_until_decided(client, adapter, deadline, decided, subject)
+    repeat
+        local left = deadline - now()
+        if left <= 0 then
+            return false
+        end
+        adapter.wait(client, nil, left)
+        wait.pump(client)
+    until decided(subject)
+    return true
+end
+
+--- Waits by an adapter that suspends the caller.
+local function among_others_until_decided(client, adapter, ticket, deadline, decided, subject)
+    local registry = client._registry
     local waiter = {}
     registry.everybody[waiter] = subject
     concern(registry, ticket, waiter)
@@ -80,6 +81,28 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
         return nil, message, code
     end
     return outcome
+end
+
+--- Waits until `decided(subject)` is true or the deadline has passed.
+-- @tparam Client client
+-- @tparam number|table|nil ticket id of the claim or query that is waited for, or a list of ids; nil when it is the client's
+--   state
+-- @tparam number deadline on core.now()'s clock; math.huge for none
+-- @tparam function decided looks, changes nothing, does not yield
+-- @param subject given to `decided`
+-- @treturn boolean|nil true decided, false the deadline passed, nil the adapter cannot wait here
+-- @treturn string|nil message in the last case
+-- @treturn string|nil code in the last case
+function wait.until_decided(client, ticket, deadline, decided, subject)
+    if decided(subject) then
+        return true
+    end
+    local adapter = client._adapter
+    local here = adapter.here and adapter.here() or adapter
+    if here.alone then
+        return alone_until_decided(client, here, deadline, decided, subject)
+    end
+    return among_others_until_decided(client, adapter, ticket, deadline, decided, subject)
 end
 
 --- Gives up one acquisition that nobody waits for any more.
@@ -112,7 +135,7 @@ function wait.forsake(client, waiter)
 end
 
 --- Wakes every waiter of a client. Collects them first: waking one may let it run, and end, at once.
-local function wake_everybody(client)
+function wait.wake_everybody(client)
     local waiters = {}
     for waiter in pairs(client._registry.everybody) do
         waiters[#waiters + 1] = waiter
@@ -140,7 +163,7 @@ function wait.pump(client)
     if changed then
         client:_drain_log()
         if client:_state_changed() then
-            wake_everybody(client)
+            wait.wake_everybody(client)
         end
     end
 end

@@ -602,7 +602,7 @@ static void check_token(claim_record *record)
 
 static void note_grant(claim_record *record, zkl_claim *claim)
 {
-    snprintf(record->token, sizeof(record->token), "%s", zkl_claim_token(claim));
+    zkl_token_format(zkl_claim_token(claim), record->token);
     record->granted_at = sim_now();
     note_held(record, claim);
     record->hold_until = zkl_claim_hold_until(claim);

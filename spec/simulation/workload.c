@@ -69,22 +69,25 @@ claim_record *new_record(client *of, int path)
 void submit_claim(claim_record *record)
 {
     client *of = &run.clients[record->client];
-    zkl_claim_request request = {.path = run.paths[record->path],
-                                 .mode = record->mode,
-                                 .permits = record->limit,
+    const zkl_lock lock = {.path = run.paths[record->path],
+                           .mode = record->mode,
+                           .permits = record->limit,
+                           .identity = record->identity,
+                           .acl = &ZOO_OPEN_ACL_UNSAFE,
+                           .max_hold = record->max_hold,
+                           .revocable = record->revocable,
+                           .handoff = record->handoff,
+                           .linger = record->linger};
+    zkl_claim_request request = {.terms = zkl_terms_new(&lock),
                                  .count = record->count,
-                                 .identity = record->identity,
-                                 .acl = &ZOO_OPEN_ACL_UNSAFE,
                                  .writer = record->writer != NULL ? record->writer->claim : NULL,
-                                 .max_hold = record->max_hold,
-                                 .revocable = record->revocable,
-                                 .handoff = record->handoff,
-                                 .linger = record->linger,
                                  .hasty = record->hasty,
                                  .try_only = record->try_only};
+    if (request.terms == NULL)
+        abort();
     static const char *const names[] = {"mutex", "read", "write", "permits"};
     sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number,
-              request.path, names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
+              lock.path, names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
               (int)record->limit, (long long)(record->max_hold / SIM_MILLISECOND),
               record->revocable ? ", revocable" : "", record->try_only ? ", a try" : "");
     totals.claims++;
@@ -95,6 +98,7 @@ void submit_claim(claim_record *record)
     begin_call(of);
     int64_t before = zkl_engine_stats(of->engine).requests;
     zkl_claim *claim = zkl_engine_claim(of->engine, &request, record, read_clock(of));
+    zkl_terms_drop(request.terms);
     if (claim == NULL)
         abort();
     record->claim = claim;

@@ -125,7 +125,7 @@ end
 
 local shared
 
--- One server for all specs of this process, started at the first call. Under `tools/zookeeper run` it is that one.
+-- One server for all specs of a file, started at the first call. Under `tools/zookeeper run` it is that one.
 -- Use a path of your own on it, and do not kill or pause it.
 function cluster.shared()
     if not shared then
@@ -136,6 +136,14 @@ function cluster.shared()
         end
     end
     return shared
+end
+
+-- Ends the shared server, unless somebody else started it; the next one who asks for it gets a new one.
+function cluster.stop_shared()
+    if shared and not os.getenv("ZOOKEEPER") then
+        shared:stop()
+    end
+    shared = nil
 end
 
 -- "host:port" of server n (1).

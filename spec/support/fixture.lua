@@ -3,6 +3,7 @@
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
+local loop = require "spec.support.loop"
 local program = require "spec.support.program"
 local proxy = require "spec.support.proxy"
 local zk = require "spec.support.zk"
@@ -19,17 +20,26 @@ function fixture.servers()
     return cluster.shared().servers
 end
 
---- A client that fixture.clean closes. `servers`: the shared ones unless given.
-function fixture.client(options, servers)
-    local settings = { connect_timeout = 20 }
+--- The first table with what the second, which may be nil, has to add or to change.
+local function overlay(settings, options)
     for name, value in pairs(options or {}) do
         settings[name] = value
     end
-    local client = assert(zklock.connect(servers or fixture.servers(), settings))
+    return settings
+end
+
+--- A client that fixture.clean closes. `servers`: the shared ones unless given.
+function fixture.client(options, servers)
+    local client = assert(zklock.connect(servers or fixture.servers(), overlay({ connect_timeout = 20 }, options)))
     to_stop[#to_stop + 1] = function()
         client:close()
     end
     return client
+end
+
+--- The same, of one that waits in support.loop. `session_timeout`: zklock's own unless given.
+function fixture.loop_client(options, session_timeout)
+    return fixture.client(overlay({ wait = loop, session_timeout = session_timeout }, options))
 end
 
 --- A fault proxy before the shared servers, or others, and a client behind it.
@@ -102,6 +112,26 @@ function fixture.await_children(path, count, timeout)
         local children = fixture.children(path)
         return #children == count, table.concat(children, " ")
     end, timeout or 15, ("%d nodes under %s"):format(count, path))
+end
+
+--- Within support.loop: lets the others run until so many nodes are under a path.
+function fixture.until_children(path, count)
+    loop.until_true(function()
+        return fixture.has(path, count)
+    end)
+end
+
+--- What a client has sent, but for what only keeps its lease.
+function fixture.sent(client)
+    local stats = client:stats()
+    return stats.requests - stats.heartbeats
+end
+
+--- Raises unless a client has nothing left: no node, no watch. Waits for what is still on its way.
+function fixture.assert_nothing_left(client)
+    assert(client:flush(10))
+    local stats = client:stats()
+    assert(stats.seats == 0 and stats.watches == 0, ("%d seats, %d watches are left"):format(stats.seats, stats.watches))
 end
 
 local UUID = "01234567-89ab-cdef-0123-456789abcdef"

@@ -3,6 +3,7 @@
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
@@ -55,7 +56,7 @@ end
 
 --- A directory for the contenders' check of who is inside.
 function foreign.arena()
-    local directory = cluster.run({ "mktemp", "-d" })
+    local directory = files.make_directory()
     to_stop[#to_stop + 1] = {
         stop = function()
             cluster.run({ "rm", "-rf", directory })

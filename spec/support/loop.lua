@@ -99,11 +99,11 @@ local function poll_clients()
     end
 end
 
---- Runs functions as coroutines until all have ended; raises the first error, or when it takes too long.
-function loop.run(...)
+--- Runs functions, given as a list, as coroutines until all have ended; raises the first error, or when it takes too long.
+function loop.run_all(functions)
     local threads = {}
-    for index = 1, select("#", ...) do
-        threads[index] = coroutine.create((select(index, ...)))
+    for index = 1, #functions do
+        threads[index] = coroutine.create(functions[index])
         ready[#ready + 1] = threads[index]
     end
     local deadline = core.now() + 60
@@ -125,6 +125,11 @@ function loop.run(...)
     if not ok then
         error(problem, 0)
     end
+end
+
+--- The same for functions that are given one by one.
+function loop.run(...)
+    loop.run_all({ ... })
 end
 
 return loop

@@ -10,6 +10,7 @@
 local socket = require "socket"
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 
 local nginx = {}
 local Server = {}
@@ -53,22 +54,6 @@ local function exists(path)
     return file ~= nil
 end
 
-local function read(path)
-    local file = io.open(path, "rb")
-    if not file then
-        return ""
-    end
-    local text = file:read("*a")
-    file:close()
-    return text
-end
-
-local function write(path, text)
-    local file = assert(io.open(path, "wb"))
-    file:write(text)
-    file:close()
-end
-
 --- Whether there is an nginx to run.
 function nginx.is_there()
     return select(2, cluster.run({ "sh", "-c", "command -v nginx" })) == 0
@@ -101,7 +86,7 @@ end
 --     workers   worker_processes (1)
 --     level     of the error log ("info")
 function nginx.start(options)
-    local directory = (cluster.run({ "mktemp", "-d" }))
+    local directory = files.make_directory()
     local values = {
         WORKERS = options.workers or 1, DIRECTORY = directory, LEVEL = options.level or "notice", MAIN = options.main or "",
         ROOT = absolute(cluster.root), PORT = nginx.free_port()
@@ -120,13 +105,13 @@ function nginx.start(options)
         head = head .. "user root;\n"
     end
     values.MODULES = head
-    local text = options.template and read(options.template)
+    local text = options.template and files.read(options.template)
     if not text then
         values.HTTP = fill(options.http, values)
         text = "@MODULES@" .. HEAD
     end
     local self = setmetatable({ directory = directory, port = values.PORT, config = directory .. "/nginx.conf" }, Server)
-    write(self.config, fill(text, values))
+    files.write(self.config, fill(text, values))
     self:_launch()
     return self
 end
@@ -149,7 +134,7 @@ function Server:_launch()
     self.pid = tonumber(pipe:read("*l"))
     pipe:close()
     eventually(function()
-        assert(self:is_running(), "nginx does not start: " .. read(self.directory .. "/output") .. self:log())
+        assert(self:is_running(), "nginx does not start: " .. files.read(self.directory .. "/output") .. self:log())
         local connection = socket.connect("127.0.0.1", self.port)
         if connection then
             connection:close()
@@ -160,13 +145,13 @@ end
 
 --- A process that has ended and that nobody has buried yet does not run.
 function Server:is_running()
-    local state = read("/proc/" .. self.pid .. "/stat"):match("%) (%a)")
+    local state = files.read("/proc/" .. self.pid .. "/stat"):match("%) (%a)")
     return state ~= nil and state ~= "Z"
 end
 
 --- The error log so far.
 function Server:log()
-    return read(self.directory .. "/error.log")
+    return files.read(self.directory .. "/error.log")
 end
 
 --- What a sanitizer has to say of its processes: "" unless it has found something.

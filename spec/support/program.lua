@@ -4,6 +4,11 @@
 -- A program reads commands from its standard input and answers with lines on its standard output, so that a spec waits
 -- for lines and not for time. Needs only sh, mkfifo and timeout. Every program dies after a minute, whatever happens.
 
+local cluster = require "spec.support.cluster"
+local files = require "spec.support.files"
+
+local quote = cluster.quote
+
 local SECONDS_TO_LIVE = 60
 
 local program = {}
@@ -25,27 +30,6 @@ function program.interpreter()
     return lowest or (rawget(_G, "jit") and "luajit") or "lua" .. _VERSION:match("[%d.]+$")
 end
 
-local function quote(text)
-    return "'" .. tostring(text):gsub("'", [['\'']]) .. "'"
-end
-
-local function read_file(path)
-    local file = io.open(path, "rb")
-    if not file then
-        return ""
-    end
-    local text = file:read("*a")
-    file:close()
-    return text
-end
-
-local function make_directory()
-    local pipe = assert(io.popen("mktemp -d", "r"))
-    local directory = pipe:read("*l")
-    pipe:close()
-    return assert(directory, "mktemp failed")
-end
-
 --- Starts spec/programs/<name>.lua with arguments.
 function program.start(name, ...)
     return program.run(name, { program.interpreter(), "spec/programs/" .. name .. ".lua", ... })
@@ -53,14 +37,10 @@ end
 
 --- Starts a command, given as words; `name` is what errors call it.
 function program.run(name, command_words)
-    local words = {}
-    for index = 1, #command_words do
-        words[index] = quote(command_words[index])
-    end
-    local directory = make_directory()
+    local directory = files.make_directory()
     assert(os.execute("mkfifo " .. directory .. "/in"))
     local inner = ("echo $$; exec env -u LUA_PATH_5_4 -u LUA_CPATH_5_4 LUA_PATH=%s LUA_CPATH=%s %s"):format(
-        quote(package.path), quote(package.cpath), table.concat(words, " "))
+        quote(package.path), quote(package.cpath), cluster.command_line(command_words))
     local format = "exec 2>/dev/null; timeout -s KILL %d sh -c %s <%s/in 2>%s/err; echo $? >%s/status"
     local command = format:format(SECONDS_TO_LIVE, quote(inner), directory, directory, directory)
     local self = setmetatable({ directory = directory, name = name }, program)
@@ -87,7 +67,7 @@ function program:ask(line)
     self:tell(line)
     local answer = self:line()
     if not answer then
-        error(("%s ended at the command %q: %s"):format(self.name, line, read_file(self.directory .. "/err")), 2)
+        error(("%s ended at the command %q: %s"):format(self.name, line, files.read(self.directory .. "/err")), 2)
     end
     return answer
 end
@@ -105,9 +85,9 @@ function program:finish()
         self.output:close()
         self.input:close()
         self.result = {
-            status = tonumber(read_file(self.directory .. "/status")),
+            status = tonumber(files.read(self.directory .. "/status")),
             output = rest,
-            errors = read_file(self.directory .. "/err")
+            errors = files.read(self.directory .. "/err")
         }
         os.execute("rm -rf " .. quote(self.directory))
     end

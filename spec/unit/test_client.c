@@ -103,9 +103,13 @@ static void close_client(zkl_client *client)
 
 static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
 {
-    const zkl_claim_request request = {
-        .path = path, .mode = ZKL_MODE_MUTEX, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE, .try_only = try_only};
+    const zkl_lock lock = {
+        .path = path, .mode = ZKL_MODE_MUTEX, .permits = 1, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE};
+    zkl_terms *terms = zkl_terms_new(&lock);
+    assert_non_null(terms);
+    const zkl_claim_request request = {.terms = terms, .count = 1, .try_only = try_only};
     zkl_ticket *ticket = zkl_client_claim(client, &request, NULL);
+    zkl_terms_drop(terms);
     assert_non_null(ticket);
     return ticket;
 }

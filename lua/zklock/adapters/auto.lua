@@ -53,6 +53,12 @@ local function look_around()
     return name
 end
 
+--- For zklock.wait: the adapter for this place; nil where that is not clear.
+function auto.here()
+    local name = look_around()
+    return name and adapter_of(name)
+end
+
 --- See zklock.adapters for what an adapter's functions promise.
 function auto.wait(client, waiter, seconds)
     local name, problem = look_around()

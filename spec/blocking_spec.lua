@@ -1,0 +1,85 @@
+--- What a plain program may expect that blocks while it waits, and otherwise does as it likes: its client goes on by itself.
+
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+
+local function new_client()
+    return fixture.client { wait = "blocking", session_timeout = 4 }
+end
+
+describe("a program that has blocked for a lock and now computes", function()
+    after_each(fixture.clean)
+
+    it("keeps it for longer than its session would last without a word #asan #valgrind", function()
+        local client = new_client()
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(20))
+        local before = client:stats().heartbeats
+        eventually(function()
+            return client:stats().heartbeats > before + 6 -- of which there are five in a session timeout
+        end)
+        assert.is_true(lock:held())
+        assert.is_true(lock:release())
+    end)
+
+    it("hears of those who ask for it", function()
+        local path, asked = fixture.path(), 0
+        local client = new_client()
+        local lock = client:mutex(path, {
+            on_revoke = function()
+                asked = asked + 1
+            end
+        })
+        assert(lock:acquire(20))
+        assert.equal(1, new_client():mutex(path):revoke(20))
+        eventually(function()
+            client:pump()
+            return asked == 1
+        end)
+    end)
+
+    it("gives a lingering lock to the first who comes", function()
+        local path = fixture.path()
+        local client = new_client()
+        local lock = client:mutex(path, { linger = 1000 })
+        assert(lock:acquire(20))
+        assert.is_true(lock:release())
+        assert.equal(1, #fixture.children(path))
+        assert(new_client():mutex(path):acquire(20))
+    end)
+end)
+
+describe("a program that blocks for a lock", function()
+    after_each(fixture.clean)
+
+    it("goes on waiting over a lost connection, and gets it #asan", function()
+        local path = fixture.path()
+        local client, link = fixture.client_behind_proxy({ wait = "blocking", session_timeout = 20 })
+        local lock = client:mutex(path)
+        assert(lock:acquire(20))
+        assert.is_true(lock:release())
+        local blocker, states = fixture.join(path), {}
+        client:on("state", function(state)
+            states[#states + 1] = state
+            if state == "connected" then
+                fixture.observer():delete(blocker)
+            end
+        end)
+        link:arm("get", "after") -- the watch on the blocker
+        assert(lock:acquire(20))
+        assert.is_true(link:fired())
+        assert.same({ "suspended", "connected" }, states)
+    end)
+
+    it("is told when there is no connection all the time", function()
+        local client, link = fixture.client_behind_proxy({ wait = "blocking", session_timeout = 20 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(20))
+        assert.is_true(lock:release())
+        link:refuse()
+        link:cut()
+        assert.equal("disconnected", select(3, lock:acquire(0.2)))
+        link:accept()
+        assert(lock:acquire(20))
+    end)
+end)

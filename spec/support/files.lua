@@ -1,0 +1,32 @@
+--- support.files: files and directories that specs read, write and make.
+
+local cluster = require "spec.support.cluster"
+
+local files = {}
+
+--- All that is in a file; "" if there is none.
+function files.read(path)
+    local file = io.open(path, "rb")
+    if not file then
+        return ""
+    end
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+--- Makes a file, or replaces what is in it.
+function files.write(path, text)
+    local file = assert(io.open(path, "wb"))
+    assert(file:write(text))
+    assert(file:close())
+end
+
+--- A new temporary directory.
+function files.make_directory()
+    local output, status = cluster.run({ "mktemp", "-d" })
+    assert(status == 0, output)
+    return output
+end
+
+return files

@@ -69,12 +69,12 @@ soak: ## SECONDS=60: new seeds through the simulation until the time is up
 
 bench: ## measure, and compare with others; ARGS=… goes to it
 	@tools/setup.sh bench
-	@tools/build.sh 5.4
+	@tools/build.sh 5.4 luajit
 	@bench/run $(ARGS)
 
 bench-quick: ## the same, roughly, in less than two minutes
 	@tools/setup.sh bench
-	@tools/build.sh 5.4
+	@tools/build.sh 5.4 luajit
 	@bench/run --quick $(ARGS)
 
 demo: ## 800 buyers want 288 pieces: without a lock, with one per process, with zklock

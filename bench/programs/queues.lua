@@ -18,7 +18,7 @@ local servers, proxy, control, path = arg[1], arg[2], arg[3], arg[4]
 local count = math.tointeger(tonumber(arg[5]))
 
 local PERMITS = 5
-local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = loop.adapter }
+local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = "luv" }
 local counts = counter.connect(control)
 
 local function settle()

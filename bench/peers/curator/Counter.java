@@ -19,7 +19,7 @@ final class Counter {
     }
 
     private static final Set<String> NO_REQUESTS = new HashSet<>(Arrays.asList(
-        "connections", "connect", "ping", "replies", "notifications", "bytes_up", "bytes_down"));
+        "connections", "connect", "ping", "closeSession", "replies", "notifications", "bytes_up", "bytes_down"));
     private static final Set<String> WRITES = new HashSet<>(Arrays.asList("create", "create2", "createContainer",
         "createTTL", "delete", "deleteContainer", "setData", "setACL", "multi"));
 

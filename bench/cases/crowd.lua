@@ -7,14 +7,14 @@ local gate = require "gate"
 local report = require "report"
 local targets = require "targets"
 
---- Who has part in what; kazoo's threads of one client are left out of the long ones, for they take minutes to end.
-local TURNS = { { each = 8 }, { each = 1000, only = { zklock = true, ["go-zookeeper"] = true, Curator = true } } }
+--- Who has part in what; a thousand threads of kazoo's would take minutes. `warm_up`: seconds until all stand in line.
+local TURNS = { { each = 8 }, { each = 1000, warm_up = 8, only = { zklock = true, ["go-zookeeper"] = true, Curator = true } } }
 local READERS = 8
 
-local function run(settings, contestant, kind, each, seconds)
+local function run(settings, contestant, kind, each, seconds, warm_up)
     return contestants.run(contestant, "crowd", settings.servers,
         string.format("/bench-crowd-%s-%d-%s", kind, each, contestant.name), kind, 1, each,
-        settings.quick and contestant.warm_up / 2 or contestant.warm_up, seconds, settings.scratch)
+        warm_up or contestant.warm_up, seconds, settings.scratch)
 end
 
 local function report_turns(settings, rounds, seconds)
@@ -26,7 +26,7 @@ local function report_turns(settings, rounds, seconds)
         if arrangement.only and not arrangement.only[contestant.name] then
             return nil
         end
-        local result = run(settings, contestant, "one", arrangement.each, seconds)
+        local result = run(settings, contestant, "one", arrangement.each, seconds, arrangement.warm_up)
         return { [arrangement.each] = result.seconds / result.turns * 1e6 }
     end)
     local columns = {}

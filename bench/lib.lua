@@ -108,9 +108,11 @@ function lib.transactions(server)
     return tonumber(lib.ask(server, "srvr"):match("Zxid: 0x(%x+)"), 16) & 0xffffffff
 end
 
---- Whether a server serves.
-function lib.serves(server)
-    return (lib.ask(server, "srvr") or ""):find("Mode: ", 1, true) ~= nil
+--- Whether a server takes connections; it may need a moment more until it serves.
+function lib.is_open(server)
+    local host, port = server:match("^(.*):(%d+)$")
+    local connection = socket.connect(host, tonumber(port))
+    return connection ~= nil and connection:close() == 1
 end
 
 --- Starts servers of one's own, which end with the benchmark at the latest.

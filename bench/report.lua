@@ -113,12 +113,14 @@ local function write(name, lines)
 end
 
 --- Runs fn(), all of whose output is the section `name`.
--- @treturn boolean,string as xpcall; nothing is written if it fails
+-- @treturn boolean whether it came to an end; nothing is written otherwise
+-- @treturn ?string why not
 function report.section(name, fn)
     section = {}
     local ok, problem = xpcall(fn, debug.traceback)
     if ok and page then
-        report.say("%s", origin)
+        add("")
+        add("*" .. origin .. "*")
         write(name, section)
     end
     section = nil

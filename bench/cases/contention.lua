@@ -39,7 +39,7 @@ return function(settings)
     local values = compare.collect(all, rounds, settings.clients, function(contestant, clients)
         local result = contestants.run(contestant, "contend", settings.servers, "/bench-contention-" .. contestant.name, clients,
             contestant.warm_up, seconds, settings.scratch)
-        return { [clients] = result.seconds / result.turns * 1e6 }
+        return { [clients] = contestants.hand_over_us(result) }
     end)
     local columns = {}
     for index, clients in ipairs(settings.clients) do

@@ -27,7 +27,7 @@ local function report_turns(settings, rounds, seconds)
             return nil
         end
         local result = run(settings, contestant, "one", arrangement.each, seconds, arrangement.warm_up)
-        return { [arrangement.each] = result.seconds / result.turns * 1e6 }
+        return { [arrangement.each] = contestants.hand_over_us(result) }
     end)
     local columns = {}
     for index, arrangement in ipairs(arrangements) do

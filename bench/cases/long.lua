@@ -14,7 +14,7 @@ local socket = require "socket"
 local start = require "start"
 
 local CLIENTS = 50
-local LENGTHS, QUICK_LENGTHS = { 100, 500, 1000, 2000 }, { 50, 200 }
+local LENGTHS, QUICK_LENGTHS = { 100, 500, 1000, 2000 }, { 50, 100 }
 local QUIET = 0.5 -- seconds in which nothing passes when all stand in line
 
 --- The contestants, and zklock without hand-over inside of a client.

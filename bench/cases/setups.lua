@@ -43,7 +43,7 @@ local function measure_setup(settings, all, setup, rounds, count, seconds)
         elseif contains(CONTENDERS, contestant.name) then
             local result = contestants.run(contestant, "contend", cluster.servers, path, CLIENTS, contestant.warm_up, seconds,
                 settings.scratch)
-            return { contend = result.seconds / result.turns * 1e6 }
+            return { contend = contestants.hand_over_us(result) }
         end
     end)
     cluster.run("stop")

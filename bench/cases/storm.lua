@@ -1,8 +1,8 @@
 --- storm: a server is gone, and many clients want their locks; how soon all have them when it is there again.
 --
 -- On a server of its own. All clients are connected, and have had their locks; then the server is killed, each client asks for its
--- lock, and the server is started again. The time is from when the server answers until the last client has its lock, or until
--- patience ends.
+-- lock, and the server is started again. The time is from when the server's port is open until the last client has its lock,
+-- or until patience ends.
 
 local compare = require "compare"
 local contestants = require "contestants"
@@ -13,13 +13,13 @@ local start = require "start"
 
 local CLIENTS, QUICK_CLIENTS = 200, 20
 local OUTAGE = 1 -- seconds between the server's end and its new start
-local PATIENCE, QUICK_PATIENCE = 30, 15 -- seconds since the outage began
+local PATIENCE, QUICK_PATIENCE = 30, 10 -- seconds since the outage began
 local START = 60 -- seconds that a server may take to start
 
---- Seconds of the day's clock when the server serves, asked every few milliseconds.
-local function await_serving(server)
+--- Seconds of the day's clock when the server's port is open, tried every few milliseconds.
+local function await_open(server)
     local deadline = socket.gettime() + START
-    while not lib.serves(server) do
+    while not lib.is_open(server) do
         assert(socket.gettime() < deadline, "the server does not come back")
         socket.sleep(0.005)
     end
@@ -42,7 +42,7 @@ return function(settings)
         start.prepare(dir)
         local words = contestants.words(contestant, "storm", cluster.servers, string.format("/bench-storm-%d", round), count,
             patience, dir)
-        local gone, serves
+        local gone, opened
         local result = lib.run_together({ words }, function()
             start.await_ready(dir, { 1 })
             cluster.run("kill", 1)
@@ -50,11 +50,11 @@ return function(settings)
             gone = socket.gettime()
             socket.sleep(OUTAGE)
             cluster.start("restart", 1)
-            serves = await_serving(cluster.servers)
+            opened = await_open(cluster.servers)
         end)[1]
         contestants.check(contestant, result)
         local last = result.without == 0 and result.last or gone + patience
-        return { seconds = last - serves, without = result.without }
+        return { seconds = last - opened, without = result.without }
     end)
     cluster.run("stop")
     compare.report(all, {

@@ -64,7 +64,6 @@ settings.build = os.getenv("BENCH_BUILD")
 settings.scratch = os.getenv("BENCH_SCRATCH")
 settings.proxy = os.getenv("BENCH_PROXY")
 settings.owner = os.getenv("BENCH_OWNER")
-settings.plots = settings.write and os.getenv("BENCH_PLOTS") or settings.build .. "/plots"
 settings.missing = {}
 
 --- What a program prints first, or "?".
@@ -83,7 +82,9 @@ local function set_up()
 end
 
 local unusual = set_up() ~= ""
-report.open(settings.write and not unusual and os.getenv("BENCH_PAGE") or nil,
+local writes = settings.write and not unusual
+settings.plots = writes and os.getenv("BENCH_PLOTS") or settings.build .. "/plots"
+report.open(writes and os.getenv("BENCH_PAGE") or nil,
     string.format("%s processors, load average %s; Linux %s; %s; %s%s", said_by("nproc"),
         said_by("cut -d ' ' -f 1-3 /proc/loadavg"), said_by("uname -r"), _VERSION, os.date("!%Y-%m-%d %H:%M UTC"),
         unusual and "; " .. set_up() or ""))

@@ -71,7 +71,11 @@ local function draw_cycles(settings, values, distributions)
     for name, its in pairs(values) do
         if its.cycle_us and name ~= LINGER then -- which is too short to be seen beside the others
             table.insert(bars, { name = name, values = { lib.summary(its.cycle_us) } })
-            table.insert(series, { name = name, quantiles = distributions[name] })
+            local quantiles = {}
+            for index, by_round in ipairs(distributions[name]) do
+                quantiles[index] = lib.median(by_round)
+            end
+            table.insert(series, { name = name, quantiles = quantiles })
         end
     end
     table.sort(bars, function(a, b)
@@ -89,11 +93,16 @@ end
 
 local function report_peers(settings, all, count, rounds)
     report.title("Latency against others, nobody else: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
-    local list, distributions = cyclists(all), {} -- name -> quantiles, of the round that is the last
+    local list, distributions = cyclists(all), {} -- name -> percent -> array by round
     local values = compare.collect(list, rounds, { "cycle" }, function(contestant, mode)
         local result = contestants.run(contestant, mode, settings.servers, "/bench-cycle-" .. contestant.name:gsub("%W", ""),
             count, contestant.kind)
-        distributions[contestant.name] = lib.numbers(result.quantiles_us)
+        local its = distributions[contestant.name] or {}
+        distributions[contestant.name] = its
+        for index, quantile in ipairs(lib.numbers(result.quantiles_us)) do
+            its[index] = its[index] or {}
+            table.insert(its[index], quantile)
+        end
         return contestants.numbers(result)
     end)
     compare.report(list, {

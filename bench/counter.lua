@@ -77,13 +77,20 @@ function Counter:counts()
     return counts
 end
 
+--- Requests and notifications that have passed, together.
+function Counter:total()
+    local counts = self:counts()
+    return counts.requests + counts.notifications
+end
+
 --- Waits until nothing has passed for so many seconds. `sleep(seconds)` waits meanwhile.
-function Counter:settle(seconds, sleep)
+-- @tparam ?number since what total() said before something was begun that sends requests: as long as nothing has been sent
+-- since then, the quiet does not count, however long a busy machine takes to begin
+function Counter:settle(seconds, sleep, since)
     local step, quiet, last = 0.005, 0, nil
     while quiet < seconds do
-        local counts = self:counts()
-        local now = counts.requests + counts.notifications
-        quiet = now == last and quiet + step or 0
+        local now = self:total()
+        quiet = now == last and now ~= since and quiet + step or 0
         last = now
         sleep(step)
     end

@@ -54,15 +54,11 @@ local function cyclists(all)
     for _, contestant in ipairs(all) do
         table.insert(list, contestant)
         if contestant.name == "zklock" then
-            for name, kind in pairs({ [UNAWAITED] = "unawaited", [LINGER] = "linger" }) do
-                table.insert(list, setmetatable({ name = name, kind = kind }, { __index = contestant }))
+            for _, variant in ipairs { { name = UNAWAITED, kind = "unawaited" }, { name = LINGER, kind = "linger" } } do
+                table.insert(list, setmetatable(variant, { __index = contestant }))
             end
         end
     end
-    table.sort(list, function(a, b) -- ours first, by name; the others as they come
-        local mine, its = a.name:find("^zklock") ~= nil, b.name:find("^zklock") ~= nil
-        return mine and (not its or a.name < b.name)
-    end)
     return list
 end
 

@@ -28,7 +28,7 @@
 #include <zookeeper/zookeeper.h>
 
 #define SESSION_TIMEOUT_MS 60000
-#define CONNECT_TIMEOUT_MS 10000
+#define CONNECT_TIMEOUT_MS 20000
 
 /* As long as the name of a lock's node. */
 #define NAME "_c_00000000-0000-0000-0000-000000000000-lock-"
@@ -97,12 +97,23 @@ static void on_done(int rc, const void *data)
     replied(rc);
 }
 
+/* What goes wrong on the way to a server is another's turn: the next call tries the next one. */
+static bool may_fail(int rc)
+{
+    return zoo_state(handle) != ZOO_CONNECTED_STATE && (rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT) &&
+           pending == 0;
+}
+
 /* One turn of the loop: send what is to be sent, wait, take what came. */
 static void turn(void)
 {
     int fd = -1, interest = 0;
     struct timeval wait = {0, 0};
     int rc = zookeeper_interest(handle, &fd, &interest, &wait);
+    if (may_fail(rc)) {
+        poll(NULL, 0, 10);
+        return;
+    }
     if (rc != ZOK) {
         die("zookeeper_interest", rc);
     }
@@ -119,7 +130,7 @@ static void turn(void)
     int events = ((polled.revents & ~POLLOUT) != 0 ? ZOOKEEPER_READ : 0) |
                  ((polled.revents & POLLOUT) != 0 ? ZOOKEEPER_WRITE : 0);
     rc = zookeeper_process(handle, events);
-    if (rc != ZOK && rc != ZNOTHING) {
+    if (rc != ZOK && rc != ZNOTHING && !may_fail(rc)) {
         die("zookeeper_process", rc);
     }
 }

@@ -1,51 +1,84 @@
 --- contestants: who is compared, and how each is started.
 --
--- Every contestant takes the same arguments and prints one line:
+-- A contestant knows some of these modes. Whoever knows one takes the same arguments and prints the same, on a line each:
 --
---     cycle SERVERS PATH COUNT                             -> name= count= acquire_us= cycle_us=
+--     cycle SERVERS PATH COUNT                             -> name= count= acquire_us= cycle_us= quantiles_us=
 --     contend SERVERS PATH CLIENTS WARM_UP SECONDS DIR     -> name= clients= seconds= turns= violations= failures=
+--     crowd SERVERS PATH KIND CLIENTS EACH WARM_UP SECONDS DIR      as bench/programs/crowd.lua says
+--         `crowd` are those who know its kind "one", `many` and `readers` those who know the others
+--     line SERVERS PROXY PATH CLIENTS EACH DIR                      as bench/programs/line.lua
+--     storm SERVERS PATH CLIENTS PATIENCE DIR                       as bench/programs/storm.lua
+--     kinds, queues, share …                                        as bench/programs/{kinds,queues,share}.lua
+--     cycle SERVERS PATH COUNT all                         -> a line for each kind, with kind=; who knows `kinds`
 --
--- Those with locks of several kinds (`kinds`) also take what bench/programs/{kinds,queues,share}.lua say at their top, and
---
---     cycle SERVERS PATH COUNT all                         -> a line for each kind, with kind=
+-- `quantiles_us` are the cycle's 0, 1, … 100 percent, separated by commas.
 
 local lib = require "lib"
 
 local contestants = {}
 
---- @treturn table array of `{name, command = words before the arguments, warm_up = seconds, kinds = true or nil}`,
+--- The words of a text, as keys.
+local function set(text)
+    local members = {}
+    for member in text:gmatch("%S+") do
+        members[member] = true
+    end
+    return members
+end
+
+--- Those that know a mode.
+-- @treturn table array of `{name, command = words before the arguments, warm_up = seconds, missing = why it cannot run here}`,
 -- ourselves first
-function contestants.list(settings)
+function contestants.list(settings, mode)
     local peers = settings.bench .. "/peers"
     local all = {
-        { name = "zklock", command = { peers .. "/zklock/contestant" }, warm_up = 1, kinds = true },
-        { name = "go-zookeeper", command = { settings.build .. "/go-zookeeper" }, warm_up = 1 },
+        {
+            name = "zklock",
+            command = { peers .. "/zklock/contestant" },
+            warm_up = 1,
+            modes = set "cycle contend crowd many readers line storm kinds queues share"
+        },
+        {
+            name = "zklock, LuaJIT",
+            command = { peers .. "/zklock/contestant", "--luajit" },
+            modes = set "cycle"
+        },
+        { name = "C client", command = { settings.build .. "/floor" }, warm_up = 0.5, modes = set "cycle many" },
+        {
+            name = "go-zookeeper",
+            command = { settings.build .. "/go-zookeeper" },
+            warm_up = 1,
+            modes = set "cycle contend crowd many line storm"
+        },
         {
             -- Java compiles what runs often: it gets longer to warm up.
             name = "Curator",
             command = { "java", "-cp", os.getenv("BENCH_CLASSPATH"), "Contestant" },
             warm_up = 2,
-            kinds = true
+            modes = set "cycle contend crowd many readers line storm kinds queues share"
         },
         {
             name = "kazoo",
             command = { os.getenv("BENCH_PYTHON"), peers .. "/kazoo/contestant.py" },
-            warm_up = 1
+            warm_up = 1,
+            modes = set "cycle contend crowd many"
         }
     }
-    local present = {}
+    local able = {}
     for _, contestant in ipairs(all) do
         contestant.missing = settings.missing[contestant.name]
-        table.insert(present, contestant)
+        if contestant.modes[mode] then
+            table.insert(able, contestant)
+        end
     end
-    return present
+    return able
 end
 
---- Those that have locks of several kinds, and can run here.
-function contestants.with_kinds(settings)
+--- Those that know a mode, and can run here.
+function contestants.present(settings, mode)
     local present = {}
-    for _, contestant in ipairs(contestants.list(settings)) do
-        if contestant.kinds and not contestant.missing then
+    for _, contestant in ipairs(contestants.list(settings, mode)) do
+        if not contestant.missing then
             table.insert(present, contestant)
         end
     end
@@ -64,10 +97,12 @@ end
 --- Violated mutual exclusion ends the whole benchmark: a time of something that is no lock is none.
 function contestants.check(contestant, result)
     if (result.violations or 0) ~= 0 then
-        error(string.format("%s let in who must wait, %d times", contestant.name, result.violations))
-    elseif (result.failures or 0) ~= 0 or result.turns == 0 then
-        error(string.format("%d clients of %s failed, with %d turns taken", result.failures or 0, contestant.name,
-            result.turns))
+        io.stderr:write(string.format("bench: %s let in who must wait, %d times\n", contestant.name, result.violations))
+        os.exit(1)
+    elseif (result.failures or 0) ~= 0 then
+        error(string.format("%d clients of %s failed", result.failures, contestant.name))
+    elseif result.turns == 0 then
+        print(string.format("  note: %s had no turn in the time that counts", contestant.name))
     elseif (result.late or 0) ~= 0 then
         print(string.format("  note: %d clients of %s were connected late", result.late, contestant.name))
     end
@@ -77,6 +112,20 @@ end
 --- Runs a contestant.
 function contestants.run(contestant, ...)
     return contestants.check(contestant, lib.run(contestants.words(contestant, ...)))
+end
+
+--- Microseconds from one turn to the next; nil if there was none.
+function contestants.hand_over_us(result)
+    return result.turns > 0 and result.seconds / result.turns * 1e6 or nil
+end
+
+--- Those values of a result that are numbers.
+function contestants.numbers(result)
+    local numbers = {}
+    for key, value in pairs(result) do
+        numbers[key] = tonumber(value)
+    end
+    return numbers
 end
 
 --- Runs a contestant that prints many lines.

@@ -9,8 +9,8 @@ local counter = {}
 
 --- What the proxy counts beside requests, or what is no request of a lock's.
 local NO_REQUESTS = {
-    connections = true, connect = true, ping = true, replies = true, notifications = true, bytes_up = true,
-    bytes_down = true
+    connections = true, connect = true, ping = true, closeSession = true, replies = true, notifications = true,
+    bytes_up = true, bytes_down = true
 }
 
 --- Requests that change something. Deleting what is not there counts as well.
@@ -59,15 +59,16 @@ function Counter:quit()
     self:ask("quit")
 end
 
---- @treturn table requests (pings left out), writes (those of them that write), notifications; since the proxy began
+--- @treturn table requests (pings left out), writes (those of them that write), notifications, bytes_up, bytes_down; since
+-- the proxy began
 function Counter:counts()
-    local counts = { requests = 0, writes = 0, notifications = 0 }
+    local counts = { requests = 0, writes = 0, notifications = 0, bytes_up = 0, bytes_down = 0 }
     for name, number in self:ask("counts"):gmatch("([%w_]+)=(%d+)") do
         number = math.tointeger(tonumber(number))
         if not NO_REQUESTS[name] then
             counts.requests = counts.requests + number
-        elseif name == "notifications" then
-            counts.notifications = number
+        elseif counts[name] then
+            counts[name] = number
         end
         if WRITES[name] then
             counts.writes = counts.writes + number
@@ -76,13 +77,20 @@ function Counter:counts()
     return counts
 end
 
+--- Requests and notifications that have passed, together.
+function Counter:total()
+    local counts = self:counts()
+    return counts.requests + counts.notifications
+end
+
 --- Waits until nothing has passed for so many seconds. `sleep(seconds)` waits meanwhile.
-function Counter:settle(seconds, sleep)
+-- @tparam ?number since what total() said before something was begun that sends requests: as long as nothing has been sent
+-- since then, the quiet does not count, however long a busy machine takes to begin
+function Counter:settle(seconds, sleep, since)
     local step, quiet, last = 0.005, 0, nil
     while quiet < seconds do
-        local counts = self:counts()
-        local now = counts.requests + counts.notifications
-        quiet = now == last and quiet + step or 0
+        local now = self:total()
+        quiet = now == last and now ~= since and quiet + step or 0
         last = now
         sleep(step)
     end

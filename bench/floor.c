@@ -1,13 +1,19 @@
 /*
  * floor: what a lock costs at least, with the same C client: libzookeeper_st, one thread, a poll loop of its own.
  *
- * In turn, COUNT times each:
- *   - create an ephemeral sequential node with zoo_acreate2, wait; delete it, wait;
- *   - create one and list its directory in one round trip, wait for both; delete it, wait.
- * The second is the least that a lock which checks its place can do. The nodes' path is as long as a lock's, the data
- * as long as an identity. Prints the medians in microseconds.
+ * floor cycle SERVERS PATH COUNT
+ *     In turn, COUNT times each:
+ *       - create an ephemeral sequential node with zoo_acreate2, wait; delete it, wait;
+ *       - create one and list its directory in one round trip, wait for both; delete it, wait.
+ *     The second is the least that a lock which checks its place can do. Prints the medians in microseconds, and what
+ *     percent of the first kind's cycles took at most how long.
  *
- * Usage: floor SERVERS PATH COUNT      (PATH is created if its parent exists)
+ * floor crowd SERVERS PATH many 1 COUNT WARM_UP SECONDS DIR
+ *     COUNT nodes at a time, each in a directory of its own: whenever one was created it is deleted, and created again
+ *     when it was deleted, all requests on their way together. Counts what was created between WARM_UP seconds and
+ *     SECONDS later.
+ *
+ * PATH is created if its parent exists. The nodes' path is as long as a lock's, the data as long as an identity.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +28,7 @@
 #include <zookeeper/zookeeper.h>
 
 #define SESSION_TIMEOUT_MS 60000
-#define CONNECT_TIMEOUT_MS 10000
+#define CONNECT_TIMEOUT_MS 20000
 
 /* As long as the name of a lock's node. */
 #define NAME "_c_00000000-0000-0000-0000-000000000000-lock-"
@@ -91,12 +97,23 @@ static void on_done(int rc, const void *data)
     replied(rc);
 }
 
+/* What goes wrong on the way to a server is another's turn: the next call tries the next one. */
+static bool may_fail(int rc)
+{
+    return zoo_state(handle) != ZOO_CONNECTED_STATE && (rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT) &&
+           pending == 0;
+}
+
 /* One turn of the loop: send what is to be sent, wait, take what came. */
 static void turn(void)
 {
     int fd = -1, interest = 0;
     struct timeval wait = {0, 0};
     int rc = zookeeper_interest(handle, &fd, &interest, &wait);
+    if (may_fail(rc)) {
+        poll(NULL, 0, 10);
+        return;
+    }
     if (rc != ZOK) {
         die("zookeeper_interest", rc);
     }
@@ -113,7 +130,7 @@ static void turn(void)
     int events = ((polled.revents & ~POLLOUT) != 0 ? ZOOKEEPER_READ : 0) |
                  ((polled.revents & POLLOUT) != 0 ? ZOOKEEPER_WRITE : 0);
     rc = zookeeper_process(handle, events);
-    if (rc != ZOK && rc != ZNOTHING) {
+    if (rc != ZOK && rc != ZNOTHING && !may_fail(rc)) {
         die("zookeeper_process", rc);
     }
 }
@@ -157,76 +174,6 @@ static void delete_node(void)
     await("delete", zoo_adelete(handle, node, -1, on_done, NULL));
 }
 
-/* --- pipelined ----------------------------------------------------------------------------------------------------- */
-
-#define DIRECTORIES 1000
-
-static const char *base; /* what PATH is */
-static int to_begin;     /* cycles that have not begun */
-
-static void begin_cycle(void);
-
-static void on_cycle_deleted(int rc, const void *data)
-{
-    (void)data;
-    replied(rc);
-    begin_cycle();
-}
-
-static void on_cycle_created(int rc, const char *path, const struct Stat *stat, const void *data)
-{
-    (void)stat, (void)data;
-    if (rc == ZOK) {
-        rc = zoo_adelete(handle, path, -1, on_cycle_deleted, NULL);
-    }
-    if (rc != ZOK) {
-        die("a cycle", rc);
-    }
-}
-
-static void begin_cycle(void)
-{
-    if (to_begin == 0) {
-        return;
-    }
-    to_begin--;
-    pending++;
-    char prefix[512];
-    snprintf(prefix, sizeof prefix, "%s/%d/%s", base, to_begin % DIRECTORIES, NAME);
-    int rc = zoo_acreate2(handle, prefix, DATA, (int)strlen(DATA), &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
-                          on_cycle_created, NULL);
-    if (rc != ZOK) {
-        die("create", rc);
-    }
-}
-
-/* So many cycles, with so many in flight; the seconds that they took. */
-static double run_cycles(int count, int in_flight)
-{
-    int64_t began = now_ns();
-    to_begin = count;
-    for (int i = 0; i < in_flight; i++) {
-        begin_cycle();
-    }
-    await("the cycles", ZOK);
-    return (double)(now_ns() - began) / 1e9;
-}
-
-static void pipeline(const char *path, int count, int in_flight)
-{
-    base = path;
-    for (int i = 0; i < DIRECTORIES; i++) {
-        char name[512];
-        snprintf(name, sizeof name, "%s/%d", path, i);
-        pending++;
-        await("make a directory",
-              zoo_acreate(handle, name, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, on_text, NULL));
-    }
-    run_cycles(count / 10 + 1, in_flight);
-    double seconds = run_cycles(count, in_flight);
-    printf("name=floor count=%d in_flight=%d cycles_per_second=%.1f\n", count, in_flight, count / seconds);
-}
-
 static int compare(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -257,15 +204,25 @@ static void connect_to(const char *servers)
     zoo_set_servers_resolution_delay(handle, -1); /* otherwise every turn calls getaddrinfo */
 }
 
-int main(int argc, char **argv)
+/* Makes the directory `path`. */
+static void make_directory(const char *path)
 {
-    bool pipelined = argc == 6 && strcmp(argv[4], "pipeline") == 0;
-    int count = argc == 4 || pipelined ? atoi(argv[3]) : 0, in_flight = pipelined ? atoi(argv[5]) : 1;
-    if (count < 1 || in_flight < 1) {
-        fprintf(stderr, "Usage: floor SERVERS PATH COUNT [pipeline N]\n");
-        return 2;
+    pending++;
+    await("make the directory", zoo_acreate(handle, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, on_text, NULL));
+}
+
+/* Prints what took at most how long of sorted values: 0, 1, ... 100 percent of them. */
+static void print_quantiles(const int64_t *values, int count)
+{
+    printf("quantiles_us=");
+    for (int percent = 0; percent <= 100; percent++) {
+        int index = (int)((int64_t)(count - 1) * percent / 100);
+        printf("%s%.1f", percent == 0 ? "" : ",", (double)values[index] / 1000);
     }
-    const char *path = argv[2];
+}
+
+static int run_cycles(const char *path, int count)
+{
     char prefix[512];
     snprintf(prefix, sizeof prefix, "%s/%s", path, NAME);
     enum {
@@ -284,14 +241,7 @@ int main(int argc, char **argv)
             return 1;
         }
     }
-    connect_to(argv[1]);
-    pending++;
-    await("make the directory", zoo_acreate(handle, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, on_text, NULL));
-    if (pipelined) {
-        pipeline(path, count, in_flight);
-        zookeeper_close(handle);
-        return 0;
-    }
+    make_directory(path);
     int warm_up = count / 10 + 1;
     for (int i = -warm_up; i < count; i++) {
         int64_t t0 = now_ns();
@@ -311,12 +261,101 @@ int main(int argc, char **argv)
             times[PAIR_CYCLE][i] = t4 - t2;
         }
     }
-    printf("name=floor count=%d create_us=%.1f delete_us=%.1f cycle_us=%.1f pair_us=%.1f pair_cycle_us=%.1f\n", count,
+    printf("name=floor count=%d acquire_us=%.1f release_us=%.1f cycle_us=%.1f pair_us=%.1f pair_cycle_us=%.1f ", count,
            median_us(times[CREATE], count), median_us(times[DELETE], count), median_us(times[CYCLE], count),
            median_us(times[PAIR], count), median_us(times[PAIR_CYCLE], count));
+    print_quantiles(times[CYCLE], count);
+    putchar('\n');
     for (int i = 0; i < MEASURES; i++) {
         free(times[i]);
     }
-    zookeeper_close(handle);
     return 0;
+}
+
+/* One of those that are created and deleted again and again; what the callbacks get. */
+struct slot {
+    char prefix[256];
+    char node[300];
+};
+
+static int64_t count_from, count_to; /* nanoseconds between which creations count */
+static long created;
+
+static void on_slot_created(int rc, const char *path, const struct Stat *stat, const void *data);
+
+static void create_in(struct slot *slot)
+{
+    pending++;
+    int rc = zoo_acreate2(handle, slot->prefix, DATA, (int)strlen(DATA), &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
+                          on_slot_created, slot);
+    if (rc != ZOK) {
+        die("create", rc);
+    }
+}
+
+static void on_slot_deleted(int rc, const void *data)
+{
+    replied(rc);
+    if (rc == ZOK && now_ns() < count_to) {
+        create_in((struct slot *)(uintptr_t)data);
+    }
+}
+
+static void on_slot_created(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    (void)stat;
+    replied(rc);
+    if (rc != ZOK) {
+        return;
+    }
+    struct slot *slot = (struct slot *)(uintptr_t)data;
+    int64_t now = now_ns();
+    if (now >= count_from && now < count_to) {
+        created++;
+    }
+    snprintf(slot->node, sizeof slot->node, "%s", path);
+    pending++;
+    rc = zoo_adelete(handle, slot->node, -1, on_slot_deleted, slot);
+    if (rc != ZOK) {
+        die("delete", rc);
+    }
+}
+
+static int run_crowd(const char *path, int count, double warm_up, double seconds)
+{
+    struct slot *slots = calloc((size_t)count, sizeof *slots);
+    if (slots == NULL) {
+        perror("floor");
+        return 1;
+    }
+    for (int i = 0; i < count; i++) {
+        snprintf(slots[i].prefix, sizeof slots[i].prefix, "%s-%d", path, i + 1);
+        make_directory(slots[i].prefix);
+        snprintf(slots[i].prefix, sizeof slots[i].prefix, "%s-%d/%s", path, i + 1, NAME);
+    }
+    count_from = now_ns() + (int64_t)(warm_up * 1e9);
+    count_to = count_from + (int64_t)(seconds * 1e9);
+    for (int i = 0; i < count; i++) {
+        create_in(&slots[i]);
+    }
+    await("create and delete", ZOK);
+    printf("name=floor clients=1 each=%d seconds=%.3f turns=%ld violations=0 failures=0\n", count, seconds, created);
+    free(slots);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    bool cycles = argc == 5 && strcmp(argv[1], "cycle") == 0;
+    bool crowd = argc == 10 && strcmp(argv[1], "crowd") == 0 && strcmp(argv[4], "many") == 0;
+    int count = cycles ? atoi(argv[4]) : crowd ? atoi(argv[6]) : 0;
+    if (count < 1) {
+        fprintf(stderr, "Usage: floor cycle SERVERS PATH COUNT\n"
+                        "       floor crowd SERVERS PATH many 1 COUNT WARM_UP SECONDS DIR\n");
+        return 2;
+    }
+    connect_to(argv[2]);
+    int status = cycles ? run_cycles(argv[3], count) : run_crowd(argv[3], count, atof(argv[7]), atof(argv[8]));
+    zookeeper_close(handle);
+    return status;
 }

@@ -2,7 +2,7 @@
 
 local kinds = {}
 
---- In the order in which they are reported.
+--- In the order in which they are reported. There are also "unawaited" and "linger", which others do not have.
 kinds.all = { "mutex", "read", "write", "downgrade", "permit", "permits", "multi" }
 
 --- For people.
@@ -52,6 +52,16 @@ local makers = {}
 
 function makers.mutex(client, path)
     return client:mutex(path)
+end
+
+--- A mutex whose release does not wait for the server.
+function makers.unawaited(client, path)
+    return client:mutex(path, { wait_release = false })
+end
+
+--- A mutex that stays with the client for a while.
+function makers.linger(client, path)
+    return client:mutex(path, { linger = 60 })
 end
 
 function makers.read(client, path)

@@ -1,4 +1,6 @@
---- lib: what the cases share: running programs, the server's counters, medians, tables.
+--- lib: what the cases share: running programs, the server's counters, medians and ranges.
+
+local socket = require "socket"
 
 local lib = {}
 
@@ -67,21 +69,74 @@ function lib.run_together(commands, fn)
     return results
 end
 
---- The server's counters by name, as of now. Asking counts as one packet received, which is taken off again.
-local asked = 0
-function lib.mntr()
-    local pipe = assert(io.popen(os.getenv("BENCH_ASK") .. " mntr"))
+--- Asks a server by a four-letter word.
+-- @tparam string server "host:port"
+-- @tparam string word
+-- @treturn ?string what it answers; nothing if nobody is there
+function lib.ask(server, word)
+    local host, port = server:match("^(.*):(%d+)$")
+    local connection = socket.connect(host, tonumber(port))
+    if not connection then
+        return nil
+    end
+    connection:settimeout(3)
+    connection:send(word)
+    local answer = connection:receive("*a")
+    connection:close()
+    return answer
+end
+
+--- A server's counters by name, as of now. Asking counts as one packet received, which is taken off again.
+local asked = {}
+function lib.mntr(server)
     local counters = {}
-    for line in pipe:lines() do
+    for line in (lib.ask(server, "mntr") or ""):gmatch("[^\n]+") do
         local name, value = line:match("^zk_(%S+)%s+([%d.]+)$")
         if name then
             counters[name] = tonumber(value)
         end
     end
-    assert(pipe:close() and counters.packets_received, "the server does not answer mntr")
-    asked = asked + 1
-    counters.packets_received = counters.packets_received - asked
+    assert(counters.packets_received, "the server does not answer mntr")
+    asked[server] = (asked[server] or 0) + 1
+    counters.packets_received = counters.packets_received - asked[server]
     return counters
+end
+
+--- How many transactions a server has seen: writes, and sessions that came and went.
+function lib.transactions(server)
+    asked[server] = (asked[server] or 0) + 1
+    return tonumber(lib.ask(server, "srvr"):match("Zxid: 0x(%x+)"), 16) & 0xffffffff
+end
+
+--- Whether a server takes connections; it may need a moment more until it serves.
+function lib.is_open(server)
+    local host, port = server:match("^(.*):(%d+)$")
+    local connection = socket.connect(host, tonumber(port))
+    return connection ~= nil and connection:close() == 1
+end
+
+--- Starts servers of one's own, which end with the benchmark at the latest.
+-- @tparam table settings
+-- @param ... options of tools/zookeeper start
+-- @treturn table `servers`, as for clients; `run(…)`: a command of tools/zookeeper to them, `start(…)`: the same, without
+-- waiting for its end
+function lib.cluster(settings, ...)
+    local zookeeper = os.getenv("BENCH_ZOOKEEPER")
+    local pipe = assert(io.popen(command_line({ zookeeper, "start", "--owner", settings.owner, ... })))
+    local output = pipe:read("a")
+    assert(pipe:close(), "could not start servers")
+    local cluster = { servers = assert(output:match("ZOOKEEPER=([^%s']+)")) }
+    local dir = assert(output:match("ZOOKEEPER_DIR=([^%s']+)"))
+
+    function cluster.run(...)
+        assert(os.execute(command_line({ zookeeper, ... }) .. " --dir " .. quoted(dir) .. " >/dev/null"))
+    end
+
+    function cluster.start(...)
+        assert(os.execute(command_line({ zookeeper, ... }) .. " --dir " .. quoted(dir) .. " >/dev/null &"))
+    end
+
+    return cluster
 end
 
 function lib.median(values)
@@ -89,6 +144,20 @@ function lib.median(values)
     table.sort(sorted)
     local middle = #sorted // 2
     return #sorted % 2 == 1 and sorted[middle + 1] or (sorted[middle] + sorted[middle + 1]) / 2
+end
+
+--- The numbers of a text, "1.0,2.5".
+function lib.numbers(text)
+    local numbers = {}
+    for number in text:gmatch("[^,]+") do
+        table.insert(numbers, tonumber(number))
+    end
+    return numbers
+end
+
+--- The median, the least and the greatest.
+function lib.summary(values)
+    return lib.median(values), math.min(table.unpack(values)), math.max(table.unpack(values))
 end
 
 --- "1.07 (1.03..1.12)": the median and the range of the rounds; "-" if there are none.
@@ -100,8 +169,7 @@ function lib.spread(values, shape)
     elseif #values == 1 then
         return string.format(shape, values[1])
     end
-    local least, most = math.min(table.unpack(values)), math.max(table.unpack(values))
-    return string.format(shape .. " (" .. shape .. ".." .. shape .. ")", lib.median(values), least, most)
+    return string.format(shape .. " (" .. shape .. ".." .. shape .. ")", lib.summary(values))
 end
 
 --- "5", or "5 (5..6)" if not all are the same: the median and the range of counts.
@@ -119,30 +187,6 @@ function lib.ratios(ours, theirs)
         quotients[round] = ours[round] / theirs[round]
     end
     return quotients
-end
-
-function lib.title(text, ...)
-    print()
-    print(string.format(text, ...))
-    print(string.rep("-", utf8.len(string.format(text, ...))))
-end
-
---- Prints rows of text in columns; the first is set flush left, the others right.
-function lib.columns(rows)
-    local widths = {}
-    for _, row in ipairs(rows) do
-        for column, text in ipairs(row) do
-            widths[column] = math.max(widths[column] or 0, utf8.len(text))
-        end
-    end
-    for _, row in ipairs(rows) do
-        local cells = {}
-        for column, text in ipairs(row) do
-            local blanks = string.rep(" ", widths[column] - utf8.len(text))
-            cells[column] = column == 1 and text .. blanks or blanks .. text
-        end
-        print((("  " .. table.concat(cells, "   ")):gsub("%s+$", "")))
-    end
 end
 
 return lib

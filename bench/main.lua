@@ -1,26 +1,58 @@
 --- main: runs the cases that bench/run was asked for, against the server that it started.
 
-local CASES = { "requests", "kinds", "latency", "contention", "sharing", "nginx", "memory", "instructions" }
+local report = require "report"
+local targets = require "targets"
 
-local settings = { quick = false, rounds = nil, clients = nil }
+local CASES = {
+    "requests", "kinds", "latency", "contention", "crowd", "many", "sharing", "nginx", "long", "storm", "setups",
+    "memory", "instructions"
+}
+
+--- Those that are worth repeating against other servers than one that does not write to the disk.
+local SERVER_CASES = { "latency", "contention" }
+
+local settings = { quick = false, rounds = nil, clients = nil, write = false, servers_count = 1, fsync = false }
 local wanted = {}
 
+local function number_of(word, what)
+    return assert(math.tointeger(tonumber(word)), what .. " wants a number")
+end
+
 local index = 1
-while arg[index] do
-    local word = arg[index]
-    if word == "--quick" then
+local function next_word()
+    index = index + 1
+    return arg[index]
+end
+
+local options = {
+    ["--quick"] = function()
         settings.quick = true
-    elseif word == "--rounds" then
-        index = index + 1
-        settings.rounds = assert(math.tointeger(tonumber(arg[index])), "--rounds wants a number")
-    elseif word == "--clients" then
-        index = index + 1
+    end,
+    ["--write"] = function()
+        settings.write = true
+    end,
+    ["--fsync"] = function()
+        settings.fsync = true
+    end,
+    ["--servers"] = function()
+        settings.servers_count = number_of(next_word(), "--servers")
+    end,
+    ["--rounds"] = function()
+        settings.rounds = number_of(next_word(), "--rounds")
+    end,
+    ["--clients"] = function()
         settings.clients = {}
-        for number in arg[index]:gmatch("%d+") do
-            table.insert(settings.clients, math.tointeger(tonumber(number)))
+        for number in next_word():gmatch("%d+") do
+            table.insert(settings.clients, number_of(number, "--clients"))
         end
+    end
+}
+
+while arg[index] do
+    if options[arg[index]] then
+        options[arg[index]]()
     else
-        table.insert(wanted, word)
+        table.insert(wanted, arg[index])
     end
     index = index + 1
 end
@@ -42,17 +74,52 @@ local function said_by(command)
     return line or "?"
 end
 
-print(string.format("%s processors, load average %s; Linux %s; %s; %s", said_by("nproc"),
-    said_by("cut -d ' ' -f 1-3 /proc/loadavg"), said_by("uname -r"), _VERSION, os.date("!%Y-%m-%d %H:%M UTC")))
+--- The servers, as in "3 servers, fsync"; nothing if they are the usual one.
+local function set_up()
+    local words = { settings.servers_count > 1 and settings.servers_count .. " servers" or nil }
+    table.insert(words, settings.fsync and "fsync" or nil)
+    return table.concat(words, ", ")
+end
+
+local unusual = set_up() ~= ""
+local writes = settings.write and not unusual
+settings.plots = writes and os.getenv("BENCH_PLOTS") or settings.build .. "/plots"
+report.open(writes and os.getenv("BENCH_PAGE") or nil,
+    string.format("%s processors, load average %s; Linux %s; %s; %s%s", said_by("nproc"),
+        said_by("cut -d ' ' -f 1-3 /proc/loadavg"), said_by("uname -r"), _VERSION, os.date("!%Y-%m-%d %H:%M UTC"),
+        unusual and "; " .. set_up() or ""))
 for name, reason in (os.getenv("BENCH_MISSING") or ""):gmatch("([^:\n]+): ([^\n]*)") do
     settings.missing[name] = reason
     print(string.format("missing: %s (%s)", name, reason))
 end
 
-for _, name in ipairs(#wanted > 0 and wanted or CASES) do
-    local ok, problem = xpcall(require("cases." .. name), debug.traceback, settings)
+local broken = {} -- the names of cases that did not come to an end; the others are measured all the same
+
+local function run_case(name)
+    local case, began = require("cases." .. name), os.time()
+    local ok, problem = report.section(name, function()
+        case(settings)
+    end)
     if not ok then
         io.stderr:write(string.format("bench: the case %s broke off: %s\n", name, problem))
-        os.exit(1)
+        table.insert(broken, name)
     end
+    print(string.format("(%s: %d s)", name, os.time() - began))
+end
+
+local whole = #wanted == 0 and not unusual
+for _, name in ipairs(#wanted > 0 and wanted or unusual and SERVER_CASES or CASES) do
+    run_case(name)
+end
+if whole then
+    report.section("targets", function()
+        targets.report(true)
+    end)
+elseif targets.any() then
+    targets.report(false)
+end
+report.close()
+if #broken > 0 then
+    io.stderr:write(string.format("bench: broke off: %s\n", table.concat(broken, " ")))
+    os.exit(1)
 end

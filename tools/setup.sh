@@ -39,7 +39,7 @@ specs=(
     python3-kazoo
 )
 rivals=(
-    lua-luv valgrind
+    lua-luv valgrind gnuplot-nox luajit2 libluajit2-5.1-dev
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo

@@ -3,6 +3,8 @@
 -- A run with many cycles minus a run with few: what starting takes cancels out. User space only, all threads.
 
 local lib = require "lib"
+local report = require "report"
+local targets = require "targets"
 
 --- Which part of the process an object file belongs to.
 local function part_of(object)
@@ -67,9 +69,9 @@ local function profile(settings, count)
 end
 
 return function(settings)
-    lib.title("Instructions of one cycle (acquire and release, nobody else), under callgrind")
+    report.title("Instructions of one cycle (acquire and release, nobody else), under callgrind")
     if not os.execute("command -v valgrind >/dev/null") then
-        print("  missing: valgrind")
+        report.say("missing: valgrind")
         return
     end
     local few, many = 100, settings.quick and 300 or 1100
@@ -84,6 +86,7 @@ return function(settings)
         total = total + per_cycle(own_few[part], own_many[part])
     end
     local its = per_cycle(own_few["C client"], own_many["C client"])
+    targets.note("instructions", { per_cycle(own_few.zklock, own_many.zklock) / its })
     local libc = {}
     libc.zklock = per_cycle(libc_few.zklock, libc_many.zklock)
     libc["C client"] = per_cycle(libc_few["C client"], libc_many["C client"])
@@ -99,5 +102,5 @@ return function(settings)
         })
     end
     table.insert(rows, { "all", string.format("%.0f", total), "100 %", string.format("%.2f", total / its), "" })
-    lib.columns(rows)
+    report.columns(rows)
 end

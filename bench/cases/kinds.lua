@@ -8,6 +8,7 @@ local contestants = require "contestants"
 local counter = require "counter"
 local kinds = require "kinds"
 local lib = require "lib"
+local report = require "report"
 
 local DELAY_MS = 8
 local QUEUES = { 10, 50 }
@@ -36,7 +37,7 @@ local function note_agreement(line)
 end
 
 --- A table: the columns are `{header, key, how to write its values}`, for each contestant; the rows `{text =, seen =}`.
-local function report(title, all, columns, rows)
+local function tabulate(title, all, columns, rows)
     local names, headers = { "" }, { title }
     for _, contestant in ipairs(all) do
         for _, column in ipairs(columns) do
@@ -55,8 +56,7 @@ local function report(title, all, columns, rows)
         end
         table.insert(lines, line)
     end
-    lib.columns(lines)
-    print()
+    report.columns(lines)
 end
 
 local function tenths(values)
@@ -75,10 +75,10 @@ local REQUESTS, WRITES = { "requests", "requests", lib.counts }, { "writes", "wr
 local WOKEN = { "woken", "notifications", lib.counts }
 
 local function report_single(seen, all)
-    report("nobody else", all, {
+    tabulate("nobody else", all, {
         REQUESTS, WRITES, { "acquire", "acquire", tenths }, { "release", "release", tenths }
     }, rows_of(seen.alone, kinds.all))
-    report("behind one holder", all, {
+    tabulate("behind one holder", all, {
         REQUESTS, WRITES, WOKEN, { "hand-over", "acquire", tenths }, { "release", "release", tenths }
     }, rows_of(seen.contended, kinds.all))
     local tries = rows_of(seen.refused, { "mutex", "read", "write", "permit", "permits" })
@@ -87,7 +87,7 @@ local function report_single(seen, all)
             text = string.format("%s, the %s one taken", kinds.text.multi, which), seen = seen.refused["multi-" .. which]
         })
     end
-    report("a refused try", all, { REQUESTS, WRITES }, tries)
+    tabulate("a refused try", all, { REQUESTS, WRITES }, tries)
 end
 
 local function report_queues(seen, all, sizes)
@@ -106,15 +106,15 @@ local function report_queues(seen, all, sizes)
         { "requests", "requests", each("%.1f") }, { "writes", "writes", each("%.1f") },
         { "woken", "notifications", each("%.1f") }
     }
-    report("each", all, { columns[1], columns[2], columns[3], { "by the release", "woken", each("%g") } }, readers)
-    report("each", all, columns, permits)
+    tabulate("each", all, { columns[1], columns[2], columns[3], { "by the release", "woken", each("%g") } }, readers)
+    tabulate("each", all, columns, permits)
 end
 
 return function(settings)
     local rounds, count = settings.rounds or (settings.quick and 1 or 2), settings.quick and 1 or 3
     local sizes = settings.quick and { 10 } or QUEUES
-    lib.title("Requests and round trips of each kind: median (min..max) of %d each", rounds * count)
-    local all, seen = contestants.with_kinds(settings), {}
+    report.title("Requests and round trips of each kind: median (min..max) of %d each", rounds * count)
+    local all, seen = contestants.present(settings, "kinds"), {}
     local proxy, control = counter.start(settings.proxy, settings.servers, settings.owner)
     for round = 1, rounds do
         for _, contestant in ipairs(all) do
@@ -141,6 +141,6 @@ return function(settings)
     counter.connect(control):quit()
     report_single(seen, all)
     report_queues(seen, all, sizes)
-    print(string.format("  Counted by a proxy, for all alike. zklock's own count is the same in %d of %d measurements.",
-        agreement.same, agreement.all))
+    report.say("Counted by a proxy, for all alike. zklock's own count is the same in %d of %d measurements.",
+        agreement.same, agreement.all)
 end

@@ -2,89 +2,133 @@
 --
 -- In each round everybody runs once, one after the other; ratios are of the same round.
 
+local compare = require "compare"
 local contestants = require "contestants"
 local kinds = require "kinds"
 local lib = require "lib"
+local plots = require "plots"
+local report = require "report"
+local targets = require "targets"
 
---- What the ratios to the bare C client should stay below.
-local ACQUIRE_TARGET, CYCLE_TARGET = "1.15", "1.10"
+local UNAWAITED, LINGER = "zklock, release not awaited", "zklock, linger"
 
---- Collects results: name -> measure -> array by round.
-local function note(times, result)
-    local its = times[result.name] or {}
-    times[result.name] = its
-    for key, value in pairs(result) do
-        its[key] = its[key] or {}
-        table.insert(its[key], value)
+--- Those of a list that have a name, or none.
+local function named(all, name)
+    for _, contestant in ipairs(all) do
+        if contestant.name == name then
+            return contestant
+        end
     end
 end
 
 --- Against the bare C client: many short rounds, so that what else the machine does strikes both.
-local function report_floor(settings, ourselves, count, rounds)
-    lib.title("Latency against the C client, nobody else: medians of %d cycles; median of %d rounds (min..max)", count,
+local function report_floor(settings, all, count, rounds)
+    report.title("Latency against the C client, nobody else: medians of %d cycles; median of %d rounds (min..max)", count,
         rounds)
-    if settings.missing.floor then
-        print("  missing: floor")
+    local pair = { named(all, "C client"), named(all, "zklock") }
+    if pair[1].missing then
+        report.say("missing: C client")
         return
     end
-    local times = {}
-    for _ = 1, rounds do
-        note(times, lib.run { settings.build .. "/floor", settings.servers, "/bench-floor", count })
-        note(times, contestants.run(ourselves, "cycle", settings.servers, "/bench-latency", count))
+    local values = compare.collect(pair, rounds, { "cycle" }, function(contestant, mode)
+        return contestants.numbers(contestants.run(contestant, mode, settings.servers, "/bench-latency-floor", count))
+    end)
+    local ours, floor = values.zklock, values["C client"]
+    local function row(text, mine, its)
+        return { text, lib.spread(mine, "%.0f"), lib.spread(its, "%.0f"), lib.spread(lib.ratios(mine, its), "%.2f") }
     end
-    local ours, floor = times.zklock, times.floor
-    local function row(text, mine, its, target)
-        local ratio = lib.spread(lib.ratios(mine, its), "%.2f")
-        return { text, lib.spread(mine, "%.0f"), lib.spread(its, "%.0f"), ratio, target }
-    end
-    lib.columns {
-        { "µs", "zklock", "C client", "ratio", "target" },
-        row("acquire : create", ours.acquire_us, floor.create_us, ACQUIRE_TARGET),
-        row("cycle : create, delete", ours.cycle_us, floor.cycle_us, CYCLE_TARGET),
-        row("acquire : create and list together", ours.acquire_us, floor.pair_us, ""),
-        row("cycle : create and list together, delete", ours.cycle_us, floor.pair_cycle_us, ""),
-        row("release : delete", ours.release_us, floor.delete_us, "")
+    report.columns {
+        { "µs", "zklock", "C client", "ratio" },
+        row("acquire : create", ours.acquire_us, floor.acquire_us),
+        row("cycle : create, delete", ours.cycle_us, floor.cycle_us),
+        row("acquire : create and list together", ours.acquire_us, floor.pair_us),
+        row("cycle : create and list together, delete", ours.cycle_us, floor.pair_cycle_us),
+        row("release : delete", ours.release_us, floor.release_us)
     }
+    targets.note("acquire", lib.ratios(ours.acquire_us, floor.acquire_us))
 end
 
-local function report_peers(settings, all, count, rounds)
-    lib.title("Latency against others, nobody else: medians of %d cycles; median of %d rounds (min..max)", count,
-        rounds)
-    local times = {}
-    for _ = 1, rounds do
-        for _, contestant in ipairs(all) do
-            if not contestant.missing then
-                local path = "/bench-cycle-" .. contestant.name
-                note(times, contestants.run(contestant, "cycle", settings.servers, path, count))
+--- The contestants of a cycle, and ours in its variants: with the `kind` that they are started with.
+local function cyclists(all)
+    local list = {}
+    for _, contestant in ipairs(all) do
+        table.insert(list, contestant)
+        if contestant.name == "zklock" then
+            for _, variant in ipairs { { name = UNAWAITED, kind = "unawaited" }, { name = LINGER, kind = "linger" } } do
+                table.insert(list, setmetatable(variant, { __index = contestant }))
             end
         end
     end
-    local rows = { { "µs", "acquire", "cycle", "zklock's cycle : its" } }
-    for _, contestant in ipairs(all) do
-        local its = times[contestant.name]
-        if its then
-            table.insert(rows, {
-                contestant.name, lib.spread(its.acquire_us, "%.0f"), lib.spread(its.cycle_us, "%.0f"),
-                contestant.name == "zklock" and "" or
-                    lib.spread(lib.ratios(times.zklock.cycle_us, its.cycle_us), "%.2f")
-            })
-        else
-            table.insert(rows, { contestant.name, "missing", "missing", "-" })
+    return list
+end
+
+local function draw_cycles(settings, values, distributions)
+    local bars, series = {}, {}
+    for name, its in pairs(values) do
+        if its.cycle_us and name ~= LINGER then -- which is too short to be seen beside the others
+            table.insert(bars, { name = name, values = { lib.summary(its.cycle_us) } })
+            local quantiles = {}
+            for index, by_round in ipairs(distributions[name]) do
+                quantiles[index] = lib.median(by_round)
+            end
+            table.insert(series, { name = name, quantiles = quantiles })
         end
     end
-    lib.columns(rows)
+    table.sort(bars, function(a, b)
+        return a.values[1] < b.values[1]
+    end)
+    plots.bars(settings, {
+        name = "cycle", title = "What acquiring and releasing a free lock takes",
+        x = "µs, median; the line is the range of the rounds", shape = "%.0f", bars = bars
+    })
+    plots.distribution(settings, {
+        name = "cycle-distribution", title = "How the time of a cycle is distributed", x = "µs at most (logarithmic)",
+        series = series
+    })
+end
+
+local function report_peers(settings, all, count, rounds)
+    report.title("Latency against others, nobody else: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
+    local list, distributions = cyclists(all), {} -- name -> percent -> array by round
+    local values = compare.collect(list, rounds, { "cycle" }, function(contestant, mode)
+        local result = contestants.run(contestant, mode, settings.servers, "/bench-cycle-" .. contestant.name:gsub("%W", ""),
+            count, contestant.kind)
+        local its = distributions[contestant.name] or {}
+        distributions[contestant.name] = its
+        for index, quantile in ipairs(lib.numbers(result.quantiles_us)) do
+            its[index] = its[index] or {}
+            table.insert(its[index], quantile)
+        end
+        return contestants.numbers(result)
+    end)
+    compare.report(list, {
+        { key = "acquire_us", text = "acquire, µs", shape = "%.0f" }, { key = "cycle_us", text = "cycle, µs", shape = "%.0f" },
+        { key = "requests", text = "requests", shape = "%.2f" }
+    }, values, { "zklock", UNAWAITED }, { "acquire_us", "cycle_us" })
+    for _, peer in ipairs({ "go-zookeeper", "Curator", "kazoo" }) do
+        targets.note("cycle " .. peer, compare.ratios(values, "zklock", peer, "cycle_us"))
+    end
+    targets.note("unawaited go-zookeeper", compare.ratios(values, UNAWAITED, "go-zookeeper", "cycle_us"))
+    targets.note("linger time", values[LINGER].cycle_us)
+    targets.note("linger requests", values[LINGER].requests)
+    draw_cycles(settings, values, distributions)
 end
 
 --- Each kind of lock, against those who have them.
 local function report_kinds(settings, count, rounds)
-    lib.title("Latency of each kind, nobody else: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
-    local all, times = contestants.with_kinds(settings), {} -- kind -> times by name, as in note
+    report.title("Latency of each kind, nobody else: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
+    local all, times = contestants.present(settings, "kinds"), {} -- kind -> name -> measure -> array by round
+    for _, kind in ipairs(kinds.all) do
+        times[kind] = {}
+    end
     for _ = 1, rounds do
         for _, contestant in ipairs(all) do
             local path = "/bench-kinds-" .. contestant.name
             for _, result in ipairs(contestants.run_lines(contestant, "cycle", settings.servers, path, count, "all")) do
-                times[result.kind] = times[result.kind] or {}
-                note(times[result.kind], result)
+                local its = times[result.kind]
+                its[contestant.name] = its[contestant.name] or { acquire_us = {}, cycle_us = {} }
+                table.insert(its[contestant.name].acquire_us, result.acquire_us)
+                table.insert(its[contestant.name].cycle_us, result.cycle_us)
             end
         end
     end
@@ -109,13 +153,13 @@ local function report_kinds(settings, count, rounds)
         end
         table.insert(rows, row)
     end
-    lib.columns(rows)
+    report.columns(rows)
 end
 
 return function(settings)
-    local all = contestants.list(settings)
-    local rounds = settings.rounds or (settings.quick and 2 or 5)
-    report_floor(settings, all[1], settings.quick and 300 or 600, rounds * 3)
-    report_peers(settings, all, settings.quick and 500 or 2000, rounds)
-    report_kinds(settings, settings.quick and 100 or 300, settings.rounds or (settings.quick and 1 or 3))
+    local all = contestants.list(settings, "cycle")
+    local rounds = settings.rounds or (settings.quick and 1 or 5)
+    report_floor(settings, all, settings.quick and 200 or 600, rounds * 3)
+    report_peers(settings, all, settings.quick and 300 or 2000, rounds)
+    report_kinds(settings, settings.quick and 50 or 300, settings.rounds or (settings.quick and 1 or 3))
 end

@@ -1,10 +1,12 @@
 --- memory: what a client and a claim cost, in a fresh process each.
 
 local lib = require "lib"
+local report = require "report"
+local targets = require "targets"
 
 return function(settings)
     local clients, claims = settings.quick and 20 or 100, settings.quick and 200 or 1000
-    lib.title("Memory: bytes each, of %d clients, of %d claims of one client", clients, claims)
+    report.title("Memory: bytes each, of %d clients, of %d claims of one client", clients, claims)
     local rows = { { "", "zklock's C", "Lua", "resident, C client included", "threads", "fds" } }
     local function add(text, mode, count)
         local its = lib.run { "lua5.4", settings.bench .. "/programs/memory.lua", settings.servers, mode, count }
@@ -12,10 +14,11 @@ return function(settings)
             text, string.format("%.0f", its.c), string.format("%.0f", its.lua), string.format("%.0f", its.resident),
             string.format("%g", its.threads), string.format("%g", its.fds)
         })
+        return its
     end
     add("a client, connected", "clients", clients)
-    add("a waiting claim, all on one path", "one-path", claims)
+    targets.note("memory", { add("a waiting claim, all on one path", "one-path", claims).c })
     add("a waiting claim, each on its own path", "many-paths", claims)
     add("a granted claim, each on its own path", "granted", claims)
-    lib.columns(rows)
+    report.columns(rows)
 end

@@ -3,6 +3,7 @@
 -- One worker everywhere. In each round everybody runs once, one after the other; ratios are of the same round.
 
 local lib = require "lib"
+local report = require "report"
 
 local CONNECTIONS = 64 -- that ask for the locked location, and cycles in flight of the C client
 local CROWD = 1000
@@ -69,7 +70,7 @@ local WAKE_UPS = {
 }
 
 local function report_wake_up(settings, server, rounds, count)
-    lib.title("From the grant in C to the next line: µs, of %d grants; median of %d rounds (min..max)", count, rounds)
+    report.title("From the grant in C to the next line: µs, of %d grants; median of %d rounds (min..max)", count, rounds)
     local medians, tails = {}, {}
     local function note(name, median, tail)
         medians[name], tails[name] = medians[name] or {}, tails[name] or {}
@@ -94,13 +95,13 @@ local function report_wake_up(settings, server, rounds, count)
     for _, name in ipairs { WAKE_UPS[1][1], WAKE_UPS[2][1], WAKE_UPS[3][1], "plain Lua, the reply to its own request" } do
         table.insert(rows, { name, lib.spread(medians[name], "%.0f"), lib.spread(tails[name], "%.0f") })
     end
-    lib.columns(rows)
+    report.columns(rows)
 end
 
 -- Requests per second --------------------------------------------------------------------------------------------------
 
 local function report_throughput(settings, server, rounds)
-    lib.title("Requests a second, %d connections, one worker, 1 s each; median of %d rounds (min..max)", CONNECTIONS, rounds)
+    report.title("Requests a second, %d connections, one worker, 1 s each; median of %d rounds (min..max)", CONNECTIONS, rounds)
     local plain, locked, unwaited, bare = {}, {}, {}, {}
     load(server, "/locked") -- the locks' directories
     for round = 1, rounds do
@@ -108,15 +109,16 @@ local function report_throughput(settings, server, rounds)
         locked[round] = load(server, "/locked")
         unwaited[round] = load(server, "/unwaited")
         if not settings.missing.floor then
-            bare[round] = lib.run { settings.build .. "/floor", settings.servers, "/bench-pipeline", 4000, "pipeline",
-                CONNECTIONS }.cycles_per_second
+            local result = lib.run { settings.build .. "/floor", "crowd", settings.servers, "/bench-pipeline", "many", 1,
+                CONNECTIONS, 0.2, 1, settings.scratch }
+            bare[round] = result.turns / result.seconds
         end
     end
     local function row(text, rates)
         return { text, lib.spread(rates, "%.0f"), lib.spread(lib.ratios(rates, plain), "%.3f"),
             lib.spread(lib.ratios(rates, bare), "%.2f") }
     end
-    lib.columns {
+    report.columns {
         { "", "a second", ": no lock", ": C client" },
         row("no lock", plain),
         row("one of 1000 locks", locked),
@@ -212,8 +214,8 @@ local function beside_crowd(start, servers, rounds, count, when_gathered)
 end
 
 local function report_crowd(settings, start, rounds, count)
-    lib.title("A plain location of a worker where %d requests wait, and of one where none does: ms, %d requests to each; median " ..
-        "of %d rounds (min..max)", CROWD, count, rounds)
+    report.title("A plain location of a worker where %d requests wait, and of one where none does: ms, %d requests to each; " ..
+        "median of %d rounds (min..max)", CROWD, count, rounds)
     local cluster, zklock = require "spec.support.cluster", require "zklock"
     local rows = { { "", "", "with the crowd", "without", "ratio", "target" } }
     local function measure(text, servers, when_gathered)
@@ -242,7 +244,7 @@ local function report_crowd(settings, start, rounds, count)
     client:close(0)
     measure("nobody listens there", "127.0.0.1:1")
     measure("its name is unknown", "zookeeper.invalid:2181")
-    lib.columns(rows)
+    report.columns(rows)
 end
 
 return function(settings)
@@ -250,8 +252,8 @@ return function(settings)
     local rounds = settings.rounds or (settings.quick and 1 or 5)
     local problem = missing(root)
     if problem then
-        lib.title("nginx")
-        print("  missing: " .. problem)
+        report.title("nginx")
+        report.say("missing: %s", problem)
         return
     end
     package.path = root .. "/?.lua;" .. package.path

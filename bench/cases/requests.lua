@@ -5,6 +5,8 @@
 
 local fibers = require "fibers"
 local lib = require "lib"
+local report = require "report"
+local targets = require "targets"
 local zklock = require "zklock"
 
 local CYCLES, TRIES = 200, 200
@@ -16,18 +18,21 @@ local function connect(settings)
     return assert(zklock.connect(settings.servers, OPTIONS))
 end
 
---- Requests that `client` has sent so far, without heartbeats.
+--- Requests that `client` has sent so far without heartbeats, and heartbeats.
 local function requests_of(client)
     local stats = client:stats()
-    return stats.requests - stats.heartbeats
+    return stats.requests - stats.heartbeats, stats.heartbeats
 end
 
---- Runs fn(), answers how many requests that took: as the client counts, as the server counts.
-local function counted(client, fn)
-    local requests, packets = requests_of(client), lib.mntr().packets_received
+--- Runs fn(), answers how many requests that took, as the client counts, as the server counts; and how many of them wrote.
+local function counted(settings, client, fn)
+    local requests, heartbeats = requests_of(client)
+    local packets, transactions = lib.mntr(settings.servers).packets_received, lib.transactions(settings.servers)
     fn()
     assert(client:flush(10))
-    return requests_of(client) - requests, lib.mntr().packets_received - packets
+    local writes, requests_now, heartbeats_now = lib.transactions(settings.servers) - transactions, requests_of(client)
+    return requests_now - requests, lib.mntr(settings.servers).packets_received - packets,
+        writes - (heartbeats_now - heartbeats)
 end
 
 local function report_single(settings, rows)
@@ -35,7 +40,7 @@ local function report_single(settings, rows)
     local lock, rival = client:mutex("/bench-requests"), other:mutex("/bench-requests")
     assert(lock:acquire())
     assert(lock:release()) -- makes the directory
-    local by_client, by_server = counted(client, function()
+    local by_client, by_server, writes = counted(settings, client, function()
         for _ = 1, CYCLES do
             assert(lock:acquire())
             assert(lock:release())
@@ -43,18 +48,21 @@ local function report_single(settings, rows)
     end)
     table.insert(rows, {
         "acquire and release, nobody else", string.format("%g", by_client / CYCLES),
-        string.format("%g", by_server / CYCLES), "3"
+        string.format("%g", by_server / CYCLES), string.format("%g", writes / CYCLES), "3, 2"
     })
     assert(lock:acquire())
-    by_client, by_server = counted(other, function()
+    by_client, by_server, writes = counted(settings, other, function()
         for _ = 1, TRIES do
             local _, _, code = rival:try_acquire()
             assert(code == "timeout", code)
         end
     end)
     table.insert(rows, {
-        "a refused try", string.format("%g", by_client / TRIES), string.format("%g", by_server / TRIES), "1"
+        "a refused try", string.format("%g", by_client / TRIES), string.format("%g", by_server / TRIES),
+        string.format("%g", writes / TRIES), "1, 0"
     })
+    targets.note("refused requests", { by_client / TRIES })
+    targets.note("refused writes", { writes / TRIES })
     client:close()
     other:close()
 end
@@ -87,7 +95,7 @@ local function report_queue(settings, count, rows)
     for place = 1, count + 1 do
         line[place] = { client = connect(settings), path = "/bench-queue-" .. count }
     end
-    local packets = lib.mntr().packets_received
+    local packets = lib.mntr(settings.servers).packets_received
     for place, waiter in ipairs(line) do
         fibers.start(wait_in_line, waiter)
         fibers.await("a waiter stands in line", function()
@@ -96,20 +104,20 @@ local function report_queue(settings, count, rows)
     end
     local per_release, fired_per_release, lives = {}, {}, {}
     for place, waiter in ipairs(line) do
-        local notifications, fired = total_notifications(line), lib.mntr().sum_node_deleted_watch_count
+        local notifications, fired = total_notifications(line), lib.mntr(settings.servers).sum_node_deleted_watch_count
         waiter.let_go = true
         fibers.await("a release is done", function()
             return waiter.requests and (place > count or line[place + 1].granted)
         end)
         if place <= count then
             table.insert(per_release, total_notifications(line) - notifications)
-            table.insert(fired_per_release, lib.mntr().sum_node_deleted_watch_count - fired)
+            table.insert(fired_per_release, lib.mntr(settings.servers).sum_node_deleted_watch_count - fired)
         end
         if place > 1 then
             table.insert(lives, waiter.requests)
         end
     end
-    packets = lib.mntr().packets_received - packets
+    packets = lib.mntr(settings.servers).packets_received - packets
     local sent = 0
     for _, waiter in ipairs(line) do
         sent = sent + waiter.requests
@@ -124,8 +132,8 @@ local function report_queue(settings, count, rows)
 end
 
 return function(settings)
-    lib.title("Requests")
-    local rows = { { "requests of", "client's count", "server's count", "at most" } }
+    report.title("Requests")
+    local rows = { { "requests of", "client's count", "server's count", "writes", "at most" } }
     local queues = {
         {
             "waiters", "notifications a release", "watches fired", "requests a waiter", "requests in all",
@@ -139,7 +147,6 @@ return function(settings)
             report_queue(settings, count, queues)
         end
     end)
-    lib.columns(rows)
-    print()
-    lib.columns(queues)
+    report.columns(rows)
+    report.columns(queues)
 end

@@ -1,8 +1,10 @@
 --- sharing: turns a second at what several may have at once, each client with its own session.
 
 local contestants = require "contestants"
+local gate = require "gate"
 local lib = require "lib"
-local socket = require "socket"
+local report = require "report"
+local start = require "start"
 
 --- `processes`: into how many processes the clients are divided, of each contestant alike.
 local ARRANGEMENTS = {
@@ -12,20 +14,14 @@ local ARRANGEMENTS = {
 }
 
 local PERMITS = 10
-local PATIENCE = 60 -- seconds until all are connected
 
 local function make(name)
     assert(io.open(name, "w")):close()
 end
 
-local function exists(name)
-    local file = io.open(name)
-    return file and file:close() or false
-end
-
 --- The files that the programs rename.
 local function lay_out(dir, clients)
-    make(dir .. "/free")
+    gate.make(dir)
     for number = 1, clients do
         make(string.format("%s/reader-%d-out", dir, number))
     end
@@ -34,27 +30,10 @@ local function lay_out(dir, clients)
     end
 end
 
---- Lets all begin when all are connected.
-local function give_start(dir, firsts)
-    local deadline = socket.gettime() + PATIENCE
-    for _, first in ipairs(firsts) do
-        while not exists(dir .. "/ready-" .. first) do
-            if socket.gettime() > deadline then
-                error("not all clients are connected")
-            end
-            socket.sleep(0.01)
-        end
-    end
-    local file = assert(io.open(dir .. "/go.new", "w"))
-    file:write(string.format("%.3f\n", socket.gettime() + 0.1))
-    file:close()
-    os.rename(dir .. "/go.new", dir .. "/go")
-end
-
 --- Turns a second of one contestant.
 local function run(settings, contestant, arrangement, seconds)
     local dir = settings.scratch .. "/sharing"
-    os.execute(string.format("rm -rf '%s' && mkdir '%s'", dir, dir))
+    start.prepare(dir)
     lay_out(dir, arrangement.clients)
     local each = arrangement.clients // arrangement.processes
     local commands, firsts = {}, {}
@@ -66,7 +45,8 @@ local function run(settings, contestant, arrangement, seconds)
     end
     local turns = 0
     for _, result in ipairs(lib.run_together(commands, function()
-        give_start(dir, firsts)
+        start.await_ready(dir, firsts)
+        start.give(dir, 0.1)
     end)) do
         turns = turns + contestants.check(contestant, result).turns
     end
@@ -76,8 +56,8 @@ end
 return function(settings)
     local rounds = settings.rounds or (settings.quick and 1 or 3)
     local seconds = settings.quick and 0.5 or 1.5
-    lib.title("Sharing: turns a second, over %g s; median of %d rounds (min..max)", seconds, rounds)
-    local all = contestants.with_kinds(settings)
+    report.title("Sharing: turns a second, over %g s; median of %d rounds (min..max)", seconds, rounds)
+    local all = contestants.present(settings, "share")
     local arrangements = settings.quick and { ARRANGEMENTS[2], ARRANGEMENTS[3] } or ARRANGEMENTS
     local rates = {} -- arrangement -> name -> array by round
     for _ = 1, rounds do
@@ -107,6 +87,6 @@ return function(settings)
         end
         table.insert(rows, row)
     end
-    lib.columns(rows)
-    print("  Writers were alone, and never more than 10 had a permit: every turn was checked by files that only one can rename.")
+    report.columns(rows)
+    report.say("Writers were alone, and never more than 10 had a permit: every turn was checked by files that only one can rename.")
 end

@@ -1,7 +1,7 @@
---- cycle: acquires and releases a free lock COUNT times; prints the medians in microseconds.
+--- cycle: acquires and releases a free lock COUNT times; prints the medians in microseconds, and the requests of a cycle.
 --
 -- With "untimed" it does COUNT cycles and nothing else, for those who count instructions. KIND: as in kinds.lua; a mutex
--- unless given. "all": each kind in its turn, on a path of its own, a line each.
+-- unless given. "all": each kind in its turn, on a path of its own, a line each. Also runs under LuaJIT.
 --
 -- Usage: cycle.lua SERVERS PATH COUNT [untimed|KIND|all]
 
@@ -9,7 +9,8 @@ local kinds = require "kinds"
 local now = require("zklock.core").now
 local zklock = require "zklock"
 
-local servers, path, count = arg[1], arg[2], math.tointeger(tonumber(arg[3]))
+local floor = math.floor
+local servers, path, count = arg[1], arg[2], tonumber(arg[3])
 local client = assert(zklock.connect(servers, { session_timeout = 60 }))
 
 if arg[4] == "untimed" then
@@ -33,20 +34,37 @@ end
 
 local function median_us(values)
     table.sort(values)
-    return values[#values // 2 + 1] * 1e6
+    return values[floor(#values / 2) + 1] * 1e6
+end
+
+--- Of sorted values.
+local function quantiles_us(values)
+    local quantiles = {}
+    for percent = 0, 100 do
+        quantiles[percent + 1] = string.format("%.1f", values[floor((#values - 1) * percent / 100) + 1] * 1e6)
+    end
+    return table.concat(quantiles, ",")
+end
+
+local function requests()
+    local stats = client:stats()
+    return stats.requests - stats.heartbeats
 end
 
 local function measure(kind, lock)
-    for _ = 1, count // 10 + 1 do
+    for _ = 1, floor(count / 10) + 1 do
         cycle(lock)
     end
+    assert(client:flush(10))
+    local sent = requests()
     local acquires, releases, cycles = {}, {}, {}
     for index = 1, count do
         local before, between, after = cycle(lock)
         acquires[index], releases[index], cycles[index] = between - before, after - between, after - before
     end
-    print(string.format("name=zklock kind=%s count=%d acquire_us=%.1f release_us=%.1f cycle_us=%.1f", kind, count,
-        median_us(acquires), median_us(releases), median_us(cycles)))
+    print(string.format("name=zklock kind=%s count=%d acquire_us=%.2f release_us=%.2f cycle_us=%.2f requests=%.3f quantiles_us=%s",
+        kind, count, median_us(acquires), median_us(releases), median_us(cycles), (requests() - sent) / count,
+        quantiles_us(cycles)))
 end
 
 if arg[4] == "all" then

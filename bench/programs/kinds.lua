@@ -18,12 +18,12 @@ local zklock = require "zklock"
 local servers, proxy, control, path = arg[1], arg[2], arg[3], arg[4]
 local count, delay = math.tointeger(tonumber(arg[5])), tonumber(arg[6])
 
-local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = loop.adapter }
+local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = "luv" }
 local counts = counter.connect(control)
 local direct, client -- the session that is in the way; the one that is measured
 
-local function settle()
-    counts:settle(math.max(0.03, delay * 6 / 1000), loop.sleep)
+local function settle(since)
+    counts:settle(math.max(0.03, delay * 6 / 1000), loop.sleep, since)
 end
 
 local function own_requests()
@@ -67,6 +67,7 @@ end
 
 local function contended(lock, rival)
     assert(rival:acquire())
+    local before_asking = counts:total()
     local granted, ended
     loop.start(function()
         assert(lock:acquire())
@@ -74,8 +75,7 @@ local function contended(lock, rival)
         assert(lock:release())
         ended = now()
     end)
-    loop.sleep(0.02)
-    settle()
+    settle(before_asking)
     assert(not granted, "granted while somebody else held")
     local before = now()
     assert(rival:release())

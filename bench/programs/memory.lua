@@ -11,6 +11,8 @@ local zklock = require "zklock"
 
 local servers, mode, count = arg[1], arg[2], math.tointeger(tonumber(arg[3]))
 
+local QUIET = 0.3 -- seconds
+
 local function connect()
     return assert(zklock.connect(servers, { session_timeout = 60, connect_timeout = 20, wait = fibers.adapter }))
 end
@@ -67,6 +69,19 @@ local function claim_all(client, kept, settled)
     fibers.await("all claims stand", settled, 60)
 end
 
+--- Whether `count` claims of a client wait, and nothing is on its way any more: how many nodes and watches they need among
+-- themselves is not known here.
+local function all_wait(client)
+    local requests, since = 0, core.now()
+    return function()
+        local stats = client:stats()
+        if stats.requests - stats.heartbeats ~= requests then
+            requests, since = stats.requests - stats.heartbeats, core.now()
+        end
+        return stats.claims == count and core.now() - since > QUIET
+    end
+end
+
 local function measure()
     local kept = { first = connect() } -- whose cost includes what all share
     if mode == "clients" then
@@ -88,10 +103,9 @@ local function measure()
         end)
     end
     local before = now()
-    claim_all(client, kept, function()
-        local stats = client:stats()
-        return (mode == "granted" and stats.grants or stats.watches) == count
-    end)
+    claim_all(client, kept, mode == "granted" and function()
+        return client:stats().grants == count
+    end or all_wait(client))
     print_growth(before)
     os.exit(true, false)
 end

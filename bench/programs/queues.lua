@@ -18,18 +18,18 @@ local servers, proxy, control, path = arg[1], arg[2], arg[3], arg[4]
 local count = math.tointeger(tonumber(arg[5]))
 
 local PERMITS = 5
-local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = loop.adapter }
+local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = "luv" }
 local counts = counter.connect(control)
 
-local function settle()
-    counts:settle(0.03, loop.sleep)
+local function settle(since)
+    counts:settle(0.03, loop.sleep, since)
 end
 
 --- Lets `count` waiters come, each with a lock by make(client); they stay until they are let go.
 local function line_up(clients, make)
     local line = {}
     for index, client in ipairs(clients) do
-        local waiter = {}
+        local waiter, before = {}, counts:total()
         line[index] = waiter
         loop.start(function()
             local lock = make(client)
@@ -42,8 +42,7 @@ local function line_up(clients, make)
             assert(client:flush(20))
             waiter.ended = true
         end)
-        loop.sleep(0.01)
-        settle()
+        settle(before)
         assert(not waiter.granted, "granted while others held")
     end
     return line

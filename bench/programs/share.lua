@@ -4,8 +4,8 @@
 --   semaphore   of 10 permits
 --
 -- The clients are number FIRST and the COUNT - 1 after it, of TOTAL in all processes together. When they are connected the
--- process makes DIR/ready-FIRST and waits for DIR/go, in which the beginning stands, as seconds of the day's clock. Counts
--- the grants between WARM_UP seconds after that and SECONDS later.
+-- process waits until it may begin, as bench/start.lua says. Counts the grants between WARM_UP seconds after that and SECONDS
+-- later.
 --
 -- Who is inside renames files in DIR, which fails if somebody else has done so: a writer "free", each reader one of its
 -- own, which a writer must find in its place, while a reader must find "free"; who has a permit one of ten.
@@ -14,6 +14,7 @@
 
 local loop = require "loop"
 local socket = require "socket"
+local start = require "start"
 local zklock = require "zklock"
 
 local now, rename = socket.gettime, os.rename
@@ -96,23 +97,15 @@ local function take_turns(client, number)
 end
 
 local function await_start()
-    assert(io.open(dir .. "/ready-" .. first, "w")):close()
-    local file
-    repeat
-        loop.sleep(0.01)
-        file = io.open(dir .. "/go")
-    until file
-    local start = file:read("n")
-    file:close()
-    from = start + warm_up
+    local moment = start.await(dir, first, loop.sleep)
+    from = moment + warm_up
     to = from + seconds
-    loop.sleep(start - now())
 end
 
 loop.run(function()
     local clients = {}
     for index = 1, count do
-        local client = assert(zklock.connect(servers, { connect_timeout = 20, wait = count > 1 and loop.adapter or nil }))
+        local client = assert(zklock.connect(servers, { connect_timeout = 20, wait = count > 1 and "luv" or nil }))
         local lock = kind == "semaphore" and client:semaphore(path, PERMITS) or client:rwlock(path).read
         assert(lock:acquire(PATIENCE))
         assert(lock:release()) -- there are directories from here on

@@ -1,23 +1,21 @@
 /*
- * Curator as a contestant: each client a CuratorFramework of its own and a thread.
+ * Curator as a contestant: each client a CuratorFramework of its own, each who wants a lock a thread.
  *
  * Usage: Contestant cycle SERVERS PATH COUNT [KIND|all]
  *        Contestant contend SERVERS PATH CLIENTS WARM_UP SECONDS DIR
+ *        Contestant crowd SERVERS PATH one|many|read CLIENTS EACH WARM_UP SECONDS DIR
+ *        Contestant line SERVERS PROXY PATH CLIENTS EACH DIR
+ *        Contestant storm SERVERS PATH CLIENTS PATIENCE DIR
  *        Contestant kinds SERVERS PROXY CONTROL PATH COUNT DELAY_MS
  *        Contestant queues SERVERS PROXY CONTROL PATH COUNT
  *        Contestant share SERVERS PATH rwlock|semaphore FIRST COUNT TOTAL WARM_UP SECONDS DIR
  *
- * A holder renames a file in DIR that only one can rename: `violations` counts the times that somebody else had.
+ * bench/contestants.lua says where each of these is described.
  */
-import java.io.File;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
 import java.util.Locale;
-import java.util.concurrent.atomic.AtomicLong;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
-import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 public final class Contestant {
@@ -32,6 +30,16 @@ public final class Contestant {
     private static double medianMicroseconds(long[] values) {
         Arrays.sort(values);
         return values[values.length / 2] / 1000.0;
+    }
+
+    /* Of sorted values: what 0, 1, ... 100 percent of them are at most. */
+    private static String quantiles(long[] values) {
+        StringBuilder text = new StringBuilder();
+        for (int percent = 0; percent <= 100; percent++) {
+            int index = (int) ((values.length - 1L) * percent / 100);
+            text.append(percent == 0 ? "" : ",").append(String.format(Locale.ROOT, "%.1f", values[index] / 1000.0));
+        }
+        return text.toString();
     }
 
     private static void cycle(CuratorFramework client, String kind, String path, int count, int warmUp) throws Exception {
@@ -52,8 +60,9 @@ public final class Contestant {
             }
         }
         System.out.println(String.format(Locale.ROOT,
-            "name=Curator kind=%s count=%d acquire_us=%.1f release_us=%.1f cycle_us=%.1f", kind, count,
-            medianMicroseconds(acquires), medianMicroseconds(releases), medianMicroseconds(cycles)));
+            "name=Curator kind=%s count=%d acquire_us=%.1f release_us=%.1f cycle_us=%.1f quantiles_us=%s", kind,
+            count, medianMicroseconds(acquires), medianMicroseconds(releases), medianMicroseconds(cycles),
+            quantiles(cycles)));
     }
 
     private static void cycle(String servers, String path, int count, String which) throws Exception {
@@ -78,61 +87,19 @@ public final class Contestant {
         }
     }
 
-    private static void contend(String servers, String path, int clients, double warmUp, double seconds, String dir)
-        throws Exception {
-        File free = new File(dir, "free");
-        File taken = new File(dir, "taken");
-        List<CuratorFramework> connections = new ArrayList<>();
-        for (int i = 0; i < clients; i++) {
-            connections.add(connect(servers, 10000));
-        }
-        AtomicLong turns = new AtomicLong();
-        AtomicLong violations = new AtomicLong();
-        AtomicLong failures = new AtomicLong();
-        long from = System.nanoTime() + (long) (warmUp * 1e9);
-        long to = from + (long) (seconds * 1e9);
-        List<Thread> threads = new ArrayList<>();
-        for (CuratorFramework client : connections) {
-            Thread thread = new Thread(() -> {
-                InterProcessMutex lock = new InterProcessMutex(client, path);
-                try {
-                    long at;
-                    do {
-                        lock.acquire();
-                        at = System.nanoTime();
-                        if (!free.renameTo(taken)) {
-                            violations.incrementAndGet();
-                        }
-                        if (at >= from && at < to) {
-                            turns.incrementAndGet();
-                        }
-                        taken.renameTo(free);
-                        lock.release();
-                    } while (at < to);
-                } catch (Exception e) {
-                    failures.incrementAndGet();
-                    System.err.println("Curator: " + e);
-                }
-            });
-            threads.add(thread);
-            thread.start();
-        }
-        for (Thread thread : threads) {
-            thread.join();
-        }
-        System.out.println(String.format(Locale.ROOT,
-            "name=Curator clients=%d seconds=%.3f turns=%d violations=%d failures=%d", clients, seconds, turns.get(),
-            violations.get(), failures.get()));
-        System.out.flush();
-        Runtime.getRuntime().halt(0); // the sessions are closed by the server: closing each takes long
-    }
-
     public static void main(String[] args) throws Exception {
         if ((args.length == 4 || args.length == 5) && args[0].equals("cycle")) {
             cycle(args[1], args[2], Integer.parseInt(args[3]), args.length == 5 ? args[4] : "mutex");
         } else if (args.length == 7 && args[0].equals("contend")) {
-            contend(args[1], args[2], Integer.parseInt(args[3]), Double.parseDouble(args[4]),
+            Crowd.crowd(args[1], args[2], "one", Integer.parseInt(args[3]), 1, Double.parseDouble(args[4]),
                 Double.parseDouble(args[5]), args[6]);
+        } else if (args.length == 9 && args[0].equals("crowd")) {
+            Crowd.crowd(args[1], args[2], args[3], Integer.parseInt(args[4]), Integer.parseInt(args[5]),
+                Double.parseDouble(args[6]), Double.parseDouble(args[7]), args[8]);
+        } else if (args.length == 7 && args[0].equals("line")) {
+            Crowd.line(args[1], args[2], args[3], Integer.parseInt(args[4]), Integer.parseInt(args[5]), args[6]);
+        } else if (args.length == 6 && args[0].equals("storm")) {
+            Crowd.storm(args[1], args[2], Integer.parseInt(args[3]), Double.parseDouble(args[4]), args[5]);
         } else if (args.length == 7 && args[0].equals("kinds")) {
             Kinds.kinds(args[1], args[2], args[3], args[4], Integer.parseInt(args[5]), Integer.parseInt(args[6]));
         } else if (args.length == 6 && args[0].equals("queues")) {
@@ -140,7 +107,7 @@ public final class Contestant {
         } else if (args.length == 10 && args[0].equals("share")) {
             new Share(args).run();
         } else {
-            System.err.println("Usage: Contestant cycle|contend|kinds|queues|share SERVERS ...");
+            System.err.println("Usage: Contestant cycle|contend|crowd|line|storm|kinds|queues|share SERVERS ...");
             System.exit(2);
         }
     }

@@ -19,7 +19,7 @@ final class Counter {
     }
 
     private static final Set<String> NO_REQUESTS = new HashSet<>(Arrays.asList(
-        "connections", "connect", "ping", "replies", "notifications", "bytes_up", "bytes_down"));
+        "connections", "connect", "ping", "closeSession", "replies", "notifications", "bytes_up", "bytes_down"));
     private static final Set<String> WRITES = new HashSet<>(Arrays.asList("create", "create2", "createContainer",
         "createTTL", "delete", "deleteContainer", "setData", "setACL", "multi"));
 
@@ -66,14 +66,24 @@ final class Counter {
         return counts;
     }
 
+    /* Requests and notifications that have passed, together. */
+    long total() throws IOException {
+        Counts counts = counts();
+        return counts.requests + counts.notifications;
+    }
+
     /* Waits until nothing has passed for so many milliseconds. */
     void settle(int ms) throws Exception {
+        settle(ms, -1);
+    }
+
+    /* The same, but quiet does not count as long as nothing has passed since total() said `since`. */
+    void settle(int ms, long since) throws Exception {
         int quiet = 0;
         long last = -1;
         while (quiet < ms) {
-            Counts counts = counts();
-            long now = counts.requests + counts.notifications;
-            quiet = now == last ? quiet + 5 : 0;
+            long now = total();
+            quiet = now == last && now != since ? quiet + 5 : 0;
             last = now;
             Thread.sleep(5);
         }

@@ -58,14 +58,14 @@ final class Kinds {
 
     private long[] contended(Lock lock, Lock rival, ExecutorService worker) throws Exception {
         rival.acquire();
+        long beforeAsking = counter.total();
         Future<long[]> waiter = worker.submit(() -> {
             lock.acquire();
             long granted = System.nanoTime();
             lock.release();
             return new long[] {granted, System.nanoTime()};
         });
-        Thread.sleep(20);
-        counter.settle(settleMs);
+        counter.settle(settleMs, beforeAsking);
         if (waiter.isDone()) {
             throw new IllegalStateException("granted while somebody else held");
         }
@@ -163,9 +163,9 @@ final class Kinds {
     private List<Waiter> lineUp(List<Lock> locks) throws Exception {
         List<Waiter> line = new ArrayList<>();
         for (Lock lock : locks) {
+            long beforeAsking = counter.total();
             Waiter waiter = new Waiter(lock);
-            Thread.sleep(10);
-            counter.settle(settleMs);
+            counter.settle(settleMs, beforeAsking);
             if (waiter.granted.isDone()) {
                 throw new IllegalStateException("granted while others held");
             }

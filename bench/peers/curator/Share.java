@@ -3,8 +3,6 @@
  * Each client is a CuratorFramework of its own and a thread.
  */
 import java.io.File;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -27,7 +25,6 @@ final class Share {
 
     private final AtomicLong turns = new AtomicLong();
     private final AtomicLong violations = new AtomicLong();
-    private final AtomicLong failures = new AtomicLong();
     private long from; // System.nanoTime()
     private long to;
 
@@ -116,19 +113,6 @@ final class Share {
         }
     }
 
-    private void awaitStart() throws Exception {
-        Files.createFile(new File(dir, "ready-" + first).toPath());
-        File go = new File(dir, "go");
-        while (!go.exists()) {
-            Thread.sleep(10);
-        }
-        double start = Double.parseDouble(new String(Files.readAllBytes(go.toPath()), StandardCharsets.US_ASCII).trim());
-        long waitNs = (long) (start * 1e9 - System.currentTimeMillis() * 1e6);
-        from = System.nanoTime() + waitNs + (long) (warmUp * 1e9);
-        to = from + (long) (seconds * 1e9);
-        Thread.sleep(Math.max(0, waitNs / 1000000));
-    }
-
     void run() throws Exception {
         List<CuratorFramework> clients = new ArrayList<>();
         for (int i = 0; i < count; i++) {
@@ -138,27 +122,17 @@ final class Share {
             lock.release(); // there are directories from here on
             clients.add(client);
         }
-        awaitStart();
-        List<Thread> threads = new ArrayList<>();
+        from = Start.await(dir, first) + (long) (warmUp * 1e9);
+        to = from + (long) (seconds * 1e9);
+        Team team = new Team();
         for (int i = 0; i < count; i++) {
             CuratorFramework client = clients.get(i);
             int number = first + i;
-            Thread thread = new Thread(() -> {
-                try {
-                    takeTurns(client, number);
-                } catch (Exception e) {
-                    failures.incrementAndGet();
-                    System.err.println("Curator: " + e);
-                }
-            });
-            threads.add(thread);
-            thread.start();
+            team.start(() -> takeTurns(client, number));
         }
-        for (Thread thread : threads) {
-            thread.join();
-        }
+        long failures = team.join();
         System.out.println(String.format(Locale.ROOT, "name=Curator turns=%d violations=%d failures=%d", turns.get(),
-            violations.get(), failures.get()));
+            violations.get(), failures));
         System.out.flush();
         Runtime.getRuntime().halt(0); // the sessions are closed by the server: closing each takes long
     }

@@ -1,0 +1,25 @@
+/*
+ * Lets programs begin together, by files in a directory that they share: as bench/start.lua, which says how.
+ */
+import java.io.File;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+
+final class Start {
+    private Start() {
+    }
+
+    /* Says that this program is ready, and waits until it may begin; when that was, as System.nanoTime(). */
+    static long await(File dir, int number) throws Exception {
+        Files.createFile(new File(dir, "ready-" + number).toPath());
+        File go = new File(dir, "go");
+        while (!go.exists()) {
+            Thread.sleep(10);
+        }
+        double moment = Double.parseDouble(new String(Files.readAllBytes(go.toPath()), StandardCharsets.US_ASCII).trim());
+        long waitNs = (long) (moment * 1e9 - System.currentTimeMillis() * 1e6);
+        long began = System.nanoTime() + waitNs;
+        Thread.sleep(Math.max(0, waitNs / 1000000));
+        return began;
+    }
+}

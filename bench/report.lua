@@ -1,0 +1,137 @@
+--- report: what a run has to say: tables on the terminal, and with --write the same in docs/performance.md.
+--
+-- What a case prints is one section. In the page it stands between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; what
+-- stands around that is written by people, and stays.
+
+local report = {}
+
+local page     -- where sections are written to; nil: nowhere
+local origin   -- the machine, the date
+local section  -- lines of the section that is being written, as Markdown
+local below_table = false -- whether a table was the last that was printed
+local problems = {} -- places that the page does not have
+
+--- @tparam ?string path of the page that is written
+-- @tparam string where the line that tells by which machine, and when
+function report.open(path, where)
+    page, origin = path, where
+    print(where)
+end
+
+local function add(line)
+    if section then
+        table.insert(section, line)
+    end
+end
+
+--- Pads text to a width in characters.
+local function padded(text, width, flush_left)
+    local blanks = string.rep(" ", width - utf8.len(text))
+    return flush_left and text .. blanks or blanks .. text
+end
+
+function report.title(text, ...)
+    text = string.format(text, ...)
+    below_table = false
+    print("\n" .. text)
+    print(string.rep("-", utf8.len(text)))
+    add("")
+    add("**" .. text .. "**")
+end
+
+--- A remark below a table.
+function report.say(text, ...)
+    text = string.format(text, ...)
+    print("  " .. text)
+    add("")
+    add(text)
+end
+
+local function widths_of(rows)
+    local widths = {}
+    for _, row in ipairs(rows) do
+        for column, text in ipairs(row) do
+            widths[column] = math.max(widths[column] or 3, utf8.len(text))
+        end
+    end
+    return widths
+end
+
+local function cells_of(row, widths)
+    local cells = {}
+    for column, width in ipairs(widths) do
+        cells[column] = padded(row[column] or "", width, column == 1)
+    end
+    return cells
+end
+
+--- A table: rows of text, the first of which names the columns. The first column is set flush left, the others right.
+function report.columns(rows)
+    local widths = widths_of(rows)
+    if below_table then
+        print()
+    end
+    below_table = true
+    add("")
+    for index, row in ipairs(rows) do
+        local cells = cells_of(row, widths)
+        print((("  " .. table.concat(cells, "   ")):gsub("%s+$", "")))
+        add("| " .. table.concat(cells, " | ") .. " |")
+        if index == 1 then
+            local rule = {}
+            for column, width in ipairs(widths) do
+                rule[column] = column == 1 and string.rep("-", width) or string.rep("-", width - 1) .. ":"
+            end
+            add("| " .. table.concat(rule, " | ") .. " |")
+        end
+    end
+end
+
+--- A plot that lies beside the page.
+-- @tparam string name of the file below plots/
+-- @tparam string text what is to be seen in it
+function report.plot(name, text)
+    add("")
+    add(string.format("![%s](plots/%s)", text, name))
+end
+
+--- Puts the section's lines into the page.
+local function write(name, lines)
+    local file = assert(io.open(page))
+    local text = file:read("a")
+    file:close()
+    local opening, closing = "<!-- bench:" .. name .. " -->\n", "<!-- /bench:" .. name .. " -->"
+    local _, from = text:find(opening, 1, true)
+    local to = from and text:find(closing, from, true)
+    if not to then
+        table.insert(problems, name)
+        return
+    end
+    file = assert(io.open(page, "w"))
+    file:write(text:sub(1, from), table.concat(lines, "\n"), "\n\n", text:sub(to))
+    assert(file:close())
+end
+
+--- Runs fn(), all of whose output is the section `name`.
+-- @treturn boolean whether it came to an end; nothing is written otherwise
+-- @treturn ?string why not
+function report.section(name, fn)
+    section = {}
+    local ok, problem = xpcall(fn, debug.traceback)
+    if ok and page then
+        add("")
+        add("*" .. origin .. "*")
+        write(name, section)
+    end
+    section = nil
+    return ok, problem
+end
+
+--- Says which sections found no place in the page.
+function report.close()
+    for _, name in ipairs(problems) do
+        print(string.format("%s has no place <!-- bench:%s -->", page, name))
+    end
+end
+
+return report

@@ -13,7 +13,7 @@ LUA_VERSION ?= 5.4
 LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
-.PHONY: help setup build test test-c test-sim test-lua test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx bench bench-quick demo demo-openresty examples docs install clean
+.PHONY: help setup build test test-c test-sim test-lua test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -75,6 +75,12 @@ soak: ## SECONDS=60: new seeds through the simulation until the time is up
 soak-nginx: ## CYCLES=100000: so many locks inside nginx; fails if its worker grows
 	@tools/setup.sh soak-nginx
 	@tools/soak-nginx.sh $(CYCLES)
+
+explore: ## small worlds in every order, and which of them notice which broken rule; takes long; ARGS=… goes to it
+	@tools/setup.sh test
+	@tools/build.sh c
+	@build/c/explore --far --states 1000000 --jobs $$(nproc) $(ARGS)
+	@build/c/explore --breaks --all --states 20000 --jobs $$(nproc) $(ARGS)
 
 bench: ## measure, and compare with others; ARGS=… goes to it
 	@tools/setup.sh bench

@@ -383,7 +383,7 @@ static void check_shared(claim_record *record, node_record *node)
         if (record->handoff == 0)
             fail("fairness", "claim %d of client %d was handed permits and wanted its own", record->number,
                  record->client);
-    } else if (node->idle_since != 0 && !reader_with_readers(record, node)) {
+    } else if (node->idle_since != 0 && node->idle_since < sim_now() && !reader_with_readers(record, node)) {
         totals.lingered++;
         node->lingered = true;
     } else if (record->handoff == 0) {
@@ -782,7 +782,7 @@ static void readable(void *context, int caller)
     client *of = &run.clients[caller];
     if (of->engine == NULL)
         return;
-    int64_t latency = 5 * SIM_MICROSECOND + sim_below(60 * SIM_MICROSECOND);
+    int64_t latency = run.options.by_hand ? 0 : 5 * SIM_MICROSECOND + sim_below(60 * SIM_MICROSECOND);
     if (sim_chance(1, 60))
         latency += sim_below(20 * SIM_MILLISECOND);
     wake_client(of, sim_now() + latency);
@@ -823,4 +823,78 @@ void check_quiet(void)
         if ((stats.seats != 0 && !run.unreadable) || stats.watches != 0)
             fail("orphans", "client %d counts %d seats and %d watches", i, (int)stats.seats, (int)stats.watches);
     }
+}
+
+/* ---- for worlds that are run by hand ---- */
+
+static uint64_t millis(int64_t at)
+{
+    return (uint64_t)(at / SIM_MILLISECOND);
+}
+
+/* Of instants within one millisecond only the order counts, and that in check_fairness alone. */
+static uint64_t hash_order(const node_record *node)
+{
+    uint64_t sum = 0;
+    for (const node_record *other = run.nodes; other != NULL && node->grants > 1; other = other->next) {
+        uint64_t before = 0;
+        for (int i = 0; i < MOST_HAND_OVERS; i++)
+            before = before << 1 | (uint64_t)(other->made_at < node->hand_overs[i]);
+        sum += sim_mix(sim_hash_text(other->path), before);
+    }
+    return sum;
+}
+
+static uint64_t hash_node(const node_record *node)
+{
+    uint64_t flags = (uint64_t)node->gone | (uint64_t)node->asked << 1 | (uint64_t)node->told << 2 |
+                     (uint64_t)node->overheard << 3 | (uint64_t)node->lost << 4 | (uint64_t)node->lingered << 5;
+    uint64_t hash = sim_mix(sim_hash_text(node->path), flags ^ (uint64_t)node->grants << 8);
+    hash = sim_mix(hash, millis(node->made_at));
+    hash = sim_mix(hash, millis(node->asked_since) ^ millis(node->idle_since) << 32);
+    return sim_mix(hash, hash_order(node) ^ (uint64_t)node->linger);
+}
+
+static uint64_t hash_record(const claim_record *record)
+{
+    uint64_t flags = (uint64_t)record->settled | (uint64_t)record->ended << 1 | (uint64_t)record->comparable << 2 |
+                     (uint64_t)record->excused << 3 | (uint64_t)record->excuse_ending << 4 |
+                     (uint64_t)(record->claim != NULL) << 5;
+    uint64_t hash = sim_mix((uint64_t)record->client << 32 ^ (uint64_t)record->phase, flags);
+    /* The first half of the token is the czxid of what it is held by. */
+    hash =
+        sim_mix(hash, sim_hash_text(record->token[0] != '\0' ? record->token + 16 : "") ^ sim_hash_text(record->node));
+    hash = sim_mix(hash, millis(record->asked_at) ^ millis(record->granted_at) << 32);
+    hash = sim_mix(hash, millis(record->excused_since) ^ millis(record->lease_began) << 32);
+    hash = sim_mix(hash, (uint64_t)record->end_code << 32 ^ (uint64_t)record->revocations);
+    hash = sim_mix(hash, (uint64_t)record->session ^ (uint64_t)record->held_count << 56);
+    for (int32_t i = 0; i < record->held_count; i++)
+        hash = sim_mix(hash, sim_hash_text(record->held[i]->path));
+    for (int i = 0; i < record->blocker_count; i++)
+        hash = sim_mix(hash, sim_hash_text(record->blockers[i]));
+    return sim_mix(hash, (uint64_t)record->creates_before);
+}
+
+uint64_t hash_checks(void)
+{
+    uint64_t sum = 0, nodes = 0;
+    for (const claim_record *each = run.claims; each != NULL; each = each->next)
+        sum += hash_record(each);
+    for (const node_record *each = run.nodes; each != NULL; each = each->next)
+        nodes = sim_mix(nodes, hash_node(each)); /* in the order in which they were made */
+    sum += nodes;
+    for (int i = 0; i < deletion_count; i++)
+        sum += sim_mix(sim_hash_text(deletions[i].path), millis(deletions[i].at) ^ deletions[i].committed);
+    for (int i = 0; i < run.client_count; i++) {
+        const client *of = &run.clients[i];
+        uint64_t hash = sim_mix((uint64_t)i, millis(of->disturbed_at) ^ millis(of->unheard_until) << 32);
+        hash = sim_mix(hash, (uint64_t)of->expired ^ (uint64_t)(of->engine != NULL) << 1 ^ (uint64_t)of->killed << 2);
+        hash = sim_mix(hash, (uint64_t)of->valid_until);
+        for (int path = 0; path < run.path_count; path++)
+            hash = sim_mix(hash, (uint64_t)of->creates[path]);
+        sum += hash;
+    }
+    for (int path = 0; path < run.path_count; path++)
+        sum += sim_mix((uint64_t)path, millis(run.limit_since[path]));
+    return sum;
 }

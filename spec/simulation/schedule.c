@@ -21,6 +21,8 @@ totals_state totals;
 
 int64_t client_clock(const client *of, int64_t at)
 {
+    if (run.options.by_hand)
+        at -= at % SIM_MILLISECOND;
     return of->offset + at + at * of->drift / 1000000;
 }
 
@@ -45,6 +47,7 @@ int64_t read_clock(client *of)
     if (reading < of->last_read)
         reading = of->last_read;
     of->last_read = reading;
+    sim_note(of->index, (uint64_t)reading);
     return reading;
 }
 
@@ -123,7 +126,8 @@ void end_call(client *of)
     if (wake_at < INT64_MAX)
         wake_client(of, wake_at + sim_below(200 * SIM_MICROSECOND));
     if (of->poll.fd >= 0 && sim_poll(of->poll.fd, of->poll.events) != 0)
-        wake_client(of, sim_now() + 5 * SIM_MICROSECOND + sim_below(40 * SIM_MICROSECOND));
+        wake_client(of, run.options.by_hand ? sim_now()
+                                            : sim_now() + 5 * SIM_MICROSECOND + sim_below(40 * SIM_MICROSECOND));
 }
 
 static void count_turn(client *of)
@@ -160,10 +164,17 @@ static void turn(void *context, int64_t stamp)
     begin_call(of);
     int64_t now = read_clock(of);
     short revents = of->poll.fd >= 0 ? sim_poll(of->poll.fd, of->poll.events) : 0;
+    sim_note(of->index, (uint64_t)(unsigned short)revents);
     zkl_engine_process(of->engine, now, revents);
     end_call(of);
     if (of->closing)
         finish_closing(of);
+}
+
+bool event_counts(sim_event_fn fn, const void *context, int64_t argument)
+{
+    const client *of = context;
+    return fn != turn || (of->turn_stamp == argument && of->engine != NULL && of->paused_until <= sim_now());
 }
 
 /* ---- clients come and go ---- */
@@ -289,7 +300,7 @@ static void prepare_directories(void)
     }
 }
 
-static bool quiet(void)
+bool nothing_left(void)
 {
     const char *example;
     bool still = sim_client_nodes(&example) == 0 && sim_server_watches(&example) == 0;
@@ -324,7 +335,7 @@ static void drain(void)
              (int)((60 * run.timeout + 20 * SIM_SECOND) / SIM_SECOND));
     /* Sessions of clients that were killed expire, watches go out, nodes have lingered long enough. */
     limit = sim_now() + 10 * run.timeout + 2 * run.longest_linger;
-    while (!run.failed && !quiet() && sim_now() < limit)
+    while (!run.failed && !nothing_left() && sim_now() < limit)
         step_until(sim_now() + run.timeout / 8);
     if (!run.failed)
         check_quiet();
@@ -353,16 +364,38 @@ static void free_records(void)
     }
 }
 
-bool run_schedule(uint64_t seed, bool trace)
+void begin_run(const sim_options *options)
 {
     memset(&run, 0, sizeof(run));
     run.memory_before = zkl_memory_in_use();
-    run.trace = trace;
+    run.trace = options->trace;
     reset_checks();
     sim_hooks hooks;
     install_hooks(&hooks);
-    run.options = choose_world(seed, trace);
+    run.options = *options;
     sim_begin(&run.options, &hooks);
+}
+
+bool end_run(void)
+{
+    for (int i = 0; i < run.client_count; i++) {
+        if (run.clients[i].engine != NULL)
+            drop_client(&run.clients[i], false);
+    }
+    add_world();
+    sim_end();
+    free_records();
+    free_sets();
+    if (!run.failed && zkl_memory_in_use() != run.memory_before)
+        fail("orphans", "%lld bytes of memory are left", (long long)(zkl_memory_in_use() - run.memory_before));
+    totals.schedules++;
+    return !run.failed;
+}
+
+bool run_schedule(uint64_t seed, bool trace)
+{
+    sim_options options = choose_world(seed, trace);
+    begin_run(&options);
     choose(seed);
     sim_trace("seed %llu: %d servers, %d clients, %d paths, T %d ms%s%s%s", (unsigned long long)seed,
               run.options.servers, run.client_count, run.path_count, (int)(run.timeout / SIM_MILLISECOND),
@@ -385,16 +418,5 @@ bool run_schedule(uint64_t seed, bool trace)
     start_faults();
     if (step_until(run.quiet_at))
         drain();
-    for (int i = 0; i < run.client_count; i++) {
-        if (run.clients[i].engine != NULL)
-            drop_client(&run.clients[i], false);
-    }
-    add_world();
-    sim_end();
-    free_records();
-    free_sets();
-    if (!run.failed && zkl_memory_in_use() != run.memory_before)
-        fail("orphans", "%lld bytes of memory are left", (long long)(zkl_memory_in_use() - run.memory_before));
-    totals.schedules++;
-    return !run.failed;
+    return end_run();
 }

@@ -9,7 +9,9 @@
  *   faults.c      what goes wrong, and when it is over
  *   checks.c      the invariants, and
  *   limits.c        those of semaphores
+ *   rules.c       what can be broken on purpose
  *   simulate.c    the program: many runs, numbers, broken rules
+ *   explore.c     another one: small worlds, in every order
  *
  * There is one run at a time; its state is `run`.
  */
@@ -233,8 +235,22 @@ typedef struct {
 } totals_state;
 extern totals_state totals;
 
+/* rules.c. The last one's name is NULL. */
+typedef struct {
+    unsigned rule;
+    const char *name;
+} broken_rule;
+extern const broken_rule broken_rules[];
+
 /* schedule.c. Runs one seed; true if every check held. */
 bool run_schedule(uint64_t seed, bool trace);
+/* The same in steps: a world without clients; and what is left when it is over. */
+void begin_run(const sim_options *options);
+bool end_run(void);
+/* No node, watch or seat of a client is left. */
+bool nothing_left(void);
+/* Whether something will come of an event. */
+bool event_counts(sim_event_fn fn, const void *context, int64_t argument);
 int64_t client_clock(const client *of, int64_t at);
 /* The clock as the client's thread reads it for its next call: sometimes a while ago. */
 int64_t read_clock(client *of);
@@ -310,6 +326,8 @@ bool nodes_exist(const claim_record *record);
 void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable);
 void install_hooks(sim_hooks *hooks);
 void reset_checks(void);
+/* Of all that they remember, for worlds that are run by hand. */
+uint64_t hash_checks(void);
 
 /* limits.c */
 void check_limit(int path);

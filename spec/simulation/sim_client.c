@@ -71,7 +71,7 @@ void *sim_must(void *memory)
 
 static int64_t library_now(const zhandle_t *zh)
 {
-    return sim.now - sim.library_skip[zh->caller];
+    return sim_clock() - sim.library_skip[zh->caller];
 }
 
 bool sim_connected(const zhandle_t *zh)
@@ -451,6 +451,8 @@ zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, co
         zh->servers[i] = zh->servers[place];
         zh->servers[place] = i;
     }
+    for (int i = 0; i < zh->server_count && sim.options.by_hand; i++)
+        zh->servers[i] = (zh->caller + i) % zh->server_count;
     next_server(zh);
     zh->next_open = handles;
     handles = zh;
@@ -919,6 +921,14 @@ bool sim_list_lacks(const char *node)
             return false;
     }
     return true;
+}
+
+uint64_t sim_handles_hash(void)
+{
+    uint64_t sum = 0;
+    for (const zhandle_t *zh = handles; zh != NULL; zh = zh->next_open)
+        sum += sim_mix((uint64_t)zh->caller, sim_rank(zh->last_zxid));
+    return sum;
 }
 
 void sim_clients_begin(void)

@@ -41,6 +41,7 @@ typedef struct {
     const char *text;
     int parent;
     uint32_t hash;
+    uint64_t long_hash;
 } path_entry;
 static path_entry *paths;
 static int path_count, path_capacity;
@@ -138,16 +139,20 @@ uint64_t sim_random(void)
 int64_t sim_below(int64_t bound)
 {
     assert(bound > 0);
+    if (sim.options.by_hand)
+        return 0;
     return (int64_t)(sim_random() % (uint64_t)bound);
 }
 
 bool sim_chance(int64_t numerator, int64_t denominator)
 {
-    return sim_below(denominator) < numerator;
+    return !sim.options.by_hand && sim_below(denominator) < numerator;
 }
 
 int64_t sim_delay(void)
 {
+    if (sim.options.by_hand)
+        return 0;
     int64_t usual = sim.options.delay;
     int64_t delay = usual / 2 + sim_below(usual + 1);
     if (sim_chance(1, 40))
@@ -160,6 +165,11 @@ int64_t sim_delay(void)
 int64_t sim_now(void)
 {
     return sim.now;
+}
+
+int64_t sim_clock(void)
+{
+    return sim.options.by_hand ? sim.now - sim.now % SIM_MILLISECOND : sim.now;
 }
 
 static bool sooner(const event *one, const event *other)
@@ -208,6 +218,38 @@ bool sim_step(void)
     return true;
 }
 
+void sim_run_until(int64_t at)
+{
+    while (event_count > 0 && events[0].at <= at)
+        sim_step();
+    if (sim.now < at)
+        sim.now = at;
+}
+
+int64_t sim_next_event(sim_counts_fn counts)
+{
+    int64_t next = INT64_MAX;
+    for (size_t i = 0; i < event_count; i++) {
+        if (events[i].at < next && counts(events[i].run, events[i].context, events[i].argument))
+            next = events[i].at;
+    }
+    return next;
+}
+
+/* Whose they are is not in it, since addresses differ from run to run: what they are about is hashed where it is kept. */
+uint64_t sim_events_hash(sim_counts_fn counts)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < event_count; i++) {
+        const event *each = &events[i];
+        if (!counts(each->run, each->context, each->argument))
+            continue;
+        uint64_t hash = sim_mix((uint64_t)(each->at / SIM_MILLISECOND), (uint64_t)each->argument);
+        sum += sim_mix(hash, (uint64_t)(uintptr_t)each->run);
+    }
+    return sum;
+}
+
 /* ---- paths ---- */
 
 static uint32_t hash_text(const char *text)
@@ -243,7 +285,8 @@ int sim_path(const char *text)
         path_capacity = path_capacity ? path_capacity * 2 : 256;
         paths = must(realloc(paths, (size_t)path_capacity * sizeof(*paths)));
     }
-    paths[path_count] = (path_entry){sim_copy(text, strlen(text)), path_count == 0 ? -1 : parent, hash};
+    paths[path_count] =
+        (path_entry){sim_copy(text, strlen(text)), path_count == 0 ? -1 : parent, hash, sim_hash_text(text)};
     path_slots[slot] = ++path_count;
     return path_count - 1;
 }
@@ -251,6 +294,11 @@ int sim_path(const char *text)
 const char *sim_path_text(int path)
 {
     return paths[path].text;
+}
+
+uint64_t sim_path_hash(int path)
+{
+    return path < 0 ? 1 : paths[path].long_hash;
 }
 
 const char *sim_path_name(int path)
@@ -267,6 +315,8 @@ int sim_path_parent(int path)
 
 void sim_trace(const char *format, ...)
 {
+    if (sim.options.by_hand && !sim.options.trace)
+        return; /* hundreds of thousands of worlds: nobody compares their traces */
     char line[512];
     va_list arguments;
     va_start(arguments, format);

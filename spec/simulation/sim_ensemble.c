@@ -153,7 +153,7 @@ static sim_session *new_session(int32_t timeout_ms, int caller)
 {
     sim_session *session = sim_alloc(sizeof(*session));
     session->id = ++last_session;
-    session->password = (int64_t)(sim_random() >> 1);
+    session->password = sim.options.by_hand ? session->id : (int64_t)(sim_random() >> 1);
     session->timeout_ms = timeout_ms;
     session->caller = caller;
     session->owner = -1;
@@ -516,6 +516,11 @@ static bool cut_off(const server *at)
     return leader == NULL || (leader != at && !(joined(at, leader) && reachable(at, leader)));
 }
 
+static int by_name(const void *one, const void *other)
+{
+    return strcmp(sim_path_text(*(const int *)one), sim_path_text(*(const int *)other));
+}
+
 static void fill_children(const server *at, int path, sim_reply *reply)
 {
     int count = sim_tree_children(&at->tree, path);
@@ -528,6 +533,8 @@ static void fill_children(const server *at, int path, sim_reply *reply)
         reply->children[reply->child_count++] = reply->children[place];
         reply->children[place] = at->tree.nodes[i].path;
     }
+    if (sim.options.by_hand)
+        qsort(reply->children, (size_t)reply->child_count, sizeof(*reply->children), by_name);
 }
 
 static void execute_read(server *at, sim_request *request)
@@ -1266,6 +1273,90 @@ int sim_server_watches(const char **example)
 int64_t sim_last_zxid(void)
 {
     return truth.zxid;
+}
+
+/* ---- for worlds that are run by hand ---- */
+
+static uint64_t hash_transaction(const sim_transaction *transaction)
+{
+    uint64_t hash = sim_mix(sim_rank(transaction->zxid), (uint64_t)transaction->err);
+    for (int i = 0; i < transaction->change_count; i++) {
+        const sim_change *change = &transaction->changes[i];
+        hash = sim_mix(hash, sim_path_hash(change->path) ^ (uint64_t)change->kind);
+        hash = sim_mix(hash, (uint64_t)change->owner ^ (uint64_t)(uint32_t)change->err << 32);
+    }
+    return transaction->request != NULL ? sim_mix(hash, sim_hash_request(transaction->request)) : hash;
+}
+
+/* Positions in the log count only among each other. */
+static uint64_t distance(int position)
+{
+    return (uint64_t)(uint32_t)(position - committed);
+}
+
+static uint64_t hash_letters(const link *over)
+{
+    uint64_t hash = over->channel.cut;
+    for (const sim_message *each = over->channel.head; each != NULL; each = each->next) {
+        const letter *content = each->body;
+        hash = sim_mix(hash, (uint64_t)each->kind << 32 ^ distance(content->position));
+        hash = sim_mix(hash, (uint64_t)each->stamp ^ (uint64_t)content->valid << 60);
+        if (content->request != NULL)
+            hash = sim_mix(hash, sim_hash_request(content->request));
+        for (int i = 0; i < content->session_count; i++)
+            hash = sim_mix(hash, (uint64_t)content->sessions[i]->id);
+    }
+    return hash;
+}
+
+static uint64_t hash_server(const server *at)
+{
+    uint64_t hash = sim_mix((uint64_t)at->role, (uint64_t)at->leadership);
+    hash = sim_mix(hash, (uint64_t)at->stamp << 8 ^ (uint64_t)at->deposed << 2 ^ (uint64_t)at->outstanding << 1 ^
+                             (uint64_t)at->noticing);
+    hash = sim_mix(hash, (uint64_t)at->following << 32 ^ distance(at->logged));
+    hash = sim_mix(hash, distance(at->acked) << 32 ^ distance(at->commit_known));
+    hash = sim_mix(hash, distance(at->applied) ^ (uint64_t)at->lag_until << 32);
+    for (int position = at->applied; position < entry_count; position++)
+        hash = sim_mix(hash, hash_transaction(entries[position]));
+    uint64_t watches = 0;
+    for (int i = 0; i < at->watches.count; i++) {
+        const sim_watch *each = &at->watches.watches[i];
+        watches += sim_mix(sim_path_hash(each->path) ^ (uint64_t)each->children, sim_hash_connection(each->connection));
+    }
+    hash = sim_mix(hash, watches);
+    hash = sim_mix(hash, sim_tree_hash(&at->tree));
+    for (int i = 0; i < sim.options.servers; i++)
+        hash = sim_mix(hash, hash_letters(&links[at->id][i]) ^ (uint64_t)sim.link_down[at->id][i]);
+    return hash;
+}
+
+static uint64_t hash_session(const sim_session *session)
+{
+    uint64_t hash = sim_mix((uint64_t)session->id, (uint64_t)(session->touched / SIM_MILLISECOND));
+    uint64_t created = session->created_at > committed ? distance(session->created_at) : session->created_at > 0;
+    uint64_t closed = session->closed_at > committed ? distance(session->closed_at) : session->closed_at > 0;
+    hash = sim_mix(hash, created << 32 ^ closed);
+    hash = sim_mix(hash, (uint64_t)session->timeout_ms << 32 ^ (uint64_t)session->closing << 1 ^
+                             (uint64_t)session->doomed ^ (uint64_t)(session->caller + 1) << 8);
+    for (int i = 0; i < sim.options.servers; i++)
+        hash = sim_mix(hash, session->touched_at[i]);
+    return sim_mix(hash, (uint64_t)(session->owner + 1));
+}
+
+uint64_t sim_ensemble_hash(void)
+{
+    uint64_t hash = sim_mix((uint64_t)epoch << 32 ^ distance(entry_count), (uint64_t)stamps);
+    hash = sim_mix(hash, (uint64_t)last_session ^ (uint64_t)election_planned << 63);
+    hash = sim_mix(hash, sim_tree_hash(&prepared));
+    hash = sim_mix(hash, sim_tree_hash(&truth));
+    for (const sim_session *each = sessions; each != NULL; each = each->next)
+        hash = sim_mix(hash, hash_session(each));
+    for (int i = 0; i < sim.options.servers; i++)
+        hash = sim_mix(hash, hash_server(&servers[i]));
+    for (const waiting_sync *each = syncs; each != NULL; each = each->next)
+        hash = sim_mix(hash, sim_hash_request(each->request) ^ distance(each->position) ^ (uint64_t)each->stamp << 32);
+    return hash;
 }
 
 /* ---- beginning and end ---- */

@@ -21,6 +21,14 @@ int sim_path_parent(int path);
 /* Its last part. */
 const char *sim_path_name(int path);
 
+/* A hash of its text. */
+uint64_t sim_path_hash(int path);
+/* Of the events that count. */
+uint64_t sim_events_hash(sim_counts_fn counts);
+
+/* The clock, to the millisecond where worlds are run by hand: the steps between are only for order. */
+int64_t sim_clock(void);
+
 /* One message's delay: mostly near the usual one, seldom far longer. */
 int64_t sim_delay(void);
 
@@ -69,6 +77,7 @@ typedef struct {
 } sim_change;
 
 void sim_tree_apply(sim_tree *tree, const sim_change *change, int64_t zxid);
+uint64_t sim_tree_hash(const sim_tree *tree);
 
 /* --- requests and replies ------------------------------------------------------------------------------------------ */
 
@@ -183,6 +192,7 @@ typedef struct sim_channel {
     sim_message *head, *tail;
     int64_t last_at;
     bool cut;
+    bool by_hand; /* nothing arrives by itself */
     void (*deliver)(void *owner, sim_message *message);
     void *owner;
 } sim_channel;
@@ -197,6 +207,7 @@ typedef struct sim_connection {
     struct sim_connection *next;
     int id;
     int caller;
+    int ordinal; /* of the caller's */
     int server;
     struct sim_session *session; /* once the server knows it */
     sim_channel up, down;
@@ -208,6 +219,7 @@ typedef struct sim_connection {
     int descriptor;
     bool established; /* TCP handshake is through */
     bool refused;
+    bool waiting; /* by hand: to be established when the network is there again */
     bool reset;   /* nothing more will come, sends fail */
     bool fragile; /* the peer has closed: the next send goes nowhere, later ones fail */
     bool send_fails;
@@ -224,6 +236,18 @@ void sim_connection_close(sim_connection *connection);
 void sim_connection_reply(sim_connection *connection, const sim_reply *reply);
 void sim_connection_shut(sim_connection *connection); /* orderly, after what was sent */
 void sim_connection_abort(sim_connection *connection, bool lose_replies);
+
+/* The caller's side of it is gone. */
+void sim_connection_tell(sim_connection *connection);
+
+/* --- sim_choices.c -------------------------------------------------------------------------------------------------- */
+
+/* The place of a zxid among all that the world knows: what they are counts only in their order. */
+uint64_t sim_rank(int64_t zxid);
+uint64_t sim_hash_request(const sim_request *request);
+uint64_t sim_hash_reply(const sim_reply *reply);
+/* Which connection it is, whatever its address. */
+uint64_t sim_hash_connection(const sim_connection *connection);
 
 /* --- sim_prepare.c ------------------------------------------------------------------------------------------------- */
 
@@ -280,6 +304,7 @@ typedef struct sim_session {
 
 void sim_ensemble_begin(void);
 void sim_ensemble_end(void);
+uint64_t sim_ensemble_hash(void);
 /* A message from a client arrived at its server. */
 void sim_server_receive(sim_connection *connection, sim_request *request);
 /* The server's side of a connection is gone. */
@@ -290,6 +315,8 @@ bool sim_server_accepts(int server);
 
 void sim_clients_begin(void);
 void sim_clients_end(void);
+/* Of what handles know of zxids. */
+uint64_t sim_handles_hash(void);
 
 /* --- shared state --------------------------------------------------------------------------------------------------- */
 
@@ -306,7 +333,9 @@ typedef struct {
     sim_statistics statistics;
     sim_connection *connections;
     int last_connection;
-    const sim_reply *delivering; /* a list, inside its completion */
+    int connections_of[SIM_MAX_CALLERS];
+    uint64_t inputs[SIM_MAX_CALLERS]; /* hash of what each client was given */
+    const sim_reply *delivering;      /* a list, inside its completion */
     int delivering_path;
 } sim_state;
 extern sim_state sim;

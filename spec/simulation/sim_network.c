@@ -39,7 +39,7 @@ void sim_channel_send(sim_channel *channel, int kind, int64_t stamp, void *body)
     message->stamp = stamp;
     message->body = body;
     message->at = sim.now + sim_delay();
-    if (message->at <= channel->last_at)
+    if (message->at <= channel->last_at && !sim.options.by_hand)
         message->at = channel->last_at + 1;
     channel->last_at = message->at;
     if (channel->tail != NULL)
@@ -47,12 +47,13 @@ void sim_channel_send(sim_channel *channel, int kind, int64_t stamp, void *body)
     else
         channel->head = message;
     channel->tail = message;
-    sim_schedule(message->at, pump, channel, 0);
+    if (!channel->by_hand)
+        sim_schedule(message->at, pump, channel, 0);
 }
 
 void sim_channel_set_cut(sim_channel *channel, bool cut)
 {
-    if (channel->cut && !cut)
+    if (channel->cut && !cut && !channel->by_hand)
         sim_schedule(sim.now + sim_delay(), pump, channel, 0);
     channel->cut = cut;
 }
@@ -83,7 +84,7 @@ int sim_channel_drop(sim_channel *channel, int keep)
 
 /* ---- connections ---- */
 
-static void tell(sim_connection *connection)
+void sim_connection_tell(sim_connection *connection)
 {
     if (connection->handle != NULL && sim.hooks.readable != NULL)
         sim.hooks.readable(sim.hooks.context, connection->caller);
@@ -123,7 +124,7 @@ static void deliver_down(void *owner, sim_message *message)
             connection->inbox = copy;
         connection->inbox_last = copy;
     }
-    tell(connection);
+    sim_connection_tell(connection);
 }
 
 static void establish(void *context, int64_t argument)
@@ -131,6 +132,9 @@ static void establish(void *context, int64_t argument)
     sim_connection *connection = context;
     (void)argument;
     if (connection->handle == NULL)
+        return;
+    connection->waiting = connection->up.cut && sim.options.by_hand;
+    if (connection->waiting)
         return;
     if (connection->up.cut) {
         sim_schedule(sim.now + 50 * SIM_MILLISECOND, establish, connection, 0);
@@ -142,13 +146,15 @@ static void establish(void *context, int64_t argument)
     } else {
         connection->refused = true;
     }
-    tell(connection);
+    sim_note(connection->caller, connection->established ? 2 : 3);
+    sim_connection_tell(connection);
 }
 
 sim_connection *sim_connect(struct _zhandle *handle, int caller, int server)
 {
     sim_connection *connection = sim_alloc(sizeof(*connection));
     connection->id = ++sim.last_connection;
+    connection->ordinal = ++sim.connections_of[caller];
     connection->descriptor = 1000 + connection->id;
     connection->handle = handle;
     connection->caller = caller;
@@ -156,6 +162,7 @@ sim_connection *sim_connect(struct _zhandle *handle, int caller, int server)
     connection->up.deliver = deliver_up;
     connection->down.deliver = deliver_down;
     connection->up.owner = connection->down.owner = connection;
+    connection->up.by_hand = connection->down.by_hand = sim.options.by_hand;
     connection->up.cut = connection->down.cut = sim.network_down[caller][server];
     connection->next = sim.connections;
     sim.connections = connection;
@@ -288,6 +295,8 @@ void sim_set_network(int caller, int server, bool up)
             sim_channel_set_cut(&each->up, cut);
             sim_channel_set_cut(&each->down, cut);
         }
+        if (each->waiting && !cut)
+            sim_schedule(sim.now, establish, each, 0);
     }
 }
 

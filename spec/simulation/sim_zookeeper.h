@@ -37,6 +37,11 @@ typedef struct {
     bool containers; /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
     bool auth_fails; /* every zoo_add_auth is refused */
     bool trace;      /* print the trace to stdout */
+    /*
+     * Nothing is random and nothing takes time: what a client and its server send each other stays under way until
+     * sim_deliver, everything else happens at once, or when a clock says so (sim_run_until).
+     */
+    bool by_hand;
 } sim_options;
 
 /* What a child is in the queue of its directory. */
@@ -83,6 +88,38 @@ int64_t sim_now(void);
 void sim_schedule(int64_t at, sim_event_fn run, void *context, int64_t argument);
 /* Runs the next event; false if there is none. */
 bool sim_step(void);
+
+/* --- worlds that are run by hand (sim_choices.c) --- */
+
+/* Runs what is due until that instant, which it is then. */
+void sim_run_until(int64_t at);
+/* The instant of the next event that `counts`, INT64_MAX if there is none. */
+typedef bool (*sim_counts_fn)(sim_event_fn run, const void *context, int64_t argument);
+int64_t sim_next_event(sim_counts_fn counts);
+
+/* A message under way: the first in its direction of its connection. */
+typedef struct {
+    int caller;
+    int ordinal;   /* which of the caller's connections, from 1 */
+    bool up;       /* from the client to its server */
+    bool given_up; /* the client has closed the connection since */
+} sim_delivery;
+/* Those that could arrive next, in an order that depends on nothing but what they are; returns how many. */
+int sim_deliveries(sim_delivery *out, int most);
+void sim_deliver(const sim_delivery *delivery);
+/* What it is, for a person. */
+void sim_describe(const sim_delivery *delivery, char *out, size_t size);
+/* Whether the caller has a connection that could be lost. */
+bool sim_can_lose_connection(int caller);
+/* The client loses its connection. `arrives`: what it has sent is still under way and may be executed; else it is lost, and
+ * the server knows of it too. */
+void sim_lose_connection(int caller, bool arrives);
+/* Something that a client's state depends on has been given to it. */
+void sim_note(int caller, uint64_t what);
+/* Of all that the rest of the world depends on, but for the clients, of whom there is a hash of what was given to them. */
+uint64_t sim_hash(sim_counts_fn counts);
+uint64_t sim_mix(uint64_t hash, uint64_t value);
+uint64_t sim_hash_text(const char *text);
 
 /* Random numbers from the seed. */
 uint64_t sim_random(void);

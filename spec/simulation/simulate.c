@@ -147,24 +147,12 @@ static int run_replays(const arguments *args)
 
 static int run_breaks(const arguments *args)
 {
-    static const struct {
-        zkl_broken_rule rule;
-        const char *name;
-    } rules[] = {{ZKL_BREAK_LEASE, "lease"},         {ZKL_BREAK_AHEAD, "ahead"},       {ZKL_BREAK_RECOVERY, "recovery"},
-                 {ZKL_BREAK_PAIRING, "pairing"},     {ZKL_BREAK_CLEANUP, "cleanup"},   {ZKL_BREAK_OWNER, "owner"},
-                 {ZKL_BREAK_WATCH, "watch"},         {ZKL_BREAK_REARM, "rearm"},       {ZKL_BREAK_TOKEN, "token"},
-                 {ZKL_BREAK_LISTED, "listed"},       {ZKL_BREAK_RESTART, "restart"},   {ZKL_BREAK_TRY, "try"},
-                 {ZKL_BREAK_LAPSE, "lapse"},         {ZKL_BREAK_ARRIVAL, "arrival"},   {ZKL_BREAK_READERS, "readers"},
-                 {ZKL_BREAK_DOWNGRADE, "downgrade"}, {ZKL_BREAK_WRITER, "writer"},     {ZKL_BREAK_PERMITS, "permits"},
-                 {ZKL_BREAK_TURN, "turn"},           {ZKL_BREAK_LIMIT, "limit"},       {ZKL_BREAK_HOLD, "hold"},
-                 {ZKL_BREAK_SHARE, "share"},         {ZKL_BREAK_RELEASED, "released"}, {ZKL_BREAK_LINGER, "linger"},
-                 {ZKL_BREAK_HANDOFF, "handoff"}};
     int64_t passed = 0, failed = 0;
     char check[sizeof(run.check)], problem[sizeof(run.problem)];
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        if (args->rule != NULL && strcmp(args->rule, rules[i].name) != 0)
+    for (const broken_rule *each = broken_rules; each->name != NULL; each++) {
+        if (args->rule != NULL && strcmp(args->rule, each->name) != 0)
             continue;
-        zkl_broken_rules = (unsigned)rules[i].rule;
+        zkl_broken_rules = (unsigned)each->rule;
         int64_t ran = 0;
         bool noticed = false;
         while (!noticed && ran < args->limit) {
@@ -176,14 +164,14 @@ static int run_breaks(const arguments *args)
             snprintf(problem, sizeof(problem), "%s", run.problem);
             zkl_broken_rules = 0;
             noticed = run_schedule(seed, false);
-            zkl_broken_rules = (unsigned)rules[i].rule;
+            zkl_broken_rules = (unsigned)each->rule;
         }
         if (noticed) {
             passed++;
-            printf("rule %-9s noticed after %4" PRId64 " schedules by '%s': %s\n", rules[i].name, ran, check, problem);
+            printf("rule %-9s noticed after %4" PRId64 " schedules by '%s': %s\n", each->name, ran, check, problem);
         } else {
             failed++;
-            printf("rule %-9s NOT noticed within %" PRId64 " schedules\n", rules[i].name, ran);
+            printf("rule %-9s NOT noticed within %" PRId64 " schedules\n", each->name, ran);
         }
         fflush(stdout);
     }

@@ -194,6 +194,8 @@ static void release_event(void *context, int64_t number)
 
 void claim_granted(claim_record *record)
 {
+    if (run.options.by_hand)
+        return;
     if (record->set != NULL) {
         set_changed(record->set);
         return;

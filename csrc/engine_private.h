@@ -285,6 +285,11 @@ struct zkl_request {
 
 /* A context for a request that is about to be sent, or NULL when memory is short. Counted as in flight. */
 zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind);
+/*
+ * What only a server that lies, or has gone mad, answers: a list with names that no node can have. The C client passes a name of
+ * negative length on as NULL.
+ */
+bool zkl_names_sound(const struct String_vector *names);
 /* The C client refused the request (`rc`), and its completion will not or should not come. Puts the context away. */
 void zkl_request_refused(zkl_request *request, int rc);
 /* Sends; each false when it could not, which is handled like a lost connection: nothing is known to be executed. */
@@ -372,6 +377,8 @@ struct zkl_line {
 /* The line of `path`, with one more use; NULL when memory is short. */
 zkl_line *zkl_line_take(zkl_engine *engine, const char *path);
 void zkl_line_drop(zkl_line *line);
+/* The line whose path is the first `length` bytes of `path`, if somebody uses it; with no use more. */
+zkl_line *zkl_line_find(zkl_engine *engine, const char *path, size_t length);
 /* "<directory>/<name>", to be given to zkl_free; NULL when memory is short. */
 char *zkl_child_path(const char *directory, const char *name);
 bool zkl_lines_init(zkl_engine *engine);

@@ -15,18 +15,18 @@
 #define MOST_KEPT 1024
 
 /* FNV-1a. */
-static uint32_t hash(const char *path)
+static uint32_t hash(const char *path, size_t length)
 {
     uint32_t h = 2166136261U;
-    for (const char *p = path; *p != '\0'; p++) {
-        h = (h ^ (uint8_t)*p) * 16777619U;
+    for (size_t i = 0; i < length; i++) {
+        h = (h ^ (uint8_t)path[i]) * 16777619U;
     }
     return h;
 }
 
-static struct zkl_line_list *slot_of(zkl_engine *engine, const char *path)
+static struct zkl_line_list *slot_of(zkl_engine *engine, const char *path, size_t length)
 {
-    return &engine->lines[hash(path) & (engine->line_slots - 1)];
+    return &engine->lines[hash(path, length) & (engine->line_slots - 1)];
 }
 
 bool zkl_lines_init(zkl_engine *engine)
@@ -51,7 +51,7 @@ static void grow(zkl_engine *engine)
         zkl_line *line;
         while ((line = LIST_FIRST(&old[i])) != NULL) {
             LIST_REMOVE(line, hash);
-            LIST_INSERT_HEAD(slot_of(engine, line->path), line, hash);
+            LIST_INSERT_HEAD(slot_of(engine, line->path, strlen(line->path)), line, hash);
         }
     }
     zkl_free(old);
@@ -73,20 +73,26 @@ static zkl_line *new_line(zkl_engine *engine, const char *path)
     if (engine->line_count >= engine->line_slots) {
         grow(engine);
     }
-    LIST_INSERT_HEAD(slot_of(engine, path), line, hash);
+    LIST_INSERT_HEAD(slot_of(engine, path, strlen(path)), line, hash);
     engine->line_count++;
+    return line;
+}
+
+zkl_line *zkl_line_find(zkl_engine *engine, const char *path, size_t length)
+{
+    zkl_line *line;
+    LIST_FOREACH(line, slot_of(engine, path, length), hash)
+    {
+        if (strncmp(line->path, path, length) == 0 && line->path[length] == '\0') {
+            break;
+        }
+    }
     return line;
 }
 
 zkl_line *zkl_line_take(zkl_engine *engine, const char *path)
 {
-    zkl_line *line;
-    LIST_FOREACH(line, slot_of(engine, path), hash)
-    {
-        if (strcmp(line->path, path) == 0) {
-            break;
-        }
-    }
+    zkl_line *line = zkl_line_find(engine, path, strlen(path));
     if (line == NULL) {
         line = new_line(engine, path);
     }

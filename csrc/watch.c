@@ -134,11 +134,21 @@ static void tell(zkl_watch *watch, void (*what)(zkl_seat *))
     watch->pinned = false;
 }
 
+/* It could not be armed. If there is a connection, the reason will not pass as soon as it could be tried again. */
+static void look_on(zkl_seat *seat)
+{
+    if (seat->state == ZKL_SEAT_QUEUED && zkl_session_usable(seat->engine)) {
+        zkl_seat_look_later(seat); /* no memory, or a name that no node can have */
+    } else {
+        zkl_seat_look_again(seat);
+    }
+}
+
 /* The C client does not know the watch any more (IDLE): arms it for whoever is interested, or lets it go. */
 static void rearm_or_free(zkl_watch *watch)
 {
     if (is_wanted(watch) && !arm(watch)) {
-        tell(watch, zkl_seat_look_again);
+        tell(watch, look_on);
     }
     free_if_unused(watch);
 }
@@ -160,7 +170,7 @@ static zkl_watch *take_watch(zkl_line *line, const char *name)
 static void join(zkl_seat *seat, zkl_watch *watch)
 {
     if (watch == NULL) {
-        zkl_seat_look_again(seat);
+        look_on(seat);
         return;
     }
     seat->watch = watch;
@@ -299,6 +309,7 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
     zkl_watch *watch = request->about.watch;
     watch->flying--;
     watch->state = rc == ZOK ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
+    rc = rc == ZOK && !zkl_names_sound(names) ? ZMARSHALLINGERROR : rc; /* armed all the same */
     request->purpose = ZKL_LIST_LOOK;
     watch->pinned = true;
     zkl_seat *seat, *next;
@@ -423,46 +434,27 @@ void zkl_watches_closed(zkl_engine *engine)
     }
 }
 
-/*
- * The watch on the node with this full path, or on who comes and goes below it; NULL if there is none. False when memory is too
- * short to look.
- */
-static bool find_by_path(zkl_engine *engine, const char *path, bool children, zkl_watch **watch)
+/* The watch on the node with this full path, or on who comes and goes below it; NULL if there is none. */
+static zkl_watch *find_by_path(zkl_engine *engine, const char *path, bool children)
 {
-    *watch = NULL;
-    if (children) {
-        zkl_line *parent = zkl_line_take(engine, path);
-        if (parent != NULL) {
-            *watch = find(parent, NULL);
-            zkl_line_drop(parent);
-        }
-        return parent != NULL;
-    }
     const char *slash = strrchr(path, '/');
-    if (slash == path) {
-        return true; /* a lock's directory has a name */
+    if (!children && slash == path) {
+        return NULL; /* a lock's directory has a name */
     }
-    char *directory = zkl_copy(path, (size_t)(slash - path));
-    zkl_line *line = directory != NULL ? zkl_line_take(engine, directory) : NULL;
-    if (line != NULL) {
-        *watch = find(line, slash + 1);
-        zkl_line_drop(line);
-    }
-    zkl_free(directory);
-    return line != NULL;
+    zkl_line *line = zkl_line_find(engine, path, children ? strlen(path) : (size_t)(slash - path));
+    return line != NULL ? find(line, children ? NULL : slash + 1) : NULL;
 }
 
 bool zkl_watch_wanted(zkl_engine *engine, const char *path, bool children)
 {
-    zkl_watch *watch;
-    return !find_by_path(engine, path, children, &watch) || (watch != NULL && is_wanted(watch));
+    const zkl_watch *watch = find_by_path(engine, path, children);
+    return watch != NULL && is_wanted(watch);
 }
 
 void zkl_watch_forgotten(zkl_engine *engine, const char *path, bool children)
 {
-    zkl_watch *watch;
-    if (find_by_path(engine, path, children, &watch) && watch != NULL && watch->state == ZKL_WATCH_ARMED &&
-        !is_wanted(watch)) {
+    zkl_watch *watch = find_by_path(engine, path, children);
+    if (watch != NULL && watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
         watch->state = ZKL_WATCH_IDLE;
         free_if_unused(watch);
     }

@@ -16,6 +16,12 @@
 run_state run;
 totals_state totals;
 
+/* Whoever wants a client and finds no memory tries again so often. */
+#define MOST_TRIES 10000
+
+/* Heartbeats, for one, are tried five times in a session timeout: as many failures as this last no longer than two. */
+#define MANY_FAILURES 10
+
 /* More turns in one simulated second than this: the engine spins. */
 #define MAX_TURNS 20000
 
@@ -187,9 +193,11 @@ void open_client(client *of)
     of->closing = of->killed = of->expired = false;
     of->turn_at = INT64_MAX;
     of->poll.fd = -1;
-    of->engine = zkl_engine_new(&config, &host);
-    if (of->engine == NULL)
-        abort();
+    for (int tries = 0; of->engine == NULL; tries++) {
+        of->engine = zkl_engine_new(&config, &host);
+        if (of->engine == NULL && (!run.short_of_memory || tries == MOST_TRIES))
+            abort();
+    }
     begin_call(of);
     end_call(of);
 }
@@ -306,6 +314,8 @@ static void drain(void)
 {
     run.draining = true;
     end_faults();
+    if (run.short_for_long)
+        zkl_memory_recover();
     for (int i = 0; i < run.client_count; i++) {
         client *of = &run.clients[i];
         of->paused_until = 0;
@@ -353,10 +363,12 @@ static void free_records(void)
     }
 }
 
-bool run_schedule(uint64_t seed, bool trace)
+static bool run_any(uint64_t seed, bool trace, int64_t failures)
 {
     memset(&run, 0, sizeof(run));
     run.memory_before = zkl_memory_in_use();
+    run.short_of_memory = failures > 0;
+    run.short_for_long = failures > MANY_FAILURES;
     run.trace = trace;
     reset_checks();
     sim_hooks hooks;
@@ -397,4 +409,18 @@ bool run_schedule(uint64_t seed, bool trace)
         fail("orphans", "%lld bytes of memory are left", (long long)(zkl_memory_in_use() - run.memory_before));
     totals.schedules++;
     return !run.failed;
+}
+
+bool run_schedule(uint64_t seed, bool trace)
+{
+    return run_any(seed, trace, 0);
+}
+
+bool run_short_of_memory(uint64_t seed, bool trace, int64_t successes, int64_t failures, int64_t *attempts)
+{
+    zkl_memory_fail_some(successes, failures);
+    bool passed = run_any(seed, trace, failures);
+    *attempts = zkl_memory_attempts();
+    zkl_memory_fail_after(-1);
+    return passed;
 }

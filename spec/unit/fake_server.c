@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -470,7 +471,7 @@ static void put_children(packet *p, const char *directory)
         count++;
     }
     bool more = lies();
-    put_int(p, more ? count + take(server.in) : count); /* more than follow: those are NULL */
+    put_int(p, more ? count + 1 + take(server.in) : count); /* more than follow: those are NULL */
     put(p, names.bytes, names.length);
     if (more) {
         free_list(list);
@@ -652,7 +653,9 @@ static void flush(packet *p)
     if (lies()) {
         uint8_t how = take(server.in) % 8;
         if (how == 0) { /* a length that nothing has, and the end */
-            length = htonl((uint32_t)(uint64_t)any_number());
+            int64_t number = any_number();
+            length =
+                htonl(number == 0 ? 1 : (uint32_t)(uint64_t)number); /* an empty packet is too short for a header */
             write_all(&length, 4);
             server.mute = true;
             return;
@@ -873,6 +876,12 @@ void server_turn(void)
             memmove(server.got, server.got + 4 + length, server.got_length);
         }
     }
+}
+
+void server_wait(int ms)
+{
+    struct pollfd fds[2] = {{.fd = listener, .events = POLLIN}, {.fd = server.fd, .events = POLLIN}};
+    poll(fds, 2, ms);
 }
 
 void server_act(void)

@@ -42,6 +42,8 @@ void server_begin(input *in);
 void server_end(void);
 /* Takes what has come, and answers. */
 void server_turn(void);
+/* Waits until there is something to take, for so many milliseconds at most. The one function that needs no lock of its caller's. */
+void server_wait(int ms);
 /* From now on it is honest, and what it has held back it gives up. */
 void server_reform(void);
 /* Something of its own accord, as the input says: an event, the end of the connection or of the session, a node of others. */

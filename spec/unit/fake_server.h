@@ -7,9 +7,11 @@
  * other names, numbers and stats, too long or cut off, closes the connection in the middle of a packet, or tells of events that
  * nobody asked for.
  *
- * What it leaves out, because the C client itself (3.8.0) would crash, each seen by hand:
- *   - a packet of fewer than the 16 bytes of a header, a good answer whose body is too short for its type, and an event without
- *     a path: the C client uses what it has not read (zookeeper.c, zookeeper_process and deserialize_response);
+ * What it leaves out, because the C client itself (3.8.0) would crash. The first two were seen to end the process here, the
+ * others are read in its source:
+ *   - a packet of fewer than the 16 bytes of a header (an empty one among them), a good answer whose body is too short for its
+ *     type, and an event without a path, such as an answer that has the number of events: the C client uses what it has not
+ *     read (zookeeper.c, zookeeper_process and deserialize_response);
  *   - an answer when no request is under way: assert(cptr) in zookeeper_process;
  *   - more parts in the answer to a multi than were asked for, or no end of them: assert(entry) in deserialize_multi;
  *   - more names in a list than follow, if memory for them cannot be had: the C client writes through NULL

@@ -90,6 +90,15 @@ static bool add(zkl_query *query, const char *name)
     return true;
 }
 
+/* Of this one it is not asked, or not told, who it is. One without any identity would be taken for gone. */
+static void leave_unnamed(zkl_query *query, int32_t index)
+{
+    query->contenders[index].identity = zkl_copy("", 0);
+    if (query->contenders[index].identity == NULL) {
+        answer(query, ZKL_FAILED, "not enough memory to list the contenders");
+    }
+}
+
 void zkl_query_listed(zkl_request *request, int rc, const struct String_vector *names)
 {
     zkl_query *query = request->about.query;
@@ -112,7 +121,7 @@ void zkl_query_listed(zkl_request *request, int rc, const struct String_vector *
     }
     for (int32_t i = 0; !query->answered && i < query->count; i++) {
         if (!query->identities) {
-            query->contenders[i].identity = zkl_copy("", 0);
+            leave_unnamed(query, i);
             continue;
         }
         if (!zkl_session_usable(query->engine) || !zkl_send_query_get(query, i, query->contenders[i].node)) {
@@ -136,7 +145,7 @@ void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
             answer(query, ZKL_FAILED, "not enough memory to list the contenders");
         }
     } else if (rc == ZNOAUTH && !query->answered) {
-        query->contenders[request->index].identity = zkl_copy("", 0); /* it is there, but whose it is may not be read */
+        leave_unnamed(query, request->index); /* it is there, but whose it is may not be read */
     } else if (rc != ZNONODE) {
         char message[512];
         snprintf(message, sizeof message, "reading the contenders of '%s': %s", query->path, zerror(rc));

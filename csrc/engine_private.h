@@ -288,6 +288,11 @@ struct zkl_request {
 
 /* A context for a request that is about to be sent, or NULL when memory is short. Counted as in flight. */
 zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind);
+/*
+ * What only a server that lies, or has gone mad, answers: a list with names that no node can have. The C client passes a name of
+ * negative length on as NULL.
+ */
+bool zkl_names_sound(const struct String_vector *names);
 /* The C client refused the request (`rc`), and its completion will not or should not come. Puts the context away. */
 void zkl_request_refused(zkl_request *request, int rc);
 /* Sends; each false when it could not, which is handled like a lost connection: nothing is known to be executed. */

@@ -12,19 +12,24 @@ typedef union {
 } header;
 
 static _Atomic int64_t in_use;
-static _Atomic int64_t successes_left = -1;
+
+/* What tests ask for: of the attempts since then, counted from 0, those from fail_from to before fail_to fail. */
+static _Atomic bool failing;
+static _Atomic int64_t attempts, fail_from, fail_to;
 
 static bool may_succeed(void)
 {
-    if (atomic_load_explicit(&successes_left, memory_order_relaxed) < 0) {
+    if (!atomic_load_explicit(&failing, memory_order_relaxed)) {
         return true;
     }
-    return atomic_fetch_sub(&successes_left, 1) > 0 || (atomic_store(&successes_left, 0), false);
+    int64_t attempt = atomic_fetch_add(&attempts, 1);
+    return attempt < atomic_load(&fail_from) || attempt >= atomic_load(&fail_to);
 }
 
 void *zkl_alloc(size_t size)
 {
-    header *block = may_succeed() ? calloc(1, sizeof(header) + size) : NULL;
+    bool possible = size <= SIZE_MAX - sizeof(header) && may_succeed();
+    header *block = possible ? calloc(1, sizeof(header) + size) : NULL;
     if (block == NULL) {
         return NULL;
     }
@@ -57,7 +62,26 @@ int64_t zkl_memory_in_use(void)
     return atomic_load_explicit(&in_use, memory_order_relaxed);
 }
 
+void zkl_memory_fail_some(int64_t successes, int64_t failures)
+{
+    atomic_store(&failing, false);
+    atomic_store(&attempts, 0);
+    atomic_store(&fail_from, successes);
+    atomic_store(&fail_to, successes >= 0 && failures < INT64_MAX - successes ? successes + failures : INT64_MAX);
+    atomic_store(&failing, successes >= 0);
+}
+
 void zkl_memory_fail_after(int64_t successes)
 {
-    atomic_store(&successes_left, successes);
+    zkl_memory_fail_some(successes, INT64_MAX);
+}
+
+void zkl_memory_recover(void)
+{
+    atomic_store(&fail_to, 0);
+}
+
+int64_t zkl_memory_attempts(void)
+{
+    return atomic_load(&attempts);
 }

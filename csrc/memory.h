@@ -28,4 +28,13 @@ int64_t zkl_memory_in_use(void);
  */
 void zkl_memory_fail_after(int64_t successes);
 
+/* Tests only: the same, but only `failures` of them fail, and after those all succeed. */
+void zkl_memory_fail_some(int64_t successes, int64_t failures);
+
+/* Tests only: from now on none fails any more; the count below goes on. */
+void zkl_memory_recover(void);
+
+/* Tests only: how many allocations were asked for since some were to fail. */
+int64_t zkl_memory_attempts(void);
+
 #endif

@@ -354,6 +354,16 @@ static int32_t find_failed_part(const zkl_operation *operation)
     return -1;
 }
 
+/* The C client takes an answer for success whose parts say otherwise, or are not there. */
+static bool all_succeeded(const zkl_operation *operation)
+{
+    bool succeeded = true;
+    for (int32_t i = 0; i < operation->part_count; i++) {
+        succeeded = succeeded && operation->results[i].err == ZOK;
+    }
+    return succeeded;
+}
+
 static void fail_multi(zkl_operation *operation, int rc)
 {
     int32_t index = find_failed_part(operation);
@@ -421,7 +431,7 @@ static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
         engine->stats.unknown_outcomes++;
         fail(operation, ZKL_DISCONNECTED, "the connection was lost (%s): whether it was executed is not known",
              zerror(rc));
-    } else if (operation->kind == ZKL_OPERATION_MULTI) {
+    } else if (operation->kind == ZKL_OPERATION_MULTI && rc != ZMARSHALLINGERROR) {
         fail_multi(operation, rc);
     } else {
         fail(operation, zkl_code_of(rc), "%s", zerror(rc));
@@ -438,7 +448,9 @@ void zkl_operation_landed(zkl_request *request, int rc, const zkl_reply *reply)
     if (operation->answered) {
         leave_watch(operation);
     } else {
-        take_reply(operation, rc, reply);
+        bool sound = rc != ZOK || ((reply->names == NULL || zkl_names_sound(reply->names)) &&
+                                   (operation->kind != ZKL_OPERATION_MULTI || all_succeeded(operation)));
+        take_reply(operation, sound ? rc : ZMARSHALLINGERROR, reply);
     }
     if (operation->answered) {
         free_parts(operation); /* only its watch may be left */
@@ -482,6 +494,7 @@ static bool init_multi(zkl_operation *operation)
     operation->stats = zkl_alloc(count * sizeof *operation->stats);
     bool whole = operation->ops != NULL && operation->results != NULL && operation->stats != NULL;
     for (int32_t i = 0; whole && i < operation->part_count; i++) {
+        operation->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays, should the answer say nothing of it */
         whole = init_op(operation, i);
     }
     if (!whole) {

@@ -126,11 +126,24 @@ static void on_created(int rc, const char *path, const struct Stat *stat, const 
     landed(request);
 }
 
+bool zkl_names_sound(const struct String_vector *names)
+{
+    bool sound = names->count >= 0 && (names->count == 0 || names->data != NULL);
+    for (int32_t i = 0; sound && i < names->count; i++) {
+        const char *name = names->data[i];
+        sound = name != NULL && name[0] != '\0' && strchr(name, '/') == NULL;
+    }
+    return sound;
+}
+
 static void on_names(int rc, const struct String_vector *names, const void *data)
 {
     zkl_request *request = land(data, rc);
     if (request == NULL) {
         return;
+    }
+    if (rc == ZOK && !zkl_names_sound(names)) {
+        rc = ZMARSHALLINGERROR;
     }
     if (request->kind == ZKL_REQUEST_QUERY_LIST) {
         zkl_query_listed(request, rc, names);
@@ -151,6 +164,7 @@ static void on_listing(int rc, const struct String_vector *names, const struct S
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
         zkl_operation_landed(request, rc, &(zkl_reply){.names = names, .stat = stat});
     } else {
+        rc = rc == ZOK && !zkl_names_sound(names) ? ZMARSHALLINGERROR : rc;
         zkl_claim *claim = request->about.seat->claim;
         if (claim != NULL && request->generation == claim->permits->generation) {
             claim->permits->listing = false;
@@ -214,6 +228,13 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
     landed(request);
 }
 
+/* The C client takes an answer for success whose parts say otherwise, or are not there. */
+static int downgraded(const struct zkl_downgrade *downgrade, int rc)
+{
+    bool passed = downgrade->results[0].err == ZOK && downgrade->results[1].err == ZOK;
+    return rc == ZOK && !passed ? ZRUNTIMEINCONSISTENCY : rc;
+}
+
 static void on_done(int rc, const void *data)
 {
     zkl_request *request = land(data, rc);
@@ -225,7 +246,7 @@ static void on_done(int rc, const void *data)
         zkl_seat_deleted(request, rc);
         break;
     case ZKL_REQUEST_DOWNGRADE:
-        zkl_seat_created(request, rc, request->downgrade->path, NULL);
+        zkl_seat_created(request, downgraded(request->downgrade, rc), request->downgrade->path, NULL);
         break;
     case ZKL_REQUEST_UNWATCH:
         zkl_watch_removed(request, rc);
@@ -292,6 +313,8 @@ bool zkl_send_downgrade(zkl_seat *seat, const char *writer, const char *path, co
     zoo_check_op_init(&ops[0], writer, -1);
     zoo_create_op_init(&ops[1], path, data, (int)strlen(data), acl, ZOO_EPHEMERAL, downgrade->path, (int)size);
     int first = ZKL_BROKEN(ZKL_BREAK_WRITER) ? 1 : 0;
+    downgrade->results[1].err = ZRUNTIMEINCONSISTENCY; /* stays, should the answer say nothing of it */
+    downgrade->results[0].err = first == 0 ? ZRUNTIMEINCONSISTENCY : ZOK;
     return sent_for_seat(request, zoo_amulti(seat->engine->handle, 2 - first, ops + first, downgrade->results + first,
                                              on_done, request));
 }

@@ -647,6 +647,21 @@ static void not_created(zkl_seat *seat, int rc)
     }
 }
 
+/* Whether this can be what the seat's create has made: a server may say anything. */
+static bool may_be_created(const zkl_seat *seat, const char *path, const struct Stat *stat)
+{
+    size_t stem = strlen(seat->line->path);
+    if (path == NULL || strncmp(path, seat->line->path, stem) != 0 || path[stem] != '/') {
+        return false;
+    }
+    char uuid[ZKL_UUID_LENGTH + 1];
+    zkl_seat_uuid(seat, uuid);
+    const char *name = path + stem + 1;
+    return strchr(name, '/') == NULL && zkl_node_has_uuid(name, uuid) &&
+           zkl_node_parse(name).kind == zkl_seat_kind(seat) &&
+           (stat == NULL || (stat->ephemeralOwner == seat->engine->session_id && stat->czxid > 0));
+}
+
 void zkl_seat_created(zkl_request *request, int rc, const char *path, const struct Stat *stat)
 {
     zkl_seat *seat = request->about.seat;
@@ -658,13 +673,13 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
         return;
     }
     seat->connection = request->connection;
-    bool ours_now = rc == ZOK && (stat == NULL || stat->ephemeralOwner == engine->session_id);
+    bool ours_now = rc == ZOK && may_be_created(seat, path, stat);
     if (seat->beside && rc == ZNONODE) {
         if (seat->writer != NULL) {
             zkl_seat_evicted(seat->writer); /* somebody deleted its node: the reader queues like any other */
         }
         not_created(seat, ZINVALIDSTATE);
-    } else if (ours_now && set_node(seat, strrchr(path, '/') + 1)) {
+    } else if (ours_now && set_node(seat, path + strlen(seat->line->path) + 1)) {
         seated(seat, stat != NULL ? stat->czxid : seat->czxid);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
         engine->stats.unknown_outcomes++;
@@ -838,7 +853,7 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
     if (seat->state != ZKL_SEAT_RECOVERING) {
         return;
     }
-    if (rc == ZOK && stat->ephemeralOwner == seat->engine->session_id) {
+    if (rc == ZOK && stat->ephemeralOwner == seat->engine->session_id && stat->czxid > 0) {
         seated(seat, stat->czxid);
     } else if (rc == ZOK || rc == ZNONODE) {
         not_created(seat, ZINVALIDSTATE); /* deleted meanwhile, or not of this session: it goes with its own */

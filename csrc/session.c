@@ -550,6 +550,7 @@ static void add_check(struct zkl_checks *checks, zkl_seat *seat)
 {
     checks->items[checks->count] = (struct zkl_check){seat, seat->generation};
     zoo_check_op_init(&checks->ops[checks->count], seat->node, -1);
+    checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays, should the answer say nothing of it */
     seat->flying++;
     checks->count++;
 }
@@ -607,11 +608,22 @@ static void heartbeat(zkl_engine *engine)
     engine->check_at = engine->now + SPEAK_EVERY(timeout_of(engine));
 }
 
+/* The C client takes an answer for success whose parts say otherwise, or are not there. */
+static bool all_passed(const struct zkl_checks *checks)
+{
+    bool passed = true;
+    for (int32_t i = 0; i < checks->count; i++) {
+        passed = passed && checks->results[i].err == ZOK;
+    }
+    return passed;
+}
+
 void zkl_lease_checked(zkl_request *request, int rc)
 {
     zkl_engine *engine = request->engine;
     struct zkl_checks *checks = request->about.checks;
     engine->checks_flying--;
+    rc = rc == ZOK && !all_passed(checks) ? ZMARSHALLINGERROR : rc;
     if (rc == ZOK) {
         zkl_lease_prove(engine, request->sent_at);
     } else if (rc == ZNONODE) {

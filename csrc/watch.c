@@ -134,11 +134,21 @@ static void tell(zkl_watch *watch, void (*what)(zkl_seat *))
     watch->pinned = false;
 }
 
+/* It could not be armed. If there is a connection, the reason will not pass as soon as it could be tried again. */
+static void look_on(zkl_seat *seat)
+{
+    if (seat->state == ZKL_SEAT_QUEUED && zkl_session_usable(seat->engine)) {
+        zkl_seat_look_later(seat); /* no memory, or a name that no node can have */
+    } else {
+        zkl_seat_look_again(seat);
+    }
+}
+
 /* The C client does not know the watch any more (IDLE): arms it for whoever is interested, or lets it go. */
 static void rearm_or_free(zkl_watch *watch)
 {
     if (is_wanted(watch) && !arm(watch)) {
-        tell(watch, zkl_seat_look_again);
+        tell(watch, look_on);
     }
     free_if_unused(watch);
 }
@@ -160,7 +170,7 @@ static zkl_watch *take_watch(zkl_line *line, const char *name)
 static void join(zkl_seat *seat, zkl_watch *watch)
 {
     if (watch == NULL) {
-        zkl_seat_look_again(seat);
+        look_on(seat);
         return;
     }
     seat->watch = watch;
@@ -297,6 +307,7 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
     zkl_watch *watch = request->about.watch;
     watch->flying--;
     watch->state = rc == ZOK ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
+    rc = rc == ZOK && !zkl_names_sound(names) ? ZMARSHALLINGERROR : rc; /* armed all the same */
     request->purpose = ZKL_LIST_LOOK;
     watch->pinned = true;
     zkl_seat *seat, *next;

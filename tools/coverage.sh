@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
-# Which lines of csrc/ the tests run: C unit tests, simulation and the specs under Lua 5.4, added up. The report is
-# build/coverage/index.html; the summary is printed.
+# Which lines of csrc/ and lua/ the tests run: C unit tests, simulation and the specs under Lua 5.4, added up. The report on C is
+# build/coverage/index.html, that on Lua build/coverage/lua.txt; the summaries are printed.
 
 set -eu
 cd "$(dirname "$0")/.."
@@ -13,9 +13,13 @@ for program in build/c-coverage/unit/test_*; do
 done
 if [ -x build/c-coverage/simulate ]; then
     build/c-coverage/simulate --seeds 1 "${ZKLOCK_SEEDS:-300}" >/dev/null || echo "note: the simulation failed"
+    build/c-coverage/simulate --memory 5 20 >/dev/null || echo "note: the simulation failed for want of memory"
 fi
-LUA_PATH="lua/?.lua;lua/?/init.lua;./?.lua;;" LUA_CPATH="build/5.4-coverage/?.so;;" \
+rm -rf build/coverage/lua
+mkdir -p build/coverage/lua
+LUA_INIT="@$PWD/tools/coverage.lua" ZKLOCK_COVERAGE=$PWD/build/coverage/lua \
+    LUA_PATH="lua/?.lua;lua/?/init.lua;./?.lua;;" LUA_CPATH="build/5.4-coverage/?.so;;" \
     lua5.4 "$(command -v busted)" --output=plainTerminal spec >/dev/null || echo "note: specs failed"
-mkdir -p build/coverage
 gcovr --root . --filter csrc/ --exclude-unreachable-branches --print-summary \
     --html-details build/coverage/index.html build/c-coverage build/5.4-coverage
+lua5.4 tools/coverage.lua build/coverage/lua | tee build/coverage/lua.txt

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
-# Runs every fuzzer for so many seconds. What they have learnt stays in build/corpus/ and is where the next run begins; an
-# input that broke something is left in build/crashes/ and named in the output.
+# Runs every fuzzer for so many seconds. Each begins with the inputs in spec/unit/corpus/ and with what earlier runs have learnt,
+# which stays in build/corpus/; an input that broke something is left in build/crashes/ and named in the output.
 #
 # Usage: tools/fuzz.sh [SECONDS]
 
@@ -13,8 +13,9 @@ tools/build.sh fuzz
 mkdir -p build/crashes
 for fuzzer in build/fuzz/fuzz/fuzz_*; do
     name=$(basename "$fuzzer")
-    mkdir -p "build/corpus/$name"
+    mkdir -p "build/corpus/$name" "spec/unit/corpus/$name"
     echo "== $name, $seconds s"
-    "$fuzzer" -max_total_time="$seconds" -timeout=10 -max_len=4096 -artifact_prefix=build/crashes/ \
-        -verbosity=0 -print_final_stats=1 "build/corpus/$name" 2>&1
+    # A server may say that a packet has 2 GB, which the C client allocates.
+    "$fuzzer" -max_total_time="$seconds" -timeout=60 -max_len=2048 -rss_limit_mb=6144 -artifact_prefix=build/crashes/ \
+        -verbosity=0 -print_final_stats=1 "build/corpus/$name" "spec/unit/corpus/$name" 2>&1
 done

@@ -213,6 +213,7 @@ suites_sim() {
     suite "simulation: broken rules are noticed" ours 180 'simulate c --breaks'
     suite "small worlds in every order" ours 300 'sanitized build/c/explore'
     suite "small worlds: broken rules are noticed" ours 300 'sanitized build/c/explore --breaks'
+    suite "simulation: allocations that fail" ours 120 "simulate c-asan --memory 20 25"
     suite "simulation: a seed replays exactly" ours 90 'simulate c --replay-check'
     suite "simulation under ASan and UBSan" ours 240 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
     suite "simulation: the simulator itself" ours 90 'build/c/sim_selftest'

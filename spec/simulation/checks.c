@@ -326,8 +326,8 @@ static int64_t earliest_request(const claim_record *record)
 static void check_told(const client *of, const claim_record *record)
 {
     int64_t since = record->revocable && record->revocations == 0 ? earliest_request(record) : 0;
-    if (since == 0)
-        return;
+    if (since == 0 || run.short_of_memory)
+        return; /* nobody, or it had no memory for a watch: not worth losing the lock for */
     if (since < record->granted_at)
         since = record->granted_at;
     if (since < of->unheard_until)
@@ -519,6 +519,9 @@ static bool refusal_explained(const claim_record *record, zkl_code code)
 {
     const client *of = &run.clients[record->client];
     switch (code) {
+    case ZKL_FAILED:
+        totals.refused_for_memory += run.short_of_memory;
+        return run.short_of_memory;
     case ZKL_TIMEOUT:
     case ZKL_DISCONNECTED:
         return record->try_only;
@@ -754,7 +757,7 @@ static void notified(void *context, int caller, const char *path, int type, bool
     if (type != ZOO_DELETED_EVENT || successor || !later || is_own(caller, path))
         return;
     totals.wasted_wakes++;
-    if (!run.leases && deletion_count > 0)
+    if ((!run.leases && deletion_count > 0) || run.short_of_memory)
         return; /* without heartbeats a waiter whose node was deleted goes on watching until its blocker goes */
     if (sim_now() - run.clients[caller].disturbed_at > 2 * run.timeout)
         fail("herd", "the deletion of %s woke client %d, which is not next in line", path, caller);

@@ -16,6 +16,12 @@
 run_state run;
 totals_state totals;
 
+/* Whoever wants a client and finds no memory tries again so often. */
+#define MOST_TRIES 10000
+
+/* Heartbeats, for one, are tried five times in a session timeout: as many failures as this last no longer than two. */
+#define MANY_FAILURES 10
+
 /* More turns in one simulated second than this: the engine spins. */
 #define MAX_TURNS 20000
 
@@ -198,9 +204,11 @@ void open_client(client *of)
     of->closing = of->killed = of->expired = false;
     of->turn_at = INT64_MAX;
     of->poll.fd = -1;
-    of->engine = zkl_engine_new(&config, &host);
-    if (of->engine == NULL)
-        abort();
+    for (int tries = 0; of->engine == NULL; tries++) {
+        of->engine = zkl_engine_new(&config, &host);
+        if (of->engine == NULL && (!run.short_of_memory || tries == MOST_TRIES))
+            abort();
+    }
     begin_call(of);
     end_call(of);
 }
@@ -317,6 +325,8 @@ static void drain(void)
 {
     run.draining = true;
     end_faults();
+    if (run.short_for_long)
+        zkl_memory_recover();
     for (int i = 0; i < run.client_count; i++) {
         client *of = &run.clients[i];
         of->paused_until = 0;
@@ -392,10 +402,12 @@ bool end_run(void)
     return !run.failed;
 }
 
-bool run_schedule(uint64_t seed, bool trace)
+static bool run_any(uint64_t seed, bool trace, int64_t failures)
 {
     sim_options options = choose_world(seed, trace);
     begin_run(&options);
+    run.short_of_memory = failures > 0;
+    run.short_for_long = failures > MANY_FAILURES;
     choose(seed);
     sim_trace("seed %llu: %d servers, %d clients, %d paths, T %d ms%s%s%s", (unsigned long long)seed,
               run.options.servers, run.client_count, run.path_count, (int)(run.timeout / SIM_MILLISECOND),
@@ -419,4 +431,18 @@ bool run_schedule(uint64_t seed, bool trace)
     if (step_until(run.quiet_at))
         drain();
     return end_run();
+}
+
+bool run_schedule(uint64_t seed, bool trace)
+{
+    return run_any(seed, trace, 0);
+}
+
+bool run_short_of_memory(uint64_t seed, bool trace, int64_t successes, int64_t failures, int64_t *attempts)
+{
+    zkl_memory_fail_some(successes, failures);
+    bool passed = run_any(seed, trace, failures);
+    *attempts = zkl_memory_attempts();
+    zkl_memory_fail_after(-1);
+    return passed;
 }

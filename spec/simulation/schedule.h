@@ -211,6 +211,8 @@ typedef struct {
     claim_record *claims;
     int claim_count;
     int64_t memory_before;
+    bool short_of_memory; /* some allocations of the engines fail */
+    bool short_for_long; /* so many that it must be over when all is to come to an end: they are not tried that often */
     int64_t longest_linger; /* of a claim that was made */
     node_record *nodes;
     /* the first thing that was found wrong */
@@ -228,6 +230,7 @@ typedef struct {
     int64_t modes[4], grants_by_mode[4]; /* by zkl_mode */
     int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
     int64_t shared, lingered, inherited, overheard;
+    int64_t refused_for_memory;
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
     zkl_stats engines; /* sums */
@@ -251,6 +254,11 @@ bool end_run(void);
 bool nothing_left(void);
 /* Whether something will come of an event. */
 bool event_counts(sim_event_fn fn, const void *context, int64_t argument);
+/*
+ * The same; of the engines' allocations, after the first `successes`, so many fail. What the engines then cannot do is excused,
+ * what they must do all the same is checked as ever.
+ */
+bool run_short_of_memory(uint64_t seed, bool trace, int64_t successes, int64_t failures, int64_t *attempts);
 int64_t client_clock(const client *of, int64_t at);
 /* The clock as the client's thread reads it for its next call: sometimes a while ago. */
 int64_t read_clock(client *of);

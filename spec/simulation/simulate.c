@@ -8,6 +8,11 @@
  *   simulate --breaks [--limit N]    breaks each rule of zkl_broken_rule in turn: some check must notice within N schedules
  *   simulate --breaks RULE           the same with one rule
  *   simulate --replay-check [COUNT]  runs seeds twice: the traces must be the same
+ *   simulate --memory COUNT [POINTS] [--seed N]
+ *                                    so many schedules, over and over: each time another allocation of the engines fails, or
+ *                                    a number of them from there on; at POINTS of each, all of them if it is not given
+ *   simulate --memory-fault SEED FIRST FAILURES [--trace]
+ *                                    one of these
  *
  * A schedule that fails is named with the check that failed and the command that replays it. The last line counts what
  * passed and failed; the exit status is 1 if anything failed.
@@ -25,7 +30,9 @@ typedef enum {
     MODE_COUNT = 0,
     MODE_SECONDS,
     MODE_BREAKS,
-    MODE_REPLAY
+    MODE_REPLAY,
+    MODE_MEMORY,
+    MODE_MEMORY_FAULT
 } run_mode;
 
 typedef struct {
@@ -34,6 +41,8 @@ typedef struct {
     int64_t count;
     double seconds;
     int64_t limit;
+    int64_t points;          /* MODE_MEMORY: of each schedule, 0 for all */
+    int64_t first, failures; /* MODE_MEMORY_FAULT */
     bool trace;
     bool fresh;
     const char *rule; /* MODE_BREAKS: the only one, NULL for all */
@@ -145,6 +154,50 @@ static int run_replays(const arguments *args)
     return finish(passed, failed);
 }
 
+/* One schedule in which so many allocations fail; as many as it asked for in all are returned, -1 if it failed. */
+static int64_t run_memory_fault(const arguments *args, uint64_t seed, int64_t first, int64_t failures)
+{
+    int64_t attempts;
+    if (run_short_of_memory(seed, args->trace, first, failures, &attempts))
+        return attempts;
+    printf("seed %" PRIu64 " FAILED, check '%s': %s\n  replay: %s --memory-fault %" PRIu64 " %" PRId64 " %" PRId64
+           " --trace\n",
+           seed, run.check, run.problem, args->program, seed, first, failures);
+    fflush(stdout);
+    return -1;
+}
+
+/*
+ * A failure may have come from several in a row, or from one alone: each point begins one of these lengths, the first most often.
+ * The points are spread over the allocations that the schedule makes when none fails.
+ */
+static int run_memory(const arguments *args)
+{
+    static const int64_t lengths[] = {1, 1, 1, 5, 40, 400};
+    double started = wall_clock();
+    int64_t passed = 0, failed = 0, most = 0;
+    for (int64_t i = 0; i < args->count && failed < 20; i++) {
+        uint64_t seed = args->seed + (uint64_t)i;
+        int64_t attempts = run_memory_fault(args, seed, INT64_MAX, 0);
+        most += attempts;
+        int64_t points = args->points > 0 && args->points < attempts ? args->points : attempts;
+        for (int64_t point = 0; point < points && failed < 20; point++) {
+            /* Not the same ones of each schedule, where it is not all of them. */
+            int64_t first = (point * attempts + i * 7919 % attempts) / points;
+            int64_t failures = lengths[(point + i) % (int64_t)(sizeof lengths / sizeof *lengths)];
+            if (run_memory_fault(args, seed, first, failures) >= 0)
+                passed++;
+            else
+                failed++;
+        }
+    }
+    printf("%" PRId64 " schedules with %" PRId64 " allocations; refused for want of memory %" PRId64
+           " claims, in %" PRId64 " runs\n",
+           args->count, most, totals.refused_for_memory, passed + failed);
+    print_totals(wall_clock() - started);
+    return finish(passed, failed);
+}
+
 static int run_breaks(const arguments *args)
 {
     int64_t passed = 0, failed = 0;
@@ -182,7 +235,8 @@ static int run_breaks(const arguments *args)
 static void usage(void)
 {
     fputs("usage: simulate --seed N [--trace] | --seeds FROM COUNT | --seconds S [--seed N] | --fresh [--seconds S]\n"
-          "                | --breaks [RULE] [--limit N] | --replay-check [COUNT]\n",
+          "                | --breaks [RULE] [--limit N] | --replay-check [COUNT]\n"
+          "                | --memory COUNT [POINTS] [--seed N] | --memory-fault SEED FIRST FAILURES [--trace]\n",
           stderr);
     exit(2);
 }
@@ -217,6 +271,16 @@ static arguments parse(int argc, char **argv)
         } else if (next != NULL && strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
             args.seed = strtoull(argv[++i], NULL, 10);
             args.count = strtoll(argv[++i], NULL, 10);
+        } else if (next != NULL && strcmp(argv[i], "--memory") == 0) {
+            args.mode = MODE_MEMORY;
+            args.count = strtoll(argv[++i], NULL, 10);
+            if (i + 1 < argc && argv[i + 1][0] != '-')
+                args.points = strtoll(argv[++i], NULL, 10);
+        } else if (next != NULL && strcmp(argv[i], "--memory-fault") == 0 && i + 3 < argc) {
+            args.mode = MODE_MEMORY_FAULT;
+            args.seed = strtoull(argv[++i], NULL, 10);
+            args.first = strtoll(argv[++i], NULL, 10);
+            args.failures = strtoll(argv[++i], NULL, 10);
         } else {
             usage();
         }
@@ -242,6 +306,10 @@ int main(int argc, char **argv)
         return run_breaks(&args);
     case MODE_REPLAY:
         return run_replays(&args);
+    case MODE_MEMORY:
+        return run_memory(&args);
+    case MODE_MEMORY_FAULT:
+        return run_memory_fault(&args, args.seed, args.first, args.failures) >= 0 ? finish(1, 0) : finish(0, 1);
     case MODE_COUNT:
     case MODE_SECONDS:
         break;

@@ -66,6 +66,18 @@ claim_record *new_record(client *of, int path)
     return record;
 }
 
+/* It never came to be. */
+static void refused_for_memory(claim_record *record)
+{
+    if (!run.short_of_memory || record->phase != ZKL_CLAIM_WAITING || record->claim != NULL)
+        abort();
+    sim_trace("client %d: no memory for claim %d", record->client, record->number);
+    totals.refused_for_memory++;
+    record->phase = ZKL_CLAIM_REFUSED;
+    record->settled = record->ended = true;
+    claim_over(record);
+}
+
 void submit_claim(claim_record *record)
 {
     client *of = &run.clients[record->client];
@@ -83,11 +95,9 @@ void submit_claim(claim_record *record)
                                  .writer = record->writer != NULL ? record->writer->claim : NULL,
                                  .hasty = record->hasty,
                                  .try_only = record->try_only};
-    if (request.terms == NULL)
-        abort();
     static const char *const names[] = {"mutex", "read", "write", "permits"};
-    sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number,
-              lock.path, names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
+    sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number, lock.path,
+              names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
               (int)record->limit, (long long)(record->max_hold / SIM_MILLISECOND),
               record->revocable ? ", revocable" : "", record->try_only ? ", a try" : "");
     totals.claims++;
@@ -97,10 +107,13 @@ void submit_claim(claim_record *record)
     check_asked(record);
     begin_call(of);
     int64_t before = zkl_engine_stats(of->engine).requests;
-    zkl_claim *claim = zkl_engine_claim(of->engine, &request, record, read_clock(of));
+    zkl_claim *claim = request.terms != NULL ? zkl_engine_claim(of->engine, &request, record, read_clock(of)) : NULL;
     zkl_terms_drop(request.terms);
-    if (claim == NULL)
-        abort();
+    if (claim == NULL) {
+        refused_for_memory(record);
+        end_call(of);
+        return;
+    }
     record->claim = claim;
     if (record->phase == ZKL_CLAIM_GRANTED)
         check_no_requests(of, "to be granted by a node that is held or lingers", before, record->revocable);

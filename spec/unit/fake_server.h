@@ -1,0 +1,63 @@
+/*
+ * fake_server: a ZooKeeper server that lies, for fuzz_server.c.
+ *
+ * Speaks the protocol over a TCP socket of this very process, to one client at a time, and keeps a small tree of nodes, so that
+ * a client can get far with it. It answers as a server does, except where the input, whose next byte it takes for every answer,
+ * says otherwise: then it does not answer, answers late, twice, out of order or under a wrong number, with another error, with
+ * other names, numbers and stats, too long or cut off, closes the connection in the middle of a packet, or tells of events that
+ * nobody asked for.
+ *
+ * What it leaves out, because the C client itself (3.8.0) would crash. The first two were seen to end the process here, the
+ * others are read in its source:
+ *   - a packet of fewer than the 16 bytes of a header (an empty one among them), a good answer whose body is too short for its
+ *     type, and an event without a path, such as an answer that has the number of events: the C client uses what it has not
+ *     read (zookeeper.c, zookeeper_process and deserialize_response);
+ *   - an answer when no request is under way: assert(cptr) in zookeeper_process;
+ *   - more parts in the answer to a multi than were asked for, or no end of them: assert(entry) in deserialize_multi;
+ *   - more names in a list than follow, if memory for them cannot be had: the C client writes through NULL
+ *     (deserialize_String_vector);
+ *   - the path of a create's answer, or a string of it, with a negative length: it is freed uninitialised
+ *     (deserialize_Create2Response);
+ *   - an answer with an error code to a multi of which the C client has no operations, and fewer parts than were asked for: it
+ *     leaks those that are left, which is why leaks are counted by zkl_memory_in_use.
+ * docs/reliability.md says what that means for those who use zklock.
+ */
+#ifndef ZKLOCK_FAKE_SERVER_H
+#define ZKLOCK_FAKE_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The bytes still to be used; 0 for ever when there are none left. */
+typedef struct {
+    const uint8_t *at;
+    size_t left;
+} input;
+uint8_t take(input *in);
+
+/* Listens, once a process; the port to connect to. */
+int server_start(void);
+/* A new world, without nodes; `in` says where to lie. */
+void server_begin(input *in);
+/* Closes the connection, forgets everything. */
+void server_end(void);
+/* Takes what has come, and answers. */
+void server_turn(void);
+/* Waits until there is something to take, for so many milliseconds at most. The one function that needs no lock of its caller's. */
+void server_wait(int ms);
+/* From now on it is honest, and what it has held back it gives up. */
+void server_reform(void);
+/* Something of its own accord, as the input says: an event, the end of the connection or of the session, a node of others. */
+void server_act(void);
+
+/* --- what it has told, for whoever asks whether that was enough ------------------------------------------------------ */
+
+/* A create of `node`, whose name the server completes, was asked for. */
+bool server_was_asked_for(const char *node);
+/* It has told of a list with this node in it in which all that `conflicts` says stand in its way were told to be gone. */
+bool server_told_first(const char *node, bool (*conflicts)(const char *own, const char *other));
+/* It has told of a list with this node in it, and of no more than `limit` that `counts`. */
+bool server_told_room(const char *node, int limit, bool (*counts)(const char *name));
+
+#endif

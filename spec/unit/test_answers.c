@@ -1,0 +1,60 @@
+/*
+ * What is believed of a server's answers, where the C client looks at nothing. One line a story:
+ *   - a name of negative length in a list arrives as NULL, and was compared;
+ *   - a count of names below zero was taken for memory of nearly 2^64 bytes, which came to none.
+ * Answers that need an engine to be told are in the corpus of fuzz_server.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../../csrc/engine_private.h"
+
+static bool sound(const char *first, const char *second, int32_t count)
+{
+    char *names[2] = {(char *)(uintptr_t)first, (char *)(uintptr_t)second};
+    const struct String_vector list = {count, names};
+    return zkl_names_sound(&list);
+}
+
+static void takes_any_name_that_a_node_can_have(void **state)
+{
+    (void)state;
+    const struct String_vector none = {0, NULL};
+    assert_true(zkl_names_sound(&none));
+    assert_true(sound("lock-0000000001", "\xff\xfe", 2));
+}
+
+static void takes_no_name_that_no_node_can_have(void **state)
+{
+    (void)state;
+    assert_false(sound("lock-0000000001", NULL, 2));
+    assert_false(sound("", "lock-0000000001", 2));
+    assert_false(sound("lock-0000000001", "a/lock-0000000001", 2));
+    assert_false(sound("lock-0000000001", NULL, -1));
+    const struct String_vector missing = {3, NULL};
+    assert_false(zkl_names_sound(&missing));
+}
+
+static void asks_for_no_memory_beyond_what_there_can_be(void **state)
+{
+    (void)state;
+    int64_t before = zkl_memory_in_use();
+    assert_null(zkl_alloc(SIZE_MAX));
+    assert_null(zkl_alloc(SIZE_MAX - 7));
+    assert_int_equal(zkl_memory_in_use(), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_any_name_that_a_node_can_have),
+        cmocka_unit_test(takes_no_name_that_no_node_can_have),
+        cmocka_unit_test(asks_for_no_memory_beyond_what_there_can_be),
+    };
+    return cmocka_run_group_tests_name("answers", tests, NULL, NULL);
+}

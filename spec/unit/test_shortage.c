@@ -1,0 +1,344 @@
+/*
+ * The client when the system refuses something: each allocation of whole lives, threads, pipes, sockets, descriptors. An error is
+ * reported or the work goes on, and nothing is left: no memory, no descriptor, no node.
+ *
+ * ZKLOCK_POINTS=all tries each allocation; otherwise some of them, others each time that the number of points changes.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "../../csrc/client.h"
+#include "../../csrc/memory.h"
+#include "real_server.h"
+
+#define PATIENCE (30 * ZKL_SECOND)
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* --- what is refused, by the linker's --wrap ------------------------------------------------------------------------------ */
+
+static int pipes_left = -1, threads_left = -1;
+
+int __real_pipe2(int ends[2], int flags);
+int __wrap_pipe2(int ends[2], int flags);
+
+int __wrap_pipe2(int ends[2], int flags)
+{
+    if (pipes_left == 0) {
+        errno = EMFILE;
+        return -1;
+    }
+    pipes_left -= pipes_left > 0;
+    return __real_pipe2(ends, flags);
+}
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+    return threads_left == 0 ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
+}
+
+/* --- helpers --------------------------------------------------------------------------------------------------------- */
+
+static int open_descriptors(void)
+{
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    while (readdir(directory) != NULL) {
+        count++;
+    }
+    closedir(directory);
+    return count;
+}
+
+static zkl_client *open_client(char *message)
+{
+    const zkl_auth auth = {"digest", "user:password", 13};
+    const zkl_client_options options = {
+        .servers = servers, .session_timeout_ms = 5000, .lease = true, .log = true, .auths = &auth, .auth_count = 1};
+    return zkl_client_open(&options, message);
+}
+
+static void wait_for_news(zkl_client *client)
+{
+    struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
+    poll(&fd, 1, 50);
+    bool changed;
+    while (zkl_client_next(client, &changed) != 0) {
+    }
+    char line[ZKL_MESSAGE_SIZE];
+    while (zkl_client_next_log(client, line, sizeof line) != 0) {
+    }
+}
+
+static void wait_for_state(zkl_client *client, zkl_state wanted)
+{
+    char problem[ZKL_MESSAGE_SIZE];
+    zkl_code code;
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_state(client, problem, &code) != wanted;) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(client);
+    }
+}
+
+static void close_client(zkl_client *client)
+{
+    zkl_client_close(client);
+    wait_for_state(client, ZKL_STATE_CLOSED);
+    zkl_client_join(client);
+    zkl_client_release(client);
+}
+
+/* Nothing is left of clients that are closed; their threads may still be on their way out. */
+static void assert_nothing_left(int64_t memory, int descriptors)
+{
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_memory_in_use() != memory || open_descriptors() != descriptors;) {
+        assert_true(zkl_clock() < until);
+        poll(NULL, 0, 1);
+    }
+}
+
+/* Granted or refused; nobody waits for ever. NULL: it never came to be. */
+static zkl_claim_phase decided(zkl_ticket *ticket)
+{
+    zkl_ticket_view view = {.phase = ZKL_CLAIM_REFUSED};
+    if (ticket == NULL) {
+        return view.phase;
+    }
+    int64_t until = zkl_clock() + PATIENCE;
+    for (zkl_ticket_look(ticket, &view); view.phase == ZKL_CLAIM_WAITING; zkl_ticket_look(ticket, &view)) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(zkl_ticket_client(ticket));
+    }
+    assert_true(view.phase == ZKL_CLAIM_GRANTED || view.code != ZKL_OK);
+    return view.phase;
+}
+
+static void settled(zkl_ticket *ticket)
+{
+    zkl_ticket_view view = {.settled = true};
+    int64_t until = zkl_clock() + PATIENCE;
+    while (ticket != NULL && (zkl_ticket_look(ticket, &view), !view.settled)) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(zkl_ticket_client(ticket));
+    }
+    if (ticket != NULL) {
+        zkl_ticket_release(ticket);
+    }
+}
+
+static zkl_ticket *claim(zkl_client *client, zkl_mode mode, zkl_ticket *writer)
+{
+    static const char *const paths[] = {"/shortage/mutex", "/shortage/rw", "/shortage/rw", "/shortage/semaphore"};
+    const zkl_lock lock = {.path = paths[mode],
+                           .mode = mode,
+                           .identity = "test",
+                           .acl = &ZOO_OPEN_ACL_UNSAFE,
+                           .permits = 3,
+                           .handoff = 2,
+                           .revocable = mode == ZKL_MODE_MUTEX,
+                           .linger = mode == ZKL_MODE_MUTEX ? ZKL_SECOND / 100 : 0,
+                           .max_hold = mode == ZKL_MODE_PERMITS ? 10 * ZKL_SECOND : 0};
+    const zkl_claim_request request = {.terms = zkl_terms_new(&lock), .count = 2};
+    zkl_ticket *ticket = request.terms != NULL ? zkl_client_claim(client, &request, writer) : NULL;
+    zkl_terms_drop(request.terms);
+    return ticket;
+}
+
+/* --- every allocation ------------------------------------------------------------------------------------------------ */
+
+static const zkl_operation_request read_node = {.kind = ZKL_OPERATION_GET, .path = "/shortage", .watch = true};
+static const zkl_operation_request list_node = {.kind = ZKL_OPERATION_CHILDREN, .path = "/shortage", .watch = true};
+
+/* A life: a client connects, takes locks of every kind, one behind another and one beside another, reads, writes, closes. */
+static void live(void)
+{
+    char message[ZKL_MESSAGE_SIZE] = "";
+    zkl_client *client = open_client(message);
+    if (client == NULL) {
+        assert_true(message[0] != '\0');
+        return;
+    }
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    zkl_ticket *first = claim(client, ZKL_MODE_MUTEX, NULL);
+    zkl_ticket *second = claim(client, ZKL_MODE_MUTEX, NULL);
+    decided(first);
+    zkl_ticket *question = zkl_client_contenders(client, "/shortage/mutex", true);
+    if (first != NULL) {
+        zkl_ticket_end(first);
+    }
+    decided(second);
+    zkl_ticket *writer = claim(client, ZKL_MODE_WRITE, NULL);
+    zkl_ticket *reader = decided(writer) == ZKL_CLAIM_GRANTED ? claim(client, ZKL_MODE_READ, writer) : NULL;
+    decided(reader);
+    zkl_ticket *permits = claim(client, ZKL_MODE_PERMITS, NULL);
+    decided(permits);
+    const zkl_operation_request create_node = {.kind = ZKL_OPERATION_CREATE,
+                                               .path = "/shortage/n-",
+                                               .data = "some data",
+                                               .data_length = 9,
+                                               .flags = ZOO_EPHEMERAL_SEQUENTIAL,
+                                               .acl = &ZOO_OPEN_ACL_UNSAFE};
+    const zkl_operation_request parts[] = {create_node, create_node};
+    const zkl_operation_request multi = {.kind = ZKL_OPERATION_MULTI, .parts = parts, .part_count = 2};
+    const zkl_operation_request *requests[] = {&read_node, &list_node, &create_node, &multi};
+    for (size_t i = 0; i < COUNT(requests); i++) {
+        settled(zkl_client_operate(client, requests[i]));
+    }
+    settled(question);
+    zkl_ticket *tickets[] = {first, second, reader, writer, permits};
+    for (size_t i = 0; i < COUNT(tickets); i++) {
+        if (tickets[i] != NULL) {
+            zkl_ticket_release(tickets[i]);
+        }
+    }
+    settled(zkl_client_flush(client));
+    close_client(client);
+}
+
+static void lives_without_any_one_allocation(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1, 3, 20};
+    live();
+    int64_t memory = zkl_memory_in_use();
+    int descriptors = open_descriptors();
+    zkl_memory_fail_after(INT64_MAX);
+    live();
+    int64_t all = zkl_memory_attempts();
+    int64_t points = points_to_try(60) < all ? points_to_try(60) : all;
+    for (int64_t i = 0; i < points; i++) {
+        int64_t length = lengths[(size_t)i % COUNT(lengths)];
+        zkl_memory_fail_some(i * all / points, length);
+        live();
+        zkl_memory_fail_after(-1);
+        assert_nothing_left(memory, descriptors);
+    }
+    print_message("%d of %d allocations of a life have failed\n", (int)points, (int)all);
+}
+
+/* After all that somebody else gets each of the locks at once: no node is left. */
+static void leaves_no_node(void **state)
+{
+    (void)state;
+    char message[ZKL_MESSAGE_SIZE];
+    zkl_client *client = open_client(message);
+    assert_non_null(client);
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    static const char *const paths[] = {"/shortage/mutex", "/shortage/rw", "/shortage/semaphore/locks",
+                                        "/shortage/semaphore/leases"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        zkl_ticket *question = zkl_client_contenders(client, paths[i], false);
+        zkl_ticket_view view;
+        int64_t until = zkl_clock() + PATIENCE;
+        while (zkl_ticket_look(question, &view), !view.settled) {
+            assert_true(zkl_clock() < until);
+            wait_for_news(client);
+        }
+        int32_t count;
+        (void)zkl_ticket_contenders(question, &count);
+        assert_int_equal(view.code, ZKL_OK);
+        assert_int_equal(count, 0);
+        zkl_ticket_release(question);
+    }
+    close_client(client);
+}
+
+/* --- threads, pipes, descriptors -------------------------------------------------------------------------------------- */
+
+static void assert_not_opened(const char *why)
+{
+    int64_t memory = zkl_memory_in_use();
+    int descriptors = open_descriptors();
+    char message[ZKL_MESSAGE_SIZE] = "";
+    assert_null(open_client(message));
+    assert_non_null(strstr(message, why));
+    assert_nothing_left(memory, descriptors);
+}
+
+static void says_that_there_is_no_thread(void **state)
+{
+    (void)state;
+    threads_left = 0;
+    assert_not_opened("cannot start a thread: Resource temporarily unavailable");
+    threads_left = -1;
+}
+
+static void says_that_there_is_no_pipe(void **state)
+{
+    (void)state;
+    for (int pipes = 0; pipes < 2; pipes++) {
+        pipes_left = pipes;
+        assert_not_opened("cannot make a pipe: Too many open files");
+    }
+    pipes_left = -1;
+}
+
+/* Takes all descriptors that are left but so many; gives back how many there may be afterwards. */
+static struct rlimit limit_descriptors(int more)
+{
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    int next = open("/dev/null", O_RDONLY);
+    assert_true(next >= 0);
+    close(next);
+    limit = before;
+    limit.rlim_cur = (rlim_t)(next + more);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return before;
+}
+
+static void waits_until_there_are_descriptors(void **state)
+{
+    (void)state;
+    int64_t memory = zkl_memory_in_use();
+    int descriptors = open_descriptors();
+    for (int more = 0; more < 7; more++) {
+        struct rlimit before = limit_descriptors(more);
+        char message[ZKL_MESSAGE_SIZE] = "";
+        zkl_client *client = open_client(message);
+        assert_true(client != NULL || strstr(message, "Too many open files") != NULL);
+        if (client != NULL) {
+            zkl_ticket *ticket = claim(client, ZKL_MODE_MUTEX, NULL);
+            assert_non_null(ticket);
+            for (int i = 0; i < 10; i++) {
+                wait_for_news(client);
+            }
+            assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+            assert_int_equal(decided(ticket), ZKL_CLAIM_GRANTED);
+            zkl_ticket_release(ticket);
+            close_client(client);
+        }
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_nothing_left(memory, descriptors);
+    }
+}
+
+static void gives_all_memory_back(void **state)
+{
+    (void)state;
+    assert_int_equal(zkl_memory_in_use(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lives_without_any_one_allocation),  cmocka_unit_test(leaves_no_node),
+        cmocka_unit_test(says_that_there_is_no_thread),      cmocka_unit_test(says_that_there_is_no_pipe),
+        cmocka_unit_test(waits_until_there_are_descriptors), cmocka_unit_test(gives_all_memory_back),
+    };
+    return cmocka_run_group_tests_name("shortage", tests, start_server, stop_server);
+}

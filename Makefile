@@ -63,9 +63,9 @@ fuzz: ## SECONDS=60: feed each parser with what nobody would write
 	@tools/setup.sh fuzz
 	@tools/fuzz.sh $(SECONDS)
 
-soak: ## SECONDS=60: new seeds through the simulation until the time is up
+soak: ## SECONDS=60: faults on real servers, clients, links; new seeds for the simulation; ARGS=… goes to the campaign
 	@tools/setup.sh test
-	@tools/soak.sh $(SECONDS)
+	@tools/soak.sh $(SECONDS) $(ARGS)
 
 bench: ## measure, and compare with others; ARGS=… goes to it
 	@tools/setup.sh bench

@@ -6,7 +6,7 @@
 # out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
 # The last line is `N passed, N failed`, and the exit status says the same.
 #
-# Usage: tools/test.sh [GROUP…]     groups: lint lua sim c rock (default: all of them)
+# Usage: tools/test.sh [GROUP…]     groups: lint lua campaign sim c rock (default: all of them)
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -159,7 +159,12 @@ simulate() {
     sanitized "build/$1/simulate" "${@:2}"
 }
 
-export -f sanitized run_units run_specs run_specs_asan run_specs_valgrind smoke simulate
+# A short fault campaign; its seed is the time unless one is given.
+campaign() {
+    spec/campaign/run --size short --seconds 12 "$@"
+}
+
+export -f sanitized run_units run_specs run_specs_asan run_specs_valgrind smoke simulate campaign
 export asan_options ubsan_options tsan_options
 
 # Which builds each group needs, and what it runs; the longest first.
@@ -168,6 +173,7 @@ builds_for() {
     c) echo c c-asan c-tsan fuzz ;;
     sim) echo c c-asan ;;
     lua) echo 5.1 5.2 5.3 5.4 luajit 5.4-asan ;;
+    campaign) echo 5.4 luajit ;;
     rock | lint) ;;
     *) echo "tools/test.sh: no such group: $1" >&2 && return 2 ;;
     esac
@@ -183,6 +189,11 @@ suites_lua() {
     suite "specs under valgrind" busted 400 'run_specs_valgrind'
     suite "smoke: Lua 5.2" status 30 'smoke lua5.2'
     suite "smoke: Lua 5.3" status 30 'smoke lua5.3'
+}
+
+suites_campaign() {
+    suite "fault campaign: a known seed" ours 240 'campaign --seed 1'
+    suite "fault campaign: a seed never seen before" ours 240 'campaign'
 }
 
 suites_lint() {
@@ -210,7 +221,7 @@ suites_rock() {
     suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 }
 
-[ $# -gt 0 ] || set -- lint lua sim c rock
+[ $# -gt 0 ] || set -- lint lua campaign sim c rock
 variants=$(for group; do builds_for "$group" || exit 2; done) || exit 2
 if [ -n "$variants" ]; then
     # shellcheck disable=SC2086 # one word each

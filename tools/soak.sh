@@ -24,6 +24,6 @@ result=0
 for core in "${cores[@]}"; do
     wait "$core" || result=1
 done
-spec/campaign/run --size control --seconds 40 || result=1
+spec/campaign/run --size control --seconds 60 "$@" || result=1
 spec/campaign/run --size full --seconds "$seconds" "$@" || result=1
 exit $result

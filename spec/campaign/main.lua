@@ -284,17 +284,20 @@ local function conclude(result, options)
     for index = 1, math.min(#violations, options.size == "control" and LISTED_OF_CONTROL or LISTED) do
         say("%s", violations[index])
     end
+    local good = #violations == 0
     if options.size == "control" then
-        local noticed = #result.found.overlaps + #result.found.writes + result.history.late
-        say("without lease and fence: %d violations noticed", noticed)
-        return #result.found.overlaps > 0
+        good = #result.found.overlaps > 0
+        say("without leases the checks find %d overlaps, and %d late writes where there is no fence", #result.found.overlaps,
+            result.history.late)
     end
-    if options.write and #violations == 0 then
-        result.command = ("make soak SECONDS=%d"):format(options.seconds)
-        result.machine = os.date("!%Y-%m-%d") .. ", ZooKeeper 3.8, three servers, two cores"
-        write(options.write, report.replace(read(options.write), report.markdown(result)))
+    if options.write and good then
+        result.command = ("spec/campaign/run --size %s --seconds %d --seed %d"):format(options.size, options.seconds,
+            options.seed)
+        result.machine = ("%s, %d processors, Linux %s"):format(os.date("!%Y-%m-%d"), #uv.cpu_info(), uv.os_uname().release)
+        write(options.write, report.replace(read(options.write), options.size == "control" and "control" or "campaign",
+            report.markdown(result)))
     end
-    return #violations == 0
+    return good
 end
 
 local options = parse_arguments(arg)

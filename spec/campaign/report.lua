@@ -4,7 +4,7 @@ local report = {}
 
 local format, concat = string.format, table.concat
 
-local BEGIN, END = "<!-- campaign: begin -->", "<!-- campaign: end -->"
+local BEGIN, END = "<!-- %s: begin -->", "<!-- %s: end -->"
 
 --- The names of a table with counts, the most frequent first.
 local function ranked(counts)
@@ -92,7 +92,7 @@ end
 
 --- The same for docs/reliability.md.
 function report.markdown(result)
-    local lines = { format("`%s`, on %s:", result.command, result.machine), "", "| | |", "|---|---|" }
+    local lines = { format("`%s`, %s:", result.command, result.machine), "", "| | |", "|---|---|" }
     for _, row in ipairs(rows(result)) do
         lines[#lines + 1] = format("| %s | %s |", row[1], row[2])
     end
@@ -116,10 +116,10 @@ function report.violations(result)
     return list
 end
 
---- Puts a section between the markers of a page; raises if it has none.
-function report.replace(page, section)
-    local _, first = page:find(BEGIN, 1, true)
-    local last = page:find(END, 1, true)
+--- Puts a section between the markers of a page, which have a name; raises if it has none.
+function report.replace(page, name, section)
+    local _, first = page:find(BEGIN:format(name), 1, true)
+    local last = page:find(END:format(name), 1, true)
     assert(first and last and first < last, "the page has no place for the report")
     return page:sub(1, first) .. "\n" .. section .. "\n" .. page:sub(last)
 end

@@ -168,10 +168,16 @@ function Servers:signal(number, name)
     tasks.signal(self.processes[number], name)
 end
 
---- Leaves the disk of a server no room, or gives it back.
+--- Leaves the disk of a server no room, or gives it back. What is used grows while it is measured, so it may take a few tries;
+-- false if it took too many.
 function Servers:fill(number)
-    local used = tonumber(tasks.run({ "du", "-sk", self:disk(number) }):match("^%d+"))
-    tasks.run({ "mount", "-o", ("remount,size=%dk"):format(used + 8), self:disk(number) })
+    for _ = 1, 10 do
+        local used = tonumber(tasks.run({ "du", "-sk", self:disk(number) }):match("^%d+"))
+        if pcall(tasks.run, { "mount", "-o", ("remount,size=%dk"):format(used + 16), self:disk(number) }) then
+            return true
+        end
+    end
+    return false
 end
 
 function Servers:empty(number)

@@ -600,6 +600,21 @@ static void refuse_exhausted(zkl_seat *seat)
                seat->line->path, seat->sequence);
 }
 
+/*
+ * Two nodes with one number, long before the numbers end: seen when servers had forgotten transactions that they had
+ * acknowledged (ZOOKEEPER-4785), so that numbers came a second time. Neither of the two is before the other.
+ */
+static void refuse_tied(zkl_seat *seat)
+{
+    if (exhausted(seat)) {
+        refuse_exhausted(seat);
+    } else {
+        refuse_all(seat, ZKL_EXHAUSTED,
+                   "another node of '%s' has the sequence number %d too: the servers have given it twice",
+                   seat->line->path, seat->sequence);
+    }
+}
+
 /* The node exists and is ours. */
 static void seated(zkl_seat *seat, int64_t czxid)
 {
@@ -743,7 +758,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_seat_evicted(seat);
     } else if (standing.tied) {
-        refuse_exhausted(seat);
+        refuse_tied(seat);
     } else if (standing.blocking == 0) {
         first_in_line(seat);
     } else if (seat->claim->try_only) {

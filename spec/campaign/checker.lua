@@ -91,6 +91,27 @@ function checker.tokens(grants)
     return found
 end
 
+--- Grants whose node the servers have forgotten although they had acknowledged it: no client can do anything against that, but
+-- it explains what follows. `truncations`: zxids to which servers cut their logs back, as 16 hexadecimal digits.
+-- @treturn number how many
+-- @treturn string|nil the first one, in words
+function checker.forgotten(grants, truncations)
+    local count, first = 0, nil
+    for _, grant in ipairs(grants) do
+        local czxid = grant.token and grant.token:sub(1, 16)
+        for _, zxid in ipairs(truncations) do
+            -- The upper half is the epoch; in a later one the leader knows nothing of what is cut off.
+            if czxid and czxid:sub(1, 8) == zxid:sub(1, 8) and czxid > zxid then
+                count = count + 1
+                first = first or format("%s: %s; but a server was told to forget all after %s", grant.path, describe(grant),
+                    zxid)
+                break
+            end
+        end
+    end
+    return count, first
+end
+
 --- Writes that the fenced register took although it had taken one with a later token.
 function checker.writes(writes)
     local found = {}

@@ -95,6 +95,15 @@ describe("the campaign's checker #once", function()
         assert.equal(1, #checker.writes({ write(1, "0002"), write(2, "0001"), write(3, "0003") }))
     end)
 
+    it("finds what servers acknowledged and then forgot", function()
+        local token = "0000000900001600-00000000"
+        local truncations = { "0000000800000001", "0000000900001543" }
+        assert.equal(1, (checker.forgotten({ grant({ token = token }) }, truncations)))
+        assert.equal(0, (checker.forgotten({
+            grant({ token = "0000000900001543-00000007" }), grant({ token = "0000000a00001600-00000000" })
+        }, truncations)))
+    end)
+
     it("finds who got nothing after the last fault", function()
         local function limit()
             return 5

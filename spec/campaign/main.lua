@@ -22,6 +22,8 @@ local REDIS_PORT = 6379
 local PATIENCE = 90
 --- Time for everybody to have a turn after the last fault, besides the check of 2 T.
 local QUIET, QUIET_WITH_CURATOR = 9, 20
+--- Sessions of so many seconds are Curator's.
+local LONG_SESSION = 20
 --- How many violations are printed.
 local LISTED, LISTED_OF_CONTROL = 20, 5
 
@@ -225,7 +227,9 @@ local function judge(campaign, healed, leftovers, options)
         users[grant.path][grant.who] = true
     end
     for _, grant in ipairs(all.grants) do
-        shared[#shared + 1] = next(users[grant.path], next(users[grant.path])) and grant or nil
+        local several = next(users[grant.path], next(users[grant.path]))
+        -- Where Curator is, its long session decides how long others wait when it has lost its connection.
+        shared[#shared + 1] = several and paths[grant.path] < LONG_SESSION and grant or nil
     end
     local result = {
         history = all, seconds = options.seconds, seed = options.seed, faults = campaign.faults, kinds = campaign.kinds,
@@ -242,6 +246,13 @@ local function judge(campaign, healed, leftovers, options)
         return limit_of(limits[who], paths)
     end)
     result.unavailable, result.unavailable_path = checker.unavailability(shared)
+    local truncations = campaign.servers:truncations()
+    result.forgotten, result.forgotten_first = checker.forgotten(all.grants, truncations)
+    result.found.refusals = {}
+    if all.refusals.exhausted and #truncations == 0 then
+        result.found.refusals[1] = ("%d acquires ended with exhausted, and the servers have forgotten nothing"):format(
+            all.refusals.exhausted)
+    end
     return result
 end
 
@@ -283,6 +294,10 @@ local function conclude(result, options)
     local violations = report.violations(result)
     for index = 1, math.min(#violations, options.size == "control" and LISTED_OF_CONTROL or LISTED) do
         say("%s", violations[index])
+    end
+    if result.forgotten > 0 then
+        say("The servers have forgotten what they had acknowledged, which no client can make good (ZOOKEEPER-4785): %s",
+            result.forgotten_first)
     end
     local good = #violations == 0
     if options.size == "control" then

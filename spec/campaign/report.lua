@@ -66,6 +66,7 @@ local function rows(result)
     add("longest time in which a shared path was granted to nobody", "%.1f s (%s)", result.unavailable,
         result.unavailable_path or "-")
     add("longest wait for the first grant after the last fault", "%.1f s", result.progress)
+    add("grants whose nodes the servers acknowledged and forgot", "%s", grouped(result.forgotten))
     add("overlaps of conflicting holds", "%d", #result.found.overlaps)
     if result.longest_overlap > 0 then
         add("the longest overlap", "%.3f s", result.longest_overlap)
@@ -108,7 +109,7 @@ end
 --- Everything that must not be, as sentences.
 function report.violations(result)
     local list = {}
-    for _, sort in ipairs({ "overlaps", "tokens", "writes", "progress", "leftovers", "crashes" }) do
+    for _, sort in ipairs({ "overlaps", "tokens", "writes", "progress", "leftovers", "crashes", "refusals" }) do
         for _, sentence in ipairs(result.found[sort]) do
             list[#list + 1] = sort .. ": " .. sentence
         end

@@ -149,6 +149,18 @@ function Servers:count(name)
     return sum
 end
 
+--- The zxids to which servers have cut back their logs, because a leader did not know what came after: 16 hexadecimal digits.
+function Servers:truncations()
+    local list = {}
+    for number = 1, COUNT do
+        for line in io.lines(("%s/server%d.log"):format(self.directory, number)) do
+            local zxid = line:match("Truncating log to get in sync with the leader 0x(%x+)")
+            list[#list + 1] = zxid and ("0"):rep(16 - #zxid) .. zxid or nil
+        end
+    end
+    return list
+end
+
 --- kill -9, and waits until it is gone.
 function Servers:kill(number)
     tasks.signal(self.processes[number], "sigkill")

@@ -203,7 +203,8 @@ local function turn(world, fiber, entry)
     local got, message, code = entry.lock:acquire(options)
     if not got then
         world.record("r %d %.6f %s", fiber.number, world.now(), code)
-        if code ~= "timeout" and code ~= "disconnected" and code ~= "lost" then
+        -- Of "exhausted" the judgement says whether it was the servers' doing.
+        if code ~= "timeout" and code ~= "disconnected" and code ~= "lost" and code ~= "exhausted" then
             error(("acquire: %s (%s)"):format(message, code))
         end
         -- Who tries and is refused asks again soon, but not at once.

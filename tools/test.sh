@@ -161,7 +161,7 @@ simulate() {
 
 # A short fault campaign; its seed is the time unless one is given.
 campaign() {
-    spec/campaign/run --size short --seconds 12 "$@"
+    spec/campaign/run --size short --seconds 10 "$@"
 }
 
 export -f sanitized run_units run_specs run_specs_asan run_specs_valgrind smoke simulate campaign

@@ -37,6 +37,9 @@ local function new(list, settings)
     for index, client in ipairs(list) do
         settings.topology:add(client.name, FIRST_ADDRESS + index)
         client.incarnation = 0
+        if client.route == "named" and not settings.topology.isolated then
+            client.route = "direct"
+        end
         client.file = ("%s/%s.json"):format(settings.directory, client.name)
         write(client.file, cjson.encode({
             name = client.name, loop = client.loop, fibers = client.fibers, timeout = client.timeout, locks = client.locks,

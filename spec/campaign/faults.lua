@@ -439,8 +439,19 @@ kinds["wall clock jumps"] = function(campaign, fault)
     campaign.clients:set_clock(client, 0)
 end
 
---- Does a fault, from its beginning to its end. Returns whether there was anybody to hit.
+--- What takes a network, or mounts, of the campaign's own.
+local ISOLATED = {
+    ["cut follower from leader"] = true, ["cut follower from leader, one way"] = true,
+    ["cut leader from follower, one way"] = true, ["isolate leader from servers"] = true, ["lossy links of a server"] = true,
+    ["disk full"] = true, ["cut client from one server"] = true, ["cut client from all servers"] = true,
+    ["client not heard"] = true, ["client does not hear"] = true, ["lossy links of a client"] = true, ["no names"] = true
+}
+
+--- Does a fault, from its beginning to its end. Returns whether there was anybody to hit, and a way to do it.
 function faults.run(campaign, fault)
+    if ISOLATED[fault.kind] and not campaign.topology.isolated then
+        return false
+    end
     return kinds[fault.kind](campaign, fault) ~= false
 end
 

@@ -2,6 +2,7 @@
 -- To be run by spec/campaign/run, which gives it a network and a directory of its own.
 --
 -- Usage: main.lua --root DIRECTORY --directory DIRECTORY [--seconds N] [--seed N] [--size full|short|control] [--write PAGE]
+--                 [--keep DIRECTORY] [--loopback yes]
 
 local uv = require "luv"
 local socket = require "socket"
@@ -22,6 +23,8 @@ local REDIS_PORT = 6379
 local PATIENCE = 90
 --- Time for everybody to have a turn after the last fault, besides the check of 2 T.
 local QUIET, QUIET_WITH_CURATOR = 9, 20
+--- Within so many seconds a server that serves says that it does.
+local SLOW = 3
 --- Sessions of so many seconds are Curator's.
 local LONG_SESSION = 20
 --- How many violations are printed.
@@ -81,14 +84,14 @@ end
 
 local function build(options)
     local self = setmetatable({ directory = options.directory, busy = {}, kinds = {}, faults = 0, running = 0 }, Campaign)
-    self.topology = topology.new()
-    tasks.spawn({
+    self.topology = topology.new(not options.loopback, uv.os_getpid())
+    tasks.spawn(self.topology:at_hub {
         "redis-server", "--bind", self.topology.hub, "--port", tostring(REDIS_PORT), "--save", "", "--appendonly", "no",
         "--protected-mode", "no"
     }, { log = options.directory .. "/redis.log" })
     self.servers = servers.start(self.topology, options.directory, options.root)
     self:write_names("right")
-    for _, name in ipairs({ "hosts", "nsswitch.conf", "resolv.conf" }) do
+    for _, name in ipairs(options.loopback and {} or { "hosts", "nsswitch.conf", "resolv.conf" }) do
         if uv.fs_stat("/etc/" .. name) then
             tasks.run({ "mount", "--bind", options.directory .. "/" .. name, "/etc/" .. name })
         end
@@ -142,6 +145,21 @@ function Campaign:suffer(list)
     tasks.await(function()
         return self:all_started()
     end, PATIENCE, 0.2)
+end
+
+--- Waits until all servers have served for so many seconds; returns the beginning of that time. On a machine with much to do
+-- one that has just come back may be given up by its leader once more.
+function Campaign:rest(seconds)
+    local since, deadline = tasks.now(), tasks.now() + PATIENCE
+    while tasks.now() < since + seconds do
+        tasks.sleep(0.25)
+        if self.servers:serving(SLOW) < servers.count then
+            assert(tasks.now() < deadline, "the servers do not go on serving")
+            assert(self.servers:await_all(PATIENCE), "the servers do not serve any more")
+            since = tasks.now()
+        end
+    end
+    return since
 end
 
 --- Whether every client's latest incarnation is as far as taking turns: Curator takes long to start.
@@ -273,9 +291,8 @@ local function run(options)
     end, PATIENCE, 0.5), "not every client gets a lock, with nothing wrong")
     say("%d clients take turns", #campaign.roster)
     campaign:suffer(list)
-    local healed = tasks.now()
     say("%d faults done", campaign.faults)
-    tasks.sleep(options.size == "full" and QUIET_WITH_CURATOR or QUIET)
+    local healed = campaign:rest(options.size == "full" and QUIET_WITH_CURATOR or QUIET)
     campaign.clients:stop_all(PATIENCE / 3)
     local leftovers = campaign:leftovers(25)
     return judge(campaign, healed, leftovers, options)

@@ -17,6 +17,7 @@ local TICK = 500
 local CONFIGURATION = [[
 dataDir=%s
 clientPort=%d
+clientPortAddress=%s
 tickTime=%d
 initLimit=20
 syncLimit=6
@@ -59,11 +60,14 @@ local function start(topology, directory, root)
     for number = 1, COUNT do
         local disk = self:disk(number)
         tasks.run({ "mkdir", "-p", disk })
-        tasks.run({ "mount", "-t", "tmpfs", "-o", "size=" .. DISK, "disk", disk })
+        if topology.isolated then
+            tasks.run({ "mount", "-t", "tmpfs", "-o", "size=" .. DISK, "disk", disk })
+        end
         write(disk .. "/myid", number .. "\n")
-        write(self:file(number), CONFIGURATION:format(disk, PORT, TICK) .. table.concat(peers))
+        write(self:file(number), CONFIGURATION:format(disk, PORT, topology.addresses[self.names[number]], TICK)
+            .. table.concat(peers))
         self:launch(number)
-        self.proxies[number] = tasks.spawn({
+        self.proxies[number] = tasks.spawn(topology:at_hub {
             "lua5.4", root .. "/tools/faultproxy.lua", "--address", topology.hub, "--listen", tostring(PROXY_PORT + number),
             "--control", tostring(CONTROL_PORT + number), "--target", topology.addresses[self.names[number]] .. ":" .. PORT,
             "--owner", tostring(require("luv").os_getpid())
@@ -111,9 +115,9 @@ function Servers:ask(number, word, patience)
     return tasks.ask(self.topology.addresses[self.names[number]], PORT, word, patience or 0.5)
 end
 
---- "leader", "follower"; nil while it does not serve.
-function Servers:mode(number)
-    return (self:ask(number, "srvr") or ""):match("Mode: (%w+)")
+--- "leader", "follower"; nil while it does not serve, or does not say so within `patience` seconds.
+function Servers:mode(number, patience)
+    return (self:ask(number, "srvr", patience) or ""):match("Mode: (%w+)")
 end
 
 --- The number of the leader; nil while there is none.
@@ -126,10 +130,10 @@ function Servers:leader()
 end
 
 --- How many serve.
-function Servers:serving()
+function Servers:serving(patience)
     local count = 0
     for number = 1, COUNT do
-        count = count + (self:mode(number) and 1 or 0)
+        count = count + (self:mode(number, patience) and 1 or 0)
     end
     return count
 end

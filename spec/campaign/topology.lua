@@ -3,15 +3,16 @@
 -- both, and made lossy, by nftables in the namespace of who would receive.
 --
 -- It is made inside namespaces that `spec/campaign/run` has made, so nothing of it outlives the campaign, and nothing of
--- the machine's own network is touched.
+-- the machine's own network is touched. Where there are none everybody has an address of the loopback interface, no link can be
+-- cut, and processes end with this one.
 
 local tasks = require "spec.campaign.tasks"
 
 local Topology = {}
 Topology.__index = Topology
 
-local NETWORK = "10.77.0."
-local HUB = NETWORK .. "254"
+local NETWORK, LOOPBACK = "10.77.0.", "127.77.%d."
+local HUB = "254"
 
 --- What a namespace drops: all from the addresses in `deaf`; of those in `lossy` so many of a hundred, both ways.
 local RULES = [[
@@ -26,22 +27,30 @@ table inet faults {
 --- Percent of the packets that a lossy link loses, each way.
 Topology.loss = 20
 
---- Makes the bridge.
-local function new()
-    local self = setmetatable({ hub = HUB, addresses = {}, count = 0, users = {} }, Topology)
-    tasks.run({ "ip", "-batch", "-" }, ([[
-        link set lo up
-        link add hub type bridge
-        address add %s/24 dev hub
-        link set hub up
-    ]]):format(HUB))
+--- Makes the bridge; or, if it is not to be isolated, nothing. `number`: campaigns with different ones do not meet on loopback.
+local function new(isolated, number)
+    local network = isolated and NETWORK or LOOPBACK:format(number % 250 + 1)
+    local self = setmetatable({
+        isolated = isolated, network = network, hub = network .. HUB, addresses = {}, users = {}
+    }, Topology)
+    if isolated then
+        tasks.run({ "ip", "-batch", "-" }, ([[
+            link set lo up
+            link add hub type bridge
+            address add %s/24 dev hub
+            link set hub up
+        ]]):format(self.hub))
+    end
     return self
 end
 
 --- Adds a namespace; `last` is the last number of its address.
 function Topology:add(name, last)
-    local address = NETWORK .. last
+    local address = self.network .. last
     self.addresses[name] = address
+    if not self.isolated then
+        return address
+    end
     tasks.run({ "ip", "-batch", "-" }, ([[
         netns add %s
         link add v%s type veth peer name eth0 netns %s
@@ -59,7 +68,12 @@ end
 --- A command, to be run in a namespace.
 function Topology:inside(name, words)
     assert(self.addresses[name], name)
-    return { "nsenter", "--net=/run/netns/" .. name, "--", table.unpack(words) }
+    return self.isolated and { "nsenter", "--net=/run/netns/" .. name, "--", table.unpack(words) } or self:at_hub(words)
+end
+
+--- A command, to be run at the hub.
+function Topology:at_hub(words)
+    return self.isolated and words or { "setpriv", "--pdeathsig", "KILL", "--", table.unpack(words) }
 end
 
 --- Counts who wants an element in a set, since faults may want the same at the same time; sets it with the first and

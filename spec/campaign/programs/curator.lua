@@ -40,8 +40,12 @@ end
 --- Starts Curator: say(line) sends it a line, hear() waits for one, nil at its end.
 local function start()
     local input, output = uv.new_pipe(), uv.new_pipe()
-    local handle = assert(uv.spawn(settings.root .. "/spec/foreign/run", {
-        args = { "curator", settings.servers, settings.locks[1].path, "mutex", "0", settings.name }, stdio = { input, output, 2 }
+    local handle = assert(uv.spawn("setpriv", {
+        args = {
+            "--pdeathsig", "KILL", "--", settings.root .. "/spec/foreign/run", "curator", settings.servers,
+            settings.locks[1].path, "mutex", "0", settings.name
+        },
+        stdio = { input, output, 2 }
     }, function()
         output:close()
     end))

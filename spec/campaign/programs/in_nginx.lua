@@ -14,7 +14,20 @@ local in_nginx = {}
 --- How long nginx may keep what it keeps for closed cosockets.
 local SETTLE = 2
 
+local function parent()
+    local file = assert(io.open("/proc/self/stat"))
+    local pid = file:read("*a"):match("%) %a (%d+)")
+    file:close()
+    return pid
+end
+
+local master = parent()
+
 local function order_of(name)
+    if parent() ~= master then
+        -- Killed, and the campaign with it.
+        os.exit(1)
+    end
     local orders = io.open(name .. ".order")
     if orders then
         local word = orders:read("*l")

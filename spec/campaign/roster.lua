@@ -111,7 +111,7 @@ function roster.of(size)
             client.lease = size ~= "control"
             if size == "control" then
                 -- Whoever holds a lock is to be cut off while it does.
-                client.long, client.long_per_mille = 6, 20
+                client.long, client.long_per_mille = 6, 40
             end
             list[#list + 1] = client
         end

@@ -84,9 +84,21 @@ function Servers:file(number)
     return ("%s/server%d.cfg"):format(self.directory, number)
 end
 
+--- Starts a server; and again, as whoever runs it would, should it end by itself.
 function Servers:launch(number)
-    self.processes[number] = tasks.spawn(self.topology:inside(self.names[number], java_command(self:file(number))),
-        { log = ("%s/server%d.log"):format(self.directory, number) })
+    local process
+    process = tasks.spawn(self.topology:inside(self.names[number], java_command(self:file(number))), {
+        log = ("%s/server%d.log"):format(self.directory, number),
+        ended = function()
+            tasks.start(function()
+                tasks.sleep(1)
+                if self.processes[number] == process and not process.killed then
+                    self:launch(number)
+                end
+            end)
+        end
+    })
+    self.processes[number] = process
 end
 
 --- Where clients go: "direct", "proxied", "named" (names of a hosts file), or to one server only.
@@ -167,6 +179,7 @@ end
 
 --- kill -9, and waits until it is gone.
 function Servers:kill(number)
+    self.processes[number].killed = true
     tasks.signal(self.processes[number], "sigkill")
     tasks.await(function()
         return not self.processes[number].running

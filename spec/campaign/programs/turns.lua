@@ -180,6 +180,8 @@ local function hold(world, entry)
             world.record("q %.6f", world.now())
         end
         world.orders[order]()
+        -- Whoever wakes up looks first: a lock that nobody renewed meanwhile must not be held.
+        look(world, entry)
     end
     for _, part in ipairs(entry.parts) do
         if counters[part] then

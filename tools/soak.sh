@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 #
 # Looks for faults in places where nobody has looked: seeds that nobody has seen through the simulation, on every core, for a
-# quarter of the time, and then the fault campaign (spec/campaign): first without leases, where it must find something, then in
-# earnest for the time that is given. Fails if one of them does. With --write the campaign's figures go into a page.
+# quarter of the time, and then the fault campaign (spec/campaign): first without leases, where it must find something, then with
+# them under the same faults, then in earnest for the time that is given. Fails if one of them does. With --write the figures of
+# the campaigns go into a page.
 #
 # Usage: tools/soak.sh [SECONDS [ARGUMENTS OF spec/campaign/run…]]
 
@@ -24,6 +25,8 @@ result=0
 for core in "${cores[@]}"; do
     wait "$core" || result=1
 done
-spec/campaign/run --size control --seconds 60 "$@" || result=1
+for size in control leased; do
+    spec/campaign/run --size "$size" --seconds 60 "$@" || result=1
+done
 spec/campaign/run --size full --seconds "$seconds" "$@" || result=1
 exit $result

@@ -1,8 +1,8 @@
 --- The fault campaign: real servers and clients, a seeded schedule of faults, and a judgement of what the clients saw.
 -- To be run by spec/campaign/run, which gives it a network and a directory of its own.
 --
--- Usage: main.lua --root DIRECTORY --directory DIRECTORY [--seconds N] [--seed N] [--size full|short|control] [--write PAGE]
---                 [--keep DIRECTORY] [--loopback yes]
+-- Usage: main.lua --root DIRECTORY --directory DIRECTORY [--seconds N] [--seed N] [--write PAGE]
+--                 [--size full|short|control|leased] [--keep DIRECTORY] [--loopback yes]
 
 local uv = require "luv"
 local socket = require "socket"
@@ -23,6 +23,8 @@ local REDIS_PORT = 6379
 local PATIENCE = 90
 --- Time for everybody to have a turn after the last fault, besides the check of 2 T.
 local QUIET, QUIET_WITH_CURATOR = 9, 20
+--- Where in the page the figures go.
+local SECTIONS = { full = "campaign", short = "campaign", control = "control", leased = "leased" }
 --- Within so many seconds a server that serves says that it does.
 local SLOW = 3
 --- Sessions of so many seconds are Curator's.
@@ -326,8 +328,7 @@ local function conclude(result, options)
         result.command = ("spec/campaign/run --size %s --seconds %d --seed %d"):format(options.size, options.seconds,
             options.seed)
         result.machine = ("%s, %d processors, Linux %s"):format(os.date("!%Y-%m-%d"), #uv.cpu_info(), uv.os_uname().release)
-        write(options.write, report.replace(read(options.write), options.size == "control" and "control" or "campaign",
-            report.markdown(result)))
+        write(options.write, report.replace(read(options.write), SECTIONS[options.size], report.markdown(result)))
     end
     return good
 end

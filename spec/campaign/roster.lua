@@ -98,10 +98,10 @@ local CONTROL = {
     }
 }
 
---- The clients of a campaign: "full", "short" or "control".
+--- The clients of a campaign: "full", "short", "control", or "leased", which is the control's with leases.
 function roster.of(size)
-    local list = {}
-    for _, client in ipairs(size == "control" and CONTROL or EVERYBODY) do
+    local list, few = {}, size == "control" or size == "leased"
+    for _, client in ipairs(few and CONTROL or EVERYBODY) do
         if size ~= "short" or client.short then
             client.loop = client.loop or "blocking"
             client.fibers = client.fibers or 1
@@ -109,7 +109,7 @@ function roster.of(size)
             client.route = client.route or "direct"
             client.options = client.options or {}
             client.lease = size ~= "control"
-            if size == "control" then
+            if few then
                 -- Whoever holds a lock is to be cut off while it does.
                 client.long, client.long_per_mille = 6, 40
             end

@@ -89,19 +89,19 @@ end
 -- beginning; seconds: how long, in parts of the session timeout if `of_timeout`; who, how: whom it hits, and details.
 function schedule.make(seed, seconds, size)
     local random = generator(seed)
-    local list = {}
+    local list, few = {}, size == "control" or size == "leased"
     local at = 0.5
     while at < seconds - 1 do
-        local first = fault(random, size == "control" and schedule.control or schedule.server, at)
+        local first = fault(random, few and schedule.control or schedule.server, at)
         list[#list + 1] = first
         -- In one of four cases a second one begins before the first one ends.
-        if size ~= "control" and random() < 0.25 then
+        if not few and random() < 0.25 then
             list[#list + 1] = fault(random, schedule.server, at + random() * first.seconds)
         end
         at = at + first.seconds + 1.5 + random() * 3
     end
     at = 0.2
-    while size ~= "control" and at < seconds - 1 do
+    while not few and at < seconds - 1 do
         list[#list + 1] = fault(random, schedule.client, at)
         at = at + 0.4 + random() * 2
     end

@@ -266,6 +266,9 @@ local function judge(campaign, healed, leftovers, options)
         return limit_of(limits[who], paths)
     end)
     result.unavailable, result.unavailable_path = checker.unavailability(shared)
+    for _, failure in ipairs(campaign.servers.failures) do
+        table.insert(result.found.crashes, failure)
+    end
     local truncations = campaign.servers:truncations()
     result.forgotten, result.forgotten_first = checker.forgotten(all.grants, truncations)
     result.found.refusals = {}

@@ -50,7 +50,9 @@ end
 
 --- Prepares the servers in a directory and starts them; they need not serve yet.
 local function start(topology, directory, root)
-    local self = setmetatable({ topology = topology, directory = directory, names = {}, processes = {}, proxies = {} }, Servers)
+    local self = setmetatable({
+        topology = topology, directory = directory, names = {}, processes = {}, proxies = {}, failures = {}
+    }, Servers)
     local peers = {}
     for number = 1, COUNT do
         self.names[number] = "s" .. number
@@ -213,11 +215,15 @@ function Servers:empty(number)
     tasks.run({ "mount", "-o", "remount,size=" .. DISK, self:disk(number) })
 end
 
---- Tells a proxy something; its answer, or nil.
+--- Tells a proxy something. One that does not answer is a fault of the campaign itself, and is kept in `failures`.
 function Servers:tell(number, command)
-    return tasks.ask(self.topology.hub, CONTROL_PORT + number, command .. "\n", 5, function(chunk)
+    local answer = tasks.ask(self.topology.hub, CONTROL_PORT + number, command .. "\n", 5, function(chunk)
         return chunk:find("\n", 1, true)
     end)
+    if not answer then
+        self.failures[#self.failures + 1] = ("%.3f: the proxy before server %d does not answer to %s (%s)"):format(tasks.now(),
+            number, command, self.proxies[number].running and "it runs" or "it has ended")
+    end
 end
 
 return { start = start, count = COUNT }

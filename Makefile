@@ -68,9 +68,9 @@ fuzz: ## SECONDS=60: feed each parser with what nobody would write
 	@tools/setup.sh fuzz
 	@tools/fuzz.sh $(SECONDS)
 
-soak: ## SECONDS=60: new seeds through the simulation until the time is up
+soak: ## SECONDS=60: faults on real servers, clients, links; new seeds for the simulation; ARGS=… goes to the campaign
 	@tools/setup.sh test
-	@tools/soak.sh $(SECONDS)
+	@tools/soak.sh $(SECONDS) $(ARGS)
 
 soak-nginx: ## CYCLES=100000: so many locks inside nginx; fails if its worker grows
 	@tools/setup.sh soak-nginx

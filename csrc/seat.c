@@ -602,6 +602,21 @@ static void refuse_exhausted(zkl_seat *seat)
                seat->line->path, seat->sequence);
 }
 
+/*
+ * Two nodes with one number, long before the numbers end: seen when servers had forgotten transactions that they had
+ * acknowledged (ZOOKEEPER-4785), so that numbers came a second time. Neither of the two is before the other.
+ */
+static void refuse_tied(zkl_seat *seat)
+{
+    if (exhausted(seat)) {
+        refuse_exhausted(seat);
+    } else {
+        refuse_all(seat, ZKL_EXHAUSTED,
+                   "another node of '%s' has the sequence number %d too: the servers have given it twice",
+                   seat->line->path, seat->sequence);
+    }
+}
+
 /* The node exists and is ours. */
 static void seated(zkl_seat *seat, int64_t czxid)
 {
@@ -707,7 +722,10 @@ static bool ours(const zkl_engine *engine, const char *name)
     return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, length) == 0;
 }
 
-/* A node of this client that no seat knows: a create that surfaced after it had been given up. It must not block us. */
+/*
+ * A node of this client that no seat knows: a create that surfaced after it had been given up, or one whose deletion the servers
+ * have forgotten. It lives as long as our session, and nobody else may remove it.
+ */
 static void remove_stray(zkl_seat *seat, const char *name)
 {
     zkl_engine *engine = seat->engine;
@@ -725,9 +743,21 @@ static void remove_stray(zkl_seat *seat, const char *name)
     }
     char *path = zkl_child_path(seat->line->path, name);
     if (path != NULL) {
-        zkl_log(engine, ZOO_LOG_LEVEL_WARN, "deleting '%s', left by a create whose reply was lost", path);
+        zkl_log(engine, ZOO_LOG_LEVEL_WARN,
+                "deleting '%s', left by a create or a delete whose outcome the servers lost", path);
         zkl_send_stray(engine, path);
         zkl_free(path);
+    }
+}
+
+/*
+ * All of them, wherever in the line: whoever waits right behind one of them is as a rule another client, who can do nothing
+ * about it, and we stand further back.
+ */
+static void remove_strays(zkl_seat *seat, const struct String_vector *names)
+{
+    for (int32_t i = 0; i < names->count; i++) {
+        remove_stray(seat, names->data[i]);
     }
 }
 
@@ -760,7 +790,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_seat_evicted(seat);
     } else if (standing.tied) {
-        refuse_exhausted(seat);
+        refuse_tied(seat);
     } else if (standing.blocking == 0) {
         first_in_line(seat);
     } else if (seat->claim->try_only) {
@@ -770,7 +800,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
             zkl_permits_retreat(seat->claim, true);
         }
         seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
-        remove_stray(seat, names->data[standing.nearest]);
+        remove_strays(seat, names);
         zkl_watch_node(seat, names->data[standing.nearest]);
         zkl_share_waits(seat);
     }

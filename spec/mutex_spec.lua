@@ -860,6 +860,39 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert.equal("exhausted", code)
     end)
 
+    -- In a fault campaign servers lost deletions with a damaged log. The nodes came back, at the head of the line; their owner
+    -- looked for such nodes right before its own only, and others stood between: nobody got the lock while all of them lived.
+    it("removes a node of its own that came back, also when others wait between", function()
+        local path, client, observer = fixture.directory(), fixture.client(), fixture.observer()
+        local lock = client:mutex(path)
+        assert(lock:acquire(10))
+        local stem = lock:node():match("/_c_(%x+%-%x+%-%x+%-%x+%-)")
+        assert.is_true(lock:release())
+        local stray = assert(observer:create(path .. "/_c_" .. stem .. "ffffffffffff-lock-", "", { sequential = true }))
+        local between = fixture.join(path, "_c_01234567-89ab-cdef-0123-456789abcdef-lock-")
+        assert.equal("timeout", (select(3, lock:acquire(1))))
+        eventually(function()
+            return not observer:exists(stray)
+        end)
+        assert(observer:exists(between))
+        assert(observer:delete(between))
+        assert(lock:acquire(10))
+        assert.is_true(lock:release())
+    end)
+
+    -- A fault campaign made servers forget what they had acknowledged (ZOOKEEPER-4785); the refusal then spoke of numbers that
+    -- were used up, and the number was 2.
+    it("refuses a number that the servers have given twice, and says that it is so", function()
+        local path = fixture.directory()
+        assert(fixture.observer():create(path .. "/_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000001"))
+        local client = fixture.client()
+        local ok, message, code = client:mutex(path):acquire(10)
+        assert.same({ nil, "exhausted" }, { ok, code })
+        assert.truthy(message:find("another node of '" .. path .. "' has the sequence number 1 too", 1, true), message)
+        assert(client:flush(10))
+        assert.equal(0, client:stats().seats)
+    end)
+
     for _, path in ipairs({ "/limit", "/end", "/past" }) do
         it("says exhausted at " .. path:sub(2) .. ", names the path and leaves nothing behind", function()
             local client = fixture.client(nil, servers.servers)

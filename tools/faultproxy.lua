@@ -9,12 +9,12 @@ local unpack, find, match = string.unpack, string.find, string.match
 
 local USAGE = [[
 usage: lua5.4 tools/faultproxy.lua --target HOST:PORT[,HOST:PORT...] [--listen PORT] [--control PORT] [--owner PID]
-       [--raw]
+       [--address ADDRESS] [--raw]
 
-Prints PROXY=127.0.0.1:port, where clients connect, and CONTROL=127.0.0.1:port, where it takes commands. With several
-targets each connection goes to the next one that accepts. It ends when process PID is gone; without --owner, when its
-standard input is a pipe that closes. --raw: any TCP, such as the link between two servers; nothing is counted but
-bytes then, and no trap springs.
+Prints PROXY=127.0.0.1:port, where clients connect, and CONTROL=127.0.0.1:port, where it takes commands; --address names
+another address of this machine for both. With several targets each connection goes to the next one that accepts. It ends
+when process PID is gone; without --owner, when its standard input is a pipe that closes. --raw: any TCP, such as the link
+between two servers; nothing is counted but bytes then, and no trap springs.
 
 Commands, one a line over TCP; each is answered by one line, "ok ..." or "error ...":
 
@@ -72,6 +72,7 @@ local counts
 local trap
 local trap_waiters = {}
 local session
+local proxy_address = "127.0.0.1"
 local listener, proxy_port, listening
 local all_raw = false
 
@@ -356,7 +357,7 @@ local function set_listening(wanted)
             listener:close()
         end
         listener = uv.new_tcp()
-        assert(listener:bind("127.0.0.1", proxy_port))
+        assert(listener:bind(proxy_address, proxy_port))
     else
         assert(listener:listen(128, accept_client))
     end
@@ -642,7 +643,7 @@ end
 
 local function listen(port, on_connection)
     local socket = uv.new_tcp()
-    local ok, message = socket:bind("127.0.0.1", port)
+    local ok, message = socket:bind(proxy_address, port)
     if ok then
         ok, message = socket:listen(128, on_connection)
     end
@@ -662,6 +663,8 @@ local function parse_arguments(arguments)
         elseif name == "--raw" then
             all_raw = true
             i = i - 1
+        elseif name == "--address" and value then
+            proxy_address = value
         elseif name == "--target" and value then
             targets = parse_targets(value) or fail("--target must be HOST:PORT")
         elseif (name == "--listen" or name == "--control" or name == "--owner") and math.tointeger(tonumber(value)) then
@@ -697,7 +700,7 @@ local function main()
             client:close()
         end
     end)
-    io.write(("PROXY=127.0.0.1:%d\nCONTROL=127.0.0.1:%d\n"):format(proxy_port, control_port))
+    io.write(("PROXY=%s:%d\nCONTROL=%s:%d\n"):format(proxy_address, proxy_port, proxy_address, control_port))
     io.flush()
     uv.run()
 end

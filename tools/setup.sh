@@ -29,6 +29,8 @@ shop=(redis-server lua-redis lua-luv)
 # lua-nginx-redis wants nginx-extras, which brings the nginx that has no module too few.
 nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis lua-cjson luajit2 libluajit2-5.1-dev apache2-utils)
 checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck)
+# What the fault campaign makes its network of, and breaks it and its clocks with.
+faults=(iproute2 nftables faketime util-linux mount)
 fuzzers=(clang libclang-rt-dev)
 # Without lua-discount LDoc knows no tables.
 reference=(lua-ldoc lua-discount)
@@ -52,7 +54,7 @@ packages_for() {
     demo) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${shop[@]}" ;;
     demo-openresty | soak-nginx) printf '%s\n' "${build[@]}" "${server[@]}" "${shop[@]}" "${nginx[@]}" ;;
     test) packages_for build && packages_for demo && packages_for demo-openresty && packages_for lint && packages_for fuzz &&
-        packages_for docs && printf '%s\n' "${specs[@]}" ;;
+        packages_for docs && printf '%s\n' "${specs[@]}" "${faults[@]}" ;;
     bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${rivals[@]}" "${nginx[@]}" ;;
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;

@@ -6,7 +6,7 @@
 # out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
 # The last line is `N passed, N failed`, and the exit status says the same.
 #
-# Usage: tools/test.sh [GROUP…]     groups: lint lua sim c rock (default: all of them); nginx-asan
+# Usage: tools/test.sh [GROUP…]     groups: lint lua campaign sim c rock (default: all of them); nginx-asan
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -166,7 +166,12 @@ simulate() {
     sanitized "build/$1/simulate" "${@:2}"
 }
 
-export -f sanitized run_units run_specs run_specs_asan run_specs_nginx_asan run_specs_valgrind smoke simulate
+# A short fault campaign; its seed is the time unless one is given.
+campaign() {
+    spec/campaign/run --size short --seconds 10 "$@"
+}
+
+export -f sanitized run_units run_specs run_specs_asan run_specs_nginx_asan run_specs_valgrind smoke simulate campaign
 export asan_options ubsan_options tsan_options
 
 # Which builds each group needs, and what it runs; the longest first. All that several suites use is built before any of them
@@ -178,6 +183,7 @@ builds_for() {
     lua) echo 5.1 5.2 5.3 5.4 luajit 5.4-asan luajit-asan ;;
     nginx-asan) echo luajit luajit-asan ;;
     lint) echo 5.1 5.4 luajit c ;;
+    campaign) echo 5.4 luajit ;;
     rock) ;;
     *) echo "tools/test.sh: no such group: $1" >&2 && return 2 ;;
     esac
@@ -186,9 +192,9 @@ builds_for() {
 suites_lua() {
     suite "specs: Lua 5.4" busted 800 'run_specs lua5.4 5.4'
     # What is tagged #once tests servers, tools and other clients more than it does Lua.
-    suite "specs: Lua 5.1, but those that one Lua is enough for" busted 600 'run_specs lua5.1 5.1 --exclude-tags=once'
-    suite "specs: LuaJIT, but those that one Lua is enough for" busted 600 'run_specs luajit luajit --exclude-tags=once,nginx'
-    suite "specs: inside nginx" busted 600 'run_specs luajit luajit --tags=nginx'
+    suite "specs: Lua 5.1, but those that one Lua is enough for" busted 800 'run_specs lua5.1 5.1 --exclude-tags=once'
+    suite "specs: LuaJIT, but those that one Lua is enough for" busted 800 'run_specs luajit luajit --exclude-tags=once,nginx'
+    suite "specs: inside nginx" busted 800 'run_specs luajit luajit --tags=nginx'
     suite "specs under ASan and UBSan" busted 600 'run_specs_asan --tags=asan'
     suite "specs inside nginx under ASan and UBSan" busted 400 'run_specs_nginx_asan --tags=nginxasan'
     suite "specs under valgrind" busted 400 'run_specs_valgrind'
@@ -201,6 +207,11 @@ suites_nginx-asan() {
     suite "all specs inside nginx under ASan and UBSan" busted 900 'run_specs_nginx_asan --tags=nginx'
 }
 
+suites_campaign() {
+    suite "fault campaign: a known seed" ours 240 'campaign --seed 1'
+    suite "fault campaign: a seed never seen before" ours 240 'campaign'
+}
+
 suites_lint() {
     # What the check "gcc" would build is built by now, with the same warnings.
     suite "lint" ours 900 'tools/lint.sh layout clang tidy-shipped cppcheck luacheck shellcheck docs'
@@ -210,7 +221,7 @@ suites_lint() {
 suites_sim() {
     suite "simulation: known seeds" ours 180 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
     suite "simulation: seeds never seen before" ours 90 'simulate c --fresh'
-    suite "simulation: broken rules are noticed" ours 180 'simulate c --breaks'
+    suite "simulation: broken rules are noticed" ours 400 'simulate c --breaks'
     suite "small worlds in every order" ours 300 'sanitized build/c/explore'
     suite "small worlds: broken rules are noticed" ours 300 'sanitized build/c/explore --breaks'
     suite "simulation: allocations that fail" ours 120 "simulate c-asan --memory 20 25"
@@ -230,7 +241,7 @@ suites_rock() {
     suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 }
 
-[ $# -gt 0 ] || set -- lint lua sim c rock
+[ $# -gt 0 ] || set -- lint lua campaign sim c rock
 variants=$(for group; do builds_for "$group" || exit 2; done) || exit 2
 if [ -n "$variants" ]; then
     # shellcheck disable=SC2086 # one word each

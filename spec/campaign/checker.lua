@@ -1,0 +1,177 @@
+--- campaign.checker: what must hold of a history. Pure functions: lists in, a list of violations out, each a sentence.
+
+local checker = {}
+
+local format = string.format
+
+local function describe(grant)
+    return format("%s (%s, %s%s) held %.6f to %.6f, %s", grant.who, grant.mode,
+        grant.mode == "s" and format("%d of %d, ", grant.weight, grant.limit) or "", grant.token or "no token", grant.from,
+        grant.to, grant.ended or "?")
+end
+
+--- path -> its grants, by their beginnings.
+local function by_path(grants)
+    local paths, names = {}, {}
+    for _, grant in ipairs(grants) do
+        if not paths[grant.path] then
+            paths[grant.path] = {}
+            names[#names + 1] = grant.path
+        end
+        table.insert(paths[grant.path], grant)
+    end
+    table.sort(names)
+    for _, name in ipairs(names) do
+        table.sort(paths[name], function(one, other)
+            return one.from < other.from
+        end)
+    end
+    return paths, names
+end
+
+--- Whether two holders at the same time are too many.
+local function conflict(one, other)
+    if one.mode == "s" then
+        return one.weight + other.weight > math.min(one.limit, other.limit)
+    end
+    return one.mode == "x" or other.mode == "x"
+end
+
+--- Who held one path at the same time and must not have. One that ends at the instant at which another begins is no overlap.
+-- @treturn table sentences
+-- @treturn number seconds of the longest overlap
+function checker.overlaps(grants)
+    local found, longest = {}, 0
+    local paths, names = by_path(grants)
+    for _, name in ipairs(names) do
+        local inside = {}
+        for _, grant in ipairs(paths[name]) do
+            local left, permits = {}, grant.weight
+            for _, other in ipairs(inside) do
+                if other.to > grant.from then
+                    left[#left + 1] = other
+                    permits = permits + other.weight
+                end
+            end
+            inside = left
+            local crowded = grant.mode == "s" and permits > grant.limit
+            for _, other in ipairs(inside) do
+                if grant.to > grant.from and (crowded or grant.mode ~= "s" and conflict(grant, other)) then
+                    found[#found + 1] = format("%s: %s; and %s", name, describe(other), describe(grant))
+                    longest = math.max(longest, math.min(grant.to, other.to) - grant.from)
+                end
+            end
+            inside[#inside + 1] = grant
+        end
+    end
+    return found, longest
+end
+
+--- Grants of one path whose token is not greater than that of an earlier one that conflicts with it.
+function checker.tokens(grants)
+    local found = {}
+    local paths, names = by_path(grants)
+    for _, name in ipairs(names) do
+        -- The greatest so far of each sort: those that exclude everybody, readers, and semaphores' by their weights.
+        local newest = {}
+        for _, grant in ipairs(paths[name]) do
+            if grant.token then
+                local sort = grant.mode == "s" and grant.weight or grant.mode
+                for _, earlier in pairs(newest) do
+                    if conflict(earlier, grant) and earlier.token >= grant.token then
+                        found[#found + 1] = format("%s: %s; but before: %s", name, describe(grant), describe(earlier))
+                    end
+                end
+                if not newest[sort] or newest[sort].token < grant.token then
+                    newest[sort] = grant
+                end
+            end
+        end
+    end
+    return found
+end
+
+--- Grants whose node the servers have forgotten although they had acknowledged it: no client can do anything against that, but
+-- it explains what follows. `truncations`: zxids to which servers cut their logs back, as 16 hexadecimal digits.
+-- @treturn number how many
+-- @treturn string|nil the first one, in words
+function checker.forgotten(grants, truncations)
+    local count, first = 0, nil
+    for _, grant in ipairs(grants) do
+        local czxid = grant.token and grant.token:sub(1, 16)
+        for _, zxid in ipairs(truncations) do
+            -- The upper half is the epoch; in a later one the leader knows nothing of what is cut off.
+            if czxid and czxid:sub(1, 8) == zxid:sub(1, 8) and czxid > zxid then
+                count = count + 1
+                first = first or format("%s: %s; but a server was told to forget all after %s", grant.path, describe(grant),
+                    zxid)
+                break
+            end
+        end
+    end
+    return count, first
+end
+
+--- Writes that the fenced register took although it had taken one with a later token.
+function checker.writes(writes)
+    local found = {}
+    local paths = {}
+    for _, write in ipairs(writes) do
+        paths[write.path] = paths[write.path] or {}
+        table.insert(paths[write.path], write)
+    end
+    for path, list in pairs(paths) do
+        table.sort(list, function(one, other)
+            return one.sequence < other.sequence
+        end)
+        for index = 2, #list do
+            if list[index].token < list[index - 1].token then
+                found[#found + 1] = format("%s: write %d, with token %s, was taken after %s", path, list[index].sequence,
+                    list[index].token, list[index - 1].token)
+            end
+        end
+    end
+    table.sort(found)
+    return found
+end
+
+--- Who got nothing between `from` and `from + limit(who)`. `expected`: a list of { who =, fiber = }.
+function checker.progress(grants, expected, from, limit)
+    local first = {}
+    for _, grant in ipairs(grants) do
+        local key = grant.who .. " " .. grant.fiber
+        if grant.from >= from and (not first[key] or grant.from < first[key]) then
+            first[key] = grant.from
+        end
+    end
+    local found, longest = {}, 0
+    for _, one in ipairs(expected) do
+        local time = first[one.who .. " " .. one.fiber]
+        if not time or time > from + limit(one.who) then
+            found[#found + 1] = format("%s, fiber %s: nothing within %.1f s after the last fault (%s)", one.who, one.fiber,
+                limit(one.who), time and format("the first grant after %.1f s", time - from) or "no grant at all")
+        end
+        longest = math.max(longest, time and time - from or math.huge)
+    end
+    return found, longest
+end
+
+--- The longest time for which nobody was granted a path between two of its grants, while nobody held it.
+-- @treturn number seconds
+-- @treturn string|nil path
+function checker.unavailability(grants)
+    local longest, where = 0, nil
+    local paths, names = by_path(grants)
+    for _, name in ipairs(names) do
+        local ended
+        for _, grant in ipairs(paths[name]) do
+            if ended and grant.from - ended > longest then
+                longest, where = grant.from - ended, name
+            end
+            ended = math.max(ended or 0, grant.to)
+        end
+    end
+    return longest, where
+end
+
+return checker

@@ -1,0 +1,205 @@
+--- What the fault campaign's judgement promises: it finds what is wrong in a history, and nothing in one that is right.
+
+local checker = require "spec.campaign.checker"
+local history = require "spec.campaign.history"
+local schedule = require "spec.campaign.schedule"
+
+--- A grant, with what does not matter filled in.
+local function grant(values)
+    local one = {
+        who = "somebody", fiber = "1", path = "/lock", mode = "x", weight = 1, limit = 1, token = "0001", from = 1, to = 2,
+        ended = "released"
+    }
+    for name, value in pairs(values) do
+        one[name] = value
+    end
+    return one
+end
+
+describe("the campaign's checker #once", function()
+    it("finds nothing in holds that follow each other", function()
+        assert.same({}, (checker.overlaps({
+            grant({ from = 1, to = 2 }), grant({ from = 2, to = 3 }), grant({ from = 3.5, to = 4 })
+        })))
+    end)
+
+    it("finds two holders at a time, in whatever order they are recorded, and for how long", function()
+        local found, longest = checker.overlaps({ grant({ from = 2, to = 4 }), grant({ from = 1, to = 2.25 }) })
+        assert.equal(1, #found)
+        assert.equal(0.25, longest)
+        assert.truthy(found[1]:find("/lock", 1, true))
+    end)
+
+    it("finds a holder inside another's long hold", function()
+        assert.equal(2, #checker.overlaps({
+            grant({ from = 1, to = 10 }), grant({ from = 2, to = 3 }), grant({ from = 4, to = 5 })
+        }))
+    end)
+
+    it("takes paths apart", function()
+        assert.same({}, (checker.overlaps({ grant({ from = 1, to = 3 }), grant({ path = "/other", from = 2, to = 4 }) })))
+    end)
+
+    it("lets readers share, and no writer with them", function()
+        local one, other = grant({ mode = "r", from = 1, to = 4 }), grant({ mode = "r", from = 2, to = 5 })
+        assert.same({}, (checker.overlaps({ one, other })))
+        assert.equal(2, #checker.overlaps({ one, other, grant({ from = 3, to = 6 }) }))
+        assert.equal(1, #checker.overlaps({ grant({ from = 1, to = 3 }), grant({ mode = "r", from = 2, to = 4 }) }))
+    end)
+
+    it("counts a semaphore's permits", function()
+        local function permit(weight, from, to)
+            return grant({ mode = "s", weight = weight, limit = 3, from = from, to = to })
+        end
+        assert.same({}, (checker.overlaps({ permit(1, 1, 4), permit(2, 2, 5), permit(1, 4, 6) })))
+        assert.equal(2, #checker.overlaps({ permit(1, 1, 4), permit(2, 2, 5), permit(1, 3, 6) }))
+        assert.equal(3, #checker.overlaps({ permit(1, 1, 9), permit(1, 2, 9), permit(1, 3, 9), permit(1, 4, 9) }))
+    end)
+
+    it("wants tokens to grow", function()
+        assert.same({}, checker.tokens({
+            grant({ token = "0001" }), grant({ token = "0002", from = 2 }), grant({ token = "0003", from = 3 })
+        }))
+        assert.equal(1, #checker.tokens({ grant({ token = "0001" }), grant({ token = "0001", from = 2 }) }))
+        assert.equal(1, #checker.tokens({
+            grant({ token = "0005" }), grant({ token = "0006", from = 2 }), grant({ token = "0005", from = 3 })
+        }))
+    end)
+
+    it("wants no order of tokens among readers, but against writers", function()
+        local first, second = grant({ mode = "r", token = "0003" }), grant({ mode = "r", token = "0002", from = 2 })
+        assert.same({}, checker.tokens({ first, second }))
+        assert.equal(1, #checker.tokens({ first, second, grant({ token = "0003", from = 3 }) }))
+        assert.equal(1, #checker.tokens({ grant({ token = "0004" }), grant({ mode = "r", token = "0003", from = 2 }) }))
+    end)
+
+    it("wants an order of tokens among permits only where they are too many together", function()
+        local function permit(weight, token, from)
+            return grant({ mode = "s", weight = weight, limit = 3, token = token, from = from })
+        end
+        assert.same({}, checker.tokens({ permit(1, "0002", 1), permit(2, "0001", 2) }))
+        assert.equal(1, #checker.tokens({ permit(2, "0002", 1), permit(2, "0001", 2) }))
+    end)
+
+    it("passes over who has no token", function()
+        local without = grant({ from = 2 })
+        without.token = nil
+        assert.same({}, checker.tokens({ grant({}), without }))
+    end)
+
+    it("finds a stale write that was taken", function()
+        local function write(sequence, token)
+            return { path = "/lock", sequence = sequence, token = token }
+        end
+        assert.same({}, checker.writes({ write(2, "0002"), write(1, "0001"), write(3, "0002") }))
+        assert.equal(1, #checker.writes({ write(1, "0002"), write(2, "0001"), write(3, "0003") }))
+    end)
+
+    it("finds what servers acknowledged and then forgot", function()
+        local token = "0000000900001600-00000000"
+        local truncations = { "0000000800000001", "0000000900001543" }
+        assert.equal(1, (checker.forgotten({ grant({ token = token }) }, truncations)))
+        assert.equal(0, (checker.forgotten({
+            grant({ token = "0000000900001543-00000007" }), grant({ token = "0000000a00001600-00000000" })
+        }, truncations)))
+    end)
+
+    it("finds who got nothing after the last fault", function()
+        local function limit()
+            return 5
+        end
+        local expected = { { who = "a", fiber = "1" }, { who = "a", fiber = "2" } }
+        local both = { grant({ who = "a", from = 12 }), grant({ who = "a", fiber = "2", from = 14 }) }
+        local found, longest = checker.progress(both, expected, 10, limit)
+        assert.same({}, found)
+        assert.equal(4, longest)
+        assert.equal(1, #checker.progress({ both[1], grant({ who = "a", fiber = "2", from = 16 }) }, expected, 10, limit))
+        assert.equal(1, #checker.progress({ both[1], grant({ who = "a", fiber = "2", from = 9 }) }, expected, 10, limit))
+    end)
+
+    it("tells the longest time in which nobody held a path", function()
+        local longest, where = checker.unavailability({
+            grant({ from = 1, to = 9 }), grant({ from = 2, to = 3 }), grant({ from = 10.5, to = 11 }),
+            grant({ path = "/other", from = 1, to = 2 }), grant({ path = "/other", from = 5, to = 6 })
+        })
+        assert.equal(3, longest)
+        assert.equal("/other", where)
+    end)
+end)
+
+describe("the campaign's history #once", function()
+    local GRANT = "start 1 42\ng 1-1 /lock x 1 1 0007 10 12\n"
+
+    local function read(text)
+        local all = history.new()
+        history.add(all, text, "client")
+        return all
+    end
+
+    it("ends a hold where it was last seen before its release", function()
+        local all = read(GRANT .. "v 1-1 11 13\ne 1-1 11.5 released\n")
+        assert.equal(10, all.grants[1].from)
+        assert.equal(11.5, all.grants[1].to)
+        assert.equal("0007", all.grants[1].token)
+    end)
+
+    it("believes whoever was killed for as long as it was promised", function()
+        assert.equal(12, read(GRANT).grants[1].to)
+        assert.equal(13, read(GRANT .. "v 1-1 11 13\n").grants[1].to)
+        assert.equal("killed", read(GRANT).grants[1].ended)
+    end)
+
+    it("ends a hold that was lost when its promise ends, or when it was seen to be lost", function()
+        assert.equal(12, read(GRANT .. "e 1-1 20 lost\n").grants[1].to)
+        assert.equal(11, read(GRANT .. "e 1-1 11 lost\n").grants[1].to)
+    end)
+
+    it("ends a hold when its process begins to exit", function()
+        assert.equal(10.5, read(GRANT .. "q 10.5\n").grants[1].to)
+    end)
+
+    it("counts without a lease only what was seen", function()
+        assert.equal(10, read("g 1-1 /lock x 1 1 0007 10 -\n").grants[1].to)
+        assert.equal(15, read("g 1-1 /lock x 1 1 0007 10 -\nv 1-1 15 -\n").grants[1].to)
+    end)
+
+    it("does not read a line that was cut off", function()
+        assert.equal(1, #read(GRANT .. "g 1-2 /lock x 1 1 0008 1").grants)
+    end)
+
+    it("knows writes that were taken, refused, and late where there is no fence", function()
+        local all = read(GRANT .. "w 1-1 3 0006\ng 1-2 /lock x 1 1 0008 11 12\nx 1-2 0009\n")
+        assert.same({ { path = "/lock", token = "0007", sequence = 3 } }, all.writes)
+        assert.equal(1, all.stale)
+        assert.equal(1, all.late)
+    end)
+
+    it("adds up the latest counters of each client, and notices what it did not close", function()
+        local all = read("n grants=1 losses=2\nn grants=5 losses=2\nc 5 5 1 1\n")
+        history.add(all, "n grants=2\nc 5 6 1 1\n", "other")
+        assert.same({ grants = 7, losses = 2 }, all.counters)
+        assert.equal(1, #all.leaks)
+    end)
+end)
+
+describe("the campaign's schedule #once", function()
+    it("is the same for the same seed, and another for another", function()
+        assert.same(schedule.make(7, 60, "full"), schedule.make(7, 60, "full"))
+        assert.not_same(schedule.make(7, 60, "full"), schedule.make(8, 60, "full"))
+    end)
+
+    it("has every kind of fault when it is long, and more than five hundred in twenty minutes", function()
+        local list, seen = schedule.make(1, 1200, "full"), {}
+        assert.is_true(#list > 500)
+        for _, fault in ipairs(list) do
+            seen[fault.kind] = true
+            assert.is_true(fault.at < 1210 and fault.seconds > 0)
+        end
+        for _, track in ipairs({ schedule.server, schedule.client }) do
+            for _, entry in ipairs(track) do
+                assert.is_true(seen[entry.kind], entry.kind)
+                assert.is_true(require("spec.campaign.faults").knows(entry.kind), entry.kind)
+            end
+        end
+    end)
+end)

@@ -1,0 +1,146 @@
+--- A client process of the campaign, in plain Lua or under a loop: takes turns until the file SETTINGS.order says "stop".
+--
+-- Usage: contender.lua SETTINGS.json RECORD
+
+local uv = require "luv"
+local cjson = require "cjson"
+local socket = require "socket"
+local core = require "zklock.core"
+local zklock = require "zklock"
+local turns = require "spec.campaign.programs.turns"
+local register = require "spec.campaign.programs.register"
+
+local file = assert(io.open(arg[1]))
+local settings = cjson.decode(file:read("*a"))
+file:close()
+
+local record = turns.recorder(arg[2])
+record("start %.6f %d", core.now(), uv.os_getpid())
+math.randomseed(settings.seed)
+
+--- What the loops differ in: how to start a fiber, how to sleep, how to run all fibers to their end.
+local loops = {}
+
+function loops.blocking()
+    local fibers = {}
+    return {
+        sleep = socket.sleep,
+        start = function(fn)
+            fibers[#fibers + 1] = fn
+        end,
+        run = function()
+            assert(#fibers == 1)
+            fibers[1]()
+        end
+    }
+end
+
+function loops.luv()
+    local function sleep(seconds)
+        local thread = coroutine.running()
+        local timer = uv.new_timer()
+        timer:start(math.ceil(seconds * 1000), 0, function()
+            timer:close()
+            assert(coroutine.resume(thread))
+        end)
+        coroutine.yield()
+    end
+    return {
+        sleep = sleep,
+        start = function(fn)
+            assert(coroutine.resume(coroutine.create(fn)))
+        end,
+        run = uv.run
+    }
+end
+
+function loops.cqueues()
+    local cqueues = require "cqueues"
+    local controller = cqueues.new()
+    return {
+        sleep = cqueues.sleep,
+        start = function(fn)
+            controller:wrap(fn)
+        end,
+        run = function()
+            assert(controller:loop())
+        end
+    }
+end
+
+local loop = loops[settings.loop]()
+local store = assert(socket.connect(settings.redis_address, ("%d"):format(settings.redis_port)))
+store:setoption("tcp-nodelay", true)
+
+-- What a loop opens once and for all is not the lock's: it is opened before fds are counted.
+loop.start(function()
+    loop.sleep(0.01)
+end)
+loop.run()
+if settings.loop == "blocking" then
+    loop = loops.blocking()
+end
+collectgarbage()
+turns.count("/proc/self/fd")
+local fds, threads = turns.count("/proc/self/fd"), turns.count("/proc/self/task")
+
+local world = {
+    client = assert(zklock.connect(settings.servers, {
+        session_timeout = settings.timeout, connect_timeout = 0, wait = settings.loop, identity = settings.name,
+        lease = settings.lease
+    })),
+    register = register.new(store), record = record, now = core.now, sleep = loop.sleep, random = math.random,
+    long = settings.long, long_per_mille = settings.long_per_mille
+}
+
+function world.order()
+    local orders = io.open(arg[1] .. ".order")
+    if orders then
+        local word = orders:read("*l")
+        orders:close()
+        return word
+    end
+end
+
+--- What a client does that was ordered to while it holds a lock.
+world.orders = {
+    exit = function()
+        os.exit(settings.exit_status)
+    end,
+    pause = function()
+        os.remove(arg[1] .. ".order")
+        uv.kill(uv.os_getpid(), "sigstop")
+    end,
+    die = function()
+        uv.kill(uv.os_getpid(), "sigkill")
+    end
+}
+
+local failure
+for number = 1, settings.fibers do
+    loop.start(function()
+        local ok, problem = xpcall(turns.run, debug.traceback, world, number, settings)
+        if not ok then
+            io.stderr:write(problem, "\n")
+            failure = true
+            os.exit(1)
+        end
+    end)
+end
+loop.run()
+
+turns.record_stats(world)
+world.client:close()
+-- A closed client keeps its pipes until it is collected; adapters keep what they had for a moment.
+world.client = nil
+loop = loops[settings.loop]()
+for _ = 1, 2 do
+    loop.start(function()
+        loop.sleep(0.7)
+    end)
+    loop.run()
+    loop = loops[settings.loop]()
+    collectgarbage()
+end
+record("c %d %d %d %d", fds, turns.count("/proc/self/fd"), threads, turns.count("/proc/self/task"))
+os.exit(failure and 1 or 0, true)

@@ -1,0 +1,126 @@
+--- A client process of the campaign that is Curator: drives spec/foreign's contender, and records its turns as turns.lua does.
+-- It has no lease and no token: what is recorded is only what it saw itself.
+--
+-- Usage: curator.lua SETTINGS.json RECORD
+
+local uv = require "luv"
+local cjson = require "cjson"
+local core = require "zklock.core"
+local turns = require "spec.campaign.programs.turns"
+
+local file = assert(io.open(arg[1]))
+local settings = cjson.decode(file:read("*a"))
+file:close()
+
+local record = turns.recorder(arg[2])
+record("start %.6f %d", core.now(), uv.os_getpid())
+math.randomseed(settings.seed)
+
+--- Seconds in which it must have gone after "close", and may be ready.
+local PATIENCE = 5
+
+local function order()
+    local orders = io.open(arg[1] .. ".order")
+    if orders then
+        local word = orders:read("*l")
+        orders:close()
+        return word
+    end
+end
+
+local function sleep(seconds)
+    local thread, timer = coroutine.running(), uv.new_timer()
+    timer:start(math.ceil(seconds * 1000), 0, function()
+        timer:close()
+        assert(coroutine.resume(thread))
+    end)
+    coroutine.yield()
+end
+
+--- Starts Curator: say(line) sends it a line, hear() waits for one, nil at its end.
+local function start()
+    local input, output = uv.new_pipe(), uv.new_pipe()
+    local handle = assert(uv.spawn("setpriv", {
+        args = {
+            "--pdeathsig", "KILL", "--", settings.root .. "/spec/foreign/run", "curator", settings.servers,
+            settings.locks[1].path, "mutex", "0", settings.name
+        },
+        stdio = { input, output, 2 }
+    }, function()
+        output:close()
+    end))
+    local lines, partial, waiting, ended = {}, "", nil, false
+    local function wake()
+        if waiting and (lines[1] or ended) then
+            local thread = waiting
+            waiting = nil
+            assert(coroutine.resume(thread))
+        end
+    end
+    output:read_start(function(_, chunk)
+        ended = not chunk
+        partial = partial .. (chunk or "")
+        for line in partial:gmatch("([^\n]*)\n") do
+            lines[#lines + 1] = line
+        end
+        partial = partial:match("[^\n]*$")
+        wake()
+    end)
+    local curator = {}
+    function curator.say(line)
+        input:write(line .. "\n")
+    end
+    function curator.hear()
+        if not lines[1] and not ended then
+            waiting = coroutine.running()
+            coroutine.yield()
+        end
+        return table.remove(lines, 1)
+    end
+    function curator.stop()
+        curator.say("close")
+        local deadline = core.now() + PATIENCE
+        while not ended and core.now() < deadline do
+            sleep(0.05)
+        end
+        handle:kill("sigkill")
+        input:close()
+        handle:close()
+    end
+    return curator
+end
+
+local function main()
+    local count = 0
+    while order() ~= "stop" do
+        local curator = start()
+        local word = curator.hear()
+        while word and order() ~= "stop" do
+            curator.say("acquire 5")
+            word = curator.hear()
+            if word ~= "ok" and word ~= "timeout" then
+                break
+            end
+            if word == "ok" then
+                count = count + 1
+                record("g 1-%d %s x 1 1 - %.6f -", count, settings.locks[1].path, core.now())
+                sleep(math.random() * 0.005)
+                record("e 1-%d %.6f released", count, core.now())
+                curator.say("release")
+                word = curator.hear()
+                if word ~= "ok" then
+                    break
+                end
+            end
+        end
+        if order() ~= "stop" then
+            record("r 1 %.6f curator:%s", core.now(), (word or "ended"):match("KeeperException%$(%w+)") or "failed")
+        end
+        curator.stop()
+    end
+end
+
+local thread = coroutine.create(main)
+local ok, problem = coroutine.resume(thread)
+assert(ok, problem)
+uv.run()

@@ -1,0 +1,252 @@
+--- campaign.turns: what a client of the campaign does, in whatever loop it lives: it takes turns at its locks, writes to
+-- the register while it holds one, and records each grant before it enters. spec/campaign/history.lua reads the records:
+--
+--     start TIME PID                               the first one
+--     g ID PATH MODE WEIGHT LIMIT TOKEN TIME UNTIL granted, and at TIME valid until UNTIL (- without a lease). MODE is x
+--                                                  (alone), r (with readers), s (WEIGHT of LIMIT permits)
+--     v ID TIME UNTIL                              still held at TIME
+--     e ID TIME released|lost                      at TIME held for the last time, or not held any more
+--     w ID SEQUENCE BEFORE                         its write was the register's so-manieth; BEFORE: whose was there in the
+--                                                  register without a fence
+--     x ID BEFORE                                  its write was refused
+--     r FIBER TIME CODE                            an acquire that gave nothing
+--     q TIME                                       os.exit follows
+--     n STAT=COUNT…                                the client's counters, each time the latest
+--     c FDS FDS THREADS THREADS                    before connect, after close
+--
+-- Each line is one write(2), so that who is killed leaves whole lines.
+
+local turns = {}
+
+local format = string.format
+
+local STATS = { "requests", "grants", "hand_overs", "losses", "unknown_outcomes", "connections", "refusals", "heartbeats" }
+local STATS_INTERVAL = 2
+--- How long turns are, in seconds, and of how many in a thousand.
+local LONG, LONG_PER_MILLE = 1.5, 3
+local MIDDLE, MIDDLE_PER_MILLE = 0.03, 60
+local SHORT = 0.002
+local LOOK_INTERVAL = 0.15
+
+--- Timeouts of acquire, one by chance; 0 tries.
+local TIMEOUTS = { 0, 0.3, 2, 5, 5, 5 }
+
+--- Counts the entries of a directory of /proc.
+function turns.count(directory)
+    local uv = require "luv"
+    local count = 0
+    local entries = assert(uv.fs_scandir(directory))
+    for _ in uv.fs_scandir_next, entries do
+        count = count + 1
+    end
+    return count
+end
+
+--- What a client writes into its record: a function(format, …).
+function turns.recorder(name)
+    local file = assert(io.open(name, "a"))
+    file:setvbuf("no")
+    return function(...)
+        assert(file:write(format(...) .. "\n"))
+    end
+end
+
+--- Makes a fiber's locks by the settings: a list of { lock =, parts = the locks that are granted with it, chance = }.
+local function make_locks(client, settings)
+    local list = {}
+    local function options()
+        local copy = {}
+        for key, value in pairs(settings.options or {}) do
+            copy[key] = value
+        end
+        return copy
+    end
+    local function part(lock, path, mode, limit)
+        return { lock = lock, path = path, mode = mode, limit = limit or 1, weight = 1 }
+    end
+    local function add(kind, path, limit)
+        local entry = { chance = 1, parts = {} }
+        if kind == "mutex" then
+            entry.lock = client:mutex(path, options())
+            entry.parts[1] = part(entry.lock, path, "x")
+        elseif kind == "read" or kind == "write" then
+            entry.lock = client:rwlock(path, options())[kind]
+            entry.parts[1] = part(entry.lock, path, kind == "read" and "r" or "x")
+        else
+            entry.lock = client:semaphore(path, limit, options())
+            entry.parts[1] = part(entry.lock, path, "s", limit)
+            entry.permits = limit
+        end
+        return entry
+    end
+    for _, wanted in ipairs(settings.locks) do
+        local entry
+        if wanted.kind == "multi" then
+            entry = { parts = {} }
+            local members = {}
+            for index, member in ipairs(wanted.members) do
+                local one = add(member.kind, member.path, member.limit)
+                members[index], entry.parts[index] = one.lock, one.parts[1]
+            end
+            entry.lock = client:multi(members)
+        else
+            entry = add(wanted.kind, wanted.path, wanted.limit)
+        end
+        entry.chance = wanted.chance or 1
+        list[#list + 1] = entry
+    end
+    return list
+end
+
+local function choose(world, list)
+    local sum = 0
+    for _, entry in ipairs(list) do
+        sum = sum + entry.chance
+    end
+    local pick = world.random() * sum
+    for _, entry in ipairs(list) do
+        pick = pick - entry.chance
+        if pick <= 0 then
+            return entry
+        end
+    end
+    return list[#list]
+end
+
+--- "-" for what never ends.
+local function until_of(time, remaining)
+    return remaining < math.huge and format("%.6f", time + remaining) or "-"
+end
+
+--- Records the grant; false if it is over already.
+local function enter(world, fiber, entry)
+    for _, part in ipairs(entry.parts) do
+        local time = world.now()
+        local remaining, token = part.lock:remaining(), part.lock:token()
+        if remaining <= 0 or not token then
+            part.id = nil
+        else
+            fiber.grants = fiber.grants + 1
+            part.id, part.token = format("%d-%d", fiber.number, fiber.grants), token
+            world.record("g %s %s %s %d %d %s %.6f %s", part.id, part.path, part.mode, part.weight, part.limit, token, time,
+                until_of(time, remaining))
+        end
+    end
+end
+
+--- Records who is still held; whether all are.
+local function look(world, entry)
+    local all = true
+    for _, part in ipairs(entry.parts) do
+        local time = world.now()
+        local remaining = part.lock:remaining()
+        if part.id and remaining > 0 then
+            world.record("v %s %.6f %s", part.id, time, until_of(time, remaining))
+        end
+        all = all and remaining > 0
+    end
+    return all
+end
+
+local function leave(world, entry)
+    for _, part in ipairs(entry.parts) do
+        if part.id then
+            local time = world.now()
+            local held = part.lock:held()
+            world.record("e %s %.6f %s", part.id, held and time or world.now(), held and "released" or "lost")
+        end
+    end
+end
+
+--- As programs do that trust their lock: reads at the beginning, writes at the end, and does not look in between.
+local function hold(world, entry)
+    local counters = {}
+    for _, part in ipairs(entry.parts) do
+        counters[part] = part.mode == "x" and part.id and world.register:counter(part.path) or nil
+    end
+    local pick = world.random() * 1000
+    if pick < (world.long_per_mille or LONG_PER_MILLE) then
+        local deadline = world.now() + world.random() * (world.long or LONG)
+        repeat
+            world.sleep(LOOK_INTERVAL)
+        until not look(world, entry) or world.now() > deadline
+    else
+        -- Not so short that nginx would take it for nothing.
+        world.sleep(0.001 + world.random() * (pick < LONG_PER_MILLE + MIDDLE_PER_MILLE and MIDDLE or SHORT))
+    end
+    local order = world.order()
+    if order and world.orders[order] then
+        if order == "exit" then
+            world.record("q %.6f", world.now())
+        end
+        world.orders[order]()
+        -- Whoever wakes up looks first: a lock that nobody renewed meanwhile must not be held.
+        look(world, entry)
+    end
+    for _, part in ipairs(entry.parts) do
+        if counters[part] then
+            local sequence, before = world.register:write(part.path, part.token, counters[part] + 1)
+            before = before ~= "" and before or "-"
+            if sequence then
+                world.record("w %s %d %s", part.id, sequence, before)
+            else
+                world.record("x %s %s", part.id, before)
+            end
+        end
+    end
+end
+
+local function turn(world, fiber, entry)
+    local options = { timeout = TIMEOUTS[math.floor(world.random() * #TIMEOUTS) + 1] }
+    if entry.permits then
+        options.count = world.random() < 0.3 and math.min(2, entry.permits) or 1
+        entry.parts[1].weight = options.count
+    end
+    local got, message, code = entry.lock:acquire(options)
+    if not got then
+        world.record("r %d %.6f %s", fiber.number, world.now(), code)
+        -- Of "exhausted" the judgement says whether it was the servers' doing.
+        if code ~= "timeout" and code ~= "disconnected" and code ~= "lost" and code ~= "exhausted" then
+            error(("acquire: %s (%s)"):format(message, code))
+        end
+        -- Who tries and is refused asks again soon, but not at once.
+        world.sleep(0.02 + world.random() * 0.05)
+        return
+    end
+    enter(world, fiber, entry)
+    hold(world, entry)
+    leave(world, entry)
+    local released, problem, why = entry.lock:release()
+    if not released and why ~= "lost" and why ~= "not_held" and why ~= "disconnected" then
+        error(("release: %s (%s)"):format(problem, why))
+    end
+end
+
+function turns.record_stats(world)
+    local stats = assert(world.client:stats())
+    local words = {}
+    for index, name in ipairs(STATS) do
+        words[index] = format("%s=%d", name, stats[name] or 0)
+    end
+    world.record("n %s", table.concat(words, " "))
+end
+
+--- Takes turns until the order to stop comes. `world`: client, register, record(format, …), now(), sleep(seconds), random(),
+-- order() -> "stop", a name in orders, or nil, orders: name -> function() for a holder; long, long_per_mille or nil.
+function turns.run(world, number, settings)
+    local fiber = { number = number, grants = 0 }
+    local locks = make_locks(world.client, settings)
+    local due = 0
+    while world.order() ~= "stop" do
+        turn(world, fiber, choose(world, locks))
+        if number == 1 and world.now() > due then
+            due = world.now() + STATS_INTERVAL
+            turns.record_stats(world)
+        end
+        if settings.pause then
+            world.sleep(world.random() * settings.pause)
+        end
+    end
+end
+
+return turns

@@ -1,0 +1,135 @@
+--- campaign.roster: who takes part: client processes of every kind of lock, loop, Lua and way to the servers.
+--
+-- A client: name, runtime (lua5.4, luajit, nginx, curator), loop, fibers, route (direct, proxied, named), only (the one server
+-- that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to jump).
+
+local roster = {}
+
+local ROOT = "/campaign"
+
+local function path(name)
+    return ROOT .. "/" .. name
+end
+
+local function mutex(name, chance)
+    return { kind = "mutex", path = path(name), chance = chance }
+end
+
+local function half(kind, name, chance)
+    return { kind = kind, path = path(name), chance = chance }
+end
+
+local function semaphore(name, limit, chance)
+    return { kind = "semaphore", path = path(name), limit = limit, chance = chance }
+end
+
+local function multi(...)
+    return { kind = "multi", members = { ... } }
+end
+
+--- All locks are below this path.
+roster.root = ROOT
+
+--- For the full campaign; those that are `short` are the ones of the short one too.
+local EVERYBODY = {
+    { name = "mutex-1", runtime = "lua5.4", timeout = 3, locks = { mutex("stock"), mutex("own-1") }, short = true, clock = true },
+    { name = "mutex-2", runtime = "luajit", timeout = 2, route = "proxied", locks = { mutex("stock"), mutex("own-2") } },
+    { name = "mutex-3", runtime = "lua5.4", timeout = 3, only = 1, locks = { mutex("stock"), mutex("own-3") } },
+    {
+        name = "mutex-4", runtime = "luajit", timeout = 4, only = 2, locks = { mutex("stock"), mutex("own-4") },
+        options = { wait_release = false }, short = true
+    },
+    {
+        name = "rwlock-1", runtime = "lua5.4", timeout = 3, route = "named",
+        locks = { half("read", "config", 3), half("write", "config"), mutex("own-5") }
+    },
+    {
+        name = "rwlock-2", runtime = "luajit", timeout = 3, only = 3,
+        locks = { half("read", "config", 2), half("write", "config") }, short = true
+    },
+    {
+        name = "rwlock-3", runtime = "lua5.4", loop = "luv", fibers = 4, timeout = 3, route = "proxied",
+        locks = { half("read", "config", 3), half("write", "config") }, options = { linger = 0.1 }
+    },
+    { name = "semaphore-1", runtime = "lua5.4", timeout = 3, locks = { semaphore("printers", 3), mutex("own-6") } },
+    {
+        name = "semaphore-2", runtime = "luajit", loop = "cqueues", fibers = 3, timeout = 2, route = "proxied",
+        locks = { semaphore("printers", 3), semaphore("own-printer", 2) }, short = true
+    },
+    {
+        name = "multi-1", runtime = "lua5.4", timeout = 3, route = "proxied",
+        locks = { multi(mutex("anna"), mutex("bert"), semaphore("printers", 3)), mutex("own-7") }, short = true
+    },
+    {
+        name = "multi-2", runtime = "luajit", timeout = 3, clock = true,
+        locks = { multi(half("write", "config"), mutex("bert")), mutex("anna"), mutex("own-8") }
+    },
+    {
+        name = "sharing-1", runtime = "lua5.4", loop = "luv", fibers = 6, timeout = 3, only = 3,
+        locks = { mutex("jobs", 2), mutex("own-9") }, options = { linger = 0.5, handoff = 16 }, short = true
+    },
+    {
+        name = "sharing-2", runtime = "luajit", loop = "cqueues", fibers = 6, timeout = 3, route = "named",
+        locks = { mutex("jobs", 2), mutex("own-10") }, options = { linger = 0.2 }
+    },
+    {
+        name = "nginx", runtime = "nginx", fibers = 3, timeout = 3, route = "proxied", workers = 2,
+        locks = { mutex("jobs", 2), mutex("own-11"), half("read", "config"), semaphore("printers", 3) }, short = true
+    },
+    { name = "curator", runtime = "curator", timeout = 20, locks = { mutex("mixed") } },
+    { name = "beside-curator", runtime = "lua5.4", timeout = 3, locks = { mutex("mixed"), mutex("own-12") } }
+}
+
+--- For the run that shows that the checks can fail: every client knows one server only, so that one that is cut off from
+-- its leader keeps its clients; nobody has a lease.
+local CONTROL = {
+    { name = "mutex-1", runtime = "lua5.4", timeout = 2, only = 1, locks = { mutex("stock") } },
+    { name = "mutex-2", runtime = "luajit", timeout = 2, only = 2, locks = { mutex("stock") } },
+    { name = "mutex-3", runtime = "lua5.4", timeout = 2, only = 3, locks = { mutex("stock") } },
+    { name = "rwlock-1", runtime = "lua5.4", timeout = 2, only = 1, locks = { half("read", "config"), half("write", "config") } },
+    { name = "rwlock-2", runtime = "luajit", timeout = 2, only = 2, locks = { half("read", "config"), half("write", "config") } },
+    {
+        name = "semaphore-1", runtime = "lua5.4", loop = "luv", fibers = 3, timeout = 2, only = 3,
+        locks = { semaphore("printers", 2) }
+    },
+    {
+        name = "semaphore-2", runtime = "luajit", loop = "cqueues", fibers = 3, timeout = 2, only = 1,
+        locks = { semaphore("printers", 2) }
+    }
+}
+
+--- The clients of a campaign: "full", "short", "control", or "leased", which is the control's with leases.
+function roster.of(size)
+    local list, few = {}, size == "control" or size == "leased"
+    for _, client in ipairs(few and CONTROL or EVERYBODY) do
+        if size ~= "short" or client.short then
+            client.loop = client.loop or "blocking"
+            client.fibers = client.fibers or 1
+            client.workers = client.workers or 1
+            client.route = client.route or "direct"
+            client.options = client.options or {}
+            client.lease = size ~= "control"
+            if few then
+                -- Whoever holds a lock is to be cut off while it does.
+                client.long, client.long_per_mille = 6, 40
+            end
+            list[#list + 1] = client
+        end
+    end
+    return list
+end
+
+--- Every path that a client of a list locks -> the longest session timeout of those who do.
+function roster.paths(list)
+    local paths = {}
+    for _, client in ipairs(list) do
+        for _, lock in ipairs(client.locks) do
+            for _, member in ipairs(lock.members or { lock }) do
+                paths[member.path] = math.max(paths[member.path] or 0, client.timeout)
+            end
+        end
+    end
+    return paths
+end
+
+return roster

@@ -1,0 +1,120 @@
+--- campaign.schedule: which faults, when and for how long: a pure function of a seed. Who is hit is decided by number here,
+-- and by role (leader, follower, a running client) when the time has come.
+
+local schedule = {}
+
+--- Kinds of faults: how often beside the others, and how long, in seconds. Those of servers come one or two at a time, so
+-- that there is a majority most of the time; those of clients go on beside them.
+schedule.server = {
+    { kind = "kill leader", chance = 3, least = 0.2, most = 3 },
+    { kind = "kill follower", chance = 3, least = 0.2, most = 3 },
+    { kind = "pause leader", chance = 3, least = 0.3, most = 6 },
+    { kind = "pause follower", chance = 3, least = 0.3, most = 6 },
+    { kind = "pause two servers", chance = 1, least = 0.5, most = 5 },
+    { kind = "kill all servers", chance = 1, least = 0.1, most = 1 },
+    { kind = "cut follower from leader", chance = 4, least = 1, most = 6 },
+    { kind = "cut follower from leader, one way", chance = 3, least = 1, most = 6 },
+    { kind = "cut leader from follower, one way", chance = 3, least = 1, most = 6 },
+    { kind = "isolate leader from servers", chance = 2, least = 1, most = 6 },
+    { kind = "lossy links of a server", chance = 2, least = 1, most = 5 },
+    { kind = "slow server", chance = 2, least = 1, most = 4 },
+    { kind = "disk full", chance = 2, least = 0.5, most = 2 }
+}
+
+schedule.client = {
+    { kind = "kill client", chance = 2, least = 0.1, most = 1 },
+    { kind = "kill holder", chance = 3, least = 0.1, most = 1 },
+    { kind = "exit of a holder", chance = 3, least = 0.5, most = 1 },
+    { kind = "pause client, shorter than T", chance = 5, least = 0.2, most = 0.9, of_timeout = true },
+    { kind = "pause client, longer than T", chance = 2, least = 1.1, most = 2, of_timeout = true },
+    { kind = "pause holder, longer than T", chance = 3, least = 1.1, most = 2, of_timeout = true },
+    { kind = "cut client from one server", chance = 3, least = 0.5, most = 5 },
+    { kind = "cut client from all servers", chance = 3, least = 0.5, most = 6 },
+    { kind = "client not heard", chance = 3, least = 0.5, most = 6 },
+    { kind = "client does not hear", chance = 3, least = 0.5, most = 6 },
+    { kind = "lossy links of a client", chance = 2, least = 1, most = 4 },
+    { kind = "delayed packets", chance = 3, least = 0.5, most = 4 },
+    { kind = "stalled connections", chance = 3, least = 0.5, most = 4 },
+    { kind = "reset before the reply", chance = 6, least = 0.5, most = 1.5 },
+    { kind = "reset before the request", chance = 3, least = 0.5, most = 1.5 },
+    { kind = "all reconnect", chance = 2, least = 0.1, most = 0.3 },
+    { kind = "no names", chance = 2, least = 1, most = 6 },
+    { kind = "wall clock jumps", chance = 3, least = 0.5, most = 2 }
+}
+
+--- What makes two holders where nothing prevents it.
+schedule.control = {
+    { kind = "cut follower from leader", chance = 3, least = 5, most = 7 },
+    { kind = "pause holder, longer than T", chance = 2, least = 1.2, most = 1.8, of_timeout = true }
+}
+
+--- A generator of numbers in (0, 1) that gives the same in every Lua: that of Park and Miller.
+local function generator(seed)
+    local state = seed % 2147483646 + 1
+    local function next_number()
+        state = state * 16807 % 2147483647
+        return state / 2147483647
+    end
+    -- The first ones of neighbouring seeds are much alike.
+    for _ = 1, 5 do
+        next_number()
+    end
+    return next_number
+end
+
+local function pick(random, kinds)
+    local sum = 0
+    for _, entry in ipairs(kinds) do
+        sum = sum + entry.chance
+    end
+    local chance = random() * sum
+    for _, entry in ipairs(kinds) do
+        chance = chance - entry.chance
+        if chance < 0 then
+            return entry
+        end
+    end
+    return kinds[#kinds]
+end
+
+local function fault(random, kinds, at)
+    local entry = pick(random, kinds)
+    return {
+        at = at, kind = entry.kind, seconds = entry.least + random() * (entry.most - entry.least), of_timeout = entry.of_timeout,
+        who = random(), how = random()
+    }
+end
+
+--- A list of faults, by their times: { at =, kind =, seconds =, of_timeout =, who = 0…1, how = 0…1 }; at: seconds after the
+-- beginning; seconds: how long, in parts of the session timeout if `of_timeout`; who, how: whom it hits, and details.
+function schedule.make(seed, seconds, size)
+    local random = generator(seed)
+    local list, few = {}, size == "control" or size == "leased"
+    local at = 0.5
+    while at < seconds - 1 do
+        local first = fault(random, few and schedule.control or schedule.server, at)
+        list[#list + 1] = first
+        -- In one of four cases a second one begins before the first one ends.
+        if not few and random() < 0.25 then
+            list[#list + 1] = fault(random, schedule.server, at + random() * first.seconds)
+        end
+        at = at + first.seconds + 1.5 + random() * 3
+    end
+    at = 0.2
+    while not few and at < seconds - 1 do
+        list[#list + 1] = fault(random, schedule.client, at)
+        at = at + 0.4 + random() * 2
+    end
+    for index, entry in ipairs(list) do
+        entry.number = index
+    end
+    table.sort(list, function(one, other)
+        if one.at ~= other.at then
+            return one.at < other.at
+        end
+        return one.number < other.number
+    end)
+    return list
+end
+
+return schedule

@@ -1,0 +1,229 @@
+--- campaign.servers: three real ZooKeeper servers, each in its own network namespace, on a small disk of its own, and
+-- with a proxy before it (tools/faultproxy.lua) that delays, holds back and resets what goes through it.
+
+local tasks = require "spec.campaign.tasks"
+
+local Servers = {}
+Servers.__index = Servers
+
+local COUNT = 3
+local PORT = 2181
+--- The proxies listen at the hub: their ports, and where they take commands, counted from these.
+local PROXY_PORT, CONTROL_PORT = 21810, 21910
+local DISK = 512 * 1024 * 1024
+
+local TICK = 500
+
+local CONFIGURATION = [[
+dataDir=%s
+clientPort=%d
+clientPortAddress=%s
+tickTime=%d
+initLimit=20
+syncLimit=6
+maxSessionTimeout=60000
+maxClientCnxns=0
+4lw.commands.whitelist=*
+admin.enableServer=false
+forceSync=no
+preAllocSize=64
+snapCount=50000
+autopurge.purgeInterval=0
+]]
+
+local function write(name, text)
+    local file = assert(io.open(name, "w"))
+    file:write(text)
+    file:close()
+end
+
+local function java_command(configuration)
+    local classes = os.getenv("ZOOKEEPER_CLASSPATH") or "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
+    return {
+        os.getenv("ZOOKEEPER_JAVA") or "java", "-Xms32m", "-Xmx256m", "-Xss512k", "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Dznode.container.checkIntervalMs=1000",
+        "-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS", "-cp", classes,
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain", configuration
+    }
+end
+
+--- Prepares the servers in a directory and starts them; they need not serve yet.
+local function start(topology, directory, root)
+    local self = setmetatable({
+        topology = topology, directory = directory, names = {}, processes = {}, proxies = {}, failures = {}
+    }, Servers)
+    local peers = {}
+    for number = 1, COUNT do
+        self.names[number] = "s" .. number
+        local address = topology:add(self.names[number], number)
+        peers[number] = ("server.%d=%s:2888:3888\n"):format(number, address)
+    end
+    for number = 1, COUNT do
+        local disk = self:disk(number)
+        tasks.run({ "mkdir", "-p", disk })
+        if topology.isolated then
+            tasks.run({ "mount", "-t", "tmpfs", "-o", "size=" .. DISK, "disk", disk })
+        end
+        write(disk .. "/myid", number .. "\n")
+        write(self:file(number), CONFIGURATION:format(disk, PORT, topology.addresses[self.names[number]], TICK)
+            .. table.concat(peers))
+        self:launch(number)
+        self.proxies[number] = tasks.spawn(topology:at_hub {
+            "lua5.4", root .. "/tools/faultproxy.lua", "--address", topology.hub, "--listen", tostring(PROXY_PORT + number),
+            "--control", tostring(CONTROL_PORT + number), "--target", topology.addresses[self.names[number]] .. ":" .. PORT,
+            "--owner", tostring(require("luv").os_getpid())
+        }, { log = directory .. "/proxies.log" })
+    end
+    return self
+end
+
+function Servers:disk(number)
+    return ("%s/disk%d"):format(self.directory, number)
+end
+
+function Servers:file(number)
+    return ("%s/server%d.cfg"):format(self.directory, number)
+end
+
+--- Starts a server; and again, as whoever runs it would, should it end by itself.
+function Servers:launch(number)
+    local process
+    process = tasks.spawn(self.topology:inside(self.names[number], java_command(self:file(number))), {
+        log = ("%s/server%d.log"):format(self.directory, number),
+        ended = function()
+            tasks.start(function()
+                tasks.sleep(1)
+                if self.processes[number] == process and not process.killed then
+                    self:launch(number)
+                end
+            end)
+        end
+    })
+    self.processes[number] = process
+end
+
+--- Where clients go: "direct", "proxied", "named" (names of a hosts file), or to one server only.
+function Servers:address(route, only)
+    local list = {}
+    for number, name in ipairs(self.names) do
+        if not only or only == number then
+            list[#list + 1] = route == "proxied" and ("%s:%d"):format(self.topology.hub, PROXY_PORT + number)
+                or ("%s:%d"):format(route == "named" and "zookeeper" .. number or self.topology.addresses[name], PORT)
+        end
+    end
+    return table.concat(list, ",")
+end
+
+--- The lines of a hosts file for "named".
+function Servers:hosts()
+    local lines = {}
+    for number, name in ipairs(self.names) do
+        lines[number] = ("%s zookeeper%d\n"):format(self.topology.addresses[name], number)
+    end
+    return table.concat(lines)
+end
+
+--- The answer to a four-letter word; nil if there is none.
+function Servers:ask(number, word, patience)
+    return tasks.ask(self.topology.addresses[self.names[number]], PORT, word, patience or 0.5)
+end
+
+--- "leader", "follower"; nil while it does not serve, or does not say so within `patience` seconds.
+function Servers:mode(number, patience)
+    return (self:ask(number, "srvr", patience) or ""):match("Mode: (%w+)")
+end
+
+--- The number of the leader; nil while there is none.
+function Servers:leader()
+    for number = 1, COUNT do
+        if self.processes[number].running and self:mode(number) == "leader" then
+            return number
+        end
+    end
+end
+
+--- How many serve.
+function Servers:serving(patience)
+    local count = 0
+    for number = 1, COUNT do
+        count = count + (self:mode(number, patience) and 1 or 0)
+    end
+    return count
+end
+
+function Servers:await_all(seconds)
+    return tasks.await(function()
+        return self:serving() == COUNT
+    end, seconds)
+end
+
+--- What `mntr` says under a name, over all servers.
+function Servers:count(name)
+    local sum = 0
+    for number = 1, COUNT do
+        sum = sum + (tonumber((self:ask(number, "mntr", 5) or ""):match(name .. "\t(%d+)")) or 0)
+    end
+    return sum
+end
+
+--- The zxids to which servers have cut back their logs, because a leader did not know what came after: 16 hexadecimal digits.
+function Servers:truncations()
+    local list = {}
+    for number = 1, COUNT do
+        for line in io.lines(("%s/server%d.log"):format(self.directory, number)) do
+            local zxid = line:match("Truncating log to get in sync with the leader 0x(%x+)")
+            list[#list + 1] = zxid and ("0"):rep(16 - #zxid) .. zxid or nil
+        end
+    end
+    return list
+end
+
+--- kill -9, and waits until it is gone.
+function Servers:kill(number)
+    self.processes[number].killed = true
+    tasks.signal(self.processes[number], "sigkill")
+    tasks.await(function()
+        return not self.processes[number].running
+    end, 10, 0.01)
+end
+
+--- Starts it again if it does not run.
+function Servers:ensure(number)
+    if not self.processes[number].running then
+        self:launch(number)
+    end
+end
+
+function Servers:signal(number, name)
+    tasks.signal(self.processes[number], name)
+end
+
+--- Leaves the disk of a server no room, or gives it back. What is used grows while it is measured, so it may take a few tries;
+-- false if it took too many.
+function Servers:fill(number)
+    for _ = 1, 10 do
+        local used = tonumber(tasks.run({ "du", "-sk", self:disk(number) }):match("^%d+"))
+        if pcall(tasks.run, { "mount", "-o", ("remount,size=%dk"):format(used + 16), self:disk(number) }) then
+            return true
+        end
+    end
+    return false
+end
+
+function Servers:empty(number)
+    tasks.run({ "mount", "-o", "remount,size=" .. DISK, self:disk(number) })
+end
+
+--- Tells a proxy something. One that does not answer is a fault of the campaign itself, and is kept in `failures`.
+function Servers:tell(number, command)
+    local answer = tasks.ask(self.topology.hub, CONTROL_PORT + number, command .. "\n", 5, function(chunk)
+        return chunk:find("\n", 1, true)
+    end)
+    if not answer then
+        self.failures[#self.failures + 1] = ("%.3f: the proxy before server %d does not answer to %s (%s)"):format(tasks.now(),
+            number, command, self.proxies[number].running and "it runs" or "it has ended")
+    end
+end
+
+return { start = start, count = COUNT }

@@ -1,0 +1,114 @@
+--- campaign.topology: a network of our own. Each server and each client process has a network namespace with one
+-- address, all on one bridge; whoever runs the campaign sits at the bridge itself (the hub). Links are cut, one way or
+-- both, and made lossy, by nftables in the namespace of who would receive.
+--
+-- It is made inside namespaces that `spec/campaign/run` has made, so nothing of it outlives the campaign, and nothing of
+-- the machine's own network is touched. Where there are none everybody has an address of the loopback interface, no link can be
+-- cut, and processes end with this one.
+
+local tasks = require "spec.campaign.tasks"
+
+local Topology = {}
+Topology.__index = Topology
+
+local NETWORK, LOOPBACK = "10.77.0.", "127.77.%d."
+local HUB = "254"
+
+--- What a namespace drops: all from the addresses in `deaf`; of those in `lossy` so many of a hundred, both ways.
+local RULES = [[
+table inet faults {
+    set deaf { type ipv4_addr; }
+    set lossy { type ipv4_addr; }
+    chain incoming { type filter hook input priority 0; ip saddr @deaf drop; ip saddr @lossy numgen random mod 100 < 20 drop; }
+    chain outgoing { type filter hook output priority 0; ip daddr @lossy numgen random mod 100 < 20 drop; }
+}
+]]
+
+--- Percent of the packets that a lossy link loses, each way.
+Topology.loss = 20
+
+--- Makes the bridge; or, if it is not to be isolated, nothing. `number`: campaigns with different ones do not meet on loopback.
+local function new(isolated, number)
+    local network = isolated and NETWORK or LOOPBACK:format(number % 250 + 1)
+    local self = setmetatable({
+        isolated = isolated, network = network, hub = network .. HUB, addresses = {}, users = {}
+    }, Topology)
+    if isolated then
+        tasks.run({ "ip", "-batch", "-" }, ([[
+            link set lo up
+            link add hub type bridge
+            address add %s/24 dev hub
+            link set hub up
+        ]]):format(self.hub))
+    end
+    return self
+end
+
+--- Adds a namespace; `last` is the last number of its address.
+function Topology:add(name, last)
+    local address = self.network .. last
+    self.addresses[name] = address
+    if not self.isolated then
+        return address
+    end
+    tasks.run({ "ip", "-batch", "-" }, ([[
+        netns add %s
+        link add v%s type veth peer name eth0 netns %s
+        link set v%s master hub up
+    ]]):format(name, name, name, name))
+    tasks.run({ "ip", "-n", name, "-batch", "-" }, ([[
+        link set lo up
+        address add %s/24 dev eth0
+        link set eth0 up
+    ]]):format(address))
+    tasks.run(self:inside(name, { "nft", "-f", "-" }), RULES)
+    return address
+end
+
+--- A command, to be run in a namespace.
+function Topology:inside(name, words)
+    assert(self.addresses[name], name)
+    return self.isolated and { "nsenter", "--net=/run/netns/" .. name, "--", table.unpack(words) } or self:at_hub(words)
+end
+
+--- A command, to be run at the hub.
+function Topology:at_hub(words)
+    return self.isolated and words or { "setpriv", "--pdeathsig", "KILL", "--", table.unpack(words) }
+end
+
+--- Counts who wants an element in a set, since faults may want the same at the same time; sets it with the first and
+-- takes it away with the last.
+local function change(self, inside, set, address, by)
+    local key = inside .. " " .. set .. " " .. address
+    local before = self.users[key] or 0
+    self.users[key] = before + by
+    if before + by == (by > 0 and 1 or 0) then
+        tasks.run(self:inside(inside, {
+            "nft", by > 0 and "add" or "delete", "element", "inet", "faults", set, "{ " .. address .. " }"
+        }))
+    end
+end
+
+--- From now on nothing that `from` sends arrives at `to`.
+function Topology:cut(from, to)
+    change(self, to, "deaf", self.addresses[from], 1)
+end
+
+function Topology:mend(from, to)
+    change(self, to, "deaf", self.addresses[from], -1)
+end
+
+--- Of all packets between `name` and each of `others` some are lost.
+function Topology:lose(name, others)
+    for _, other in ipairs(others) do
+        change(self, name, "lossy", self.addresses[other], 1)
+    end
+end
+
+function Topology:lose_no_more(name, others)
+    for _, other in ipairs(others) do
+        change(self, name, "lossy", self.addresses[other], -1)
+    end
+end
+
+return { new = new }

@@ -249,7 +249,7 @@ static void begin_close_if_wanted(zkl_client *client)
 static void publish(zkl_client *client, bool silently)
 {
     pthread_mutex_lock(&client->mutex);
-    client->stats = zkl_engine_stats(client->engine);
+    client->stats = *zkl_engine_stats(client->engine);
     client->timeout_ms = zkl_engine_session_timeout(client->engine);
     bool write_it = client->news && !client->announced && !silently;
     client->announced = client->announced || write_it;

@@ -276,9 +276,9 @@ bool zkl_engine_drained(const zkl_engine *engine)
     return engine->closing ? engine->in_flight == 0 : engine->cleaning == 0;
 }
 
-zkl_stats zkl_engine_stats(const zkl_engine *engine)
+const zkl_stats *zkl_engine_stats(const zkl_engine *engine)
 {
-    return engine->stats;
+    return &engine->stats;
 }
 
 int32_t zkl_engine_session_timeout(const zkl_engine *engine)

@@ -385,7 +385,7 @@ bool zkl_engine_drained(const zkl_engine *engine);
 /* Says goodbye to the server if connected, which frees what the session holds; may take as long as zookeeper_close does. */
 void zkl_engine_shut_down(zkl_engine *engine, int64_t now);
 
-zkl_stats zkl_engine_stats(const zkl_engine *engine);
+const zkl_stats *zkl_engine_stats(const zkl_engine *engine);
 /* The negotiated session timeout in milliseconds, 0 before there was one. */
 int32_t zkl_engine_session_timeout(const zkl_engine *engine);
 

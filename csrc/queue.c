@@ -20,27 +20,33 @@
 
 typedef struct {
     const char *text;
+    size_t length;
     zkl_node_kind kind;
 } marker;
+
+#define MARKER(text, kind)                                                                                             \
+    {                                                                                                                  \
+        (text), sizeof(text) - 1, (kind)                                                                               \
+    }
 
 /*
  * What must stand right before the number. The first group fills everything between the unique prefix and the number; the
  * second, kazoo's, follows its prefix without a separator.
  */
 static const marker separated[] = {
-    {"lock-", ZKL_NODE_EXCLUSIVE},
-    {"__WRIT__", ZKL_NODE_EXCLUSIVE},
-    {"__READ__", ZKL_NODE_SHARED},
-    {"lease-", ZKL_NODE_LEASE},
+    MARKER("lock-", ZKL_NODE_EXCLUSIVE),
+    MARKER("__WRIT__", ZKL_NODE_EXCLUSIVE),
+    MARKER("__READ__", ZKL_NODE_SHARED),
+    MARKER("lease-", ZKL_NODE_LEASE),
 };
 static const marker attached[] = {
-    {"__lock__", ZKL_NODE_EXCLUSIVE},
-    {"__rlock__", ZKL_NODE_SHARED},
+    MARKER("__lock__", ZKL_NODE_EXCLUSIVE),
+    MARKER("__rlock__", ZKL_NODE_SHARED),
 };
 /* zk-ruby's names are these and the number, nothing else. */
 static const marker bare[] = {
-    {"ex", ZKL_NODE_EXCLUSIVE},
-    {"sh", ZKL_NODE_SHARED},
+    MARKER("ex", ZKL_NODE_EXCLUSIVE),
+    MARKER("sh", ZKL_NODE_SHARED),
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -55,10 +61,9 @@ static bool is_hex(char c)
     return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-static bool ends_with(const char *text, size_t length, const char *end)
+static bool ends_with(const char *text, size_t length, const marker *end)
 {
-    size_t end_length = strlen(end);
-    return length >= end_length && memcmp(text + length - end_length, end, end_length) == 0;
+    return length >= end->length && memcmp(text + length - end->length, end->text, end->length) == 0;
 }
 
 /* Length of `_c_<id>-` at the start of `head`, the id being a uuid with or without its hyphens; 0 if there is none. */
@@ -81,6 +86,17 @@ static size_t protection_length(const char *head, size_t length)
     size_t id_length = at - PROTECTED_LENGTH;
     bool whole = digits == HEX_ID_LENGTH && (id_length == HEX_ID_LENGTH || id_length == ZKL_UUID_LENGTH);
     return whole && at < length && head[at] == '-' ? at + 1 : 0;
+}
+
+/*
+ * Whether `head`, of this length, ends in a hyphen right behind `_c_` and 36 characters with a uuid's first hyphen. What follows
+ * then stands apart whether or not those 36 are a uuid: no shorter id can end before them. Nearly all names are of this kind,
+ * and long queues have thousands.
+ */
+static bool has_usual_head(const char *head, size_t length)
+{
+    return length == PROTECTED_LENGTH + ZKL_UUID_LENGTH + 1 && head[PROTECTED_LENGTH + 8] == '-' &&
+           head[length - 1] == '-';
 }
 
 /* Whether `head` is `x-<session>-`: the C recipe writes the session in hexadecimal, Java's as a signed decimal. */
@@ -108,24 +124,27 @@ static bool is_session_head(const char *head, size_t length)
  */
 static zkl_node_kind head_kind(const char *head, size_t length, bool wide)
 {
-    size_t protection = protection_length(head, length);
     for (size_t i = 0; i < COUNT(separated); i++) {
-        if (ends_with(head, length, separated[i].text)) {
-            size_t before = length - strlen(separated[i].text);
+        if (ends_with(head, length, &separated[i])) {
+            size_t before = length - separated[i].length;
+            if (has_usual_head(head, before)) {
+                return separated[i].kind;
+            }
+            size_t protection = protection_length(head, length);
             bool apart = protection > 0 ? before == protection : before == 0 || head[before - 1] == '-';
             return apart ? separated[i].kind : ZKL_NODE_STRANGER;
         }
     }
-    if (protection > 0) {
+    if (protection_length(head, length) > 0) {
         return ZKL_NODE_STRANGER;
     }
     for (size_t i = 0; i < COUNT(attached); i++) {
-        if (ends_with(head, length, attached[i].text)) {
+        if (ends_with(head, length, &attached[i])) {
             return attached[i].kind;
         }
     }
     for (size_t i = 0; wide && i < COUNT(bare); i++) {
-        if (length == strlen(bare[i].text) && ends_with(head, length, bare[i].text)) {
+        if (length == bare[i].length && ends_with(head, length, &bare[i])) {
             return bare[i].kind;
         }
     }

@@ -474,7 +474,7 @@ static void check_nodes(const client *of)
 
 void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable)
 {
-    int64_t sent = zkl_engine_stats(of->engine).requests - before;
+    int64_t sent = zkl_engine_stats(of->engine)->requests - before;
     if (sent > revocable)
         fail("requests", "client %d sent %d requests %s", of->index, (int)sent, what);
 }
@@ -820,7 +820,7 @@ void check_quiet(void)
         const client *of = &run.clients[i];
         if (of->engine == NULL)
             continue;
-        zkl_stats stats = zkl_engine_stats(of->engine);
+        zkl_stats stats = *zkl_engine_stats(of->engine);
         if (sim_client_watches(i) > 0)
             fail("orphans", "%d watchers are left in the handle of client %d", sim_client_watches(i), i);
         if ((stats.seats != 0 && !run.unreadable) || stats.watches != 0)

@@ -224,7 +224,7 @@ static void add_stats(const zkl_stats *stats)
 void drop_client(client *of, bool kill)
 {
     sim_trace("client %d: %s", of->index, kill ? "killed" : "closed");
-    zkl_stats stats = zkl_engine_stats(of->engine);
+    zkl_stats stats = *zkl_engine_stats(of->engine);
     add_stats(&stats);
     begin_call(of);
     of->closing = true;
@@ -315,7 +315,7 @@ bool nothing_left(void)
     for (int i = 0; i < run.client_count && still; i++) {
         if (run.clients[i].engine == NULL)
             continue;
-        zkl_stats stats = zkl_engine_stats(run.clients[i].engine);
+        zkl_stats stats = *zkl_engine_stats(run.clients[i].engine);
         still = (stats.seats == 0 || run.unreadable) && stats.watches == 0 && sim_client_watches(i) == 0;
     }
     return still;

@@ -106,7 +106,7 @@ void submit_claim(claim_record *record)
     record->asked_at = sim_now();
     check_asked(record);
     begin_call(of);
-    int64_t before = zkl_engine_stats(of->engine).requests;
+    int64_t before = zkl_engine_stats(of->engine)->requests;
     zkl_claim *claim = request.terms != NULL ? zkl_engine_claim(of->engine, &request, record, read_clock(of)) : NULL;
     zkl_terms_drop(request.terms);
     if (claim == NULL) {
@@ -175,7 +175,7 @@ void end_claim(claim_record *record)
     record->end_code = waiting ? ZKL_CANCELLED : ZKL_OK;
     totals.cancelled += waiting;
     begin_call(of);
-    int64_t before = zkl_engine_stats(of->engine).requests;
+    int64_t before = zkl_engine_stats(of->engine)->requests;
     int64_t grants = totals.grants, overheard = totals.overheard;
     zkl_claim_end(record->claim, record->end_code, read_clock(of));
     bool told = record->held_count > 0 && record->held[0]->told; /* then those who still wait queue anew */

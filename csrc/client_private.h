@@ -127,31 +127,31 @@ struct zkl_client {
     int wake_pipe[2];     /* callers write, the I/O thread reads */
     int news_pipe[2];     /* the I/O thread writes, callers read */
     _Atomic int doorbell; /* the socket that takes the place of news_pipe, or -1; once there, stays until the end */
+    _Atomic int32_t open_claims; /* that their owners have not ended */
     _Atomic int64_t lease_until;
-    _Atomic int32_t open_claims;  /* that their owners have not ended */
     TAILQ_ENTRY(zkl_client) open; /* in the registry */
 
     /* engine */
     pthread_mutex_t engine_mutex;
     zkl_engine *engine;     /* NULL once the thread has ended */
     int64_t sleeping_until; /* what the I/O thread's poll was given */
-    int socket;             /* the C client's, as of the latest zkl_engine_prepare, or -1 */
-    bool corked;            /* what is sent there waits until the turn is over */
     struct ticket_list tickets;
     struct ticket_list flushes;
     struct ticket_list dying;
     int64_t close_by;
-    bool closing;
+    int64_t helm_left_at;
     zkl_helm helm;
     uint32_t watches_stood; /* times that a caller has taken the helm */
-    int64_t helm_left_at;
-    uint32_t napped; /* watches_stood when the I/O thread last slept beside a caller */
-    bool dozing;     /* the I/O thread sleeps for longer than the socket may be nobody's */
+    uint32_t napped;        /* watches_stood when the I/O thread last slept beside a caller */
+    int socket;             /* the C client's, as of the latest zkl_engine_prepare, or -1 */
     struct recent_line {
         int64_t at;
         char text[128];
     } recent[RECENT_LINES];
     uint32_t next_recent;
+    bool corked; /* what is sent to the socket waits until the turn is over */
+    bool closing;
+    bool dozing; /* the I/O thread sleeps for longer than the socket may be nobody's */
 
     /* shared */
     struct ticket_list todo;
@@ -210,8 +210,8 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim);
 
 /* Mutex held. Puts the ticket on the list of news, once. */
 void zkl_ticket_announce(zkl_ticket *ticket);
-/* A ticket with one reference; NULL when memory is short. `path` is NULL for claims. */
-zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path);
+/* A ticket with one reference for what is no claim; NULL when memory is short. */
+zkl_ticket *zkl_ticket_ask(zkl_client *client, ticket_kind kind, const char *path);
 /* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
 zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket);
 

@@ -456,6 +456,8 @@ struct zkl_seat {
     bool revoked;   /* others have asked for it: it is not handed over */
     bool spoilt;    /* a grant under its node ended other than by a release: it is not handed over */
     bool contested; /* others have come since it watches who comes */
+    bool alone;     /* none have, and none were there: its claims keep nobody waiting */
+    bool spent;     /* it was alone, and has had more claims than others should wait for */
     bool beside;    /* its node was made, or is being made, beside its writer's */
     bool wanted;    /* its claim still waits or holds */
     bool hungry;    /* stands in engine->hungry */

@@ -21,6 +21,7 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine_private.h"
@@ -30,6 +31,9 @@
 
 /* How long until what the server refused is tried again. */
 #define RETRY_AFTER ZKL_SECOND
+
+/* All but the serial number of an engine's uuids. */
+#define UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
 
 /* --- names --------------------------------------------------------------------------------------------------------- */
 
@@ -276,7 +280,7 @@ static void start_over(zkl_seat *seat)
     seat->generation++;
     seat->serial = ++engine->serial;
     seat->listing = seat->deleting = seat->beside = seat->granted = false;
-    seat->revoked = seat->spoilt = seat->contested = false;
+    seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
         zkl_permits_changed(seat->claim);
@@ -718,8 +722,7 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
 
 static bool ours(const zkl_engine *engine, const char *name)
 {
-    size_t length = strlen(engine->uuid_stem);
-    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, length) == 0;
+    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, UUID_STEM_LENGTH) == 0;
 }
 
 /*
@@ -729,15 +732,11 @@ static bool ours(const zkl_engine *engine, const char *name)
 static void remove_stray(zkl_seat *seat, const char *name)
 {
     zkl_engine *engine = seat->engine;
-    if (!ours(engine, name)) {
-        return;
-    }
+    uint64_t serial = strtoull(name + 3 + UUID_STEM_LENGTH, NULL, 16);
     const zkl_seat *other;
     TAILQ_FOREACH(other, &seat->line->seats, in_line)
     {
-        char uuid[ZKL_UUID_LENGTH + 1];
-        zkl_seat_uuid(other, uuid);
-        if (zkl_node_has_uuid(name, uuid)) {
+        if (other->serial == serial) {
             return;
         }
     }
@@ -756,8 +755,20 @@ static void remove_stray(zkl_seat *seat, const char *name)
  */
 static void remove_strays(zkl_seat *seat, const struct String_vector *names)
 {
+    int32_t more = 0;
     for (int32_t i = 0; i < names->count; i++) {
-        remove_stray(seat, names->data[i]);
+        more += ours(seat->engine, names->data[i]);
+    }
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    {
+        more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING;
+    }
+    /* As a rule there are no more than can be accounted for: no need to look for each of thousands. */
+    for (int32_t i = 0; more > 0 && i < names->count; i++) {
+        if (ours(seat->engine, names->data[i])) {
+            remove_stray(seat, names->data[i]);
+        }
     }
 }
 

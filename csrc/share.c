@@ -5,7 +5,9 @@
  * seat covers mutex claims, a reader's seat readers, a writer's seat both. When the claim that holds ends, the next one is
  * granted without a request; it is a *hand-over*. A seat is promised to at most `handoff` claims beyond its first, so that
  * whoever queues behind it elsewhere waits for at most so many of them: the claim after those gets a seat of its own, which
- * queues at once.
+ * queues at once. Where nobody queues elsewhere that would be requests for nothing: a seat that is much used watches who comes,
+ * and as long as it is *alone* the bound does not count. When somebody comes, all who still wait here get seats of their own,
+ * behind him.
  *
  * A seat is handed over only by a release. Where a grant ended otherwise (lost, max_hold), its holder may not know yet, and what
  * it writes is told from its successor's by the node; so the node goes, and those who wait get another seat.
@@ -62,7 +64,14 @@ static bool only_readers_hold(const zkl_seat *seat)
 /* Whoever waits for the seat would not get it. */
 static bool is_closed(const zkl_seat *seat)
 {
-    return seat->revoked || seat->spoilt;
+    return seat->revoked || seat->spoilt || seat->spent;
+}
+
+/* Another claim would be one too many for those who wait elsewhere. */
+static bool is_full(const zkl_seat *seat, const zkl_claim *claim)
+{
+    int32_t handoff = claim->terms->lock.handoff;
+    return seat->turns > handoff && !(seat->alone && handoff > 0) && !ZKL_BROKEN(ZKL_BREAK_HANDOFF);
 }
 
 zkl_seat *zkl_share_find(const zkl_claim *claim)
@@ -81,8 +90,7 @@ zkl_seat *zkl_share_find(const zkl_claim *claim)
     if (lingers(seat)) {
         return zkl_lease_covers_more(claim->engine) ? seat : NULL;
     }
-    if ((seat->turns > claim->terms->lock.handoff && !ZKL_BROKEN(ZKL_BREAK_HANDOFF)) ||
-        (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
+    if (is_full(seat, claim) || (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
         return NULL;
     }
     bool at_once = zkl_claim_mode(claim) == ZKL_MODE_READ && only_readers_hold(seat);
@@ -158,6 +166,39 @@ void zkl_share_stop_lingering(zkl_seat *seat)
     }
 }
 
+/* Another seat of this client waits for this one: whoever comes is there already. */
+static bool others_wait_here(const zkl_seat *seat)
+{
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    {
+        if (other != seat && other->wanted && zkl_kind_conflicts(zkl_seat_kind(other), zkl_seat_kind(seat))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Watches who comes and goes in the line. False if that is not possible, or if no list would say who is there now. */
+static bool watch_line(zkl_seat *seat)
+{
+    if (!zkl_seat_fits(seat)) {
+        return false; /* the watch needs room where all are told after a reconnect */
+    }
+    zkl_seat_reserve(seat, true);
+    return zkl_watch_children(seat, seat->line);
+}
+
+/* Early enough to know before the seat is full. */
+static void listen_if_much_used(zkl_seat *seat, const zkl_claim *claim)
+{
+    bool much = seat->turns > claim->terms->lock.handoff / 4;
+    if (much && seat->state == ZKL_SEAT_GRANTED && seat->watch == NULL && !seat->contested && !is_closed(seat) &&
+        !others_wait_here(seat) && zkl_session_usable(seat->engine)) {
+        watch_line(seat);
+    }
+}
+
 void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
 {
     if (lingers(seat)) {
@@ -168,7 +209,8 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
         claim->seat = seat;
         claim->behind = true;
         TAILQ_INSERT_TAIL(&seat->behind, claim, in_seat);
-        seat->turns++;
+        seat->turns += !seat->alone;
+        listen_if_much_used(seat, claim);
     }
     zkl_share_advance(seat);
     if (claim->phase == ZKL_CLAIM_WAITING) {
@@ -230,7 +272,24 @@ static zkl_role role_for_rest(const zkl_seat *seat)
     return role;
 }
 
-/* The first that waits gets a seat of its own, as yet unsent, with all who stand behind it; NULL: nobody waits. */
+/* Moves claims from behind one seat behind another, from `claim` on, until that is full; returns the first that is left. */
+static zkl_claim *move_behind(zkl_seat *from, zkl_claim *claim, zkl_seat *to)
+{
+    zkl_claim *next;
+    for (; claim != NULL && !is_full(to, claim); claim = next) {
+        next = TAILQ_NEXT(claim, in_seat);
+        TAILQ_REMOVE(&from->behind, claim, in_seat);
+        TAILQ_INSERT_TAIL(&to->behind, claim, in_seat);
+        claim->seat = to;
+        to->turns++;
+    }
+    return claim;
+}
+
+/*
+ * The first that waits gets a seat of its own, with as many of those behind it as that has room for, the next one likewise, and
+ * so on; nothing is sent yet. Returns the first of these seats; NULL: nobody waits.
+ */
 static zkl_seat *replace(zkl_seat *seat)
 {
     zkl_claim *claim = TAILQ_FIRST(&seat->behind);
@@ -251,22 +310,27 @@ static zkl_seat *replace(zkl_seat *seat)
         zkl_claim_settle(claim);
         return replace(seat);
     }
-    for (claim = next; claim != NULL; claim = next) {
-        next = TAILQ_NEXT(claim, in_seat);
-        TAILQ_REMOVE(&seat->behind, claim, in_seat);
-        TAILQ_INSERT_TAIL(&fresh->behind, claim, in_seat);
-        claim->seat = fresh;
-        fresh->turns++;
+    if (move_behind(seat, next, fresh) != NULL) {
+        replace(seat);
     }
     return fresh;
 }
 
+/* Sends what `replace` has left unsent. */
+static void step_from(zkl_seat *fresh)
+{
+    while (fresh != NULL) {
+        zkl_seat *next = TAILQ_NEXT(fresh, in_line); /* a seat that has sent nothing does not go by being stepped */
+        if (fresh->state == ZKL_SEAT_PARKED) {
+            zkl_seat_step(fresh);
+        }
+        fresh = next;
+    }
+}
+
 void zkl_share_move_on(zkl_seat *seat)
 {
-    zkl_seat *fresh = replace(seat);
-    if (fresh != NULL) {
-        zkl_seat_step(fresh);
-    }
+    step_from(replace(seat));
 }
 
 /* --- lingering ------------------------------------------------------------------------------------------------------ */
@@ -285,19 +349,6 @@ static void insert_by_end(zkl_seat *seat)
     }
 }
 
-/* Another seat of this client waits for this one: whoever comes is there already. */
-static bool others_wait_here(const zkl_seat *seat)
-{
-    const zkl_seat *other;
-    TAILQ_FOREACH(other, &seat->line->seats, in_line)
-    {
-        if (other != seat && other->wanted && zkl_kind_conflicts(zkl_seat_kind(other), zkl_seat_kind(seat))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The seat's last claim was released. True if the seat stays for a while; the claim is settled then. */
 static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
 {
@@ -310,11 +361,7 @@ static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
     if ((seat->contested || others_wait_here(seat)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
         return false;
     }
-    if (!zkl_seat_fits(seat)) {
-        return false; /* the watch on who comes needs room where all are told after a reconnect */
-    }
-    zkl_seat_reserve(seat, true);
-    if (seat->watch == NULL && !zkl_watch_children(seat, seat->line)) {
+    if (seat->watch == NULL && !watch_line(seat)) {
         return false; /* watched by another seat of ours, or cannot be now */
     }
     if (seat->terms == NULL) {
@@ -332,8 +379,14 @@ static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
 void zkl_share_contested(zkl_seat *seat)
 {
     seat->contested = true;
-    if (lingers(seat) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
-        zkl_seat_leave(seat);
+    if (lingers(seat)) {
+        if (!ZKL_BROKEN(ZKL_BREAK_LINGER)) {
+            zkl_seat_leave(seat);
+        }
+    } else if (seat->alone && !ZKL_BROKEN(ZKL_BREAK_ALONE)) {
+        seat->alone = false;
+        seat->spent = true;
+        zkl_share_move_on(seat);
     }
 }
 
@@ -351,6 +404,8 @@ void zkl_share_listed(zkl_seat *seat, int rc, const struct String_vector *names)
         zkl_seat_evicted(seat);
     } else if (!alone) {
         zkl_share_contested(seat);
+    } else if (!seat->contested) {
+        seat->alone = true;
     }
 }
 
@@ -406,8 +461,6 @@ bool zkl_share_pass(zkl_claim *claim)
     } else {
         zkl_seat_leave(seat);
     }
-    if (fresh != NULL) {
-        zkl_seat_step(fresh); /* behind the delete: the list that comes with its create shows who is left */
-    }
+    step_from(fresh); /* behind the delete: the list that comes with its create shows who is left */
     return next != NULL;
 }

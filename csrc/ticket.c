@@ -21,6 +21,14 @@ static void enqueue(zkl_ticket *ticket, unsigned todo)
     ticket->todo = (uint8_t)(ticket->todo | todo);
 }
 
+static void free_question(zkl_question *question)
+{
+    if (question != NULL) {
+        zkl_free(question->path);
+        zkl_free(question);
+    }
+}
+
 static void drop_question(zkl_ticket *ticket)
 {
     zkl_question *question = ticket->question;
@@ -30,8 +38,7 @@ static void drop_question(zkl_ticket *ticket)
     }
     zkl_free(question->contenders);
     zkl_ticket_drop_operation(ticket);
-    zkl_free(question->path);
-    zkl_free(question);
+    free_question(question);
 }
 
 void zkl_ticket_drop(zkl_ticket *ticket)
@@ -347,18 +354,26 @@ static zkl_question *new_question(const char *path)
     return question;
 }
 
-zkl_ticket *zkl_ticket_new(zkl_client *client, ticket_kind kind, const char *path)
+static zkl_ticket *new_ticket(zkl_client *client, ticket_kind kind)
 {
     zkl_ticket *ticket = zkl_alloc(sizeof *ticket);
-    zkl_question *question = ticket != NULL && path != NULL ? new_question(path) : NULL;
-    if (ticket == NULL || (path != NULL && question == NULL)) {
-        zkl_free(ticket);
+    if (ticket != NULL) {
+        atomic_store_explicit(&ticket->references, 1, memory_order_relaxed);
+        atomic_fetch_add(&client->references, 1);
+        ticket->client = client;
+        ticket->kind = kind;
+    }
+    return ticket;
+}
+
+zkl_ticket *zkl_ticket_ask(zkl_client *client, ticket_kind kind, const char *path)
+{
+    zkl_question *question = new_question(path);
+    zkl_ticket *ticket = question != NULL ? new_ticket(client, kind) : NULL;
+    if (ticket == NULL) {
+        free_question(question);
         return NULL;
     }
-    atomic_store_explicit(&ticket->references, 1, memory_order_relaxed);
-    atomic_fetch_add(&client->references, 1);
-    ticket->client = client;
-    ticket->kind = kind;
     ticket->question = question;
     return ticket;
 }
@@ -381,7 +396,7 @@ zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket)
 
 zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer)
 {
-    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_CLAIM, NULL);
+    zkl_ticket *ticket = new_ticket(client, TICKET_CLAIM);
     if (ticket == NULL) {
         return NULL;
     }
@@ -398,7 +413,7 @@ zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *reques
 
 zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool identities)
 {
-    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_CONTENDERS, path);
+    zkl_ticket *ticket = zkl_ticket_ask(client, TICKET_CONTENDERS, path);
     if (ticket == NULL) {
         return NULL;
     }
@@ -408,7 +423,7 @@ zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool ide
 
 zkl_ticket *zkl_client_flush(zkl_client *client)
 {
-    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_FLUSH, "");
+    zkl_ticket *ticket = zkl_ticket_ask(client, TICKET_FLUSH, "");
     return ticket != NULL ? zkl_ticket_submit(ticket) : NULL;
 }
 

@@ -57,7 +57,7 @@ void zkl_ticket_drop_operation(zkl_ticket *ticket)
 
 zkl_ticket *zkl_client_operate(zkl_client *client, const zkl_operation_request *request)
 {
-    zkl_ticket *ticket = zkl_ticket_new(client, TICKET_OPERATION, "");
+    zkl_ticket *ticket = zkl_ticket_ask(client, TICKET_OPERATION, "");
     if (ticket == NULL) {
         return NULL;
     }

@@ -111,8 +111,9 @@ static void grant(zkl_seat *seat, zkl_claim *claim)
     seat->engine->stats.hand_overs += seat->granted;
     seat->granted = true;
     zkl_claim_grant(claim, seat);
-    if (claim->terms->lock.revocable && seat->own == NULL) {
-        zkl_watch_own(seat); /* which may tell at once that others have asked */
+    if (claim->terms->lock.revocable && seat->own == NULL &&
+        !ZKL_BROKEN(ZKL_BREAK_PAIRING)) { /* else there is a node */
+        zkl_watch_own(seat);              /* which may tell at once that others have asked */
     }
 }
 

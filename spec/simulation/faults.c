@@ -315,7 +315,7 @@ static uint32_t a_quarter_of_all(void)
 void start_faults(void)
 {
     int64_t choice = sim_below(20);
-    if (choice == 0)
+    if (choice == 0 || run.calm)
         return; /* nothing goes wrong */
     if (choice < 6)
         run.fault_mask = UINT32_C(1) << (sim_chance(1, 4) ? FAULT_STALL : sim_below(FAULT_KINDS));

@@ -83,6 +83,8 @@ typedef struct node_record {
     int64_t linger;                      /* for how long it may stay then */
     int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when it was granted again */
     int64_t grants;
+    int64_t
+        shared_since; /* another claim of its client may wait for it, and it may have begun to watch who comes; 0: none */
 } node_record;
 
 typedef struct lock_set lock_set;
@@ -190,6 +192,8 @@ typedef struct {
     sim_options options;
     int64_t timeout;           /* the session timeout that is negotiated, in ns */
     int64_t started, quiet_at; /* faults and new claims end at the latter */
+    bool keen;                 /* the first client wants the first lock all the time, several times at once */
+    bool calm;                 /* without faults */
     bool draining;
     bool leases;
     int client_count, path_count, foreigner_count;
@@ -229,7 +233,7 @@ typedef struct {
     int64_t foreign_grants, contenders, kills, closes;
     int64_t modes[4], grants_by_mode[4]; /* by zkl_mode */
     int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
-    int64_t shared, lingered, inherited, overheard;
+    int64_t shared, lingered, inherited, overheard, beyond;
     int64_t refused_for_memory;
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];

@@ -45,7 +45,7 @@ typedef struct {
 } path_entry;
 static path_entry *paths;
 static int path_count, path_capacity;
-#define PATH_SLOTS 4096
+#define PATH_SLOTS 16384
 static int path_slots[PATH_SLOTS]; /* index + 1 */
 
 static void *must(void *memory)

@@ -74,8 +74,8 @@ static void print_totals(double seconds)
            totals.downgrades, totals.whole_sets, totals.sets, totals.mismatches, totals.held_too_long, totals.told,
            totals.asked_to_let_go);
     printf("by a node that was there %" PRId64 ", by one that lingered %" PRId64 ", by permits that were there %" PRId64
-           "\n",
-           totals.shared, totals.lingered, totals.inherited);
+           ", beyond the bound %" PRId64 "\n",
+           totals.shared, totals.lingered, totals.inherited, totals.beyond);
     printf("foreign grants %" PRId64 ", contenders asked %" PRId64 ", clients killed %" PRId64 ", closed %" PRId64
            ", excused overlaps seen %" PRId64 ", events to those not next %" PRId64 ", quiet ends %" PRId64 "\n",
            totals.foreign_grants, totals.contenders, totals.kills, totals.closes, totals.excused_overlaps,

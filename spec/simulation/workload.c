@@ -116,7 +116,8 @@ void submit_claim(claim_record *record)
     }
     record->claim = claim;
     if (record->phase == ZKL_CLAIM_GRANTED)
-        check_no_requests(of, "to be granted by a node that is held or lingers", before, record->revocable);
+        check_no_requests(of, "to be granted by a node that is held or lingers", before,
+                          record->revocable + (record->handoff > 0)); /* it may begin to watch who comes */
     end_call(of);
 }
 
@@ -126,6 +127,37 @@ static void make_claim(client *of, int path)
     record->try_only = sim_chance(1, 4);
     record->hasty = record->try_only && sim_chance(1, 4);
     submit_claim(record);
+}
+
+/* ---- a client that wants one lock all the time ---- */
+
+#define KEEN_CLAIMS 3
+
+static bool is_keen(const claim_record *record)
+{
+    return run.keen && record->client == 0 && record->path == 0;
+}
+
+static void stay_keen(void *context, int64_t nothing)
+{
+    (void)nothing;
+    client *of = context;
+    if (run.draining)
+        return;
+    int count = 0;
+    for (const claim_record *each = run.claims; each != NULL; each = each->next)
+        count += is_keen(each) && each->claim != NULL && !each->ended &&
+                 (each->phase == ZKL_CLAIM_WAITING || each->phase == ZKL_CLAIM_GRANTED);
+    for (; count < KEEN_CLAIMS && client_ready(of) && !of->closing; count++) {
+        claim_record *record = new_record(of, 0);
+        record->handoff = run.handoff;
+        record->mode = ZKL_MODE_MUTEX;
+        record->revocable = false;
+        record->max_hold = 0;
+        snprintf(record->identity, sizeof(record->identity), "client-0");
+        submit_claim(record);
+    }
+    sim_schedule(sim_now() + 1 + sim_below(run.timeout / 20), stay_keen, of, 0);
 }
 
 static int open_claims(const client *of)
@@ -141,6 +173,8 @@ static int open_claims(const client *of)
 static void make_claims(client *of)
 {
     int path = (int)sim_below(run.path_count);
+    if (run.keen && of->index == 0 && path == 0)
+        return;
     int64_t count = run.handoff > 0 && sim_chance(1, 4) ? 1 + sim_below(run.most_open) : 1;
     for (int64_t i = 0; i < count && client_ready(of) && !of->closing && open_claims(of) < run.most_open; i++)
         make_claim(of, path);
@@ -218,6 +252,8 @@ void claim_granted(claim_record *record)
         hold *= 4;
     if (sim_chance(1, 3))
         hold /= 50;
+    if (is_keen(record))
+        hold /= 10;
     sim_schedule(sim_now() + hold, release_event, record, record->number);
 }
 
@@ -442,6 +478,8 @@ void start_workload(void)
     asked = questions = 0;
     if (sim_chance(1, 3))
         start_rush();
+    if (run.keen)
+        sim_schedule(sim_now() + sim_below(run.timeout), stay_keen, &run.clients[0], 0);
     for (int i = 0; i < run.client_count; i++)
         sim_schedule(sim_now() + sim_below(run.timeout / 2), act, &run.clients[i], 0);
     start_foreigners();

@@ -261,7 +261,7 @@ const world worlds[] = {
 const rule_fit rule_fits[] = {
     {"lease", "paused", NULL},
     {"ahead", "cancel", NULL},
-    {"recovery", "mutex", NULL},
+    {"recovery", "readers", NULL},
     {"pairing", "new", NULL},
     {"cleanup", "mutex", NULL},
     {"owner", "unleased", NULL},
@@ -287,4 +287,6 @@ const rule_fit rule_fits[] = {
     {"released", "held", NULL},
     {"linger", "linger", NULL},
     {"handoff", "hand-over", NULL},
+    {"alone", NULL,
+     "the bound does not count for as long as it takes to hear of who comes, which no small world waits for"},
 };

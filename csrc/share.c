@@ -205,7 +205,7 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
     if (lingers(seat)) {
         zkl_share_stop_lingering(seat);
         put_first(seat, claim);
-        seat->turns = seat->contested ? seat->turns + 1 : 1; /* nobody waits elsewhere, as far as the watch tells */
+        seat->turns = seat->alone ? 1 : seat->turns + 1; /* the list that tells may be on its way yet */
     } else {
         claim->seat = seat;
         claim->behind = true;
@@ -384,10 +384,13 @@ void zkl_share_contested(zkl_seat *seat)
         if (!ZKL_BROKEN(ZKL_BREAK_LINGER)) {
             zkl_seat_leave(seat);
         }
-    } else if (seat->alone && !ZKL_BROKEN(ZKL_BREAK_ALONE)) {
+    } else if (!ZKL_BROKEN(ZKL_BREAK_ALONE)) {
+        bool beyond = seat->alone || seat->turns > seat->claim->terms->lock.handoff + 1;
         seat->alone = false;
-        seat->spent = true;
-        zkl_share_move_on(seat);
+        seat->spent = seat->spent || beyond;
+        if (beyond) {
+            zkl_share_move_on(seat);
+        }
     }
 }
 

@@ -36,6 +36,7 @@ end
 local function measure_setup(settings, all, setup, rounds, count, seconds)
     local cluster = lib.cluster(settings, "--servers", setup.servers, "--option", "forceSync=" .. setup.fsync, "--java-option",
         "-Dznode.container.checkIntervalMs=60000")
+    contestants.run(all[1], "cycle", cluster.servers, "/bench-setups-warm-up", 10 * count) -- the server's, not the contestant's
     local values = compare.collect(all, rounds, { "cycle", "contend" }, function(contestant, mode)
         local path = "/bench-setups-" .. contestant.name:gsub("%W", "")
         if mode == "cycle" then

@@ -38,7 +38,7 @@ void zkl_doorbell_forget(zkl_client *client)
 /* Mutex held. What went wrong is in errno. */
 static bool start_listening(zkl_client *client, struct sockaddr_un *address)
 {
-    const char *parent = getenv("TMPDIR");
+    const char *parent = secure_getenv("TMPDIR"); /* not for a program that has more rights than who started it */
     if (parent == NULL || parent[0] != '/' || strlen(parent) > 64) {
         parent = "/tmp";
     }

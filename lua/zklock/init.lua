@@ -12,6 +12,7 @@ local adapters = require "zklock.adapters"
 local Client = require "zklock.client"
 local key_path = require "zklock.key"
 local options = require "zklock.options"
+local sha256 = require "zklock.sha256"
 
 local error, pairs, tostring, type = error, pairs, tostring, type
 local concat, sort = table.concat, table.sort
@@ -132,6 +133,16 @@ local function fingerprint(value)
     return "{" .. concat(parts, ",") .. "}"
 end
 
+--- The name under which a client is shared. It lives as long as the Lua state does, so the hash of the credentials is in it
+-- instead of themselves.
+local function key_of(servers, wanted)
+    local auth = wanted.auth
+    wanted.auth = auth ~= nil and sha256(fingerprint(auth)) or nil
+    local key = tostring(servers) .. " " .. fingerprint(wanted)
+    wanted.auth = auth
+    return key
+end
+
 --- Gives the one client that this Lua state (in nginx: this worker) has for a server list and options; opens it at the first
 -- call, and again when it was closed or belongs to a parent process. Does not wait: the client may be in state "connecting",
 -- and whatever needs a connection waits for one within its own timeout.
@@ -149,7 +160,7 @@ function zklock.shared(servers, settings)
         wanted[name] = value
     end
     wanted.connect_timeout, wanted.wait = nil, nil
-    local key = tostring(servers) .. " " .. fingerprint(wanted)
+    local key = key_of(servers, wanted)
     local client = shared[key]
     local state = client and client:state()
     if state and state ~= "closed" and not client._closing then

@@ -119,28 +119,22 @@ end
 --- Clients that are shared: what they were asked for -> client.
 local shared = {}
 
---- What tells two wishes for a client apart, as text. Functions do not count: one that is written where zklock.shared is called
--- is a new one each time.
-local function fingerprint(value)
-    if type(value) ~= "table" then
-        return type(value) == "function" and "function" or type(value) .. ":" .. tostring(value)
+--- What tells two wishes for a client apart, as text that lives as long as the Lua state does. Functions do not count: one that
+-- is written where zklock.shared is called is a new one each time. Of credentials it has the hash.
+local function fingerprint(value, secret)
+    local kind = type(value)
+    if kind == "function" then
+        return kind
+    elseif kind ~= "table" then
+        local text = tostring(value)
+        return kind .. ":" .. (secret and sha256(text) or text)
     end
     local parts = {}
     for name, field in pairs(value) do
-        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field))
+        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or name == "auth"))
     end
     sort(parts)
     return "{" .. concat(parts, ",") .. "}"
-end
-
---- The name under which a client is shared. It lives as long as the Lua state does, so the hash of the credentials is in it
--- instead of themselves.
-local function key_of(servers, wanted)
-    local auth = wanted.auth
-    wanted.auth = auth ~= nil and sha256(fingerprint(auth)) or nil
-    local key = tostring(servers) .. " " .. fingerprint(wanted)
-    wanted.auth = auth
-    return key
 end
 
 --- Gives the one client that this Lua state (in nginx: this worker) has for a server list and options; opens it at the first
@@ -160,7 +154,7 @@ function zklock.shared(servers, settings)
         wanted[name] = value
     end
     wanted.connect_timeout, wanted.wait = nil, nil
-    local key = key_of(servers, wanted)
+    local key = tostring(servers) .. " " .. fingerprint(wanted)
     local client = shared[key]
     local state = client and client:state()
     if state and state ~= "closed" and not client._closing then

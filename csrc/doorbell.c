@@ -59,7 +59,8 @@ bool zkl_client_listen(zkl_client *client, char *path, size_t size)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     pthread_mutex_lock(&client->mutex);
     zkl_doorbell_forget(client);
-    bool listening = start_listening(client, &address);
+    errno = ESHUTDOWN;
+    bool listening = !client->exited && start_listening(client, &address);
     int error = errno;
     if (!listening) {
         zkl_doorbell_forget(client);

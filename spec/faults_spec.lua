@@ -5,6 +5,7 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local zk = require "spec.support.zk"
 
@@ -517,6 +518,38 @@ describe("when its server is restarted, a mutex", function()
         assert.is_true(waiter:held())
         assert.is_true(waiter:release())
         assert.same({}, waiter:contenders(10))
+    end)
+end)
+
+-- A server that is told to throttle answers ZTHROTTLEDOP to what has waited for too long, and does not do it. The directory of a
+-- lock that could not be made for that was answered with "failed".
+describe("when the server throttles requests, locks #once", function()
+    after_each(fixture.clean)
+
+    it("of every kind are acquired and released all the same", function()
+        local servers = cluster.start({ java_options = {
+            "-Dzookeeper.request_throttle_max_requests=1", "-Dzookeeper.throttled_op_wait_time=5"
+        } })
+        local client = fixture.client({ wait = loop, session_timeout = 30 }, servers.servers)
+        local locks = 0
+        repeat
+            local functions = {}
+            for _ = 1, 2 do
+                for _, kind in ipairs(kinds) do
+                    locks = locks + 1
+                    local lock = kind.new(client, ("/throttled/%s/%d"):format(kind.name, locks))
+                    functions[#functions + 1] = function()
+                        assert(lock:acquire(50))
+                        assert.is_true(lock:release())
+                    end
+                end
+            end
+            loop.run_all(functions)
+            assert.is_true(locks < 1000, "this server throttles nothing")
+        until servers:mntr().zk_throttled_ops > 5
+        assert(client:flush(20))
+        assert.equal(0, client:stats().seats)
+        servers:stop()
     end)
 end)
 

@@ -162,8 +162,10 @@ describe("a client", function()
 
     it("closes though no server answers, and blocks nobody meanwhile", function()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
-        assert(client:mutex(fixture.path()):acquire(10))
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(10))
         link:stall()
+        assert.is_true(lock:release({ wait = false }))
         local closed, turns = false, 0
         loop.run(function()
             assert.is_true(client:close(20))

@@ -4,6 +4,7 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local interpreter = require("spec.support.program").interpreter
 
 --- A session timeout so long that what is freed within the specs was not freed by it.
 local LONG = 30
@@ -96,6 +97,14 @@ describe("a process that holds a lock", function()
         local result = worker:finish()
         link:stop()
         assert.same({ 0, "" }, { result.status, result.errors })
+    end)
+end)
+
+describe("the module", function()
+    it("stays where it is when its Lua is closed: a thread of its own may be running in it", function()
+        local said = cluster.run({ "env", "LD_DEBUG=files", interpreter(), "-e", 'require "zklock.core"' })
+        assert.truthy(said:find("opening file=[^\n]*zklock/core.so"), said)
+        assert.is_nil(said:match("[^\n]*zklock/core.so[^\n]*destroying link map"))
     end)
 end)
 

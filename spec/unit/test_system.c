@@ -29,6 +29,9 @@
 
 /* ---- the C library, as this program and the ZooKeeper client see it ---- */
 
+/* Else the client's library would not find these, but the real ones. */
+#pragma GCC visibility push(default)
+
 /* The server's only name here. */
 #define NAME "server.test"
 
@@ -96,6 +99,8 @@ void srand48(long seed)
     (void)seed;
     atomic_fetch_add(&seeded, 1);
 }
+
+#pragma GCC visibility pop
 
 /* ---- clients ---- */
 

@@ -38,7 +38,7 @@ void zkl_doorbell_forget(zkl_client *client)
 /* Mutex held. What went wrong is in errno. */
 static bool start_listening(zkl_client *client, struct sockaddr_un *address)
 {
-    const char *parent = getenv("TMPDIR");
+    const char *parent = secure_getenv("TMPDIR"); /* not for a program that has more rights than who started it */
     if (parent == NULL || parent[0] != '/' || strlen(parent) > 64) {
         parent = "/tmp";
     }
@@ -59,7 +59,8 @@ bool zkl_client_listen(zkl_client *client, char *path, size_t size)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     pthread_mutex_lock(&client->mutex);
     zkl_doorbell_forget(client);
-    bool listening = start_listening(client, &address);
+    errno = ESHUTDOWN;
+    bool listening = !client->exited && start_listening(client, &address);
     int error = errno;
     if (!listening) {
         zkl_doorbell_forget(client);

@@ -247,7 +247,7 @@ void zkl_engine_free(zkl_engine *engine)
     zkl_requests_free(engine);
     for (int32_t i = 0; i < engine->auth_count; i++) {
         zkl_free((void *)(uintptr_t)engine->auths[i].scheme);
-        zkl_free((void *)(uintptr_t)engine->auths[i].credential);
+        zkl_free_secret((void *)(uintptr_t)engine->auths[i].credential);
     }
     zkl_free(engine->auths);
     zkl_lines_free(engine);

@@ -201,8 +201,9 @@ static void parents_decided(zkl_line *line)
     } else if (rc == ZNONODE && strchr(line->path + 1, '/') != NULL) {
         rc = ZOK; /* one above was there, and was reaped a moment later: begin again */
     }
-    bool failed =
-        rc != ZOK && rc != ZNODEEXISTS && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE;
+    bool later = rc == ZTHROTTLEDOP;
+    bool failed = rc != ZOK && rc != ZNODEEXISTS && !later && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED &&
+                  rc != ZINVALIDSTATE;
     line->uses++;
     zkl_seat *seat = TAILQ_FIRST(&line->seats);
     while (seat != NULL) {
@@ -210,6 +211,8 @@ static void parents_decided(zkl_line *line)
         if (seat->state == ZKL_SEAT_PARKED && failed) {
             zkl_seat_refuse(seat, rc, "creating the directory of");
             next = TAILQ_FIRST(&line->seats); /* others of the same claim may have gone with it */
+        } else if (seat->state == ZKL_SEAT_PARKED && later) {
+            zkl_seat_wait_long(seat);
         } else if (seat->state == ZKL_SEAT_PARKED) {
             zkl_seat_step(seat);
         }

@@ -57,6 +57,14 @@ void zkl_free(void *memory)
     free(block);
 }
 
+void zkl_free_secret(void *memory)
+{
+    if (memory != NULL) {
+        explicit_bzero(memory, ((header *)memory - 1)->size);
+        zkl_free(memory);
+    }
+}
+
 int64_t zkl_memory_in_use(void)
 {
     return atomic_load_explicit(&in_use, memory_order_relaxed);

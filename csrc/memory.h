@@ -19,6 +19,9 @@ char *zkl_copy(const char *text, size_t length);
 /* Gives back what zkl_alloc or zkl_copy returned; NULL is allowed. */
 void zkl_free(void *memory);
 
+/* The same, but nothing of what stood there stays behind in the heap: for credentials. */
+void zkl_free_secret(void *memory);
+
 /* Bytes in use now, as asked for, over all threads. */
 int64_t zkl_memory_in_use(void);
 

@@ -321,6 +321,7 @@ void zkl_tickets_abandon(zkl_client *client)
     zkl_ticket *ticket;
     pthread_mutex_lock(&client->mutex);
     client->exited = true;
+    zkl_doorbell_forget(client); /* one that nobody has connected: at exit() nobody else would remove its directory */
     while ((ticket = TAILQ_FIRST(&client->todo)) != NULL) {
         TAILQ_REMOVE(&client->todo, ticket, in_todo);
         if ((ticket->todo & TODO_START) != 0) {

@@ -4,7 +4,9 @@ local socket = require "socket"
 local core = require "zklock.core"
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
 local zklock = require "zklock"
 
 --- A port that nobody listens on.
@@ -156,6 +158,46 @@ describe("a client", function()
         eventually(function()
             return bytes_at_rest() <= before, core.memory() .. " bytes, before " .. before
         end)
+    end)
+
+    it("closes though no server answers, and blocks nobody meanwhile", function()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(10))
+        link:stall()
+        assert.is_true(lock:release({ wait = false }))
+        local closed, turns = false, 0
+        loop.run(function()
+            assert.is_true(client:close(20))
+            closed = true
+        end, function()
+            loop.until_true(function()
+                turns = turns + 1
+                return closed
+            end)
+        end)
+        assert.is_true(turns > 2, turns)
+    end)
+
+    it("leaves the program's signals to the program's threads", function()
+        local function blocked_signals()
+            local masks = {}
+            for task in cluster.run({ "ls", ("/proc/%d/task"):format(cluster.process_id()) }):gmatch("%d+") do
+                local status = files.read(("/proc/%d/task/%s/status"):format(cluster.process_id(), task))
+                masks[task] = status:match("SigBlk:%s*%x*(%x%x%x%x%x%x%x%x)")
+            end
+            return masks
+        end
+        local before = blocked_signals()
+        fixture.client()
+        local threads = 0
+        for task, mask in pairs(blocked_signals()) do
+            if not before[task] then
+                threads = threads + 1
+                assert.equal("7ffbfeff", (mask:gsub("^f", "7"))) -- 1 to 31, but KILL and STOP
+            end
+        end
+        assert.equal(1, threads)
     end)
 
     it("leaves no thread and no file descriptor after it is closed", function()

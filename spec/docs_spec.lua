@@ -322,6 +322,44 @@ describe("the documentation", function()
     end)
 end)
 
+describe("docs/reliability.md", function()
+    local rows = documentation.rows(read("docs/reliability.md"), "Traps of the client and the server")
+    local paths = {}
+    for _, ending in ipairs { ".lua", ".c" } do
+        for path in files("spec", ending) do
+            paths[path:match("[^/]+$")] = path
+        end
+    end
+
+    it("names, for each trap, what would notice it, or says why it cannot reach us", function()
+        local problems = {}
+        assert.is_true(#rows > 50, #rows)
+        for _, cells in ipairs(rows) do
+            if #cells ~= 3 then
+                problems[#problems + 1] = ("%d cells: %s"):format(#cells, cells[1])
+            elseif not documentation.references(cells[3])[1] and not cells[3]:find("^Not tested: %l") then
+                problems[#problems + 1] = "nothing is named: " .. cells[1]
+            end
+        end
+        none(problems)
+    end)
+
+    it("names only specs, checks and tests that are there", function()
+        local problems, names = {}, 0
+        for _, cells in ipairs(rows) do
+            for _, reference in ipairs(documentation.references(cells[3] or "")) do
+                local path = paths[reference.file]
+                names = names + 1
+                if not path or not documentation.has_title(path, read(path), reference.title) then
+                    problems[#problems + 1] = ("%s: %s"):format(reference.file or "no file", reference.title)
+                end
+            end
+        end
+        assert.is_true(names > 80, names)
+        none(problems)
+    end)
+end)
+
 describe("the README's Lua", function()
     local readme = read("README.md")
     local printed, environment
@@ -513,6 +551,32 @@ function Thing:run(what) end]])
         assert.equal("two()", documentation.code_blocks(page)[1].text)
         assert.equal(4, documentation.code_blocks(page)[1].line)
         assert.matches("two%(%)\none\nx", documentation.code_of(page))
+    end)
+
+    it("reads the rows of a section's tables, and what their cells refer to", function()
+        local page = "## A\n\n| a | b |\n|---|---|\n| no | x |\n\n## B\n"
+            .. '| a | b |\n|---|---|\n| 1 | `x_spec.lua`: "y z" |\n\n## C\n'
+        local rows = documentation.rows(page, "B")
+        assert.same({ { "1", '`x_spec.lua`: "y z"' } }, rows)
+        assert.same({ { file = "x_spec.lua", title = "y z" } }, documentation.references(rows[1][2]))
+        assert.same({ { file = "a.c", title = "b" }, { file = "a.c", title = "c" }, { file = "d.lua", title = "e" } },
+            documentation.references('`T`: `a.c`: "b", "c"; `d.lua`: "e"'))
+        assert.same({}, documentation.references("`a.c` only"))
+    end)
+
+    it("finds the titles of specs, also of those that are put together, and tests in C", function()
+        local text = '    it("plain (one) #tag #more", function()\n    it(("cut %s it, %d"):format(moment, (1)), function()\n'
+            .. '    it(title .. " limit #asan", function()\n  it("where " .. case[1] .. " says", function()\n  it(all, function()\n'
+        for _, title in ipairs { "plain (one)", "cut before it, 3", "a limit", "where one says" } do
+            assert.is_true(documentation.has_title("a_spec.lua", text, title), title)
+        end
+        for _, title in ipairs { "plain", "plain (one) #tag", "plain xonex", "cut before it, 3 times", "limits", "where", "" } do
+            assert.is_false(documentation.has_title("a_spec.lua", text, title), title)
+        end
+        local c = 'static void does_it(void **state)\n{ fail("check", "x");'
+        assert.is_true(documentation.has_title("a.c", c, "does_it"))
+        assert.is_true(documentation.has_title("a.c", c, "check"))
+        assert.is_false(documentation.has_title("a.c", c, "does"))
     end)
 
     it("runs code blocks, and holds what they come to against what they say", function()

@@ -5,7 +5,9 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
+local zk = require "spec.support.zk"
 
 --- A mutex behind a fault proxy of its own. The session is long, so that nothing is cleaned up by its expiry.
 local function behind_proxy(path, session_timeout, options)
@@ -38,21 +40,24 @@ describe("when the connection is lost, a mutex", function()
             assert.equal(1, client:stats().sessions)
         end)
 
-        it(("waits once if the create is cut %s the server has it"):format(moment), function()
-            local lock, link = behind_proxy(fixture.path())
-            local holder = fixture.join(lock:path())
-            link:arm("create", moment)
-            loop.run(function()
-                assert(lock:acquire(30))
-            end, function()
-                loop.until_true(function()
-                    return link:fired() and fixture.is_watched(holder)
+        for _, kind in ipairs({ "create", "children", "get" }) do -- its node, the list, the watch
+            it(("waits once if its %s is cut %s the server has it"):format(kind, moment), function()
+                local lock, link = behind_proxy(fixture.path())
+                local holder = fixture.join(lock:path())
+                link:arm(kind, moment)
+                loop.run(function()
+                    assert(lock:acquire(30))
+                end, function()
+                    loop.until_true(function()
+                        return link:fired() and fixture.is_watched(holder)
+                    end)
+                    assert.equal(2, #fixture.children(lock:path()))
+                    assert.equal("zklock mutex (" .. lock:path() .. ", being acquired)", tostring(lock))
+                    fixture.observer():delete(holder)
                 end)
-                assert.equal(2, #fixture.children(lock:path()))
-                fixture.observer():delete(holder)
+                assert.same({ lock:node() }, { other_child(lock:path()) })
             end)
-            assert.equal(1, #fixture.children(lock:path()))
-        end)
+        end
 
         it(("is acquired if the making of its directory is cut %s the server has it"):format(moment), function()
             local lock, link = behind_proxy(fixture.path() .. "/one/two")
@@ -92,6 +97,26 @@ describe("when the connection is lost, a mutex", function()
             assert.equal(1, client:stats().sessions)
         end)
     end
+
+    -- The list would show nobody ahead, but no node of ours either: the create before it has failed.
+    it("believes no list behind a create that failed, though somebody else has made the directory in between", function()
+        local lock, link, client = behind_proxy(fixture.path())
+        link:arm("children", "stall-request")
+        loop.run(function()
+            assert(lock:acquire(20))
+        end, function()
+            loop.until_true(function()
+                return link:fired()
+            end)
+            assert.equal(1, link:counts().create2)
+            fixture.observer():create_all(lock:path())
+            link:resume()
+        end)
+        assert.same({ lock:node() }, { other_child(lock:path()) })
+        assert.is_true(lock:release())
+        assert(client:flush(10))
+        assert.same({}, fixture.children(lock:path()))
+    end)
 
     it("retries a clean-up that fails again and again on a living session", function()
         local lock, link, client = behind_proxy(fixture.path())
@@ -496,6 +521,38 @@ describe("when its server is restarted, a mutex", function()
     end)
 end)
 
+-- A server that is told to throttle answers ZTHROTTLEDOP to what has waited for too long, and does not do it. The directory of a
+-- lock that could not be made for that was answered with "failed".
+describe("when the server throttles requests, locks #once", function()
+    after_each(fixture.clean)
+
+    it("of every kind are acquired and released all the same", function()
+        local servers = cluster.start({ java_options = {
+            "-Dzookeeper.request_throttle_max_requests=1", "-Dzookeeper.throttled_op_wait_time=5"
+        } })
+        local client = fixture.client({ wait = loop, session_timeout = 30 }, servers.servers)
+        local locks = 0
+        repeat
+            local functions = {}
+            for _ = 1, 2 do
+                for _, kind in ipairs(kinds) do
+                    locks = locks + 1
+                    local lock = kind.new(client, ("/throttled/%s/%d"):format(kind.name, locks))
+                    functions[#functions + 1] = function()
+                        assert(lock:acquire(50))
+                        assert.is_true(lock:release())
+                    end
+                end
+            end
+            loop.run_all(functions)
+            assert.is_true(locks < 1000, "this server throttles nothing")
+        until servers:mntr().zk_throttled_ops > 5
+        assert(client:flush(20))
+        assert.equal(0, client:stats().seats)
+        servers:stop()
+    end)
+end)
+
 describe("watches", function()
     local servers
 
@@ -545,6 +602,29 @@ describe("watches", function()
         assert.equal(0, client:stats().seats)
     end)
 
+    -- An exists would arm a watch for the node's creation, which never comes.
+    it("do not stay on a node that went before it could be watched", function()
+        local observer = zk.connect(servers.servers)
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 }, servers.servers)
+        local lock = client:mutex("/missed")
+        observer:create("/missed")
+        local holder = observer:create("/missed/_c_01234567-89ab-cdef-0123-456789abcdef-lock-", "", { sequential = true })
+        link:arm("children", "stall-reply")
+        loop.run(function()
+            assert(lock:acquire(20))
+        end, function()
+            loop.until_true(function()
+                return link:fired()
+            end)
+            observer:delete(holder)
+            link:resume()
+        end)
+        observer:close()
+        assert.equal(0, servers:watch_count())
+        assert.equal(0, client:stats().watches)
+        assert.equal(0, client:stats().notifications)
+    end)
+
     it("are one per waiter, on the node just ahead", function()
         local holder = fixture.client({ wait = loop }, servers.servers):mutex("/herd")
         local client = fixture.client({ wait = loop }, servers.servers)
@@ -571,6 +651,41 @@ end)
 
 describe("a lease", function()
     after_each(fixture.clean)
+
+    --- The last transaction of the only server of an ensemble.
+    local function last_transaction(servers)
+        return tonumber(assert(servers:ask("srvr")):match("Zxid: 0x(%x+)"), 16)
+    end
+
+    it("is kept by transactions that change nothing and wake nobody", function()
+        local servers = cluster.start()
+        local observer = zk.connect(servers.servers)
+        local lock = fixture.client({ wait = loop, session_timeout = 2 }, servers.servers):mutex("/beaten")
+        local waiting = fixture.client({ wait = loop, session_timeout = 2 }, servers.servers)
+        assert(lock:acquire(20))
+        local waiter = waiting:mutex("/beaten")
+        loop.run(function()
+            assert.equal("cancelled", select(3, waiter:acquire(30)))
+        end, function()
+            loop.until_true(function()
+                return servers:watch_count() == 1
+            end)
+            local before, transactions = observer:exists(lock:node()), last_transaction(servers)
+            local heartbeats = lock._client:stats().heartbeats
+            loop.until_true(function()
+                return lock._client:stats().heartbeats >= heartbeats + 4
+            end)
+            -- The last of them may be on its way.
+            assert.is_true(last_transaction(servers) >= transactions + 3)
+            assert.is_true(lock:held())
+            assert.same(before, observer:exists(lock:node()))
+            assert.equal(0, waiting:stats().notifications)
+            assert.equal(1, servers:watch_count())
+            waiter:cancel()
+        end)
+        observer:close()
+        servers:stop()
+    end)
 
     it("is shortened when a reconnect negotiates a shorter session", function()
         local servers = cluster.start({ options = { maxSessionTimeout = 10000 } })
@@ -626,33 +741,56 @@ end)
 describe("more waiters than watches fit into one packet", function()
     after_each(fixture.clean)
 
-    it("are all served, also when the session ends in between", function()
+    -- After a reconnect the C client sends all of its watches at once; a server hangs up when that is more than a megabyte, and
+    -- so at the next connection, and the next.
+    it("are all served, also when connection and session are lost in between", function()
         local core = require "zklock.core"
-        local client = fixture.client({ wait = loop, session_timeout = 30 })
-        local path = fixture.path() .. ("x"):rep(900)
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local path = fixture.path() .. "/" .. ("x"):rep(5000)
         local terms = assert(core.terms(path, "mutex", "one of many", "open"))
-        local claims, granted = {}, 0
-        for index = 1, 1000 do
+        local claims = {}
+        for index = 1, 300 do
             claims[index] = assert(client._core:claim(terms, {}))
         end
-        eventually(function()
-            return claims[1]:phase() == "granted"
-        end)
-        fixture.kill_owner(claims[1]:node())
-        eventually(function()
-            return claims[1]:phase() == "lost"
-        end)
-        local deadline = core.now() + 60
-        while granted < #claims - 1 do
-            assert.is_true(core.now() < deadline, ("only %d of them were served"):format(granted))
-            core.poll(client:pollfd(), 0.1)
-            client:pump()
-            for _, claim in ipairs(claims) do
-                if claim:phase() == "granted" then
-                    granted = granted + 1
-                    claim:release()
+        --- All who have a node watch the one before it.
+        local function until_watched()
+            eventually(function()
+                client:pump()
+                local watches = client:stats().watches
+                return watches > 100 and #fixture.children(path) == watches + 1, watches
+            end, 30)
+        end
+        --- Releases one after the other until so many have had the lock.
+        local function serve(count)
+            local deadline, served = core.now() + 60, 0
+            while served < count do
+                assert.is_true(core.now() < deadline, ("only %d of them were served"):format(served))
+                core.poll(client:pollfd(), 0.1)
+                client:pump()
+                for _, claim in ipairs(claims) do
+                    if served < count and claim:phase() == "granted" then
+                        served = served + 1
+                        claim:release()
+                    end
                 end
             end
         end
+        until_watched()
+        link:cut()
+        serve(100)
+        until_watched()
+        local holder
+        eventually(function()
+            for _, claim in ipairs(claims) do
+                holder = claim:phase() == "granted" and claim or holder
+            end
+            return holder
+        end)
+        fixture.kill_owner_behind(link, holder:node())
+        eventually(function()
+            return holder:phase() == "lost"
+        end)
+        serve(#claims - 101)
+        assert.equal(2, client:stats().sessions)
     end)
 end)

@@ -12,6 +12,10 @@ local function contender(path, options, client_options)
     return client:mutex(path, options), client
 end
 
+local function pack(...)
+    return { n = select("#", ...), ... }
+end
+
 describe("a mutex", function()
     after_each(fixture.clean)
 
@@ -450,7 +454,7 @@ describe("a second acquire of the same object", function()
         assert.equal(token, lock:token())
         assert.equal(1, #fixture.children(lock:path()))
         for _ = 1, 2 do
-            assert.is_true(lock:release())
+            assert.same({ n = 1, true }, pack(lock:release()))
             assert.is_true(lock:held())
             assert.equal("timeout", select(3, other:try_acquire()))
         end
@@ -727,6 +731,19 @@ describe("when somebody meddles, a mutex", function()
         assert.is_true(lock:release())
         assert(client:flush(10))
         assert.same({}, fixture.children(lock:path()))
+    end)
+
+    -- Where names are numbers alone, the first node of the new directory has the name of the old one's.
+    it("deletes nobody else's node when its directory was made anew while it held", function()
+        local lock, client = contender(fixture.path(), nil, { session_timeout = 30 })
+        assert(lock:acquire(10))
+        assert(fixture.observer():delete_recursive(lock:path()))
+        local theirs = fixture.join(lock:path())
+        assert.equal(lock:node():match("%d+$"), theirs:match("%d+$"))
+        lock:release()
+        assert(client:flush(10))
+        assert.same({ theirs:match("[^/]+$") }, fixture.children(lock:path()))
+        assert.equal("timeout", select(3, lock:try_acquire()))
     end)
 
     it("goes on waiting when its predecessor goes without having held", function()

@@ -1,5 +1,5 @@
 --- What a mutex promises when the servers do not agree any more: a follower that is cut off from its leader goes on serving
--- its clients, while the leader gives their locks to others.
+-- its clients, while the leader gives their locks to others; and a create is carried out long after its connection was lost.
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
@@ -52,5 +52,63 @@ describe("a mutex held through a follower that is cut off from its leader #once"
         assert.is_true(other:token() > token)
         assert.same({ "lost" }, { select(3, cut_off:release()) })
         assert.is_true(other:release())
+    end)
+end)
+
+-- The leader has proposed the create, and a majority has not acknowledged it yet. Another follower lets the client in and has
+-- nothing to show: whoever believes that list makes a second node, behind the first one, which is its own and never goes.
+describe("a mutex whose create surfaces after its client has come back elsewhere #once", function()
+    local servers, leader, near, far
+
+    setup(function()
+        servers = cluster.start({ servers = 4, options = { syncLimit = 60 } })
+        leader = servers:leader()
+        local others = {}
+        for number = 1, 4 do
+            if number ~= leader then
+                others[#others + 1] = number
+            end
+        end
+        near = others[1]
+        far = { proxy.between(servers, others[2], leader), proxy.between(servers, others[3], leader) }
+        assert(servers:leader() == leader, "there is another leader")
+    end)
+
+    teardown(function()
+        fixture.clean()
+        for _, link in ipairs(far) do
+            link:stop()
+        end
+        servers:stop()
+    end)
+
+    it("has that one node", function()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 }, servers:address(leader))
+        local lock = client:mutex("/late")
+        assert(lock:acquire(20))
+        local first = tonumber(lock:node():match("%d+$"))
+        assert.is_true(lock:release())
+        for _, follower in ipairs(far) do
+            follower:stall("up")
+        end
+        loop.run(function()
+            assert(lock:acquire(50))
+        end, function()
+            loop.until_true(function()
+                return tonumber((servers:ask("srvr", leader) or ""):match("Outstanding: (%d+)")) > 0
+            end)
+            link:target(servers:address(near))
+            link:reset_counts()
+            link:cut()
+            loop.until_true(function()
+                return link:counts().getChildren > 0
+            end)
+            for _, follower in ipairs(far) do
+                follower:resume()
+            end
+        end)
+        assert.equal(first + 1, tonumber(lock:node():match("%d+$")))
+        assert.equal(1, #assert(lock:contenders(10)))
+        assert.is_true(lock:release())
     end)
 end)

@@ -677,7 +677,7 @@ describe("a watch", function()
     end)
 
     it("is refused when the client watches more than a reconnection can carry", function()
-        local client = fixture.client({ wait = loop })
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local path = fixture.directory()
         local watches, message, code = {}, nil, nil
         local name = path .. "/" .. ("x"):rep(60000)
@@ -692,6 +692,13 @@ describe("a watch", function()
         assert.equal("failed", code)
         assert.truthy(message:find("too many", 1, true), message)
         assert.is_true(#watches >= 10)
+        link:cut()
+        eventually(function()
+            return client:stats().connections > 1
+        end)
+        fixture.observer():create(name .. 2)
+        assert.equal("created", watches[2]:wait(20))
+        assert.equal(2, client:stats().connections)
         watches[1]:cancel()
         watches[1] = nil
         assert(client:flush(10))

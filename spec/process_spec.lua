@@ -4,6 +4,7 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local interpreter = require("spec.support.program").interpreter
 
 --- A session timeout so long that what is freed within the specs was not freed by it.
 local LONG = 30
@@ -99,6 +100,14 @@ describe("a process that holds a lock", function()
     end)
 end)
 
+describe("the module", function()
+    it("stays where it is when its Lua is closed: a thread of its own may be running in it", function()
+        local said = cluster.run({ "env", "LD_DEBUG=files", interpreter(), "-e", 'require "zklock.core"' })
+        assert.truthy(said:find("opening file=[^\n]*zklock/core.so"), said)
+        assert.is_nil(said:match("[^\n]*zklock/core.so[^\n]*destroying link map"))
+    end)
+end)
+
 describe("a process that waits for a lock", function()
     after_each(fixture.clean)
 
@@ -114,6 +123,18 @@ describe("a process that waits for a lock", function()
         assert.equal("timeout", program:line())
         assert.equal("1", program:line())
         assert.equal("true\tok", program:line())
+        local result = program:finish()
+        assert.same({ 0, "" }, { result.status, result.errors })
+        assert.same({ holder:match("[^/]+$") }, fixture.children(path))
+    end)
+
+    it("leaves nothing at once when its main chunk ends while a coroutine waits", function()
+        local path = fixture.path()
+        local holder = fixture.join(path)
+        local program = fixture.program("ender", fixture.servers(), path)
+        assert.equal("waiting", program:line())
+        fixture.await_children(path, 2)
+        program:tell("")
         local result = program:finish()
         assert.same({ 0, "" }, { result.status, result.errors })
         assert.same({ holder:match("[^/]+$") }, fixture.children(path))

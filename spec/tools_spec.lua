@@ -462,6 +462,28 @@ describe("tools/faultproxy.lua #once", function()
         plain:close()
     end)
 
+    it("holds a request back, and what is behind it, until it is told to go on", function()
+        link:arm("exists", "stall-request")
+        local other = zk.connect(link.address)
+        local plain = assert(socket.connect(link.address:match("^(.*):(%d+)$")))
+        local function frame(hex)
+            local body = hex:gsub("%s", ""):gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
+            return ("\0"):rep(3) .. string.char(#body) .. body
+        end
+        plain:send(frame("00000000 0000000000000000 00002710 0000000000000000 00000010" .. ("00"):rep(16)))
+        plain:settimeout(5)
+        assert.equal(40, #assert(plain:receive(40)))
+        -- exists "/", then delete "/proxied".
+        plain:send(frame("00000001 00000003 00000001 2f 00") .. frame("00000002 00000002 00000008 2f70726f78696564 ffffffff"))
+        assert.equal("exists path=/", link:wait_fired())
+        assert.truthy(other:exists("/proxied")) -- by another connection
+        link:resume()
+        assert.equal("\0\0\0\1", assert(plain:receive(8)):sub(5))
+        eventually(function() return not other:exists("/proxied") end)
+        plain:close()
+        other:close()
+    end)
+
     it("answers a waiting command at the moment the trap springs", function()
         link:arm("delete", "before")
         local before = socket.gettime()

@@ -22,7 +22,7 @@ Commands, one a line over TCP; each is answered by one line, "ok ..." or "error 
   refuse, accept             refuse new connections, accept them again
   stall up|down|both         hold back what clients send, what servers send, or both; nothing is closed, and the end
                              of a connection is held back too
-  resume                     let everything held back go on, also after arm ... stall-reply
+  resume                     let everything held back go on, also after arm ... stall-reply and stall-request
   delay MS [up|down|both]    let everything take MS milliseconds longer (both); 0 ends it
   half-close client|server   end our sending half of all connections: that side reads end-of-file, but can send
   target HOST:PORT[,...]     where new connections go from now on
@@ -33,6 +33,7 @@ Commands, one a line over TCP; each is answered by one line, "ok ..." or "error 
                              WHEN   before       cut its connection instead of passing the request on
                                     after        pass it on; cut the connection when the reply comes, and drop that
                                     stall-reply  hold back the reply and everything behind it, until resume
+                                    stall-request  hold back the request and everything behind it, until resume
                              One trap at a time: arm replaces the last one. If the connection ends before the reply,
                              the trap waits for the next such request.
   disarm                     take the trap away
@@ -160,7 +161,7 @@ local function count(name, amount)
     counts[name] = (counts[name] or 0) + (amount or 1)
 end
 
--- Looks at a request about to be passed on; true if it must not be.
+-- Looks at a request about to be passed on; true if it must not be, now or ever.
 local function check_request(connection, frame)
     if connection.raw then
         return false
@@ -178,6 +179,10 @@ local function check_request(connection, frame)
         if trap.when == "before" then
             spring(path)
             cut(connection, trap.how)
+            return true
+        elseif trap.when == "stall-request" then
+            spring(path)
+            connection.up.held = true
             return true
         end
         trap.state, trap.connection, trap.xid, trap.path = "pending", connection, xid, path
@@ -208,7 +213,7 @@ local function check_reply(connection, frame)
             cut(connection, trap.how)
             return "cut"
         end
-        connection.held = true
+        connection.down.held = true
         return "hold"
     end
     count(xid == NOTIFICATION and "notifications" or "replies")
@@ -220,7 +225,7 @@ local function pump(connection, direction)
     local queue = direction.queue
     while not connection.closed and connection.connected and direction.first <= direction.last do
         local item = queue[direction.first]
-        if stalled[direction.name] or direction.name == "down" and connection.held then
+        if stalled[direction.name] or direction.held then
             return
         end
         local wait = item.due - uv.now()
@@ -370,6 +375,8 @@ for _, operation in pairs(OPERATIONS) do
     KINDS[operation[2]] = true
 end
 
+local MOMENTS = {before = true, after = true, ["stall-reply"] = true, ["stall-request"] = true}
+
 local DIRECTIONS = {up = {"up"}, down = {"down"}, both = {"up", "down"}}
 
 local function reset_counts()
@@ -440,7 +447,7 @@ end
 function commands.resume(answer)
     stalled.up, stalled.down = false, false
     for connection in pairs(connections) do
-        connection.held = false
+        connection.up.held, connection.down.held = false, false
     end
     pump_all()
     return answer("ok")
@@ -479,8 +486,8 @@ end
 function commands.arm(answer, kind, when, ...)
     if not KINDS[kind] then
         return answer("error no such kind of request")
-    elseif when ~= "before" and when ~= "after" and when ~= "stall-reply" then
-        return answer("error expected before, after or stall-reply")
+    elseif not MOMENTS[when] then
+        return answer("error expected before, after, stall-reply or stall-request")
     end
     local words, skip = {...}, 0
     if words[1] == "skip" then

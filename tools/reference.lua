@@ -18,6 +18,7 @@ local PAGES = {
     ["docs/design.md"] = "design.md",
     ["docs/openresty.md"] = "openresty.md",
     ["docs/neighbours.md"] = "neighbours.md",
+    ["docs/security.md"] = "security.md",
     ["docs/performance.md"] = "performance.md",
     ["docs/reliability.md"] = "reliability.md",
     ["docs/contributing.md"] = "contributing.md"

@@ -12,6 +12,7 @@ local adapters = require "zklock.adapters"
 local Client = require "zklock.client"
 local key_path = require "zklock.key"
 local options = require "zklock.options"
+local sha256 = require "zklock.sha256"
 
 local error, pairs, tostring, type = error, pairs, tostring, type
 local concat, sort = table.concat, table.sort
@@ -118,15 +119,19 @@ end
 --- Clients that are shared: what they were asked for -> client.
 local shared = {}
 
---- What tells two wishes for a client apart, as text. Functions do not count: one that is written where zklock.shared is called
--- is a new one each time.
-local function fingerprint(value)
-    if type(value) ~= "table" then
-        return type(value) == "function" and "function" or type(value) .. ":" .. tostring(value)
+--- What tells two wishes for a client apart, as text that lives as long as the Lua state does. Functions do not count: one that
+-- is written where zklock.shared is called is a new one each time. Of credentials it has the hash.
+local function fingerprint(value, secret)
+    local kind = type(value)
+    if kind == "function" then
+        return kind
+    elseif kind ~= "table" then
+        local text = tostring(value)
+        return kind .. ":" .. (secret and sha256(text) or text)
     end
     local parts = {}
     for name, field in pairs(value) do
-        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field))
+        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or name == "auth"))
     end
     sort(parts)
     return "{" .. concat(parts, ",") .. "}"

@@ -496,9 +496,9 @@ end
 --- Ends one level of the object's hold.
 local function leave(self, wait_for_server)
     local hold, message, code = self:_begin_release()
-    if not hold or hold == true then
-        return hold, message, code
-    elseif not wait_for_server then
+    if not hold then
+        return nil, message, code
+    elseif hold == true or not wait_for_server then
         return true
     end
     return self:_await_release(hold, now() + self._client:_patience())

@@ -85,7 +85,7 @@ local function new(servers, directory)
 end
 
 -- Starts servers and waits until they serve. All options may be left out:
---     servers       1 or 3 (1)
+--     servers       how many, up to 5 (1)
 --     tick          tickTime in milliseconds, the shortest session (500)
 --     options       lines of zoo.cfg, {key = value}
 --     java_options  list of options for Java

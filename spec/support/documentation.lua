@@ -399,6 +399,88 @@ function documentation.table_words(page, heading)
     return words
 end
 
+--- The rows of all tables in the section of a page with this heading, each a list of its cells; without the tables' heads.
+function documentation.rows(page, heading)
+    local rows, inside = {}, false
+    for line in (page .. "\n"):gmatch("(.-)\n") do
+        if line:find("^## ") then
+            inside = line == "## " .. heading
+        elseif inside and line:find("^|%-%-%-") then
+            rows[#rows] = nil -- what stands above the rule
+        elseif inside and line:find("^|") then
+            local cells = {}
+            for cell in line:gmatch("|([^|]+)") do
+                cells[#cells + 1] = cell:match("^%s*(.-)%s*$")
+            end
+            rows[#rows + 1] = cells
+        end
+    end
+    return rows
+end
+
+--- What a text refers to, as { file =, title = }: "quoted" titles belong to the `file.lua` or `file.c` named before them.
+function documentation.references(text)
+    local found, file = {}, nil
+    local position = 1
+    while position <= #text do
+        local first, last, mark, word = text:find('(["`])(.-)%1', position)
+        if not first then
+            break
+        end
+        if mark == '"' then
+            found[#found + 1] = { file = file, title = word }
+        elseif word:find("^[%w_]+%.lua$") or word:find("^[%w_]+%.c$") then
+            file = word
+        end
+        position = last + 1
+    end
+    return found
+end
+
+local function quote_pattern(text)
+    return (text:gsub("%p", "%%%0"))
+end
+
+--- The titles of a file of specs, as patterns: what is put together as the file runs may be anything.
+local function title_patterns(text)
+    local patterns = {}
+    for line in text:gmatch("[^\n]+") do
+        local expression = line:match("^%s*it%((.*), function%(%)$") or line:match("^%s*test%((.*), function%(%)$")
+        if expression then
+            local parts, literal, rest = {}, 0, expression:match("^%((.*)%):format%(.*$") or expression
+            while rest ~= "" do
+                local before, title, after = rest:match('^([^"]*)"([^"]*)"(.*)$')
+                if (before or rest):find("%a") then
+                    parts[#parts + 1] = ".-"
+                end
+                if title then
+                    title = title:gsub(" #%a+", "")
+                    literal = literal + #title
+                    parts[#parts + 1] = quote_pattern(title):gsub("%%%%s", ".-"):gsub("%%%%d", "%%d+")
+                end
+                rest = after or ""
+            end
+            if literal > 0 then
+                patterns[#patterns + 1] = "^" .. table.concat(parts) .. "$"
+            end
+        end
+    end
+    return patterns
+end
+
+--- Whether a file's text has the title: a spec's, or in C a function that tests, or something with such a name.
+function documentation.has_title(file, text, title)
+    if file:find("%.c$") then
+        return text:find("static void " .. title .. "(", 1, true) ~= nil or text:find('"' .. title .. '"', 1, true) ~= nil
+    end
+    for _, pattern in ipairs(title_patterns(text)) do
+        if title:find(pattern) then
+            return true
+        end
+    end
+    return false
+end
+
 --- What a result looks like in a page.
 local function shown(...)
     local words = {}

@@ -122,7 +122,7 @@ function Proxy:stall(direction)
     tell(self, "stall", direction or "both")
 end
 
--- Ends stall, and lets a reply go that arm(…, "stall-reply") held.
+-- Ends stall, and lets go what arm(…, "stall-reply") or arm(…, "stall-request") held.
 function Proxy:resume()
     tell(self, "resume")
 end
@@ -144,7 +144,8 @@ end
 
 -- Arms a trap for the next request of a kind, after `skip` others (0).
 --     kind  create, delete, get, children, multi, sync, set, exists, close, check, any and more
---     when  "before" it reaches the server, "after" the server's reply came, or "stall-reply"
+--     when  "before" it reaches the server, "after" the server's reply came, "stall-reply", or "stall-request": it is held back,
+--           with everything behind it
 --     how   "rst" (the default) or "fin"
 function Proxy:arm(kind, when, skip, how)
     tell(self, "arm", kind, when, "skip", skip or 0, how)

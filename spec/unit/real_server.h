@@ -42,7 +42,7 @@ static int stop_server(void **state)
 }
 
 /* How many of the points of a sweep to try: ZKLOCK_POINTS, all of them if it is "all". */
-static int64_t points_to_try(int64_t usually)
+static inline int64_t points_to_try(int64_t usually)
 {
     const char *wanted = getenv("ZKLOCK_POINTS");
     return wanted == NULL ? usually : strcmp(wanted, "all") == 0 ? INT64_MAX : strtoll(wanted, NULL, 10);

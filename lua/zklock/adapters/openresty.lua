@@ -116,7 +116,7 @@ local function connect(pump)
     end
     local path, problem = client._core:listen()
     if not path then
-        return nil, problem
+        return nil, not is_over(client) and problem or nil
     end
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, NO_READ_TIMEOUT)
@@ -126,6 +126,9 @@ local function connect(pump)
         return socket
     end
     socket:close()
+    if is_over(client) then
+        return nil -- closed meanwhile, and its doorbell is gone
+    end
     return nil, problem or "no connection"
 end
 

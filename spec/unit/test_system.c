@@ -1,0 +1,273 @@
+/*
+ * The client on a system that does it no favours: names that do not resolve any more, and a clock that has gone on while the
+ * machine slept. On a real server; what the C library answers is made up here.
+ *
+ * Run from the project's root: starts a server with tools/zookeeper, unless ZOOKEEPER names one.
+ */
+#include <dirent.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "../../csrc/client.h"
+#include "../../csrc/memory.h"
+#include "real_server.h"
+
+#define PATIENCE (30 * ZKL_SECOND)
+#define SESSION_MS 4000
+
+/* ---- the C library, as this program and the ZooKeeper client see it ---- */
+
+/* Else the client's library would not find these, but the real ones. */
+#pragma GCC visibility push(default)
+
+/* The server's only name here. */
+#define NAME "server.test"
+
+static atomic_int lookups;
+static atomic_bool names_fail;
+
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **result)
+{
+    struct addrinfo numeric = hints != NULL ? *hints : (struct addrinfo){0};
+    if (node == NULL || strcmp(node, NAME) != 0) {
+        return EAI_NONAME;
+    }
+    atomic_fetch_add(&lookups, 1);
+    if (atomic_load(&names_fail)) {
+        return EAI_AGAIN;
+    }
+    /* One address, as the real function gives it; freeaddrinfo is the real one. */
+    struct {
+        struct addrinfo info;
+        struct sockaddr_in address;
+    } *one = calloc(1, sizeof *one);
+    if (one == NULL) {
+        return EAI_MEMORY;
+    }
+    one->address = (struct sockaddr_in){.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)strtol(service, NULL, 10)),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    one->info = (struct addrinfo){.ai_family = AF_INET,
+                                  .ai_socktype = numeric.ai_socktype,
+                                  .ai_protocol = numeric.ai_protocol,
+                                  .ai_addrlen = sizeof one->address,
+                                  .ai_addr = (struct sockaddr *)&one->address};
+    *result = &one->info;
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *result)
+{
+    free(result);
+}
+
+/* For how long the machine has slept; of the clocks only that of CLOCK_BOOTTIME goes on meanwhile. */
+static _Atomic int64_t slept;
+
+int clock_gettime(clockid_t clock, struct timespec *at)
+{
+    int result = (int)syscall(SYS_clock_gettime, clock, at);
+    if (clock == CLOCK_BOOTTIME) {
+        at->tv_sec += (time_t)(atomic_load(&slept) / ZKL_SECOND);
+    }
+    return result;
+}
+
+/* The generators of random numbers are the program's. */
+static atomic_int seeded;
+
+void srandom(unsigned seed)
+{
+    (void)seed;
+    atomic_fetch_add(&seeded, 1);
+}
+
+void srand48(long seed)
+{
+    (void)seed;
+    atomic_fetch_add(&seeded, 1);
+}
+
+#pragma GCC visibility pop
+
+/* ---- clients ---- */
+
+static zkl_client *open_client(void)
+{
+    char address[300], message[ZKL_MESSAGE_SIZE];
+    snprintf(address, sizeof address, NAME "%s", strchr(servers, ':'));
+    const zkl_client_options options = {.servers = address, .session_timeout_ms = SESSION_MS, .lease = true};
+    zkl_client *client = zkl_client_open(&options, message);
+    assert_non_null(client);
+    return client;
+}
+
+static void wait_for_news(zkl_client *client)
+{
+    struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
+    poll(&fd, 1, 20);
+    bool changed;
+    while (zkl_client_next(client, &changed) != 0) {
+    }
+}
+
+static void wait_for_state(zkl_client *client, zkl_state wanted)
+{
+    char problem[ZKL_MESSAGE_SIZE];
+    zkl_code code;
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_state(client, problem, &code) != wanted;) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(client);
+    }
+}
+
+static void close_client(zkl_client *client)
+{
+    zkl_client_close(client);
+    wait_for_state(client, ZKL_STATE_CLOSED);
+    zkl_client_join(client);
+    zkl_client_release(client);
+}
+
+/* A lock, granted. */
+static zkl_ticket *acquire(zkl_client *client)
+{
+    const zkl_lock lock = {
+        .path = "/system", .mode = ZKL_MODE_MUTEX, .permits = 1, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE};
+    zkl_terms *terms = zkl_terms_new(&lock);
+    assert_non_null(terms);
+    const zkl_claim_request request = {.terms = terms, .count = 1};
+    zkl_ticket *ticket = zkl_client_claim(client, &request, NULL);
+    zkl_terms_drop(terms);
+    assert_non_null(ticket);
+    zkl_ticket_view view;
+    int64_t until = zkl_clock() + PATIENCE;
+    for (zkl_ticket_look(ticket, &view); view.phase == ZKL_CLAIM_WAITING; zkl_ticket_look(ticket, &view)) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(client);
+    }
+    assert_int_equal(view.phase, ZKL_CLAIM_GRANTED);
+    return ticket;
+}
+
+static void wait_for_lookups(zkl_client *client, int more)
+{
+    int before = atomic_load(&lookups);
+    for (int64_t until = zkl_clock() + PATIENCE; atomic_load(&lookups) < before + more;) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(client);
+    }
+}
+
+/* The connections of this process to the server end, as by a cable that is pulled out and put in again. */
+static void cut_connections(void)
+{
+    uint16_t port = (uint16_t)strtol(strchr(servers, ':') + 1, NULL, 10);
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+        int fd = (int)strtol(entry->d_name, NULL, 10);
+        struct sockaddr_in peer = {0};
+        socklen_t size = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 && peer.sin_family == AF_INET &&
+            peer.sin_port == htons(port)) {
+            shutdown(fd, SHUT_RDWR);
+        }
+    }
+    closedir(directory);
+}
+
+/* ---- tests ---- */
+
+/* By default the C client does so in every turn, and stands still, CONNECTED, as soon as one fails. */
+static void looks_no_name_up_while_connected(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    int before = atomic_load(&lookups);
+    atomic_store(&names_fail, true);
+    zkl_ticket *held = acquire(client);
+    int64_t heartbeats = zkl_client_stats(client).heartbeats;
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).heartbeats < heartbeats + 5;) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(client);
+    }
+    assert_true(zkl_ticket_held(held));
+    zkl_ticket_end(held);
+    zkl_ticket_release(held);
+    zkl_ticket_release(acquire(client));
+    assert_int_equal(atomic_load(&lookups), before);
+    atomic_store(&names_fail, false);
+    close_client(client);
+}
+
+/* zookeeper_interest answers with an error then, and with no descriptor, interest or time to wait. */
+static void outlives_names_that_do_not_resolve(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    zkl_ticket *held = acquire(client);
+    atomic_store(&names_fail, true);
+    cut_connections();
+    wait_for_state(client, ZKL_STATE_SUSPENDED);
+    wait_for_lookups(client, 3);
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_ticket_held(held);) {
+        assert_true(zkl_clock() < until);
+        wait_for_news(client);
+    }
+    zkl_ticket_release(held);
+    atomic_store(&names_fail, false);
+    zkl_ticket_release(acquire(client));
+    close_client(client);
+}
+
+/* The C client's own clock stands still meanwhile, so that it takes the connection for good. */
+static void loses_what_it_held_before_the_machine_slept(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    zkl_ticket *held = acquire(client);
+    assert_true(zkl_ticket_held(held));
+    atomic_store(&slept, 2 * SESSION_MS * (ZKL_SECOND / 1000));
+    assert_false(zkl_ticket_held(held));
+    zkl_ticket_release(held);
+    zkl_ticket_release(acquire(client));
+    close_client(client);
+}
+
+static void leaves_random_numbers_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(atomic_load(&seeded), 0);
+}
+
+static void gives_all_memory_back(void **state)
+{
+    (void)state;
+    assert_int_equal(zkl_memory_in_use(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(looks_no_name_up_while_connected),
+        cmocka_unit_test(outlives_names_that_do_not_resolve),
+        cmocka_unit_test(loses_what_it_held_before_the_machine_slept),
+        cmocka_unit_test(leaves_random_numbers_alone),
+        cmocka_unit_test(gives_all_memory_back),
+    };
+    return cmocka_run_group_tests_name("system", tests, start_server, stop_server);
+}

@@ -363,7 +363,8 @@ static void check_fairness(const claim_record *record, node_record *node)
         bool listed = !node->lingered && each->made_at + lag < node->shared_since;
         if (!listed && (first < of->unheard_until + HEARS_WITHIN || of->state != ZKL_STATE_CONNECTED))
             continue;
-        if (each->client != node->client && each->made_at + (listed ? 0 : HEARS_WITHIN) < first &&
+        int64_t told_from = each->made_at > node->lingered_since ? each->made_at : node->lingered_since;
+        if (each->client != node->client && told_from + (listed ? 0 : HEARS_WITHIN) < first &&
             stands_behind(each, node))
             fail("fairness", "%s waits, and %d claims of client %d were handed %s, the latest is %d", each->path,
                  (int)run.handoff + 1, record->client, node->path, record->number);
@@ -389,6 +390,8 @@ static void check_shared(claim_record *record, node_record *node)
                  record->client);
     } else if (node->idle_since != 0 && node->idle_since < sim_now() && !reader_with_readers(record, node)) {
         totals.lingered++;
+        if (!node->lingered)
+            node->lingered_since = node->idle_since;
         node->lingered = true;
     } else if (record->handoff == 0) {
         fail("fairness", "claim %d of client %d wanted a node of its own and was handed %s", record->number,
@@ -861,6 +864,7 @@ static uint64_t hash_node(const node_record *node)
     uint64_t flags = (uint64_t)node->gone | (uint64_t)node->asked << 1 | (uint64_t)node->told << 2 |
                      (uint64_t)node->overheard << 3 | (uint64_t)node->lost << 4 | (uint64_t)node->lingered << 5;
     uint64_t hash = sim_mix(sim_hash_text(node->path), flags ^ (uint64_t)node->grants << 8);
+    hash = sim_mix(hash, millis(node->lingered_since));
     hash = sim_mix(hash, millis(node->made_at) ^ millis(node->shared_since) << 32);
     hash = sim_mix(hash, millis(node->asked_since) ^ millis(node->idle_since) << 32);
     return sim_mix(hash, hash_order(node) ^ (uint64_t)node->linger);

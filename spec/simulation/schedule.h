@@ -79,6 +79,7 @@ typedef struct node_record {
     bool overheard;                      /* one who wants to hear of that has held by it */
     bool lost;                           /* one who held by it has lost it, other than by a release */
     bool lingered;                       /* it was granted again when nobody had held by it for a while */
+    int64_t lingered_since;              /* it has watched who comes since then, if it lingered */
     int64_t idle_since;                  /* nobody holds by it any more; 0: somebody does, or never did */
     int64_t linger;                      /* for how long it may stay then */
     int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when it was granted again */

@@ -324,6 +324,9 @@ end
 
 --- Acquires on behalf of the object: settles first what it has already.
 local function enter(self, timeout, count)
+    if is_free(self) then
+        return acquire(self, timeout, count)
+    end
     local deadlock = self:_deadlock(count)
     local hold = self._hold
     if deadlock then
@@ -396,15 +399,9 @@ Lock._read_acquire = read_acquire
 --   up
 function Lock:acquire(timeout)
     check_self(self, "acquire")
-    local seconds, count = huge, 1
-    if timeout ~= nil then
-        seconds, count = read_acquire(self, timeout)
-        if not seconds then
-            error("lock:acquire: " .. count, 2)
-        end
-    end
-    if is_free(self) then
-        return acquire(self, seconds, count)
+    local seconds, count = read_acquire(self, timeout)
+    if not seconds then
+        error("lock:acquire: " .. count, 2)
     end
     return enter(self, seconds, count)
 end

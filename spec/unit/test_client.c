@@ -21,40 +21,9 @@
 
 #include "../../csrc/client.h"
 #include "../../csrc/memory.h"
+#include "real_server.h"
 
 #define PATIENCE (30 * ZKL_SECOND)
-
-static char servers[256];
-
-static int start_server(void **state)
-{
-    (void)state;
-    if (getenv("ZOOKEEPER") != NULL) {
-        snprintf(servers, sizeof servers, "%s", getenv("ZOOKEEPER"));
-        return 0;
-    }
-    char command[128];
-    snprintf(command, sizeof command, "LD_PRELOAD= tools/zookeeper start --owner %d", (int)getpid());
-    FILE *output = popen(command, "r");
-    if (output == NULL) {
-        return -1;
-    }
-    char line[512];
-    while (fgets(line, sizeof line, output) != NULL) {
-        sscanf(line, "ZOOKEEPER=%255s", servers);
-        char directory[512];
-        if (sscanf(line, "ZOOKEEPER_DIR=%511s", directory) == 1) {
-            setenv("ZOOKEEPER_DIR", directory, 1);
-        }
-    }
-    return pclose(output) == 0 && servers[0] != '\0' ? 0 : -1;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    return getenv("ZOOKEEPER") != NULL || system("tools/zookeeper stop >/dev/null") == 0 ? 0 : -1;
-}
 
 static zkl_client *open_client(void)
 {

@@ -84,23 +84,7 @@ static void wait_for_news(zkl_client *client)
     }
 }
 
-static void wait_for_state(zkl_client *client, zkl_state wanted)
-{
-    char problem[ZKL_MESSAGE_SIZE];
-    zkl_code code;
-    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_state(client, problem, &code) != wanted;) {
-        assert_true(zkl_clock() < until);
-        wait_for_news(client);
-    }
-}
-
-static void close_client(zkl_client *client)
-{
-    zkl_client_close(client);
-    wait_for_state(client, ZKL_STATE_CLOSED);
-    zkl_client_join(client);
-    zkl_client_release(client);
-}
+#include "real_client.h" /* uses what stands above */
 
 /* Nothing is left of clients that are closed; their threads may still be on their way out. */
 static void assert_nothing_left(int64_t memory, int descriptors)

@@ -257,7 +257,22 @@ if ! grep -qs '^[0-9]* [1-9]' "$logs"/build-*.result; then
     settle
 fi
 
+# digest LOG: what failed, in few lines; whoever sees only the end of all output has to know what it was.
+digest() {
+    local cut
+    cut=$(awk '
+        /^(Failure|Error) .*→/ || /^\[  FAILED  \]/ || /^(not ok|FAILED)/ {
+            left = 14
+        }
+        left > 0 { print "    " substr($0, 1, 200); left-- }' "$1" | head -n 70)
+    [ -n "$cut" ] || cut=$(tail -n 25 "$1" | cut -c 1-200 | sed 's/^/    /')
+    printf '%s\n' "$cut"
+}
+
 echo
-awk '$2 > 0 { $1 = $2 = ""; print "not ok:" $0 }' "$logs"/*.result | sed 's/:  */: /'
+for result in "$logs"/*.result; do
+    read -r _ failed name <"$result"
+    [ "$failed" = 0 ] || { echo "not ok: $name" && digest "${result%.result}"; }
+done
 echo "took $((SECONDS - began)) s"
 awk '{ passed += $1; failed += $2 } END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 }' "$logs"/*.result

@@ -427,6 +427,7 @@ typedef enum {
     ZKL_BREAK_LINGER = 1 << 23,    /* linger although others have come */
     ZKL_BREAK_HANDOFF = 1 << 24,   /* hand over as often as it comes */
     ZKL_BREAK_ALONE = 1 << 25,     /* hand over as if alone although others have come */
+    ZKL_BREAK_FOLLOW = 1 << 26,    /* take the number after our own for proof, whatever happened in between */
     ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;

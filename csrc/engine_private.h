@@ -365,16 +365,23 @@ struct zkl_line {
     int parents_last;       /* what the create of the line's own directory answered */
     bool warned;            /* of the sequence numbers */
 
-    /* permits.c, of a semaphore's leases */
+    /* seat.c: every node up to this one, which was ours, is gone. 0: nothing of the kind is known. */
+    int64_t cleared_czxid;
+    int64_t cleared_at; /* when the server said so */
+    int32_t cleared_sequence;
+    bool follows; /* the latest number that we got came right after it */
+
     TAILQ_ENTRY(zkl_line) in_kept;
+
+    /* permits.c, of a semaphore's leases */
     int64_t limit_czxid;   /* of the directory whose limit is known; 0: none is */
     int32_t limit_version; /* of its data */
     int32_t limit;         /* how many permits it was made for; 0: nobody has said */
     int32_t limit_wanted;  /* by whoever asked first */
     bool limit_flying;     /* the question, or our own word, is in flight */
     bool limit_unwritable; /* nobody has said, and we may not */
-    bool kept;             /* in engine->kept */
     bool busy;             /* who took permits last had to wait */
+    bool kept;             /* in engine->kept */
 };
 
 /* The line of the first `length` characters of `path`; NULL if there is none. */
@@ -453,6 +460,7 @@ struct zkl_seat {
     int32_t flying; /* requests in flight that point here */
     zkl_seat_state state;
     bool granted;   /* somebody has held by its node */
+    bool foremost;  /* no node stands before its own, in its way or not */
     bool revoked;   /* others have asked for it: it is not handed over */
     bool spoilt;    /* a grant under its node ended other than by a release: it is not handed over */
     bool contested; /* others have come since it watches who comes */

@@ -261,6 +261,7 @@ zkl_standing zkl_queue_standing(char *const *names, int32_t count, const char *o
     obstacles all = {0, -1, 0};
     bool listed = false;
     bool tied = false;
+    int32_t earlier = 0;
     for (int32_t i = 0; i < count; i++) {
         if (strcmp(names[i], own) == 0) {
             listed = true;
@@ -271,6 +272,7 @@ zkl_standing zkl_queue_standing(char *const *names, int32_t count, const char *o
             continue;
         }
         tied = tied || node.sequence == self.sequence;
+        earlier += node.sequence <= self.sequence;
         if (!zkl_kind_conflicts(mine, node.kind)) {
             continue;
         }
@@ -287,5 +289,6 @@ zkl_standing zkl_queue_standing(char *const *names, int32_t count, const char *o
         .tied = listed && (tied || !placed),
         .blocking = found->count,
         .nearest = found->nearest,
+        .earlier = earlier,
     };
 }

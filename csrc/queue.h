@@ -71,6 +71,7 @@ typedef struct {
     bool tied;        /* another lock node carries its number: order is lost, never grant */
     int32_t blocking; /* how many earlier (or tied) nodes it conflicts with */
     int32_t nearest;  /* index of the latest of those, the one to watch; -1 when there is none */
+    int32_t earlier;  /* how many earlier (or tied) nodes there are, whether it conflicts with them or not */
 } zkl_standing;
 
 /*

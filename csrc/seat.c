@@ -15,6 +15,9 @@
  * so the list is as of a moment after the create. It counts only if the create succeeded on the same connection. Why a grant
  * may follow from deletions alone: numbers are handed out by one leader, so nothing can ever appear before us any more.
  *
+ * Why there may be no list at all: a directory numbers its nodes one by one. If our node has the number right after one that we
+ * held by and deleted, nobody stands between the two, and nobody stood before the first. See follows().
+ *
  * What differs between kinds of locks is in the seat's role: the name of its node (zkl_seat_kind, prefix_of), whom it waits for
  * (zkl_queue_standing, by kind), and what follows when it need not wait (zkl_seat_confirm). A semaphore's turn and permits
  * hand over to permits.c there.
@@ -31,6 +34,9 @@
 
 /* How long until what the server refused is tried again. */
 #define RETRY_AFTER ZKL_SECOND
+
+/* For so long after a release it is likely that nobody else has come. */
+#define SOON ZKL_SECOND
 
 /* All but the serial number of an engine's uuids. */
 #define UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
@@ -279,7 +285,7 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->granted = false;
+    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = false;
     seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
@@ -354,6 +360,7 @@ void zkl_seat_confirm(zkl_seat *seat)
 static void first_in_line(zkl_seat *seat)
 {
     seat->ahead = 0;
+    seat->foremost = seat->foremost || zkl_seat_kind(seat) == ZKL_NODE_EXCLUSIVE;
     zkl_watch_leave(seat);
     move(seat, ZKL_SEAT_CONFIRMING);
     zkl_seat_confirm(seat);
@@ -362,6 +369,49 @@ static void first_in_line(zkl_seat *seat)
 void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state)
 {
     move(seat, state);
+}
+
+/* --- who comes after himself --------------------------------------------------------------------------------------- */
+
+/* Its node is deleted: if nobody stood before it, nobody stands before the next number. */
+static void clear_line(const zkl_seat *seat)
+{
+    zkl_line *line = seat->line;
+    if (seat->foremost && seat->role != ZKL_ROLE_PERMIT && seat->czxid > line->cleared_czxid) {
+        line->cleared_czxid = seat->czxid;
+        line->cleared_sequence = seat->sequence;
+        line->cleared_at = seat->engine->now;
+        zkl_line_keep(line);
+    }
+}
+
+/*
+ * Whether the seat's node has the number right after one of ours that is known to be the last of its line: then nobody stands
+ * before it. The number could be a coincidence only if the directory had been deleted and made anew since, and that many nodes
+ * created in it. Each of those creates takes a zxid, and `created` is the zxid of ours: where fewer have been given since, in one
+ * leader's time, that cannot be. (One transaction could make many nodes; no lock recipe does that in its line.)
+ */
+static bool follows(const zkl_seat *seat, int64_t created)
+{
+    const zkl_line *line = seat->line;
+    bool next = line->cleared_czxid != 0 && seat->sequence == (int64_t)line->cleared_sequence + 1;
+    bool too_few = created > line->cleared_czxid && created >> 32 == line->cleared_czxid >> 32 &&
+                   created - line->cleared_czxid <= seat->sequence;
+    return next && (too_few || ZKL_BROKEN(ZKL_BREAK_FOLLOW));
+}
+
+/* Whether a node that is created now is likely to follow: then the list that comes with the create can be left out. */
+static bool likely_follows(const zkl_seat *seat)
+{
+    const zkl_line *line = seat->line;
+    if (!line->follows || seat->engine->now - line->cleared_at > SOON) {
+        return false;
+    }
+    const zkl_seat *other = TAILQ_FIRST(&line->seats);
+    while (other != NULL && (other == seat || other->state == ZKL_SEAT_LEAVING)) {
+        other = TAILQ_NEXT(other, in_line);
+    }
+    return other == NULL;
 }
 
 /* --- what each state sends ----------------------------------------------------------------------------------------- */
@@ -411,7 +461,7 @@ static void send_join(zkl_seat *seat)
         return;
     }
     move(seat, ZKL_SEAT_JOINING);
-    if (!seat->beside && seat->role != ZKL_ROLE_PERMIT) {
+    if (!seat->beside && seat->role != ZKL_ROLE_PERMIT && !likely_follows(seat)) {
         seat->listing = zkl_send_list(seat, ZKL_LIST_JOIN);
     }
     if (seat->role == ZKL_ROLE_TURN) {
@@ -560,6 +610,9 @@ void zkl_seat_deleted(zkl_request *request, int rc)
         return;
     }
     seat->deleting = false;
+    if (rc == ZOK) {
+        clear_line(seat);
+    }
     if (rc == ZOK || rc == ZNONODE) {
         gone(seat);
     } else if (zkl_outcome_unknown(rc)) {
@@ -629,6 +682,8 @@ static void seated(zkl_seat *seat, int64_t czxid)
     }
     move(seat, seat->wanted ? ZKL_SEAT_QUEUED : ZKL_SEAT_LEAVING);
     check_sequence(seat);
+    seat->foremost = !seat->beside && seat->role != ZKL_ROLE_PERMIT && follows(seat, czxid);
+    seat->line->follows = seat->foremost;
     if (seat->wanted && exhausted(seat)) {
         refuse_exhausted(seat);
     } else if (seat->wanted && seat->beside) {
@@ -636,6 +691,8 @@ static void seated(zkl_seat *seat, int64_t czxid)
          * Its writer's node was there when it was made, and it has been there since: whoever looked who is before him has
          * seen one of the two at any time.
          */
+        first_in_line(seat);
+    } else if (seat->wanted && seat->foremost) {
         first_in_line(seat);
     } else {
         zkl_seat_step(seat);
@@ -803,6 +860,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     } else if (standing.tied) {
         refuse_tied(seat);
     } else if (standing.blocking == 0) {
+        seat->foremost = standing.earlier == 0;
         first_in_line(seat);
     } else if (seat->claim->try_only) {
         refuse_try(seat, names->data[standing.nearest]);

@@ -266,6 +266,8 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
         if (!deletions[i].committed && strcmp(deletions[i].path, path) == 0) {
             deletions[i].committed = true;
             deletions[i].at = sim_now();
+            if (node != NULL && node->client >= 0)
+                run.clients[node->client].disturbed_at = sim_now();
             for (claim_record *each = run.claims; each != NULL; each = each->next) {
                 if (!owns(each, path))
                     continue;

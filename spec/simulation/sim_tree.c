@@ -15,13 +15,14 @@ typedef struct preset {
     struct preset *next;
     int path;
     int32_t counter;
+    int64_t zxid; /* of the first create, which the counter is for; 0: there was none yet */
 } preset;
 static preset *presets;
 
 void sim_preset_counter(const char *directory, int32_t counter)
 {
     preset *fresh = sim_alloc(sizeof(*fresh));
-    *fresh = (preset){presets, sim_path(directory), counter};
+    *fresh = (preset){presets, sim_path(directory), counter, 0};
     presets = fresh;
 }
 
@@ -109,8 +110,12 @@ static void add_node(sim_tree *tree, const sim_change *change, int64_t zxid)
                        .container = change->container,
                        .data = change->data,
                        .length = change->length};
-    for (const preset *each = presets; each != NULL; each = each->next) {
-        if (each->path == change->path)
+    for (preset *each = presets; each != NULL; each = each->next) {
+        if (each->path != change->path)
+            continue;
+        if (each->zxid == 0)
+            each->zxid = zxid;
+        if (each->zxid == zxid)
             node->counter = each->counter;
     }
 }

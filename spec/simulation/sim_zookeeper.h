@@ -163,7 +163,7 @@ void sim_drop_leader(void); /* it gives up leadership, as after an internal erro
 void sim_heal(void);        /* ends every fault above */
 /* Directories in which some operations are not allowed; ZOO_PERM_* bits. */
 void sim_deny(const char *directory, int permissions);
-/* The counter that a directory starts with, each time that it is created. */
+/* The counter that a directory starts with when it is first created. Made anew it starts with 0, as all others do. */
 void sim_preset_counter(const char *directory, int32_t counter);
 void sim_reap_containers(void);
 

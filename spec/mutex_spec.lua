@@ -465,6 +465,70 @@ describe("a second acquire of the same object", function()
     end)
 end)
 
+describe("who comes after himself", function()
+    after_each(fixture.clean)
+
+    --- A client whose latest number came right after its own.
+    local function regular(path)
+        local lock, client = contender(path, nil, { session_timeout = 30 })
+        for _ = 1, 3 do
+            assert(lock:acquire(10))
+            assert.is_true(lock:release())
+        end
+        return lock, client
+    end
+
+    local function requests_of(client, fn)
+        local before = fixture.sent(client)
+        fn()
+        return fixture.sent(client) - before
+    end
+
+    it("needs no list: a cycle takes two requests #valgrind #asan", function()
+        local lock, client = regular(fixture.path())
+        assert.equal(20, requests_of(client, function()
+            for _ = 1, 10 do
+                assert(lock:acquire(10))
+                assert.is_true(lock:release())
+            end
+        end))
+    end)
+
+    it("looks again when others have come between #asan", function()
+        local path = fixture.path()
+        local lock, client = regular(path)
+        local other = contender(path)
+        assert(other:acquire(10))
+        assert.is_true(other:release())
+        assert.equal(3, requests_of(client, function()
+            assert(lock:acquire(10))
+            assert.is_true(lock:release())
+        end))
+        assert(other:acquire(10))
+        local _, _, code = lock:acquire(0.1)
+        assert.equal("timeout", code)
+        assert.is_true(other:release())
+        assert.is_true(lock:with_lock(function() end, 10))
+    end)
+
+    it("is not misled by a directory that was made anew, where that very number is the next", function()
+        local path = fixture.path()
+        local lock = regular(path)                      -- had the numbers 0, 1 and 2
+        fixture.observer():delete(path)
+        local holder = contender(path)
+        for _ = 1, 3 do                                 -- 0, 1 and 2 again; the last of them holds
+            if holder:held() then
+                assert.is_true(holder:release())
+            end
+            assert(holder:acquire(10))
+        end
+        local taken, _, code = lock:acquire(0.1)        -- gets 3
+        assert.is_nil(taken)
+        assert.equal("timeout", code)
+        assert.is_true(holder:held())
+    end)
+end)
+
 describe("a lock's path", function()
     after_each(fixture.clean)
 

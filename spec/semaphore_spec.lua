@@ -958,18 +958,20 @@ end)
 describe("requests of a semaphore", function()
     after_each(fixture.clean)
 
-    it("are six for each permit taken and given back, in one round trip and one, where nobody waits", function()
+    it("are five for each permit taken and given back, in one round trip and one, where nobody waits", function()
         local mine, client = semaphore(fixture.path(), 3, nil, { session_timeout = 30 })
-        assert(mine:acquire(10))
-        assert.is_true(mine:release())
+        for _ = 1, 8 do -- until it is known that nobody else comes
+            assert(mine:acquire(10))
+            assert.is_true(mine:release())
+        end
         assert(client:flush(10))
         for _ = 1, 5 do
             local before = fixture.sent(client)
             assert(mine:acquire(10))
             assert(client:flush(10))
-            assert.equal(5, fixture.sent(client) - before)
+            assert.equal(4, fixture.sent(client) - before)
             assert.is_true(mine:release())
-            assert.equal(6, fixture.sent(client) - before)
+            assert.equal(5, fixture.sent(client) - before)
         end
     end)
 

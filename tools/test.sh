@@ -261,7 +261,7 @@ fi
 digest() {
     local cut
     cut=$(awk '
-        /^(Failure|Error) .*→/ || /^\[  FAILED  \]/ || /^(not ok|FAILED)/ {
+        /^(Failure|Error) (->|→)/ || /^\[  FAILED  \]/ || /^(not ok|FAILED)/ {
             left = 14
         }
         left > 0 { print "    " substr($0, 1, 200); left-- }' "$1" | head -n 70)

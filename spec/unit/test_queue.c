@@ -296,6 +296,10 @@ static void assert_standing(const char *const *names, int32_t count, const char 
     assert_int_equal(standing.listed, listed);
     assert_int_equal(standing.tied, tied);
     assert_int_equal(standing.blocking, blocking);
+    if (listed && mine == ZKL_NODE_EXCLUSIVE && zkl_node_parse(own).kind != ZKL_NODE_STRANGER) {
+        assert_int_equal(standing.earlier, blocking); /* everybody is in its way */
+    }
+    assert_true(!listed || standing.earlier >= blocking || zkl_node_parse(own).kind == ZKL_NODE_STRANGER);
     if (nearest == NULL) {
         assert_int_equal(standing.nearest, -1);
     } else {
@@ -327,6 +331,15 @@ static void waits_for_the_nearest_before_it(void **state)
         "x-0100000a-0000000006",   "_c_" HEX "-lock-0000000001",
     };
     assert_standing(names, COUNT(names), names[2], ZKL_NODE_EXCLUSIVE, true, false, 4, "x-0100000a-0000000006");
+}
+
+static void counts_readers_before_a_reader(void **state)
+{
+    (void)state;
+    char *const names[] = {OWN("__READ__0000000004"), THEIRS("__READ__0000000003"), "ballast"};
+    zkl_standing standing = zkl_queue_standing(names, 3, names[0], ZKL_NODE_SHARED);
+    assert_int_equal(standing.blocking, 0);
+    assert_int_equal(standing.earlier, 1);
 }
 
 static void orders_by_number_and_not_by_text(void **state)
@@ -483,6 +496,7 @@ int main(void)
         cmocka_unit_test(lets_only_readers_share),
         cmocka_unit_test(stands_alone),
         cmocka_unit_test(waits_for_the_nearest_before_it),
+        cmocka_unit_test(counts_readers_before_a_reader),
         cmocka_unit_test(orders_by_number_and_not_by_text),
         cmocka_unit_test(is_never_blocked_by_strangers),
         cmocka_unit_test(is_never_blocked_by_permits),

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -107,6 +108,9 @@ static void free_client(zkl_client *client)
 {
     close_pipe(client->wake_pipe);
     close_pipe(client->news_pipe);
+    if (client->alarm >= 0) {
+        close(client->alarm);
+    }
     zkl_doorbell_forget(client);
     if (client->doorbell >= 0) {
         close(client->doorbell);
@@ -486,6 +490,7 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     }
     init_sync(client);
     client->forks = zkl_registry_forks();
+    client->alarm = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); /* without it the I/O thread is woken */
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
     client->socket = client->listener = -1;
     atomic_store(&client->doorbell, -1);

@@ -141,8 +141,7 @@ struct zkl_client {
     int64_t close_by;
     int64_t helm_left_at;
     zkl_helm helm;
-    uint32_t watches_stood; /* times that a caller has taken the helm */
-    uint32_t napped;        /* watches_stood when the I/O thread last slept beside a caller */
+    int alarm;              /* a timer that wakes the I/O thread when a caller has left the helm and not come back; or -1 */
     int socket;             /* the C client's, as of the latest zkl_engine_prepare, or -1 */
     struct recent_line {
         int64_t at;
@@ -151,7 +150,7 @@ struct zkl_client {
     uint32_t next_recent;
     bool corked; /* what is sent to the socket waits until the turn is over */
     bool closing;
-    bool dozing; /* the I/O thread sleeps for longer than the socket may be nobody's */
+    bool alarm_set; /* `alarm` will wake the I/O thread, or has */
 
     /* shared */
     struct ticket_list todo;

@@ -7,9 +7,10 @@
  * helm for as long as it waits, and the I/O thread leaves the socket alone.
  *
  * A caller that has what it waited for is likely to wait again soon, for its release for example. Giving the helm back would
- * wake the I/O thread each time. It stays with nobody instead: the I/O thread naps, and takes the helm when nobody has had it for
- * RETURNS_WITHIN. Until then nothing is read from the socket. If the caller has waited for so long that the I/O thread sleeps
- * soundly, it is woken at the end, which is little beside such a wait.
+ * wake the I/O thread each time. It stays with nobody instead: an alarm is set, and when it wakes the I/O thread, that takes the
+ * helm if nobody has had it for RETURNS_WITHIN. Until then nothing is read from the socket. The alarm is not taken back when
+ * the caller returns, which would be a system call in each wait; so it goes off once in RETURNS_WITHIN at most, and once for a wait
+ * that is longer.
  *
  *   THREAD -> CALLER   a caller blocks while connected; the I/O thread is woken to leave the socket
  *   CALLER -> LEFT     there is news, or the caller's time is up
@@ -21,7 +22,9 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sys/timerfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client_private.h"
 
@@ -39,38 +42,51 @@ static int64_t earlier(int64_t a, int64_t b)
 /* The I/O thread, engine_mutex held: until when it sleeps, and what `helm` has to do with that. */
 static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
 {
-    int64_t now = zkl_clock();
-    client->dozing = false;
-    if (client->helm == HELM_LEFT && now - client->helm_left_at >= RETURNS_WITHIN) {
+    if (client->helm != HELM_LEFT) {
+        return wake_at;
+    }
+    int64_t returns_by = client->helm_left_at + RETURNS_WITHIN;
+    if (zkl_clock() >= returns_by) {
         client->helm = HELM_THREAD;
+        return wake_at;
     }
-    if (client->helm == HELM_LEFT) {
-        return earlier(wake_at, client->helm_left_at + RETURNS_WITHIN);
-    }
-    if (client->helm == HELM_CALLER) {
-        client->dozing = client->napped == client->watches_stood; /* still the same one */
-        client->napped = client->watches_stood;
-        return client->dozing ? wake_at : earlier(wake_at, now + RETURNS_WITHIN);
-    }
-    return wake_at;
+    return earlier(wake_at, returns_by);
+}
+
+/* engine_mutex held. False: there is no alarm, or it cannot be set. */
+static bool set_alarm(zkl_client *client)
+{
+    struct itimerspec once = {.it_value = {.tv_nsec = RETURNS_WITHIN}};
+    client->alarm_set = client->alarm_set || (client->alarm >= 0 && timerfd_settime(client->alarm, 0, &once, NULL) == 0);
+    return client->alarm_set;
+}
+
+/* engine_mutex held. The alarm went off. */
+static void hear_alarm(zkl_client *client)
+{
+    uint64_t times;
+    client->alarm_set = read(client->alarm, &times, sizeof times) < 0 && client->alarm_set;
 }
 
 void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted)
 {
     client->sleeping_until = plan_sleep(client, wanted->wake_at);
-    struct pollfd fds[2] = {
+    struct pollfd fds[3] = {
         {.fd = client->wake_pipe[0], .events = POLLIN},
         {.fd = client->helm == HELM_THREAD ? wanted->fd : -1, .events = wanted->events},
+        {.fd = client->alarm, .events = POLLIN},
     };
     int timeout = zkl_poll_timeout(client->sleeping_until);
     pthread_mutex_unlock(&client->engine_mutex);
-    if (poll(fds, 2, timeout) < 0) {
-        fds[0].revents = fds[1].revents = 0;
+    if (poll(fds, 3, timeout) < 0) {
+        fds[0].revents = fds[1].revents = fds[2].revents = 0;
     }
     pthread_mutex_lock(&client->engine_mutex);
-    client->dozing = false;
     if (fds[0].revents != 0) {
         zkl_client_awake(client);
+    }
+    if (fds[2].revents != 0) {
+        hear_alarm(client);
     }
     zkl_engine_process(client->engine, zkl_clock(), client->socket == fds[1].fd ? fds[1].revents : 0);
 }
@@ -99,7 +115,6 @@ static void take_helm(zkl_client *client)
 {
     bool with_thread = client->helm == HELM_THREAD;
     client->helm = HELM_CALLER;
-    client->watches_stood++;
     if (with_thread) {
         zkl_client_wake(client); /* it sleeps on the socket */
     }
@@ -108,13 +123,10 @@ static void take_helm(zkl_client *client)
 /* Unlocks engine_mutex. */
 static void leave_helm(zkl_client *client)
 {
-    bool wake = client->dozing;
     client->helm_left_at = zkl_clock();
-    client->helm = HELM_LEFT;
-    if (!may_steer(client)) {
-        client->helm = HELM_THREAD;
-        wake = true;
-    }
+    client->helm = may_steer(client) ? HELM_LEFT : HELM_THREAD;
+    bool in_time = client->sleeping_until <= client->helm_left_at + RETURNS_WITHIN;
+    bool wake = client->helm == HELM_THREAD || !(in_time || set_alarm(client));
     pthread_mutex_unlock(&client->engine_mutex);
     if (wake) {
         zkl_client_wake(client);

@@ -277,18 +277,23 @@ int zkl_poll_timeout(int64_t until)
     return ms > 60000 ? 60000 : (int)ms;
 }
 
+void zkl_client_end_turn(zkl_client *client, bool silently)
+{
+    uncork(client);
+    zkl_tickets_bury(client);
+    zkl_tickets_finish_flushes(client);
+    publish(client, silently);
+}
+
 void zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool silently)
 {
     zkl_tickets_run(client);
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
-    uncork(client);
     if (wanted->fd >= 0 && wanted->fd != client->socket) {
         fcntl(wanted->fd, F_SETFD, FD_CLOEXEC); /* the C client may have been built without SOCK_CLOEXEC */
     }
     client->socket = wanted->fd;
-    zkl_tickets_bury(client);
-    zkl_tickets_finish_flushes(client);
-    publish(client, silently);
+    zkl_client_end_turn(client, silently);
 }
 
 /* The goodbye can be said, or there is nobody to say it to, or it is too late. */

@@ -243,6 +243,8 @@ bool zkl_client_has_news(zkl_client *client);
 int zkl_poll_timeout(int64_t until);
 /* engine_mutex held. Everything that is due, and what to wait for after it. `silently`: no byte is written for the news. */
 void zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool silently);
+/* engine_mutex held. The end of a turn that has nothing else to do: what was sent goes out, and callers may see what changed. */
+void zkl_client_end_turn(zkl_client *client, bool silently);
 /* Whose log lines the C client's are, on this thread, from now on; returns whose they were. */
 zkl_client *zkl_client_speaks(zkl_client *client);
 void zkl_client_drop(zkl_client *client);

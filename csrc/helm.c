@@ -153,8 +153,13 @@ static bool steer_once(zkl_client *client, int64_t until)
     zkl_engine_process(client->engine, zkl_clock(), readable ? fds[1].revents : 0);
     if (ready < 0) {
         zkl_client_turn(client, &wanted, true); /* a signal: the program wants to hear of it */
+        return false;
     }
-    return ready >= 0;
+    if (zkl_client_has_news(client) && !zkl_engine_wants_turn(client->engine, client->sleeping_until)) {
+        zkl_client_end_turn(client, true); /* what to wait for next is not asked before somebody waits */
+        return false;
+    }
+    return true;
 }
 
 void zkl_client_wait(zkl_client *client, int64_t nanoseconds)

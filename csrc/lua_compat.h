@@ -14,7 +14,6 @@
 #else
 #define zkl_setfuncs(L, functions) luaL_setfuncs(L, functions, 0)
 #endif
-#define zkl_newlib(L, functions) (lua_newtable(L), zkl_setfuncs(L, functions))
 
 /* An integer as Lua shows integers best: 5.3 and later have them, before that doubles hold 53 bits. */
 #if LUA_VERSION_NUM >= 503

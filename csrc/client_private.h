@@ -87,6 +87,8 @@ struct zkl_ticket {
     _Atomic bool lapsed;
     _Atomic bool over; /* the engine's side has let go of it */
     _Atomic int32_t phase;
+
+    int32_t revocations; /* shared */
     _Atomic int64_t hold_until;
 
     /* engine */
@@ -101,10 +103,9 @@ struct zkl_ticket {
     bool behind; /* it waits for another claim of this client, whose node it will have */
     _Atomic bool settled;
     uint8_t todo;
+    int16_t code; /* a zkl_code */
     TAILQ_ENTRY(zkl_ticket) in_todo;
     TAILQ_ENTRY(zkl_ticket) in_news;
-    zkl_code code;
-    int32_t revocations;
     char *message;
     zkl_token token;
     char *node;  /* the name of its own; NULL: none yet */

@@ -144,11 +144,12 @@ struct zkl_engine {
 struct zkl_terms {
     zkl_lock lock; /* its pointers are to what belongs to the terms */
     struct ACL_vector acl;
-    char *locks; /* MODE_PERMITS: "<path>/locks" and "<path>/leases"; else NULL */
-    char *leases;
+    char *locks; /* MODE_PERMITS: "<path>/locks", and "<path>/leases" in the same memory; else NULL */
     _Atomic int32_t uses;
 };
 
+/* The directory of a semaphore's permits. */
+const char *zkl_terms_leases(const zkl_terms *terms);
 /* Whether the nodes of both say the same. */
 bool zkl_terms_alike(const zkl_terms *a, const zkl_terms *b);
 

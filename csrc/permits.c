@@ -41,7 +41,7 @@ bool zkl_permits_init(zkl_claim *claim, int32_t count)
     claim->permits = permits;
     permits->limit = claim->terms->lock.permits;
     permits->count = count;
-    permits->leases = zkl_line_take(claim->engine, claim->terms->leases);
+    permits->leases = zkl_line_take(claim->engine, zkl_terms_leases(claim->terms));
     if (permits->leases != NULL) {
         zkl_line_keep(permits->leases);
     }

@@ -15,6 +15,27 @@ static bool is_constant(const struct ACL_vector *acl)
            acl->data == ZOO_CREATOR_ALL_ACL.data;
 }
 
+/* A semaphore's two directories, one behind the other; NULL when memory is short. */
+static char *copy_directories(const char *path)
+{
+    static const char locks[] = "/locks", leases[] = "/leases";
+    size_t length = strlen(path);
+    char *both = zkl_alloc(length + sizeof locks + length + sizeof leases);
+    if (both != NULL) {
+        char *second = both + length + sizeof locks;
+        memcpy(both, path, length);
+        memcpy(both + length, locks, sizeof locks);
+        memcpy(second, path, length);
+        memcpy(second + length, leases, sizeof leases);
+    }
+    return both;
+}
+
+const char *zkl_terms_leases(const zkl_terms *terms)
+{
+    return terms->locks + strlen(terms->locks) + 1;
+}
+
 zkl_terms *zkl_terms_new(const zkl_lock *lock)
 {
     zkl_terms *terms = zkl_alloc(sizeof *terms);
@@ -27,10 +48,8 @@ zkl_terms *zkl_terms_new(const zkl_lock *lock)
     terms->lock.path = zkl_copy(lock->path, strlen(lock->path));
     terms->lock.identity = zkl_copy(lock->identity, strlen(lock->identity));
     terms->lock.acl = &terms->acl;
-    terms->locks = semaphore ? zkl_child_path(lock->path, "locks") : NULL;
-    terms->leases = semaphore ? zkl_child_path(lock->path, "leases") : NULL;
-    bool whole = terms->lock.path != NULL && terms->lock.identity != NULL &&
-                 (!semaphore || (terms->locks != NULL && terms->leases != NULL));
+    terms->locks = semaphore ? copy_directories(lock->path) : NULL;
+    bool whole = terms->lock.path != NULL && terms->lock.identity != NULL && (!semaphore || terms->locks != NULL);
     if (is_constant(lock->acl)) {
         terms->acl = *lock->acl;
     } else {
@@ -60,7 +79,6 @@ void zkl_terms_drop(zkl_terms *terms)
     zkl_free((void *)(uintptr_t)terms->lock.path);
     zkl_free((void *)(uintptr_t)terms->lock.identity);
     zkl_free(terms->locks);
-    zkl_free(terms->leases);
     zkl_free(terms);
 }
 

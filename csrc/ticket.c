@@ -126,7 +126,7 @@ static void publish_claim(zkl_ticket *ticket, const zkl_claim *claim, zkl_claim_
     }
     ticket->behind = zkl_claim_behind(claim);
     ticket->revocations = zkl_claim_revocations(claim);
-    ticket->code = zkl_claim_code(claim);
+    ticket->code = (int16_t)zkl_claim_code(claim);
 }
 
 void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
@@ -140,7 +140,7 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
     bool decided =
         (int32_t)phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
     bool asked = zkl_claim_revocations(claim) != ticket->revocations;
-    bool news = decided || asked || settled != ticket->settled || zkl_claim_code(claim) != ticket->code;
+    bool news = decided || asked || settled != ticket->settled || zkl_claim_code(claim) != (zkl_code)ticket->code;
     publish_claim(ticket, claim, phase);
     atomic_store_explicit(&ticket->phase, (int32_t)phase, memory_order_release);
     atomic_store_explicit(&ticket->settled, settled, memory_order_release);
@@ -155,7 +155,7 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
 
 void zkl_ticket_answer(zkl_ticket *ticket, zkl_code code, const char *message)
 {
-    ticket->code = code;
+    ticket->code = (int16_t)code;
     if (message[0] != '\0' && ticket->message == NULL) {
         ticket->message = zkl_copy(message, strlen(message));
     }
@@ -487,7 +487,7 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     view->phase = (zkl_claim_phase)atomic_load_explicit(&ticket->phase, memory_order_relaxed);
     view->settled = ticket->settled || client->exited;
     bool unanswered = ticket->question != NULL && client->exited && !ticket->settled;
-    view->code = unanswered && ticket->kind != TICKET_FLUSH ? ZKL_CLOSED : ticket->code;
+    view->code = unanswered && ticket->kind != TICKET_FLUSH ? ZKL_CLOSED : (zkl_code)ticket->code;
     view->revocations = ticket->revocations;
     zkl_token_format(ticket->token, view->token);
     snprintf(view->node, sizeof view->node, "%s", ticket->node != NULL ? ticket->node : "");

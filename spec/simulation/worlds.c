@@ -255,6 +255,14 @@ const world worlds[] = {
      .ticks = {0, 1},
      .symmetric = true,
      .scripts = {{MUTEX(0), RELEASE(0), END}, {MUTEX(0), RELEASE(0), END}}},
+    {.name = "anew",
+     .what = "one locks twice, another once for good; the directory may be reaped in between",
+     .clients = 2,
+     .faults = MAY_REAP,
+     .fault_count = {1, 2},
+     .ticks = {0, 0},
+     .no_directory = true,
+     .scripts = {{MUTEX(0), RELEASE(0), MUTEX(1), RELEASE(1), END}, {MUTEX(0), END}}},
     {.name = NULL},
 };
 
@@ -287,6 +295,7 @@ const rule_fit rule_fits[] = {
     {"released", "held", NULL},
     {"linger", "linger", NULL},
     {"handoff", "hand-over", NULL},
+    {"follow", "anew", NULL},
     {"alone", NULL,
      "the bound does not count for as long as it takes to hear of who comes, which no small world waits for"},
 };

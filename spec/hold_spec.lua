@@ -104,6 +104,17 @@ for _, kind in ipairs(kinds) do
             assert(lock:acquire(20))
         end)
 
+        it("that is over before acquire has returned is answered with lost", function()
+            local client = client_of({ session_timeout = 60 })
+            local lock = kind.new(client, fixture.path(), { max_hold = 1e-9 })
+            for _ = 1, 20 do
+                local held, message, code = lock:acquire(20)
+                assert.same({ nil, "lost" }, { held, code }, message)
+            end
+            assert(client:flush(10))
+            assert.equal(0, client:stats().seats)
+        end)
+
         it("ends all levels of a reentrant hold, counted from the first #asan", function()
             local client = client_of()
             local lock = kind.new(client, fixture.path(), { max_hold = 0.8, reentrant = true })

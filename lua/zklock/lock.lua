@@ -251,6 +251,8 @@ function Lock:_conclude(hold, timeout)
         return timed_out(self, hold, timeout)
     elseif phase == "granted" then
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
+    elseif phase == "lost" and code == "max_hold" then
+        code = "lost" -- what on_lost calls a reason is no code of acquire's
     end
     return nil, message, code
 end

@@ -9,7 +9,6 @@
  * addresses, the numbers of connections over the whole world (each counts among its client's), and what of the time is below a
  * millisecond, which neither clients nor servers read.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,37 +41,6 @@ void sim_note(int caller, uint64_t what)
         sim.inputs[caller] = sim_mix(sim.inputs[caller], what);
 }
 
-/* ---- zxids ---- */
-
-#define MOST_RANKS 4096
-static int64_t ranks[MOST_RANKS];
-static int rank_count;
-static bool ranking; /* else they are collected */
-
-static int by_value(const void *one, const void *other)
-{
-    int64_t left = *(const int64_t *)one, right = *(const int64_t *)other;
-    return (left > right) - (left < right);
-}
-
-uint64_t sim_rank(int64_t zxid)
-{
-    if (!ranking) {
-        assert(rank_count < MOST_RANKS);
-        ranks[rank_count++] = zxid;
-        return 0;
-    }
-    int low = 0, high = rank_count;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (ranks[middle] < zxid)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint64_t)low;
-}
-
 /* ---- what is under way ---- */
 
 uint64_t sim_hash_connection(const sim_connection *connection)
@@ -94,7 +62,7 @@ uint64_t sim_hash_request(const sim_request *request)
     for (int i = 0; i < request->operation_count; i++)
         hash = hash_operation(hash, &request->operations[i]);
     hash = sim_mix(hash, (uint64_t)request->session_id ^ (uint64_t)request->watch << 63);
-    hash = sim_mix(hash, sim_rank(request->last_zxid) ^ (uint64_t)request->watch_type << 48);
+    hash = sim_mix(hash, (uint64_t)request->last_zxid ^ (uint64_t)request->watch_type << 48);
     for (int kind = 0; kind < 3; kind++) {
         uint64_t paths = 0;
         for (int i = 0; i < request->path_count[kind]; i++)
@@ -108,16 +76,13 @@ uint64_t sim_hash_request(const sim_request *request)
     return sim_mix(hash, (uint64_t)request->answered ^ (uint64_t)(uint32_t)request->sync_until << 32);
 }
 
-/*
- * What the engine reads of an answer. The czxid of an ephemeral node is not in it: its path, of which there is one in a world,
- * says as much, and the order in which such nodes were made is in the hash of the checks.
- */
+/* What the engine reads of an answer. */
 static uint64_t hash_answer(const sim_reply *reply)
 {
     const struct Stat *stat = &reply->stat;
     uint64_t hash = sim_mix((uint64_t)reply->xid, (uint64_t)reply->err);
     hash = sim_mix(hash, sim_path_hash(reply->path) ^ (uint64_t)(uint32_t)stat->version);
-    hash = sim_mix(hash, stat->ephemeralOwner != 0 ? (uint64_t)stat->ephemeralOwner : (uint64_t)stat->czxid);
+    hash = sim_mix(sim_mix(hash, (uint64_t)stat->ephemeralOwner), (uint64_t)stat->czxid);
     hash = hash_bytes(hash, reply->data, reply->data != NULL ? reply->length : 0);
     for (int i = 0; i < reply->child_count; i++)
         hash = sim_mix(hash, sim_path_hash(reply->children[i]));
@@ -132,7 +97,7 @@ static uint64_t hash_answer(const sim_reply *reply)
 
 uint64_t sim_hash_reply(const sim_reply *reply)
 {
-    return sim_mix(hash_answer(reply), sim_rank(reply->zxid));
+    return sim_mix(hash_answer(reply), (uint64_t)reply->zxid);
 }
 
 static uint64_t hash_one_connection(const sim_connection *connection)
@@ -161,7 +126,7 @@ static uint64_t hash_one_connection(const sim_connection *connection)
     return hash;
 }
 
-static uint64_t hash_world(sim_counts_fn counts)
+uint64_t sim_hash(sim_counts_fn counts)
 {
     uint64_t hash = sim_mix((uint64_t)(sim.now / SIM_MILLISECOND), sim_ensemble_hash());
     uint64_t sum = sim_handles_hash();
@@ -177,23 +142,6 @@ static uint64_t hash_world(sim_counts_fn counts)
         hash = sim_mix(hash, sim.inputs[i] ^ down ^ (uint64_t)sim.send_fails[i] << 8);
     }
     return sim_mix(hash, sim_events_hash(counts));
-}
-
-/* Twice: to see what zxids there are, and with their ranks. */
-uint64_t sim_hash(sim_counts_fn counts)
-{
-    rank_count = 0;
-    ranking = false;
-    hash_world(counts);
-    qsort(ranks, (size_t)rank_count, sizeof(*ranks), by_value);
-    int kept = 0;
-    for (int i = 0; i < rank_count; i++) {
-        if (kept == 0 || ranks[kept - 1] != ranks[i])
-            ranks[kept++] = ranks[i];
-    }
-    rank_count = kept;
-    ranking = true;
-    return hash_world(counts);
 }
 
 /* ---- what may arrive next ---- */

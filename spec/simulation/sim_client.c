@@ -927,7 +927,7 @@ uint64_t sim_handles_hash(void)
 {
     uint64_t sum = 0;
     for (const zhandle_t *zh = handles; zh != NULL; zh = zh->next_open)
-        sum += sim_mix((uint64_t)zh->caller, sim_rank(zh->last_zxid));
+        sum += sim_mix((uint64_t)zh->caller, (uint64_t)zh->last_zxid);
     return sum;
 }
 

@@ -1279,7 +1279,7 @@ int64_t sim_last_zxid(void)
 
 static uint64_t hash_transaction(const sim_transaction *transaction)
 {
-    uint64_t hash = sim_mix(sim_rank(transaction->zxid), (uint64_t)transaction->err);
+    uint64_t hash = sim_mix((uint64_t)transaction->zxid, (uint64_t)transaction->err);
     for (int i = 0; i < transaction->change_count; i++) {
         const sim_change *change = &transaction->changes[i];
         hash = sim_mix(hash, sim_path_hash(change->path) ^ (uint64_t)change->kind);

@@ -242,8 +242,6 @@ void sim_connection_tell(sim_connection *connection);
 
 /* --- sim_choices.c -------------------------------------------------------------------------------------------------- */
 
-/* The place of a zxid among all that the world knows: what they are counts only in their order. */
-uint64_t sim_rank(int64_t zxid);
 uint64_t sim_hash_request(const sim_request *request);
 uint64_t sim_hash_reply(const sim_reply *reply);
 /* Which connection it is, whatever its address. */

@@ -163,13 +163,13 @@ uint64_t sim_tree_hash(const sim_tree *tree)
     uint64_t sum = 0;
     for (int i = 0; i < tree->count; i++) {
         const sim_node *node = &tree->nodes[i];
-        uint64_t hash = sim_mix(sim_path_hash(node->path), sim_rank(node->czxid));
-        hash = sim_mix(hash, sim_rank(node->mzxid) ^ sim_rank(node->pzxid) << 32);
+        uint64_t hash = sim_mix(sim_path_hash(node->path), (uint64_t)node->czxid);
+        hash = sim_mix(hash, (uint64_t)node->mzxid ^ (uint64_t)node->pzxid << 32);
         hash = sim_mix(hash, (uint64_t)node->owner ^ (uint64_t)node->container << 62 ^ (uint64_t)node->used << 61);
         hash = sim_mix(hash, (uint64_t)(uint32_t)node->version << 32 ^ (uint64_t)(uint32_t)node->counter);
         for (int32_t j = 0; j < node->length; j++)
             hash = (hash ^ (unsigned char)node->data[j]) * UINT64_C(1099511628211);
         sum += hash;
     }
-    return sim_mix(sum, sim_rank(tree->zxid));
+    return sim_mix(sum, (uint64_t)tree->zxid);
 }

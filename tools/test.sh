@@ -162,8 +162,13 @@ smoke() {
         assert(client:state() == "closed", client:state())'
 }
 
+# What only computes steps back for those that wait for servers, and whose servers have timeouts.
+computing() {
+    sanitized nice -n 10 "$@"
+}
+
 simulate() {
-    sanitized "build/$1/simulate" "${@:2}"
+    computing "build/$1/simulate" "${@:2}"
 }
 
 # A short fault campaign; its seed is the time unless one is given.
@@ -171,7 +176,7 @@ campaign() {
     spec/campaign/run --size short --seconds 10 "$@"
 }
 
-export -f sanitized run_units run_specs run_specs_asan run_specs_nginx_asan run_specs_valgrind smoke simulate campaign
+export -f sanitized computing run_units run_specs run_specs_asan run_specs_nginx_asan run_specs_valgrind smoke simulate campaign
 export asan_options ubsan_options tsan_options
 
 # Which builds each group needs, and what it runs; the longest first. All that several suites use is built before any of them
@@ -214,27 +219,27 @@ suites_campaign() {
 
 suites_lint() {
     # What the check "gcc" would build is built by now, with the same warnings.
-    suite "lint" ours 900 'tools/lint.sh layout clang tidy-shipped cppcheck luacheck shellcheck docs'
-    suite "the reference, without a warning" status 90 'tools/docs.sh reference'
+    suite "lint" ours 900 'computing tools/lint.sh layout clang tidy-shipped cppcheck luacheck shellcheck docs'
+    suite "the reference, without a warning" status 90 'computing tools/docs.sh reference'
 }
 
 suites_sim() {
     suite "simulation: known seeds" ours 180 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
     suite "simulation: seeds never seen before" ours 90 'simulate c --fresh'
     suite "simulation: broken rules are noticed" ours 400 'simulate c --breaks'
-    suite "small worlds in every order" ours 300 'sanitized build/c/explore'
-    suite "small worlds: broken rules are noticed" ours 300 'sanitized build/c/explore --breaks'
+    suite "small worlds in every order" ours 300 'computing build/c/explore'
+    suite "small worlds: broken rules are noticed" ours 300 'computing build/c/explore --breaks'
     suite "simulation: allocations that fail" ours 120 "simulate c-asan --memory 20 25"
     suite "simulation: a seed replays exactly" ours 90 'simulate c --replay-check'
     suite "simulation under ASan and UBSan" ours 240 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
-    suite "simulation: the simulator itself" ours 90 'build/c/sim_selftest'
+    suite "simulation: the simulator itself" ours 90 'computing build/c/sim_selftest'
 }
 
 suites_c() {
     suite "C unit tests" cmocka 180 'run_units c'
     suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
     suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
-    suite "fuzzers, a few seconds each" status 180 'tools/fuzz.sh 5'
+    suite "fuzzers, a few seconds each" status 180 'computing tools/fuzz.sh 5'
 }
 
 suites_rock() {

@@ -143,7 +143,7 @@ for _ = 1, 10 do
     end)
     loop.run()
     loop = nil
-    collectgarbage()
+    turns.collect()
     fds_after, threads_after = turns.count("/proc/self/fd"), turns.count("/proc/self/task")
     if fds_after <= fds and threads_after <= threads then
         break

@@ -50,9 +50,9 @@ function in_nginx.start(settings_file, record_file)
     local function stopped()
         client:close()
         client = nil
-        collectgarbage()
         local fds_after, threads_after
         for _ = 1, 5 do
+            turns.collect()
             ngx.sleep(SETTLE)
             fds_after, threads_after = turns.count("/proc/self/fd"), turns.count("/proc/self/task")
             if fds_after <= fds and threads_after <= threads then

@@ -42,6 +42,17 @@ function turns.count(directory)
     return count
 end
 
+--- Collects all that nobody refers to. What LuaJIT has compiled refers to functions, and what is theirs, for as long as it is kept:
+-- if it comes early, to the one that made the locks, and with it to the client.
+function turns.collect()
+    local jit = rawget(_G, "jit")
+    if jit then
+        jit.flush()
+    end
+    collectgarbage()
+    collectgarbage()
+end
+
 --- What each descriptor of this process is: number -> words.
 function turns.descriptors()
     local uv = require "luv"

@@ -588,6 +588,30 @@ describe("tools/faultproxy.lua #once", function()
         assert.has_error(function() link:stall("sideways") end, "expected up, down or both")
     end)
 
+    -- What libuv starts has SIGPIPE's default, whatever its parent does; what LuaSocket's users start ignores it.
+    it("outlives a server that closes a connection while two requests are on their way to it", function()
+        local listener = assert(socket.bind("127.0.0.1", 0))
+        local pipe = assert(io.popen(("echo $$; LD_PRELOAD= exec env --default-signal=PIPE lua5.4 %s --target 127.0.0.1:%d "
+            .. "--owner %d </dev/null"):format(cluster.quote(cluster.root .. "/tools/faultproxy.lua"),
+            select(2, listener:getsockname()), cluster.process_id())))
+        local pid = pipe:read("*l")
+        local clients, commands = pipe:read("*l"):match("%d+$"), pipe:read("*l"):match("%d+$")
+        local requests = socket.connect("127.0.0.1", tonumber(clients))
+        local accepted = listener:accept()
+        -- Stopped, so that it sees requests and end in one turn, in this order.
+        cluster.run({"kill", "-STOP", pid})
+        requests:send(("\0\0\0\4ping"):rep(2))
+        accepted:close()
+        cluster.run({"kill", "-CONT", pid})
+        assert.equal("closed", (select(2, requests:receive(1))))
+        local control = assert(socket.connect("127.0.0.1", tonumber(commands)))
+        control:send("status\nquit\n")
+        assert.equal("ok connections=0 listening=yes stalled=no trap=none", control:receive("*l"))
+        control:close()
+        pipe:close()
+        listener:close()
+    end)
+
     it("ends with its owner", function()
         local output = shell([[
             sleep 60 >/dev/null 2>&1 & owner=$!

@@ -687,8 +687,15 @@ local function parse_arguments(arguments)
     return options
 end
 
+-- A side that has closed its connection, which we have yet to read, answers the first write behind that with a reset; the
+-- second write raises SIGPIPE. libuv does not prevent that, and gives processes that it starts the default back.
+local function survive_broken_pipes()
+    uv.new_signal():start("sigpipe", function() end)
+end
+
 local function main()
     local options = parse_arguments(arg)
+    survive_broken_pipes()
     reset_counts()
     if options.owner then
         follow_owner(options.owner)

@@ -135,8 +135,36 @@ function checker.writes(writes)
     return found
 end
 
---- Who got nothing between `from` and `from + limit(who)`. `expected`: a list of { who =, fiber = }.
-function checker.progress(grants, expected, from, limit)
+--- A clock that goes only while servers serve. `beats`: when they acknowledged a round of writes, in order; from one to the next
+-- it goes on by `most` seconds at most.
+-- @treturn function time -> seconds in which the servers served, since the first beat
+function checker.service(beats, most)
+    local sums = { 0 }
+    for index = 2, #beats do
+        sums[index] = sums[index - 1] + math.min(beats[index] - beats[index - 1], most)
+    end
+    return function(time)
+        local low, high = 1, #beats
+        if high == 0 or time < beats[1] then
+            return 0
+        end
+        while low < high do
+            local middle = math.ceil((low + high) / 2)
+            if beats[middle] <= time then
+                low = middle
+            else
+                high = middle - 1
+            end
+        end
+        return sums[low] + math.min(time - beats[low], most)
+    end
+end
+
+--- Who got nothing within limit(who) seconds of service after `from`. `expected`: a list of { who =, fiber = }; service: the clock
+-- by which limits go (checker.service).
+-- @treturn table sentences
+-- @treturn number seconds until the last of them had got something, by the usual clock
+function checker.progress(grants, expected, from, limit, service)
     local first = {}
     for _, grant in ipairs(grants) do
         local key = grant.who .. " " .. grant.fiber
@@ -147,9 +175,10 @@ function checker.progress(grants, expected, from, limit)
     local found, longest = {}, 0
     for _, one in ipairs(expected) do
         local time = first[one.who .. " " .. one.fiber]
-        if not time or time > from + limit(one.who) then
-            found[#found + 1] = format("%s, fiber %s: nothing within %.1f s after the last fault (%s)", one.who, one.fiber,
-                limit(one.who), time and format("the first grant after %.1f s", time - from) or "no grant at all")
+        if not time or service(time) - service(from) > limit(one.who) then
+            found[#found + 1] = format("%s, fiber %s: nothing within %.1f s of service after the last fault (%s)", one.who,
+                one.fiber, limit(one.who), time and format("the first grant after %.1f s, in which the servers served for %.1f s",
+                    time - from, service(time) - service(from)) or "no grant at all")
         end
         longest = math.max(longest, time and time - from or math.huge)
     end

@@ -110,11 +110,33 @@ describe("the campaign's checker #once", function()
         end
         local expected = { { who = "a", fiber = "1" }, { who = "a", fiber = "2" } }
         local both = { grant({ who = "a", from = 12 }), grant({ who = "a", fiber = "2", from = 14 }) }
-        local found, longest = checker.progress(both, expected, 10, limit)
+        local function always(time)
+            return time
+        end
+        local found, longest = checker.progress(both, expected, 10, limit, always)
         assert.same({}, found)
         assert.equal(4, longest)
-        assert.equal(1, #checker.progress({ both[1], grant({ who = "a", fiber = "2", from = 16 }) }, expected, 10, limit))
-        assert.equal(1, #checker.progress({ both[1], grant({ who = "a", fiber = "2", from = 9 }) }, expected, 10, limit))
+        local late, early = grant({ who = "a", fiber = "2", from = 16 }), grant({ who = "a", fiber = "2", from = 9 })
+        assert.equal(1, #checker.progress({ both[1], late }, expected, 10, limit, always))
+        assert.equal(1, #checker.progress({ both[1], early }, expected, 10, limit, always))
+        -- Of the six seconds the servers stood still for two and a half; or for a quarter of one.
+        assert.same({}, (checker.progress({ both[1], late }, expected, 10, limit,
+            checker.service({ 10, 10.5, 11, 11.5, 14.5, 15, 15.5, 16 }, 0.5))))
+        assert.equal(1, #checker.progress({ both[1], late }, expected, 10, limit,
+            checker.service({ 10, 10.5, 11, 11.5, 12, 12.5, 13, 13.5, 14.25, 14.5, 15, 15.5, 16 }, 0.5)))
+        -- What the servers did not do excuses nobody who got nothing at all.
+        assert.equal(1, #checker.progress({ both[1] }, expected, 10, limit, checker.service({ 10 }, 0.5)))
+    end)
+
+    it("has a clock that goes while servers serve", function()
+        local service = checker.service({ 10, 10.2, 13, 13.5 }, 0.5)
+        local function at(time)
+            return math.floor(service(time) * 1000 + 0.5)
+        end
+        assert.same({ 0, 0, 100, 200, 300, 700, 700, 1200, 1700, 1700 }, {
+            at(9), at(10), at(10.1), at(10.2), at(10.3), at(12), at(13), at(13.5), at(14), at(99)
+        })
+        assert.equal(0, checker.service({}, 0.5)(12))
     end)
 
     it("tells the longest time in which nobody held a path", function()

@@ -21,16 +21,17 @@ local topology = require "spec.campaign.topology"
 local REDIS_PORT = 6379
 --- How long things may take that are not what is tested, on a machine with much else to do.
 local PATIENCE = 90
---- Time for everybody to have a turn after the last fault, besides the check of 2 T.
+--- How long the servers serve at least after the last fault, in seconds of service, and how much a beat of their pulse counts
+-- for at most: see checker.service.
 local QUIET, QUIET_WITH_CURATOR = 9, 20
+local BEAT = 0.25
 --- Where in the page the figures go.
 local SECTIONS = { full = "campaign", short = "campaign", control = "control", leased = "leased" }
---- Within so many seconds a server that serves says that it does.
-local SLOW = 3
 --- Sessions of so many seconds are Curator's.
 local LONG_SESSION = 20
---- How many violations are printed.
-local LISTED, LISTED_OF_CONTROL = 20, 5
+--- How many violations are printed, and how much of each.
+local LISTED, LISTED_OF_CONTROL = 10, 5
+local LINE = 400
 
 --- How names are found by clients of the route "named", for write_names.
 local NAMES = {
@@ -43,6 +44,15 @@ local NAMES = {
 local function say(...)
     io.stdout:write(string.format(...), "\n")
     io.stdout:flush()
+end
+
+local launched = uv.hrtime()
+local phase
+
+--- Says what begins, so that whoever ends the campaign knows what it was at.
+local function enter(name)
+    phase = name
+    say("%6.1f s: %s", (uv.hrtime() - launched) / 1e9, name)
 end
 
 local function parse_arguments(words)
@@ -85,7 +95,9 @@ function Campaign:write_names(how)
 end
 
 local function build(options)
-    local self = setmetatable({ directory = options.directory, busy = {}, kinds = {}, faults = 0, running = 0 }, Campaign)
+    local self = setmetatable({
+        directory = options.directory, root = options.root, busy = {}, kinds = {}, faults = 0, running = 0
+    }, Campaign)
     self.topology = topology.new(not options.loopback, uv.os_getpid())
     tasks.spawn(self.topology:at_hub {
         "redis-server", "--bind", self.topology.hub, "--port", tostring(REDIS_PORT), "--save", "", "--appendonly", "no",
@@ -98,7 +110,7 @@ local function build(options)
             tasks.run({ "mount", "--bind", options.directory .. "/" .. name, "/etc/" .. name })
         end
     end
-    assert(self.servers:await_all(PATIENCE), "the servers do not serve")
+    self.servers:await_all(PATIENCE, "after their start")
     self.roster = roster.of(options.size)
     self.clients = clients.new(self.roster, {
         root = options.root, directory = options.directory, topology = self.topology, servers = self.servers,
@@ -107,14 +119,32 @@ local function build(options)
     return self
 end
 
---- Whether every client's latest incarnation has been granted something.
-function Campaign:everybody_had_a_turn()
+--- The records of the clients whose latest incarnation has not been granted anything yet.
+function Campaign:idle()
+    local list = {}
     for _, one in ipairs(self.clients:records()) do
         if one.last and not read(one.name):find("\ng ") then
-            return false
+            list[#list + 1] = one
         end
     end
-    return true
+    return list
+end
+
+--- What there is to know of a record's client, in words.
+local function describe(one)
+    local client = one.client
+    local last = read(one.name):match("([^\n]*)\n$")
+    return ("%s%s (%s): %s, its last record at %.3f is: %s"):format(client.name,
+        client.workers > 1 and "/" .. one.worker or "", client.only and "server " .. client.only or client.route,
+        client.process.running and "runs" or "does not run", tasks.now(), last or "none")
+end
+
+local function describe_all(list)
+    local words = {}
+    for index, one in ipairs(list) do
+        words[index] = describe(one)
+    end
+    return table.concat(words, "\n")
 end
 
 --- Does what the schedule says; returns when the last fault has been undone.
@@ -137,31 +167,123 @@ function Campaign:suffer(list)
     assert(tasks.await(function()
         return self.running == 0
     end, PATIENCE), "the faults do not end")
+    enter(("%d faults done; waiting for the servers and all clients"):format(self.faults))
     for _, client in ipairs(self.roster) do
+        -- One that was told to stop itself may have done so when nobody waited for it any more.
+        self.clients:signal(client, "sigcont")
         self.clients:start(client)
     end
     for number = 1, servers.count do
         self.servers:ensure(number)
     end
-    assert(self.servers:await_all(PATIENCE), "the servers do not serve again after the faults")
+    self.servers:await_all(PATIENCE, "after the last fault")
     tasks.await(function()
         return self:all_started()
     end, PATIENCE, 0.2)
 end
 
---- Waits until all servers have served for so many seconds; returns the beginning of that time. On a machine with much to do
--- one that has just come back may be given up by its leader once more.
-function Campaign:rest(seconds)
-    local since, deadline = tasks.now(), tasks.now() + PATIENCE
-    while tasks.now() < since + seconds do
-        tasks.sleep(0.25)
-        if self.servers:serving(SLOW) < servers.count then
-            assert(tasks.now() < deadline, "the servers do not go on serving")
-            assert(self.servers:await_all(PATIENCE), "the servers do not serve any more")
-            since = tasks.now()
+--- The beats of the servers' pulse so far (programs/pulse.lua).
+function Campaign:beats()
+    local beats = {}
+    for line in read(self.directory .. "/pulse"):gmatch("([^\n]*)\n") do
+        beats[#beats + 1] = tonumber(line)
+    end
+    return beats
+end
+
+function Campaign:begin_pulse()
+    local words = { "lua5.4", self.root .. "/spec/campaign/programs/pulse.lua", self.directory .. "/pulse" }
+    for number = 1, servers.count do
+        words[#words + 1] = self.servers:address("direct", number)
+    end
+    self.pulse = tasks.spawn(self.topology:at_hub(words), { log = self.directory .. "/pulse.output" })
+    assert(tasks.await(function()
+        return self:beats()[1]
+    end, PATIENCE), "the servers acknowledge no writes: " .. self.servers:describe())
+end
+
+--- Who has yet to get something in the rest: a list of { record =, offset = where it ended, left = its fibers }.
+local function who_waits(campaign)
+    local list = {}
+    for _, one in ipairs(campaign.clients:records()) do
+        if one.last then
+            local left = {}
+            for fiber = 1, one.client.fibers do
+                left[tostring(fiber)] = true
+            end
+            local there = uv.fs_stat(one.name)
+            list[#list + 1] = { record = one, offset = there and there.size or 0, left = left }
         end
     end
+    return list
+end
+
+--- Takes those from such a list who have got something since.
+local function still_waiting(list, since)
+    local waiting = {}
+    for _, one in ipairs(list) do
+        local file = io.open(one.record.name)
+        if file then
+            file:seek("set", one.offset)
+            for fiber, time in file:read("*a"):gmatch("%f[^\n\0]g (%d+)%-%d+ %S+ %S+ %S+ %S+ %S+ (%S+)") do
+                if tonumber(time) >= since then
+                    one.left[fiber] = nil
+                end
+            end
+            file:close()
+        end
+        waiting[#waiting + 1] = next(one.left) and one or nil
+    end
+    return waiting
+end
+
+--- Waits until all servers have served for so many seconds without a break and everybody has got something in that time, or
+-- nobody's limit is longer; returns the beginning of that time. On a machine with much to do a server that has just come back may
+-- be given up by its leader once more.
+function Campaign:rest(seconds, longest)
+    local deadline = tasks.now() + PATIENCE + 2 * longest
+    self:begin_pulse()
+    local epoch, since, waiting, served
+    repeat
+        local now = self.servers:epoch()
+        if not now or now ~= epoch then
+            if not now then
+                self.servers:await_all(PATIENCE, "some time after the last fault")
+            end
+            epoch = now
+            since, served = tasks.now(), 0
+            waiting = who_waits(self)
+        else
+            tasks.sleep(0.25)
+            local service = checker.service(self:beats(), BEAT)
+            served = service(tasks.now()) - service(since)
+            waiting = still_waiting(waiting, since)
+        end
+        if tasks.now() > deadline then
+            error(("the servers do not go on serving: for %.1f s of the last %.1f s; %s"):format(served, tasks.now() - since,
+                self.servers:describe()), 0)
+        end
+    until served >= seconds and (#waiting == 0 or served > longest + 1)
+    self.rested = tasks.now() - since
+    self.stood_still = self.rested - served
+    self.stuck = {}
+    for index, one in ipairs(waiting) do
+        self.stuck[index] = one.record
+    end
+    if #waiting > 0 then
+        self.standstill = describe_all(self.stuck) .. "\n" .. self.servers:describe() .. "\n" .. self:describe_proxies()
+    end
+    tasks.signal(self.pulse, "sigkill")
     return since
+end
+
+--- What the proxies say of themselves.
+function Campaign:describe_proxies()
+    local words = {}
+    for number = 1, servers.count do
+        words[number] = ("proxy %d: %s"):format(number, self.servers:tell(number, "status") or "has ended")
+    end
+    return table.concat(words, "; ")
 end
 
 --- Whether every client's latest incarnation is as far as taking turns: Curator takes long to start.
@@ -181,21 +303,21 @@ end
 --- What is left on the servers that must not be: of sessions that have ended, and were closed.
 function Campaign:leftovers(seconds)
     local found = {}
-    local function check(what, name)
+    local function check(what, name, word)
         local count
         if not tasks.await(function()
             count = self.servers:count(name)
             return count == 0
         end, seconds, 0.5) then
-            found[#found + 1] = ("%d %s are left"):format(count, what)
+            found[#found + 1] = ("%s %s are left after %d s"):format(count or "nobody knows how many", what, seconds)
             for number = 1, servers.count do
-                found[#found + 1] = ("server %d: %s"):format(number, (self.servers:ask(number, "dump", 5) or "")
-                    .. (self.servers:ask(number, "wchp", 5) or ""))
+                found[#found + 1] = ("server %d: %s"):format(number,
+                    (self.servers:ask(number, word, 5) or "does not answer"):gsub("%s*\n%s*", " "))
             end
         end
     end
-    check("nodes", "zk_ephemerals_count")
-    check("watches", "zk_watch_count")
+    check("nodes", "zk_ephemerals_count", "dump")
+    check("watches", "zk_watch_count", "wchp")
     return found
 end
 
@@ -238,6 +360,15 @@ local function limit_of(client, paths)
     return 2 * timeout
 end
 
+--- The longest of these limits.
+local function longest_limit(campaign)
+    local paths, longest = roster.paths(campaign.roster), 0
+    for _, client in ipairs(campaign.roster) do
+        longest = math.max(longest, limit_of(client, paths))
+    end
+    return longest
+end
+
 local function judge(campaign, healed, leftovers, options)
     local paths = roster.paths(campaign.roster)
     local all, expected, limits = collect(campaign)
@@ -264,7 +395,9 @@ local function judge(campaign, healed, leftovers, options)
     result.found.writes = checker.writes(all.writes)
     result.found.progress, result.progress = checker.progress(all.grants, expected, healed, function(who)
         return limit_of(limits[who], paths)
-    end)
+    end, checker.service(campaign:beats(), BEAT))
+    result.rested, result.stood_still, result.restarts = campaign.rested, campaign.stood_still, campaign.servers.restarts
+    result.standstill = campaign.standstill
     result.unavailable, result.unavailable_path = checker.unavailability(shared)
     for _, failure in ipairs(campaign.servers.failures) do
         table.insert(result.found.crashes, failure)
@@ -288,38 +421,53 @@ local function run(options)
     for _, fault in ipairs(list) do
         assert(faults.knows(fault.kind), fault.kind)
     end
+    enter("starting the servers")
     local campaign = build(options)
+    enter("starting the clients")
     campaign.log = assert(io.open(options.directory .. "/faults", "w"))
     campaign.clients:start_all()
-    assert(tasks.await(function()
-        return campaign:everybody_had_a_turn()
-    end, PATIENCE, 0.5), "not every client gets a lock, with nothing wrong")
-    say("%d clients take turns", #campaign.roster)
+    if not tasks.await(function()
+        return #campaign:idle() == 0
+    end, PATIENCE, 0.5) then
+        error(("not every client gets a lock, with nothing wrong:\n%s\n%s"):format(describe_all(campaign:idle()),
+            campaign.servers:describe()), 0)
+    end
+    enter(("%d clients take turns; the faults begin"):format(#campaign.roster))
     campaign:suffer(list)
-    say("%d faults done", campaign.faults)
-    local healed = campaign:rest(options.size == "full" and QUIET_WITH_CURATOR or QUIET)
-    campaign.clients:stop_all(PATIENCE / 3)
-    local leftovers = campaign:leftovers(25)
+    enter("everybody is to get something")
+    local healed = campaign:rest(options.size == "full" and QUIET_WITH_CURATOR or QUIET, longest_limit(campaign))
+    enter("stopping the clients")
+    campaign.clients:stop_all(PATIENCE)
+    enter("looking for what is left")
+    local leftovers = campaign:leftovers(PATIENCE / 2)
+    enter("judging")
     return judge(campaign, healed, leftovers, options)
 end
 
 --- Copies what explains a failure to where it outlives the campaign.
 local function keep(options)
     os.execute(([[
-        rm -rf '%s'; mkdir -p '%s'; cd '%s' && cp -r *.record* *.output *.log faults */error.log '%s' 2>/dev/null
+        rm -rf '%s'; mkdir -p '%s'; cd '%s' && cp -r *.record* *.output *.log faults pulse */error.log '%s' 2>/dev/null
     ]]):format(options.keep, options.keep, options.directory, options.keep))
 end
 
---- Says what was found; whether it is as it should be.
+--- Says what was found, what was wrong last; whether it is as it should be.
 local function conclude(result, options)
     say("\n%s\n", report.text(result))
-    local violations = report.violations(result)
-    for index = 1, math.min(#violations, options.size == "control" and LISTED_OF_CONTROL or LISTED) do
-        say("%s", violations[index])
-    end
     if result.forgotten > 0 then
         say("The servers have forgotten what they had acknowledged, which no client can make good (ZOOKEEPER-4785): %s",
             result.forgotten_first)
+    end
+    if result.standstill then
+        say("%s", result.standstill)
+    end
+    local violations = report.violations(result)
+    local listed = options.size == "control" and LISTED_OF_CONTROL or LISTED
+    for index = 1, math.min(#violations, listed) do
+        say("%s", violations[index]:sub(1, LINE))
+    end
+    if #violations > listed then
+        say("… and %d more", #violations - listed)
     end
     local good = #violations == 0
     if options.size == "control" then
@@ -340,6 +488,7 @@ local options = parse_arguments(arg)
 for _, name in ipairs({ "sigint", "sigterm", "sighup" }) do
     local signal = uv.new_signal()
     signal:start(name, function()
+        say("ended by %s after %.1f s, while: %s", name, (uv.hrtime() - launched) / 1e9, phase or "it began")
         os.exit(130)
     end)
     signal:unref()
@@ -352,13 +501,17 @@ tasks.start(function()
     tasks.stop()
 end)
 local ok, problem = pcall(tasks.loop)
-if not ok then
-    say("%s", problem)
-end
 good = ok and good
 if not good and options.keep then
     keep(options)
     say("records and logs: %s", options.keep)
+end
+if not ok then
+    local message, trace = problem:match("^(.-)\n(stack traceback.*)$")
+    say("%s\n%s\nwhile: %s", trace or "", message or problem, phase)
+end
+if not good then
+    say("replay: spec/campaign/run --size %s --seconds %d --seed %d", options.size, options.seconds, options.seed)
 end
 say(good and "1 passed, 0 failed" or "0 passed, 1 failed")
 os.exit(good and 0 or 1)

@@ -66,6 +66,8 @@ local function rows(result)
     add("longest time in which a shared path was granted to nobody", "%.1f s (%s)", result.unavailable,
         result.unavailable_path or "-")
     add("longest wait for the first grant after the last fault", "%.1f s", result.progress)
+    add("seconds without faults at the end, of which the servers stood still", "%.1f, %.1f", result.rested, result.stood_still)
+    add("servers started again because they did not serve after the faults", "%d", result.restarts)
     add("grants whose nodes the servers acknowledged and forgot", "%s", grouped(result.forgotten))
     add("overlaps of conflicting holds", "%d", #result.found.overlaps)
     if result.longest_overlap > 0 then

@@ -48,10 +48,16 @@ local function java_command(configuration)
     }
 end
 
+--- Within so many seconds a server that serves says that it does, on a machine with much else to do.
+local SLOW = 3
+--- Who has not begun to serve within so many seconds is started again, as whoever runs it would: ZooKeeper's elections may come to
+-- a standstill.
+local STANDSTILL = 40
+
 --- Prepares the servers in a directory and starts them; they need not serve yet.
 local function start(topology, directory, root)
     local self = setmetatable({
-        topology = topology, directory = directory, names = {}, processes = {}, proxies = {}, failures = {}
+        topology = topology, directory = directory, names = {}, processes = {}, proxies = {}, failures = {}, restarts = 0
     }, Servers)
     local peers = {}
     for number = 1, COUNT do
@@ -73,7 +79,12 @@ local function start(topology, directory, root)
             "lua5.4", root .. "/tools/faultproxy.lua", "--address", topology.hub, "--listen", tostring(PROXY_PORT + number),
             "--control", tostring(CONTROL_PORT + number), "--target", topology.addresses[self.names[number]] .. ":" .. PORT,
             "--owner", tostring(require("luv").os_getpid())
-        }, { log = directory .. "/proxies.log" })
+        }, {
+            log = directory .. "/proxies.log", ended = function(status, signal)
+                self.failures[#self.failures + 1] = ("%.3f: the proxy before server %d has ended: status %d, signal %d"):format(
+                    tasks.now(), number, status, signal)
+            end
+        })
     end
     return self
 end
@@ -126,7 +137,7 @@ end
 
 --- The answer to a four-letter word; nil if there is none.
 function Servers:ask(number, word, patience)
-    return tasks.ask(self.topology.addresses[self.names[number]], PORT, word, patience or 0.5)
+    return tasks.ask(self.topology.addresses[self.names[number]], PORT, word, patience or 1)
 end
 
 --- "leader", "follower"; nil while it does not serve, or does not say so within `patience` seconds.
@@ -143,26 +154,61 @@ function Servers:leader()
     end
 end
 
---- How many serve.
-function Servers:serving(patience)
-    local count = 0
+--- Whether all serve, and under which epoch: a string that changes when another leader is elected; nil while one does not serve.
+function Servers:epoch()
+    local epochs = {}
     for number = 1, COUNT do
-        count = count + (self:mode(number, patience) and 1 or 0)
+        local answer = self:ask(number, "srvr", SLOW) or ""
+        local zxid = answer:match("Zxid: 0x(%x+)")
+        if not zxid or not answer:find("Mode: ", 1, true) then
+            return nil
+        end
+        epochs[number] = ("0"):rep(16 - #zxid) .. zxid
+        epochs[number] = epochs[number]:sub(1, 8)
     end
-    return count
+    return table.concat(epochs, " ")
 end
 
-function Servers:await_all(seconds)
-    return tasks.await(function()
-        return self:serving() == COUNT
-    end, seconds)
+--- What each server does, in words.
+function Servers:describe()
+    local words = {}
+    for number = 1, COUNT do
+        local answer = self:ask(number, "srvr", SLOW)
+        local mode = answer and (answer:match("Mode: (%w+)") or answer:match("[^\n]+")) or "does not answer"
+        words[number] = ("server %d: %s, %s"):format(number, self.processes[number].running and "runs" or "does not run", mode)
+    end
+    return table.concat(words, "; ")
 end
 
---- What `mntr` says under a name, over all servers.
+--- Waits until all serve; raises if they do not within so many seconds, saying `when` it was.
+function Servers:await_all(seconds, when)
+    local deadline, since = tasks.now() + seconds, tasks.now()
+    while not self:epoch() do
+        if tasks.now() > deadline then
+            error(("%d s %s the servers do not serve: %s"):format(seconds, when, self:describe()), 0)
+        elseif tasks.now() > since + STANDSTILL then
+            since = tasks.now()
+            for number = 1, COUNT do
+                if not self:mode(number, SLOW) then
+                    self.restarts = self.restarts + 1
+                    self:kill(number)
+                    self:ensure(number)
+                end
+            end
+        end
+        tasks.sleep(0.05)
+    end
+end
+
+--- What `mntr` says under a name, over all servers; nil if one of them does not say it.
 function Servers:count(name)
     local sum = 0
     for number = 1, COUNT do
-        sum = sum + (tonumber((self:ask(number, "mntr", 5) or ""):match(name .. "\t(%d+)")) or 0)
+        local count = tonumber((self:ask(number, "mntr", 5) or ""):match(name .. "\t(%d+)"))
+        if not count then
+            return nil
+        end
+        sum = sum + count
     end
     return sum
 end
@@ -203,8 +249,10 @@ end
 -- false if it took too many.
 function Servers:fill(number)
     for _ = 1, 10 do
-        local used = tonumber(tasks.run({ "du", "-sk", self:disk(number) }):match("^%d+"))
-        if pcall(tasks.run, { "mount", "-o", ("remount,size=%dk"):format(used + 16), self:disk(number) }) then
+        -- The server may take a file away while it is looked at.
+        local measured, said = pcall(tasks.run, { "du", "-sk", self:disk(number) })
+        local used = measured and tonumber(said:match("^%d+"))
+        if used and pcall(tasks.run, { "mount", "-o", ("remount,size=%dk"):format(used + 16), self:disk(number) }) then
             return true
         end
     end
@@ -215,15 +263,20 @@ function Servers:empty(number)
     tasks.run({ "mount", "-o", "remount,size=" .. DISK, self:disk(number) })
 end
 
---- Tells a proxy something. One that does not answer is a fault of the campaign itself, and is kept in `failures`.
+--- Tells a proxy something. One that does not answer is a fault of the campaign itself, and is kept in `failures`, as is one that
+-- has ended.
 function Servers:tell(number, command)
-    local answer = tasks.ask(self.topology.hub, CONTROL_PORT + number, command .. "\n", 5, function(chunk)
-        return chunk:find("\n", 1, true)
-    end)
-    if not answer then
-        self.failures[#self.failures + 1] = ("%.3f: the proxy before server %d does not answer to %s (%s)"):format(tasks.now(),
-            number, command, self.proxies[number].running and "it runs" or "it has ended")
+    local function told()
+        return tasks.ask(self.topology.hub, CONTROL_PORT + number, command .. "\n", 20, function(chunk)
+            return chunk:find("\n", 1, true)
+        end)
     end
+    local answer = self.proxies[number].running and (told() or told())
+    if not answer and self.proxies[number].running then
+        self.failures[#self.failures + 1] = ("%.3f: the proxy before server %d does not answer to %s"):format(tasks.now(), number,
+            command)
+    end
+    return answer
 end
 
 return { start = start, count = COUNT }

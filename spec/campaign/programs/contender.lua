@@ -83,6 +83,7 @@ end
 collectgarbage()
 turns.count("/proc/self/fd")
 local fds, threads = turns.count("/proc/self/fd"), turns.count("/proc/self/task")
+local descriptors = turns.descriptors()
 
 local world = {
     client = assert(zklock.connect(settings.servers, {
@@ -131,16 +132,25 @@ loop.run()
 
 turns.record_stats(world)
 world.client:close()
--- A closed client keeps its pipes until it is collected; adapters keep what they had for a moment.
+-- A closed client keeps its pipes until it is collected; adapters keep what they had for a moment, which is longer where there is
+-- much else to do.
 world.client = nil
-loop = loops[settings.loop]()
-for _ = 1, 2 do
+local fds_after, threads_after
+for _ = 1, 10 do
+    loop = loops[settings.loop]()
     loop.start(function()
         loop.sleep(0.7)
     end)
     loop.run()
-    loop = loops[settings.loop]()
-    collectgarbage()
+    loop = nil
+    turns.collect()
+    fds_after, threads_after = turns.count("/proc/self/fd"), turns.count("/proc/self/task")
+    if fds_after <= fds and threads_after <= threads then
+        break
+    end
 end
-record("c %d %d %d %d", fds, turns.count("/proc/self/fd"), threads, turns.count("/proc/self/task"))
+if fds_after > fds then
+    turns.name_descriptors(descriptors)
+end
+record("c %d %d %d %d", fds, fds_after, threads, threads_after)
 os.exit(failure and 1 or 0, true)

@@ -16,6 +16,11 @@ local record = turns.recorder(arg[2])
 record("start %.6f %d", core.now(), uv.os_getpid())
 math.randomseed(settings.seed)
 
+-- Curator may be gone before it is told to go, and libuv does not keep a write to it from raising SIGPIPE.
+local deaf = uv.new_signal()
+deaf:start("sigpipe", function() end)
+deaf:unref()
+
 --- Seconds in which it must have gone after "close", and may be ready.
 local PATIENCE = 5
 
@@ -46,9 +51,7 @@ local function start()
             settings.locks[1].path, "mutex", "0", settings.name
         },
         stdio = { input, output, 2 }
-    }, function()
-        output:close()
-    end))
+    }, function() end))
     local lines, partial, waiting, ended = {}, "", nil, false
     local function wake()
         if waiting and (lines[1] or ended) then
@@ -58,7 +61,10 @@ local function start()
         end
     end
     output:read_start(function(_, chunk)
-        ended = not chunk
+        if not chunk then
+            ended = true
+            output:close()
+        end
         partial = partial .. (chunk or "")
         for line in partial:gmatch("([^\n]*)\n") do
             lines[#lines + 1] = line

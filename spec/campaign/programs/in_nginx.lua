@@ -45,14 +45,24 @@ function in_nginx.start(settings_file, record_file)
     local record = turns.recorder(record_file .. "." .. ngx.worker.id())
     record("start %.6f %d", core.now(), ngx.worker.pid())
     local left = settings.fibers
-    local client, fds, threads
+    local client, fds, threads, descriptors
 
     local function stopped()
         client:close()
         client = nil
-        collectgarbage()
-        ngx.sleep(SETTLE)
-        record("c %d %d %d %d", fds, turns.count("/proc/self/fd"), threads, turns.count("/proc/self/task"))
+        local fds_after, threads_after
+        for _ = 1, 5 do
+            turns.collect()
+            ngx.sleep(SETTLE)
+            fds_after, threads_after = turns.count("/proc/self/fd"), turns.count("/proc/self/task")
+            if fds_after <= fds and threads_after <= threads then
+                break
+            end
+        end
+        if fds_after > fds then
+            turns.name_descriptors(descriptors)
+        end
+        record("c %d %d %d %d", fds, fds_after, threads, threads_after)
     end
 
     local function fiber(premature, number)
@@ -88,6 +98,7 @@ function in_nginx.start(settings_file, record_file)
         -- The first look itself opens what it needs.
         turns.count("/proc/self/fd")
         fds, threads = turns.count("/proc/self/fd"), turns.count("/proc/self/task")
+        descriptors = turns.descriptors()
         client = assert(zklock.connect(settings.servers, {
             session_timeout = settings.timeout, connect_timeout = 0, identity = settings.name, lease = settings.lease
         }))

@@ -42,6 +42,36 @@ function turns.count(directory)
     return count
 end
 
+--- Collects all that nobody refers to. What LuaJIT has compiled refers to functions, and what is theirs, for as long as it is kept:
+-- if it comes early, to the one that made the locks, and with it to the client.
+function turns.collect()
+    local jit = rawget(_G, "jit")
+    if jit then
+        jit.flush()
+    end
+    collectgarbage()
+    collectgarbage()
+end
+
+--- What each descriptor of this process is: number -> words.
+function turns.descriptors()
+    local uv = require "luv"
+    local list = {}
+    for name in uv.fs_scandir_next, assert(uv.fs_scandir("/proc/self/fd")) do
+        list[name] = uv.fs_readlink("/proc/self/fd/" .. name)
+    end
+    return list
+end
+
+--- Says on stderr which descriptors were not there before.
+function turns.name_descriptors(before)
+    for name, what in pairs(turns.descriptors()) do
+        if before[name] ~= what then
+            io.stderr:write(format("fd %s is %s and was %s\n", name, what, before[name] or "closed"))
+        end
+    end
+end
+
 --- What a client writes into its record: a function(format, …).
 function turns.recorder(name)
     local file = assert(io.open(name, "a"))

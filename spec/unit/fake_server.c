@@ -20,6 +20,7 @@
 #define MOST_LISTS 96
 #define MOST_GONE 96
 #define MOST_ASKED 96
+#define MOST_TOLD 96
 #define MOST_WATCHES 64
 #define BUFFER 65536
 
@@ -69,6 +70,8 @@ static struct {
     int gone_count;
     char asked[MOST_ASKED][MOST_PATH];
     int asked_count;
+    told_node told[MOST_TOLD]; /* what it said of nodes that it has made, or was asked for */
+    int told_count;
     char read[MOST_PATH]; /* what the present request reads, "" if it is no get */
 } server;
 
@@ -493,6 +496,26 @@ static void read_create(reader *r, char *path, char *data, int32_t *mode)
     *mode = get_int(r);
 }
 
+/* The czxid in the stat that stands in the body from there on. */
+static void note_told(const char *path, const packet *body, size_t from)
+{
+    told_node *told = &server.told[server.told_count++ % MOST_TOLD];
+    uint64_t czxid = 0;
+    for (size_t i = from; i < from + 8 && i < body->length; i++) {
+        czxid = czxid << 8 | body->bytes[i];
+    }
+    snprintf(told->path, sizeof told->path, "%s", path);
+    told->czxid = (int64_t)czxid;
+    told->deleted = false;
+}
+
+static void note_deleted(const char *path)
+{
+    for (int i = 0; i < MOST_TOLD; i++) {
+        server.told[i].deleted = server.told[i].deleted || strcmp(server.told[i].path, path) == 0;
+    }
+}
+
 static void note_asked(const char *path)
 {
     snprintf(server.asked[server.asked_count++ % MOST_ASKED], MOST_PATH, "%s", path);
@@ -580,7 +603,9 @@ static int32_t execute(int32_t type, reader *r, packet *body)
         note_asked(path);
         error = create(path, data, mode, made);
         put_created(body, made);
+        size_t stat = body->length;
         put_stat(body, find(made));
+        note_told(made, body, stat);
         return error;
     }
     get_text(r, path, sizeof path);
@@ -591,9 +616,14 @@ static int32_t execute(int32_t type, reader *r, packet *body)
                    r->left > 0 && r->at[0] != 0;
     switch (type) {
     case ZOO_DELETE_OP:
-        return delete (path);
+        error = delete (path);
+        if (error == ZOK) {
+            note_deleted(path);
+        }
+        return error;
     case ZOO_EXISTS_OP:
         put_stat(body, of);
+        note_told(path, body, 0);
         break;
     case ZOO_GETDATA_OP:
         put_data(body, of != NULL ? of : &(node){0});
@@ -993,6 +1023,12 @@ bool server_told_first(const char *path, bool (*conflicts)(const char *own, cons
         }
     }
     return server.list_count > MOST_LISTS;
+}
+
+const told_node *server_told_nodes(int *count)
+{
+    *count = MOST_TOLD;
+    return server.told_count <= MOST_TOLD ? server.told : NULL;
 }
 
 bool server_told_room(const char *path, int limit, bool (*counts)(const char *name))

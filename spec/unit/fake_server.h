@@ -57,6 +57,14 @@ void server_act(void);
 bool server_was_asked_for(const char *node);
 /* It has told of a list with this node in it in which all that `conflicts` says stand in its way were told to be gone. */
 bool server_told_first(const char *node, bool (*conflicts)(const char *own, const char *other));
+/* What it has said of the nodes that it has made, and of those whose stat it was asked for. */
+typedef struct {
+    char path[200]; /* "": nothing */
+    int64_t czxid;
+    bool deleted; /* it was told to, afterwards */
+} told_node;
+/* An array of so many; NULL if it has told of more than it remembers. */
+const told_node *server_told_nodes(int *count);
 /* It has told of a list with this node in it, and of no more than `limit` that `counts`. */
 bool server_told_room(const char *node, int limit, bool (*counts)(const char *name));
 

@@ -25,6 +25,7 @@
 #define MOST_OPERATIONS 8
 #define MOST_QUESTIONS 4
 #define MOST_ACTIONS 120
+#define MOST_FOLLOWING 32 /* how many nodes in a row that is looked back */
 
 #define MILLISECOND (ZKL_SECOND / 1000)
 
@@ -108,6 +109,54 @@ static bool stands_before(const char *own, const char *other)
     return strcmp(own, other) != 0 && zkl_kind_conflicts(mine.kind, node.kind) && node.sequence <= mine.sequence;
 }
 
+static bool is_before(const char *own, const char *other)
+{
+    zkl_node node = zkl_node_parse(other);
+    return strcmp(own, other) != 0 && zkl_kind_conflicts(ZKL_NODE_EXCLUSIVE, node.kind) &&
+           node.sequence <= zkl_node_parse(own).sequence;
+}
+
+static const char *name_of(const char *path)
+{
+    return strrchr(path, '/') + 1;
+}
+
+static bool same_directory(const char *a, const char *b)
+{
+    size_t length = (size_t)(name_of(a) - a);
+    return strncmp(a, b, length) == 0 && (size_t)(name_of(b) - b) == length;
+}
+
+static bool may_follow(const told_node *before, const told_node *after)
+{
+    int64_t number = zkl_node_parse(name_of(after->path)).sequence;
+    return before->deleted && zkl_node_parse(name_of(before->path)).sequence == number - 1 &&
+           after->czxid >> 32 == before->czxid >> 32 && after->czxid > before->czxid &&
+           after->czxid - before->czxid <= number;
+}
+
+/*
+ * The server has told enough to know that nobody stands before the node: because a list says so, or because its number comes
+ * right after one of which the same was known and that was deleted.
+ */
+static bool told_foremost(const char *path, int depth)
+{
+    int count;
+    const told_node *told = server_told_nodes(&count);
+    if (told == NULL || server_told_first(path, is_before)) {
+        return true;
+    }
+    for (int i = 0; i < count; i++) {
+        for (int j = 0; strcmp(told[i].path, path) == 0 && j < count; j++) {
+            if (told[j].path[0] != '\0' && same_directory(path, told[j].path) && may_follow(&told[j], &told[i]) &&
+                depth > 0 && told_foremost(told[j].path, depth - 1)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static bool is_lease(const char *name)
 {
     return zkl_node_parse(name).kind == ZKL_NODE_LEASE;
@@ -140,7 +189,8 @@ static void check_grant(const holder *who, zkl_claim *claim)
     if (who->mode == ZKL_MODE_PERMITS) {
         hold(server_told_room(node, who->permits, is_lease), "permits are granted within their limit", node);
     } else if (token[ZKL_TOKEN_SIZE - 2] == '0') { /* beside its writer there is no list */
-        hold(server_told_first(node, stands_before), "whoever is granted was told that nobody stands before it", node);
+        hold(server_told_first(node, stands_before) || told_foremost(node, MOST_FOLLOWING),
+             "whoever is granted was told that nobody stands before it", node);
     }
 }
 

@@ -495,7 +495,8 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     }
     init_sync(client);
     client->forks = zkl_registry_forks();
-    client->alarm = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); /* without it the I/O thread is woken */
+    client->alarm =
+        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); /* without it the I/O thread is woken */
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
     client->socket = client->listener = -1;
     atomic_store(&client->doorbell, -1);

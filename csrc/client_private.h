@@ -142,8 +142,8 @@ struct zkl_client {
     int64_t close_by;
     int64_t helm_left_at;
     zkl_helm helm;
-    int alarm;              /* a timer that wakes the I/O thread when a caller has left the helm and not come back; or -1 */
-    int socket;             /* the C client's, as of the latest zkl_engine_prepare, or -1 */
+    int alarm;  /* a timer that wakes the I/O thread when a caller has left the helm and not come back; or -1 */
+    int socket; /* the C client's, as of the latest zkl_engine_prepare, or -1 */
     struct recent_line {
         int64_t at;
         char text[128];

@@ -57,7 +57,8 @@ static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
 static bool set_alarm(zkl_client *client)
 {
     struct itimerspec once = {.it_value = {.tv_nsec = RETURNS_WITHIN}};
-    client->alarm_set = client->alarm_set || (client->alarm >= 0 && timerfd_settime(client->alarm, 0, &once, NULL) == 0);
+    client->alarm_set =
+        client->alarm_set || (client->alarm >= 0 && timerfd_settime(client->alarm, 0, &once, NULL) == 0);
     return client->alarm_set;
 }
 

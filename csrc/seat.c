@@ -686,13 +686,11 @@ static void seated(zkl_seat *seat, int64_t czxid)
     seat->line->follows = seat->foremost;
     if (seat->wanted && exhausted(seat)) {
         refuse_exhausted(seat);
-    } else if (seat->wanted && seat->beside) {
+    } else if (seat->wanted && (seat->beside || seat->foremost)) {
         /*
-         * Its writer's node was there when it was made, and it has been there since: whoever looked who is before him has
-         * seen one of the two at any time.
+         * Beside: its writer's node was there when it was made, and it has been there since, so that whoever looked who is before
+         * him has seen one of the two at any time.
          */
-        first_in_line(seat);
-    } else if (seat->wanted && seat->foremost) {
         first_in_line(seat);
     } else {
         zkl_seat_step(seat);

@@ -205,6 +205,7 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     engine->check_at = engine->delayed_until = ZKL_NEVER;
     engine->lease_until = config->lease ? 0 : ZKL_NEVER;
     engine->state = ZKL_STATE_CONNECTING;
+    TAILQ_INIT(&engine->checks);
     TAILQ_INIT(&engine->flying);
     TAILQ_INIT(&engine->orphans);
     TAILQ_INIT(&engine->spare);

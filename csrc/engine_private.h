@@ -54,6 +54,7 @@ TAILQ_HEAD(zkl_request_list, zkl_request);
 LIST_HEAD(zkl_line_list, zkl_line);
 LIST_HEAD(zkl_watch_list, zkl_watch);
 LIST_HEAD(zkl_query_list, zkl_query);
+TAILQ_HEAD(zkl_checks_list, zkl_checks);
 LIST_HEAD(zkl_user_watch_list, zkl_user_watch);
 TAILQ_HEAD(zkl_operation_list, zkl_operation);
 
@@ -89,6 +90,8 @@ struct zkl_engine {
     int64_t lease_until;
     int64_t check_at;      /* next heartbeat, or read where there is no node to check */
     int32_t checks_flying; /* of these in flight */
+    struct zkl_checks_list checks; /* the heartbeats of which an answer, or a look at a node, is still to come */
+    int32_t looks_flying;
     bool confirming;       /* somebody is first in line and needs a lease to be granted */
     int64_t lost_at;       /* the connection was lost at this instant */
     int64_t handshake_at;  /* the present connection's handshake was sent at this instant or later */
@@ -224,6 +227,7 @@ void zkl_session_heard(zkl_engine *engine, int64_t sent_at);
 /* The replies of session.c's own requests. */
 void zkl_session_greeted(zkl_request *request, int rc);
 void zkl_lease_checked(zkl_request *request, int rc);
+void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat);
 /* Whether the outcome of a request that ended with `rc` is unknown: it may have been executed or not. */
 bool zkl_outcome_unknown(int rc);
 zkl_code zkl_code_of(int rc);
@@ -243,6 +247,7 @@ typedef enum {
     ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
     ZKL_REQUEST_UNWATCH,
     ZKL_REQUEST_CHECK,      /* heartbeat */
+    ZKL_REQUEST_LOOK,       /* at one of its nodes: is it still the same? */
     ZKL_REQUEST_LEASES,     /* list of a semaphore's permits */
     ZKL_REQUEST_LIMIT,      /* for how many permits a semaphore was made: get or set */
     ZKL_REQUEST_QUERY_LIST, /* contenders */
@@ -273,7 +278,7 @@ struct zkl_request {
     uint32_t connection; /* the one it was sent on */
     uint32_t generation; /* the seat's, when it was sent */
     int64_t sent_at;
-    int32_t index;                   /* PARENT: which directory; QUERY_GET: which contender */
+    int32_t index;                   /* PARENT: which directory; QUERY_GET: which contender; LOOK: which node */
     struct zkl_downgrade *downgrade; /* DOWNGRADE: room for its answer, freed with the request */
     union {
         zkl_seat *seat;
@@ -317,6 +322,8 @@ bool zkl_send_query_list(zkl_query *query);
 bool zkl_send_query_get(zkl_query *query, int32_t index, const char *path);
 /* Heartbeat over `count` operations; `checks` is given back with the reply. */
 bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks);
+/* Looks at the heartbeat's `index`-th node. */
+bool zkl_send_look(zkl_engine *engine, struct zkl_checks *checks, int32_t index);
 
 /* What an operation hands to the C client. */
 typedef struct {
@@ -342,6 +349,12 @@ void zkl_requests_free(zkl_engine *engine);
 
 /* One heartbeat: which seats it checks, and room for the answers. */
 struct zkl_checks {
+    TAILQ_ENTRY(zkl_checks) all;
+    int64_t sent_at;
+    uint32_t connection; /* the one it was sent on: so are the looks */
+    int32_t flying;      /* answers that are still to come, to itself and to looks */
+    int32_t looked;      /* so many of the seats have been looked at, or need not be */
+    bool failed;         /* something was not answered, or not well: it proves nothing */
     int32_t count;
     struct zkl_check {
         zkl_seat *seat;
@@ -504,6 +517,8 @@ void zkl_seat_look_later(zkl_seat *seat);
 void zkl_seat_revoked(zkl_seat *seat);
 /* Its own node is gone though nobody asked for it. */
 void zkl_seat_evicted(zkl_seat *seat);
+/* Another node has the name of its own, which must therefore be gone. */
+void zkl_seat_replaced(zkl_seat *seat);
 /* The session is over, and with it the node. */
 void zkl_seat_session_over(zkl_seat *seat, const char *why);
 /* A lease has begun: grant if this seat waits for it. */

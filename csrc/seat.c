@@ -1020,14 +1020,15 @@ static void vanish(zkl_seat *seat, const char *why)
     gone(seat);
 }
 
-void zkl_seat_evicted(zkl_seat *seat)
+/* Its node is gone by somebody else's doing; `how` says what he did. */
+static void evict(zkl_seat *seat, const char *how)
 {
     if (seat->state == ZKL_SEAT_GRANTED) {
         char why[512];
-        snprintf(why, sizeof why, "somebody deleted its node '%.400s'", seat->node);
+        snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, seat->node);
         vanish(seat, why);
     } else if (seat->wanted) {
-        zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN, "somebody deleted '%s': queueing again", seat->node);
+        zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN, "somebody %s '%s': queueing again", how, seat->node);
         start_over(seat);
         if (seat->role == ZKL_ROLE_TURN) {
             zkl_permits_retreat(seat->claim, false);
@@ -1036,6 +1037,16 @@ void zkl_seat_evicted(zkl_seat *seat)
     } else {
         gone(seat);
     }
+}
+
+void zkl_seat_evicted(zkl_seat *seat)
+{
+    evict(seat, "deleted");
+}
+
+void zkl_seat_replaced(zkl_seat *seat)
+{
+    evict(seat, "deleted, and made anew,");
 }
 
 void zkl_seat_session_over(zkl_seat *seat, const char *why)

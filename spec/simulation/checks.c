@@ -27,9 +27,10 @@
  *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for.
  *
  * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
- * deletion is committed until a multi that names the node has been answered to the victim with ZNONODE and the victim has
- * finished its turn, and for at most one session timeout from then or from when its present lease began: heartbeats go out
- * every T/4 while there is a lease, so that an engine which overlooks the answer, or stops asking, is found out.
+ * deletion is committed until a multi that names the node has been answered to the victim with ZNONODE, or an exists with ZNONODE
+ * or an impostor's stat, and the victim has finished its turn, and for at most one session timeout from then or from when its
+ * present lease began: heartbeats go out every T/5 while there is a lease, so that an engine which overlooks the answer, or stops
+ * asking, is found out.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -160,11 +161,10 @@ static void node_created(void *context, const char *path, int64_t session, int64
 {
     (void)context;
     (void)session;
-    (void)zxid;
     note_limit_change(path);
     zkl_node node = zkl_node_parse(strrchr(path, '/') + 1);
-    if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0)
-        return;
+    if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0 || find_node(path) != NULL)
+        return; /* no contender's; or an impostor's, of the name that a contender's had */
     node_record *fresh = calloc(1, sizeof(*fresh));
     if (fresh == NULL)
         abort();
@@ -172,6 +172,7 @@ static void node_created(void *context, const char *path, int64_t session, int64
     const char *data = sim_data(path, &length);
     snprintf(fresh->path, sizeof(fresh->path), "%s", path);
     snprintf(fresh->identity, sizeof(fresh->identity), "%.*s", length > 0 ? length : 0, data);
+    fresh->czxid = zxid;
     fresh->client = client_of(data, length);
     fresh->lock = path_index(path);
     fresh->kind = node.kind;
@@ -191,11 +192,17 @@ static bool owns(const claim_record *record, const char *path)
     return false;
 }
 
+bool is_clients_node(const char *path)
+{
+    const node_record *node = find_node(path);
+    return node != NULL && node->client >= 0 && !node->gone;
+}
+
 /* What a granted claim holds by. */
 bool nodes_exist(const claim_record *record)
 {
     for (int32_t i = 0; i < record->held_count; i++) {
-        if (!sim_exists(record->held[i]->path))
+        if (record->held[i]->gone || !sim_exists(record->held[i]->path))
             return false;
     }
     return record->held_count == (record->mode == ZKL_MODE_PERMITS ? record->count : 1);
@@ -276,15 +283,28 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     }
 }
 
-static void multi_answered(void *context, int caller, const char *path, int err)
+/* The client was told that the node is not there, or not its own. */
+static void end_excuse(int caller, const char *path)
 {
-    (void)context;
-    if (err != ZNONODE)
-        return;
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
         if (each->client == caller && each->excused && owns(each, path))
             each->excuse_ending = true;
     }
+}
+
+static void multi_answered(void *context, int caller, const char *path, int err)
+{
+    (void)context;
+    if (err == ZNONODE)
+        end_excuse(caller, path);
+}
+
+static void looked(void *context, int caller, const char *path, int err, int64_t czxid)
+{
+    (void)context;
+    const node_record *node = find_node(path);
+    if (err == ZNONODE || (err == ZOK && node != NULL && node->czxid != czxid))
+        end_excuse(caller, path);
 }
 
 /* ---- those who ask for a lock ---- */
@@ -637,8 +657,8 @@ static void check_granted(claim_record *record, zkl_claim *claim)
     if (client_clock(of, sim_now()) >= of->valid_until)
         return; /* given by a thread that slept meanwhile: void from the start */
     const admin_deletion *gone = admin_deleted(record);
-    if (gone != NULL)
-        excuse(record, gone->at);
+    if (gone != NULL) /* a waiter with an impostor's node in place of its own learns of it only when it holds */
+        excuse(record, record->held[0]->grants == 0 && sim_exists(record->node) ? sim_now() : gone->at);
     check_token(record);
     if (record->mode == ZKL_MODE_PERMITS)
         check_permits_granted(record);
@@ -760,6 +780,16 @@ static bool is_own(int caller, const char *path)
     return node != NULL && node->client == caller && node->overheard;
 }
 
+/* An impostor's node stands where a waiter of the client believes its own to be. */
+static bool is_impersonated(int caller, int lock)
+{
+    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
+        if (each->client == caller && each->lock == lock && each->gone && sim_exists(each->path))
+            return true;
+    }
+    return false;
+}
+
 static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)
 {
     (void)context;
@@ -768,6 +798,8 @@ static void notified(void *context, int caller, const char *path, int type, bool
     if (type != ZOO_DELETED_EVENT || successor || !later || is_own(caller, path))
         return;
     totals.wasted_wakes++;
+    if (is_impersonated(caller, path_index(path)))
+        return;
     if ((!run.leases && deletion_count > 0) || run.short_of_memory)
         return; /* without heartbeats a waiter whose node was deleted goes on watching until its blocker goes */
     if (sim_now() - run.clients[caller].disturbed_at > 2 * run.timeout)
@@ -811,6 +843,7 @@ void install_hooks(sim_hooks *hooks)
                          .notified = notified,
                          .contender = contender_name,
                          .multi_answered = multi_answered,
+                         .looked = looked,
                          .create_requested = create_requested,
                          .expired = expired};
 }

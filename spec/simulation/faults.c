@@ -22,6 +22,7 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "names fail",
                                               "send fails",
                                               "node deleted by administrator",
+                                              "node replaced by an impostor's",
                                               "data set by administrator",
                                               "directory reaped",
                                               "strange children",
@@ -157,6 +158,49 @@ static bool admin_delete(void)
     return sim_foreign_delete(0, path);
 }
 
+/* ---- impostors ---- */
+
+/* One at a time: who has put a node of its own in the place of a client's. */
+static struct {
+    char path[160];
+    int64_t session; /* 0: nobody has */
+    int64_t until;
+} impostor;
+
+/* Makes its node as soon as it can; ends its session, and with it the node, when its time is over. */
+static void impersonate(void *context, int64_t argument)
+{
+    if (sim_now() < impostor.until && !sim_exists(impostor.path)) {
+        sim_foreign_create(impostor.session, impostor.path, "impostor", ZOO_EPHEMERAL);
+    } else if (sim_now() >= impostor.until) {
+        note_admin_delete(impostor.path); /* whoever believes to hold by it is in nobody's way then */
+        if (sim_foreign_expire(impostor.session)) {
+            impostor.session = 0;
+            return;
+        }
+    }
+    sim_schedule(sim_now() + run.timeout / 20 + sim_below(run.timeout / 20), impersonate, context, argument);
+}
+
+/* A peer deletes a client's node and, before or after the next one is let in, makes one of the same name. */
+static bool replace_node(void)
+{
+    char path[sizeof(impostor.path)];
+    random_child(true, path, sizeof(path));
+    if (impostor.session != 0 || path[0] == '\0' || !is_clients_node(path))
+        return false;
+    impostor.session = sim_foreign_session();
+    if (impostor.session == 0)
+        return false;
+    sim_trace("fault: a peer puts a node of its own in place of %s", path);
+    note_admin_delete(path);
+    sim_foreign_delete(0, path);
+    memcpy(impostor.path, path, sizeof(path));
+    impostor.until = sim_now() + duration(30);
+    sim_schedule(sim_chance(1, 2) ? sim_now() : sim_now() + sim_below(run.timeout / 4), impersonate, NULL, 0);
+    return true;
+}
+
 static bool admin_set(void)
 {
     char path[160];
@@ -271,6 +315,8 @@ static bool inflict(fault_kind kind)
         break;
     case FAULT_ADMIN_DELETE:
         return admin_delete();
+    case FAULT_IMPOSTOR:
+        return replace_node();
     case FAULT_ADMIN_SET:
         return admin_set();
     case FAULT_REAP:
@@ -314,6 +360,7 @@ static uint32_t a_quarter_of_all(void)
 
 void start_faults(void)
 {
+    impostor.session = 0;
     int64_t choice = sim_below(20);
     if (choice == 0 || run.calm)
         return; /* nothing goes wrong */

@@ -12,5 +12,6 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_DOWNGRADE, "downgrade"}, {ZKL_BREAK_WRITER, "writer"},     {ZKL_BREAK_PERMITS, "permits"},
     {ZKL_BREAK_TURN, "turn"},           {ZKL_BREAK_LIMIT, "limit"},       {ZKL_BREAK_HOLD, "hold"},
     {ZKL_BREAK_SHARE, "share"},         {ZKL_BREAK_RELEASED, "released"}, {ZKL_BREAK_LINGER, "linger"},
-    {ZKL_BREAK_HANDOFF, "handoff"},     {ZKL_BREAK_ALONE, "alone"},       {0, NULL},
+    {ZKL_BREAK_HANDOFF, "handoff"},     {ZKL_BREAK_ALONE, "alone"},       {ZKL_BREAK_IMPOSTOR, "impostor"},
+    {0, NULL},
 };

@@ -51,6 +51,7 @@ typedef enum {
     FAULT_NAMES,
     FAULT_SEND,
     FAULT_ADMIN_DELETE,
+    FAULT_IMPOSTOR,
     FAULT_ADMIN_SET,
     FAULT_REAP,
     FAULT_STRANGER,
@@ -67,6 +68,7 @@ typedef struct node_record {
     struct node_record *next;
     char path[160];
     char identity[32]; /* its data, as it was made */
+    int64_t czxid;     /* tells it from an impostor of the same name */
     int client;        /* whose it is; -1: a foreigner's */
     int lock;          /* on which path */
     zkl_node_kind kind;
@@ -335,6 +337,8 @@ bool grant_valid(const claim_record *record);
 bool excused(const claim_record *record);
 void note_forgotten(const claim_record *record);
 bool nodes_exist(const claim_record *record);
+/* Of a client, and not an impostor's. */
+bool is_clients_node(const char *path);
 /* After a call that granted so many claims, `revocable` of them such as want to hear who asks, by nodes that were there. */
 void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable);
 void install_hooks(sim_hooks *hooks);

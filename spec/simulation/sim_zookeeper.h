@@ -71,6 +71,8 @@ typedef struct {
     sim_part (*contender)(const char *name, int32_t *number);
     /* One operation of a multi of `caller` was answered with `err`; its reply is being processed. */
     void (*multi_answered)(void *context, int caller, const char *path, int err);
+    /* An exists of `caller` was answered with `err` and, if there is such a node, its czxid; likewise. */
+    void (*looked)(void *context, int caller, const char *path, int err, int64_t czxid);
     /* `caller` handed in a create request. */
     void (*create_requested)(void *context, int caller, const char *path);
     /* The leader declared a client's session expired. */

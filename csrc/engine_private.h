@@ -690,7 +690,8 @@ struct zkl_query {
     bool sent;
     bool answered;
     int32_t count;
-    int32_t left; /* replies still to come, once the list is in */
+    int32_t next;   /* who is asked next, once the list is in */
+    int32_t flying; /* of these questions */
     zkl_contender *contenders;
 };
 

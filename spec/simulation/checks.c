@@ -15,6 +15,7 @@
  *   fairness   While somebody else waits behind a client's node, at most `handoff` further claims are granted by it.
  *   linger     A node that nobody holds by goes: when others come, or when it has lingered long enough.
  *   requests   A claim that is granted by a node that is there already costs no request.
+ *   flood      Of the requests for one list of contenders no more are under way than may be, and one.
  *   owner      A grant ends with its session, at the latest when the client has a new one.
  *   listed     No grant is given by a list that does not contain the claim's own node.
  *   forgotten  When faults have ended and everybody releases, every claim that waits is granted in bounded time.
@@ -517,8 +518,29 @@ static void check_hold(const client *of, const claim_record *record)
         fail("hold", "client %d will not wake up for the max_hold of claim %d", record->client, record->number);
 }
 
+/* Nobody sends more at once than may be under way, but for one request of each question. */
+static void check_questions(const client *of)
+{
+    int64_t asked = 0, questions = 0;
+    const zkl_request *request, *other;
+    TAILQ_FOREACH(request, &of->engine->flying, all)
+    {
+        if (request->kind != ZKL_REQUEST_QUERY_GET)
+            continue;
+        asked++;
+        other = TAILQ_FIRST(&of->engine->flying);
+        while (other->kind != request->kind || other->about.query != request->about.query)
+            other = TAILQ_NEXT(other, all);
+        questions += other == request;
+    }
+    if (asked > zkl_most_in_flight + questions)
+        fail("flood", "client %d asks %d contenders at once who they are, for %d questions, and %d may be under way",
+             of->index, (int)asked, (int)questions, (int)zkl_most_in_flight);
+}
+
 void check_after_call(client *of)
 {
+    check_questions(of);
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
         if (each->client != of->index)
             continue;

@@ -88,15 +88,15 @@ struct zkl_engine {
     char problem[256];
     int64_t retry_at; /* not before this instant is a session opened again */
     int64_t lease_until;
-    int64_t check_at;      /* next heartbeat, or read where there is no node to check */
-    int32_t checks_flying; /* of these in flight */
+    int64_t check_at;              /* next heartbeat, or read where there is no node to check */
+    int32_t checks_flying;         /* of these in flight */
     struct zkl_checks_list checks; /* the heartbeats of which an answer, or a look at a node, is still to come */
     int32_t looks_flying;
-    bool confirming;       /* somebody is first in line and needs a lease to be granted */
-    int64_t lost_at;       /* the connection was lost at this instant */
-    int64_t handshake_at;  /* the present connection's handshake was sent at this instant or later */
-    int64_t restarted_at;  /* the leader restarted the session's timer at this instant or later */
-    struct zkl_heard {     /* ring: some of the requests that were answered on this connection */
+    bool confirming;      /* somebody is first in line and needs a lease to be granted */
+    int64_t lost_at;      /* the connection was lost at this instant */
+    int64_t handshake_at; /* the present connection's handshake was sent at this instant or later */
+    int64_t restarted_at; /* the leader restarted the session's timer at this instant or later */
+    struct zkl_heard {    /* ring: some of the requests that were answered on this connection */
         int64_t sent_at;
         int64_t answered_at; /* its answer was here at this instant or earlier; ZKL_NEVER until that is known */
     } heard[16];
@@ -525,6 +525,8 @@ void zkl_seat_session_over(zkl_seat *seat, const char *why);
 void zkl_seat_confirm(zkl_seat *seat);
 /* A try's directory shows nobody ahead: it joins. */
 void zkl_seat_join(zkl_seat *seat);
+/* The server had no time for a try's list: it looks again in a while. */
+void zkl_seat_try_again(zkl_seat *seat);
 /* Refuses the claim with what ZooKeeper answered to `what`. */
 void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what);
 /* One request less points here; frees the seat when it is gone and this was the last. */

@@ -817,6 +817,16 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     }
 }
 
+void zkl_seat_try_again(zkl_seat *seat)
+{
+    seat->generation++; /* another list may be on its way */
+    move(seat, ZKL_SEAT_PARKED);
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_restart(seat->claim);
+    }
+    zkl_seat_wait_long(seat);
+}
+
 /* The list that comes before a try writes anything. */
 static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names)
 {
@@ -826,6 +836,9 @@ static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names
             refuse_try(seat, names->data[standing.nearest]);
             return;
         }
+    } else if (rc == ZTHROTTLEDOP) {
+        zkl_seat_try_again(seat);
+        return;
     } else if (rc != ZNONODE) {
         zkl_seat_refuse(seat, rc, "listing");
         return;
@@ -901,7 +914,11 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
     } else {
         zkl_free(seat->node);
         seat->node = NULL;
-        zkl_seat_wait(seat);
+        if (rc == ZTHROTTLEDOP) {
+            zkl_seat_wait_long(seat);
+        } else {
+            zkl_seat_wait(seat);
+        }
     }
 }
 

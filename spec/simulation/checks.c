@@ -15,6 +15,7 @@
  *   fairness   While somebody else waits behind a client's node, at most `handoff` further claims are granted by it.
  *   linger     A node that nobody holds by goes: when others come, or when it has lingered long enough.
  *   requests   A claim that is granted by a node that is there already costs no request.
+ *   pause      What a server throttles is not tried again at once.
  *   flood      Of the requests for one list of contenders no more are under way than may be, and one.
  *   owner      A grant ends with its session, at the latest when the client has a new one.
  *   listed     No grant is given by a list that does not contain the claim's own node.
@@ -47,6 +48,10 @@ typedef struct {
     bool committed;
 } admin_deletion;
 #define MAX_DELETIONS 256
+
+/* Requests of one client, with its twenty claims or so. */
+#define MOST_THROTTLED 100
+
 static admin_deletion deletions[MAX_DELETIONS];
 static int deletion_count;
 
@@ -836,6 +841,20 @@ static void create_requested(void *context, int caller, const char *path)
         run.clients[caller].creates[index]++;
 }
 
+/* What is throttled is tried again after a second: by each of a client's claims perhaps, and not as fast as answers come. */
+static void throttled(void *context, int caller)
+{
+    (void)context;
+    client *of = &run.clients[caller];
+    if (sim_now() > of->throttled_at + SIM_SECOND) {
+        of->throttled_at = sim_now();
+        of->throttled = 0;
+    }
+    of->disturbed_at = sim_now();
+    if (++of->throttled > MOST_THROTTLED)
+        fail("pause", "%d requests of client %d were throttled within a second", MOST_THROTTLED, caller);
+}
+
 static void expired(void *context, int caller, int64_t session)
 {
     (void)context;
@@ -867,6 +886,7 @@ void install_hooks(sim_hooks *hooks)
                          .multi_answered = multi_answered,
                          .looked = looked,
                          .create_requested = create_requested,
+                         .throttled = throttled,
                          .expired = expired};
 }
 

@@ -28,7 +28,8 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "strange children",
                                               "foreigner crash",
                                               "client killed",
-                                              "client closed"};
+                                              "client closed",
+                                              "requests throttled"};
 
 /* An undo is one number: what, and to whom. */
 enum {
@@ -36,7 +37,8 @@ enum {
     UNDO_CRASH,
     UNDO_LINK,
     UNDO_NAMES,
-    UNDO_STALL
+    UNDO_STALL,
+    UNDO_THROTTLE
 };
 
 static int64_t duration(int64_t most_tenths);
@@ -69,6 +71,9 @@ static void undo(void *context, int64_t what)
         break;
     case UNDO_NAMES:
         sim_set_names(one, true);
+        break;
+    case UNDO_THROTTLE:
+        sim_throttle(one, false);
         break;
     case UNDO_STALL:
         sim_stall_requests(one, false);
@@ -333,6 +338,14 @@ static bool inflict(fault_kind kind)
         return close_client(of, true);
     case FAULT_CLOSE_CLIENT:
         return of->paused_until <= sim_now() && close_client(of, false);
+    case FAULT_THROTTLE:
+        during = duration(15);
+        sim_trace("fault: some requests of client %d are throttled for %lld ms", of->index,
+                  (long long)(during / SIM_MILLISECOND));
+        of->unheard_until = sim_now() + during + 2 * SIM_SECOND; /* it is in no hurry to try again */
+        sim_throttle(of->index, true);
+        undo_later(UNDO_THROTTLE, of->index, 0, during);
+        break;
     case FAULT_KINDS:
         return false;
     }

@@ -58,6 +58,7 @@ typedef enum {
     FAULT_FOREIGN_CRASH,
     FAULT_KILL_CLIENT,
     FAULT_CLOSE_CLIENT,
+    FAULT_THROTTLE,
     FAULT_KINDS
 } fault_kind;
 extern const char *const fault_names[FAULT_KINDS];
@@ -150,8 +151,9 @@ typedef struct {
     int64_t creates[MAX_PATHS]; /* requested so far */
     int64_t disturbed_at;       /* when last a claim ended or the connection changed: watches may be about to go */
     int64_t spin_at, spins;
-    bool expired;          /* the server gave up its session, which it may not know yet */
-    int64_t unheard_until; /* up to this instant it was paused or not connected */
+    int64_t throttled_at, throttled; /* since then, so many of its requests */
+    bool expired;                    /* the server gave up its session, which it may not know yet */
+    int64_t unheard_until;           /* up to this instant it was paused or not connected */
 } client;
 
 /* Locks that are taken one after the other, in the order of their paths, and given up together. */

@@ -642,7 +642,7 @@ zkl_code zkl_claim_code(const zkl_claim *claim)
 
 const char *zkl_claim_message(const zkl_claim *claim)
 {
-    return claim->message != NULL ? claim->message : "";
+    return claim->message != NULL ? claim->message : claim->code != ZKL_OK ? ZKL_UNSAID : "";
 }
 
 zkl_token zkl_claim_token(const zkl_claim *claim)

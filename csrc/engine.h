@@ -55,6 +55,9 @@ typedef enum {
 
 const char *zkl_code_name(zkl_code code);
 
+/* In place of a message for which there was no memory. */
+#define ZKL_UNSAID "there was no memory to say why"
+
 /* What the client as a whole is doing. */
 typedef enum {
     ZKL_STATE_CONNECTING = 0, /* no session yet, or a new one after an expiry */

@@ -737,6 +737,9 @@ void check_claim_changed(claim_record *record, zkl_claim *claim)
              zkl_claim_phase_name(before), zkl_claim_phase_name(phase));
     if (phase == ZKL_CLAIM_RELEASED && !record->ended && !run.clients[record->client].closing)
         fail("final", "claim %d of client %d was released by nobody", record->number, record->client);
+    if ((phase == ZKL_CLAIM_REFUSED || phase == ZKL_CLAIM_LOST) && zkl_claim_message(claim)[0] == '\0')
+        fail("final", "claim %d of client %d ended with %s and without a word", record->number, record->client,
+             zkl_code_name(code));
     if (phase == ZKL_CLAIM_REFUSED && !refusal_explained(record, code))
         fail("final", "claim %d of client %d was refused with %s: %s", record->number, record->client,
              zkl_code_name(code), zkl_claim_message(claim));

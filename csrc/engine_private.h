@@ -89,18 +89,18 @@ struct zkl_engine {
     int64_t retry_at; /* not before this instant is a session opened again */
     int64_t lease_until;
     int64_t check_at;              /* next heartbeat, or read where there is no node to check */
-    int32_t checks_flying;         /* of these in flight */
-    struct zkl_checks_list checks; /* the heartbeats of which an answer, or a look at a node, is still to come */
-    int32_t looks_flying;
-    bool confirming;      /* somebody is first in line and needs a lease to be granted */
-    int64_t lost_at;      /* the connection was lost at this instant */
-    int64_t handshake_at; /* the present connection's handshake was sent at this instant or later */
-    int64_t restarted_at; /* the leader restarted the session's timer at this instant or later */
-    struct zkl_heard {    /* ring: some of the requests that were answered on this connection */
+    struct zkl_checks_list checks; /* heartbeats of which an answer, or a look at a node, is still to come */
+    int32_t checks_flying;         /* of these in flight; or of the reads */
+    bool confirming;               /* somebody is first in line and needs a lease to be granted */
+    int64_t lost_at;               /* the connection was lost at this instant */
+    int64_t handshake_at;          /* the present connection's handshake was sent at this instant or later */
+    int64_t restarted_at;          /* the leader restarted the session's timer at this instant or later */
+    struct zkl_heard {             /* ring: some of the requests that were answered on this connection */
         int64_t sent_at;
         int64_t answered_at; /* its answer was here at this instant or earlier; ZKL_NEVER until that is known */
     } heard[16];
-    int32_t heard_count; /* ever written */
+    int32_t heard_count;  /* ever written */
+    int32_t looks_flying; /* at nodes that are held, behind heartbeats */
 
     /* request.c */
     struct zkl_request_list flying;

@@ -559,6 +559,7 @@ void zkl_client_join(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
     if (join) {
         pthread_join(client->thread, NULL);
+        close_pipe(client->wake_pipe); /* nobody writes once it has exited; the other one stays: loops may look at it */
     }
 }
 

@@ -1,8 +1,8 @@
 /*
  * contenders: who holds and who waits for a path.
  *
- * One list of the directory, then the data of every lock node in it, all asked for at once. What disappears in between is
- * left out. An answer is a picture of a moment that has passed: for people and dashboards, not for decisions.
+ * One list of the directory, then the data of every lock node in it: as many at once as may be under way, one at least, and the
+ * next ones as these are answered. What disappears in between is left out. An answer is a picture of a moment that has passed: for people and dashboards, not for decisions.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,14 +58,6 @@ static void answer(zkl_query *query, zkl_code code, const char *message)
     query->done(query->user, code, message, query->contenders, code == ZKL_OK ? query->count : 0);
 }
 
-static void landed(zkl_query *query)
-{
-    if (--query->left == 0) {
-        answer(query, ZKL_OK, "");
-        free_query(query);
-    }
-}
-
 static int by_sequence(const void *a, const void *b)
 {
     const zkl_contender *x = a;
@@ -99,11 +91,37 @@ static void leave_unnamed(zkl_query *query, int32_t index)
     }
 }
 
+/* Asks the next ones who they are. With nothing under way it asks one whatever else is: it must not wait for others. */
+static void ask_more(zkl_query *query)
+{
+    zkl_engine *engine = query->engine;
+    while (!query->answered && query->next < query->count &&
+           (query->flying == 0 || engine->in_flight < ZKL_MAX_IN_FLIGHT)) {
+        int32_t index = query->next++;
+        if (!query->identities) {
+            leave_unnamed(query, index);
+        } else if (!zkl_session_usable(engine)) {
+            char message[512];
+            snprintf(message, sizeof message, "listing '%s': the connection is lost", query->path);
+            answer(query, ZKL_DISCONNECTED, message);
+        } else if (!zkl_send_query_get(query, index, query->contenders[index].node)) {
+            char message[512];
+            snprintf(message, sizeof message, "listing '%s': a request could not be sent", query->path);
+            answer(query, ZKL_FAILED, message);
+        } else {
+            query->flying++;
+        }
+    }
+    if (query->flying == 0) {
+        answer(query, ZKL_OK, "");
+        free_query(query);
+    }
+}
+
 void zkl_query_listed(zkl_request *request, int rc, const struct String_vector *names)
 {
     zkl_query *query = request->about.query;
     char message[512];
-    query->left = 1; /* this reply */
     if (rc == ZOK && names->count > 0) {
         query->contenders = zkl_alloc((size_t)names->count * sizeof *query->contenders);
         bool whole = query->contenders != NULL;
@@ -119,24 +137,13 @@ void zkl_query_listed(zkl_request *request, int rc, const struct String_vector *
         snprintf(message, sizeof message, "listing '%s': %s", query->path, zerror(rc));
         answer(query, zkl_code_of(rc), message);
     }
-    for (int32_t i = 0; !query->answered && i < query->count; i++) {
-        if (!query->identities) {
-            leave_unnamed(query, i);
-            continue;
-        }
-        if (!zkl_session_usable(query->engine) || !zkl_send_query_get(query, i, query->contenders[i].node)) {
-            snprintf(message, sizeof message, "listing '%s': the connection is lost", query->path);
-            answer(query, ZKL_DISCONNECTED, message);
-            break;
-        }
-        query->left++;
-    }
-    landed(query);
+    ask_more(query);
 }
 
 void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
 {
     zkl_query *query = request->about.query;
+    query->flying--;
     if (rc == ZOK && !query->answered) {
         int32_t kept = length > 0 ? length : 0;
         query->contenders[request->index].identity = zkl_copy(data, (size_t)kept);
@@ -151,7 +158,7 @@ void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
         snprintf(message, sizeof message, "reading the contenders of '%s': %s", query->path, zerror(rc));
         answer(query, zkl_code_of(rc), message);
     }
-    landed(query);
+    ask_more(query);
 }
 
 /* Sends it if requests may go out; what then cannot be sent (no memory) is answered, and freed, at once. */

@@ -205,6 +205,7 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     engine->check_at = engine->delayed_until = ZKL_NEVER;
     engine->lease_until = config->lease ? 0 : ZKL_NEVER;
     engine->state = ZKL_STATE_CONNECTING;
+    TAILQ_INIT(&engine->checks);
     TAILQ_INIT(&engine->flying);
     TAILQ_INIT(&engine->orphans);
     TAILQ_INIT(&engine->spare);
@@ -641,7 +642,7 @@ zkl_code zkl_claim_code(const zkl_claim *claim)
 
 const char *zkl_claim_message(const zkl_claim *claim)
 {
-    return claim->message != NULL ? claim->message : "";
+    return claim->message != NULL ? claim->message : claim->code != ZKL_OK ? ZKL_UNSAID : "";
 }
 
 zkl_token zkl_claim_token(const zkl_claim *claim)

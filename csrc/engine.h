@@ -55,6 +55,9 @@ typedef enum {
 
 const char *zkl_code_name(zkl_code code);
 
+/* In place of a message for which there was no memory. */
+#define ZKL_UNSAID "there was no memory to say why"
+
 /* What the client as a whole is doing. */
 typedef enum {
     ZKL_STATE_CONNECTING = 0, /* no session yet, or a new one after an expiry */
@@ -89,7 +92,7 @@ typedef struct {
 /* What zkl_stats counts, since the engine was made. */
 typedef struct {
     int64_t requests;      /* sent to ZooKeeper, of any kind */
-    int64_t heartbeats;    /* of those, the quorum writes that only extend the lease */
+    int64_t heartbeats;    /* of those, what only extends the lease: quorum writes, and looks at nodes that are held */
     int64_t notifications; /* watch events received */
     int64_t claims;        /* acquisitions asked for */
     int64_t grants;
@@ -428,6 +431,7 @@ typedef enum {
     ZKL_BREAK_HANDOFF = 1 << 24,   /* hand over as often as it comes */
     ZKL_BREAK_ALONE = 1 << 25,     /* hand over as if alone although others have come */
     ZKL_BREAK_FOLLOW = 1 << 26,    /* take the number after our own for proof, whatever happened in between */
+    ZKL_BREAK_IMPOSTOR = 1 << 27,  /* take any node of the name for one's own */
     ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;

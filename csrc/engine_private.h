@@ -54,6 +54,7 @@ TAILQ_HEAD(zkl_request_list, zkl_request);
 LIST_HEAD(zkl_line_list, zkl_line);
 LIST_HEAD(zkl_watch_list, zkl_watch);
 LIST_HEAD(zkl_query_list, zkl_query);
+TAILQ_HEAD(zkl_checks_list, zkl_checks);
 LIST_HEAD(zkl_user_watch_list, zkl_user_watch);
 TAILQ_HEAD(zkl_operation_list, zkl_operation);
 
@@ -87,17 +88,19 @@ struct zkl_engine {
     char problem[256];
     int64_t retry_at; /* not before this instant is a session opened again */
     int64_t lease_until;
-    int64_t check_at;      /* next heartbeat, or read where there is no node to check */
-    int32_t checks_flying; /* of these in flight */
-    bool confirming;       /* somebody is first in line and needs a lease to be granted */
-    int64_t lost_at;       /* the connection was lost at this instant */
-    int64_t handshake_at;  /* the present connection's handshake was sent at this instant or later */
-    int64_t restarted_at;  /* the leader restarted the session's timer at this instant or later */
-    struct zkl_heard {     /* ring: some of the requests that were answered on this connection */
+    int64_t check_at;              /* next heartbeat, or read where there is no node to check */
+    struct zkl_checks_list checks; /* heartbeats of which an answer, or a look at a node, is still to come */
+    int32_t checks_flying;         /* of these in flight; or of the reads */
+    bool confirming;               /* somebody is first in line and needs a lease to be granted */
+    int64_t lost_at;               /* the connection was lost at this instant */
+    int64_t handshake_at;          /* the present connection's handshake was sent at this instant or later */
+    int64_t restarted_at;          /* the leader restarted the session's timer at this instant or later */
+    struct zkl_heard {             /* ring: some of the requests that were answered on this connection */
         int64_t sent_at;
         int64_t answered_at; /* its answer was here at this instant or earlier; ZKL_NEVER until that is known */
     } heard[16];
-    int32_t heard_count; /* ever written */
+    int32_t heard_count;  /* ever written */
+    int32_t looks_flying; /* at nodes that are held, behind heartbeats */
 
     /* request.c */
     struct zkl_request_list flying;
@@ -225,6 +228,7 @@ void zkl_session_heard(zkl_engine *engine, int64_t sent_at);
 /* The replies of session.c's own requests. */
 void zkl_session_greeted(zkl_request *request, int rc);
 void zkl_lease_checked(zkl_request *request, int rc);
+void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat);
 /* Whether the outcome of a request that ended with `rc` is unknown: it may have been executed or not. */
 bool zkl_outcome_unknown(int rc);
 zkl_code zkl_code_of(int rc);
@@ -244,6 +248,7 @@ typedef enum {
     ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
     ZKL_REQUEST_UNWATCH,
     ZKL_REQUEST_CHECK,      /* heartbeat */
+    ZKL_REQUEST_LOOK,       /* at one of its nodes: is it still the same? */
     ZKL_REQUEST_LEASES,     /* list of a semaphore's permits */
     ZKL_REQUEST_LIMIT,      /* for how many permits a semaphore was made: get or set */
     ZKL_REQUEST_QUERY_LIST, /* contenders */
@@ -274,7 +279,7 @@ struct zkl_request {
     uint32_t connection; /* the one it was sent on */
     uint32_t generation; /* the seat's, when it was sent */
     int64_t sent_at;
-    int32_t index;                   /* PARENT: which directory; QUERY_GET: which contender */
+    int32_t index;                   /* PARENT: which directory; QUERY_GET: which contender; LOOK: which node */
     struct zkl_downgrade *downgrade; /* DOWNGRADE: room for its answer, freed with the request */
     union {
         zkl_seat *seat;
@@ -318,6 +323,8 @@ bool zkl_send_query_list(zkl_query *query);
 bool zkl_send_query_get(zkl_query *query, int32_t index, const char *path);
 /* Heartbeat over `count` operations; `checks` is given back with the reply. */
 bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks);
+/* Looks at the heartbeat's `index`-th node. */
+bool zkl_send_look(zkl_engine *engine, struct zkl_checks *checks, int32_t index);
 
 /* What an operation hands to the C client. */
 typedef struct {
@@ -343,6 +350,12 @@ void zkl_requests_free(zkl_engine *engine);
 
 /* One heartbeat: which seats it checks, and room for the answers. */
 struct zkl_checks {
+    TAILQ_ENTRY(zkl_checks) all;
+    int64_t sent_at;
+    uint32_t connection; /* the one it was sent on: so are the looks */
+    int32_t flying;      /* answers that are still to come, to itself and to looks */
+    int32_t looked;      /* so many of the seats have been looked at, or need not be */
+    bool failed;         /* something was not answered, or not well: it proves nothing */
     int32_t count;
     struct zkl_check {
         zkl_seat *seat;
@@ -513,12 +526,16 @@ void zkl_seat_look_later(zkl_seat *seat);
 void zkl_seat_revoked(zkl_seat *seat);
 /* Its own node is gone though nobody asked for it. */
 void zkl_seat_evicted(zkl_seat *seat);
+/* Another node has the name of its own, which must therefore be gone. */
+void zkl_seat_replaced(zkl_seat *seat);
 /* The session is over, and with it the node. */
 void zkl_seat_session_over(zkl_seat *seat, const char *why);
 /* A lease has begun: grant if this seat waits for it. */
 void zkl_seat_confirm(zkl_seat *seat);
 /* A try's directory shows nobody ahead: it joins. */
 void zkl_seat_join(zkl_seat *seat);
+/* The server had no time for a try's list: it looks again in a while. */
+void zkl_seat_try_again(zkl_seat *seat);
 /* Refuses the claim with what ZooKeeper answered to `what`. */
 void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what);
 /* One request less points here; frees the seat when it is gone and this was the last. */
@@ -684,7 +701,8 @@ struct zkl_query {
     bool sent;
     bool answered;
     int32_t count;
-    int32_t left; /* replies still to come, once the list is in */
+    int32_t next;   /* who is asked next, once the list is in */
+    int32_t flying; /* of these questions */
     zkl_contender *contenders;
 };
 

@@ -125,15 +125,18 @@ static void ask_limit(zkl_permits *permits)
     }
 }
 
-/* Those who have waited for the answer go on. */
-static void limit_known(zkl_line *leases)
+/* Those who have waited for the answer go on; if it was that the server has no time, after a while. */
+static void limit_known(zkl_line *leases, int rc)
 {
     leases->limit_flying = false;
     zkl_claim *claim, *next;
     for (claim = TAILQ_FIRST(&leases->engine->claims); claim != NULL; claim = next) {
         next = TAILQ_NEXT(claim, all);
-        if (claim->permits != NULL && claim->permits->leases == leases && claim->seat != NULL &&
-            claim->phase == ZKL_CLAIM_WAITING) {
+        bool waits = claim->permits != NULL && claim->permits->leases == leases && claim->seat != NULL &&
+                     claim->phase == ZKL_CLAIM_WAITING;
+        if (waits && rc == ZTHROTTLEDOP && claim->seat->state == ZKL_SEAT_CONFIRMING) {
+            zkl_seat_wait_long(claim->seat);
+        } else if (waits) {
             zkl_seat_look_again(claim->seat);
         }
     }
@@ -157,7 +160,7 @@ void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int l
             return;
         }
     }
-    limit_known(leases);
+    limit_known(leases, rc);
 }
 
 void zkl_permits_limit_set(zkl_request *request, int rc, const struct Stat *stat)
@@ -168,7 +171,7 @@ void zkl_permits_limit_set(zkl_request *request, int rc, const struct Stat *stat
     } else if (rc == ZNOAUTH) {
         leases->limit_unwritable = true; /* then there is none */
     }
-    limit_known(leases);
+    limit_known(leases, rc);
 }
 
 /*
@@ -571,7 +574,9 @@ void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, co
     if (rc != ZOK && rc != ZNONODE) {
         if (!trying && (zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE)) {
             zkl_seat_wait(turn);
-        } else if (!trying && rc == ZTHROTTLEDOP) {
+        } else if (trying && rc == ZTHROTTLEDOP) {
+            zkl_seat_try_again(turn);
+        } else if (rc == ZTHROTTLEDOP) {
             zkl_seat_wait_long(turn);
         } else {
             zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "listing '%s': %s",

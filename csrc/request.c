@@ -85,6 +85,7 @@ static void release_about(zkl_request *request)
     case ZKL_REQUEST_WATCH:
     case ZKL_REQUEST_UNWATCH:
     case ZKL_REQUEST_CHECK:
+    case ZKL_REQUEST_LOOK:
     case ZKL_REQUEST_QUERY_LIST:
     case ZKL_REQUEST_QUERY_GET:
     case ZKL_REQUEST_OPERATION:
@@ -220,6 +221,8 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
         zkl_permits_limit_set(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_STAT) {
         zkl_seat_stat(request, rc, stat);
+    } else if (request->kind == ZKL_REQUEST_LOOK) {
+        zkl_lease_looked(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
         zkl_operation_landed(request, rc, &(zkl_reply){.stat = stat});
     } else {
@@ -493,6 +496,17 @@ bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks)
     }
     request->about.checks = checks;
     return sent(request, zoo_amulti(engine->handle, checks->count, checks->ops, checks->results, on_done, request));
+}
+
+bool zkl_send_look(zkl_engine *engine, struct zkl_checks *checks, int32_t index)
+{
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_LOOK);
+    if (request == NULL) {
+        return false;
+    }
+    request->about.checks = checks;
+    request->index = index;
+    return sent(request, zoo_aexists(engine->handle, checks->items[index].seat->node, 0, on_stat, request));
 }
 
 static int call_client(zhandle_t *handle, const zkl_sending *what, zkl_request *request)

@@ -873,6 +873,16 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     }
 }
 
+void zkl_seat_try_again(zkl_seat *seat)
+{
+    seat->generation++; /* another list may be on its way */
+    move(seat, ZKL_SEAT_PARKED);
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_restart(seat->claim);
+    }
+    zkl_seat_wait_long(seat);
+}
+
 /* The list that comes before a try writes anything. */
 static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names)
 {
@@ -882,6 +892,9 @@ static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names
             refuse_try(seat, names->data[standing.nearest]);
             return;
         }
+    } else if (rc == ZTHROTTLEDOP) {
+        zkl_seat_try_again(seat);
+        return;
     } else if (rc != ZNONODE) {
         zkl_seat_refuse(seat, rc, "listing");
         return;
@@ -957,7 +970,11 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
     } else {
         zkl_free(seat->node);
         seat->node = NULL;
-        zkl_seat_wait(seat);
+        if (rc == ZTHROTTLEDOP) {
+            zkl_seat_wait_long(seat);
+        } else {
+            zkl_seat_wait(seat);
+        }
     }
 }
 
@@ -1076,14 +1093,15 @@ static void vanish(zkl_seat *seat, const char *why)
     gone(seat);
 }
 
-void zkl_seat_evicted(zkl_seat *seat)
+/* Its node is gone by somebody else's doing; `how` says what he did. */
+static void evict(zkl_seat *seat, const char *how)
 {
     if (seat->state == ZKL_SEAT_GRANTED) {
         char why[512];
-        snprintf(why, sizeof why, "somebody deleted its node '%.400s'", seat->node);
+        snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, seat->node);
         vanish(seat, why);
     } else if (seat->wanted) {
-        zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN, "somebody deleted '%s': queueing again", seat->node);
+        zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN, "somebody %s '%s': queueing again", how, seat->node);
         start_over(seat);
         if (seat->role == ZKL_ROLE_TURN) {
             zkl_permits_retreat(seat->claim, false);
@@ -1092,6 +1110,16 @@ void zkl_seat_evicted(zkl_seat *seat)
     } else {
         gone(seat);
     }
+}
+
+void zkl_seat_evicted(zkl_seat *seat)
+{
+    evict(seat, "deleted");
+}
+
+void zkl_seat_replaced(zkl_seat *seat)
+{
+    evict(seat, "deleted, and made anew,");
 }
 
 void zkl_seat_session_over(zkl_seat *seat, const char *why)

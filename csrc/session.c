@@ -11,6 +11,11 @@
  * heartbeat that keeps the lease is a multi made of nothing but version checks of our own nodes: it goes through the quorum,
  * changes nothing, fires no watch, and fails with ZNONODE when somebody has deleted one of them.
  *
+ * A check knows a node by its name and the version of its data alone. Whoever may create and delete in the directory can put
+ * a node of his own in the place of ours. What he cannot give it is our czxid and our session. So right behind the heartbeat,
+ * on the same connection, goes an exists for each node that is held: what a session reads after a write of its own is no older
+ * than that write. The heartbeat proves the lease when all of these are answered too.
+ *
  * That the session lived at s is not enough to say how long it will live: a write that a follower forwards does not restart
  * the session's timer at the leader (LeaderZooKeeperServer.submitLearnerRequest). What restarts it is the follower's report,
  * twice a tick, of the sessions it has heard from, and being asked to revalidate a session that connects. So the engine keeps
@@ -54,6 +59,9 @@
 /* Nodes checked by one heartbeat request. */
 #define CHECKS_AT_ONCE 256
 
+/* Looks at nodes that are under way at once, whatever else is: the lease must not wait for others. */
+#define LOOKS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
+
 void zkl_log(zkl_engine *engine, int level, const char *format, ...)
 {
     char message[512];
@@ -96,6 +104,7 @@ zkl_code zkl_code_of(int rc)
 }
 
 static void lapse(zkl_engine *engine);
+static void look_on(zkl_engine *engine);
 
 /* --- state --------------------------------------------------------------------------------------------------------- */
 
@@ -304,6 +313,7 @@ static void close_handle(zkl_engine *engine)
     engine->connected = engine->ready = false;
     zookeeper_close(handle);
     engine->handle = NULL;
+    look_on(engine); /* there is nothing to look at any more */
     engine->over = false;
     zkl_requests_closed(engine);
     zkl_watches_closed(engine);
@@ -555,6 +565,7 @@ static void add_check(struct zkl_checks *checks, zkl_seat *seat)
     checks->count++;
 }
 
+/* Nothing about the heartbeat is under way, or to be sent, any more. */
 static void land_checks(struct zkl_checks *checks)
 {
     for (int32_t i = 0; i < checks->count; i++) {
@@ -565,18 +576,70 @@ static void land_checks(struct zkl_checks *checks)
 
 static void send_checks(zkl_engine *engine, struct zkl_checks *checks)
 {
-    if (zkl_send_checks(engine, checks)) {
-        engine->checks_flying++;
-        engine->stats.heartbeats++;
-    } else {
+    if (!zkl_send_checks(engine, checks)) {
         land_checks(checks);
+        return;
     }
+    checks->sent_at = engine->now;
+    checks->connection = engine->connection;
+    checks->flying = 1;
+    TAILQ_INSERT_TAIL(&engine->checks, checks, all);
+    engine->checks_flying++;
+    engine->stats.heartbeats++;
+    look_on(engine);
 }
 
 static bool needs_check(const zkl_seat *seat)
 {
     return seat->node != NULL &&
            (seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING || seat->state == ZKL_SEAT_GRANTED);
+}
+
+/* The seat is still what the heartbeat was about, and is held by its node, or will be when the lease is proven. */
+static bool needs_look(const struct zkl_check *check)
+{
+    bool holds = check->seat->state == ZKL_SEAT_GRANTED || check->seat->state == ZKL_SEAT_CONFIRMING;
+    return check->generation == check->seat->generation && holds && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR);
+}
+
+/* Looks at the next nodes of a heartbeat, as many as may be; false if some are left. */
+static bool send_looks(zkl_engine *engine, struct zkl_checks *checks)
+{
+    if (checks->connection != engine->connection || !zkl_session_usable(engine)) {
+        checks->failed = checks->failed || checks->looked < checks->count;
+    }
+    while (!checks->failed && checks->looked < checks->count && engine->looks_flying < LOOKS_AT_ONCE) {
+        int32_t index = checks->looked++;
+        if (!needs_look(&checks->items[index])) {
+            continue;
+        }
+        if (zkl_send_look(engine, checks, index)) {
+            checks->flying++;
+            engine->looks_flying++;
+            engine->stats.heartbeats++;
+        } else {
+            checks->failed = true;
+        }
+    }
+    return checks->failed || checks->looked == checks->count;
+}
+
+/* Goes on with the looks that are due, and judges the heartbeats of which all is in. */
+static void look_on(zkl_engine *engine)
+{
+    struct zkl_checks *checks, *next;
+    for (checks = TAILQ_FIRST(&engine->checks); checks != NULL; checks = next) {
+        next = TAILQ_NEXT(checks, all);
+        if (!send_looks(engine, checks) || checks->flying > 0) {
+            continue;
+        }
+        TAILQ_REMOVE(&engine->checks, checks, all);
+        engine->checks_flying--;
+        if (!checks->failed) {
+            zkl_lease_prove(engine, checks->sent_at);
+        }
+        land_checks(checks);
+    }
 }
 
 /* Sends the heartbeat over every node that serves somebody, in as few requests as their bound allows; a read if none does. */
@@ -618,15 +681,23 @@ static bool all_passed(const struct zkl_checks *checks)
     return passed;
 }
 
+/* Neither yes nor no; what is known to pass by itself is not worth a line. */
+static void note_unproven(zkl_engine *engine, int rc)
+{
+    if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+        zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "the lease cannot be extended: checking our own nodes gives '%s'%s",
+                zerror(rc), rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");
+    }
+}
+
 void zkl_lease_checked(zkl_request *request, int rc)
 {
     zkl_engine *engine = request->engine;
     struct zkl_checks *checks = request->about.checks;
-    engine->checks_flying--;
+    checks->flying--;
     rc = rc == ZOK && !all_passed(checks) ? ZMARSHALLINGERROR : rc;
-    if (rc == ZOK) {
-        zkl_lease_prove(engine, request->sent_at);
-    } else if (rc == ZNONODE) {
+    checks->failed = checks->failed || rc != ZOK;
+    if (rc == ZNONODE) {
         for (int32_t i = 0; i < checks->count; i++) {
             const struct zkl_check *check = &checks->items[i];
             if (checks->results[i].err == ZNONODE && check->generation == check->seat->generation &&
@@ -635,11 +706,39 @@ void zkl_lease_checked(zkl_request *request, int rc)
             }
         }
         zkl_lease_want_now(engine); /* the failed multi said nothing about the others */
-    } else if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
-        zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "the lease cannot be extended: checking our own nodes gives '%s'%s",
-                zerror(rc), rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");
+    } else if (rc != ZOK) {
+        note_unproven(engine, rc);
     }
-    land_checks(checks);
+    look_on(engine);
+}
+
+/*
+ * Of a reader beside its writer only the session is known; nobody else has it, and ours makes no node twice under one name.
+ */
+static bool is_own(const zkl_seat *seat, const struct Stat *stat)
+{
+    return stat->ephemeralOwner == seat->engine->session_id && (seat->beside || stat->czxid == seat->czxid);
+}
+
+void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat)
+{
+    zkl_engine *engine = request->engine;
+    struct zkl_checks *checks = request->about.checks;
+    const struct zkl_check *check = &checks->items[request->index];
+    checks->flying--;
+    engine->looks_flying--;
+    if (rc == ZNONODE || rc == ZOK) {
+        /* Without the one that is lost the heartbeat proves as much as before. */
+        if (needs_look(check) && rc == ZNONODE) {
+            zkl_seat_evicted(check->seat);
+        } else if (needs_look(check) && !is_own(check->seat, stat)) {
+            zkl_seat_replaced(check->seat);
+        }
+    } else {
+        checks->failed = true;
+        note_unproven(engine, rc);
+    }
+    look_on(engine);
 }
 
 /* --- the driver's calls -------------------------------------------------------------------------------------------- */

@@ -494,6 +494,8 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     view->message[0] = '\0';
     if (ticket->message != NULL) {
         snprintf(view->message, sizeof view->message, "%s", ticket->message);
+    } else if (view->code != ZKL_OK) {
+        snprintf(view->message, sizeof view->message, "%s", unanswered ? "the client is closed" : ZKL_UNSAID);
     } else if (ticket->terms != NULL && view->phase == ZKL_CLAIM_WAITING) {
         describe_wait(ticket, view->message);
     }

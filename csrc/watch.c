@@ -293,12 +293,16 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     if (rc == ZNOAUTH || rc == ZNONODE) {
         part_from_owner(watch); /* it may not be read, or is gone, which the heartbeat will tell */
     }
-    if (rc == ZNOAUTH) {
+    if (rc == ZNOAUTH || rc == ZTHROTTLEDOP) {
         tell(watch, zkl_seat_look_later);
     } else {
         tell(watch, rc == ZNONODE ? zkl_seat_blocker_gone : zkl_seat_look_again);
     }
-    rearm_or_free(watch);
+    if (rc == ZTHROTTLEDOP && is_wanted(watch)) {
+        zkl_try_later(watch->engine); /* zkl_watches_resume arms it for its owner */
+    } else {
+        rearm_or_free(watch);
+    }
 }
 
 /* The list of a line that arms the watch on who comes and goes there. */

@@ -16,7 +16,7 @@ describe("a program that has blocked for a lock and now computes", function()
         assert(lock:acquire(20))
         local before = client:stats().heartbeats
         eventually(function()
-            return client:stats().heartbeats > before + 6 -- of which there are five in a session timeout
+            return client:stats().heartbeats > before + 12 -- of which there are ten in a session timeout
         end)
         assert.is_true(lock:held())
         assert.is_true(lock:release())

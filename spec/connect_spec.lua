@@ -214,6 +214,25 @@ describe("a client", function()
                 threads_now .. " threads, " .. descriptors_now .. " descriptors"
         end)
     end)
+
+    it("keeps no more than what event loops may look at yet, the pipe for news, from its close until it is collected", function()
+        fixture.client()
+        fixture.clean()
+        local threads, descriptors = fixture.resources()
+        local clients = {}
+        for i = 1, 5 do
+            clients[i] = fixture.client()
+            assert(clients[i]:mutex(fixture.path()):acquire(10))
+            assert.is_true(clients[i]:close())
+        end
+        local threads_now, descriptors_now = fixture.resources()
+        assert.is_true(threads_now <= threads)
+        assert.is_true(descriptors_now < descriptors + 3 * #clients, descriptors .. ", " .. descriptors_now)
+        for _, client in ipairs(clients) do
+            assert.is_true(client:close()) -- again, which does nothing
+            assert.equal("closed", select(3, client:mutex(fixture.path()):acquire(1)))
+        end
+    end)
 end)
 
 describe("on(\"state\")", function()

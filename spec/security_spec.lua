@@ -10,6 +10,7 @@ local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local memory = require "spec.support.memory"
 local program = require "spec.support.program"
+local socket = require "socket"
 local stunnel = require "spec.support.stunnel"
 local zk = require "spec.support.zk"
 local zklock = require "zklock"
@@ -482,18 +483,89 @@ describe("a peer that may write where the lock is", function()
         fixture.observer():delete(foreign)
     end)
 
-    it("can put an impostor in place of a holder's node; the next holder's token is greater all the same", function()
-        local path = fixture.directory()
-        local first, second = trusted({ acl = "open" }):mutex(path), trusted({ acl = "open" }):mutex(path)
+    --- Both in one transaction: no heartbeat falls between the two.
+    local function impersonate(node)
+        local peer = fixture.client()
+        assert(peer:transaction():delete(node):create(node, "impostor", { ephemeral = true }):commit(10))
+        return peer
+    end
+
+    for _, kind in ipairs(kinds) do
+        it("can put an impostor in place of the node of a " .. kind.name .. ", which is lost with the next heartbeat", function()
+            local path = fixture.path()
+            local reason, message
+            local owner = kind.new(trusted({ acl = "open", session_timeout = 4 }), path, { on_lost = function(_, why, what)
+                reason, message = why, what
+            end })
+            assert(owner:acquire(10))
+            local node, token = owner:node(), owner:token()
+            local began = socket.gettime()
+            local peer = impersonate(node)
+            loop.run(function()
+                loop.until_true(function()
+                    owner._client:pump()
+                    return reason ~= nil
+                end)
+            end)
+            assert.is_true(socket.gettime() - began < 4) -- a heartbeat is sent every 0.8 s
+            assert.equal("lost", reason)
+            assert.truthy(message:find("somebody deleted, and made anew, its node '" .. node .. "'", 1, true), message)
+            assert.is_false(owner:held())
+            peer:close()
+            local other = kind.rival(trusted({ acl = "open" }), path)
+            assert(other:acquire(20))
+            assert.is_true(other:token() > token)
+            assert.is_true(other:release())
+            fixture.assert_nothing_left(owner._client)
+        end)
+    end
+
+    it("can put an impostor in place of a waiter's node, which is then granted for no longer than to the next heartbeat", function()
+        local path = fixture.path()
+        local first = trusted({ acl = "open" }):mutex(path)
+        local waiting = trusted({ acl = "open", session_timeout = 4 })
+        local reason
+        local second = waiting:mutex(path, { on_lost = function(_, why)
+            reason = why
+        end })
         assert(first:acquire(10))
-        local node, token = first:node(), first:token()
-        assert(fixture.observer():delete(node))
-        assert(second:acquire(20))
-        fixture.observer():create(node, "impostor", { ephemeral = true })
-        assert.is_true(second:token() > token)
-        assert.is_true(second:held())
-        assert.is_true(second:release())
-        fixture.observer():delete(node)
+        loop.run(function()
+            assert(second:acquire(60))
+            loop.until_true(function()
+                waiting:pump()
+                return reason ~= nil
+            end)
+            assert.equal("lost", reason)
+        end, function()
+            loop.until_true(function()
+                return waiting:stats().watches > 0
+            end)
+            for _, name in ipairs(fixture.children(path)) do
+                local node = path .. "/" .. name
+                if node ~= first:node() then
+                    impersonate(node)
+                end
+            end
+            assert.is_true(first:release())
+        end)
+    end)
+
+    it("can let a guarded transaction through, by an impostor, until the next heartbeat and no longer", function()
+        local path = fixture.path()
+        local data = fixture.directory()
+        local client = trusted({ acl = "open", session_timeout = 4 })
+        local lock = client:mutex(path)
+        assert(lock:acquire(10))
+        impersonate(lock:node())
+        assert(lock:transaction():set(data, "stale"):commit(10)) -- nothing in a transaction tells the two apart
+        loop.run(function()
+            loop.until_true(function()
+                return not lock:held()
+            end)
+        end)
+        local ok, _, code = lock:transaction():set(data, "too late"):commit(10)
+        assert.same({ nil, "lost" }, { ok, code })
+        assert.equal("stale", (fixture.observer():get(data)))
     end)
 
     it("can write anything for a semaphore's limit: nobody gets more than he says himself #asan", function()

@@ -15,6 +15,8 @@
  *   fairness   While somebody else waits behind a client's node, at most `handoff` further claims are granted by it.
  *   linger     A node that nobody holds by goes: when others come, or when it has lingered long enough.
  *   requests   A claim that is granted by a node that is there already costs no request.
+ *   pause      What a server throttles is not tried again at once.
+ *   flood      Of the requests for one list of contenders no more are under way than may be, and one.
  *   owner      A grant ends with its session, at the latest when the client has a new one.
  *   listed     No grant is given by a list that does not contain the claim's own node.
  *   forgotten  When faults have ended and everybody releases, every claim that waits is granted in bounded time.
@@ -27,9 +29,10 @@
  *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for.
  *
  * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
- * deletion is committed until a multi that names the node has been answered to the victim with ZNONODE and the victim has
- * finished its turn, and for at most one session timeout from then or from when its present lease began: heartbeats go out
- * every T/4 while there is a lease, so that an engine which overlooks the answer, or stops asking, is found out.
+ * deletion is committed until a multi that names the node has been answered to the victim with ZNONODE, or an exists with ZNONODE
+ * or an impostor's stat, and the victim has finished its turn, and for at most one session timeout from then or from when its
+ * present lease began: heartbeats go out every T/5 while there is a lease, so that an engine which overlooks the answer, or stops
+ * asking, is found out.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,6 +48,10 @@ typedef struct {
     bool committed;
 } admin_deletion;
 #define MAX_DELETIONS 256
+
+/* Requests of one client, with its twenty claims or so. */
+#define MOST_THROTTLED 100
+
 static admin_deletion deletions[MAX_DELETIONS];
 static int deletion_count;
 
@@ -160,11 +167,10 @@ static void node_created(void *context, const char *path, int64_t session, int64
 {
     (void)context;
     (void)session;
-    (void)zxid;
     note_limit_change(path);
     zkl_node node = zkl_node_parse(strrchr(path, '/') + 1);
-    if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0)
-        return;
+    if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0 || find_node(path) != NULL)
+        return; /* no contender's; or an impostor's, of the name that a contender's had */
     node_record *fresh = calloc(1, sizeof(*fresh));
     if (fresh == NULL)
         abort();
@@ -172,6 +178,7 @@ static void node_created(void *context, const char *path, int64_t session, int64
     const char *data = sim_data(path, &length);
     snprintf(fresh->path, sizeof(fresh->path), "%s", path);
     snprintf(fresh->identity, sizeof(fresh->identity), "%.*s", length > 0 ? length : 0, data);
+    fresh->czxid = zxid;
     fresh->client = client_of(data, length);
     fresh->lock = path_index(path);
     fresh->kind = node.kind;
@@ -191,11 +198,17 @@ static bool owns(const claim_record *record, const char *path)
     return false;
 }
 
+bool is_clients_node(const char *path)
+{
+    const node_record *node = find_node(path);
+    return node != NULL && node->client >= 0 && !node->gone;
+}
+
 /* What a granted claim holds by. */
 bool nodes_exist(const claim_record *record)
 {
     for (int32_t i = 0; i < record->held_count; i++) {
-        if (!sim_exists(record->held[i]->path))
+        if (record->held[i]->gone || !sim_exists(record->held[i]->path))
             return false;
     }
     return record->held_count == (record->mode == ZKL_MODE_PERMITS ? record->count : 1);
@@ -278,15 +291,28 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     }
 }
 
-static void multi_answered(void *context, int caller, const char *path, int err)
+/* The client was told that the node is not there, or not its own. */
+static void end_excuse(int caller, const char *path)
 {
-    (void)context;
-    if (err != ZNONODE)
-        return;
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
         if (each->client == caller && each->excused && owns(each, path))
             each->excuse_ending = true;
     }
+}
+
+static void multi_answered(void *context, int caller, const char *path, int err)
+{
+    (void)context;
+    if (err == ZNONODE)
+        end_excuse(caller, path);
+}
+
+static void looked(void *context, int caller, const char *path, int err, int64_t czxid)
+{
+    (void)context;
+    const node_record *node = find_node(path);
+    if (err == ZNONODE || (err == ZOK && node != NULL && node->czxid != czxid))
+        end_excuse(caller, path);
 }
 
 /* ---- those who ask for a lock ---- */
@@ -499,8 +525,29 @@ static void check_hold(const client *of, const claim_record *record)
         fail("hold", "client %d will not wake up for the max_hold of claim %d", record->client, record->number);
 }
 
+/* Nobody sends more at once than may be under way, but for one request of each question. */
+static void check_questions(const client *of)
+{
+    int64_t asked = 0, questions = 0;
+    const zkl_request *request, *other;
+    TAILQ_FOREACH(request, &of->engine->flying, all)
+    {
+        if (request->kind != ZKL_REQUEST_QUERY_GET)
+            continue;
+        asked++;
+        other = TAILQ_FIRST(&of->engine->flying);
+        while (other->kind != request->kind || other->about.query != request->about.query)
+            other = TAILQ_NEXT(other, all);
+        questions += other == request;
+    }
+    if (asked > zkl_most_in_flight + questions)
+        fail("flood", "client %d asks %d contenders at once who they are, for %d questions, and %d may be under way",
+             of->index, (int)asked, (int)questions, (int)zkl_most_in_flight);
+}
+
 void check_after_call(client *of)
 {
+    check_questions(of);
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
         if (each->client != of->index)
             continue;
@@ -639,8 +686,8 @@ static void check_granted(claim_record *record, zkl_claim *claim)
     if (client_clock(of, sim_now()) >= of->valid_until)
         return; /* given by a thread that slept meanwhile: void from the start */
     const admin_deletion *gone = admin_deleted(record);
-    if (gone != NULL)
-        excuse(record, gone->at);
+    if (gone != NULL) /* a waiter with an impostor's node in place of its own learns of it only when it holds */
+        excuse(record, record->held[0]->grants == 0 && sim_exists(record->node) ? sim_now() : gone->at);
     check_token(record);
     if (record->mode == ZKL_MODE_PERMITS)
         check_permits_granted(record);
@@ -692,6 +739,9 @@ void check_claim_changed(claim_record *record, zkl_claim *claim)
              zkl_claim_phase_name(before), zkl_claim_phase_name(phase));
     if (phase == ZKL_CLAIM_RELEASED && !record->ended && !run.clients[record->client].closing)
         fail("final", "claim %d of client %d was released by nobody", record->number, record->client);
+    if ((phase == ZKL_CLAIM_REFUSED || phase == ZKL_CLAIM_LOST) && zkl_claim_message(claim)[0] == '\0')
+        fail("final", "claim %d of client %d ended with %s and without a word", record->number, record->client,
+             zkl_code_name(code));
     if (phase == ZKL_CLAIM_REFUSED && !refusal_explained(record, code))
         fail("final", "claim %d of client %d was refused with %s: %s", record->number, record->client,
              zkl_code_name(code), zkl_claim_message(claim));
@@ -762,6 +812,16 @@ static bool is_own(int caller, const char *path)
     return node != NULL && node->client == caller && node->overheard;
 }
 
+/* An impostor's node stands where a waiter of the client believes its own to be. */
+static bool is_impersonated(int caller, int lock)
+{
+    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
+        if (each->client == caller && each->lock == lock && each->gone && sim_exists(each->path))
+            return true;
+    }
+    return false;
+}
+
 static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)
 {
     (void)context;
@@ -770,6 +830,8 @@ static void notified(void *context, int caller, const char *path, int type, bool
     if (type != ZOO_DELETED_EVENT || successor || !later || is_own(caller, path))
         return;
     totals.wasted_wakes++;
+    if (is_impersonated(caller, path_index(path)))
+        return;
     if ((!run.leases && deletion_count > 0) || run.short_of_memory)
         return; /* without heartbeats a waiter whose node was deleted goes on watching until its blocker goes */
     if (sim_now() - run.clients[caller].disturbed_at > 2 * run.timeout)
@@ -782,6 +844,20 @@ static void create_requested(void *context, int caller, const char *path)
     int index = path_index(path);
     if (index >= 0)
         run.clients[caller].creates[index]++;
+}
+
+/* What is throttled is tried again after a second: by each of a client's claims perhaps, and not as fast as answers come. */
+static void throttled(void *context, int caller)
+{
+    (void)context;
+    client *of = &run.clients[caller];
+    if (sim_now() > of->throttled_at + SIM_SECOND) {
+        of->throttled_at = sim_now();
+        of->throttled = 0;
+    }
+    of->disturbed_at = sim_now();
+    if (++of->throttled > MOST_THROTTLED)
+        fail("pause", "%d requests of client %d were throttled within a second", MOST_THROTTLED, caller);
 }
 
 static void expired(void *context, int caller, int64_t session)
@@ -813,7 +889,9 @@ void install_hooks(sim_hooks *hooks)
                          .notified = notified,
                          .contender = contender_name,
                          .multi_answered = multi_answered,
+                         .looked = looked,
                          .create_requested = create_requested,
+                         .throttled = throttled,
                          .expired = expired};
 }
 

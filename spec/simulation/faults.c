@@ -22,12 +22,14 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "names fail",
                                               "send fails",
                                               "node deleted by administrator",
+                                              "node replaced by an impostor's",
                                               "data set by administrator",
                                               "directory reaped",
                                               "strange children",
                                               "foreigner crash",
                                               "client killed",
-                                              "client closed"};
+                                              "client closed",
+                                              "requests throttled"};
 
 /* An undo is one number: what, and to whom. */
 enum {
@@ -35,7 +37,8 @@ enum {
     UNDO_CRASH,
     UNDO_LINK,
     UNDO_NAMES,
-    UNDO_STALL
+    UNDO_STALL,
+    UNDO_THROTTLE
 };
 
 static int64_t duration(int64_t most_tenths);
@@ -68,6 +71,9 @@ static void undo(void *context, int64_t what)
         break;
     case UNDO_NAMES:
         sim_set_names(one, true);
+        break;
+    case UNDO_THROTTLE:
+        sim_throttle(one, false);
         break;
     case UNDO_STALL:
         sim_stall_requests(one, false);
@@ -155,6 +161,49 @@ static bool admin_delete(void)
     sim_trace("fault: an administrator deletes %s", path);
     note_admin_delete(path);
     return sim_foreign_delete(0, path);
+}
+
+/* ---- impostors ---- */
+
+/* One at a time: who has put a node of its own in the place of a client's. */
+static struct {
+    char path[160];
+    int64_t session; /* 0: nobody has */
+    int64_t until;
+} impostor;
+
+/* Makes its node as soon as it can; ends its session, and with it the node, when its time is over. */
+static void impersonate(void *context, int64_t argument)
+{
+    if (sim_now() < impostor.until && !sim_exists(impostor.path)) {
+        sim_foreign_create(impostor.session, impostor.path, "impostor", ZOO_EPHEMERAL);
+    } else if (sim_now() >= impostor.until) {
+        note_admin_delete(impostor.path); /* whoever believes to hold by it is in nobody's way then */
+        if (sim_foreign_expire(impostor.session)) {
+            impostor.session = 0;
+            return;
+        }
+    }
+    sim_schedule(sim_now() + run.timeout / 20 + sim_below(run.timeout / 20), impersonate, context, argument);
+}
+
+/* A peer deletes a client's node and, before or after the next one is let in, makes one of the same name. */
+static bool replace_node(void)
+{
+    char path[sizeof(impostor.path)];
+    random_child(true, path, sizeof(path));
+    if (impostor.session != 0 || path[0] == '\0' || !is_clients_node(path))
+        return false;
+    impostor.session = sim_foreign_session();
+    if (impostor.session == 0)
+        return false;
+    sim_trace("fault: a peer puts a node of its own in place of %s", path);
+    note_admin_delete(path);
+    sim_foreign_delete(0, path);
+    memcpy(impostor.path, path, sizeof(path));
+    impostor.until = sim_now() + duration(30);
+    sim_schedule(sim_chance(1, 2) ? sim_now() : sim_now() + sim_below(run.timeout / 4), impersonate, NULL, 0);
+    return true;
 }
 
 static bool admin_set(void)
@@ -271,6 +320,8 @@ static bool inflict(fault_kind kind)
         break;
     case FAULT_ADMIN_DELETE:
         return admin_delete();
+    case FAULT_IMPOSTOR:
+        return replace_node();
     case FAULT_ADMIN_SET:
         return admin_set();
     case FAULT_REAP:
@@ -287,6 +338,14 @@ static bool inflict(fault_kind kind)
         return close_client(of, true);
     case FAULT_CLOSE_CLIENT:
         return of->paused_until <= sim_now() && close_client(of, false);
+    case FAULT_THROTTLE:
+        during = duration(15);
+        sim_trace("fault: some requests of client %d are throttled for %lld ms", of->index,
+                  (long long)(during / SIM_MILLISECOND));
+        of->unheard_until = sim_now() + during + 2 * SIM_SECOND; /* it is in no hurry to try again */
+        sim_throttle(of->index, true);
+        undo_later(UNDO_THROTTLE, of->index, 0, during);
+        break;
     case FAULT_KINDS:
         return false;
     }
@@ -314,6 +373,7 @@ static uint32_t a_quarter_of_all(void)
 
 void start_faults(void)
 {
+    impostor.session = 0;
     int64_t choice = sim_below(20);
     if (choice == 0 || run.calm)
         return; /* nothing goes wrong */

@@ -51,12 +51,14 @@ typedef enum {
     FAULT_NAMES,
     FAULT_SEND,
     FAULT_ADMIN_DELETE,
+    FAULT_IMPOSTOR,
     FAULT_ADMIN_SET,
     FAULT_REAP,
     FAULT_STRANGER,
     FAULT_FOREIGN_CRASH,
     FAULT_KILL_CLIENT,
     FAULT_CLOSE_CLIENT,
+    FAULT_THROTTLE,
     FAULT_KINDS
 } fault_kind;
 extern const char *const fault_names[FAULT_KINDS];
@@ -67,6 +69,7 @@ typedef struct node_record {
     struct node_record *next;
     char path[160];
     char identity[32]; /* its data, as it was made */
+    int64_t czxid;     /* tells it from an impostor of the same name */
     int client;        /* whose it is; -1: a foreigner's */
     int lock;          /* on which path */
     zkl_node_kind kind;
@@ -148,8 +151,9 @@ typedef struct {
     int64_t creates[MAX_PATHS]; /* requested so far */
     int64_t disturbed_at;       /* when last a claim ended or the connection changed: watches may be about to go */
     int64_t spin_at, spins;
-    bool expired;          /* the server gave up its session, which it may not know yet */
-    int64_t unheard_until; /* up to this instant it was paused or not connected */
+    int64_t throttled_at, throttled; /* since then, so many of its requests */
+    bool expired;                    /* the server gave up its session, which it may not know yet */
+    int64_t unheard_until;           /* up to this instant it was paused or not connected */
 } client;
 
 /* Locks that are taken one after the other, in the order of their paths, and given up together. */
@@ -335,6 +339,8 @@ bool grant_valid(const claim_record *record);
 bool excused(const claim_record *record);
 void note_forgotten(const claim_record *record);
 bool nodes_exist(const claim_record *record);
+/* Of a client, and not an impostor's. */
+bool is_clients_node(const char *path);
 /* After a call that granted so many claims, `revocable` of them such as want to hear who asks, by nodes that were there. */
 void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable);
 void install_hooks(sim_hooks *hooks);

@@ -203,6 +203,9 @@ static void deliver_completion(zhandle_t *zh, const sim_completion *entry)
     case SIM_ANSWER_STAT:
         if (!failed)
             stat = entry->reply->stat;
+        if (entry->request == SIM_EXISTS && sim.hooks.looked != NULL)
+            sim.hooks.looked(sim.hooks.context, zh->caller, sim_path_text(entry->path), entry->err,
+                             failed ? 0 : stat.czxid);
         entry->call.with_stat(entry->err, failed ? NULL : &stat, entry->data);
         break;
     case SIM_ANSWER_DATA:

@@ -618,7 +618,9 @@ static void drain(server *at, sim_connection *connection)
     while (connection->accepted && connection->queue != NULL) {
         sim_request *first = connection->queue;
         sim_reply synced = {.xid = first->xid, .zxid = at->tree.zxid, .path = first->operation.path};
-        if (is_write(first)) {
+        if (first->throttled) {
+            /* as soon as it is its turn */
+        } else if (is_write(first)) {
             if (!first->answered)
                 return;
         } else if (first->type == SIM_SYNC) {
@@ -628,7 +630,10 @@ static void drain(server *at, sim_connection *connection)
         connection->queue = first->next;
         if (connection->queue == NULL)
             connection->queue_last = NULL;
-        if (is_write(first))
+        if (first->throttled) {
+            synced.err = ZTHROTTLEDOP;
+            sim_connection_reply(connection, &synced);
+        } else if (is_write(first))
             sim_connection_reply(connection, first->reply);
         else if (first->type == SIM_SYNC)
             sim_connection_reply(connection, &synced);
@@ -688,6 +693,22 @@ static void receive_connect(server *at, sim_connection *connection, sim_request 
     }
 }
 
+/* RequestThrottler.java: what has waited for too long is answered in its turn, and not done. */
+static bool is_throttled(int caller, sim_type type)
+{
+    bool throttled = caller >= 0 && (sim.throttles[caller] >> type & 1U) != 0;
+    if (throttled && sim.hooks.throttled != NULL)
+        sim.hooks.throttled(sim.hooks.context, caller);
+    return throttled;
+}
+
+void sim_throttle(int caller, bool throttle)
+{
+    static const sim_type types[] = {SIM_CREATE2,   SIM_DELETE, SIM_GET,  SIM_EXISTS,        SIM_CHILDREN,
+                                     SIM_CHILDREN2, SIM_SET,    SIM_SYNC, SIM_REMOVE_WATCHES};
+    sim.throttles[caller] = throttle ? 1U << types[sim_below((int64_t)(sizeof(types) / sizeof(types[0])))] : 0;
+}
+
 void sim_server_receive(sim_connection *connection, sim_request *request)
 {
     server *at = &servers[connection->server];
@@ -732,7 +753,8 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
     else
         connection->queue = request;
     connection->queue_last = request;
-    if (is_write(request) || request->type == SIM_SYNC)
+    request->throttled = is_throttled(connection->caller, request->type);
+    if (!request->throttled && (is_write(request) || request->type == SIM_SYNC))
         forward(at, request, LINK_REQUEST);
     drain(at, connection);
 }
@@ -1118,6 +1140,7 @@ void sim_heal(void)
     }
     for (int i = 0; i < SIM_MAX_CALLERS; i++)
         sim.names_fail[i] = sim.send_fails[i] = false;
+    memset(sim.throttles, 0, sizeof(sim.throttles));
 }
 
 /* ---- foreigners and administrators ---- */

@@ -136,6 +136,7 @@ typedef struct sim_request {
     int path_count[3];
     /* at the server */
     bool answered;
+    bool throttled; /* answered with ZTHROTTLEDOP, and not done */
     int sync_until; /* a sync: log position to be applied before the reply; -1 unknown */
     struct sim_reply *reply;
 } sim_request;
@@ -327,6 +328,7 @@ typedef struct {
     bool link_down[SIM_MAX_SERVERS][SIM_MAX_SERVERS];
     bool names_fail[SIM_MAX_CALLERS];
     bool send_fails[SIM_MAX_CALLERS];
+    unsigned throttles[SIM_MAX_CALLERS]; /* requests of these types, 1 << sim_type */
     int64_t library_skip[SIM_MAX_CALLERS];
     sim_statistics statistics;
     sim_connection *connections;

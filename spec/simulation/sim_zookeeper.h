@@ -71,8 +71,12 @@ typedef struct {
     sim_part (*contender)(const char *name, int32_t *number);
     /* One operation of a multi of `caller` was answered with `err`; its reply is being processed. */
     void (*multi_answered)(void *context, int caller, const char *path, int err);
+    /* An exists of `caller` was answered with `err` and, if there is such a node, its czxid; likewise. */
+    void (*looked)(void *context, int caller, const char *path, int err, int64_t czxid);
     /* `caller` handed in a create request. */
     void (*create_requested)(void *context, int caller, const char *path);
+    /* A request of `caller` was throttled. */
+    void (*throttled)(void *context, int caller);
     /* The leader declared a client's session expired. */
     void (*expired)(void *context, int caller, int64_t session);
 } sim_hooks;
@@ -150,6 +154,8 @@ void sim_reset_connections(int caller);
 void sim_stall_requests(int caller, bool stall);
 void sim_set_network(int caller, int server, bool up); /* server -1: all; down: silence, nothing is lost yet */
 void sim_fail_next_send(int caller);
+/* Servers throttle one type of requests of a client, which one is drawn, until this or sim_heal ends it. */
+void sim_throttle(int caller, bool throttle);
 void sim_set_names(int caller, bool resolvable);
 /* The client library's clock stands still for so long, as in a suspended machine (its clock is CLOCK_MONOTONIC_RAW). */
 void sim_skip_library_clock(int caller, int64_t nanoseconds);

@@ -298,4 +298,8 @@ const rule_fit rule_fits[] = {
     {"follow", "anew", NULL},
     {"alone", NULL,
      "the bound does not count for as long as it takes to hear of who comes, which no small world waits for"},
+    {"impostor", NULL,
+     "two may hold until the next heartbeat, so that nothing is wrong before that is overdue: a session timeout in "
+     "which both "
+     "clients are at work, too many states"},
 };

@@ -185,7 +185,7 @@ static void looks_no_name_up_while_connected(void **state)
     atomic_store(&names_fail, true);
     zkl_ticket *held = acquire(client);
     int64_t heartbeats = zkl_client_stats(client).heartbeats;
-    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).heartbeats < heartbeats + 5;) {
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).heartbeats < heartbeats + 10;) {
         assert_true(zkl_clock() < until);
         wait_for_news(client);
     }

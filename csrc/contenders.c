@@ -2,7 +2,8 @@
  * contenders: who holds and who waits for a path.
  *
  * One list of the directory, then the data of every lock node in it: as many at once as may be under way, one at least, and the
- * next ones as these are answered. What disappears in between is left out. An answer is a picture of a moment that has passed: for people and dashboards, not for decisions.
+ * next ones as these are answered. What disappears in between is left out. An answer is a picture of a moment that has passed: for
+ * people and dashboards, not for decisions.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -101,12 +101,14 @@ typedef struct {
     bool settled;          /* claims: nothing is left on the server. Questions and flushes: answered */
     zkl_code code;
     int32_t revocations; /* claims: how often others have asked for it */
-    char token[ZKL_TOKEN_SIZE];
+    zkl_token token;     /* of a claim that was granted */
     char node[ZKL_NODE_NAME_SIZE]; /* its name, relative to the path; "" if none */
     char message[ZKL_MESSAGE_SIZE];
 } zkl_ticket_view;
 
 void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view);
+/* Nothing more is to be expected of a claim's release: it is settled, or there is a reason why it cannot be. */
+bool zkl_ticket_finished(zkl_ticket *ticket);
 /* Two parts of that, for less. */
 bool zkl_ticket_waits(const zkl_ticket *ticket);
 bool zkl_ticket_settled(zkl_ticket *ticket);

@@ -184,6 +184,14 @@ static int ticket_settled(lua_State *L)
     return 1;
 }
 
+/* claim:finished() -> bool, see zkl_ticket_finished; true after a fork */
+static int ticket_finished(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    lua_pushboolean(L, zkl_client_forked(zkl_ticket_client(ticket)) || zkl_ticket_finished(ticket));
+    return 1;
+}
+
 static int ticket_held(lua_State *L)
 {
     lua_pushboolean(L, zkl_ticket_held(check_ticket(L)));
@@ -203,10 +211,12 @@ static int ticket_token(lua_State *L)
     if (ticket == NULL) {
         return FORKED;
     }
-    if (view.token[0] == '\0') {
+    char token[ZKL_TOKEN_SIZE];
+    zkl_token_format(view.token, token);
+    if (token[0] == '\0') {
         lua_pushnil(L);
     } else {
-        lua_pushstring(L, view.token);
+        lua_pushstring(L, token);
     }
     return 1;
 }
@@ -855,7 +865,8 @@ static const luaL_Reg ticket_methods[] = {
     {"release", ticket_end},     {"cancel", ticket_end},
     {"result", ticket_result},   {"revocations", ticket_revocations},
     {"waits", ticket_waits},     {"take", operation_take},
-    {"event", operation_event},  {NULL, NULL},
+    {"event", operation_event},  {"finished", ticket_finished},
+    {NULL, NULL},
 };
 
 static const luaL_Reg client_methods[] = {

@@ -480,6 +480,15 @@ static void describe_wait(const zkl_ticket *ticket, char *message)
     }
 }
 
+static void copy_node(char *copy, const char *name)
+{
+    size_t length = name != NULL ? strnlen(name, ZKL_NODE_NAME_SIZE - 1) : 0;
+    if (length > 0) {
+        memcpy(copy, name, length);
+    }
+    copy[length] = '\0';
+}
+
 void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
 {
     zkl_client *client = ticket->client;
@@ -489,8 +498,8 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     bool unanswered = ticket->question != NULL && client->exited && !ticket->settled;
     view->code = unanswered && ticket->kind != TICKET_FLUSH ? ZKL_CLOSED : (zkl_code)ticket->code;
     view->revocations = ticket->revocations;
-    zkl_token_format(ticket->token, view->token);
-    snprintf(view->node, sizeof view->node, "%s", ticket->node != NULL ? ticket->node : "");
+    view->token = ticket->token;
+    copy_node(view->node, ticket->node);
     view->message[0] = '\0';
     if (ticket->message != NULL) {
         snprintf(view->message, sizeof view->message, "%s", ticket->message);
@@ -513,6 +522,14 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
 bool zkl_ticket_waits(const zkl_ticket *ticket)
 {
     return atomic_load_explicit(&ticket->phase, memory_order_acquire) == ZKL_CLAIM_WAITING;
+}
+
+bool zkl_ticket_finished(zkl_ticket *ticket)
+{
+    pthread_mutex_lock(&ticket->client->mutex);
+    bool finished = ticket->settled || ticket->client->exited || ticket->code != ZKL_OK;
+    pthread_mutex_unlock(&ticket->client->mutex);
+    return finished;
 }
 
 bool zkl_ticket_settled(zkl_ticket *ticket)

@@ -450,8 +450,8 @@ end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
-local function settled(claim)
-    return claim:settled() or select(2, claim:phase()) ~= nil
+local function release_decided(claim)
+    return claim:finished()
 end
 
 --- Begins the end of one level of the object's hold.
@@ -478,7 +478,7 @@ end
 --- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
 function Lock:_await_release(hold, deadline)
     local client, claim = self._client, hold.claim
-    local done, message, code = wait.until_decided(client, claim:id(), deadline, settled, claim)
+    local done, message, code = wait.until_decided(client, claim:id(), deadline, release_decided, claim)
     if done and claim:settled() then
         return true
     elseif done then

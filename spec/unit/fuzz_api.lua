@@ -196,6 +196,9 @@ local BLOCKING = {
     wait = 1, close = 1
 }
 
+--- Where the settings of those stand that wait for ever without any.
+local SETTINGS = { get = 2, exists = 2, children = 2, sync = 2, delete = 2, set = 3, create = 3 }
+
 local function call_something()
     local object = #objects > 0 and take() % 4 > 0 and pick(objects) or client
     local names = methods_of(object)
@@ -216,6 +219,10 @@ local function call_something()
     local place = BLOCKING[name]
     if place and (arguments[place] == nil or arguments[place] ~= arguments[place] or type(arguments[place]) == "table") then
         arguments[place], arguments.n = 0.002, math.max(arguments.n, place)
+    end
+    local at = SETTINGS[name]
+    if at and (arguments[at] == nil or type(arguments[at]) == "table" and next(arguments[at]) == nil) then
+        arguments[at], arguments.n = { timeout = 0.002 }, math.max(arguments.n, at)
     end
     local result = try(name, 0.1, object[name], object, table.unpack(arguments, 1, arguments.n))
     if type(result) == "table" and getmetatable(result) and result ~= object then

@@ -220,9 +220,9 @@ local function call_something()
     if place and (arguments[place] == nil or arguments[place] ~= arguments[place] or type(arguments[place]) == "table") then
         arguments[place], arguments.n = 0.002, math.max(arguments.n, place)
     end
-    local at = SETTINGS[name]
-    if at and (arguments[at] == nil or type(arguments[at]) == "table" and next(arguments[at]) == nil) then
-        arguments[at], arguments.n = { timeout = 0.002 }, math.max(arguments.n, at)
+    place = SETTINGS[name]
+    if place and (arguments[place] == nil or type(arguments[place]) == "table" and next(arguments[place]) == nil) then
+        arguments[place], arguments.n = { timeout = 0.002 }, math.max(arguments.n, place)
     end
     local result = try(name, 0.1, object[name], object, table.unpack(arguments, 1, arguments.n))
     if type(result) == "table" and getmetatable(result) and result ~= object then

@@ -102,15 +102,21 @@ bool zkl_client_has_news(zkl_client *client)
     return news;
 }
 
+static void close_alarm(zkl_client *client)
+{
+    if (client->alarm >= 0) {
+        close(client->alarm);
+        client->alarm = -1;
+    }
+}
+
 /* --- the life of objects ------------------------------------------------------------------------------------------- */
 
 static void free_client(zkl_client *client)
 {
     close_pipe(client->wake_pipe);
     close_pipe(client->news_pipe);
-    if (client->alarm >= 0) {
-        close(client->alarm);
-    }
+    close_alarm(client);
     zkl_doorbell_forget(client);
     if (client->doorbell >= 0) {
         close(client->doorbell);
@@ -560,6 +566,7 @@ void zkl_client_join(zkl_client *client)
     if (join) {
         pthread_join(client->thread, NULL);
         close_pipe(client->wake_pipe); /* nobody writes once it has exited; the other one stays: loops may look at it */
+        close_alarm(client);
     }
 }
 

@@ -224,7 +224,7 @@ suites_lint() {
 }
 
 suites_sim() {
-    suite "simulation: known seeds" ours 180 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
+    suite "simulation: known seeds" ours 400 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
     suite "simulation: seeds never seen before" ours 90 'simulate c --fresh'
     suite "simulation: broken rules are noticed" ours 400 'simulate c --breaks'
     suite "small worlds in every order" ours 300 'computing build/c/explore'

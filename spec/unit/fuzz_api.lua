@@ -245,7 +245,7 @@ local function check_exclusion()
 end
 
 local function connect()
-    return assert(zklock.connect(servers, { wait = "blocking", connect_timeout = 5, session_timeout = 4 }))
+    return assert(zklock.connect(servers, { wait = "blocking", connect_timeout = 30, session_timeout = 4 }))
 end
 
 --- One program.

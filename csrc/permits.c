@@ -492,9 +492,10 @@ static int32_t count_leases(zkl_claim *claim, const struct String_vector *names,
     return count;
 }
 
-static void no_room(zkl_claim *claim)
+static void no_room(zkl_claim *claim, const struct String_vector *names)
 {
     zkl_permits *permits = claim->permits;
+    zkl_seats_remove_strays(permits->leases, names);
     permits->leases->busy = permits->waited = true;
     if (claim->try_only) {
         char message[512];
@@ -509,7 +510,7 @@ static void no_room(zkl_claim *claim)
 }
 
 /* The claim has its nodes, and `count` is how many there are now, by a list from after they were made. */
-static void judge_taken(zkl_claim *claim, int32_t count)
+static void judge_taken(zkl_claim *claim, const struct String_vector *names, int32_t count)
 {
     zkl_permits *permits = claim->permits;
     if (count <= permits->limit) {
@@ -521,7 +522,7 @@ static void judge_taken(zkl_claim *claim, int32_t count)
         /* Has somebody deleted our place in the line, the one at its head and we would wait for each other's permits. */
         zkl_send_stat(claim->seat);
     }
-    no_room(claim);
+    no_room(claim, names);
 }
 
 /* Some of the claim's nodes have been deleted by somebody. */
@@ -546,7 +547,7 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
             permits->undecided = true; /* it may be from before one of them was made */
             zkl_permits_step(claim);
         } else if (own == permits->count) {
-            judge_taken(claim, count);
+            judge_taken(claim, names, count);
         } else {
             evict_missing(claim, names);
         }
@@ -554,7 +555,7 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
     }
     permits->excess = count + permits->count - permits->limit;
     if (permits->excess > 0) {
-        no_room(claim);
+        no_room(claim, names);
     } else if (request->purpose == ZKL_LIST_TRY) {
         zkl_seat_join(claim->seat);
     } else {

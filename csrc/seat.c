@@ -784,18 +784,18 @@ static bool ours(const zkl_engine *engine, const char *name)
  * A node of this client that no seat knows: a create that surfaced after it had been given up, or one whose deletion the servers
  * have forgotten. It lives as long as our session, and nobody else may remove it.
  */
-static void remove_stray(zkl_seat *seat, const char *name)
+static void remove_stray(const zkl_line *line, const char *name)
 {
-    zkl_engine *engine = seat->engine;
+    zkl_engine *engine = line->engine;
     uint64_t serial = strtoull(name + 3 + UUID_STEM_LENGTH, NULL, 16);
     const zkl_seat *other;
-    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    TAILQ_FOREACH(other, &line->seats, in_line)
     {
         if (other->serial == serial) {
             return;
         }
     }
-    char *path = zkl_child_path(seat->line->path, name);
+    char *path = zkl_child_path(line->path, name);
     if (path != NULL) {
         zkl_log(engine, ZOO_LOG_LEVEL_WARN,
                 "deleting '%s', left by a create or a delete whose outcome the servers lost", path);
@@ -808,21 +808,21 @@ static void remove_stray(zkl_seat *seat, const char *name)
  * All of them, wherever in the line: whoever waits right behind one of them is as a rule another client, who can do nothing
  * about it, and we stand further back.
  */
-static void remove_strays(zkl_seat *seat, const struct String_vector *names)
+void zkl_seats_remove_strays(const zkl_line *line, const struct String_vector *names)
 {
     int32_t more = 0;
     for (int32_t i = 0; i < names->count; i++) {
-        more += ours(seat->engine, names->data[i]);
+        more += ours(line->engine, names->data[i]);
     }
     const zkl_seat *other;
-    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    TAILQ_FOREACH(other, &line->seats, in_line)
     {
         more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING;
     }
     /* As a rule there are no more than can be accounted for: no need to look for each of thousands. */
     for (int32_t i = 0; more > 0 && i < names->count; i++) {
-        if (ours(seat->engine, names->data[i])) {
-            remove_stray(seat, names->data[i]);
+        if (ours(line->engine, names->data[i])) {
+            remove_stray(line, names->data[i]);
         }
     }
 }
@@ -867,7 +867,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
             zkl_permits_retreat(seat->claim, true);
         }
         seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
-        remove_strays(seat, names);
+        zkl_seats_remove_strays(seat->line, names);
         zkl_watch_node(seat, names->data[standing.nearest]);
         zkl_share_waits(seat);
     }
@@ -889,6 +889,7 @@ static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names
     if (rc == ZOK) {
         zkl_standing standing = zkl_queue_standing(names->data, names->count, "", kind_in_queue(seat));
         if (standing.blocking > 0) {
+            zkl_seats_remove_strays(seat->line, names);
             refuse_try(seat, names->data[standing.nearest]);
             return;
         }

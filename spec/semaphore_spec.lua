@@ -1306,6 +1306,31 @@ describe("when the connection is lost, a semaphore", function()
         assert(mine:acquire({ count = 2, timeout = 20 }))
     end)
 
+    -- In a fault campaign a server had lost the directory of the permits: it answered nothing to their creates, and did not list
+    -- what the others had. Connected to another one the client saw them in each list and took them for somebody else's; for 87 s,
+    -- until its session ended, nobody got a permit.
+    it("removes permits of its own that it did not know of", function()
+        local path, client, observer = fixture.directory(), fixture.client(), fixture.observer()
+        local mine = client:semaphore(path, 2)
+        assert(mine:acquire(10))
+        local stem = mine:node():match("/_c_(%x+%-%x+%-%x+%-%x+%-)")
+        assert.is_true(mine:release())
+        local function leave(prefix)
+            return assert(observer:create(("%s/leases/_c_%s-lease-"):format(path, prefix), "", { sequential = true }))
+        end
+        local others = leave(UUID)
+        local stray = leave(stem .. "ffffffffffff")
+        assert(mine:acquire(10))
+        assert.is_false(observer:exists(stray) and true or false)
+        assert.is_true(mine:release())
+        stray = leave(stem .. "fffffffffffe")
+        assert.equal("timeout", (select(3, mine:try_acquire())))
+        eventually(function()
+            return not observer:exists(stray)
+        end)
+        assert(observer:exists(others))
+    end)
+
     it("of a session that ends has its permits given to others, and is told", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 6 })
         local mine = client:semaphore(fixture.path(), 2)

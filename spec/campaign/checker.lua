@@ -185,20 +185,28 @@ function checker.progress(grants, expected, from, limit, service)
     return found, longest
 end
 
---- The longest time for which nobody was granted a path between two of its grants, while nobody held it.
+--- The longest time for which nobody was granted a path, after a first grant and until `last`, while nobody held it. `clock`:
+-- time -> seconds on the clock that counts; without one the usual.
 -- @treturn number seconds
 -- @treturn string|nil path
-function checker.unavailability(grants)
+function checker.unavailability(grants, last, clock)
     local longest, where = 0, nil
     local paths, names = by_path(grants)
     for _, name in ipairs(names) do
         local ended
-        for _, grant in ipairs(paths[name]) do
-            if ended and grant.from - ended > longest then
-                longest, where = grant.from - ended, name
+        local function look(time)
+            if ended and time > ended then
+                local gap = clock and clock(time) - clock(ended) or time - ended
+                if gap > longest then
+                    longest, where = gap, name
+                end
             end
+        end
+        for _, grant in ipairs(paths[name]) do
+            look(grant.from)
             ended = math.max(ended or 0, grant.to)
         end
+        look(last)
     end
     return longest, where
 end

@@ -143,9 +143,27 @@ describe("the campaign's checker #once", function()
         local longest, where = checker.unavailability({
             grant({ from = 1, to = 9 }), grant({ from = 2, to = 3 }), grant({ from = 10.5, to = 11 }),
             grant({ path = "/other", from = 1, to = 2 }), grant({ path = "/other", from = 5, to = 6 })
-        })
+        }, 8)
         assert.equal(3, longest)
         assert.equal("/other", where)
+    end)
+
+    it("tells the longest time in which nobody held a path while servers served", function()
+        local grants = {
+            grant({ from = 1, to = 2 }), grant({ from = 9, to = 10 }),
+            grant({ path = "/other", from = 8, to = 8.5 }), grant({ path = "/other", from = 10.5, to = 11 })
+        }
+        local longest, where = checker.unavailability(grants, 11, checker.service({ 1, 8, 8.5, 9, 9.5, 10, 10.5 }, 0.5))
+        assert.equal(2, longest)
+        assert.equal("/other", where)
+    end)
+
+    it("tells of a path that nobody was granted any more", function()
+        local longest, where = checker.unavailability({
+            grant({ from = 1, to = 2 }), grant({ from = 3, to = 4 }), grant({ path = "/other", from = 1, to = 11.5 })
+        }, 12)
+        assert.equal(8, longest)
+        assert.equal("/lock", where)
     end)
 end)
 

@@ -15,6 +15,7 @@ local report = require "spec.campaign.report"
 local roster = require "spec.campaign.roster"
 local schedule = require "spec.campaign.schedule"
 local servers = require "spec.campaign.servers"
+local silence = require "spec.campaign.silence"
 local tasks = require "spec.campaign.tasks"
 local topology = require "spec.campaign.topology"
 
@@ -96,7 +97,7 @@ end
 
 local function build(options)
     local self = setmetatable({
-        directory = options.directory, root = options.root, busy = {}, kinds = {}, faults = 0, running = 0
+        directory = options.directory, root = options.root, busy = {}, kinds = {}, faults = 0, running = 0, current = {}
     }, Campaign)
     self.topology = topology.new(not options.loopback, uv.os_getpid())
     tasks.spawn(self.topology:at_hub {
@@ -155,6 +156,7 @@ function Campaign:suffer(list)
         tasks.start(function()
             self.running = self.running + 1
             local from = tasks.now()
+            self.current[fault] = from
             if faults.run(self, fault) then
                 self.faults = self.faults + 1
                 self.kinds[fault.kind] = (self.kinds[fault.kind] or 0) + 1
@@ -162,6 +164,7 @@ function Campaign:suffer(list)
                 self.log:flush()
             end
             self.running = self.running - 1
+            self.current[fault] = nil
         end)
     end
     assert(tasks.await(function()
@@ -398,14 +401,22 @@ local function judge(campaign, healed, leftovers, options)
     end, checker.service(campaign:beats(), BEAT))
     result.rested, result.stood_still, result.restarts = campaign.rested, campaign.stood_still, campaign.servers.restarts
     result.standstill = campaign.standstill
-    result.unavailable, result.unavailable_path = checker.unavailability(shared)
+    local last = healed + campaign.rested
+    result.unavailable, result.unavailable_path = checker.unavailability(shared, last)
+    local times = {}
+    for index, grant in ipairs(all.grants) do
+        times[index] = grant.from
+    end
+    table.sort(times)
+    result.kept_away, result.kept_away_path = checker.unavailability(shared, last, checker.service(times, BEAT))
     for _, failure in ipairs(campaign.servers.failures) do
         table.insert(result.found.crashes, failure)
     end
     local truncations = campaign.servers:truncations()
     result.forgotten, result.forgotten_first = checker.forgotten(all.grants, truncations)
+    result.ghosts, result.unanswered = campaign.servers:ghosts(), campaign.servers:unanswered()
     result.found.refusals = {}
-    if all.refusals.exhausted and #truncations == 0 then
+    if all.refusals.exhausted and #truncations == 0 and result.ghosts == 0 then
         result.found.refusals[1] = ("%d acquires ended with exhausted, and the servers have forgotten nothing"):format(
             all.refusals.exhausted)
     end
@@ -432,6 +443,7 @@ local function run(options)
         error(("not every client gets a lock, with nothing wrong:\n%s\n%s"):format(describe_all(campaign:idle()),
             campaign.servers:describe()), 0)
     end
+    tasks.start(silence.watch, campaign, LONG_SESSION)
     enter(("%d clients take turns; the faults begin"):format(#campaign.roster))
     campaign:suffer(list)
     enter("everybody is to get something")
@@ -502,6 +514,10 @@ tasks.start(function()
 end)
 local ok, problem = pcall(tasks.loop)
 good = ok and good
+if options.keep then
+    -- Also of a campaign in which nothing was wrong: why a path was granted to nobody for long.
+    write(options.keep .. ".silence", read(options.directory .. "/silence.log"))
+end
 if not good and options.keep then
     keep(options)
     say("records and logs: %s", options.keep)

@@ -65,10 +65,14 @@ local function rows(result)
     add("increments that a counter without a fence lost", "%s", grouped(result.lost_increments))
     add("longest time in which a shared path was granted to nobody", "%.1f s (%s)", result.unavailable,
         result.unavailable_path or "-")
+    add("longest such time without that in which nothing was granted at all", "%.1f s (%s)", result.kept_away,
+        result.kept_away_path or "-")
     add("longest wait for the first grant after the last fault", "%.1f s", result.progress)
     add("seconds without faults at the end, of which the servers stood still", "%.1f, %.1f", result.rested, result.stood_still)
     add("servers started again because they did not serve after the faults", "%d", result.restarts)
     add("grants whose nodes the servers acknowledged and forgot", "%s", grouped(result.forgotten))
+    add("nodes that one server had kept although they were deleted", "%s", grouped(result.ghosts))
+    add("requests that were executed, but not by the server that had to answer", "%s", grouped(result.unanswered))
     add("overlaps of conflicting holds", "%d", #result.found.overlaps)
     if result.longest_overlap > 0 then
         add("the longest overlap", "%.3f s", result.longest_overlap)

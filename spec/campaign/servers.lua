@@ -213,16 +213,46 @@ function Servers:count(name)
     return sum
 end
 
+--- Calls fn(what the pattern captures) for every line of the servers' logs in which it is.
+function Servers:each_logged(pattern, fn)
+    for number = 1, COUNT do
+        for line in io.lines(("%s/server%d.log"):format(self.directory, number)) do
+            local captured = line:match(pattern)
+            if captured then
+                fn(captured)
+            end
+        end
+    end
+end
+
 --- The zxids to which servers have cut back their logs, because a leader did not know what came after: 16 hexadecimal digits.
 function Servers:truncations()
     local list = {}
-    for number = 1, COUNT do
-        for line in io.lines(("%s/server%d.log"):format(self.directory, number)) do
-            local zxid = line:match("Truncating log to get in sync with the leader 0x(%x+)")
-            list[#list + 1] = zxid and ("0"):rep(16 - #zxid) .. zxid or nil
-        end
-    end
+    self:each_logged("Truncating log to get in sync with the leader 0x(%x+)", function(zxid)
+        list[#list + 1] = ("0"):rep(16 - #zxid) .. zxid
+    end)
     return list
+end
+
+--- How many nodes a server still had when their session ended, and its leader had not: their deletion was in what it has lost.
+function Servers:ghosts()
+    local seen, count = {}, 0
+    self:each_logged("Unexpected extra paths under session %[(.-)%]", function(nodes)
+        for node in nodes:gmatch("[^, ]+") do
+            count = count + (seen[node] and 0 or 1)
+            seen[node] = true
+        end
+    end)
+    return count
+end
+
+--- How many replies a server could not make, since it has lost what the request was about: their clients get none.
+function Servers:unanswered()
+    local count = 0
+    self:each_logged("Unexpected exception. Destruction averted", function()
+        count = count + 1
+    end)
+    return count
 end
 
 --- kill -9, and waits until it is gone.

@@ -9,7 +9,7 @@
 --     w ID SEQUENCE BEFORE                         its write was the register's so-manieth; BEFORE: whose was there in the
 --                                                  register without a fence
 --     x ID BEFORE                                  its write was refused
---     r FIBER TIME CODE                            an acquire that gave nothing
+--     r FIBER TIME CODE PATH                       an acquire that gave nothing
 --     q TIME                                       os.exit follows
 --     n STAT=COUNT…                                the client's counters, each time the latest
 --     c FDS FDS THREADS THREADS                    before connect, after close
@@ -234,7 +234,7 @@ local function turn(world, fiber, entry)
     end
     local got, message, code = entry.lock:acquire(options)
     if not got then
-        world.record("r %d %.6f %s", fiber.number, world.now(), code)
+        world.record("r %d %.6f %s %s", fiber.number, world.now(), code, entry.parts[1].path)
         -- Of "exhausted" the judgement says whether it was the servers' doing.
         if code ~= "timeout" and code ~= "disconnected" and code ~= "lost" and code ~= "exhausted" then
             error(("acquire: %s (%s)"):format(message, code))

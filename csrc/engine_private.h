@@ -524,8 +524,9 @@ void zkl_seat_look_again(zkl_seat *seat);
 void zkl_seat_look_later(zkl_seat *seat);
 /* Others have asked for what is held by its node. */
 void zkl_seat_revoked(zkl_seat *seat);
-/* Its own node is gone though nobody asked for it. */
+/* Deletes what stands in a list of the line, is this client's, and belongs to none of its seats. */
 void zkl_seats_remove_strays(const zkl_line *line, const struct String_vector *names);
+/* Its own node is gone though nobody asked for it. */
 void zkl_seat_evicted(zkl_seat *seat);
 /* Another node has the name of its own, which must therefore be gone. */
 void zkl_seat_replaced(zkl_seat *seat);

@@ -100,8 +100,8 @@ typedef struct {
     zkl_claim_phase phase; /* claims */
     bool settled;          /* claims: nothing is left on the server. Questions and flushes: answered */
     zkl_code code;
-    int32_t revocations; /* claims: how often others have asked for it */
-    zkl_token token;     /* of a claim that was granted */
+    int32_t revocations;           /* claims: how often others have asked for it */
+    zkl_token token;               /* of a claim that was granted */
     char node[ZKL_NODE_NAME_SIZE]; /* its name, relative to the path; "" if none */
     char message[ZKL_MESSAGE_SIZE];
 } zkl_ticket_view;

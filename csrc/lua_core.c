@@ -28,8 +28,8 @@
 /* --- types --------------------------------------------------------------------------------------------------------- */
 
 /*
- * The types of userdata. Every function of the module has their metatables as upvalues 1, 2 and 3: to look one up in the registry by
- * its name, as luaL_checkudata does, took a tenth of all instructions of acquiring and releasing.
+ * The types of userdata. Every function of the module has their metatables as upvalues 1, 2 and 3: to look one up in the
+ * registry by its name, as luaL_checkudata does, took a tenth of all instructions of acquiring and releasing.
  */
 typedef enum {
     CLIENT_TYPE = 1,
@@ -858,14 +858,22 @@ static int core_features(lua_State *L)
 }
 
 static const luaL_Reg ticket_methods[] = {
-    {"id", ticket_id},           {"phase", ticket_phase},
-    {"settled", ticket_settled}, {"done", ticket_settled},
-    {"held", ticket_held},       {"remaining", ticket_remaining},
-    {"token", ticket_token},     {"node", ticket_node},
-    {"release", ticket_end},     {"cancel", ticket_end},
-    {"result", ticket_result},   {"revocations", ticket_revocations},
-    {"waits", ticket_waits},     {"take", operation_take},
-    {"event", operation_event},  {"finished", ticket_finished},
+    {"id", ticket_id},
+    {"phase", ticket_phase},
+    {"settled", ticket_settled},
+    {"done", ticket_settled},
+    {"held", ticket_held},
+    {"remaining", ticket_remaining},
+    {"token", ticket_token},
+    {"node", ticket_node},
+    {"release", ticket_end},
+    {"cancel", ticket_end},
+    {"result", ticket_result},
+    {"revocations", ticket_revocations},
+    {"waits", ticket_waits},
+    {"take", operation_take},
+    {"event", operation_event},
+    {"finished", ticket_finished},
     {NULL, NULL},
 };
 

@@ -121,6 +121,7 @@ struct zkl_engine {
     struct zkl_seat_list starved; /* those that may not join before ZKL_MAX_WATCHED_BYTES has room, likewise */
     struct zkl_seat_list delayed; /* those that the server refused and that try again later */
     int64_t delayed_until;
+    int64_t writes;        /* creates and deletes that the servers have acknowledged */
     int32_t nodes;         /* seats that have a node on the server, as far as known */
     int32_t cleaning;      /* seats and watches whose removal is not confirmed yet */
     int64_t watched_bytes; /* reserved by seats that may have to watch, and by the program's watches */
@@ -382,8 +383,10 @@ struct zkl_line {
     /* seat.c: every node up to this one, which was ours, is gone. 0: nothing of the kind is known. */
     int64_t cleared_czxid;
     int64_t cleared_at; /* when the server said so */
+    int64_t cleared_writes;
     int32_t cleared_sequence;
-    bool follows; /* the latest number that we got came right after it */
+    bool follows;    /* the latest number that we got came right after it */
+    int64_t creates; /* of those that engine->writes counts, the creates of nodes in this directory */
 
     TAILQ_ENTRY(zkl_line) in_kept;
 
@@ -464,6 +467,7 @@ struct zkl_seat {
     zkl_seat *writer;             /* a reader that joins beside this granted writer; NULL once it need not any more */
     char *node;                   /* full path, NULL while unknown */
     int64_t czxid;                /* of its node; of its writer's for a reader that joined beside one */
+    int64_t writes;               /* engine->writes less line->creates when its create was acknowledged */
     int32_t grants;               /* under that czxid, before its own: the second half of the token */
     zkl_role role;
     uint64_t serial;     /* its uuid's number */
@@ -475,6 +479,7 @@ struct zkl_seat {
     zkl_seat_state state;
     bool granted;   /* somebody has held by its node */
     bool foremost;  /* no node stands before its own, in its way or not */
+    bool unlucky;   /* the reply to its latest create was lost, and the node was not there */
     bool revoked;   /* others have asked for it: it is not handed over */
     bool spoilt;    /* a grant under its node ended other than by a release: it is not handed over */
     bool contested; /* others have come since it watches who comes */

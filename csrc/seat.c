@@ -379,6 +379,7 @@ static void clear_line(const zkl_seat *seat)
     zkl_line *line = seat->line;
     if (seat->foremost && seat->role != ZKL_ROLE_PERMIT && seat->czxid > line->cleared_czxid) {
         line->cleared_czxid = seat->czxid;
+        line->cleared_writes = seat->writes;
         line->cleared_sequence = seat->sequence;
         line->cleared_at = seat->engine->now;
         zkl_line_keep(line);
@@ -390,13 +391,16 @@ static void clear_line(const zkl_seat *seat)
  * before it. The number could be a coincidence only if the directory had been deleted and made anew since, and that many nodes
  * created in it. Each of those creates takes a zxid, and `created` is the zxid of ours: where fewer have been given since, in one
  * leader's time, that cannot be. (One transaction could make many nodes; no lock recipe does that in its line.)
+ *
+ * Those zxids do not count that our own writes elsewhere took, `elsewhere` of them: what is acknowledged between two of a
+ * session's replies was executed between the two.
  */
-static bool follows(const zkl_seat *seat, int64_t created)
+static bool follows(const zkl_seat *seat, int64_t created, int64_t elsewhere)
 {
     const zkl_line *line = seat->line;
     bool next = line->cleared_czxid != 0 && seat->sequence == (int64_t)line->cleared_sequence + 1;
     bool too_few = created > line->cleared_czxid && created >> 32 == line->cleared_czxid >> 32 &&
-                   created - line->cleared_czxid <= seat->sequence;
+                   created - line->cleared_czxid - elsewhere <= seat->sequence;
     return next && (too_few || ZKL_BROKEN(ZKL_BREAK_FOLLOW));
 }
 
@@ -605,6 +609,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     zkl_seat *seat = request->about.seat;
     if (rc == ZOK) {
         zkl_lease_prove(seat->engine, request->sent_at);
+        seat->engine->writes++;
     }
     if (request->generation != seat->generation || seat->state != ZKL_SEAT_LEAVING) {
         return;
@@ -674,15 +679,16 @@ static void refuse_tied(zkl_seat *seat)
     }
 }
 
-/* The node exists and is ours. */
-static void seated(zkl_seat *seat, int64_t czxid)
+/* The node exists and is ours; `elsewhere` as of follows(). */
+static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
 {
     if (!seat->beside) {
         seat->czxid = czxid;
     }
     move(seat, seat->wanted ? ZKL_SEAT_QUEUED : ZKL_SEAT_LEAVING);
+    seat->unlucky = false;
     check_sequence(seat);
-    seat->foremost = !seat->beside && seat->role != ZKL_ROLE_PERMIT && follows(seat, czxid);
+    seat->foremost = !seat->beside && seat->role != ZKL_ROLE_PERMIT && follows(seat, czxid, elsewhere);
     seat->line->follows = seat->foremost;
     if (seat->wanted && exhausted(seat)) {
         refuse_exhausted(seat);
@@ -742,10 +748,13 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
     zkl_engine *engine = seat->engine;
     if (rc == ZOK) {
         zkl_lease_prove(engine, request->sent_at);
+        engine->writes++;
+        seat->line->creates++;
     }
     if (request->generation != seat->generation || seat->state != ZKL_SEAT_JOINING) {
         return;
     }
+    seat->writes = engine->writes - seat->line->creates;
     seat->connection = request->connection;
     bool ours_now = rc == ZOK && may_be_created(seat, path, stat);
     if (seat->beside && rc == ZNONODE) {
@@ -754,7 +763,7 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
         }
         not_created(seat, ZINVALIDSTATE);
     } else if (ours_now && set_node(seat, path + strlen(seat->line->path) + 1)) {
-        seated(seat, stat != NULL ? stat->czxid : seat->czxid);
+        seated(seat, stat != NULL ? stat->czxid : seat->czxid, seat->writes - seat->line->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
         engine->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
@@ -940,7 +949,10 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
             return;
         }
     }
-    not_created(seat, ZINVALIDSTATE);
+    /* Once is chance. A server that has lost its directory answers no create, however often it is asked. */
+    bool again = seat->unlucky;
+    seat->unlucky = true;
+    not_created(seat, again ? ZTHROTTLEDOP : ZINVALIDSTATE);
 }
 
 void zkl_seat_synced(zkl_request *request, int rc)
@@ -965,7 +977,9 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
         return;
     }
     if (rc == ZOK && stat->ephemeralOwner == seat->engine->session_id && stat->czxid > 0) {
-        seated(seat, stat->czxid);
+        /* Made some time ago: what was written meanwhile may have come after it. */
+        seat->writes = seat->engine->writes - seat->line->creates;
+        seated(seat, stat->czxid, 0);
     } else if (rc == ZOK || rc == ZNONODE) {
         not_created(seat, ZINVALIDSTATE); /* deleted meanwhile, or not of this session: it goes with its own */
     } else {

@@ -494,6 +494,24 @@ describe("who comes after himself", function()
         end))
     end)
 
+    it("needs none either when the client has written much elsewhere in between", function()
+        local client = fixture.loop_client({ session_timeout = 30 })
+        local locks = {}
+        for index = 1, 20 do
+            locks[index] = client:mutex(fixture.path())
+        end
+        local function round()
+            for _, lock in ipairs(locks) do
+                assert(lock:acquire(10))
+                assert.is_true(lock:release())
+            end
+        end
+        for _ = 1, 3 do
+            round()
+        end
+        assert.equal(2 * #locks, requests_of(client, round))
+    end)
+
     it("looks again when others have come between #asan", function()
         local path = fixture.path()
         local lock, client = regular(path)

@@ -131,8 +131,7 @@ static bool may_follow(const told_node *before, const told_node *after)
 {
     int64_t number = zkl_node_parse(name_of(after->path)).sequence;
     return before->deleted && zkl_node_parse(name_of(before->path)).sequence == number - 1 &&
-           after->czxid >> 32 == before->czxid >> 32 && after->czxid > before->czxid &&
-           after->czxid - before->czxid <= number;
+           after->czxid >> 32 == before->czxid >> 32 && after->czxid > before->czxid;
 }
 
 /*

@@ -162,7 +162,8 @@ smoke() {
         assert(client:state() == "closed", client:state())'
 }
 
-# What only computes steps back for those that wait for servers, and whose servers have timeouts.
+# What only computes steps back for those that wait for servers, and whose servers have timeouts. (Not for fuzzers, which have their own
+# mind about leaks.)
 computing() {
     sanitized nice -n 10 "$@"
 }
@@ -219,8 +220,8 @@ suites_campaign() {
 
 suites_lint() {
     # What the check "gcc" would build is built by now, with the same warnings.
-    suite "lint" ours 900 'computing tools/lint.sh layout clang tidy-shipped cppcheck luacheck shellcheck docs'
-    suite "the reference, without a warning" status 90 'computing tools/docs.sh reference'
+    suite "lint" ours 900 'nice -n 10 tools/lint.sh layout clang tidy-shipped cppcheck luacheck shellcheck docs'
+    suite "the reference, without a warning" status 90 'nice -n 10 tools/docs.sh reference'
 }
 
 suites_sim() {
@@ -239,7 +240,7 @@ suites_c() {
     suite "C unit tests" cmocka 180 'run_units c'
     suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
     suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
-    suite "fuzzers, a few seconds each" status 180 'computing tools/fuzz.sh 5'
+    suite "fuzzers, a few seconds each" status 180 'nice -n 10 tools/fuzz.sh 5'
 }
 
 suites_rock() {

@@ -65,6 +65,30 @@ describe("a client", function()
         assert.equal("connected", (client:state()))
     end)
 
+    it("goes on waiting when the connection that it waits for is lost again at once", function()
+        local real, open = nil, core.open
+        local answers = { "connected", "connected", "suspended" } -- to the pump, to the wait, to who waited; then what it is
+        local handle = setmetatable({}, { __index = function(_, name)
+            return function(_, ...)
+                if name == "state" and real:state() == "connected" and #answers > 0 then
+                    return table.remove(answers, 1), "the connection is lost", nil
+                end
+                return real[name](real, ...)
+            end
+        end })
+        finally(function()
+            core.open = open
+        end)
+        core.open = function(...)
+            real = assert(open(...))
+            return handle
+        end
+        local client = assert(zklock.connect(fixture.servers(), { connect_timeout = 20, wait = "blocking" }))
+        assert.same({}, answers)
+        assert.equal("connected", (client:state()))
+        assert.is_true(client:close())
+    end)
+
     it("names itself, its servers and its state, but no credentials", function()
         local client = fixture.client({ auth = { { scheme = "digest", credential = "user:secret" } } })
         assert.equal("zklock client (" .. fixture.servers() .. ", connected)", tostring(client))

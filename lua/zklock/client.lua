@@ -273,16 +273,20 @@ local function connection_decided(client)
 end
 
 local function await_connection(client, timeout)
-    local decided, message, code = wait.until_decided(client, nil, now() + timeout, connection_decided, client)
-    if decided == nil then
-        return nil, message, code
-    elseif not decided then
-        return nil, client:_unreachable(format("no connection within %g s", timeout)), "disconnected"
-    end
-    local state, problem, problem_code = client._core:state()
-    if state == "connected" and problem_code == nil then
-        return true
-    end
+    local deadline = now() + timeout
+    local state, problem, problem_code
+    repeat
+        local decided, message, code = wait.until_decided(client, nil, deadline, connection_decided, client)
+        if decided == nil then
+            return nil, message, code
+        elseif not decided then
+            return nil, client:_unreachable(format("no connection within %g s", timeout)), "disconnected"
+        end
+        state, problem, problem_code = client._core:state()
+        if state == "connected" and problem_code == nil then
+            return true
+        end
+    until state == nil or state == "connected" or FINAL_STATES[state] -- else it was lost again at once
     return nil, format("cannot work with ZooKeeper at %s: %s", client._servers, problem), problem_code or "closed"
 end
 

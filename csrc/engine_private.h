@@ -4,8 +4,9 @@
  *   engine.c      the engine object, the public functions, claims
  *   session.c     the ZooKeeper handle, session events, the lease
  *   request.c     requests in flight: one context each, completed exactly once
- *   line.c        the lock's directory: its parents, the seats that stand in it
+ *   line.c        the lock's directory: its parents, the seats that stand in it, nodes of ours that belong to none
  *   seat.c        one znode: join, recover, queue, hold, leave
+ *   follow.c      a node whose number is proof enough that nobody is before it
  *   watch.c       one watcher object per watched node
  *   terms.c       what a lock is, for all of its claims
  *   share.c       several claims that use one seat; seats that linger
@@ -380,7 +381,7 @@ struct zkl_line {
     int parents_last;       /* what the create of the line's own directory answered */
     bool warned;            /* of the sequence numbers */
 
-    /* seat.c: every node up to this one, which was ours, is gone. 0: nothing of the kind is known. */
+    /* follow.c: every node up to this one, which was ours, is gone. 0: nothing of the kind is known. */
     int64_t cleared_czxid;
     int64_t cleared_at; /* when the server said so */
     int64_t cleared_writes;
@@ -416,6 +417,8 @@ bool zkl_lines_init(zkl_engine *engine);
 void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_vector *acl);
 /* The line stays though nobody uses it, until others have taken its place. */
 void zkl_line_keep(zkl_line *line);
+/* Deletes what stands in a list of the line, is this client's, and belongs to none of its seats. */
+void zkl_line_remove_strays(const zkl_line *line, const struct String_vector *names);
 void zkl_lines_free(zkl_engine *engine);
 void zkl_line_parent_made(zkl_request *request, int rc);
 
@@ -529,8 +532,6 @@ void zkl_seat_look_again(zkl_seat *seat);
 void zkl_seat_look_later(zkl_seat *seat);
 /* Others have asked for what is held by its node. */
 void zkl_seat_revoked(zkl_seat *seat);
-/* Deletes what stands in a list of the line, is this client's, and belongs to none of its seats. */
-void zkl_seats_remove_strays(const zkl_line *line, const struct String_vector *names);
 /* Its own node is gone though nobody asked for it. */
 void zkl_seat_evicted(zkl_seat *seat);
 /* Another node has the name of its own, which must therefore be gone. */
@@ -558,6 +559,18 @@ void zkl_seat_deleted(zkl_request *request, int rc);
 
 /* The text of a seat's uuid; `uuid` has room for ZKL_UUID_LENGTH + 1. */
 void zkl_seat_uuid(const zkl_seat *seat, char *uuid);
+
+/* follow.c --------------------------------------------------------------------------------------------------------- */
+
+/* The seat's node is deleted: if nobody stood before it, nobody stands before the next number. */
+void zkl_seat_clears(const zkl_seat *seat);
+/*
+ * Whether the seat's node, whose czxid is `created`, is known to have nobody before it because it comes right after one of ours. Our
+ * own writes elsewhere took `elsewhere` of the zxids between the two.
+ */
+bool zkl_seat_follows(const zkl_seat *seat, int64_t created, int64_t elsewhere);
+/* Whether a node that is created now is likely to follow: then the list that comes with the create can be left out. */
+bool zkl_seat_likely_follows(const zkl_seat *seat);
 
 /* watch.c ---------------------------------------------------------------------------------------------------------- */
 

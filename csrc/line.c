@@ -5,11 +5,15 @@
  * are created in one go, as container nodes where the server has those, which makes a deep path cost one round trip. Only the
  * answer for the line's own directory counts; NODEEXISTS is as good as OK anywhere.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine_private.h"
 
 #define FIRST_SLOTS 64
+
+/* All but the serial number of an engine's uuids. */
+#define UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
 
 /* Lines that are kept for what is known of them, beside those in use. */
 #define MOST_KEPT 1024
@@ -156,6 +160,60 @@ char *zkl_child_path(const char *directory, const char *name)
         memcpy(path + stem + 1, name, length);
     }
     return path;
+}
+
+/* --- strays -------------------------------------------------------------------------------------------------------- */
+
+static bool ours(const zkl_engine *engine, const char *name)
+{
+    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, UUID_STEM_LENGTH) == 0;
+}
+
+/*
+ * A node of this client that no seat knows: a create that surfaced after it had been given up, or one whose deletion the servers
+ * have forgotten. It lives as long as our session, and nobody else may remove it.
+ */
+static void remove_stray(const zkl_line *line, const char *name)
+{
+    zkl_engine *engine = line->engine;
+    uint64_t serial = strtoull(name + 3 + UUID_STEM_LENGTH, NULL, 16);
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &line->seats, in_line)
+    {
+        if (other->serial == serial) {
+            return;
+        }
+    }
+    char *path = zkl_child_path(line->path, name);
+    if (path != NULL) {
+        zkl_log(engine, ZOO_LOG_LEVEL_WARN,
+                "deleting '%s', left by a create or a delete whose outcome the servers lost", path);
+        zkl_send_stray(engine, path);
+        zkl_free(path);
+    }
+}
+
+/*
+ * All of them, wherever in the line: whoever waits right behind one of them is as a rule another client, who can do nothing
+ * about it, and we stand further back.
+ */
+void zkl_line_remove_strays(const zkl_line *line, const struct String_vector *names)
+{
+    int32_t more = 0;
+    for (int32_t i = 0; i < names->count; i++) {
+        more += ours(line->engine, names->data[i]);
+    }
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &line->seats, in_line)
+    {
+        more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING;
+    }
+    /* As a rule there are no more than can be accounted for: no need to look for each of thousands. */
+    for (int32_t i = 0; more > 0 && i < names->count; i++) {
+        if (ours(line->engine, names->data[i])) {
+            remove_stray(line, names->data[i]);
+        }
+    }
 }
 
 /* --- parents ------------------------------------------------------------------------------------------------------- */

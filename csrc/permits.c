@@ -495,7 +495,7 @@ static int32_t count_leases(zkl_claim *claim, const struct String_vector *names,
 static void no_room(zkl_claim *claim, const struct String_vector *names)
 {
     zkl_permits *permits = claim->permits;
-    zkl_seats_remove_strays(permits->leases, names);
+    zkl_line_remove_strays(permits->leases, names);
     permits->leases->busy = permits->waited = true;
     if (claim->try_only) {
         char message[512];

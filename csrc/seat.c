@@ -15,8 +15,7 @@
  * so the list is as of a moment after the create. It counts only if the create succeeded on the same connection. Why a grant
  * may follow from deletions alone: numbers are handed out by one leader, so nothing can ever appear before us any more.
  *
- * Why there may be no list at all: a directory numbers its nodes one by one. If our node has the number right after one that we
- * held by and deleted, nobody stands between the two, and nobody stood before the first. See follows().
+ * Why there may be no list at all is in follow.c.
  *
  * What differs between kinds of locks is in the seat's role: the name of its node (zkl_seat_kind, prefix_of), whom it waits for
  * (zkl_queue_standing, by kind), and what follows when it need not wait (zkl_seat_confirm). A semaphore's turn and permits
@@ -34,12 +33,6 @@
 
 /* How long until what the server refused is tried again. */
 #define RETRY_AFTER ZKL_SECOND
-
-/* For so long after a release it is likely that nobody else has come. */
-#define SOON ZKL_SECOND
-
-/* All but the serial number of an engine's uuids. */
-#define UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
 
 /* --- names --------------------------------------------------------------------------------------------------------- */
 
@@ -371,53 +364,6 @@ void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state)
     move(seat, state);
 }
 
-/* --- who comes after himself --------------------------------------------------------------------------------------- */
-
-/* Its node is deleted: if nobody stood before it, nobody stands before the next number. */
-static void clear_line(const zkl_seat *seat)
-{
-    zkl_line *line = seat->line;
-    if (seat->foremost && seat->role != ZKL_ROLE_PERMIT && seat->czxid > line->cleared_czxid) {
-        line->cleared_czxid = seat->czxid;
-        line->cleared_writes = seat->writes;
-        line->cleared_sequence = seat->sequence;
-        line->cleared_at = seat->engine->now;
-        zkl_line_keep(line);
-    }
-}
-
-/*
- * Whether the seat's node has the number right after one of ours that is known to be the last of its line: then nobody stands
- * before it. The number could be a coincidence only if the directory had been deleted and made anew since, and that many nodes
- * created in it. Each of those creates takes a zxid, and `created` is the zxid of ours: where fewer have been given since, in one
- * leader's time, that cannot be. (One transaction could make many nodes; no lock recipe does that in its line.)
- *
- * Those zxids do not count that our own writes elsewhere took, `elsewhere` of them: what is acknowledged between two of a
- * session's replies was executed between the two.
- */
-static bool follows(const zkl_seat *seat, int64_t created, int64_t elsewhere)
-{
-    const zkl_line *line = seat->line;
-    bool next = line->cleared_czxid != 0 && seat->sequence == (int64_t)line->cleared_sequence + 1;
-    bool too_few = created > line->cleared_czxid && created >> 32 == line->cleared_czxid >> 32 &&
-                   created - line->cleared_czxid - elsewhere <= seat->sequence;
-    return next && (too_few || ZKL_BROKEN(ZKL_BREAK_FOLLOW));
-}
-
-/* Whether a node that is created now is likely to follow: then the list that comes with the create can be left out. */
-static bool likely_follows(const zkl_seat *seat)
-{
-    const zkl_line *line = seat->line;
-    if (!line->follows || seat->engine->now - line->cleared_at > SOON) {
-        return false;
-    }
-    const zkl_seat *other = TAILQ_FIRST(&line->seats);
-    while (other != NULL && (other == seat || other->state == ZKL_SEAT_LEAVING)) {
-        other = TAILQ_NEXT(other, in_line);
-    }
-    return other == NULL;
-}
-
 /* --- what each state sends ----------------------------------------------------------------------------------------- */
 
 /* A reader takes its writer's place beside it: the same number, so that whoever queued behind the one is behind the other. */
@@ -465,7 +411,7 @@ static void send_join(zkl_seat *seat)
         return;
     }
     move(seat, ZKL_SEAT_JOINING);
-    if (!seat->beside && seat->role != ZKL_ROLE_PERMIT && !likely_follows(seat)) {
+    if (!seat->beside && seat->role != ZKL_ROLE_PERMIT && !zkl_seat_likely_follows(seat)) {
         seat->listing = zkl_send_list(seat, ZKL_LIST_JOIN);
     }
     if (seat->role == ZKL_ROLE_TURN) {
@@ -616,7 +562,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     }
     seat->deleting = false;
     if (rc == ZOK) {
-        clear_line(seat);
+        zkl_seat_clears(seat);
     }
     if (rc == ZOK || rc == ZNONODE) {
         gone(seat);
@@ -679,7 +625,7 @@ static void refuse_tied(zkl_seat *seat)
     }
 }
 
-/* The node exists and is ours; `elsewhere` as of follows(). */
+/* The node exists and is ours; `elsewhere` as of zkl_seat_follows. */
 static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
 {
     if (!seat->beside) {
@@ -688,7 +634,7 @@ static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
     move(seat, seat->wanted ? ZKL_SEAT_QUEUED : ZKL_SEAT_LEAVING);
     seat->unlucky = false;
     check_sequence(seat);
-    seat->foremost = !seat->beside && seat->role != ZKL_ROLE_PERMIT && follows(seat, czxid, elsewhere);
+    seat->foremost = zkl_seat_follows(seat, czxid, elsewhere);
     seat->line->follows = seat->foremost;
     if (seat->wanted && exhausted(seat)) {
         refuse_exhausted(seat);
@@ -703,15 +649,24 @@ static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
     }
 }
 
-static void not_created(zkl_seat *seat, int rc)
+/* There is no node. False: nobody wants one any more, and the seat is gone. */
+static bool begin_anew(zkl_seat *seat)
 {
     if (!seat->wanted) {
         gone(seat);
-        return;
+        return false;
     }
     start_over(seat);
     if (seat->role == ZKL_ROLE_TURN) {
         zkl_permits_retreat(seat->claim, false);
+    }
+    return true;
+}
+
+static void not_created(zkl_seat *seat, int rc)
+{
+    if (!begin_anew(seat)) {
+        return;
     }
     if (rc == ZNONODE) {
         char data[12] = "";
@@ -784,58 +739,6 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
 
 /* --- standing in line ---------------------------------------------------------------------------------------------- */
 
-static bool ours(const zkl_engine *engine, const char *name)
-{
-    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, UUID_STEM_LENGTH) == 0;
-}
-
-/*
- * A node of this client that no seat knows: a create that surfaced after it had been given up, or one whose deletion the servers
- * have forgotten. It lives as long as our session, and nobody else may remove it.
- */
-static void remove_stray(const zkl_line *line, const char *name)
-{
-    zkl_engine *engine = line->engine;
-    uint64_t serial = strtoull(name + 3 + UUID_STEM_LENGTH, NULL, 16);
-    const zkl_seat *other;
-    TAILQ_FOREACH(other, &line->seats, in_line)
-    {
-        if (other->serial == serial) {
-            return;
-        }
-    }
-    char *path = zkl_child_path(line->path, name);
-    if (path != NULL) {
-        zkl_log(engine, ZOO_LOG_LEVEL_WARN,
-                "deleting '%s', left by a create or a delete whose outcome the servers lost", path);
-        zkl_send_stray(engine, path);
-        zkl_free(path);
-    }
-}
-
-/*
- * All of them, wherever in the line: whoever waits right behind one of them is as a rule another client, who can do nothing
- * about it, and we stand further back.
- */
-void zkl_seats_remove_strays(const zkl_line *line, const struct String_vector *names)
-{
-    int32_t more = 0;
-    for (int32_t i = 0; i < names->count; i++) {
-        more += ours(line->engine, names->data[i]);
-    }
-    const zkl_seat *other;
-    TAILQ_FOREACH(other, &line->seats, in_line)
-    {
-        more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING;
-    }
-    /* As a rule there are no more than can be accounted for: no need to look for each of thousands. */
-    for (int32_t i = 0; more > 0 && i < names->count; i++) {
-        if (ours(line->engine, names->data[i])) {
-            remove_stray(line, names->data[i]);
-        }
-    }
-}
-
 /*
  * A writer of Curator's read/write lock may become a reader: it puts a reader's node with its own number there and then
  * deletes the writer's. Its deletion alone therefore proves nothing (CURATOR-276).
@@ -876,7 +779,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
             zkl_permits_retreat(seat->claim, true);
         }
         seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
-        zkl_seats_remove_strays(seat->line, names);
+        zkl_line_remove_strays(seat->line, names);
         zkl_watch_node(seat, names->data[standing.nearest]);
         zkl_share_waits(seat);
     }
@@ -898,7 +801,7 @@ static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names
     if (rc == ZOK) {
         zkl_standing standing = zkl_queue_standing(names->data, names->count, "", kind_in_queue(seat));
         if (standing.blocking > 0) {
-            zkl_seats_remove_strays(seat->line, names);
+            zkl_line_remove_strays(seat->line, names);
             refuse_try(seat, names->data[standing.nearest]);
             return;
         }
@@ -949,10 +852,17 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
             return;
         }
     }
-    /* Once is chance. A server that has lost its directory answers no create, however often it is asked. */
     bool again = seat->unlucky;
     seat->unlucky = true;
-    not_created(seat, again ? ZTHROTTLEDOP : ZINVALIDSTATE);
+    if (!begin_anew(seat)) {
+        return;
+    }
+    if (again) {
+        zkl_seat_wait_long(
+            seat); /* a server that has lost the directory answers no create, however often it is asked */
+    } else {
+        zkl_seat_wait(seat);
+    }
 }
 
 void zkl_seat_synced(zkl_request *request, int rc)

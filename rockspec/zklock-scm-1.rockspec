@@ -41,6 +41,7 @@ build = {
         "csrc/doorbell.c",
         "csrc/engine.c",
         "csrc/helm.c",
+        "csrc/follow.c",
         "csrc/line.c",
         "csrc/lua_alarm.c",
         "csrc/lua_core.c",

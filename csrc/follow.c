@@ -1,0 +1,51 @@
+/*
+ * follow: who comes after himself needs no list.
+ *
+ * A directory numbers its nodes one by one. A client that held by number n knows that nobody is left before n, and once it has
+ * deleted that node, that nobody is left up to n. Should its next node get n + 1, nobody stands before that: the reply to the create
+ * alone proves it.
+ *
+ * The number could be a coincidence only if the directory had been deleted and made anew since, and n + 1 nodes created in it. Each of
+ * those creates takes a zxid, and the czxids of our two nodes tell how many have been given in between: where it is fewer, under
+ * one leader, that cannot be. (One transaction could make many nodes; no lock recipe does that in its line.) Zxids that our own
+ * writes elsewhere took do not count: what is acknowledged between two of a session's replies was executed between the two.
+ */
+#include "engine_private.h"
+
+/* For so long after a release it is likely that nobody else has come. */
+#define SOON ZKL_SECOND
+
+void zkl_seat_clears(const zkl_seat *seat)
+{
+    zkl_line *line = seat->line;
+    if (seat->foremost && seat->czxid > line->cleared_czxid) {
+        line->cleared_czxid = seat->czxid;
+        line->cleared_writes = seat->writes;
+        line->cleared_sequence = seat->sequence;
+        line->cleared_at = seat->engine->now;
+        zkl_line_keep(line);
+    }
+}
+
+bool zkl_seat_follows(const zkl_seat *seat, int64_t created, int64_t elsewhere)
+{
+    const zkl_line *line = seat->line;
+    bool next = line->cleared_czxid != 0 && seat->sequence == (int64_t)line->cleared_sequence + 1;
+    bool too_few = created > line->cleared_czxid && created >> 32 == line->cleared_czxid >> 32 &&
+                   created - line->cleared_czxid - elsewhere <= seat->sequence;
+    bool stands = !seat->beside && seat->role != ZKL_ROLE_PERMIT;
+    return stands && next && (too_few || ZKL_BROKEN(ZKL_BREAK_FOLLOW));
+}
+
+bool zkl_seat_likely_follows(const zkl_seat *seat)
+{
+    const zkl_line *line = seat->line;
+    if (!line->follows || seat->engine->now - line->cleared_at > SOON) {
+        return false;
+    }
+    const zkl_seat *other = TAILQ_FIRST(&line->seats);
+    while (other != NULL && (other == seat || other->state == ZKL_SEAT_LEAVING)) {
+        other = TAILQ_NEXT(other, in_line);
+    }
+    return other == NULL;
+}

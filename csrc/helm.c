@@ -66,7 +66,9 @@ static bool set_alarm(zkl_client *client)
 static void hear_alarm(zkl_client *client)
 {
     uint64_t times;
-    client->alarm_set = read(client->alarm, &times, sizeof times) < 0 && client->alarm_set;
+    if (read(client->alarm, &times, sizeof times) >= 0) {
+        client->alarm_set = false;
+    }
 }
 
 void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted)

@@ -4,6 +4,7 @@
  * Made once for each lock object and shared by its claims, tickets and lingering nodes, so that an acquisition copies no strings.
  * Constant, and counted atomically: callers and the engine drop them on threads of their own.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "engine_private.h"
@@ -18,15 +19,10 @@ static bool is_constant(const struct ACL_vector *acl)
 /* A semaphore's two directories, one behind the other; NULL when memory is short. */
 static char *copy_directories(const char *path)
 {
-    static const char locks[] = "/locks", leases[] = "/leases";
-    size_t length = strlen(path);
-    char *both = zkl_alloc(length + sizeof locks + length + sizeof leases);
+    size_t size = 2 * strlen(path) + sizeof "/locks" + sizeof "/leases";
+    char *both = zkl_alloc(size);
     if (both != NULL) {
-        char *second = both + length + sizeof locks;
-        memcpy(both, path, length);
-        memcpy(both + length, locks, sizeof locks);
-        memcpy(second, path, length);
-        memcpy(second + length, leases, sizeof leases);
+        snprintf(both, size, "%s/locks%c%s/leases", path, '\0', path);
     }
     return both;
 }

@@ -480,6 +480,12 @@ static void describe_wait(const zkl_ticket *ticket, char *message)
     }
 }
 
+/* Mutex held. Without an I/O thread nothing more can come. */
+static bool is_settled(const zkl_ticket *ticket)
+{
+    return ticket->settled || ticket->client->exited;
+}
+
 static void copy_node(char *copy, const char *name)
 {
     size_t length = name != NULL ? strnlen(name, ZKL_NODE_NAME_SIZE - 1) : 0;
@@ -494,7 +500,7 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     zkl_client *client = ticket->client;
     pthread_mutex_lock(&client->mutex);
     view->phase = (zkl_claim_phase)atomic_load_explicit(&ticket->phase, memory_order_relaxed);
-    view->settled = ticket->settled || client->exited;
+    view->settled = is_settled(ticket);
     bool unanswered = ticket->question != NULL && client->exited && !ticket->settled;
     view->code = unanswered && ticket->kind != TICKET_FLUSH ? ZKL_CLOSED : (zkl_code)ticket->code;
     view->revocations = ticket->revocations;
@@ -527,7 +533,7 @@ bool zkl_ticket_waits(const zkl_ticket *ticket)
 bool zkl_ticket_finished(zkl_ticket *ticket)
 {
     pthread_mutex_lock(&ticket->client->mutex);
-    bool finished = ticket->settled || ticket->client->exited || ticket->code != ZKL_OK;
+    bool finished = is_settled(ticket) || ticket->code != ZKL_OK;
     pthread_mutex_unlock(&ticket->client->mutex);
     return finished;
 }
@@ -539,7 +545,7 @@ bool zkl_ticket_settled(zkl_ticket *ticket)
     }
     zkl_client *client = ticket->client;
     pthread_mutex_lock(&client->mutex);
-    bool settled = ticket->settled || client->exited;
+    bool settled = is_settled(ticket);
     pthread_mutex_unlock(&client->mutex);
     return settled;
 }

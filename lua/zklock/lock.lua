@@ -450,10 +450,6 @@ end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
-local function release_decided(claim)
-    return claim:finished()
-end
-
 --- Begins the end of one level of the object's hold.
 -- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
@@ -478,7 +474,7 @@ end
 --- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
 function Lock:_await_release(hold, deadline)
     local client, claim = self._client, hold.claim
-    local done, message, code = wait.until_decided(client, claim:id(), deadline, release_decided, claim)
+    local done, message, code = wait.until_decided(client, claim:id(), deadline, claim.finished, claim)
     if done and claim:settled() then
         return true
     elseif done then

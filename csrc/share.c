@@ -222,7 +222,9 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
 /* One of its claims is over. */
 static void note_end(zkl_seat *seat, const zkl_claim *claim)
 {
-    seat->turns -= claim->token.number == 0; /* it was never its turn */
+    if (claim->token.number == 0 && !seat->alone) { /* it was never its turn, and it has been counted */
+        seat->turns--;
+    }
     if (claim->phase == ZKL_CLAIM_LOST && seat->state == ZKL_SEAT_GRANTED && !ZKL_BROKEN(ZKL_BREAK_RELEASED)) {
         seat->spoilt = true;
     }

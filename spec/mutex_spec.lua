@@ -499,21 +499,23 @@ describe("who comes after himself", function()
 
     it("needs none either when the client has written much elsewhere in between", function()
         local client = fixture.loop_client({ session_timeout = 30 })
-        local locks = {}
-        for index = 1, 20 do
-            locks[index] = client:mutex(fixture.path())
-        end
-        local function round()
-            for _, lock in ipairs(locks) do
-                assert(lock:acquire(10))
-                assert.is_true(lock:release())
+        eventually(function() -- where no second passes between a release and the next acquire
+            local locks = {}
+            for index = 1, 8 do
+                locks[index] = client:mutex(fixture.path())
             end
-        end
-        local least = math.huge
-        for _ = 1, 7 do -- with more rounds the numbers would be large enough without that
-            least = math.min(least, requests_of(client, round))
-        end
-        assert.equal(2 * #locks, least)
+            local function round()
+                for _, lock in ipairs(locks) do
+                    assert(lock:acquire(10))
+                    assert.is_true(lock:release())
+                end
+            end
+            local least = math.huge
+            for _ = 1, 7 do -- with more rounds the numbers would be large enough without that
+                least = math.min(least, requests_of(client, round))
+            end
+            return least == 2 * #locks, least
+        end)
     end)
 
     it("looks again when others have come between #asan", function()

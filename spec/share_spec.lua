@@ -259,6 +259,28 @@ describe("a lock's node", function()
         assert.equal(0, client:stats().seats)
     end)
 
+    it("is not passed to a claim that wants its own, whoever has given up before", function()
+        local client, path = new_client(), fixture.directory()
+        local holder, impatient = client:mutex(path, { linger = 60 }), client:mutex(path)
+        local proud = client:mutex(path, { handoff = 0 })
+        for _ = 1, 2 do
+            assert(holder:acquire(10))
+            assert(client:exists(path)) -- which is answered after the list that says that nobody else is there
+            assert(holder:release())
+        end
+        assert(holder:acquire(10))
+        assert.equal("timeout", select(3, impatient:acquire(0.05)))
+        loop.run(function()
+            assert(proud:acquire(20))
+            assert(proud:release())
+        end, function()
+            loop.until_true(function()
+                return fixture.has(path, 2)
+            end)
+            assert(holder:release())
+        end)
+    end)
+
     it("is named to those who wait for it in vain", function()
         local client, path = new_client(), fixture.directory()
         local holder, waiter = client:mutex(path), client:mutex(path)

@@ -5,7 +5,7 @@
  * list. If the I/O thread sleeps and requests may go out, the caller hands the list to the engine itself, which sends and
  * cannot block; otherwise it wakes the thread by a byte in a pipe. What comes of it is published in the ticket by the I/O
  * thread, the ticket is put on the list of news, and a byte in a second pipe makes zkl_client_fd readable. No function here
- * blocks but zkl_client_wait, and zkl_client_join, that one only until a thread that has already said goodbye has returned.
+ * blocks but zkl_client_wait, what is given patience, and zkl_client_join, that one only until a thread that has already said goodbye has returned.
  *
  * Any thread may call anything here. After a fork the child may call anything too and is told ZKL_FORKED: the thread did not
  * come along, and nothing of the parent's session is touched.
@@ -61,6 +61,8 @@ bool zkl_client_ring(zkl_client *client);
  * nothing. Meanwhile the calling thread does the I/O thread's work, where that cannot block (helm.c).
  */
 void zkl_client_wait(zkl_client *client, int64_t nanoseconds);
+/* Whether there is something for zkl_client_next. */
+bool zkl_client_has_news(zkl_client *client);
 /*
  * The next ticket with news: its id, or 0 when there is none left, which makes the fd unreadable; `changed` then says whether
  * there are log lines, or the state may have changed, and did not when this last said 0.
@@ -78,9 +80,11 @@ int32_t zkl_client_session_timeout(zkl_client *client);
 
 /*
  * Each returns a ticket with one reference for the caller, or NULL when memory is short. `writer` is the ticket of the claim
- * beside which a reader may join (zkl_claim_request; its own field `writer` is not looked at), or NULL.
+ * beside which a reader may join (zkl_claim_request; its own field `writer` is not looked at), or NULL. `patience` is for how
+ * many nanoseconds the caller may be blocked until the claim is decided, as by zkl_client_wait; 0: not at all.
  */
-zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer);
+zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer,
+                             int64_t patience);
 /* Whether there are claims that their owners have not ended. */
 bool zkl_client_busy(const zkl_client *client);
 zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool identities);
@@ -118,8 +122,11 @@ const char *zkl_ticket_path(const zkl_ticket *ticket);
 bool zkl_ticket_held(zkl_ticket *ticket);
 /* A claim: nanoseconds that it will surely still hold; 0 when it does not, ZKL_NEVER without a lease. */
 int64_t zkl_ticket_remaining(zkl_ticket *ticket);
-/* A claim: gives it back if granted, gives it up with ZKL_CANCELLED if waiting. An operation: nobody waits for it any more. */
-void zkl_ticket_end(zkl_ticket *ticket);
+/*
+ * A claim: gives it back if granted, gives it up with ZKL_CANCELLED if waiting. An operation: nobody waits for it any more.
+ * `patience` as of zkl_client_claim, here until it is finished.
+ */
+void zkl_ticket_end(zkl_ticket *ticket, int64_t patience);
 
 /* An answered question for contenders: who, in queue order. Valid as long as the ticket. */
 const zkl_contender *zkl_ticket_contenders(const zkl_ticket *ticket, int32_t *count);

@@ -212,8 +212,10 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim);
 void zkl_ticket_announce(zkl_ticket *ticket);
 /* A ticket with one reference for what is no claim; NULL when memory is short. */
 zkl_ticket *zkl_ticket_ask(zkl_client *client, ticket_kind kind, const char *path);
-/* Hands a new ticket to the I/O thread, or answers it here when there is none any more. */
-zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket);
+/* Hands a new ticket to the engine, or answers it here when there is none any more; `patience` as of zkl_client_claim. */
+zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket, int64_t patience);
+/* engine_mutex held, the engine knows all that its owner has asked for: whether the answer to that is there. */
+bool zkl_ticket_decided(const zkl_ticket *ticket);
 
 /* doorbell.c ------------------------------------------------------------------------------------------------------- */
 
@@ -231,6 +233,11 @@ void zkl_ticket_drop_operation(zkl_ticket *ticket);
 
 /* The I/O thread, engine_mutex held: sleeps until there is something to do, without the mutex, and does it. */
 void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted);
+/*
+ * What zkl_client_wait does, in which the caller also learns what it waits for: it is over as soon as that is decided, and there is
+ * no other news of it. Hands the engine first what callers have asked for. False: not possible now, nothing is done.
+ */
+bool zkl_helm_steer(const zkl_ticket *subject, int64_t nanoseconds);
 
 /* client.c --------------------------------------------------------------------------------------------------------- */
 
@@ -238,8 +245,6 @@ void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted);
 void zkl_client_wake(zkl_client *client);
 /* The I/O thread: it has been woken. */
 void zkl_client_awake(zkl_client *client);
-/* There is something for zkl_client_next to tell. */
-bool zkl_client_has_news(zkl_client *client);
 /* Milliseconds for poll from now until an instant; -1 for ZKL_NEVER. */
 int zkl_poll_timeout(int64_t until);
 /* engine_mutex held. Everything that is due, and what to wait for after it. `silently`: no byte is written for the news. */

@@ -136,14 +136,22 @@ static void leave_helm(zkl_client *client)
     }
 }
 
+/* engine_mutex held. What the caller waits for is there: it returns with that, and needs no news of it. */
+static bool is_over(zkl_client *client, const zkl_ticket *subject)
+{
+    return (subject != NULL && zkl_ticket_decided(subject)) || zkl_client_has_news(client);
+}
+
 /* engine_mutex held; unlocked while it sleeps. False: the caller's wait is over, whatever came of it. */
-static bool steer_once(zkl_client *client, int64_t until)
+static bool steer_once(zkl_client *client, const zkl_ticket *subject, int64_t until)
 {
     zkl_poll wanted;
+    client->quiet = subject;
     zkl_client_turn(client, &wanted, true);
-    if (zkl_client_has_news(client) || !may_steer(client) || zkl_clock() >= until) {
+    if (is_over(client, subject) || !may_steer(client) || zkl_clock() >= until) {
         return false;
     }
+    client->quiet = NULL; /* what the I/O thread does meanwhile must wake the caller */
     struct pollfd fds[2] = {{.fd = client->news_pipe[0], .events = POLLIN}, {.fd = wanted.fd, .events = wanted.events}};
     int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until));
     pthread_mutex_unlock(&client->engine_mutex);
@@ -152,37 +160,49 @@ static bool steer_once(zkl_client *client, int64_t until)
     if (client->engine == NULL) {
         return false;
     }
+    client->quiet = subject;
     bool readable = ready > 0 && client->socket == wanted.fd;
     zkl_engine_process(client->engine, zkl_clock(), readable ? fds[1].revents : 0);
     if (ready < 0) {
         zkl_client_turn(client, &wanted, true); /* a signal: the program wants to hear of it */
         return false;
     }
-    if (zkl_client_has_news(client) && !zkl_engine_wants_turn(client->engine, client->sleeping_until)) {
+    if (is_over(client, subject) && !zkl_engine_wants_turn(client->engine, client->sleeping_until)) {
         zkl_client_end_turn(client, true); /* what to wait for next is not asked before somebody waits */
         return false;
     }
     return true;
 }
 
+/* False: that is not possible now. */
+static bool steer(zkl_client *client, const zkl_ticket *subject, int64_t until)
+{
+    if (!take_engine(client)) {
+        return false;
+    }
+    if (!may_steer(client)) {
+        pthread_mutex_unlock(&client->engine_mutex);
+        return false;
+    }
+    zkl_client *before = zkl_client_speaks(client);
+    take_helm(client);
+    while (steer_once(client, subject, until)) {
+    }
+    client->quiet = NULL;
+    leave_helm(client);
+    zkl_client_speaks(before);
+    return true;
+}
+
+bool zkl_helm_steer(const zkl_ticket *subject, int64_t nanoseconds)
+{
+    return steer(zkl_ticket_client(subject), subject, zkl_clock() + nanoseconds);
+}
+
 void zkl_client_wait(zkl_client *client, int64_t nanoseconds)
 {
     int64_t until = zkl_clock() + nanoseconds;
-    bool steered = false;
-    if (take_engine(client)) {
-        if (may_steer(client)) {
-            steered = true;
-            zkl_client *before = zkl_client_speaks(client);
-            take_helm(client);
-            while (steer_once(client, until)) {
-            }
-            leave_helm(client);
-            zkl_client_speaks(before);
-        } else {
-            pthread_mutex_unlock(&client->engine_mutex);
-        }
-    }
-    if (!steered) {
+    if (!steer(client, NULL, until)) {
         struct pollfd news = {.fd = client->news_pipe[0], .events = POLLIN};
         poll(&news, 1, zkl_poll_timeout(until));
     }

@@ -248,7 +248,12 @@ static int ticket_revocations(lua_State *L)
     return 1;
 }
 
-/* claim:release(), claim:cancel() -> whether it is settled; the engine knows from the claim's phase which of the two it is */
+/*
+ * claim:release(seconds), claim:cancel() -> whether it is settled, whether there is news for client:next
+ *
+ * The engine knows from the claim's phase which of the two it is. For so many seconds, none by default, the call may block until it
+ * is finished; see zkl_client_wait.
+ */
 static int ticket_end(lua_State *L)
 {
     zkl_ticket *ticket = check_ticket(L);
@@ -256,9 +261,11 @@ static int ticket_end(lua_State *L)
         push_forked(L);
         return FORKED;
     }
-    zkl_ticket_end(ticket);
+    int64_t patience = nanoseconds_of(luaL_optnumber(L, 2, 0));
+    zkl_ticket_end(ticket, patience);
     lua_pushboolean(L, zkl_ticket_settled(ticket));
-    return 1;
+    lua_pushboolean(L, patience > 0 && zkl_client_has_news(zkl_ticket_client(ticket)));
+    return 2;
 }
 
 static const char *mode_name(zkl_node_kind kind)
@@ -563,10 +570,12 @@ static int core_terms(lua_State *L)
 }
 
 /*
- * client:claim(terms, hold, try, hasty, count, writer) -> claim, whether it is granted already | nil, message, code
+ * client:claim(terms, hold, try, hasty, count, writer, seconds) -> claim, whether it is granted already, whether there is news for
+ *   client:next | nil, message, code
  *
  * count is of a semaphore's permits, or nil; writer is the claim beside which a reader may join, or nil. The claim is put into
- * hold.claim before anything is sent, so that a Lua error that a signal raises in between (Ctrl-C) finds it there to be given up.
+ * hold.claim before anything is sent, so that a Lua error that a signal raises in between (Ctrl-C) finds it there to be given up. For
+ * so many seconds, none by default, the call may block until the claim is decided; see zkl_client_wait.
  */
 static int client_claim(lua_State *L)
 {
@@ -574,7 +583,8 @@ static int client_claim(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    lua_settop(L, 7);
+    lua_settop(L, 8);
+    int64_t patience = nanoseconds_of(luaL_optnumber(L, 8, 0));
     const zkl_claim_request request = {
         .terms = check_terms(L, 2),
         .try_only = lua_toboolean(L, 4),
@@ -588,14 +598,15 @@ static int client_claim(lua_State *L)
     zkl_ticket **box = push_ticket_box(L);
     lua_pushvalue(L, -1);
     lua_setfield(L, 3, "claim");
-    int results = fill_ticket_box(L, box, zkl_client_claim(client, &request, writer));
+    int results = fill_ticket_box(L, box, zkl_client_claim(client, &request, writer, patience));
     if (*box == NULL) {
         lua_pushnil(L);
         lua_setfield(L, 3, "claim");
         return results;
     }
     lua_pushboolean(L, zkl_ticket_held(*box));
-    return 2;
+    lua_pushboolean(L, patience > 0 && zkl_client_has_news(client));
+    return 3;
 }
 
 /* client:contenders(path, identities) -> query */

@@ -379,7 +379,15 @@ zkl_ticket *zkl_ticket_ask(zkl_client *client, ticket_kind kind, const char *pat
     return ticket;
 }
 
-zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket)
+/* The engine is to know what has been asked for. The caller looks at `ticket` afterwards, and needs no news of it; or NULL. */
+static void serve(zkl_client *client, const zkl_ticket *ticket, int64_t patience)
+{
+    if (patience == 0 || !zkl_helm_steer(ticket, patience)) {
+        zkl_client_serve(client, ticket);
+    }
+}
+
+zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket, int64_t patience)
 {
     zkl_client *client = ticket->client;
     pthread_mutex_lock(&client->mutex);
@@ -391,11 +399,11 @@ zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket)
         enqueue(ticket, TODO_START);
     }
     pthread_mutex_unlock(&client->mutex);
-    zkl_client_serve(client, ticket);
+    serve(client, ticket, patience);
     return ticket;
 }
 
-zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer)
+zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer, int64_t patience)
 {
     zkl_ticket *ticket = new_ticket(client, TICKET_CLAIM);
     if (ticket == NULL) {
@@ -409,7 +417,7 @@ zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *reques
         ticket->writer = writer;
         atomic_fetch_add(&writer->references, 1);
     }
-    return zkl_ticket_submit(ticket);
+    return zkl_ticket_submit(ticket, patience);
 }
 
 zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool identities)
@@ -419,17 +427,17 @@ zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool ide
         return NULL;
     }
     ticket->question->identities = identities;
-    return zkl_ticket_submit(ticket);
+    return zkl_ticket_submit(ticket, 0);
 }
 
 zkl_ticket *zkl_client_flush(zkl_client *client)
 {
     zkl_ticket *ticket = zkl_ticket_ask(client, TICKET_FLUSH, "");
-    return ticket != NULL ? zkl_ticket_submit(ticket) : NULL;
+    return ticket != NULL ? zkl_ticket_submit(ticket, 0) : NULL;
 }
 
 /* `quietly`: whoever asks looks at the ticket afterwards, and needs no news of it. */
-static void ask(zkl_ticket *ticket, unsigned todo, bool quietly)
+static void ask(zkl_ticket *ticket, unsigned todo, bool quietly, int64_t patience)
 {
     zkl_client *client = ticket->client;
     pthread_mutex_lock(&client->mutex);
@@ -437,7 +445,7 @@ static void ask(zkl_ticket *ticket, unsigned todo, bool quietly)
         enqueue(ticket, todo);
     }
     pthread_mutex_unlock(&client->mutex);
-    zkl_client_serve(client, quietly ? ticket : NULL);
+    serve(client, quietly ? ticket : NULL, patience);
 }
 
 void zkl_ticket_release(zkl_ticket *ticket)
@@ -446,7 +454,7 @@ void zkl_ticket_release(zkl_ticket *ticket)
         return;
     }
     if (!atomic_load(&ticket->over) && (ticket->kind == TICKET_CLAIM || ticket->kind == TICKET_OPERATION)) {
-        ask(ticket, TODO_FORGET, true);
+        ask(ticket, TODO_FORGET, true, 0);
     }
     zkl_ticket_drop(ticket);
 }
@@ -530,6 +538,14 @@ bool zkl_ticket_waits(const zkl_ticket *ticket)
     return atomic_load_explicit(&ticket->phase, memory_order_acquire) == ZKL_CLAIM_WAITING;
 }
 
+bool zkl_ticket_decided(const zkl_ticket *ticket)
+{
+    if (ticket->kind == TICKET_CLAIM && !ticket->ended) {
+        return !zkl_ticket_waits(ticket);
+    }
+    return atomic_load_explicit(&ticket->settled, memory_order_relaxed) || ticket->code != ZKL_OK;
+}
+
 bool zkl_ticket_finished(zkl_ticket *ticket)
 {
     pthread_mutex_lock(&ticket->client->mutex);
@@ -569,7 +585,7 @@ int64_t zkl_ticket_remaining(zkl_ticket *ticket)
         return left;
     }
     atomic_store(&ticket->lapsed, true); /* for good, whatever the I/O thread is about to learn */
-    ask(ticket, TODO_LAPSED, false);
+    ask(ticket, TODO_LAPSED, false, 0);
     return 0;
 }
 
@@ -578,10 +594,10 @@ bool zkl_ticket_held(zkl_ticket *ticket)
     return zkl_ticket_remaining(ticket) > 0;
 }
 
-void zkl_ticket_end(zkl_ticket *ticket)
+void zkl_ticket_end(zkl_ticket *ticket, int64_t patience)
 {
     if (!zkl_client_forked(ticket->client)) {
-        ask(ticket, TODO_END, true);
+        ask(ticket, TODO_END, true, patience);
     }
 }
 

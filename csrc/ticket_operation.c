@@ -67,7 +67,7 @@ zkl_ticket *zkl_client_operate(zkl_client *client, const zkl_operation_request *
         zkl_ticket_drop(ticket);
         return NULL;
     }
-    return zkl_ticket_submit(ticket);
+    return zkl_ticket_submit(ticket, 0);
 }
 
 const zkl_operation_result *zkl_ticket_operation_result(const zkl_ticket *ticket)

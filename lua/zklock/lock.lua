@@ -94,13 +94,17 @@ end
 -- ----------------------------------------------------------------------------------------------------------
 
 --- Lets go of the object's hold; what the server still has of it is cleaned up in the background.
+-- @tparam number|nil patience for how many seconds this may block until it is
 -- @treturn boolean whether there is nothing left to clean up
-local function drop(self)
+local function drop(self, patience)
     local hold = self._hold
-    local settled = hold.claim:release() -- first of all: whatever interrupts the rest, the lock is given back
+    local settled, news = hold.claim:release(patience) -- first of all: whatever interrupts the rest, the lock is given back
     self._hold = nil
     if hold.observed then
         self._client._registry.observers[hold.claim:id()] = nil
+    end
+    if news then
+        wait.pump(self._client)
     end
     return settled
 end
@@ -204,9 +208,12 @@ local function make_terms(self)
 end
 
 --- Asks for the lock. Whoever calls this sees to it that _conclude or _abandon follows, whatever happens.
+-- @tparam table hold
+-- @tparam number|nil patience for how many seconds this may block until it is decided
 -- @treturn userdata|nil the claim; or nil, message, code
 -- @treturn boolean|string whether it is granted already
-function Lock:_request(hold)
+-- @treturn boolean whether there is news for the pump
+function Lock:_request(hold, patience)
     local client = self._client
     local terms = self._terms
     if not terms then
@@ -219,7 +226,7 @@ function Lock:_request(hold)
     client._attempts[self] = hold
     local writer = self._twin and self._kind == Lock.READ and held_claim(self._twin) or nil
     -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
-    return client._core:claim(terms, hold, hold.try, hold.try == Lock.HASTY, hold.count, writer)
+    return client._core:claim(terms, hold, hold.try, hold.try == Lock.HASTY, hold.count, writer, patience)
 end
 
 --- The object holds from now on.
@@ -271,15 +278,25 @@ end
 --- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
 local function attempt(self, hold, timeout)
     local client = self._client
-    local claim, granted, code = self:_request(hold)
-    if not claim then
-        return nil, granted, code
-    elseif granted then
-        return take(self, hold)
+    local deadline = timeout == huge and huge or now() + (hold.try and client:_patience() or timeout)
+    local patience = wait.patience(client)
+    if patience and timeout < patience and not hold.try then
+        patience = timeout
     end
-    local patience = hold.try and client:_patience() or timeout
-    local decided, message
-    decided, message, code = wait.until_decided(client, claim:id(), now() + patience, attempt_decided, hold)
+    local claim, granted, news = self:_request(hold, patience)
+    if not claim then
+        return nil, granted, news
+    end
+    if granted then
+        take(self, hold)
+    end
+    if news then
+        wait.pump(client)
+    end
+    if granted then
+        return true
+    end
+    local decided, message, code = wait.until_decided(client, claim:id(), deadline, attempt_decided, hold)
     if decided == nil then
         return nil, message, code
     end
@@ -451,9 +468,10 @@ end
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
 --- Begins the end of one level of the object's hold.
+-- @tparam number|nil patience for how many seconds this may block until it has ended
 -- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
-function Lock:_begin_release()
+function Lock:_begin_release(patience)
     local hold = self._hold
     if not hold or not hold.claim:held() then
         local state, problem, code = self._client._core:state()
@@ -468,7 +486,7 @@ function Lock:_begin_release()
         return true
     end
     hold.released = true
-    return drop(self) or hold
+    return drop(self, patience) or hold
 end
 
 --- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
@@ -490,7 +508,7 @@ end
 
 --- Ends one level of the object's hold.
 local function leave(self, wait_for_server)
-    local hold, message, code = self:_begin_release()
+    local hold, message, code = self:_begin_release(wait_for_server and wait.patience(self._client) or nil)
     if not hold then
         return nil, message, code
     elseif hold == true or not wait_for_server then

@@ -70,17 +70,22 @@ static void close_client(zkl_client *client)
     zkl_client_release(client);
 }
 
-static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
+static zkl_ticket *claim_patiently(zkl_client *client, const char *path, bool try_only, int64_t patience)
 {
     const zkl_lock lock = {
         .path = path, .mode = ZKL_MODE_MUTEX, .permits = 1, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE};
     zkl_terms *terms = zkl_terms_new(&lock);
     assert_non_null(terms);
     const zkl_claim_request request = {.terms = terms, .count = 1, .try_only = try_only};
-    zkl_ticket *ticket = zkl_client_claim(client, &request, NULL);
+    zkl_ticket *ticket = zkl_client_claim(client, &request, NULL, patience);
     zkl_terms_drop(terms);
     assert_non_null(ticket);
     return ticket;
+}
+
+static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
+{
+    return claim_patiently(client, path, try_only, 0);
 }
 
 /* `shared`: others wait at the same client, and may take the news of this ticket; so this one does not sleep long. */
@@ -120,12 +125,94 @@ static void grants_and_releases(void **state)
         zkl_token_format(view.token, token);
         assert_true(strcmp(token, before) > 0);
         memcpy(before, token, sizeof before);
-        zkl_ticket_end(ticket);
+        zkl_ticket_end(ticket, 0);
         wait_for_settled(ticket);
         assert_false(zkl_ticket_held(ticket));
         zkl_ticket_release(ticket);
     }
     close_client(client);
+}
+
+static void blocks_until_it_is_decided(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    wait_for_news(client, 0);
+    for (int i = 0; i < 50; i++) {
+        zkl_ticket *ticket = claim_patiently(client, "/unit/patient", false, PATIENCE);
+        assert_true(zkl_ticket_held(ticket));
+        zkl_ticket *refused = claim_patiently(client, "/unit/patient", true, PATIENCE);
+        assert_false(zkl_ticket_waits(refused));
+        assert_false(zkl_ticket_held(refused));
+        zkl_ticket *waiting = claim_patiently(client, "/unit/patient", false, 1);
+        assert_true(zkl_ticket_waits(waiting));
+        zkl_ticket_end(waiting, 0);
+        wait_for_settled(waiting);
+        zkl_ticket_end(ticket, PATIENCE);
+        assert_true(zkl_ticket_settled(ticket));
+        assert_false(zkl_client_has_news(client)); /* who was blocked knows */
+        zkl_ticket_release(waiting);
+        zkl_ticket_release(refused);
+        zkl_ticket_release(ticket);
+    }
+    close_client(client);
+}
+
+typedef struct {
+    zkl_client *client;
+    zkl_ticket *held;
+    const char *path;
+} giver;
+
+/* Gives a lock back once somebody waits for another one. */
+static void *give_back(void *argument)
+{
+    giver *self = argument;
+    int32_t count = 0;
+    for (int64_t until = zkl_clock() + PATIENCE; count < 2 && zkl_clock() < until;) {
+        zkl_ticket *question = zkl_client_contenders(self->client, self->path, false);
+        wait_for_settled(question);
+        zkl_ticket_contenders(question, &count);
+        zkl_ticket_release(question);
+    }
+    zkl_ticket_release(self->held);
+    return NULL;
+}
+
+static void is_not_blocked_when_there_is_other_news(void **state)
+{
+    (void)state;
+    zkl_client *holder = open_client();
+    zkl_client *client = open_client();
+    zkl_ticket *held = claim(holder, "/unit/other", false);
+    zkl_ticket *kept = claim(holder, "/unit/kept", false);
+    assert_int_equal(wait_for_phase(held, false).phase, ZKL_CLAIM_GRANTED);
+    assert_int_equal(wait_for_phase(kept, false).phase, ZKL_CLAIM_GRANTED);
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    zkl_ticket *other = claim(client, "/unit/other", false);
+    giver giving = {holder, held, "/unit/kept"};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, give_back, &giving), 0);
+    zkl_ticket *waiting = NULL;
+    int64_t until = zkl_clock() + PATIENCE;
+    while (zkl_ticket_waits(other)) { /* the news may be of the state as well */
+        wait_for_news(client, 0);
+        assert_true(zkl_clock() < until);
+        if (waiting != NULL) {
+            zkl_ticket_release(waiting);
+        }
+        waiting = claim_patiently(client, "/unit/kept", false, PATIENCE);
+        assert_true(zkl_ticket_waits(waiting));
+    }
+    bool changed;
+    assert_int_equal(zkl_client_next(client, &changed), zkl_ticket_id(other));
+    pthread_join(thread, NULL);
+    zkl_ticket_release(waiting);
+    zkl_ticket_release(other);
+    zkl_ticket_release(kept);
+    close_client(client);
+    close_client(holder);
 }
 
 typedef struct {
@@ -148,7 +235,7 @@ static void *work(void *argument)
             self->turns += atomic_fetch_add(self->inside, 1) == 0 ? 1 : -100000;
             atomic_fetch_sub(self->inside, 1);
         }
-        zkl_ticket_end(ticket);
+        zkl_ticket_end(ticket, 0);
         zkl_ticket_release(ticket);
     }
     return NULL;
@@ -268,7 +355,7 @@ static void leaves_the_parent_alone_after_fork(void **state)
     pid_t child = fork();
     if (child == 0) {
         bool right = zkl_client_forked(client) && !zkl_ticket_held(ticket);
-        zkl_ticket_end(ticket);
+        zkl_ticket_end(ticket, 0);
         zkl_ticket_release(ticket);
         zkl_client_release(client);
         _exit(right ? 0 : 1);
@@ -332,7 +419,7 @@ static void *read_and_write(void *argument)
             zkl_code code;
             (void)zkl_ticket_event(watched, &code);
         }
-        zkl_ticket_end(watched);
+        zkl_ticket_end(watched, 0);
         zkl_ticket_release(watched);
         zkl_ticket_release(written);
     }
@@ -404,10 +491,11 @@ static void gives_all_memory_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grants_and_releases),    cmocka_unit_test(threads_share_clients),
-        cmocka_unit_test(closes_in_the_middle),   cmocka_unit_test(answers_after_the_close),
-        cmocka_unit_test(names_who_contends),     cmocka_unit_test(leaves_the_parent_alone_after_fork),
-        cmocka_unit_test(threads_read_and_write), cmocka_unit_test(answers_when_memory_is_short),
+        cmocka_unit_test(grants_and_releases),        cmocka_unit_test(threads_share_clients),
+        cmocka_unit_test(closes_in_the_middle),       cmocka_unit_test(answers_after_the_close),
+        cmocka_unit_test(names_who_contends),         cmocka_unit_test(leaves_the_parent_alone_after_fork),
+        cmocka_unit_test(threads_read_and_write),     cmocka_unit_test(answers_when_memory_is_short),
+        cmocka_unit_test(blocks_until_it_is_decided), cmocka_unit_test(is_not_blocked_when_there_is_other_news),
         cmocka_unit_test(gives_all_memory_back),
     };
     return cmocka_run_group_tests_name("client", tests, start_server, stop_server);

@@ -137,7 +137,7 @@ static zkl_ticket *claim(zkl_client *client, zkl_mode mode, zkl_ticket *writer)
                            .linger = mode == ZKL_MODE_MUTEX ? ZKL_SECOND / 100 : 0,
                            .max_hold = mode == ZKL_MODE_PERMITS ? 10 * ZKL_SECOND : 0};
     const zkl_claim_request request = {.terms = zkl_terms_new(&lock), .count = 2};
-    zkl_ticket *ticket = request.terms != NULL ? zkl_client_claim(client, &request, writer) : NULL;
+    zkl_ticket *ticket = request.terms != NULL ? zkl_client_claim(client, &request, writer, 0) : NULL;
     zkl_terms_drop(request.terms);
     return ticket;
 }
@@ -162,7 +162,7 @@ static void live(void)
     decided(first);
     zkl_ticket *question = zkl_client_contenders(client, "/shortage/mutex", true);
     if (first != NULL) {
-        zkl_ticket_end(first);
+        zkl_ticket_end(first, 0);
     }
     decided(second);
     zkl_ticket *writer = claim(client, ZKL_MODE_WRITE, NULL);

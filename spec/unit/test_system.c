@@ -133,7 +133,7 @@ static zkl_ticket *acquire(zkl_client *client)
     zkl_terms *terms = zkl_terms_new(&lock);
     assert_non_null(terms);
     const zkl_claim_request request = {.terms = terms, .count = 1};
-    zkl_ticket *ticket = zkl_client_claim(client, &request, NULL);
+    zkl_ticket *ticket = zkl_client_claim(client, &request, NULL, 0);
     zkl_terms_drop(terms);
     assert_non_null(ticket);
     zkl_ticket_view view;
@@ -190,7 +190,7 @@ static void looks_no_name_up_while_connected(void **state)
         wait_for_news(client);
     }
     assert_true(zkl_ticket_held(held));
-    zkl_ticket_end(held);
+    zkl_ticket_end(held, 0);
     zkl_ticket_release(held);
     zkl_ticket_release(acquire(client));
     assert_int_equal(atomic_load(&lookups), before);

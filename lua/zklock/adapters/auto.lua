@@ -10,6 +10,8 @@
 -- What cannot be seen from here: Debian's copas (say `wait = "copas"`); and a coroutine under luv or copas that somebody else
 -- resumes, such as a generator, which must not wait.
 
+local blocking = require "zklock.adapters.blocking"
+
 local ipairs, package, require, type = ipairs, package, require, type
 
 local auto = { name = "auto" }
@@ -55,6 +57,10 @@ end
 
 --- For zklock.wait: the adapter for this place; nil where that is not clear.
 function auto.here()
+    local loaded = package.loaded
+    if not (loaded.cqueues or loaded.luv or loaded.copas) then
+        return blocking -- what look_around would find, only sooner: this is asked in every wait
+    end
     local name = look_around()
     return name and adapter_of(name)
 end

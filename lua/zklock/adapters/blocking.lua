@@ -9,7 +9,7 @@ local min = math.min
 --- Seconds of one sleep: how late Ctrl-C may be in the worst case.
 local SLICE = 0.5
 
-local blocking = { name = "blocking", yields = false, alone = true }
+local blocking = { name = "blocking", yields = false, alone = SLICE }
 
 --- See zklock.adapters for what an adapter's functions promise.
 function blocking.wait(client, _, seconds)

@@ -7,15 +7,8 @@ local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local ports = require "spec.support.ports"
 local zklock = require "zklock"
-
---- A port that nobody listens on.
-local function closed_port()
-    local server = assert(socket.bind("127.0.0.1", 0))
-    local _, port = server:getsockname()
-    server:close()
-    return port
-end
 
 --- Connects in vain; returns message, code and the seconds it took.
 local function fail_to_connect(servers, options)
@@ -51,7 +44,7 @@ describe("a client", function()
     end)
 
     it("comes back at once in state connecting when connect_timeout is 0", function()
-        local client = assert(zklock.connect("127.0.0.1:" .. closed_port(), { connect_timeout = 0 }))
+        local client = assert(zklock.connect("127.0.0.1:" .. ports.free(), { connect_timeout = 0 }))
         assert.equal("connecting", (client:state()))
         local lock = client:mutex("/never")
         assert.equal("disconnected", select(3, lock:try_acquire()))
@@ -360,7 +353,7 @@ describe("connect", function()
     after_each(fixture.clean)
 
     it("gives up in time where nothing listens, and names the address #valgrind #asan", function()
-        local address = "127.0.0.1:" .. closed_port()
+        local address = "127.0.0.1:" .. ports.free()
         local message, code, seconds = fail_to_connect(address, { connect_timeout = 0.5 })
         assert.equal("disconnected", code)
         assert.truthy(message:find(address, 1, true), message)
@@ -413,7 +406,7 @@ describe("connect", function()
     end)
 
     it("finds the living among dead servers", function()
-        local dead = "127.0.0.1:" .. closed_port()
+        local dead = "127.0.0.1:" .. ports.free()
         local client = fixture.client(nil, dead .. "," .. fixture.servers() .. "," .. dead)
         assert(client:mutex(fixture.path()):acquire(10))
     end)
@@ -423,7 +416,7 @@ describe("connect", function()
         fixture.clean()
         local threads, descriptors = fixture.resources()
         for _ = 1, 5 do
-            fail_to_connect("127.0.0.1:" .. closed_port(), { connect_timeout = 0.05 })
+            fail_to_connect("127.0.0.1:" .. ports.free(), { connect_timeout = 0.05 })
         end
         eventually(function()
             collectgarbage()

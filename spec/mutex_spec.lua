@@ -965,15 +965,22 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert.equal("exhausted", code)
     end)
 
-    -- In a fault campaign servers lost deletions with a damaged log. The nodes came back, at the head of the line; their owner
-    -- looked for such nodes right before its own only, and others stood between: nobody got the lock while all of them lived.
-    it("removes a node of its own that came back, also when others wait between", function()
-        local path, client, observer = fixture.directory(), fixture.client(), fixture.observer()
+    --- A lock, and in its line a node of its client's that nobody knows any more.
+    local function with_stray()
+        local path, client = fixture.directory(), fixture.client()
         local lock = client:mutex(path)
         assert(lock:acquire(10))
         local stem = lock:node():match("/_c_(%x+%-%x+%-%x+%-%x+%-)")
         assert.is_true(lock:release())
-        local stray = assert(observer:create(path .. "/_c_" .. stem .. "ffffffffffff-lock-", "", { sequential = true }))
+        return path, lock, assert(fixture.observer():create(path .. "/_c_" .. stem .. "ffffffffffff-lock-", "",
+            { sequential = true }))
+    end
+
+    -- In a fault campaign servers lost deletions with a damaged log. The nodes came back, at the head of the line; their owner
+    -- looked for such nodes right before its own only, and others stood between: nobody got the lock while all of them lived.
+    it("removes a node of its own that came back, also when others wait between", function()
+        local path, lock, stray = with_stray()
+        local observer = fixture.observer()
         local between = fixture.join(path, "_c_01234567-89ab-cdef-0123-456789abcdef-lock-")
         assert.equal("timeout", (select(3, lock:acquire(1))))
         eventually(function()
@@ -982,6 +989,16 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert(observer:exists(between))
         assert(observer:delete(between))
         assert(lock:acquire(10))
+        assert.is_true(lock:release())
+    end)
+
+    it("removes such a node also by a try that it makes fail", function()
+        local _, lock, stray = with_stray()
+        assert.equal("timeout", (select(3, lock:try_acquire())))
+        eventually(function()
+            return not fixture.observer():exists(stray)
+        end)
+        assert(lock:try_acquire())
         assert.is_true(lock:release())
     end)
 

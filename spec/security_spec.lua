@@ -9,6 +9,7 @@ local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local memory = require "spec.support.memory"
+local ports = require "spec.support.ports"
 local program = require "spec.support.program"
 local socket = require "socket"
 local stunnel = require "spec.support.stunnel"
@@ -699,7 +700,7 @@ describe("stunnel", function()
     spec("beside the program speaks to ZooKeeper's own TLS port, where the certificate is an identity", function()
         local keys = certificates .. "/server-with-key.pem"
         files.write(keys, files.read(certificates .. "/ours-server.key") .. files.read(certificates .. "/ours-server.pem"))
-        local port = stunnel.free_port()
+        local port = ports.free()
         local secure = cluster.start { options = {
             secureClientPort = port, serverCnxnFactory = "org.apache.zookeeper.server.NettyServerCnxnFactory",
             ["ssl.keyStore.location"] = keys, ["ssl.keyStore.type"] = "PEM",

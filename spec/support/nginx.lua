@@ -11,6 +11,7 @@ local socket = require "socket"
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
+local ports = require "spec.support.ports"
 
 local nginx = {}
 local Server = {}
@@ -59,14 +60,6 @@ function nginx.is_there()
     return select(2, cluster.run({ "sh", "-c", "command -v nginx" })) == 0
 end
 
---- A port that was free a moment ago.
-function nginx.free_port()
-    local listener = assert(socket.bind("127.0.0.1", 0))
-    local _, port = listener:getsockname()
-    listener:close()
-    return tonumber(port)
-end
-
 local function absolute(path)
     return path:sub(1, 1) == "/" and path or (cluster.run({ "pwd" })) .. "/" .. path
 end
@@ -89,7 +82,7 @@ function nginx.start(options)
     local directory = files.make_directory()
     local values = {
         WORKERS = options.workers or 1, DIRECTORY = directory, LEVEL = options.level or "notice", MAIN = options.main or "",
-        ROOT = absolute(cluster.root), PORT = nginx.free_port()
+        ROOT = absolute(cluster.root), PORT = ports.free()
     }
     values.BUILD = ("%s/build/%s"):format(values.ROOT, VARIANT)
     for name, value in pairs(options.values or {}) do

@@ -5,6 +5,7 @@ local assert = require "luassert"
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
 local nginx = require "spec.support.nginx"
+local ports = require "spec.support.ports"
 
 local inside = {}
 
@@ -38,7 +39,7 @@ function inside.start(locations, options)
     local path = options.path or fixture.path()
     local server = inside.remember(nginx.start {
         http = (options.head or inside.HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
-        values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = nginx.free_port() }
+        values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free() }
     })
     server.path = path
     return server

@@ -9,6 +9,7 @@ local redis = require "redis"
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local nginx = require "spec.support.nginx"
+local ports = require "spec.support.ports"
 
 local seckill = { STOCK = 288, REQUESTS = 800, CONNECTIONS = 200 }
 
@@ -42,7 +43,7 @@ end
 
 function seckill.start(zookeeper)
     local self = setmetatable({ services = {} }, Stage)
-    local redis_port = nginx.free_port()
+    local redis_port = ports.free()
     self.redis_pid = start_redis(redis_port)
     self.redis = connect_redis(redis_port)
     local values = { ZOOKEEPER = zookeeper, REDIS_PORT = redis_port }

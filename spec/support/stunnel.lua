@@ -3,6 +3,7 @@
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
+local ports = require "spec.support.ports"
 local socket = require "socket"
 
 local stunnel = {}
@@ -12,14 +13,6 @@ Tunnel.__index = Tunnel
 --- Whether there is a stunnel to run, and what makes certificates.
 function stunnel.is_there()
     return select(2, cluster.run({ "sh", "-c", "command -v stunnel4 && command -v openssl" })) == 0
-end
-
---- A port that was free a moment ago.
-function stunnel.free_port()
-    local listener = assert(socket.bind("127.0.0.1", 0))
-    local _, port = listener:getsockname()
-    listener:close()
-    return tonumber(port)
 end
 
 local function openssl(directory, arguments)
@@ -49,7 +42,7 @@ end
 --- Runs one tunnel from a free port of this machine to an address, until :stop() or the end of this process. `lines` are those
 -- of its service; `port` is given where a client has to find it again.
 function stunnel.start(address, lines, port)
-    local self = setmetatable({ directory = files.make_directory(), port = port or stunnel.free_port() }, Tunnel)
+    local self = setmetatable({ directory = files.make_directory(), port = port or ports.free() }, Tunnel)
     self.address = "127.0.0.1:" .. self.port
     local configuration = { "foreground = yes", "pid =", "debug = info", "syslog = no", "output = " .. self.directory .. "/log",
         "[zookeeper]", "accept = " .. self.address, "connect = " .. address, "TIMEOUTclose = 0" }

@@ -353,29 +353,6 @@ static void *run(void *argument)
     return NULL;
 }
 
-void zkl_client_serve(zkl_client *client, const zkl_ticket *quiet)
-{
-    if (pthread_mutex_trylock(&client->engine_mutex) != 0) {
-        zkl_client_wake(client);
-        return;
-    }
-    bool wanted = true;
-    if (client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine)) {
-        zkl_client *before = zkl_client_speaks(client);
-        client->quiet = quiet;
-        zkl_tickets_run(client);
-        client->quiet = NULL;
-        uncork(client);
-        zkl_client_speaks(before);
-        wanted = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
-        publish(client, false);
-    }
-    pthread_mutex_unlock(&client->engine_mutex);
-    if (wanted) {
-        zkl_client_wake(client);
-    }
-}
-
 /* --- opening and closing ------------------------------------------------------------------------------------------- */
 
 static bool make_pipe(int ends[2])

@@ -234,10 +234,11 @@ void zkl_ticket_drop_operation(zkl_ticket *ticket);
 /* The I/O thread, engine_mutex held: sleeps until there is something to do, without the mutex, and does it. */
 void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted);
 /*
- * What zkl_client_wait does, in which the caller also learns what it waits for: it is over as soon as that is decided, and there is
- * no other news of it. Hands the engine first what callers have asked for. False: not possible now, nothing is done.
+ * Sees to it that the engine learns of what is on the list: here and now if the I/O thread sleeps and nothing can block,
+ * otherwise by waking it. The caller looks at the ticket `subject` afterwards anyway: if the answer is there at once, it is no
+ * news. NULL: none. For `patience` nanoseconds the caller may be blocked until it is there: then it does what zkl_client_wait does.
  */
-bool zkl_helm_steer(const zkl_ticket *subject, int64_t nanoseconds);
+void zkl_client_serve(zkl_client *client, const zkl_ticket *subject, int64_t patience);
 
 /* client.c --------------------------------------------------------------------------------------------------------- */
 
@@ -259,11 +260,5 @@ void zkl_client_drop(zkl_client *client);
  * the locked mutex. One byte is enough until it has been read.
  */
 void zkl_client_unlock_and_wake(zkl_client *client);
-/*
- * Sees to it that the engine learns of what is on the list: here and now if the I/O thread sleeps and nothing can block,
- * otherwise by waking it. The caller looks at the ticket `quiet` afterwards anyway: if the answer is there at once, it is no
- * news. NULL: none.
- */
-void zkl_client_serve(zkl_client *client, const zkl_ticket *quiet);
 
 #endif

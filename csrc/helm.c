@@ -114,6 +114,19 @@ static bool take_engine(zkl_client *client)
     return pthread_mutex_timedlock(&client->engine_mutex, &until) == 0;
 }
 
+/* Takes engine_mutex if a caller may steer. `patiently`: not at once, if need be. */
+static bool come_aboard(zkl_client *client, bool patiently)
+{
+    if (!(patiently ? take_engine(client) : pthread_mutex_trylock(&client->engine_mutex) == 0)) {
+        return false;
+    }
+    if (!may_steer(client)) {
+        pthread_mutex_unlock(&client->engine_mutex);
+        return false;
+    }
+    return true;
+}
+
 static void take_helm(zkl_client *client)
 {
     bool with_thread = client->helm == HELM_THREAD;
@@ -174,35 +187,47 @@ static bool steer_once(zkl_client *client, const zkl_ticket *subject, int64_t un
     return true;
 }
 
-/* False: that is not possible now. */
-static bool steer(zkl_client *client, const zkl_ticket *subject, int64_t until)
+/* engine_mutex held; unlocks it. */
+static void steer(zkl_client *client, const zkl_ticket *subject, int64_t until)
 {
-    if (!take_engine(client)) {
-        return false;
-    }
-    if (!may_steer(client)) {
-        pthread_mutex_unlock(&client->engine_mutex);
-        return false;
-    }
-    zkl_client *before = zkl_client_speaks(client);
     take_helm(client);
     while (steer_once(client, subject, until)) {
     }
     client->quiet = NULL;
     leave_helm(client);
-    zkl_client_speaks(before);
-    return true;
 }
 
-bool zkl_helm_steer(const zkl_ticket *subject, int64_t nanoseconds)
+void zkl_client_serve(zkl_client *client, const zkl_ticket *subject, int64_t patience)
 {
-    return steer(zkl_ticket_client(subject), subject, zkl_clock() + nanoseconds);
+    if (!come_aboard(client, patience > 0)) {
+        zkl_client_wake(client);
+        return;
+    }
+    zkl_client *before = zkl_client_speaks(client);
+    client->quiet = subject;
+    zkl_tickets_run(client);
+    if (patience > 0 && !zkl_ticket_decided(subject)) {
+        steer(client, subject, zkl_clock() + patience);
+    } else {
+        client->quiet = NULL;
+        zkl_client_end_turn(client, false);
+        bool due = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
+        pthread_mutex_unlock(&client->engine_mutex);
+        if (due) {
+            zkl_client_wake(client);
+        }
+    }
+    zkl_client_speaks(before);
 }
 
 void zkl_client_wait(zkl_client *client, int64_t nanoseconds)
 {
     int64_t until = zkl_clock() + nanoseconds;
-    if (!steer(client, NULL, until)) {
+    if (come_aboard(client, true)) {
+        zkl_client *before = zkl_client_speaks(client);
+        steer(client, NULL, until);
+        zkl_client_speaks(before);
+    } else {
         struct pollfd news = {.fd = client->news_pipe[0], .events = POLLIN};
         poll(&news, 1, zkl_poll_timeout(until));
     }

@@ -379,14 +379,6 @@ zkl_ticket *zkl_ticket_ask(zkl_client *client, ticket_kind kind, const char *pat
     return ticket;
 }
 
-/* The engine is to know what has been asked for. The caller looks at `ticket` afterwards, and needs no news of it; or NULL. */
-static void serve(zkl_client *client, const zkl_ticket *ticket, int64_t patience)
-{
-    if (patience == 0 || !zkl_helm_steer(ticket, patience)) {
-        zkl_client_serve(client, ticket);
-    }
-}
-
 zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket, int64_t patience)
 {
     zkl_client *client = ticket->client;
@@ -399,7 +391,7 @@ zkl_ticket *zkl_ticket_submit(zkl_ticket *ticket, int64_t patience)
         enqueue(ticket, TODO_START);
     }
     pthread_mutex_unlock(&client->mutex);
-    serve(client, ticket, patience);
+    zkl_client_serve(client, ticket, patience);
     return ticket;
 }
 
@@ -445,7 +437,7 @@ static void ask(zkl_ticket *ticket, unsigned todo, bool quietly, int64_t patienc
         enqueue(ticket, todo);
     }
     pthread_mutex_unlock(&client->mutex);
-    serve(client, quietly ? ticket : NULL, patience);
+    zkl_client_serve(client, quietly ? ticket : NULL, patience);
 }
 
 void zkl_ticket_release(zkl_ticket *ticket)

@@ -23,8 +23,11 @@
 --                       callbacks (on_lost, on_revoke, on("state")), which may then wait without delaying the pump;
 --                       without it they run inside it.
 --
---     adapter.alone     optional: wait blocks the whole program, so that there is nobody else to wake; then no waiter is given to
---                       wait, and wake is never called. A number: for so many seconds other calls may block it too.
+--     adapter.alone     optional: true if wait blocks the whole program, so that there is nobody else to wake; then no waiter is
+--                       given to wait, and wake is never called.
+--     adapter.patience()
+--                       optional: for how many seconds other calls may block the whole program, here and now, because wait
+--                       would too; nil: not at all.
 --     adapter.here()    optional: the adapter that is to be used in place of this one, here and now; nil: this one.
 --     adapter.caller()  optional: something about who is running, kept in each hold as `owner`, for the adapter's own use.
 --

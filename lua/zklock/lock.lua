@@ -21,7 +21,7 @@ local wait = require "zklock.wait"
 
 local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
 local format = string.format
-local huge, max = math.huge, math.max
+local huge, max, min = math.huge, math.max, math.min
 local now, REVOKE = core.now, core.REVOKE
 
 local Lock = {}
@@ -278,10 +278,11 @@ end
 --- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
 local function attempt(self, hold, timeout)
     local client = self._client
-    local deadline = timeout == huge and huge or now() + (hold.try and client:_patience() or timeout)
-    local patience = wait.patience(client)
-    if patience and timeout < patience and not hold.try then
-        patience = timeout
+    local ask = client._adapter.patience
+    local patience, deadline = ask and ask(), timeout
+    if timeout ~= huge then
+        timeout = hold.try and client:_patience() or timeout
+        patience, deadline = patience and min(patience, timeout), now() + timeout
     end
     local claim, granted, news = self:_request(hold, patience)
     if not claim then
@@ -336,15 +337,10 @@ function Lock:_deadlock(count)
     return nil
 end
 
---- Nothing stands in an acquisition's way that this object knows of: what _deadlock finds out more slowly.
-local function is_free(self)
-    return not self._hold and not self._twin and not self._client._attempts[self]
-end
-
 --- Acquires on behalf of the object: settles first what it has already.
 local function enter(self, timeout, count)
-    if is_free(self) then
-        return acquire(self, timeout, count)
+    if not self._hold and not self._twin and not self._client._attempts[self] then
+        return acquire(self, timeout, count) -- what _deadlock would find out more slowly
     end
     local deadlock = self:_deadlock(count)
     local hold = self._hold
@@ -508,7 +504,8 @@ end
 
 --- Ends one level of the object's hold.
 local function leave(self, wait_for_server)
-    local hold, message, code = self:_begin_release(wait_for_server and wait.patience(self._client) or nil)
+    local ask = wait_for_server and self._client._adapter.patience
+    local hold, message, code = self:_begin_release(ask and ask() or nil)
     if not hold then
         return nil, message, code
     elseif hold == true or not wait_for_server then

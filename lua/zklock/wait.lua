@@ -39,17 +39,6 @@ local function concern(registry, ticket, waiter)
     end
 end
 
---- The adapter that waits are to be done by, here and now.
-local function adapter_here(adapter)
-    return adapter.here and adapter.here() or adapter
-end
-
---- For how long a call into C may block by itself, because nobody else could do anything meanwhile.
--- @treturn number|nil seconds; nil: not at all
-function wait.patience(client)
-    return adapter_here(client._adapter).alone
-end
-
 --- Waits by an adapter that blocks the whole program: there is nobody else to wake anybody, nor to be woken.
 local function alone_until_decided(client, adapter, deadline, decided, subject)
     repeat
@@ -109,7 +98,7 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
         return true
     end
     local adapter = client._adapter
-    local here = adapter_here(adapter)
+    local here = adapter.here and adapter.here() or adapter
     if here.alone then
         return alone_until_decided(client, here, deadline, decided, subject)
     end

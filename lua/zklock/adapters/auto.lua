@@ -12,7 +12,11 @@
 
 local blocking = require "zklock.adapters.blocking"
 
-local ipairs, package, require, type = ipairs, package, require, type
+local ipairs, require, type = ipairs, require, type
+local loaded = package.loaded
+
+--- Of the adapter for plain programs.
+local PATIENCE = blocking.patience()
 
 local auto = { name = "auto" }
 
@@ -27,7 +31,6 @@ end
 --- What is running around the caller, innermost first as far as can be told.
 -- @treturn string|nil name of an adapter; or nil and why it is not clear
 local function look_around()
-    local loaded = package.loaded
     local cqueues, luv, copas = loaded.cqueues, loaded.luv, loaded.copas
     local controller, within
     if cqueues then
@@ -57,12 +60,17 @@ end
 
 --- For zklock.wait: the adapter for this place; nil where that is not clear.
 function auto.here()
-    local loaded = package.loaded
-    if not (loaded.cqueues or loaded.luv or loaded.copas) then
-        return blocking -- what look_around would find, only sooner: this is asked in every wait
-    end
     local name = look_around()
     return name and adapter_of(name)
+end
+
+--- What zklock.adapters says. Asked in every acquire and release.
+function auto.patience()
+    if loaded.cqueues or loaded.luv or loaded.copas then
+        local here = auto.here()
+        return here and here.patience and here.patience()
+    end
+    return PATIENCE -- no loop can be running: what look_around would find too
 end
 
 --- See zklock.adapters for what an adapter's functions promise.

@@ -9,12 +9,16 @@ local min = math.min
 --- Seconds of one sleep: how late Ctrl-C may be in the worst case.
 local SLICE = 0.5
 
-local blocking = { name = "blocking", yields = false, alone = SLICE }
+local blocking = { name = "blocking", yields = false, alone = true }
 
 --- See zklock.adapters for what an adapter's functions promise.
 function blocking.wait(client, _, seconds)
     client._core:wait(min(seconds, SLICE))
     return true
+end
+
+function blocking.patience()
+    return SLICE
 end
 
 function blocking.wake()

@@ -1,9 +1,9 @@
 /*
  * zklock.core: the thin binding under lua/zklock/.
  *
- * Userdata are pointers to refcounted C objects; __gc drops the reference and nulls it. Every function returns at once but
- * core.poll and client:wait, for adapters that may block. Arguments are checked here for type only: what a user may pass is checked,
- * and worded, in lua/zklock/options.lua.
+ * Userdata are pointers to refcounted C objects; __gc drops the reference and nulls it. Every function returns at once but, for
+ * adapters that may block, core.poll and client:wait, and client:claim and claim:release if they are told how long they may.
+ * Arguments are checked here for type only: what a user may pass is checked, and worded, in lua/zklock/options.lua.
  *
  * In the child of a fork every method answers nil, message, "forked" and touches nothing.
  */

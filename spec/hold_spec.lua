@@ -604,6 +604,57 @@ describe("revoke", function()
         assert.is_true(lock:held())
     end)
 
+    --- Within the loop: runs fn(lock) for a mutex that gives itself back when it is asked for, and sees to it that the program
+    -- hears of its grant and of that at once.
+    local function with_early_revocation(fn)
+        local client, path = client_of(), fixture.directory()
+        local holder = fixture.client():mutex(path)
+        local lock = client:mutex(path, { on_revoke = function(lock)
+            lock:release()
+        end })
+        assert(holder:acquire(10))
+        loop.run(function()
+            fn(lock)
+        end, function()
+            local node
+            loop.until_true(function()
+                local hold = client._attempts[lock]
+                node = hold and not hold.try and hold.claim:node()
+                return node
+            end)
+            assert(fixture.observer():set(node, "__REVOKE__"))
+            assert.is_true(holder:release())
+            eventually(function() -- the loop stands still meanwhile
+                return client._attempts[lock].claim:revocations() > 0
+            end)
+        end)
+        assert.is_false(lock:held())
+        assert(client:flush(10))
+        assert.same({}, fixture.children(path))
+    end
+
+    -- Random programs found it: with_lock tripped over the hold that on_revoke had given back.
+    it("as soon as it is granted makes acquire answer lost when on_revoke gives it back", function()
+        with_early_revocation(function(lock)
+            local got, message, code = lock:acquire(20)
+            assert.same({ nil, "lost" }, { got, code })
+            assert.truthy(message:find("others had asked for it", 1, true), message)
+        end)
+        with_early_revocation(function(lock)
+            local ran = false
+            assert.equal("lost", select(3, lock:with_lock(function()
+                ran = true
+            end, 20)))
+            assert.is_false(ran)
+        end)
+        with_early_revocation(function(lock)
+            local other = lock._client:mutex(lock:path() .. "-other")
+            local both = lock._client:multi({ lock, other })
+            assert.equal("lost", select(3, both:acquire(20)))
+            assert.is_false(other:held())
+        end)
+    end)
+
     it("that comes with the grant, or before anybody pumps, is heard nevertheless", function()
         local asked = 0
         local client = client_of({ wait = "blocking" })

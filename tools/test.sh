@@ -234,6 +234,13 @@ suites_sim() {
     suite "simulation: a seed replays exactly" ours 90 'simulate c --replay-check'
     suite "simulation under ASan and UBSan" ours 240 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
     suite "simulation: the simulator itself" ours 90 'computing build/c/sim_selftest'
+    suite "simulated Lua programs" ours 200 'computing build/c/simulate_lua --seeds 1 500'
+    suite "simulated Lua programs never seen before" ours 90 'computing build/c/simulate_lua --fresh 10'
+    suite "simulated Lua programs: broken rules are noticed" ours 120 'computing build/c/simulate_lua --breaks'
+    suite "simulated Lua programs: a seed replays exactly" ours 60 'computing build/c/simulate_lua --replay-check'
+    # Fibers change their stacks, of which the one check of ASan knows nothing.
+    suite "simulated Lua programs under ASan and UBSan" ours 120 \
+        "asan_options=$asan_options:detect_stack_use_after_return=0 computing build/c-asan/simulate_lua --seeds 1 60"
 }
 
 suites_c() {

@@ -229,7 +229,8 @@ function Lock:_request(hold, patience)
     return client._core:claim(terms, hold, hold.try, hold.try == Lock.HASTY, hold.count, writer, patience)
 end
 
---- The object holds from now on.
+--- The object holds from now on, unless its on_revoke gives it back at once.
+-- @treturn true|nil message, code
 local function take(self, hold)
     local client = self._client
     local caller = client._adapter.caller
@@ -242,6 +243,10 @@ local function take(self, hold)
     client._attempts[self] = nil
     if self._on_revoke then
         tell_revoked(self, hold) -- what came before there was an observer
+        if self._hold ~= hold then
+            return nil, format("the %s %s was given back as soon as it was granted: others had asked for it", self._kind.name,
+                self._path), "lost"
+        end
     end
     return true
 end
@@ -288,14 +293,10 @@ local function attempt(self, hold, timeout)
     if not claim then
         return nil, granted, news
     end
-    if granted then
-        take(self, hold)
-    end
     if news then
         wait.pump(client)
-    end
-    if granted then
-        return true
+    elseif granted then
+        return take(self, hold)
     end
     local decided, message, code = wait.until_decided(client, claim:id(), deadline, attempt_decided, hold)
     if decided == nil then
@@ -408,8 +409,9 @@ Lock._read_acquire = read_acquire
 -- @treturn Lock|nil
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (others have it), "disconnected" (no connection to ZooKeeper when time was up),
---   "cancelled", "deadlock", "lost" (granted and lost again before this returned), "mismatch" (the semaphore was made for
---   another number of permits), "no_auth", "auth_failed", "exhausted", "closed", "forked", "phase", "failed"
+--   "cancelled", "deadlock", "lost" (granted, and lost or given back by on_revoke before this returned), "mismatch" (the
+--   semaphore was made for another number of permits), "no_auth", "auth_failed", "exhausted", "closed", "forked", "phase",
+--   "failed"
 -- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after the acquisition is given
 --   up
 function Lock:acquire(timeout)

@@ -280,6 +280,12 @@ local function attempt(self, run, timeout)
     else
         taken, message, code = take_together(self, run, Lock.TRY, now() + self._client:_patience())
     end
+    local member, hold = find_lost(self, run)
+    if taken and member then -- by the callback of another one
+        taken, message, code = nil, member:_lost_message(hold), "lost"
+        release(self, run.taken, false)
+        run.taken = 0
+    end
     if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         return taken, message, code
     end

@@ -1,0 +1,494 @@
+--- program: what simulate_lua runs: random things that a Lua program may do with some clients, on a machine, in a network and with
+-- servers that all go wrong (`world`, made by simulate_lua.c, whose random numbers decide everything).
+--
+-- A third of the programs block, the others are coroutines under a loop of their own. What must be true of all:
+--   * at no instant do two objects say that they hold what they cannot hold together, and nobody has permits that there are not;
+--   * a mutex's tokens grow from grant to grant;
+--   * nothing takes longer than it may, and what fails says why, with a code that the documentation knows for it;
+--   * once nothing goes wrong any more everybody gets every lock, and in the end no node and no watch is left.
+
+-- luacheck: globals world
+local core = require "zklock.core"
+local zklock = require "zklock"
+
+local below, now = world.below, core.now
+local T = world.session_timeout
+
+--- What a machine that is busy may take beyond a deadline, in seconds.
+local GRACE = 0.1
+
+local function chance(numerator, denominator)
+    return below(denominator) < numerator
+end
+
+local function pick(list)
+    return list[below(#list) + 1]
+end
+
+local function violated(what, ...)
+    error(("violated: %s: "):format(what) .. table.concat({ ... }, " "), 0)
+end
+
+local grants, losses, operations = 0, 0, 0
+local frozen = 0 -- seconds in which the whole process stood still
+
+-- A loop ----------------------------------------------------------------------------------------------------------------
+
+local BLOCKING = chance(1, 3)
+
+local sleeping = {} -- list of { thread =, deadline = }
+local clients = {}  -- list of { client =, objects = list }; client is false while there is none
+
+local adapter = {}
+
+local function sleep_until(deadline)
+    local thread = coroutine.running()
+    sleeping[#sleeping + 1] = { thread = thread, deadline = deadline }
+    coroutine.yield()
+end
+
+function adapter.wait(_, waiter, seconds)
+    waiter.thread = coroutine.running()
+    sleep_until(now() + seconds)
+    return true
+end
+
+function adapter.wake(waiter)
+    for _, sleeper in ipairs(sleeping) do
+        if sleeper.thread == waiter.thread then
+            sleeper.deadline = 0
+        end
+    end
+end
+
+local function sleep(seconds)
+    if BLOCKING then
+        world.poll({}, seconds)
+    else
+        sleep_until(now() + seconds)
+    end
+end
+
+--- Lets every client pump whose descriptor may have something to say.
+local function pump_all()
+    for _, entry in ipairs(clients) do
+        if entry.client then
+            entry.client:pump()
+        end
+    end
+end
+
+local function resume(thread)
+    local ok, problem = coroutine.resume(thread)
+    if not ok then
+        local known = type(problem) == "string" and problem:find "^violated"
+        error(known and problem or debug.traceback(thread, tostring(problem)), 0)
+    end
+end
+
+--- Runs functions as coroutines until all have ended.
+local function run(functions)
+    for _, fn in ipairs(functions) do
+        resume(coroutine.create(fn))
+    end
+    while #sleeping > 0 do
+        local earliest, fds = math.huge, {}
+        for _, sleeper in ipairs(sleeping) do
+            earliest = math.min(earliest, sleeper.deadline)
+        end
+        for _, entry in ipairs(clients) do
+            fds[#fds + 1] = entry.client and entry.client:pollfd() or nil
+        end
+        world.poll(fds, math.max(0, math.min(earliest - now(), 60)))
+        pump_all()
+        local due = {}
+        for index = #sleeping, 1, -1 do
+            if sleeping[index].deadline <= now() then
+                due[#due + 1] = table.remove(sleeping, index).thread
+            end
+        end
+        while #due > 0 do
+            resume(table.remove(due, below(#due) + 1))
+        end
+    end
+end
+
+-- What must be true -----------------------------------------------------------------------------------------------------
+
+local PERMITS = 3
+
+--- Of one path, what is held just now by all of its objects.
+local function held_on(path)
+    local exclusive, shared, permits = 0, 0, 0
+    for _, entry in ipairs(clients) do
+        for _, object in ipairs(entry.objects) do
+            local lock = object.lock
+            if object.path ~= path then -- luacheck: ignore
+            elseif object.kind == "mutex" then
+                exclusive = exclusive + (lock:held() and 1 or 0)
+            elseif object.kind == "rwlock" then
+                local writes = lock.write:held()
+                exclusive = exclusive + (writes and 1 or 0)
+                shared = shared + (lock.read:held() and not writes and 1 or 0)
+            elseif lock:held() then
+                permits = permits + object.count
+            end
+        end
+    end
+    return exclusive, shared, permits
+end
+
+local PATHS = { "/m/1", "/m/2", "/m/3", "/rw/1", "/sem/1" }
+
+local function check_exclusion()
+    for _, path in ipairs(PATHS) do
+        local exclusive, shared, permits = held_on(path)
+        if exclusive > 1 or exclusive == 1 and shared > 0 or permits > PERMITS then
+            violated("held together", path, exclusive, shared, permits)
+        end
+    end
+end
+
+local latest = {} -- path -> the latest grant's token, and whose it was
+local latest_lock = setmetatable({}, { __mode = "v" })
+
+local function check_token(path, lock)
+    local token, before = lock:token(), latest[path]
+    local again = token == before and lock == latest_lock[path] -- reentrant
+    if token and before and token <= before and not again then
+        violated("tokens grow", path, before, token)
+    end
+    if token then
+        latest[path], latest_lock[path] = token, lock
+    end
+end
+
+--- The codes that each operation may answer.
+local function codes(text)
+    local set = {}
+    for code in text:gmatch "%S+" do
+        set[code] = true
+    end
+    return set
+end
+local ACQUIRE = codes "timeout disconnected cancelled deadlock lost closed failed"
+local RELEASE = codes "not_held lost disconnected closed failed"
+local QUESTION = codes "timeout disconnected closed failed no_node lost bad_version not_held node_exists"
+
+--- Calls fn(…), which may take so long; checks how it ended, and that all is well afterwards.
+local function try(what, limit, known, fn, ...)
+    operations = operations + 1
+    local began, stood = now(), frozen
+    local results = table.pack(pcall(fn, ...))
+    local took = now() - began - (frozen - stood)
+    world.trace(("%s -> %s %s %s"):format(what, tostring(results[1]), tostring(results[2]), tostring(results[4])))
+    if not results[1] and results[2] ~= "mine" then
+        violated("raises nothing", what, tostring(results[2]))
+    elseif took > limit + GRACE and not BLOCKING then
+        violated("takes too long", what, tostring(took), "instead of", tostring(limit))
+    elseif results[1] and results[2] == nil and not known[results[4]] then
+        violated("a code that is known", what, tostring(results[4]), tostring(results[3]))
+    elseif results[1] and results[2] == nil and (type(results[3]) ~= "string" or results[3] == "") then
+        violated("a message", what, tostring(results[4]))
+    end
+    losses = losses + (results[4] == "lost" and 1 or 0)
+    check_exclusion()
+    return table.unpack(results, 2, results.n)
+end
+
+-- What programs do ------------------------------------------------------------------------------------------------------
+
+local TIMEOUTS = { 0, 0, 0.01, 0.2, 1, 3 }
+
+local function random_settings()
+    return {
+        reentrant = chance(1, 6), handoff = chance(1, 2) and below(4) or nil, linger = chance(1, 4) and T / 4 or nil,
+        max_hold = chance(1, 6) and T / 2 or nil, wait_release = chance(1, 2) or false,
+        on_lost = chance(1, 2) and function() end or nil,
+        on_revoke = chance(1, 3) and function(lock) lock:release({ wait = false }) end or nil
+    }
+end
+
+local MAKE = {
+    mutex = function(client, path) return client:mutex(path, random_settings()) end,
+    rwlock = function(client, path) return client:rwlock(path, random_settings()) end,
+    semaphore = function(client, path)
+        local settings = random_settings()
+        settings.reentrant = nil
+        return client:semaphore(path, PERMITS, settings)
+    end
+}
+local KINDS = { ["/m/1"] = "mutex", ["/m/2"] = "mutex", ["/m/3"] = "mutex", ["/rw/1"] = "rwlock", ["/sem/1"] = "semaphore" }
+
+--- Some object of a client that is open; nil if there is none.
+local function random_object()
+    local entry = pick(clients)
+    if not entry.client then
+        return nil
+    end
+    if #entry.objects < 6 and chance(1, 2) then
+        local path = pick(PATHS)
+        local object = { entry = entry, path = path, kind = KINDS[path], lock = MAKE[KINDS[path]](entry.client, path), count = 1,
+            busy = 0 }
+        entry.objects[#entry.objects + 1] = object
+        return object
+    end
+    return #entry.objects > 0 and pick(entry.objects) or nil
+end
+
+--- The part of an object that is acquired, and what to give acquire. A semaphore's count stays while it may be held.
+local function random_half(object, timeout)
+    if object.kind == "rwlock" then
+        return chance(2, 3) and object.lock.read or object.lock.write, timeout
+    elseif object.kind == "semaphore" then
+        if object.busy == 0 and not object.lock:held() then
+            object.count = 1 + below(PERMITS)
+        end
+        return object.lock, { timeout = timeout, count = object.count }
+    end
+    return object.lock, timeout
+end
+
+--- Calls try(…) with an object that may be held afterwards, or meanwhile.
+local function busily(object, ...)
+    object.busy = object.busy + 1
+    local results = table.pack(try(...))
+    object.busy = object.busy - 1
+    return table.unpack(results, 1, results.n)
+end
+
+--- How long an acquire may take: a try waits for the server as long as a session lasts.
+local function limit_of(timeout)
+    return timeout == 0 and T or timeout
+end
+
+local function release(lock, settings)
+    return try("release", T, RELEASE, lock.release, lock, settings)
+end
+
+local function hold(object, lock)
+    grants = grants + 1
+    if object.kind == "mutex" or object.kind == "rwlock" and lock == object.lock.write then
+        check_token(object.path, lock)
+    end
+    if chance(3, 4) then
+        sleep(below(1000) / 1000 * T * (chance(1, 10) and 2 or 0.1))
+    end
+    check_exclusion()
+    if chance(1, 30) then
+        return -- and keeps it
+    end
+    release(lock, chance(1, 3) and { wait = chance(1, 2) } or nil)
+end
+
+local OPERATIONS = {}
+
+local function operation(weight, fn)
+    for _ = 1, weight do
+        OPERATIONS[#OPERATIONS + 1] = fn
+    end
+end
+
+operation(12, function(object)
+    local timeout = pick(TIMEOUTS)
+    local lock, given = random_half(object, timeout)
+    if busily(object, "acquire", limit_of(timeout), ACQUIRE, lock.acquire, lock, given) then
+        hold(object, lock)
+    end
+end)
+
+operation(3, function(object)
+    local timeout = pick(TIMEOUTS)
+    local lock, given = random_half(object, timeout)
+    local length = T * below(10) / 50
+    busily(object, "with_lock", limit_of(timeout) + length + T, ACQUIRE, lock.with_lock, lock, function()
+        check_exclusion()
+        sleep(length)
+        if chance(1, 4) then
+            error("mine", 0)
+        end
+    end, given)
+end)
+
+operation(1, function(object)
+    local lock = random_half(object)
+    try("cancel", 0, {}, lock.cancel, lock)
+end)
+
+operation(2, function(object)
+    local lock = object.kind == "rwlock" and object.lock.write or object.lock
+    local timeout = pick(TIMEOUTS)
+    try("contenders", timeout, QUESTION, lock.contenders, lock, timeout)
+end)
+
+operation(2, function(object)
+    local lock = object.kind == "rwlock" and object.lock.write or object.lock
+    local timeout = pick(TIMEOUTS)
+    try("revoke", timeout, QUESTION, lock.revoke, lock, timeout)
+end)
+
+--- A write that the server does only if the lock is held.
+operation(2, function(object)
+    local lock = object.kind == "rwlock" and object.lock.write or object.lock
+    if lock:held() then
+        local timeout = 1 + below(3)
+        local transaction = lock:transaction():create("/log-", "x", { sequential = true })
+        try("commit", timeout, QUESTION, transaction.commit, transaction, timeout)
+    end
+end)
+
+operation(2, function(object)
+    local client, settings = object.entry.client, { timeout = pick(TIMEOUTS) }
+    try("set", settings.timeout, QUESTION, client.set, client, "/data", "x", settings)
+end)
+
+operation(2, function(object)
+    local entry = object.entry
+    local members = {}
+    for index = 1, 2 + below(2) do
+        members[index] = entry.client:mutex("/m/" .. index, random_settings())
+        entry.objects[#entry.objects + 1] = { entry = entry, path = "/m/" .. index, kind = "mutex", lock = members[index],
+            count = 1, busy = 0 }
+    end
+    local multi, timeout = entry.client:multi(members), pick(TIMEOUTS)
+    if try("multi", limit_of(timeout) + T, ACQUIRE, multi.acquire, multi, timeout) then
+        sleep(T / 20)
+        check_exclusion()
+        try("multi release", 2 * T, RELEASE, multi.release, multi)
+    end
+end)
+
+--- Forgets an object, whatever it holds or waits for.
+operation(1, function(object)
+    local objects = object.entry.objects
+    for index = #objects, 1, -1 do
+        if objects[index] == object then
+            table.remove(objects, index)
+        end
+    end
+    if chance(1, 2) then
+        collectgarbage()
+    end
+end)
+
+operation(1, function()
+    local seconds = T * below(20) / 10
+    frozen = frozen + seconds
+    world.freeze(seconds)
+    check_exclusion()
+end)
+
+operation(1, function()
+    world.reap()
+end)
+
+local function open(entry, patience)
+    if world.room() > 0 then
+        entry.client = zklock.connect(world.servers, {
+            wait = BLOCKING and "blocking" or adapter, session_timeout = T,
+            connect_timeout = patience or chance(1, 2) and 0 or 2 * T
+        }) or false
+    end
+end
+
+operation(1, function(object)
+    local entry, client = object.entry, object.entry.client
+    entry.client, entry.objects = false, {}
+    local timeout = pick(TIMEOUTS)
+    try("close", timeout, codes "timeout", client.close, client, timeout)
+    check_exclusion()
+    open(entry)
+end)
+
+local turns = 20 + below(60)
+
+local function work()
+    for _ = 1, turns do
+        local object = random_object()
+        if object and object.entry.client then
+            pick(OPERATIONS)(object)
+        else
+            sleep(T / 50)
+        end
+        if chance(1, 3) then
+            sleep(T * below(100) / 1000)
+        end
+    end
+end
+
+-- The end ---------------------------------------------------------------------------------------------------------------
+
+--- Nothing goes wrong any more: everything must be had, and given back.
+local function settle()
+    world.heal()
+    local patience = 60 + 10 * T
+    for _, entry in ipairs(clients) do
+        for _, object in ipairs(entry.objects) do
+            for _, lock in ipairs(object.kind == "rwlock" and { object.lock.read, object.lock.write } or { object.lock }) do
+                while lock:held() do
+                    lock:release()
+                end
+            end
+        end
+        entry.objects = {}
+        while not entry.client and world.room() == 0 do
+            sleep(0.1) -- others are closing yet
+        end
+        if not entry.client then
+            open(entry, patience)
+        end
+    end
+    collectgarbage()
+    for _, entry in ipairs(clients) do
+        local client = entry.client or violated("a client can be opened")
+        local ok, message, code = client:flush(patience)
+        if not ok then
+            violated("everything is cleaned up", code, message)
+        end
+        for _, path in ipairs(PATHS) do
+            local lock = MAKE[KINDS[path]](client, path)
+            lock = KINDS[path] == "rwlock" and lock.write or lock
+            ok, message, code = lock:acquire({ timeout = patience, count = KINDS[path] == "semaphore" and PERMITS or nil })
+            if not ok then
+                violated("everybody gets everything", code, message)
+            end
+            lock:release()
+        end
+        ok, message, code = client:close(patience)
+        if not ok then
+            violated("a client can be closed", code, message)
+        end
+        entry.client = false
+    end
+    for _ = 1, 100 do
+        if not world.left() then
+            return
+        end
+        sleep(T / 5)
+    end
+    violated("nothing is left", world.left())
+end
+
+for index = 1, 2 + below(2) do
+    clients[index] = { client = false, objects = {} }
+end
+local function set_up()
+    for _, entry in ipairs(clients) do
+        open(entry)
+    end
+end
+
+if BLOCKING then
+    set_up()
+    work()
+    settle()
+else
+    local functions = {}
+    for index = 1, 2 + below(6) do
+        functions[index] = work
+    end
+    run({ set_up })
+    run(functions)
+    run({ settle })
+end
+world.count(operations, grants, losses)

@@ -1,0 +1,404 @@
+/*
+ * simulate_lua: random Lua programs against the simulated ZooKeeper: all of zklock as it ships, Lua, binding, client and engine, but
+ * for the C client, the clock and the threads (machine.h).
+ *
+ *   simulate_lua --seed N [--trace]      one program, with its trace on stdout if asked for; with a rule broken, if one is named
+ *                          [RULE]        behind it
+ *   simulate_lua --seeds FROM COUNT      so many programs
+ *   simulate_lua --fresh SECONDS         for so long, from a seed that was never used before, which is printed
+ *   simulate_lua --breaks [RULE…]        breaks each of these rules (rules.c), or those that such programs are sure to notice: some
+ *                                        check must within LIMIT programs
+ *   simulate_lua --replay-check          REPLAYS programs, twice each: the traces must be the same
+ *
+ * program.lua is the program and says what must be true of it. From where the project's directory is. The last line counts what
+ * passed and failed; the exit status is 1 if anything failed.
+ */
+#include <inttypes.h>
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "machine.h"
+#include "memory.h"
+#include "schedule.h"
+
+#define LIMIT 400
+
+/* Of real time that one program may take: it takes a tenth of one. */
+#define MOST_SECONDS 120
+#define REPLAYS 10
+
+/* What can go wrong here: the rest of faults.c is about the clients, nodes and directories of other runs. */
+#define FAULT(kind) (UINT32_C(1) << (kind))
+#define FAULTS                                                                                                         \
+    (FAULT(FAULT_RESET) | FAULT(FAULT_RESET_ALL) | FAULT(FAULT_CLIENT_SILENCE) | FAULT(FAULT_SERVER_SILENCE) |         \
+     FAULT(FAULT_STALL) | FAULT(FAULT_CRASH) | FAULT(FAULT_DROP_LEADER) | FAULT(FAULT_CUT_FOLLOWER) |                  \
+     FAULT(FAULT_CUT_LEADER) | FAULT(FAULT_LAG) | FAULT(FAULT_NO_QUORUM) | FAULT(FAULT_PAUSE) | FAULT(FAULT_NAMES) |   \
+     FAULT(FAULT_SEND) | FAULT(FAULT_THROTTLE))
+
+int luaopen_zklock_core(lua_State *L);
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+
+/* Each program runs in a process of its own, in which all addresses are what they will be when it is replayed. */
+typedef struct {
+    int64_t programs, operations, grants, losses;
+    uint64_t hash; /* of the latest one's trace */
+    char problem[600];
+} result;
+static result *results; /* shared between the processes */
+
+/* --- what the program knows of its world --------------------------------------------------------------------------- */
+
+/* world.below(n) -> an integer from 0 to n - 1 */
+static int world_below(lua_State *L)
+{
+    lua_pushinteger(L, sim_below(luaL_checkinteger(L, 1)));
+    return 1;
+}
+
+/* world.freeze(seconds): the whole process stands still */
+static int world_freeze(lua_State *L)
+{
+    machine_freeze(sim_now() + (int64_t)(luaL_checknumber(L, 1) * 1e9));
+    return 0;
+}
+
+/* world.poll({fd, …}, seconds): sleeps until one is readable or the time is over */
+static int world_poll(lua_State *L)
+{
+    struct pollfd fds[MOST_FIBERS];
+    int count = (int)lua_rawlen(L, 1);
+    lua_Number ms = luaL_checknumber(L, 2) * 1000;
+    for (int i = 0; i < count && i < MOST_FIBERS; i++) {
+        lua_rawgeti(L, 1, i + 1);
+        fds[i] = (struct pollfd){.fd = (int)lua_tointeger(L, -1), .events = POLLIN};
+        lua_pop(L, 1);
+    }
+    machine_poll(fds, (nfds_t)count, ms > 3600000 ? 3600000 : (int)ms + 1);
+    return 0;
+}
+
+/* world.reap(): containers that are empty go */
+static int world_reap(lua_State *L)
+{
+    (void)L;
+    sim_reap_containers();
+    return 0;
+}
+
+/* world.heal(): from now on nothing goes wrong */
+static int world_heal(lua_State *L)
+{
+    (void)L;
+    run.draining = true;
+    end_faults();
+    for (int i = 0; i < MOST_FIBERS; i++) {
+        machine_pause(i, 0);
+    }
+    return 0;
+}
+
+/* world.left() -> what clients have left on the servers, nil: nothing */
+static int world_left(lua_State *L)
+{
+    const char *example = "";
+    int nodes = sim_client_nodes(&example);
+    int watches = nodes == 0 ? sim_server_watches(&example) : 0;
+    if (nodes + watches == 0) {
+        return 0;
+    }
+    lua_pushfstring(L, "%d %s left, one is %s", nodes + watches, nodes > 0 ? "nodes" : "watches", example);
+    return 1;
+}
+
+/* world.room() -> how many clients may be opened yet */
+static int world_room(lua_State *L)
+{
+    lua_pushinteger(L, machine_room());
+    return 1;
+}
+
+static int world_trace(lua_State *L)
+{
+    sim_trace("program: %s", luaL_checkstring(L, 1));
+    return 0;
+}
+
+/* world.count(operations, grants, losses): for the statistics */
+static int world_count(lua_State *L)
+{
+    results->operations += luaL_checkinteger(L, 1);
+    results->grants += luaL_checkinteger(L, 2);
+    results->losses += luaL_checkinteger(L, 3);
+    return 0;
+}
+
+static const luaL_Reg world[] = {
+    {"below", world_below}, {"freeze", world_freeze}, {"poll", world_poll},
+    {"reap", world_reap},   {"heal", world_heal},     {"left", world_left},
+    {"room", world_room},   {"trace", world_trace},   {"count", world_count},
+    {NULL, NULL},
+};
+
+/* --- one program --------------------------------------------------------------------------------------------------- */
+
+static void set_up_world(uint64_t seed, bool trace)
+{
+    static const int32_t timeouts[] = {1000, 2000, 4000, 10000};
+    uint64_t bits = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    bits ^= bits >> 31;
+    int32_t timeout = timeouts[(bits >> 40) % 4];
+    memset(&run, 0, sizeof run);
+    run.options = (sim_options){.seed = seed,
+                                .servers = bits % 5 == 0 ? 1 : 3,
+                                .min_session_timeout_ms = timeout / 2,
+                                .max_session_timeout_ms = timeout,
+                                .tick_ms = timeout / 4,
+                                .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND,
+                                .containers = (bits >> 24) % 8 != 0,
+                                .trace = trace};
+    run.seed = seed;
+    run.timeout = timeout * SIM_MILLISECOND;
+    run.client_count = MAX_CLIENTS;
+    for (int i = 0; i < MAX_CLIENTS; i++) {
+        run.clients[i].index = i;
+    }
+    sim_begin(&run.options, NULL);
+    while (sim_leader() < 0) {
+        sim_step();
+    }
+    start_faults();
+    run.fault_mask &= FAULTS;
+}
+
+/* Threads stand still as long as faults.c says of its clients. */
+static void pause_threads(void *context, int64_t argument)
+{
+    for (int i = 0; i < MAX_CLIENTS; i++) {
+        if (run.clients[i].paused_until > sim_now()) {
+            machine_pause(i, run.clients[i].paused_until);
+        }
+    }
+    if (!run.draining) {
+        sim_schedule(sim_now() + run.timeout / 20, pause_threads, context, argument);
+    }
+}
+
+static lua_State *open_state(void)
+{
+    lua_State *L = luaL_newstate();
+    luaL_openlibs(L);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+    lua_pushcfunction(L, luaopen_zklock_core);
+    lua_setfield(L, -2, "zklock.core");
+    luaL_newlib(L, world);
+    lua_pushnumber(L, (lua_Number)run.timeout / 1e9);
+    lua_setfield(L, -2, "session_timeout");
+    lua_pushstring(L, run.options.servers == 1 ? "h1:2181" : "h1:2181,h2:2181,h3:2181");
+    lua_setfield(L, -2, "servers");
+    lua_setglobal(L, "world");
+    return L;
+}
+
+/* Leaves in results->problem what was wrong. */
+static void run_program(uint64_t seed, bool trace)
+{
+    char *problem = results->problem;
+    set_up_world(seed, trace);
+    machine_begin();
+    pause_threads(NULL, 0);
+    int64_t memory_before = zkl_memory_in_use();
+    lua_State *L = open_state();
+    if (luaL_dostring(L, "package.path = 'lua/?.lua;lua/?/init.lua;' .. package.path") != LUA_OK ||
+        luaL_dofile(L, "spec/simulation/lua/program.lua") != LUA_OK) {
+        snprintf(problem, sizeof results->problem, "%s", lua_tostring(L, -1));
+    }
+    world_heal(L);
+    lua_close(L);
+    for (int64_t until = sim_now() + 60 * SIM_SECOND; !machine_is_idle() && sim_now() < until;) {
+        machine_poll(NULL, 0, 100);
+    }
+    if (!machine_is_idle()) {
+        machine_fail("a client's thread does not end");
+    }
+    if (problem[0] == '\0' && zkl_memory_in_use() != memory_before) {
+        snprintf(problem, sizeof results->problem, "%lld bytes are left",
+                 (long long)(zkl_memory_in_use() - memory_before));
+    }
+    results->hash = sim_trace_hash();
+}
+
+/* In a process of its own. True: nothing was wrong. */
+static bool run_apart(uint64_t seed, bool trace)
+{
+    results->problem[0] = '\0';
+    results->programs++;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(MOST_SECONDS);
+        run_program(seed, trace);
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        machine_fail("cannot fork");
+    }
+    if (status != 0 && results->problem[0] == '\0') {
+        snprintf(results->problem, sizeof results->problem, "the process ended with status %d", status);
+    }
+    return results->problem[0] == '\0';
+}
+
+static bool run_seed(uint64_t seed, bool trace)
+{
+    if (run_apart(seed, trace)) {
+        return true;
+    }
+    printf("seed %" PRIu64 " FAILED: %s\n  replay: build/c/simulate_lua --seed %" PRIu64 " --trace\n", seed,
+           results->problem, seed);
+    return false;
+}
+
+/* --- many ---------------------------------------------------------------------------------------------------------- */
+
+static int finish(int64_t passed, int64_t failed)
+{
+    printf("programs %" PRId64 ", operations %" PRId64 ", grants %" PRId64 ", losses %" PRId64 "\n", results->programs,
+           results->operations, results->grants, results->losses);
+    printf("%" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
+    return failed == 0 ? 0 : 1;
+}
+
+static void break_rule(const char *name)
+{
+    const broken_rule *rule = broken_rules;
+    while (rule->name != NULL && strcmp(rule->name, name) != 0) {
+        rule++;
+    }
+    zkl_broken_rules = rule->rule;
+}
+
+static int run_breaks(char **names, int count)
+{
+    static char *noticeable[] = {"lease",   "ahead", "recovery", "cleanup", "token",
+                                 "readers", "share", "permits",  "pairing", "rearm"};
+    if (count == 0) {
+        names = noticeable;
+        count = sizeof noticeable / sizeof noticeable[0];
+    }
+    int64_t noticed = 0;
+    for (int i = 0; i < count; i++) {
+        break_rule(names[i]);
+        uint64_t seed = 1;
+        while (seed <= LIMIT && run_apart(seed, false)) {
+            seed++;
+        }
+        if (seed <= LIMIT) {
+            printf("rule %-9s noticed by seed %" PRIu64 ": %.*s\n", names[i], seed,
+                   (int)strcspn(results->problem, "\n"), results->problem);
+        } else {
+            printf("rule %-9s NOT noticed within %d programs\n", names[i], LIMIT);
+        }
+        noticed += seed <= LIMIT;
+    }
+    zkl_broken_rules = 0;
+    return finish(noticed, count - noticed);
+}
+
+static int run_replays(void)
+{
+    int64_t same = 0;
+    for (uint64_t seed = 1; seed <= REPLAYS; seed++) {
+        run_apart(seed, false);
+        uint64_t first = results->hash;
+        run_apart(seed, false);
+        same += results->hash == first;
+    }
+    return finish(same, REPLAYS - same);
+}
+
+static int run_fresh(double seconds)
+{
+    uint64_t seed;
+    FILE *file = fopen("/dev/urandom", "rb");
+    if (file == NULL || fread(&seed, sizeof seed, 1, file) != 1) {
+        machine_fail("no /dev/urandom");
+    }
+    fclose(file);
+    seed >>= 16;
+    printf("seeds from %" PRIu64 "\n", seed);
+    int64_t passed = 0, failed = 0;
+    struct timespec now, until;
+    __real_clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)seconds;
+    do {
+        bool ok = run_seed(seed++, false);
+        passed += ok;
+        failed += !ok;
+        __real_clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < until.tv_sec);
+    return finish(passed, failed);
+}
+
+/* Addresses decide in which order Lua goes through tables: a seed replays only where they are always the same. */
+static void fix_addresses(char **argv)
+{
+    int persona = personality(0xffffffff);
+    if (persona >= 0 && (persona & ADDR_NO_RANDOMIZE) == 0 && getenv("ZKLOCK_SAME_ADDRESSES") == NULL &&
+        personality((unsigned long)persona | ADDR_NO_RANDOMIZE) >= 0) {
+        char self[4096];
+        ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+        setenv("ZKLOCK_SAME_ADDRESSES", "tried", 1);
+        self[length > 0 ? length : 0] = '\0';
+        execv(self, argv);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    fix_addresses(argv);
+    results = mmap(NULL, sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (results == MAP_FAILED) {
+        machine_fail("no memory");
+    }
+    const char *mode = argc > 1 ? argv[1] : "";
+    uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    int64_t passed = 0, failed = 0;
+    if (strcmp(mode, "--seed") == 0 && argc > 2) {
+        break_rule(argc > 4 ? argv[4] : "");
+        bool ok = run_seed(seed, argc > 3 && strcmp(argv[3], "--trace") == 0);
+        return finish(ok, !ok);
+    }
+    if (strcmp(mode, "--seeds") == 0 && argc > 3) {
+        for (int64_t count = strtoll(argv[3], NULL, 10); count > 0; count--) {
+            bool ok = run_seed(seed++, false);
+            passed += ok;
+            failed += !ok;
+        }
+        return finish(passed, failed);
+    }
+    if (strcmp(mode, "--fresh") == 0 && argc > 2) {
+        return run_fresh(strtod(argv[2], NULL));
+    }
+    if (strcmp(mode, "--breaks") == 0) {
+        return run_breaks(argv + 2, argc - 2);
+    }
+    if (strcmp(mode, "--replay-check") == 0) {
+        return run_replays();
+    }
+    fputs("usage: simulate_lua --seed N [--trace] | --seeds FROM COUNT | --fresh SECONDS | --breaks [RULE…] | "
+          "--replay-check\n",
+          stderr);
+    return 2;
+}

@@ -36,7 +36,7 @@ test-c: ## the C unit tests, plain and under sanitizers
 	@tools/setup.sh test
 	@tools/test.sh c
 
-test-sim: ## the engine against a simulated ZooKeeper
+test-sim: ## the engine, and random Lua programs, against a simulated ZooKeeper
 	@tools/setup.sh test
 	@tools/test.sh sim
 

@@ -14,6 +14,7 @@ done
 if [ -x build/c-coverage/simulate ]; then
     build/c-coverage/simulate --seeds 1 "${ZKLOCK_SEEDS:-300}" >/dev/null || echo "note: the simulation failed"
     build/c-coverage/simulate --memory 5 20 >/dev/null || echo "note: the simulation failed for want of memory"
+    build/c-coverage/simulate_lua --seeds 1 300 >/dev/null || echo "note: simulated Lua programs failed"
 fi
 rm -rf build/coverage/lua
 mkdir -p build/coverage/lua

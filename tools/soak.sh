@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 #
-# Looks for faults in places where nobody has looked: seeds that nobody has seen through the simulation, on every core, for a
+# Looks for faults in places where nobody has looked: seeds that nobody has seen through the simulations, on every core, for a
 # quarter of the time, and then the fault campaign (spec/campaign): first without leases, where it must find something, then with
 # them under the same faults, then in earnest for the time that is given. Fails if one of them does. With --write the figures of
 # the campaigns go into a page.
@@ -21,6 +21,8 @@ for core in $(seq "$(nproc)"); do
     build/c/simulate --seconds $((seconds / 4 + 1)) --seed $(($(date +%s) * 1000 + core * 1000000000000)) &
     cores+=($!)
 done
+build/c/simulate_lua --fresh $((seconds / 4 + 1)) &
+cores+=($!)
 failed=()
 for core in "${cores[@]}"; do
     wait "$core" || failed+=(simulation)

@@ -46,6 +46,7 @@
      FAULT(FAULT_SEND) | FAULT(FAULT_THROTTLE))
 
 int luaopen_zklock_core(lua_State *L);
+void __gcov_dump(void) __attribute__((weak)); /* where lines are counted */
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 
 /* Each program runs in a process of its own, in which all addresses are what they will be when it is replayed. */
@@ -248,6 +249,9 @@ static bool run_apart(uint64_t seed, bool trace)
         alarm(MOST_SECONDS);
         run_program(seed, trace);
         fflush(stdout);
+        if (__gcov_dump != NULL) {
+            __gcov_dump();
+        }
         _exit(0);
     }
     int status;

@@ -172,6 +172,7 @@
 ---@field yields? boolean|fun(): boolean false promises that wait never yields; or says whether it may, here and now
 ---@field prepare? fun(settings: table): true?, string?, zklock.Code? before a client is opened
 ---@field alone? boolean wait blocks the whole program
+---@field patience? fun(): number? for how many seconds other calls may block the whole program, here and now; nil: not at all
 ---@field here? fun(): table|nil the adapter to be used in place of this one, here and now
 ---@field caller? fun(): any something about who is running, kept in each hold
 ---@field attach? fun(client: zklock.Client) the client was opened

@@ -7,6 +7,45 @@ local function new_client()
     return fixture.client { wait = "blocking", session_timeout = 4 }
 end
 
+--- How often something runs that waits by a loop in Lua.
+local function count_waits(fn)
+    local blocking, count = require "zklock.adapters.blocking", 0
+    local wait = blocking.wait
+    blocking.wait = function(...)
+        count = count + 1
+        return wait(...)
+    end
+    local ok, problem = pcall(fn)
+    blocking.wait = wait
+    assert(ok, problem)
+    return count
+end
+
+describe("a program that blocks", function()
+    after_each(fixture.clean)
+
+    for _, adapter in ipairs { "blocking", "auto" } do
+        it("waits in the calls that acquire and release, with " .. adapter, function()
+            local client = fixture.client { wait = adapter, session_timeout = 30 }
+            local rw = client:rwlock(fixture.path())
+            local locks = { client:mutex(fixture.path()), rw.read, rw.write, client:semaphore(fixture.path(), 2) }
+            eventually(function() -- where the server never takes half a second
+                local count = count_waits(function()
+                    for _, lock in ipairs(locks) do
+                        assert(lock:acquire())
+                        assert(lock:release())
+                        assert(lock:acquire(20))
+                        assert(lock:release())
+                        assert(lock:try_acquire())
+                        assert(lock:release())
+                    end
+                end)
+                return count == 0, count
+            end)
+        end)
+    end
+end)
+
 describe("a program that has blocked for a lock and now computes", function()
     after_each(fixture.clean)
 

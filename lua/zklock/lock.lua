@@ -68,6 +68,7 @@ function Lock.new(class, client, kind, path, settings)
         _max_hold = settings.max_hold,
         _handoff = settings.handoff,
         _linger = settings.linger,
+        _lingers = settings.linger ~= nil and settings.linger > 0,
         _on_lost = settings.on_lost,
         _on_revoke = settings.on_revoke,
         _terms = nil,   -- what C knows of all that, once there was an acquisition
@@ -283,7 +284,7 @@ end
 --- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
 local function attempt(self, hold, timeout)
     local client = self._client
-    local ask = not self._linger and client._adapter.patience -- one that lingers is as a rule there at once
+    local ask = not self._lingers and client._adapter.patience -- one that lingers is as a rule there at once
     local patience, deadline = ask and ask() or nil, timeout
     if timeout ~= huge then
         timeout = hold.try and client:_patience() or timeout
@@ -511,7 +512,7 @@ end
 
 --- Ends one level of the object's hold.
 local function leave(self, wait_for_server)
-    local ask = wait_for_server and not self._linger and self._client._adapter.patience
+    local ask = wait_for_server and not self._lingers and self._client._adapter.patience
     local hold, message, code = self:_begin_release(ask and ask() or nil)
     if not hold then
         return nil, message, code

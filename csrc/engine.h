@@ -92,7 +92,7 @@ typedef struct {
 /* What zkl_stats counts, since the engine was made. */
 typedef struct {
     int64_t requests;      /* sent to ZooKeeper, of any kind */
-    int64_t heartbeats;    /* of those, what only extends the lease: quorum writes, and looks at nodes that are held */
+    int64_t heartbeats;    /* of those, what only keeps lease and session: quorum writes, looks at nodes, idle reads */
     int64_t notifications; /* watch events received */
     int64_t claims;        /* acquisitions asked for */
     int64_t grants;

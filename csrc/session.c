@@ -138,6 +138,7 @@ static void greet(zkl_engine *engine)
 {
     if (zkl_send_greeting(engine)) {
         engine->checks_flying++;
+        engine->stats.heartbeats++;
     }
 }
 

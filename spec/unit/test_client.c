@@ -149,6 +149,7 @@ static void blocks_until_it_is_decided(void **state)
         assert_true(zkl_ticket_waits(waiting));
         zkl_ticket_end(waiting, 0);
         wait_for_settled(waiting);
+        wait_for_news(client, 0); /* that it is settled: it may have been so before anybody waited */
         zkl_ticket_end(ticket, PATIENCE);
         assert_true(zkl_ticket_settled(ticket));
         assert_false(zkl_client_has_news(client)); /* who was blocked knows */

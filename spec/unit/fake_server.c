@@ -72,6 +72,7 @@ static struct {
     int asked_count;
     told_node told[MOST_TOLD]; /* what it said of nodes that it has made, or was asked for */
     int told_count;
+    int64_t writes;       /* creates and deletes that it was asked for */
     char read[MOST_PATH]; /* what the present request reads, "" if it is no get */
 } server;
 
@@ -601,6 +602,7 @@ static int32_t execute(int32_t type, reader *r, packet *body)
     if (type == ZOO_CREATE_OP || type == ZOO_CREATE2_OP || type == ZOO_CREATE_CONTAINER_OP) {
         read_create(r, path, data, &mode);
         note_asked(path);
+        server.writes++;
         error = create(path, data, mode, made);
         put_created(body, made);
         size_t stat = body->length;
@@ -616,6 +618,7 @@ static int32_t execute(int32_t type, reader *r, packet *body)
                    r->left > 0 && r->at[0] != 0;
     switch (type) {
     case ZOO_DELETE_OP:
+        server.writes++;
         error = delete (path);
         if (error == ZOK) {
             note_deleted(path);
@@ -1029,6 +1032,11 @@ const told_node *server_told_nodes(int *count)
 {
     *count = MOST_TOLD;
     return server.told_count <= MOST_TOLD ? server.told : NULL;
+}
+
+int64_t server_writes(void)
+{
+    return server.writes;
 }
 
 bool server_told_room(const char *path, int limit, bool (*counts)(const char *name))

@@ -65,6 +65,8 @@ typedef struct {
 } told_node;
 /* An array of so many; NULL if it has told of more than it remembers. */
 const told_node *server_told_nodes(int *count);
+/* How many creates and deletes it was asked for. */
+int64_t server_writes(void);
 /* It has told of a list with this node in it, and of no more than `limit` that `counts`. */
 bool server_told_room(const char *node, int limit, bool (*counts)(const char *name));
 

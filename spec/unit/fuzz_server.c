@@ -131,7 +131,8 @@ static bool may_follow(const told_node *before, const told_node *after)
 {
     int64_t number = zkl_node_parse(name_of(after->path)).sequence;
     return before->deleted && zkl_node_parse(name_of(before->path)).sequence == number - 1 &&
-           after->czxid >> 32 == before->czxid >> 32 && after->czxid > before->czxid;
+           after->czxid >> 32 == before->czxid >> 32 && after->czxid > before->czxid &&
+           after->czxid - before->czxid - server_writes() <= number; /* the engine does not count its own writes */
 }
 
 /*

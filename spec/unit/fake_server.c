@@ -686,9 +686,8 @@ static void flush(packet *p)
     if (lies()) {
         uint8_t how = take(server.in) % 8;
         if (how == 0) { /* a length that nothing has, and the end */
-            int64_t number = any_number();
-            length =
-                htonl(number == 0 ? 1 : (uint32_t)(uint64_t)number); /* an empty packet is too short for a header */
+            uint32_t number = (uint32_t)(uint64_t)any_number();
+            length = htonl(number == 0 ? 1 : number); /* an empty packet is whole at once, and has no header */
             write_all(&length, 4);
             server.mute = true;
             return;

@@ -24,6 +24,10 @@
 #define MOST_WATCHES 64
 #define BUFFER 65536
 
+/* In the place of a request's number. */
+#define EVENT_NUMBER (-1)
+#define CREDENTIALS_NUMBER (-4)
+
 typedef struct {
     bool used;
     char path[MOST_PATH];
@@ -62,8 +66,8 @@ static struct {
     int watch_count;
     uint8_t got[BUFFER];
     size_t got_length;
-    packet held; /* an answer that comes late, or never */
-    int unanswered;
+    packet held;    /* an answer that comes late, or never */
+    int unanswered; /* requests that the client waits for, or fewer: more answers than that would end the process */
     told_list lists[MOST_LISTS];
     int list_count;
     char gone[MOST_GONE][MOST_PATH];
@@ -224,7 +228,7 @@ static void send_event(int32_t type, int32_t state, const char *path)
 {
     static packet p;
     p.length = 0;
-    put_int(&p, -1);
+    put_int(&p, EVENT_NUMBER);
     put_long(&p, -1);
     put_int(&p, 0);
     put_int(&p, type);
@@ -370,8 +374,8 @@ static void any_name(char *name, size_t size)
     snprintf(name, size, "%s", slash != NULL ? slash + 1 : "0");
 }
 
-/* The path of what was created, or something else; never of negative length. */
-static void put_created(packet *p, const char *path)
+/* The path of what was created, or something else; of negative length only where the C client looks whether it has read one. */
+static void put_created(packet *p, const char *path, bool may_be_missing)
 {
     char other[MOST_PATH * 2] = "", name[MOST_PATH], parent[MOST_PATH];
     if (!lies()) {
@@ -382,6 +386,10 @@ static void put_created(packet *p, const char *path)
     parent_of(path, parent);
     switch (take(server.in) % 6) {
     case 0:
+        if (may_be_missing && strcmp(name, "..") == 0) {
+            put_int(p, -1);
+            return;
+        }
         break;
     case 1:
         snprintf(other, sizeof other, "%s", name);
@@ -475,7 +483,8 @@ static void put_children(packet *p, const char *directory)
         count++;
     }
     bool more = lies();
-    put_int(p, more ? count + 1 + take(server.in) : count); /* more than follow: those are NULL */
+    int beyond = more ? 1 + take(server.in) : 0; /* more than follow: those are NULL */
+    put_int(p, beyond == 256 ? -1 : count + beyond);
     put(p, names.bytes, names.length);
     if (more) {
         free_list(list);
@@ -536,7 +545,7 @@ static int32_t multi(reader *r, packet *body)
 {
     int32_t types[MOST_PARTS], errors[MOST_PARTS];
     static char created[MOST_PARTS][MOST_PATH];
-    int count = 0;
+    int count = 0, told = MOST_PARTS;
     int32_t failed = ZOK;
     for (int32_t type = get_int(r); r->left > 0 && count < MOST_PARTS; type = get_int(r)) {
         char path[MOST_PATH], data[64];
@@ -566,14 +575,16 @@ static int32_t multi(reader *r, packet *body)
                                              : ZNONODE;
         }
         if (lies()) {
-            error = take(server.in) % 2 == 0 ? ZOK : any_error();
+            uint8_t choice = take(server.in);
+            error = choice % 2 == 0 ? ZOK : any_error();
+            told = choice == 254 ? count : told; /* the answer ends before this part */
         }
         failed = failed == ZOK ? error : failed;
         types[count] = type;
         errors[count++] = error;
     }
     bool as_failed = failed != ZOK && !lies();
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && i < told; i++) {
         if (as_failed || errors[i] != ZOK) {
             put_multi_header(body, -1, false, errors[i]);
             put_int(body, errors[i]);
@@ -581,7 +592,7 @@ static int32_t multi(reader *r, packet *body)
         }
         put_multi_header(body, types[i], false, lies() ? any_error() : ZOK);
         if (types[i] == ZOO_CREATE_OP || types[i] == ZOO_CREATE_CONTAINER_OP) {
-            put_created(body, created[i]);
+            put_created(body, created[i], true);
         } else if (types[i] == ZOO_SETDATA_OP) {
             put_stat(body, NULL);
         }
@@ -604,7 +615,7 @@ static int32_t execute(int32_t type, reader *r, packet *body)
         note_asked(path);
         server.writes++;
         error = create(path, data, mode, made);
-        put_created(body, made);
+        put_created(body, made, type != ZOO_CREATE2_OP && type != ZOO_CREATE_CONTAINER_OP);
         size_t stat = body->length;
         put_stat(body, find(made));
         note_told(made, body, stat);
@@ -719,13 +730,37 @@ static void send_held(void)
     }
 }
 
+/* Requests that have come behind the one that is being answered. */
+static int requests_behind(void)
+{
+    int count = 0;
+    reader rest = {server.got, server.got_length};
+    for (bool present = true; rest.left >= 4; present = false) {
+        size_t length = (size_t)(uint32_t)get_int(&rest);
+        if (length > rest.left) {
+            break;
+        }
+        reader request = {rest.at, length};
+        count += !present && get_int(&request) >= 0 && get_int(&request) != ZOO_CLOSE_OP;
+        rest.at += length;
+        rest.left -= length;
+    }
+    return count;
+}
+
+/* See fake_server.h: the body is no event's, and no credentials were shown that could be refused. */
+static bool is_deadly(int32_t number, int32_t error)
+{
+    return number == EVENT_NUMBER || (number == CREDENTIALS_NUMBER && error != ZOK);
+}
+
 static void answer(int32_t xid, int64_t zxid, int32_t error, const packet *body)
 {
     static packet p;
     p.length = 0;
     uint8_t how = lies() ? take(server.in) % 8 : 255;
-    int64_t number = how == 0 ? any_number() : xid;
-    put_int(&p, (int32_t)number < 0 ? xid + 1 : number); /* not the numbers of events and their like: this is none */
+    int32_t number = how == 0 ? (int32_t)any_number() : xid;
+    put_int(&p, is_deadly(number, error) ? xid + 1 : number);
     put_long(&p, how == 1 ? any_number() : zxid);
     if (how == 2) {
         /* An error instead of what is there. The other way round there would be no body. */
@@ -747,7 +782,7 @@ static void answer(int32_t xid, int64_t zxid, int32_t error, const packet *body)
     }
     server.unanswered--;
     flush(&p);
-    if (how == 5 && server.unanswered > 0) {
+    if (how == 5 && server.unanswered + requests_behind() > 0) {
         flush(&p); /* twice */
     }
     send_held();
@@ -776,7 +811,7 @@ static void handle(reader *r)
         p.length = 0;
         put_int(&p, xid);
         put_long(&p, server.zxid);
-        put_int(&p, lies() && xid == -4 ? any_error() : ZOK);
+        put_int(&p, lies() && xid == CREDENTIALS_NUMBER ? any_error() : ZOK);
         if (!lies()) {
             flush(&p);
         }

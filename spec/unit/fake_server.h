@@ -7,19 +7,26 @@
  * other names, numbers and stats, too long or cut off, closes the connection in the middle of a packet, or tells of events that
  * nobody asked for.
  *
- * What it leaves out, because the C client itself (3.8.0) would crash. The first two were seen to end the process here, the
- * others are read in its source:
- *   - a packet of fewer than the 16 bytes of a header (an empty one among them), a good answer whose body is too short for its
- *     type, and an event without a path, such as an answer that has the number of events: the C client uses what it has not
- *     read (zookeeper.c, zookeeper_process and deserialize_response);
- *   - an answer when no request is under way: assert(cptr) in zookeeper_process;
- *   - more parts in the answer to a multi than were asked for, or no end of them: assert(entry) in deserialize_multi;
- *   - more names in a list than follow, if memory for them cannot be had: the C client writes through NULL
- *     (deserialize_String_vector);
- *   - the path of a create's answer, or a string of it, with a negative length: it is freed uninitialised
- *     (deserialize_Create2Response);
- *   - an answer with an error code to a multi of which the C client has no operations, and fewer parts than were asked for: it
- *     leaks those that are left, which is why leaks are counted by zkl_memory_in_use.
+ * What it leaves out, because it ends the process inside the C client (3.8.0 as Debian builds it, with its assertions). Of the 36
+ * of those, what a server says can fail two:
+ *   - zookeeper.c:3476, assert(cptr) in zookeeper_process: an answer while no request is under way. So there are never more
+ *     answers than requests. A packet without a whole header (16 bytes) comes to the same: its number is then what the stack
+ *     holds, mostly that of the answer before. An empty one is whole as soon as its length is there: of the lengths that nothing
+ *     has, which all announce bytes that do not follow, 0 is the one that must not be sent;
+ *   - zookeeper.c:3182, assert(entry) in deserialize_multi: more parts in a good answer to a multi than were asked for, or no end
+ *     of them.
+ * Of the others, seven fail when memory is short (zookeeper.c:1950; zk_hashtable.c:61, 86, 95, 118, 168, 190), and nothing that a
+ * server says reaches the rest: they are about lists that only the C client changes (zookeeper.c:1705, 1728, 1739, 3154, 3664,
+ * 3675) and about what its callers pass. Beside assertions, these use what was never read, or was never there:
+ *   - a good answer whose body is too short for its type: data and paths that were not read are freed, and stats and counts of
+ *     names used (deserialize_response). Too short is, of the answer to a create2, a path of negative length too; in other
+ *     answers to a create the C client sees that the path is not there, and with names and data it makes do;
+ *   - an event without a path, such as an answer that has the number of events (-1): deserialize_WatcherEvent;
+ *   - a refusal of credentials (-4, with an error) where none were shown: it names the first (auth_completion_func);
+ *   - more names in a list than memory can be had for, of which one follows: it is written through NULL
+ *     (deserialize_String_vector).
+ * All of them were seen to end a process. Leaks do not: the C client forgets the parts of a multi that an answer leaves out, which
+ * is why leaks are counted by zkl_memory_in_use.
  * docs/reliability.md says what that means for those who use zklock.
  */
 #ifndef ZKLOCK_FAKE_SERVER_H

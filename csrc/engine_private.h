@@ -7,6 +7,7 @@
  *   line.c        the lock's directory: its parents, the seats that stand in it, nodes of ours that belong to none
  *   seat.c        one znode: join, recover, queue, hold, leave
  *   follow.c      a node whose number is proof enough that nobody is before it
+ *   foresee.c     a node whose neighbour is known before it is looked for
  *   watch.c       one watcher object per watched node
  *   terms.c       what a lock is, for all of its claims
  *   share.c       several claims that use one seat; seats that linger
@@ -38,6 +39,9 @@
  * server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */
 #define ZKL_MAX_WATCHED_BYTES (INT64_C(700) * 1024)
+
+/* All of a uuid but the serial number at its end: one engine's. */
+#define ZKL_UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
 
 typedef struct zkl_line zkl_line;
 typedef struct zkl_seat zkl_seat;
@@ -127,7 +131,7 @@ struct zkl_engine {
     int32_t cleaning;      /* seats and watches whose removal is not confirmed yet */
     int64_t watched_bytes; /* reserved by seats that may have to watch, and by the program's watches */
     uint64_t serial;       /* of the latest uuid */
-    char uuid_stem[ZKL_UUID_LENGTH - 12 + 1];
+    char uuid_stem[ZKL_UUID_STEM_LENGTH + 1];
 
     /* operation.c, user_watch.c */
     struct zkl_operation_list operations_waiting; /* to be sent when requests may go out, in this order */
@@ -369,6 +373,14 @@ struct zkl_checks {
 
 /* line.c ----------------------------------------------------------------------------------------------------------- */
 
+/* foresee.c: the mutex's node that one of ours stood right behind last. */
+typedef struct {
+    char stem[ZKL_UUID_STEM_LENGTH]; /* of its uuid; no NUL */
+    uint64_t serial;                 /* the rest of it */
+    uint64_t stride;                 /* by how much that had grown since the time before */
+    bool steady;                     /* and since the time before that, to the same client's */
+} zkl_neighbour;
+
 struct zkl_line {
     LIST_ENTRY(zkl_line) hash;
     zkl_engine *engine;
@@ -388,6 +400,10 @@ struct zkl_line {
     int32_t cleared_sequence;
     bool follows;    /* the latest number that we got came right after it */
     int64_t creates; /* of those that engine->writes counts, the creates of nodes in this directory */
+
+    zkl_neighbour neighbour;
+    int64_t cleaned_at;    /* a list showed all nodes of ours */
+    int64_t doubted_until; /* there may be some that no seat knows */
 
     TAILQ_ENTRY(zkl_line) in_kept;
 
@@ -418,7 +434,7 @@ void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_ve
 /* The line stays though nobody uses it, until others have taken its place. */
 void zkl_line_keep(zkl_line *line);
 /* Deletes what stands in a list of the line, is this client's, and belongs to none of its seats. */
-void zkl_line_remove_strays(const zkl_line *line, const struct String_vector *names);
+void zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
 void zkl_lines_free(zkl_engine *engine);
 void zkl_line_parent_made(zkl_request *request, int rc);
 
@@ -477,26 +493,27 @@ struct zkl_seat {
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
     uint32_t connection; /* the one its create was answered on, or its sync */
     int32_t sequence;
-    int32_t ahead;  /* how many conflicting nodes stood before it when last looked */
+    int32_t ahead;  /* at most so many conflicting nodes stand before it, as far as known */
     int32_t flying; /* requests in flight that point here */
     zkl_seat_state state;
-    bool granted;   /* somebody has held by its node */
-    bool foremost;  /* no node stands before its own, in its way or not */
-    bool unlucky;   /* the reply to its latest create was lost, and the node was not there */
-    bool revoked;   /* others have asked for it: it is not handed over */
-    bool spoilt;    /* a grant under its node ended other than by a release: it is not handed over */
-    bool contested; /* others have come since it watches who comes */
-    bool alone;     /* none have, and none were there: its claims keep nobody waiting */
-    bool spent;     /* it was alone, and has had more claims than others should wait for */
-    bool beside;    /* its node was made, or is being made, beside its writer's */
-    bool wanted;    /* its claim still waits or holds */
-    bool hungry;    /* stands in engine->hungry */
-    bool starved;   /* stands in engine->starved */
-    bool delayed;   /* stands in engine->delayed */
-    bool listing;   /* a list of its directory is in flight */
-    bool deleting;  /* the delete is in flight */
-    bool reserved;  /* its share of ZKL_MAX_WATCHED_BYTES is taken */
-    bool cleaning;  /* counted in engine->cleaning */
+    bool granted;    /* somebody has held by its node */
+    bool foreseeing; /* the request that looks for the node before its own, by a name foretold, is under way */
+    bool foremost;   /* no node stands before its own, in its way or not */
+    bool unlucky;    /* the reply to its latest create was lost, and the node was not there */
+    bool revoked;    /* others have asked for it: it is not handed over */
+    bool spoilt;     /* a grant under its node ended other than by a release: it is not handed over */
+    bool contested;  /* others have come since it watches who comes */
+    bool alone;      /* none have, and none were there: its claims keep nobody waiting */
+    bool spent;      /* it was alone, and has had more claims than others should wait for */
+    bool beside;     /* its node was made, or is being made, beside its writer's */
+    bool wanted;     /* its claim still waits or holds */
+    bool hungry;     /* stands in engine->hungry */
+    bool starved;    /* stands in engine->starved */
+    bool delayed;    /* stands in engine->delayed */
+    bool listing;    /* a list of its directory is in flight */
+    bool deleting;   /* the delete is in flight */
+    bool reserved;   /* its share of ZKL_MAX_WATCHED_BYTES is taken */
+    bool cleaning;   /* counted in engine->cleaning */
 };
 
 /* Takes its share of ZKL_MAX_WATCHED_BYTES, or gives it back. */
@@ -565,12 +582,23 @@ void zkl_seat_uuid(const zkl_seat *seat, char *uuid);
 /* The seat's node is deleted: if nobody stood before it, nobody stands before the next number. */
 void zkl_seat_clears(const zkl_seat *seat);
 /*
- * Whether the seat's node, whose czxid is `created`, is known to have nobody before it because it comes right after one of ours. Our
- * own writes elsewhere took `elsewhere` of the zxids between the two.
+ * How many nodes can stand before the seat's, whose czxid is `created`, at most: 0 if it comes right after one by which we held;
+ * INT32_MAX: that cannot be told. Our own writes elsewhere took `elsewhere` of the zxids between the two.
  */
-bool zkl_seat_follows(const zkl_seat *seat, int64_t created, int64_t elsewhere);
+int32_t zkl_seat_most_ahead(const zkl_seat *seat, int64_t created, int64_t elsewhere);
 /* Whether a node that is created now is likely to follow: then the list that comes with the create can be left out. */
 bool zkl_seat_likely_follows(const zkl_seat *seat);
+
+/* foresee.c -------------------------------------------------------------------------------------------------------- */
+
+/* A list shows the seat's node right behind `name`. */
+void zkl_seat_stands_behind(const zkl_seat *seat, const char *name);
+/* Whether it is foreseen behind whom a node that is created now will stand: then the list that comes with the create is left out. */
+bool zkl_seat_may_foresee(const zkl_seat *seat);
+/* Watches the node foreseen; the seat hears of it as by a list. False: the line is to be listed. */
+bool zkl_seat_foresee(zkl_seat *seat);
+/* The watch that the seat waits for was armed, or the node is not there. */
+void zkl_seat_foreseen(zkl_seat *seat, bool there);
 
 /* watch.c ---------------------------------------------------------------------------------------------------------- */
 

@@ -27,14 +27,15 @@ void zkl_seat_clears(const zkl_seat *seat)
     }
 }
 
-bool zkl_seat_follows(const zkl_seat *seat, int64_t created, int64_t elsewhere)
+int32_t zkl_seat_most_ahead(const zkl_seat *seat, int64_t created, int64_t elsewhere)
 {
     const zkl_line *line = seat->line;
-    bool next = line->cleared_czxid != 0 && seat->sequence == (int64_t)line->cleared_sequence + 1;
+    int64_t between = (int64_t)seat->sequence - line->cleared_sequence - 1;
     bool too_few = created > line->cleared_czxid && created >> 32 == line->cleared_czxid >> 32 &&
                    created - line->cleared_czxid - elsewhere <= seat->sequence;
     bool stands = !seat->beside && seat->role != ZKL_ROLE_PERMIT;
-    return stands && next && (too_few || ZKL_BROKEN(ZKL_BREAK_FOLLOW));
+    bool known = stands && line->cleared_czxid != 0 && between >= 0 && (too_few || ZKL_BROKEN(ZKL_BREAK_FOLLOW));
+    return known && between < INT32_MAX ? (int32_t)between : INT32_MAX;
 }
 
 bool zkl_seat_likely_follows(const zkl_seat *seat)

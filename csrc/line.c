@@ -12,9 +12,6 @@
 
 #define FIRST_SLOTS 64
 
-/* All but the serial number of an engine's uuids. */
-#define UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
-
 /* Lines that are kept for what is known of them, beside those in use. */
 #define MOST_KEPT 1024
 
@@ -166,7 +163,7 @@ char *zkl_child_path(const char *directory, const char *name)
 
 static bool ours(const zkl_engine *engine, const char *name)
 {
-    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, UUID_STEM_LENGTH) == 0;
+    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, ZKL_UUID_STEM_LENGTH) == 0;
 }
 
 /*
@@ -176,7 +173,7 @@ static bool ours(const zkl_engine *engine, const char *name)
 static void remove_stray(const zkl_line *line, const char *name)
 {
     zkl_engine *engine = line->engine;
-    uint64_t serial = strtoull(name + 3 + UUID_STEM_LENGTH, NULL, 16);
+    uint64_t serial = strtoull(name + 3 + ZKL_UUID_STEM_LENGTH, NULL, 16);
     const zkl_seat *other;
     TAILQ_FOREACH(other, &line->seats, in_line)
     {
@@ -197,9 +194,10 @@ static void remove_stray(const zkl_line *line, const char *name)
  * All of them, wherever in the line: whoever waits right behind one of them is as a rule another client, who can do nothing
  * about it, and we stand further back.
  */
-void zkl_line_remove_strays(const zkl_line *line, const struct String_vector *names)
+void zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
 {
     int32_t more = 0;
+    line->cleaned_at = line->engine->now;
     for (int32_t i = 0; i < names->count; i++) {
         more += ours(line->engine, names->data[i]);
     }

@@ -15,7 +15,7 @@
  * so the list is as of a moment after the create. It counts only if the create succeeded on the same connection. Why a grant
  * may follow from deletions alone: numbers are handed out by one leader, so nothing can ever appear before us any more.
  *
- * Why there may be no list at all is in follow.c.
+ * Why there may be no list at all is in follow.c and foresee.c.
  *
  * What differs between kinds of locks is in the seat's role: the name of its node (zkl_seat_kind, prefix_of), whom it waits for
  * (zkl_queue_standing, by kind), and what follows when it need not wait (zkl_seat_confirm). A semaphore's turn and permits
@@ -278,7 +278,7 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = false;
+    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = seat->foreseeing = false;
     seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
@@ -364,6 +364,14 @@ void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state)
     move(seat, state);
 }
 
+/* What the seat's create or delete has done may show later, when no seat knows of it. */
+static void note_unknown_outcome(zkl_seat *seat)
+{
+    zkl_engine *engine = seat->engine;
+    engine->stats.unknown_outcomes++;
+    seat->line->doubted_until = engine->now + engine->timeout_ms * (ZKL_SECOND / 1000);
+}
+
 /* --- what each state sends ----------------------------------------------------------------------------------------- */
 
 /* A reader takes its writer's place beside it: the same number, so that whoever queued behind the one is behind the other. */
@@ -411,7 +419,8 @@ static void send_join(zkl_seat *seat)
         return;
     }
     move(seat, ZKL_SEAT_JOINING);
-    if (!seat->beside && seat->role != ZKL_ROLE_PERMIT && !zkl_seat_likely_follows(seat)) {
+    if (!seat->beside && seat->role != ZKL_ROLE_PERMIT && !zkl_seat_likely_follows(seat) &&
+        !zkl_seat_may_foresee(seat)) {
         seat->listing = zkl_send_list(seat, ZKL_LIST_JOIN);
     }
     if (seat->role == ZKL_ROLE_TURN) {
@@ -567,7 +576,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     if (rc == ZOK || rc == ZNONODE) {
         gone(seat);
     } else if (zkl_outcome_unknown(rc)) {
-        seat->engine->stats.unknown_outcomes++;
+        note_unknown_outcome(seat);
         if (ZKL_BROKEN(ZKL_BREAK_CLEANUP)) {
             gone(seat);
         } else {
@@ -634,8 +643,8 @@ static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
     move(seat, seat->wanted ? ZKL_SEAT_QUEUED : ZKL_SEAT_LEAVING);
     seat->unlucky = false;
     check_sequence(seat);
-    seat->foremost = zkl_seat_follows(seat, czxid, elsewhere);
-    seat->line->follows = seat->foremost;
+    seat->ahead = zkl_seat_most_ahead(seat, czxid, elsewhere);
+    seat->line->follows = seat->foremost = seat->ahead == 0;
     if (seat->wanted && exhausted(seat)) {
         refuse_exhausted(seat);
     } else if (seat->wanted && (seat->beside || seat->foremost)) {
@@ -644,7 +653,7 @@ static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
          * him has seen one of the two at any time.
          */
         first_in_line(seat);
-    } else {
+    } else if (!seat->wanted || !zkl_seat_foresee(seat)) {
         zkl_seat_step(seat);
     }
 }
@@ -720,7 +729,7 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
     } else if (ours_now && set_node(seat, path + strlen(seat->line->path) + 1)) {
         seated(seat, stat != NULL ? stat->czxid : seat->czxid, seat->writes - seat->line->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
-        engine->stats.unknown_outcomes++;
+        note_unknown_outcome(seat);
         if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
             not_created(seat, ZINVALIDSTATE);
             return;
@@ -765,6 +774,7 @@ static zkl_node_kind kind_in_queue(const zkl_seat *seat)
 static void stand(zkl_seat *seat, const struct String_vector *names)
 {
     zkl_standing standing = zkl_queue_standing(names->data, names->count, zkl_seat_name(seat), kind_in_queue(seat));
+    seat->foreseeing = false;
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_seat_evicted(seat);
     } else if (standing.tied) {
@@ -780,6 +790,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
         }
         seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
         zkl_line_remove_strays(seat->line, names);
+        zkl_seat_stands_behind(seat, names->data[standing.nearest]);
         zkl_watch_node(seat, names->data[standing.nearest]);
         zkl_share_waits(seat);
     }

@@ -175,7 +175,9 @@ static void join(zkl_seat *seat, zkl_watch *watch)
     }
     seat->watch = watch;
     LIST_INSERT_HEAD(&watch->seats, seat, in_watch);
-    if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
+    if (watch->state == ZKL_WATCH_ARMED) {
+        zkl_seat_foreseen(seat, true);
+    } else if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         rearm_or_free(watch);
     }
 }
@@ -268,9 +270,36 @@ static zkl_seat *part_from_owner(zkl_watch *watch)
     return owner;
 }
 
+/* The seat whose own node it is, unless that has asked for its deletion. */
+static zkl_seat *owner_of(zkl_watch *watch)
+{
+    zkl_seat *seat = part_from_owner(watch);
+    if (seat == NULL) {
+        TAILQ_FOREACH(seat, &watch->line->seats, in_line)
+        {
+            bool stands =
+                seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING || seat->state == ZKL_SEAT_GRANTED;
+            if (stands && strcmp(seat->node, watch->node) == 0) {
+                break;
+            }
+        }
+    }
+    return seat;
+}
+
 static bool is_revocation(const char *data, int length)
 {
     return length == (int)sizeof ZKL_REVOKE - 1 && memcmp(data, ZKL_REVOKE, sizeof ZKL_REVOKE - 1) == 0;
+}
+
+/* The node is there, or it is not: some seats have only guessed its name. */
+static void tell_of_look(const zkl_watch *watch, bool there)
+{
+    zkl_seat *seat;
+    LIST_FOREACH(seat, &watch->seats, in_watch)
+    {
+        zkl_seat_foreseen(seat, there);
+    }
 }
 
 /* The reply of the request that arms. */
@@ -282,6 +311,7 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     if (watch->asked && watch->owner != NULL) {
         zkl_seat_revoked(watch->owner);
     }
+    tell_of_look(watch, rc == ZOK);
     if (rc == ZOK || ZKL_BROKEN(ZKL_BREAK_REARM)) {
         watch->state = ZKL_WATCH_ARMED;
         if (!is_wanted(watch)) {
@@ -381,9 +411,10 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
     }
     watch->engine->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
-    if (type == ZOO_DELETED_EVENT && watch->owner != NULL) {
+    zkl_seat *owner = type == ZOO_DELETED_EVENT && !watch->children ? owner_of(watch) : NULL;
+    if (owner != NULL) {
         watch->pinned = true; /* the seats that watch it, told below, may go with its owner */
-        zkl_seat_evicted(part_from_owner(watch));
+        zkl_seat_evicted(owner);
         watch->pinned = false;
     }
     if (type == (watch->children ? ZOO_CHILD_EVENT : ZOO_DELETED_EVENT)) {

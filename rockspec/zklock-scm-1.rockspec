@@ -42,6 +42,7 @@ build = {
         "csrc/engine.c",
         "csrc/helm.c",
         "csrc/follow.c",
+        "csrc/foresee.c",
         "csrc/line.c",
         "csrc/lua_alarm.c",
         "csrc/lua_core.c",

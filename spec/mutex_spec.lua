@@ -553,6 +553,97 @@ describe("who comes after himself", function()
     end)
 end)
 
+describe("who takes turns with the same others", function()
+    after_each(fixture.clean)
+
+    --- So many contenders of one path, each with a client of its own.
+    local function circle(count)
+        local path, locks = fixture.directory(), {}
+        for index = 1, count do
+            locks[index] = contender(path, nil, { session_timeout = 30 })
+        end
+        return path, locks
+    end
+
+    --- Each takes so many turns, and nobody releases before all the others are in line again, so that they keep their order; then
+    -- each does `afterwards(index)`. Returns the fewest requests that a turn took, of those after the third.
+    local function take_turns(path, locks, turns, afterwards)
+        local least, functions = math.huge, {}
+        for index, lock in ipairs(locks) do
+            functions[index] = function()
+                local before = 0
+                fixture.until_children(path, index - 1) -- one after the other, the first time
+                for turn = 1, turns do
+                    assert(lock:acquire(20))
+                    if turn < turns or afterwards then
+                        fixture.until_children(path, #locks)
+                    end
+                    assert(lock:release())
+                    local sent = fixture.sent(lock._client)
+                    least = turn > 3 and turn < turns and math.min(least, sent - before) or least
+                    before = sent
+                end
+                if afterwards then
+                    afterwards(index)
+                end
+            end
+        end
+        loop.run_all(functions)
+        return least
+    end
+
+    it("need not list the line to find whom to wait for #valgrind #asan", function()
+        for count, requests in pairs({ [2] = 3, [3] = 4, [5] = 4 }) do
+            eventually(function() -- where no second passes without a list
+                local path, locks = circle(count)
+                local least = take_turns(path, locks, 7)
+                return least == requests, ("%d requests with %d"):format(least, count)
+            end)
+        end
+    end)
+
+    it("does not take the end of the one before it for its own turn #asan", function()
+        local path, locks = circle(3)
+        local order = {}
+        take_turns(path, locks, 5, function(index)
+            local lock = locks[index]
+            local held, _, code = lock:acquire(20)
+            order[#order + 1] = held and index or code
+            if #order == 1 then
+                fixture.until_children(path, 3)
+                local third = locks[(index + 1) % 3 + 1]._client
+                loop.until_true(function()
+                    return third:stats().watches == 1
+                end)
+                local sent = fixture.sent(third)
+                locks[index % 3 + 1]:cancel()           -- is right before the third
+                loop.until_true(function()
+                    return #order == 2 and fixture.sent(third) == sent + 2 and third:stats().watches == 1
+                end)
+                assert.same({ index, "cancelled" }, order)
+            end
+            if held then
+                assert(lock:release())
+            end
+        end)
+        assert.equal(3, #order)
+        assert.equal(6, order[1] + order[3] + (order[1] % 3 + 1))
+    end)
+
+    it("looks who is there when the one before it has stayed away #valgrind #asan", function()
+        local path, locks = circle(2)
+        take_turns(path, locks, 5)
+        for _ = 1, 2 do
+            for _, lock in ipairs(locks) do -- each where the other has been, and is not now
+                assert(lock:acquire(10))
+                assert.equal(1, #fixture.children(path))
+                assert.is_true(lock:release())
+                fixture.assert_nothing_left(lock._client)
+            end
+        end
+    end)
+end)
+
 describe("a lock's path", function()
     after_each(fixture.clean)
 
@@ -707,6 +798,28 @@ describe("when somebody meddles, a mutex", function()
         assert.equal("lost", told[2])
         assert.truthy(told[3]:find("somebody deleted its node", 1, true), told[3])
         assert.equal("zklock mutex (" .. lock:path() .. ", lost)", tostring(lock))
+    end)
+
+    -- A simulated schedule with two claims of one client: whoever waited behind the node was told of its end, and had the lock,
+    -- while whoever held by it believed in it until the next heartbeat.
+    it("does not let two of one client hold because an administrator deleted the node between them #asan", function()
+        local path, client = fixture.directory(), fixture.loop_client({ session_timeout = 30 })
+        local first, second = client:mutex(path, { handoff = 0 }), client:mutex(path, { handoff = 0 })
+        assert(first:acquire(10))
+        loop.run_all({
+            function()
+                assert(second:acquire(20))
+                assert.is_false(first:held())
+                assert.is_true(second:held())
+            end,
+            function()
+                loop.until_true(function()
+                    return fixture.is_watched(first:node())
+                end)
+                assert(fixture.observer():delete(first:node()))
+            end
+        })
+        assert.equal("lost", select(3, first:release()))
     end)
 
     it("answers lost to the release of what an administrator deleted, once, and can be used again #asan", function()

@@ -276,7 +276,7 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     if (by != 0)
         return;
     for (int i = 0; i < deletion_count; i++) {
-        if (!deletions[i].committed && strcmp(deletions[i].path, path) == 0) {
+        if (strcmp(deletions[i].path, path) == 0) { /* a second time: the impostor's that had come in its place */
             deletions[i].committed = true;
             deletions[i].at = sim_now();
             if (node != NULL && node->client >= 0)
@@ -664,6 +664,8 @@ static void note_grant(claim_record *record, zkl_claim *claim)
     zkl_token_format(zkl_claim_token(claim), record->token);
     record->granted_at = sim_now();
     note_held(record, claim);
+    if (record->held_count > 0 && record->held[0]->first_grant == 0)
+        record->held[0]->first_grant = sim_now();
     record->hold_until = zkl_claim_hold_until(claim);
     record->session = sim_client_session(record->client);
     totals.grants++;
@@ -687,7 +689,7 @@ static void check_granted(claim_record *record, zkl_claim *claim)
         return; /* given by a thread that slept meanwhile: void from the start */
     const admin_deletion *gone = admin_deleted(record);
     if (gone != NULL) /* a waiter with an impostor's node in place of its own learns of it only when it holds */
-        excuse(record, record->held[0]->grants == 0 && sim_exists(record->node) ? sim_now() : gone->at);
+        excuse(record, sim_exists(record->node) ? record->held[0]->first_grant : gone->at);
     check_token(record);
     if (record->mode == ZKL_MODE_PERMITS)
         check_permits_granted(record);
@@ -812,11 +814,11 @@ static bool is_own(int caller, const char *path)
     return node != NULL && node->client == caller && node->overheard;
 }
 
-/* An impostor's node stands where a waiter of the client believes its own to be. */
-static bool is_impersonated(int caller, int lock)
+/* An impostor's node stands where a waiter believes its own to be, or between two who know of each other. */
+static bool has_impostor(int lock)
 {
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {
-        if (each->client == caller && each->lock == lock && each->gone && sim_exists(each->path))
+        if (each->lock == lock && each->gone && sim_exists(each->path))
             return true;
     }
     return false;
@@ -830,7 +832,7 @@ static void notified(void *context, int caller, const char *path, int type, bool
     if (type != ZOO_DELETED_EVENT || successor || !later || is_own(caller, path))
         return;
     totals.wasted_wakes++;
-    if (is_impersonated(caller, path_index(path)))
+    if (has_impostor(path_index(path)))
         return;
     if ((!run.leases && deletion_count > 0) || run.short_of_memory)
         return; /* without heartbeats a waiter whose node was deleted goes on watching until its blocker goes */

@@ -38,6 +38,7 @@ void choose_paths(void)
     run.mismatch = sim_chance(1, 4);
     run.handoff = sim_chance(1, 3) ? 0 : 1 + (int32_t)sim_below(6);
     run.keen = locks > 0 && run.handoff > 0 && sim_chance(1, 3);
+    run.in_turns = locks > 0 && sim_chance(1, 8);
     run.calm = run.keen && sim_chance(1, 2);
     run.most_open = run.handoff > 0 && sim_chance(1, 2) ? 8 : 3;
     choose_weights(mutexes);

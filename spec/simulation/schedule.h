@@ -87,6 +87,7 @@ typedef struct node_record {
     int64_t linger;                      /* for how long it may stay then */
     int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when it was granted again */
     int64_t grants;
+    int64_t first_grant; /* when it was granted by it first; 0: it never was */
     int64_t
         shared_since; /* another claim of its client may wait for it, and it may have begun to watch who comes; 0: none */
 } node_record;
@@ -108,6 +109,7 @@ typedef struct claim_record {
     struct claim_record *reader;     /* a writer's */
     bool hands_over;                 /* the writer is not ended before its reader's fate is known */
     lock_set *set;                   /* it was made for, or NULL */
+    int64_t turns_left;              /* its client wants the lock again so often, this claim included */
     node_record *held[MANY_PERMITS]; /* what it was granted by: one node, or as many as it has permits */
     int32_t held_count;
     zkl_claim *claim; /* NULL once forgotten, or freed with its engine */
@@ -198,6 +200,7 @@ typedef struct {
     int64_t timeout;           /* the session timeout that is negotiated, in ns */
     int64_t started, quiet_at; /* faults and new claims end at the latter */
     bool keen;                 /* the first client wants the first lock all the time, several times at once */
+    bool in_turns;             /* all clients want the first lock again and again */
     bool calm;                 /* without faults */
     bool draining;
     bool leases;

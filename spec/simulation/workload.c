@@ -160,6 +160,46 @@ static void stay_keen(void *context, int64_t nothing)
     sim_schedule(sim_now() + 1 + sim_below(run.timeout / 20), stay_keen, of, 0);
 }
 
+/* ---- clients that take turns at one lock ---- */
+
+static void release_event(void *context, int64_t number);
+
+#define TURNS 40 /* of each client, on and on; some of them are given up */
+
+static void take_turn(void *context, int64_t left)
+{
+    client *of = context;
+    if (run.draining || run.failed)
+        return;
+    if (!client_ready(of) || of->closing) {
+        sim_schedule(sim_now() + 1 + sim_below(run.timeout), take_turn, of, left);
+        return;
+    }
+    claim_record *record = new_record(of, 0);
+    record->mode = ZKL_MODE_MUTEX;
+    record->handoff = 0;
+    record->linger = record->max_hold = 0;
+    record->revocable = false;
+    record->turns_left = left;
+    if (sim_chance(1, 20))
+        sim_schedule(sim_now() + sim_below(4 * run.options.delay), release_event, record, record->number);
+    submit_claim(record);
+}
+
+/* Whoever has had his turn comes back soon, as a rule. */
+static void come_back(const claim_record *record)
+{
+    if (record->turns_left > 1)
+        sim_schedule(sim_now() + sim_below(sim_chance(1, 20) ? run.timeout : run.options.delay), take_turn,
+                     &run.clients[record->client], record->turns_left - 1);
+}
+
+static void start_turns(void)
+{
+    for (int i = 0; i < run.client_count; i++)
+        sim_schedule(sim_now() + sim_below(run.timeout), take_turn, &run.clients[i], TURNS);
+}
+
 static int open_claims(const client *of)
 {
     int count = 0;
@@ -254,6 +294,8 @@ void claim_granted(claim_record *record)
         hold /= 50;
     if (is_keen(record))
         hold /= 10;
+    if (record->turns_left > 0)
+        hold = sim_below(2 * run.options.delay);
     sim_schedule(sim_now() + hold, release_event, record, record->number);
 }
 
@@ -261,6 +303,8 @@ void claim_over(claim_record *record)
 {
     if (record->set != NULL)
         set_changed(record->set);
+    come_back(record);
+    record->turns_left = 0;
 }
 
 /* ---- what one client does now ---- */
@@ -480,6 +524,8 @@ void start_workload(void)
         start_rush();
     if (run.keen)
         sim_schedule(sim_now() + sim_below(run.timeout), stay_keen, &run.clients[0], 0);
+    if (run.in_turns)
+        start_turns();
     for (int i = 0; i < run.client_count; i++)
         sim_schedule(sim_now() + sim_below(run.timeout / 2), act, &run.clients[i], 0);
     start_foreigners();

@@ -296,6 +296,9 @@ void zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool silently)
     zkl_tickets_run(client);
     uncork(client); /* at once: what follows takes no longer than the server needs */
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
+    if (wanted->spoilt) {
+        shutdown(wanted->fd, SHUT_RDWR);
+    }
     if (wanted->fd >= 0 && wanted->fd != client->socket) {
         fcntl(wanted->fd, F_SETFD, FD_CLOEXEC); /* the C client may have been built without SOCK_CLOEXEC */
     }

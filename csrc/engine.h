@@ -208,6 +208,7 @@ typedef struct {
     int fd;          /* -1: nothing to poll */
     short events;    /* POLLIN | POLLOUT */
     int64_t wake_at; /* call again at this instant at the latest */
+    bool spoilt;     /* this connection must not be used: shut its socket down first; true once a connection */
 } zkl_poll;
 
 /*
@@ -431,6 +432,7 @@ typedef enum {
     ZKL_BREAK_HANDOFF = 1 << 24,   /* hand over as often as it comes */
     ZKL_BREAK_ALONE = 1 << 25,     /* hand over as if alone although others have come */
     ZKL_BREAK_FOLLOW = 1 << 26,    /* take the number after our own for proof, whatever happened in between */
+    ZKL_BREAK_LEFTOVERS = 1 << 30, /* go on with what a connection lost in silence has left */
     ZKL_BREAK_FORESEE = 1 << 29,   /* take the node that was foreseen for the only one */
     ZKL_BREAK_IMPOSTOR = 1 << 27,  /* take any node of the name for one's own */
     ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */

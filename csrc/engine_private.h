@@ -81,6 +81,7 @@ struct zkl_engine {
     int32_t timeout_ms;  /* negotiated; 0 before there was one */
     uint32_t connection; /* counts the connections; a tag for what must not outlive one */
     bool connected;      /* the handle said so */
+    bool leftovers;      /* it has kept requests of a connection that it lost in silence */
     bool ready;          /* connected, and the server has answered: requests may go out */
     bool greeted;        /* this session's first request was answered */
     bool chroot_missing; /* the first request found that the chroot does not exist */

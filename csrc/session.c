@@ -311,7 +311,7 @@ static void close_handle(zkl_engine *engine)
 {
     zhandle_t *handle = engine->handle;
     engine->over = true; /* completions that come from inside the close send nothing new */
-    engine->connected = engine->ready = false;
+    engine->connected = engine->ready = engine->leftovers = false;
     zookeeper_close(handle);
     engine->handle = NULL;
     look_on(engine); /* there is nothing to look at any more */
@@ -367,10 +367,16 @@ static void note_problem(zkl_engine *engine, int rc, int error)
     }
 }
 
-/* The handle lost its connection without saying so: a failed send closes the socket and tells nobody. */
+/*
+ * The handle lost its connection without saying so: a failed send closes the socket and tells nobody. It also keeps what waits for
+ * an answer, and what is not sent yet, for the next connection (nonblocking_send, as against handle_error): there the rest of a
+ * request that was sent in part goes first, without its beginning, and the server takes data for a request. So the next connection
+ * is spoilt before it is used; losing that one the handle forgets everything.
+ */
 static void notice_silent_loss(zkl_engine *engine)
 {
     if (engine->connected && engine->handle != NULL && zoo_state(engine->handle) != ZOO_CONNECTED_STATE) {
+        engine->leftovers = true;
         on_disconnected(engine);
     }
 }
@@ -419,6 +425,10 @@ static void ask_interest(zkl_engine *engine, zkl_poll *poll)
         return;
     }
     poll->fd = fd;
+    if (fd >= 0) {
+        poll->spoilt = engine->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS);
+        engine->leftovers = false;
+    }
     poll->events =
         (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
     poll->wake_at = engine->now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
@@ -853,6 +863,7 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
     if (engine->handle == NULL && wanted && now >= engine->retry_at) {
         open_handle(engine);
     }
+    notice_silent_loss(engine);
     if (engine->handle != NULL) {
         ask_interest(engine, poll);
     } else if (wanted) {

@@ -26,6 +26,7 @@
  *              among a semaphore's permits is told to the head of its line alone. Events to somebody further behind are excused
  *              for a client that has given something up a moment ago, whose watch may still be on its way out.
  *   try        A refused try on a path that was held all the time by nodes that every server had seen has created nothing.
+ *   leftovers  No connection is used with what one before it, lost in a send that failed, has left.
  *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for.
  *
  * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
@@ -903,6 +904,8 @@ void check_quiet(void)
 {
     const char *example = "";
     totals.final_checks++;
+    if (sim_stats().inconsistencies > 0)
+        fail("leftovers", "an answer was not that to the first request that waited for one");
     int nodes = sim_client_nodes(&example);
     if (nodes > 0)
         fail("orphans", "%d nodes are left, %s for one", nodes, example);

@@ -125,6 +125,8 @@ void end_call(client *of)
 {
     begin_call(of);
     zkl_engine_prepare(of->engine, read_clock(of), &of->poll);
+    if (of->poll.spoilt)
+        sim_shut_down(of->poll.fd);
     check_after_call(of);
     int64_t wake_at = when_clock_shows(of, of->poll.wake_at);
     if (wake_at < sim_now())

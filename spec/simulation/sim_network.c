@@ -313,6 +313,13 @@ void sim_fail_next_send(int caller)
     sim.send_fails[caller] = true;
 }
 
+void sim_shut_down(int descriptor)
+{
+    sim_connection *connection = sim_connection_of(descriptor);
+    if (connection != NULL)
+        connection->reset = true;
+}
+
 short sim_poll(int descriptor, short events)
 {
     const sim_connection *connection = sim_connection_of(descriptor);

@@ -140,6 +140,8 @@ uint64_t sim_trace_hash(void);
 void sim_set_caller(int caller);
 /* What a poll of the descriptor would find: POLLIN, POLLOUT, POLLERR, POLLHUP. */
 short sim_poll(int descriptor, short events);
+/* As shutdown(2) of both directions. */
+void sim_shut_down(int descriptor);
 /* Watchers that live in the handles of this caller, pending registrations not counted. */
 int sim_client_watches(int caller);
 /* Completions that have not been called yet. */

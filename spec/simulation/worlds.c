@@ -298,6 +298,7 @@ const rule_fit rule_fits[] = {
     {"follow", "anew", NULL},
     {"alone", NULL,
      "the bound does not count for as long as it takes to hear of who comes, which no small world waits for"},
+    {"leftovers", NULL, "a send that fails in silence, and one that was under way before it, of the same client"},
     {"foresee", NULL, "nobody is foreseen before three clients have taken three turns each"},
     {"impostor", NULL,
      "two may hold until the next heartbeat, so that nothing is wrong before that is overdue: a session timeout in "

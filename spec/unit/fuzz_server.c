@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -281,6 +282,9 @@ static void turn(int64_t passes)
     server_turn();
     now += passes;
     zkl_engine_prepare(engine, now, &wanted);
+    if (wanted.spoilt) {
+        shutdown(wanted.fd, SHUT_RDWR);
+    }
     struct pollfd fd = {.fd = wanted.fd, .events = wanted.events};
     short revents = wanted.fd >= 0 && poll(&fd, 1, 0) > 0 ? fd.revents : 0;
     zkl_engine_process(engine, now, revents);

@@ -73,6 +73,7 @@ ssize_t __wrap_read(int fd, void *bytes, size_t size);
 int __real_close(int fd);
 int __wrap_close(int fd);
 ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
+int __wrap_shutdown(int fd, int how);
 time_t __wrap_time(time_t *now);
 
 _Noreturn void machine_fail(const char *what)
@@ -205,6 +206,13 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
         }
     }
     return look(&asleep);
+}
+
+int __wrap_shutdown(int fd, int how)
+{
+    (void)how;
+    sim_shut_down(fd);
+    return 0;
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)

@@ -247,14 +247,16 @@ void note_admin_delete(const char *server_path)
     fresh->committed = false;
 }
 
-/* The deletion of what the claim holds by, NULL if there was none. */
+/* The latest deletion of what the claim holds by, NULL if there was none: what an impostor has put in its place goes once more. */
 static const admin_deletion *admin_deleted(const claim_record *record)
 {
+    const admin_deletion *latest = NULL;
     for (int i = 0; i < deletion_count; i++) {
-        if (deletions[i].committed && owns(record, deletions[i].path))
-            return &deletions[i];
+        if (deletions[i].committed && owns(record, deletions[i].path) &&
+            (latest == NULL || deletions[i].at > latest->at))
+            latest = &deletions[i];
     }
-    return NULL;
+    return latest;
 }
 
 static void excuse(claim_record *record, int64_t since)
@@ -674,6 +676,17 @@ static void note_grant(claim_record *record, zkl_claim *claim)
     totals.handed_over += record->writer != NULL && record->writer->phase == ZKL_CLAIM_GRANTED;
 }
 
+/* When a claim was first granted by the node. */
+static int64_t first_grant(const node_record *node)
+{
+    int64_t first = sim_now();
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->granted_at != 0 && each->granted_at < first && owns(each, node->path))
+            first = each->granted_at;
+    }
+    return first;
+}
+
 static void check_granted(claim_record *record, zkl_claim *claim)
 {
     note_grant(record, claim);
@@ -687,7 +700,7 @@ static void check_granted(claim_record *record, zkl_claim *claim)
         return; /* given by a thread that slept meanwhile: void from the start */
     const admin_deletion *gone = admin_deleted(record);
     if (gone != NULL) /* a waiter with an impostor's node in place of its own learns of it only when it holds */
-        excuse(record, record->held[0]->grants == 0 && sim_exists(record->node) ? sim_now() : gone->at);
+        excuse(record, sim_exists(record->node) ? first_grant(record->held[0]) : gone->at);
     check_token(record);
     if (record->mode == ZKL_MODE_PERMITS)
         check_permits_granted(record);

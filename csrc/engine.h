@@ -432,6 +432,8 @@ typedef enum {
     ZKL_BREAK_ALONE = 1 << 25,     /* hand over as if alone although others have come */
     ZKL_BREAK_FOLLOW = 1 << 26,    /* take the number after our own for proof, whatever happened in between */
     ZKL_BREAK_IMPOSTOR = 1 << 27,  /* take any node of the name for one's own */
+    ZKL_BREAK_STRAYS = 1 << 28,    /* leave nodes of one's own alone that no claim knows */
+    ZKL_BREAK_ONCE = 1 << 30,      /* delete what no claim knows once, and forget it then */
     ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;

@@ -245,7 +245,6 @@ typedef enum {
     ZKL_REQUEST_SYNC,      /* before the list that looks for a lost node */
     ZKL_REQUEST_STAT,      /* of the node that was found again */
     ZKL_REQUEST_DELETE,    /* a seat's node */
-    ZKL_REQUEST_STRAY,     /* delete of a node of ours that no seat knows */
     ZKL_REQUEST_PARENT,    /* one directory on the way to a line */
     ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
     ZKL_REQUEST_UNWATCH,
@@ -316,7 +315,6 @@ bool zkl_send_set_limit(zkl_line *leases, int32_t limit, int32_t version);
 bool zkl_send_sync(zkl_seat *seat);
 bool zkl_send_stat(zkl_seat *seat);
 bool zkl_send_delete(zkl_seat *seat);
-bool zkl_send_stray(zkl_engine *engine, const char *path);
 bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const char *data, const struct ACL_vector *acl);
 bool zkl_send_watch(zkl_watch *watch);
 bool zkl_send_unwatch(zkl_watch *watch);
@@ -417,8 +415,11 @@ bool zkl_lines_init(zkl_engine *engine);
 void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_vector *acl);
 /* The line stays though nobody uses it, until others have taken its place. */
 void zkl_line_keep(zkl_line *line);
-/* Deletes what stands in a list of the line, is this client's, and belongs to none of its seats. */
-void zkl_line_remove_strays(const zkl_line *line, const struct String_vector *names);
+/*
+ * Deletes what stands in a list of the line, is this client's, and belongs to none of its seats: now, or as soon as it can be done.
+ * False: there was no memory for that; nobody but the next list will find it.
+ */
+bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
 void zkl_lines_free(zkl_engine *engine);
 void zkl_line_parent_made(zkl_request *request, int rc);
 
@@ -505,6 +506,8 @@ void zkl_seat_reserve(zkl_seat *seat, bool reserved);
 void zkl_seat_part_from_readers(const zkl_seat *writer, bool unsent_only);
 /* A seat for the claim in `line`; NULL when memory is short. */
 zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role);
+/* A seat for a node of this client's that no seat knows, which it deletes. False when memory is short. */
+bool zkl_seat_adopt(zkl_line *line, const char *name, uint64_t serial);
 zkl_node_kind zkl_seat_kind(const zkl_seat *seat);
 /* Its name, without the directory; it must have a node. */
 const char *zkl_seat_name(const zkl_seat *seat);

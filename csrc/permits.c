@@ -495,7 +495,7 @@ static int32_t count_leases(zkl_claim *claim, const struct String_vector *names,
 static void no_room(zkl_claim *claim, const struct String_vector *names)
 {
     zkl_permits *permits = claim->permits;
-    zkl_line_remove_strays(permits->leases, names);
+    bool removed = zkl_line_remove_strays(permits->leases, names);
     permits->leases->busy = permits->waited = true;
     if (claim->try_only) {
         char message[512];
@@ -505,6 +505,11 @@ static void no_room(zkl_claim *claim, const struct String_vector *names)
         return;
     }
     zkl_claim_waits(claim);
+    if (!removed) {
+        permits->undecided = true;
+        zkl_seat_wait_long(claim->seat); /* and looks again: it may be strays that it would wait for */
+        return;
+    }
     zkl_permits_step(
         claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
 }

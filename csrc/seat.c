@@ -78,9 +78,10 @@ static bool set_node(zkl_seat *seat, const char *name)
 
 /* --- bookkeeping --------------------------------------------------------------------------------------------------- */
 
-zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
+/* As it stands in its line: not wanted by anybody. */
+static zkl_seat *new_seat(zkl_line *line, zkl_role role, uint64_t serial)
 {
-    zkl_engine *engine = claim->engine;
+    zkl_engine *engine = line->engine;
     zkl_seat *seat = zkl_alloc(sizeof *seat);
     if (seat == NULL) {
         return NULL;
@@ -88,18 +89,27 @@ zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
     seat->engine = engine;
     seat->line = line;
     seat->line->uses++;
-    seat->claim = claim;
     seat->role = role;
     seat->turns = 1;
     seat->linger_until = ZKL_NEVER;
     TAILQ_INIT(&seat->behind);
-    LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
-    seat->wanted = true;
     seat->state = ZKL_SEAT_PARKED;
-    seat->serial = ++engine->serial;
+    seat->serial = serial;
     TAILQ_INSERT_TAIL(&engine->seats, seat, all);
     TAILQ_INSERT_TAIL(&seat->line->seats, seat, in_line);
     engine->stats.seats++;
+    return seat;
+}
+
+zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
+{
+    zkl_seat *seat = new_seat(line, role, line->engine->serial + 1);
+    if (seat != NULL) {
+        line->engine->serial++;
+        seat->claim = claim;
+        seat->wanted = true;
+        LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
+    }
     return seat;
 }
 
@@ -550,6 +560,27 @@ void zkl_seat_leave(zkl_seat *seat)
     }
 }
 
+bool zkl_seat_adopt(zkl_line *line, const char *name, uint64_t serial)
+{
+    static const zkl_role roles[] = {
+        [ZKL_NODE_STRANGER] = ZKL_ROLE_MUTEX,
+        [ZKL_NODE_EXCLUSIVE] = ZKL_ROLE_MUTEX,
+        [ZKL_NODE_SHARED] = ZKL_ROLE_READER,
+        [ZKL_NODE_LEASE] = ZKL_ROLE_PERMIT,
+    };
+    zkl_seat *seat = new_seat(line, roles[zkl_node_parse(name).kind], serial);
+    if (seat == NULL) {
+        return false;
+    }
+    if (!set_node(seat, name)) {
+        gone(seat);
+        return false;
+    }
+    move(seat, ZKL_SEAT_LEAVING);
+    zkl_seat_step(seat);
+    return true;
+}
+
 void zkl_seat_deleted(zkl_request *request, int rc)
 {
     zkl_seat *seat = request->about.seat;
@@ -564,7 +595,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     if (rc == ZOK) {
         zkl_seat_clears(seat);
     }
-    if (rc == ZOK || rc == ZNONODE) {
+    if (rc == ZOK || rc == ZNONODE || (seat->claim == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
         gone(seat);
     } else if (zkl_outcome_unknown(rc)) {
         seat->engine->stats.unknown_outcomes++;
@@ -767,22 +798,32 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     zkl_standing standing = zkl_queue_standing(names->data, names->count, zkl_seat_name(seat), kind_in_queue(seat));
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_seat_evicted(seat);
-    } else if (standing.tied) {
+        return;
+    }
+    if (standing.tied) {
         refuse_tied(seat);
-    } else if (standing.blocking == 0) {
+        return;
+    }
+    if (standing.blocking == 0) {
         seat->foremost = standing.earlier == 0;
         first_in_line(seat);
-    } else if (seat->claim->try_only) {
-        refuse_try(seat, names->data[standing.nearest]);
-    } else {
-        if (seat->role == ZKL_ROLE_TURN) {
-            zkl_permits_retreat(seat->claim, true);
-        }
-        seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
-        zkl_line_remove_strays(seat->line, names);
-        zkl_watch_node(seat, names->data[standing.nearest]);
-        zkl_share_waits(seat);
+        return;
     }
+    bool removed = zkl_line_remove_strays(seat->line, names);
+    if (seat->claim->try_only) {
+        refuse_try(seat, names->data[standing.nearest]);
+        return;
+    }
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_retreat(seat->claim, true);
+    }
+    seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
+    if (removed) {
+        zkl_watch_node(seat, names->data[standing.nearest]);
+    } else {
+        zkl_seat_wait_long(seat); /* and looks again: it may be a stray that it would wait for */
+    }
+    zkl_share_waits(seat);
 }
 
 void zkl_seat_try_again(zkl_seat *seat)

@@ -433,6 +433,7 @@ typedef enum {
     ZKL_BREAK_FOLLOW = 1 << 26,    /* take the number after our own for proof, whatever happened in between */
     ZKL_BREAK_IMPOSTOR = 1 << 27,  /* take any node of the name for one's own */
     ZKL_BREAK_STRAYS = 1 << 28,    /* leave nodes of one's own alone that no claim knows */
+    ZKL_BREAK_SEARCH = 1 << 29,    /* look for such permits only where one's own turn has come */
     ZKL_BREAK_ONCE = 1 << 30,      /* delete what no claim knows once, and forget it then */
     ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
 } zkl_broken_rule;

@@ -385,6 +385,7 @@ struct zkl_line {
     int64_t cleared_writes;
     int32_t cleared_sequence;
     bool follows;    /* the latest number that we got came right after it */
+    int64_t lost_in; /* the session in which a create here was lost, and its node was not there; 0: none was */
     int64_t creates; /* of those that engine->writes counts, the creates of nodes in this directory */
 
     TAILQ_ENTRY(zkl_line) in_kept;
@@ -420,6 +421,8 @@ void zkl_line_keep(zkl_line *line);
  * False: there was no memory for that; nobody but the next list will find it.
  */
 bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
+/* Whether a create in this directory has been lost in this session: it may be carried out yet. */
+bool zkl_line_may_have_strays(const zkl_line *line);
 void zkl_lines_free(zkl_engine *engine);
 void zkl_line_parent_made(zkl_request *request, int rc);
 
@@ -675,6 +678,7 @@ struct zkl_permits {
     bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
     bool waited;         /* had to wait, for its turn or for room */
     bool undecided;      /* the watch may be armed, and yet no list since then has been judged */
+    bool search;         /* it stands in the line, and there may be permits of this client's that no claim knows */
 };
 
 /* For a new claim. False when memory is short; zkl_permits_free is due all the same. */
@@ -686,6 +690,10 @@ void zkl_permits_step(zkl_claim *claim);
 bool zkl_permits_look(zkl_claim *claim);
 /* Its turn's create and list are on their way: takes permits along if it is likely that there are some. */
 void zkl_permits_joined(zkl_claim *claim);
+/* Its turn waits in the line: looks for permits that no claim of this client knows, if there may be some. */
+void zkl_permits_search(zkl_claim *claim);
+/* The same, if that has not come to its end. */
+void zkl_permits_search_on(zkl_claim *claim);
 /* It is not at the head of the line (any more): gives back what it took. `behind`: because somebody else is. */
 void zkl_permits_retreat(zkl_claim *claim, bool behind);
 /* The same when its nodes are gone with their session. */

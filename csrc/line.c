@@ -214,6 +214,11 @@ bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
     return all;
 }
 
+bool zkl_line_may_have_strays(const zkl_line *line)
+{
+    return line->lost_in != 0 && line->lost_in == line->engine->session_id;
+}
+
 /* --- parents ------------------------------------------------------------------------------------------------------- */
 
 void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_vector *acl)

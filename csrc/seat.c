@@ -471,6 +471,9 @@ static void step_queued(zkl_seat *seat)
         zkl_permits_step(seat->claim);
         return;
     }
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_search_on(seat->claim);
+    }
     if (seat->listing || seat->watch != NULL) {
         return;
     }
@@ -816,6 +819,7 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     }
     if (seat->role == ZKL_ROLE_TURN) {
         zkl_permits_retreat(seat->claim, true);
+        zkl_permits_search(seat->claim);
     }
     seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
     if (removed) {
@@ -892,6 +896,9 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
             }
             return;
         }
+    }
+    if (!ZKL_BROKEN(ZKL_BREAK_SEARCH)) {
+        seat->line->lost_in = seat->engine->session_id;
     }
     bool again = seat->unlucky;
     seat->unlucky = true;

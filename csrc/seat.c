@@ -1069,6 +1069,9 @@ static void vanish(zkl_seat *seat, const char *why)
 /* Its node is gone by somebody else's doing; `how` says what he did. */
 static void evict(zkl_seat *seat, const char *how)
 {
+    if (ZKL_BROKEN(ZKL_BREAK_EVICTED) && seat->state == ZKL_SEAT_GRANTED) {
+        return;
+    }
     if (seat->state == ZKL_SEAT_GRANTED) {
         char why[512];
         snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, seat->node);

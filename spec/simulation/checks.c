@@ -26,6 +26,7 @@
  *              among a semaphore's permits is told to the head of its line alone. Events to somebody further behind are excused
  *              for a client that has given something up a moment ago, whose watch may still be on its way out.
  *   try        A refused try on a path that was held all the time by nodes that every server had seen has created nothing.
+ *   strays     A node that a client has made and does not know of goes when that client queues there again (strays.c).
  *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for.
  *
  * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the

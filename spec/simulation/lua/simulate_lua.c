@@ -285,13 +285,13 @@ static int finish(int64_t passed, int64_t failed)
     return failed == 0 ? 0 : 1;
 }
 
-static void break_rule(const char *name)
+static void break_named(const char *name)
 {
     const broken_rule *rule = broken_rules;
     while (rule->name != NULL && strcmp(rule->name, name) != 0) {
         rule++;
     }
-    zkl_broken_rules = rule->rule;
+    break_rule(rule->name != NULL ? rule : NULL);
 }
 
 static int run_breaks(char **names, int count)
@@ -304,7 +304,7 @@ static int run_breaks(char **names, int count)
     }
     int64_t noticed = 0;
     for (int i = 0; i < count; i++) {
-        break_rule(names[i]);
+        break_named(names[i]);
         uint64_t seed = 1;
         while (seed <= LIMIT && run_apart(seed, false)) {
             seed++;
@@ -317,7 +317,7 @@ static int run_breaks(char **names, int count)
         }
         noticed += seed <= LIMIT;
     }
-    zkl_broken_rules = 0;
+    break_rule(NULL);
     return finish(noticed, count - noticed);
 }
 
@@ -379,7 +379,7 @@ int main(int argc, char **argv)
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     int64_t passed = 0, failed = 0;
     if (strcmp(mode, "--seed") == 0 && argc > 2) {
-        break_rule(argc > 4 ? argv[4] : "");
+        break_named(argc > 4 ? argv[4] : "");
         bool ok = run_seed(seed, argc > 3 && strcmp(argv[3], "--trace") == 0);
         return finish(ok, !ok);
     }

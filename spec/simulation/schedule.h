@@ -256,7 +256,7 @@ extern totals_state totals;
 typedef struct {
     zkl_broken_rule rule;
     const char *name;
-    /* What has to go wrong for that to be noticed, where hardly anything else will do: schedules in which it alone does. 0: anything. */
+    /* Faults that have to meet for that to be noticed: it is looked for where nothing else goes wrong. 0: in any schedule. */
     uint32_t fault_mask;
 } broken_rule;
 extern const broken_rule broken_rules[];

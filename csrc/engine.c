@@ -13,7 +13,7 @@
 #include "engine_private.h"
 
 #ifdef ZKL_BREAKABLE
-unsigned zkl_broken_rules;
+uint64_t zkl_broken_rules;
 int32_t zkl_most_in_flight = 1000;
 #endif
 

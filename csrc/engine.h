@@ -404,43 +404,48 @@ const char *zkl_path_problem(const char *path, size_t length);
 const char *zkl_node_path_problem(const char *path, size_t length);
 
 #ifdef ZKL_BREAKABLE
-/* The simulation's switches: each breaks one rule of the protocol, to show that the checks notice. 0: none. */
+/* The simulation's switches: each breaks one rule of the protocol, to show that the checks notice. */
 typedef enum {
-    ZKL_BREAK_LEASE = 1 << 0,      /* grant and hold without regard to the lease */
-    ZKL_BREAK_AHEAD = 1 << 1,      /* trust one deletion: grant when the watched node goes */
-    ZKL_BREAK_RECOVERY = 1 << 2,   /* after a lost reply create again without looking */
-    ZKL_BREAK_PAIRING = 1 << 3,    /* use a list even if its create failed or ran on another connection */
-    ZKL_BREAK_CLEANUP = 1 << 4,    /* do not retry a delete whose outcome is unknown */
-    ZKL_BREAK_OWNER = 1 << 5,      /* keep a grant over the end of its session */
-    ZKL_BREAK_WATCH = 1 << 6,      /* leave watches behind when a waiter goes */
-    ZKL_BREAK_REARM = 1 << 7,      /* forget to look again after a reconnect or a changed node */
-    ZKL_BREAK_TOKEN = 1 << 8,      /* make tokens from the sequence number */
-    ZKL_BREAK_LISTED = 1 << 9,     /* grant although the own node is not listed */
-    ZKL_BREAK_RESTART = 1 << 10,   /* take a quorum write for a restart of the session's timer */
-    ZKL_BREAK_TRY = 1 << 11,       /* try by joining the queue */
-    ZKL_BREAK_LAPSE = 1 << 12,     /* let a grant live on under a lease that began anew */
-    ZKL_BREAK_ARRIVAL = 1 << 13,   /* take a request for heard by the follower when it was sent */
-    ZKL_BREAK_READERS = 1 << 14,   /* let a writer pass readers */
-    ZKL_BREAK_DOWNGRADE = 1 << 15, /* downgrade by a node at the end of the queue */
-    ZKL_BREAK_WRITER = 1 << 16,    /* downgrade without checking that the writer's node is there */
-    ZKL_BREAK_PERMITS = 1 << 17,   /* take permits on the list from before they were taken */
-    ZKL_BREAK_TURN = 1 << 18,      /* keep permits that were taken out of turn */
-    ZKL_BREAK_LIMIT = 1 << 19,     /* do not look for how many permits the semaphore was made */
-    ZKL_BREAK_SHARE = 1 << 21,     /* let all claims of a seat hold together */
-    ZKL_BREAK_RELEASED = 1 << 22,  /* hand over what was not released */
-    ZKL_BREAK_LINGER = 1 << 23,    /* linger although others have come */
-    ZKL_BREAK_HANDOFF = 1 << 24,   /* hand over as often as it comes */
-    ZKL_BREAK_ALONE = 1 << 25,     /* hand over as if alone although others have come */
-    ZKL_BREAK_FOLLOW = 1 << 26,    /* take the number after our own for proof, whatever happened in between */
-    ZKL_BREAK_LEFTOVERS = 1 << 30, /* go on with what a connection lost in silence has left */
-    ZKL_BREAK_FORESEE = 1 << 29,   /* take the node that was foreseen for the only one */
-    ZKL_BREAK_IMPOSTOR = 1 << 27,  /* take any node of the name for one's own */
-    ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
+    ZKL_BREAK_LEASE = 0, /* grant and hold without regard to the lease */
+    ZKL_BREAK_AHEAD,     /* trust one deletion: grant when the watched node goes */
+    ZKL_BREAK_RECOVERY,  /* after a lost reply create again without looking */
+    ZKL_BREAK_PAIRING,   /* use a list even if its create failed or ran on another connection */
+    ZKL_BREAK_CLEANUP,   /* do not retry a delete whose outcome is unknown */
+    ZKL_BREAK_OWNER,     /* keep a grant over the end of its session */
+    ZKL_BREAK_WATCH,     /* leave watches behind when a waiter goes */
+    ZKL_BREAK_REARM,     /* forget to look again after a reconnect or a changed node */
+    ZKL_BREAK_TOKEN,     /* make tokens from the sequence number */
+    ZKL_BREAK_LISTED,    /* grant although the own node is not listed */
+    ZKL_BREAK_RESTART,   /* take a quorum write for a restart of the session's timer */
+    ZKL_BREAK_TRY,       /* try by joining the queue */
+    ZKL_BREAK_LAPSE,     /* let a grant live on under a lease that began anew */
+    ZKL_BREAK_ARRIVAL,   /* take a request for heard by the follower when it was sent */
+    ZKL_BREAK_READERS,   /* let a writer pass readers */
+    ZKL_BREAK_DOWNGRADE, /* downgrade by a node at the end of the queue */
+    ZKL_BREAK_WRITER,    /* downgrade without checking that the writer's node is there */
+    ZKL_BREAK_PERMITS,   /* take permits on the list from before they were taken */
+    ZKL_BREAK_TURN,      /* keep permits that were taken out of turn */
+    ZKL_BREAK_LIMIT,     /* do not look for how many permits the semaphore was made */
+    ZKL_BREAK_HOLD,      /* hold beyond max_hold */
+    ZKL_BREAK_SHARE,     /* let all claims of a seat hold together */
+    ZKL_BREAK_RELEASED,  /* hand over what was not released */
+    ZKL_BREAK_LINGER,    /* linger although others have come */
+    ZKL_BREAK_HANDOFF,   /* hand over as often as it comes */
+    ZKL_BREAK_ALONE,     /* hand over as if alone although others have come */
+    ZKL_BREAK_FOLLOW,    /* take the number after our own for proof, whatever happened in between */
+    ZKL_BREAK_IMPOSTOR,  /* take any node of the name for one's own */
+    ZKL_BREAK_STRAYS,    /* leave nodes of one's own alone that no claim knows */
+    ZKL_BREAK_SEARCH,    /* look for such permits only where one's own turn has come */
+    ZKL_BREAK_ONCE,      /* delete what no claim knows once, and forget it then */
+    ZKL_BREAK_LEFTOVERS, /* go on with what a connection lost in silence has left */
+    ZKL_BREAK_FORESEE,   /* take the node that was foreseen for the only one */
+    ZKL_BREAK_EVICTED    /* take a heartbeat for proof though somebody has deleted the node, and hold on */
 } zkl_broken_rule;
-extern unsigned zkl_broken_rules;
+/* The set of those that are broken, 1 << rule. */
+extern uint64_t zkl_broken_rules;
 /* ZKL_MAX_IN_FLIGHT, for the simulation to reach. */
 extern int32_t zkl_most_in_flight;
-#define ZKL_BROKEN(rule) ((zkl_broken_rules & (unsigned)(rule)) != 0)
+#define ZKL_BROKEN(rule) ((zkl_broken_rules >> (rule)&1) != 0)
 #else
 #define ZKL_BROKEN(rule) false
 #endif

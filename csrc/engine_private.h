@@ -250,7 +250,6 @@ typedef enum {
     ZKL_REQUEST_SYNC,      /* before the list that looks for a lost node */
     ZKL_REQUEST_STAT,      /* of the node that was found again */
     ZKL_REQUEST_DELETE,    /* a seat's node */
-    ZKL_REQUEST_STRAY,     /* delete of a node of ours that no seat knows */
     ZKL_REQUEST_PARENT,    /* one directory on the way to a line */
     ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
     ZKL_REQUEST_UNWATCH,
@@ -321,7 +320,6 @@ bool zkl_send_set_limit(zkl_line *leases, int32_t limit, int32_t version);
 bool zkl_send_sync(zkl_seat *seat);
 bool zkl_send_stat(zkl_seat *seat);
 bool zkl_send_delete(zkl_seat *seat);
-bool zkl_send_stray(zkl_engine *engine, const char *path);
 bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const char *data, const struct ACL_vector *acl);
 bool zkl_send_watch(zkl_watch *watch);
 bool zkl_send_unwatch(zkl_watch *watch);
@@ -400,11 +398,11 @@ struct zkl_line {
     int64_t cleared_writes;
     int32_t cleared_sequence;
     bool follows;    /* the latest number that we got came right after it */
+    int64_t lost_in; /* the session in which a create here was lost, and its node was not there; 0: none was */
     int64_t creates; /* of those that engine->writes counts, the creates of nodes in this directory */
 
     zkl_neighbour neighbour;
-    int64_t cleaned_at;    /* a list showed all nodes of ours */
-    int64_t doubted_until; /* there may be some that no seat knows */
+    int64_t cleaned_at; /* a list showed all nodes of ours */
 
     TAILQ_ENTRY(zkl_line) in_kept;
 
@@ -434,8 +432,13 @@ bool zkl_lines_init(zkl_engine *engine);
 void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_vector *acl);
 /* The line stays though nobody uses it, until others have taken its place. */
 void zkl_line_keep(zkl_line *line);
-/* Deletes what stands in a list of the line, is this client's, and belongs to none of its seats. */
-void zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
+/*
+ * Deletes what stands in a list of the line, is this client's, and belongs to none of its seats: now, or as soon as it can be done.
+ * False: there was no memory for that; nobody but the next list will find it.
+ */
+bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
+/* Whether a create in this directory has been lost in this session: it may be carried out yet. */
+bool zkl_line_may_have_strays(const zkl_line *line);
 void zkl_lines_free(zkl_engine *engine);
 void zkl_line_parent_made(zkl_request *request, int rc);
 
@@ -523,6 +526,8 @@ void zkl_seat_reserve(zkl_seat *seat, bool reserved);
 void zkl_seat_part_from_readers(const zkl_seat *writer, bool unsent_only);
 /* A seat for the claim in `line`; NULL when memory is short. */
 zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role);
+/* A seat for a node of this client's that no seat knows, which it deletes. False when memory is short. */
+bool zkl_seat_adopt(zkl_line *line, const char *name, uint64_t serial);
 zkl_node_kind zkl_seat_kind(const zkl_seat *seat);
 /* Its name, without the directory; it must have a node. */
 const char *zkl_seat_name(const zkl_seat *seat);
@@ -701,6 +706,7 @@ struct zkl_permits {
     bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
     bool waited;         /* had to wait, for its turn or for room */
     bool undecided;      /* the watch may be armed, and yet no list since then has been judged */
+    bool search;         /* it stands in the line, and there may be permits of this client's that no claim knows */
 };
 
 /* For a new claim. False when memory is short; zkl_permits_free is due all the same. */
@@ -712,6 +718,10 @@ void zkl_permits_step(zkl_claim *claim);
 bool zkl_permits_look(zkl_claim *claim);
 /* Its turn's create and list are on their way: takes permits along if it is likely that there are some. */
 void zkl_permits_joined(zkl_claim *claim);
+/* Its turn waits in the line: looks for permits that no claim of this client knows, if there may be some. */
+void zkl_permits_search(zkl_claim *claim);
+/* The same, if that has not come to its end. */
+void zkl_permits_search_on(zkl_claim *claim);
 /* It is not at the head of the line (any more): gives back what it took. `behind`: because somebody else is. */
 void zkl_permits_retreat(zkl_claim *claim, bool behind);
 /* The same when its nodes are gone with their session. */

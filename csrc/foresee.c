@@ -12,7 +12,7 @@
  * two clients takes three requests, and one among many takes four.
  *
  * Only a list shows nodes of ours that no seat knows (line.c), and nobody else can remove them. So the line is listed once in a
- * while all the same, and always for a while after a create or delete whose outcome was lost.
+ * while all the same, and always in a session in which a create was lost.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ bool zkl_seat_may_foresee(const zkl_seat *seat)
 {
     const zkl_line *line = seat->line;
     int64_t now = seat->engine->now;
-    return line->neighbour.steady && now - line->cleaned_at < SOON && now >= line->doubted_until &&
+    return line->neighbour.steady && now - line->cleaned_at < SOON && !zkl_line_may_have_strays(line) &&
            seat->role == ZKL_ROLE_MUTEX && !seat->claim->try_only;
 }
 

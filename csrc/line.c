@@ -168,33 +168,29 @@ static bool ours(const zkl_engine *engine, const char *name)
 
 /*
  * A node of this client that no seat knows: a create that surfaced after it had been given up, or one whose deletion the servers
- * have forgotten. It lives as long as our session, and nobody else may remove it.
+ * have forgotten. It lives as long as our session, and nobody else may remove it. So it gets a seat, which does not rest before it
+ * is gone: whoever waits behind it, and this may be ourselves, does not look again.
  */
-static void remove_stray(const zkl_line *line, const char *name)
+static bool remove_stray(zkl_line *line, const char *name)
 {
-    zkl_engine *engine = line->engine;
     uint64_t serial = strtoull(name + 3 + ZKL_UUID_STEM_LENGTH, NULL, 16);
     const zkl_seat *other;
     TAILQ_FOREACH(other, &line->seats, in_line)
     {
         if (other->serial == serial) {
-            return;
+            return true;
         }
     }
-    char *path = zkl_child_path(line->path, name);
-    if (path != NULL) {
-        zkl_log(engine, ZOO_LOG_LEVEL_WARN,
-                "deleting '%s', left by a create or a delete whose outcome the servers lost", path);
-        zkl_send_stray(engine, path);
-        zkl_free(path);
-    }
+    zkl_log(line->engine, ZOO_LOG_LEVEL_WARN,
+            "deleting '%s/%s', left by a create or a delete whose outcome the servers lost", line->path, name);
+    return zkl_seat_adopt(line, name, serial);
 }
 
 /*
  * All of them, wherever in the line: whoever waits right behind one of them is as a rule another client, who can do nothing
  * about it, and we stand further back.
  */
-void zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
+bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
 {
     int32_t more = 0;
     line->cleaned_at = line->engine->now;
@@ -207,11 +203,18 @@ void zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
         more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING;
     }
     /* As a rule there are no more than can be accounted for: no need to look for each of thousands. */
-    for (int32_t i = 0; more > 0 && i < names->count; i++) {
+    bool all = true;
+    for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {
         if (ours(line->engine, names->data[i])) {
-            remove_stray(line, names->data[i]);
+            all = remove_stray(line, names->data[i]) && all;
         }
     }
+    return all;
+}
+
+bool zkl_line_may_have_strays(const zkl_line *line)
+{
+    return line->lost_in != 0 && line->lost_in == line->engine->session_id;
 }
 
 /* --- parents ------------------------------------------------------------------------------------------------------- */

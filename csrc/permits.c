@@ -72,7 +72,7 @@ void zkl_permits_restart(zkl_claim *claim)
 {
     zkl_permits *permits = claim->permits;
     permits->generation++;
-    permits->listing = permits->took = permits->full = permits->undecided = false;
+    permits->listing = permits->took = permits->full = permits->undecided = permits->search = false;
     permits->excess = 0;
 }
 
@@ -495,7 +495,7 @@ static int32_t count_leases(zkl_claim *claim, const struct String_vector *names,
 static void no_room(zkl_claim *claim, const struct String_vector *names)
 {
     zkl_permits *permits = claim->permits;
-    zkl_line_remove_strays(permits->leases, names);
+    bool removed = zkl_line_remove_strays(permits->leases, names);
     permits->leases->busy = permits->waited = true;
     if (claim->try_only) {
         char message[512];
@@ -505,6 +505,11 @@ static void no_room(zkl_claim *claim, const struct String_vector *names)
         return;
     }
     zkl_claim_waits(claim);
+    if (!removed) {
+        permits->undecided = true;
+        zkl_seat_wait_long(claim->seat); /* and looks again: it may be strays that it would wait for */
+        return;
+    }
     zkl_permits_step(
         claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
 }
@@ -563,12 +568,52 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
     }
 }
 
+/* --- permits that no claim knows --------------------------------------------------------------------------------------- */
+
+/*
+ * Whoever is at the head of the line sees all permits, but can remove his own alone. If one that no claim knows is ours, we may
+ * stand behind him, where nobody looks at the permits: he would wait for us, and we for him.
+ */
+void zkl_permits_search(zkl_claim *claim)
+{
+    claim->permits->search = zkl_line_may_have_strays(claim->permits->leases);
+    zkl_permits_search_on(claim);
+}
+
+void zkl_permits_search_on(zkl_claim *claim)
+{
+    zkl_permits *permits = claim->permits;
+    if (!permits->search || permits->listing) {
+        return;
+    }
+    permits->listing = zkl_send_leases(claim->seat, ZKL_LIST_LOOK, permits->generation);
+    if (!permits->listing) {
+        zkl_seat_wait(claim->seat);
+    }
+}
+
+static void searched(zkl_claim *claim, int rc, const struct String_vector *names)
+{
+    zkl_permits *permits = claim->permits;
+    if (rc == ZTHROTTLEDOP || (rc == ZOK && !zkl_line_remove_strays(permits->leases, names))) {
+        zkl_seat_wait_long(claim->seat);
+    } else if (zkl_outcome_unknown(rc)) {
+        zkl_seat_wait(claim->seat);
+    } else {
+        permits->search = false;
+    }
+}
+
 void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, const struct String_vector *names,
                         const struct Stat *stat)
 {
     zkl_permits *permits = claim->permits;
     zkl_seat *turn = claim->seat;
     bool trying = turn != NULL && turn->state == ZKL_SEAT_LOOKING && request->purpose == ZKL_LIST_TRY;
+    if (permits->search && turn != NULL && turn->state == ZKL_SEAT_QUEUED) {
+        searched(claim, rc, names);
+        return;
+    }
     if (claim->phase != ZKL_CLAIM_WAITING || turn == NULL || (turn->state != ZKL_SEAT_CONFIRMING && !trying)) {
         return;
     }

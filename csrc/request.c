@@ -81,7 +81,6 @@ static void release_about(zkl_request *request)
         zkl_line_drop(request->about.line);
         break;
     case ZKL_REQUEST_GREET:
-    case ZKL_REQUEST_STRAY:
     case ZKL_REQUEST_WATCH:
     case ZKL_REQUEST_UNWATCH:
     case ZKL_REQUEST_CHECK:
@@ -263,7 +262,7 @@ static void on_done(int rc, const void *data)
     case ZKL_REQUEST_USER_UNWATCH:
         zkl_user_watch_removed(request, rc);
         break;
-    default: /* a stray's delete: if it failed, the next list finds the node again */
+    default: /* the others end elsewhere */
         break;
     }
     landed(request);
@@ -373,12 +372,6 @@ static bool sent(zkl_request *request, int rc)
     }
     zkl_request_refused(request, rc);
     return false;
-}
-
-bool zkl_send_stray(zkl_engine *engine, const char *path)
-{
-    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_STRAY);
-    return request != NULL && sent(request, zoo_adelete(engine->handle, path, -1, on_done, request));
 }
 
 /* A request of a line's, which holds it. */

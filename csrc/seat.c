@@ -78,9 +78,10 @@ static bool set_node(zkl_seat *seat, const char *name)
 
 /* --- bookkeeping --------------------------------------------------------------------------------------------------- */
 
-zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
+/* As it stands in its line: not wanted by anybody. */
+static zkl_seat *new_seat(zkl_line *line, zkl_role role, uint64_t serial)
 {
-    zkl_engine *engine = claim->engine;
+    zkl_engine *engine = line->engine;
     zkl_seat *seat = zkl_alloc(sizeof *seat);
     if (seat == NULL) {
         return NULL;
@@ -88,18 +89,27 @@ zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
     seat->engine = engine;
     seat->line = line;
     seat->line->uses++;
-    seat->claim = claim;
     seat->role = role;
     seat->turns = 1;
     seat->linger_until = ZKL_NEVER;
     TAILQ_INIT(&seat->behind);
-    LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
-    seat->wanted = true;
     seat->state = ZKL_SEAT_PARKED;
-    seat->serial = ++engine->serial;
+    seat->serial = serial;
     TAILQ_INSERT_TAIL(&engine->seats, seat, all);
     TAILQ_INSERT_TAIL(&seat->line->seats, seat, in_line);
     engine->stats.seats++;
+    return seat;
+}
+
+zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
+{
+    zkl_seat *seat = new_seat(line, role, line->engine->serial + 1);
+    if (seat != NULL) {
+        line->engine->serial++;
+        seat->claim = claim;
+        seat->wanted = true;
+        LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
+    }
     return seat;
 }
 
@@ -364,14 +374,6 @@ void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state)
     move(seat, state);
 }
 
-/* What the seat's create or delete has done may show later, when no seat knows of it. */
-static void note_unknown_outcome(zkl_seat *seat)
-{
-    zkl_engine *engine = seat->engine;
-    engine->stats.unknown_outcomes++;
-    seat->line->doubted_until = engine->now + engine->timeout_ms * (ZKL_SECOND / 1000);
-}
-
 /* --- what each state sends ----------------------------------------------------------------------------------------- */
 
 /* A reader takes its writer's place beside it: the same number, so that whoever queued behind the one is behind the other. */
@@ -470,6 +472,9 @@ static void step_queued(zkl_seat *seat)
         zkl_permits_step(seat->claim);
         return;
     }
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_search_on(seat->claim);
+    }
     if (seat->listing || seat->watch != NULL) {
         return;
     }
@@ -559,6 +564,27 @@ void zkl_seat_leave(zkl_seat *seat)
     }
 }
 
+bool zkl_seat_adopt(zkl_line *line, const char *name, uint64_t serial)
+{
+    static const zkl_role roles[] = {
+        [ZKL_NODE_STRANGER] = ZKL_ROLE_MUTEX,
+        [ZKL_NODE_EXCLUSIVE] = ZKL_ROLE_MUTEX,
+        [ZKL_NODE_SHARED] = ZKL_ROLE_READER,
+        [ZKL_NODE_LEASE] = ZKL_ROLE_PERMIT,
+    };
+    zkl_seat *seat = new_seat(line, roles[zkl_node_parse(name).kind], serial);
+    if (seat == NULL) {
+        return false;
+    }
+    if (!set_node(seat, name)) {
+        gone(seat);
+        return false;
+    }
+    move(seat, ZKL_SEAT_LEAVING);
+    zkl_seat_step(seat);
+    return true;
+}
+
 void zkl_seat_deleted(zkl_request *request, int rc)
 {
     zkl_seat *seat = request->about.seat;
@@ -573,10 +599,10 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     if (rc == ZOK) {
         zkl_seat_clears(seat);
     }
-    if (rc == ZOK || rc == ZNONODE) {
+    if (rc == ZOK || rc == ZNONODE || (seat->claim == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
         gone(seat);
     } else if (zkl_outcome_unknown(rc)) {
-        note_unknown_outcome(seat);
+        seat->engine->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_CLEANUP)) {
             gone(seat);
         } else {
@@ -729,7 +755,7 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
     } else if (ours_now && set_node(seat, path + strlen(seat->line->path) + 1)) {
         seated(seat, stat != NULL ? stat->czxid : seat->czxid, seat->writes - seat->line->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
-        note_unknown_outcome(seat);
+        engine->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
             not_created(seat, ZINVALIDSTATE);
             return;
@@ -777,23 +803,34 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     seat->foreseeing = false;
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_seat_evicted(seat);
-    } else if (standing.tied) {
+        return;
+    }
+    if (standing.tied) {
         refuse_tied(seat);
-    } else if (standing.blocking == 0) {
+        return;
+    }
+    if (standing.blocking == 0) {
         seat->foremost = standing.earlier == 0;
         first_in_line(seat);
-    } else if (seat->claim->try_only) {
+        return;
+    }
+    bool removed = zkl_line_remove_strays(seat->line, names);
+    if (seat->claim->try_only) {
         refuse_try(seat, names->data[standing.nearest]);
-    } else {
-        if (seat->role == ZKL_ROLE_TURN) {
-            zkl_permits_retreat(seat->claim, true);
-        }
-        seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
-        zkl_line_remove_strays(seat->line, names);
+        return;
+    }
+    if (seat->role == ZKL_ROLE_TURN) {
+        zkl_permits_retreat(seat->claim, true);
+        zkl_permits_search(seat->claim);
+    }
+    seat->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
+    if (removed) {
         zkl_seat_stands_behind(seat, names->data[standing.nearest]);
         zkl_watch_node(seat, names->data[standing.nearest]);
-        zkl_share_waits(seat);
+    } else {
+        zkl_seat_wait_long(seat); /* and looks again: it may be a stray that it would wait for */
     }
+    zkl_share_waits(seat);
 }
 
 void zkl_seat_try_again(zkl_seat *seat)
@@ -862,6 +899,9 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
             }
             return;
         }
+    }
+    if (!ZKL_BROKEN(ZKL_BREAK_SEARCH)) {
+        seat->line->lost_in = seat->engine->session_id;
     }
     bool again = seat->unlucky;
     seat->unlucky = true;
@@ -1032,6 +1072,9 @@ static void vanish(zkl_seat *seat, const char *why)
 /* Its node is gone by somebody else's doing; `how` says what he did. */
 static void evict(zkl_seat *seat, const char *how)
 {
+    if (ZKL_BROKEN(ZKL_BREAK_EVICTED) && seat->state == ZKL_SEAT_GRANTED) {
+        return;
+    }
     if (seat->state == ZKL_SEAT_GRANTED) {
         char why[512];
         snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, seat->node);

@@ -707,6 +707,7 @@ void zkl_lease_checked(zkl_request *request, int rc)
     struct zkl_checks *checks = request->about.checks;
     checks->flying--;
     rc = rc == ZOK && !all_passed(checks) ? ZMARSHALLINGERROR : rc;
+    rc = rc == ZNONODE && ZKL_BROKEN(ZKL_BREAK_EVICTED) ? ZOK : rc;
     checks->failed = checks->failed || rc != ZOK;
     if (rc == ZNONODE) {
         for (int32_t i = 0; i < checks->count; i++) {

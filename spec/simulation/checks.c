@@ -27,6 +27,7 @@
  *              for a client that has given something up a moment ago, whose watch may still be on its way out.
  *   try        A refused try on a path that was held all the time by nodes that every server had seen has created nothing.
  *   leftovers  No connection is used with what one before it, lost in a send that failed, has left.
+ *   strays     A node that a client has made and does not know of goes when that client queues there again (strays.c).
  *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for.
  *
  * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
@@ -248,14 +249,16 @@ void note_admin_delete(const char *server_path)
     fresh->committed = false;
 }
 
-/* The deletion of what the claim holds by, NULL if there was none. */
+/* The latest deletion of what the claim holds by, NULL if there was none: what an impostor has put in its place goes once more. */
 static const admin_deletion *admin_deleted(const claim_record *record)
 {
+    const admin_deletion *latest = NULL;
     for (int i = 0; i < deletion_count; i++) {
-        if (deletions[i].committed && owns(record, deletions[i].path))
-            return &deletions[i];
+        if (deletions[i].committed && owns(record, deletions[i].path) &&
+            (latest == NULL || deletions[i].at > latest->at))
+            latest = &deletions[i];
     }
-    return NULL;
+    return latest;
 }
 
 static void excuse(claim_record *record, int64_t since)
@@ -665,8 +668,6 @@ static void note_grant(claim_record *record, zkl_claim *claim)
     zkl_token_format(zkl_claim_token(claim), record->token);
     record->granted_at = sim_now();
     note_held(record, claim);
-    if (record->held_count > 0 && record->held[0]->first_grant == 0)
-        record->held[0]->first_grant = sim_now();
     record->hold_until = zkl_claim_hold_until(claim);
     record->session = sim_client_session(record->client);
     totals.grants++;
@@ -675,6 +676,17 @@ static void note_grant(claim_record *record, zkl_claim *claim)
     queue_directory(record->path, directory);
     totals.contended_grants += sim_child_count(directory) > 1;
     totals.handed_over += record->writer != NULL && record->writer->phase == ZKL_CLAIM_GRANTED;
+}
+
+/* When a claim was first granted by the node. */
+static int64_t first_grant(const node_record *node)
+{
+    int64_t first = sim_now();
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->granted_at != 0 && each->granted_at < first && owns(each, node->path))
+            first = each->granted_at;
+    }
+    return first;
 }
 
 static void check_granted(claim_record *record, zkl_claim *claim)
@@ -690,7 +702,7 @@ static void check_granted(claim_record *record, zkl_claim *claim)
         return; /* given by a thread that slept meanwhile: void from the start */
     const admin_deletion *gone = admin_deleted(record);
     if (gone != NULL) /* a waiter with an impostor's node in place of its own learns of it only when it holds */
-        excuse(record, sim_exists(record->node) ? record->held[0]->first_grant : gone->at);
+        excuse(record, sim_exists(record->node) ? first_grant(record->held[0]) : gone->at);
     check_token(record);
     if (record->mode == ZKL_MODE_PERMITS)
         check_permits_granted(record);

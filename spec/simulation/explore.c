@@ -907,7 +907,7 @@ static void start_job(job *what, const bounds *within)
         what->process = process;
         return;
     }
-    zkl_broken_rules = what->broken != NULL ? what->broken->rule : 0;
+    break_rule(what->broken);
     explore(what->is, within, &what->found);
     _exit(0);
 }
@@ -1172,7 +1172,7 @@ int main(int argc, char **argv)
 {
     arguments args = parse(argc, argv);
     if (args.rule != NULL)
-        zkl_broken_rules = find_rule(args.rule)->rule;
+        break_rule(find_rule(args.rule));
     if (args.list) {
         for (const world *is = worlds; is->name != NULL; is++)
             printf("%-10s %s\n", is->name, is->what);

@@ -21,6 +21,7 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "machine suspended",
                                               "names fail",
                                               "send fails",
+                                              "reply lost",
                                               "node deleted by administrator",
                                               "node replaced by an impostor's",
                                               "data set by administrator",
@@ -249,6 +250,31 @@ static bool close_client(client *of, bool kill)
     return true;
 }
 
+/*
+ * The servers carry out what a client asks for, perhaps when it has long looked for it in vain and asked anew. (Not where nobody
+ * can look, or is refused before he has looked.)
+ */
+static bool lose_reply(const client *of)
+{
+    if (run.denied || run.exhausting)
+        return false;
+    int64_t after = sim_chance(1, 3)   ? 0
+                    : sim_chance(1, 2) ? 1 + sim_below(run.options.delay * 40)
+                                       : 1 + sim_below(run.timeout * 3);
+    sim_trace("fault: the next write of client %d is carried out %lld ms late, and not answered", of->index,
+              (long long)(after / SIM_MILLISECOND));
+    sim_lose_next_write(of->index, after);
+    return true;
+}
+
+void throttle_deletes(client *of)
+{
+    int64_t during = duration(5);
+    of->unheard_until = sim_now() + during + 2 * SIM_SECOND; /* it is in no hurry to try again */
+    sim_throttle_deletes(of->index);
+    undo_later(UNDO_THROTTLE, of->index, 0, during);
+}
+
 static bool inflict(fault_kind kind)
 {
     client *of = &run.clients[sim_below(run.client_count)];
@@ -318,6 +344,8 @@ static bool inflict(fault_kind kind)
         sim_trace("fault: the next send of client %d fails", of->index);
         sim_fail_next_send(of->index);
         break;
+    case FAULT_REPLY:
+        return lose_reply(of);
     case FAULT_ADMIN_DELETE:
         return admin_delete();
     case FAULT_IMPOSTOR:
@@ -378,11 +406,15 @@ void start_faults(void)
     if (choice == 0 || run.calm)
         return; /* nothing goes wrong */
     if (choice < 6)
-        run.fault_mask = UINT32_C(1) << (sim_chance(1, 4) ? FAULT_STALL : sim_below(FAULT_KINDS));
+        run.fault_mask = UINT32_C(1) << (sim_chance(1, 4)   ? FAULT_STALL
+                                         : sim_chance(1, 5) ? FAULT_REPLY
+                                                            : sim_below(FAULT_KINDS));
     else if (choice < 16)
         run.fault_mask = a_quarter_of_all();
     else
         run.fault_mask = UINT32_MAX;
+    if (forced_faults != 0)
+        run.fault_mask = forced_faults;
     run.fault_pause = run.timeout / 6 + sim_below(run.timeout * 3 / 2);
     sim_schedule(sim_now() + sim_below(run.timeout), strike, NULL, 0);
 }

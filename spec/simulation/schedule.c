@@ -335,11 +335,13 @@ static void drain(void)
         if (of->engine != NULL)
             wake_client(of, sim_now());
     }
-    const char *what = "";
+    const char *what = "", *stray = "";
     const claim_record *who = NULL;
     int64_t limit = sim_now() + 60 * run.timeout + 20 * SIM_SECOND;
-    while (!run.failed && workload_busy(&what, &who) && sim_now() < limit)
+    while (!run.failed && (workload_busy(&what, &who) || strays_left(&stray)) && sim_now() < limit) {
+        visit_strays();
         step_until(sim_now() + run.timeout / 8);
+    }
     if (!run.failed && workload_busy(&what, &who))
         fail("forgotten", "%s (claim %d of client %d, %s%s) %d s after the last fault", what,
              who != NULL ? who->number : -1, who != NULL ? who->client : -1,

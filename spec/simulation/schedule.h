@@ -9,6 +9,7 @@
  *   faults.c      what goes wrong, and when it is over
  *   checks.c      the invariants, and
  *   limits.c        those of semaphores
+ *   strays.c        nodes that no claim knows any more
  *   rules.c       what can be broken on purpose
  *   simulate.c    the program: many runs, numbers, broken rules
  *   explore.c     another one: small worlds, in every order
@@ -50,6 +51,7 @@ typedef enum {
     FAULT_SUSPEND,
     FAULT_NAMES,
     FAULT_SEND,
+    FAULT_REPLY,
     FAULT_ADMIN_DELETE,
     FAULT_IMPOSTOR,
     FAULT_ADMIN_SET,
@@ -87,7 +89,8 @@ typedef struct node_record {
     int64_t linger;                      /* for how long it may stay then */
     int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when it was granted again */
     int64_t grants;
-    int64_t first_grant; /* when it was granted by it first; 0: it never was */
+    struct claim_record *visitor; /* by which its client has queued there since it forgot the node, and */
+    int64_t visited_at;           /* when */
     int64_t
         shared_since; /* another claim of its client may wait for it, and it may have begun to watch who comes; 0: none */
 } node_record;
@@ -243,6 +246,7 @@ typedef struct {
     int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
     int64_t shared, lingered, inherited, overheard, beyond;
     int64_t refused_for_memory;
+    int64_t strays, visits;
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
     zkl_stats engines; /* sums */
@@ -252,10 +256,16 @@ extern totals_state totals;
 
 /* rules.c. The last one's name is NULL. */
 typedef struct {
-    unsigned rule;
+    zkl_broken_rule rule;
     const char *name;
+    /* Faults that have to meet for that to be noticed: it is looked for where nothing else goes wrong. 0: in any schedule. */
+    uint32_t fault_mask;
 } broken_rule;
 extern const broken_rule broken_rules[];
+/* Breaks this rule and no other; NULL: none. */
+void break_rule(const broken_rule *rule);
+/* What goes wrong in all runs from now on, whatever their seeds say; 0: that. */
+extern uint32_t forced_faults;
 
 /* schedule.c. Runs one seed; true if every check held. */
 bool run_schedule(uint64_t seed, bool trace);
@@ -327,6 +337,8 @@ bool workload_busy(const char **what, const claim_record **who);
 /* faults.c */
 void start_faults(void);
 void end_faults(void);
+/* For a moment the servers have no time for the client's deletes. */
+void throttle_deletes(client *of);
 
 /* checks.c */
 void fail(const char *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -350,6 +362,11 @@ void install_hooks(sim_hooks *hooks);
 void reset_checks(void);
 /* Of all that they remember, for worlds that are run by hand. */
 uint64_t hash_checks(void);
+
+/* strays.c. When all is to come to an end: who has left a node behind that he does not know any more queues there again. */
+void visit_strays(void);
+/* There is such a node, or may come to be. Writes one path for a message. */
+bool strays_left(const char **example);
 
 /* limits.c */
 void check_limit(int path);

@@ -87,12 +87,14 @@ static sim_session *sessions;
 static int64_t last_session;
 static waiting_sync *syncs;
 static bool election_planned;
+static int delayed_writes;
 
 static void plan_election(void);
 static void watch_links(void);
 static void apply_known(server *at);
 static void drain(server *at, sim_connection *connection);
 static void submit(server *leader, sim_request *request);
+static bool broken(const server *leader);
 
 /* ---- who is who ---- */
 
@@ -709,6 +711,11 @@ void sim_throttle(int caller, bool throttle)
     sim.throttles[caller] = throttle ? 1U << types[sim_below((int64_t)(sizeof(types) / sizeof(types[0])))] : 0;
 }
 
+void sim_throttle_deletes(int caller)
+{
+    sim.throttles[caller] = 1U << SIM_DELETE;
+}
+
 void sim_server_receive(sim_connection *connection, sim_request *request)
 {
     server *at = &servers[connection->server];
@@ -757,6 +764,34 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
     if (!request->throttled && (is_write(request) || request->type == SIM_SYNC))
         forward(at, request, LINK_REQUEST);
     drain(at, connection);
+}
+
+static void carry_out(void *context, int64_t argument)
+{
+    sim_request *request = context;
+    server *leader = active_leader();
+    (void)argument;
+    delayed_writes--;
+    if (leader == NULL || broken(leader) || !session_alive(request->session))
+        return; /* lost for good */
+    sim_trace("leader: carries out request %d of a lost connection, of session %lld", request->xid,
+              (long long)request->session->id);
+    sim.statistics.late_creates += request->type != SIM_DELETE;
+    submit(leader, request);
+}
+
+void sim_server_delay(sim_connection *connection, sim_request *request, int64_t after)
+{
+    request->session = connection->session;
+    request->connection = NULL;
+    request->server = request->owner_server = -1; /* or the leader would refuse what comes from where the session was */
+    delayed_writes++;
+    sim_schedule(sim.now + after, carry_out, request, 0);
+}
+
+int sim_delayed_writes(void)
+{
+    return delayed_writes;
 }
 
 void sim_server_forget(sim_connection *connection)
@@ -1139,7 +1174,7 @@ void sim_heal(void)
         servers[i].lag_until = 0;
     }
     for (int i = 0; i < SIM_MAX_CALLERS; i++)
-        sim.names_fail[i] = sim.send_fails[i] = false;
+        sim.names_fail[i] = sim.send_fails[i] = sim.write_lost[i] = false;
     memset(sim.throttles, 0, sizeof(sim.throttles));
 }
 
@@ -1396,6 +1431,7 @@ void sim_ensemble_begin(void)
     syncs = NULL;
     sim_prepare_begin();
     election_planned = false;
+    delayed_writes = 0;
     sim_tree_clear(&prepared);
     sim_tree_clear(&truth);
     for (int i = 0; i < sim.options.servers; i++) {

@@ -306,6 +306,8 @@ void sim_ensemble_end(void);
 uint64_t sim_ensemble_hash(void);
 /* A message from a client arrived at its server. */
 void sim_server_receive(sim_connection *connection, sim_request *request);
+/* The same for one that got stuck between the servers: it is carried out so much later, for a connection that is lost. */
+void sim_server_delay(sim_connection *connection, sim_request *request, int64_t after);
 /* The server's side of a connection is gone. */
 void sim_server_forget(sim_connection *connection);
 bool sim_server_accepts(int server);
@@ -328,7 +330,9 @@ typedef struct {
     bool link_down[SIM_MAX_SERVERS][SIM_MAX_SERVERS];
     bool names_fail[SIM_MAX_CALLERS];
     bool send_fails[SIM_MAX_CALLERS];
-    unsigned throttles[SIM_MAX_CALLERS]; /* requests of these types, 1 << sim_type */
+    bool write_lost[SIM_MAX_CALLERS];     /* the next create or delete of a node takes its connection with it */
+    int64_t write_after[SIM_MAX_CALLERS]; /* and is carried out so much later */
+    unsigned throttles[SIM_MAX_CALLERS];  /* requests of these types, 1 << sim_type */
     int64_t library_skip[SIM_MAX_CALLERS];
     sim_statistics statistics;
     sim_connection *connections;

@@ -90,12 +90,47 @@ void sim_connection_tell(sim_connection *connection)
         sim.hooks.readable(sim.hooks.context, connection->caller);
 }
 
+static bool is_ephemeral(const sim_operation *operation)
+{
+    return operation->type == ZOO_CREATE_OP &&
+           (operation->mode == ZOO_EPHEMERAL || operation->mode == ZOO_EPHEMERAL_SEQUENTIAL);
+}
+
+/* Whether a request makes a node that ends with its session. */
+static bool makes_node(const sim_request *request)
+{
+    bool makes = (request->type == SIM_CREATE || request->type == SIM_CREATE2) && is_ephemeral(&request->operation);
+    for (int i = 0; request->type == SIM_MULTI && i < request->operation_count; i++)
+        makes = makes || is_ephemeral(&request->operations[i]);
+    return makes;
+}
+
+/* The request arrives, its answer will not. */
+static void lose_reply(sim_connection *connection, sim_request *request)
+{
+    int64_t after = sim.write_after[connection->caller];
+    sim.write_lost[connection->caller] = false;
+    sim.statistics.lost_creates += request->type != SIM_DELETE;
+    sim.statistics.lost_deletes += request->type == SIM_DELETE;
+    sim_trace("fault: what client %d hears of its request %d is lost with the connection", connection->caller,
+              request->xid);
+    if (after > 0)
+        sim_server_delay(connection, request, after);
+    else
+        sim_server_receive(connection, request);
+    sim_connection_abort(connection, true);
+}
+
 static void deliver_up(void *owner, sim_message *message)
 {
     sim_connection *connection = owner;
     sim_request *request = message->body;
+    bool loses = sim.write_lost[connection->caller] && connection->accepted && connection->session != NULL &&
+                 connection->handle != NULL && (request->type == SIM_DELETE || makes_node(request));
     if (request->type == SIM_FIN)
         sim_server_forget(connection);
+    else if (loses)
+        lose_reply(connection, request);
     else
         sim_server_receive(connection, request);
 }
@@ -318,6 +353,12 @@ void sim_shut_down(int descriptor)
     sim_connection *connection = sim_connection_of(descriptor);
     if (connection != NULL)
         connection->reset = true;
+}
+
+void sim_lose_next_write(int caller, int64_t after)
+{
+    sim.write_lost[caller] = true;
+    sim.write_after[caller] = after;
 }
 
 short sim_poll(int descriptor, short events)

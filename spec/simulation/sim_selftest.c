@@ -481,6 +481,38 @@ static void test_lost_reply(void)
     end();
 }
 
+static void test_late_create(void)
+{
+    begin("a create whose reply is lost is carried out at once, or when its session has long looked for it", 3);
+    open_handle(0);
+    run_for(SIM_SECOND);
+    create_at(0, "/d", ZOO_PERSISTENT);
+    run_for(SIM_SECOND);
+    int64_t session = sim_client_session(0);
+    forget_story();
+    sim_lose_next_write(0, 0);
+    create_at(0, "/d/at-once", ZOO_EPHEMERAL);
+    run_for(SIM_SECOND);
+    CHECK(strncmp(story[0], "S1 s-4 S3 ", 10) == 0);
+    CHECK(sim_owner("/d/at-once") == session);
+    forget_story();
+    sim_lose_next_write(0, 3 * SIM_SECOND);
+    create_at(0, "/d/kept", ZOO_PERSISTENT); /* does not end with its session */
+    run_for(SIM_SECOND);
+    create_at(0, "/d/late", ZOO_EPHEMERAL);
+    run_for(2 * SIM_SECOND);
+    CHECK(strncmp(story[0], "s0 S1 s-4 S3 ", 13) == 0);
+    CHECK(sim_exists("/d/kept") && !sim_exists("/d/late") && sim_delayed_writes() == 1);
+    run_for(2 * SIM_SECOND);
+    CHECK(sim_owner("/d/late") == session && sim_client_session(0) == session && sim_delayed_writes() == 0);
+    sim_lose_next_write(0, 0);
+    zoo_adelete(handles[0], "/d/late", -1, on_void, data_of(0));
+    run_for(SIM_SECOND);
+    CHECK(!sim_exists("/d/late"));
+    CHECK(sim_stats().lost_creates == 2 && sim_stats().lost_deletes == 1 && sim_stats().late_creates == 1);
+    end();
+}
+
 static void test_silent_send_failure(void)
 {
     begin("a failed send tells nobody", 1);
@@ -1179,6 +1211,7 @@ int main(void)
     test_expiry();
     test_cut_follower();
     test_lost_reply();
+    test_late_create();
     test_silent_send_failure();
     test_requests_from_failing_completions();
     test_close();

@@ -156,8 +156,18 @@ void sim_reset_connections(int caller);
 void sim_stall_requests(int caller, bool stall);
 void sim_set_network(int caller, int server, bool up); /* server -1: all; down: silence, nothing is lost yet */
 void sim_fail_next_send(int caller);
+/*
+ * The next create or delete of an ephemeral node that the client sends reaches its server and takes the connection with it: the
+ * client never hears what became of it. The servers carry it out after so long, 0: at once; unless its session is over then, or
+ * there is no leader.
+ */
+void sim_lose_next_write(int caller, int64_t after);
+/* How many such requests are still to be carried out. */
+int sim_delayed_writes(void);
 /* Servers throttle one type of requests of a client, which one is drawn, until this or sim_heal ends it. */
 void sim_throttle(int caller, bool throttle);
+/* The same, of deletes. */
+void sim_throttle_deletes(int caller);
 void sim_set_names(int caller, bool resolvable);
 /* The client library's clock stands still for so long, as in a suspended machine (its clock is CLOCK_MONOTONIC_RAW). */
 void sim_skip_library_clock(int caller, int64_t nanoseconds);
@@ -208,8 +218,10 @@ typedef struct {
     int64_t events;
     int64_t transactions;
     int64_t connections;
-    int64_t lost_requests; /* dropped before a server saw them */
-    int64_t lost_replies;  /* executed, but the answer was dropped */
+    int64_t lost_requests;              /* dropped before a server saw them */
+    int64_t lost_replies;               /* executed, but the answer was dropped */
+    int64_t lost_creates, lost_deletes; /* by sim_lose_next_write */
+    int64_t late_creates;               /* of those, what was created when nobody waited for an answer any more */
     int64_t expiries;
     int64_t elections;
     int64_t truncated; /* transactions that a new leader did not know */

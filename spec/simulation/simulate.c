@@ -92,6 +92,9 @@ static void print_totals(double seconds)
            ", refused by stale servers %" PRId64 ", reads from cut off servers %" PRId64 ", reaped %" PRId64 "\n",
            world->send_failures, world->inconsistencies, world->name_failures, world->stale_refusals,
            world->deposed_reads, world->reaped);
+    printf("       replies lost of creates %" PRId64 ", of deletes %" PRId64 ", late creates %" PRId64
+           ", strays %" PRId64 ", visits to them %" PRId64 "\n",
+           world->lost_creates, world->lost_deletes, world->late_creates, totals.strays, totals.visits);
     printf("faults:");
     for (int i = 0; i < FAULT_KINDS; i++)
         printf("%s %s %" PRId64, i > 0 ? "," : "", fault_names[i], totals.faults[i]);
@@ -205,7 +208,8 @@ static int run_breaks(const arguments *args)
     for (const broken_rule *each = broken_rules; each->name != NULL; each++) {
         if (args->rule != NULL && strcmp(args->rule, each->name) != 0)
             continue;
-        zkl_broken_rules = (unsigned)each->rule;
+        break_rule(each);
+        forced_faults = each->fault_mask;
         int64_t ran = 0;
         bool noticed = false;
         while (!noticed && ran < args->limit) {
@@ -215,9 +219,9 @@ static int run_breaks(const arguments *args)
             /* Only what the broken rule does counts: the same schedule must pass when nothing is broken. */
             snprintf(check, sizeof(check), "%s", run.check);
             snprintf(problem, sizeof(problem), "%s", run.problem);
-            zkl_broken_rules = 0;
+            break_rule(NULL);
             noticed = run_schedule(seed, false);
-            zkl_broken_rules = (unsigned)each->rule;
+            break_rule(each);
         }
         if (noticed) {
             passed++;
@@ -228,7 +232,8 @@ static int run_breaks(const arguments *args)
         }
         fflush(stdout);
     }
-    zkl_broken_rules = 0;
+    break_rule(NULL);
+    forced_faults = 0;
     return finish(passed, failed);
 }
 

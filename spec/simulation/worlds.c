@@ -304,4 +304,8 @@ const rule_fit rule_fits[] = {
      "two may hold until the next heartbeat, so that nothing is wrong before that is overdue: a session timeout in "
      "which both "
      "clients are at work, too many states"},
+    {"evicted", NULL, "the same"},
+    {"strays", NULL, "servers that carry out a create of a lost connection late, which those of small worlds never do"},
+    {"search", NULL, "the same servers"},
+    {"once", NULL, "the same servers"},
 };

@@ -5,6 +5,8 @@
 --   * at no instant do two objects say that they hold what they cannot hold together, and nobody has permits that there are not;
 --   * a mutex's tokens grow from grant to grant;
 --   * nothing takes longer than it may, and what fails says why, with a code that the documentation knows for it;
+--   * whose node an administrator has deleted learns of it, and holds nothing any more that somebody else may have;
+--   * where there is no memory a call fails with an error or a code that says so, and nothing else goes wrong;
 --   * once nothing goes wrong any more everybody gets every lock, and in the end no node and no watch is left.
 
 -- luacheck: globals world
@@ -29,8 +31,19 @@ local function violated(what, ...)
     error(("violated: %s: "):format(what) .. table.concat({ ... }, " "), 0)
 end
 
-local grants, losses, operations = 0, 0, 0
+local grants, losses, operations, shortages, deletions = 0, 0, 0, 0, 0
 local frozen = 0 -- seconds in which the whole process stood still
+
+-- Some programs have an administrator who deletes what he likes; in some memory runs short now and then, for Lua or below it.
+local ADMINISTRATED, SHORT = chance(1, 3), chance(1, 4)
+
+if world.broken == "abandon" then -- what failed for want of memory is not given up
+    local lock = require "zklock.lock"
+    local abandon = lock._abandon
+    lock._abandon = function(...)
+        return world.ran_short() or abandon(...)
+    end
+end
 
 -- A loop ----------------------------------------------------------------------------------------------------------------
 
@@ -44,7 +57,9 @@ local adapter = {}
 local function sleep_until(deadline)
     local thread = coroutine.running()
     sleeping[#sleeping + 1] = { thread = thread, deadline = deadline }
+    local successes, failures = world.lua_memory() -- others have as much as they need
     coroutine.yield()
+    world.lua_memory(successes, failures)
 end
 
 function adapter.wait(_, waiter, seconds)
@@ -69,10 +84,21 @@ local function sleep(seconds)
     end
 end
 
+--- An error that there may be where memory is short.
+local function is_shortage(problem)
+    return SHORT and tostring(problem):find("not enough memory", 1, true) and not tostring(problem):find "^violated"
+end
+
 --- Lets every client pump whose descriptor may have something to say.
 local function pump_all()
     for _, entry in ipairs(clients) do
-        if entry.client then
+        if entry.client and SHORT and chance(1, 20) then
+            local ok, problem = world.call(below(20), pick { 1, 2, 30 }, entry.client.pump, entry.client)
+            if not ok and not is_shortage(problem) then
+                violated("pump raises nothing", tostring(problem))
+            end
+            shortages = shortages + (ok and 0 or 1)
+        elseif entry.client then
             entry.client:pump()
         end
     end
@@ -117,6 +143,33 @@ end
 
 local PERMITS = 3
 
+--- How long it may take to hear that an administrator has deleted a node: until the next heartbeat, which may have to wait for a
+-- connection, as long as the session lives.
+local HEARS_WITHIN = 2 * T + GRACE
+
+--- Whether an administrator has taken away what is held, and the holder need not know yet. (Of a semaphore's permits only one is
+-- known by name.)
+local function disowned(object, lock)
+    if not ADMINISTRATED then
+        return false
+    end
+    local node, ago = lock:node(), nil
+    if node then
+        ago = world.deleted(node)
+        if ago and ago > HEARS_WITHIN and lock:held() then
+            violated("hears that its node was deleted", node, tostring(ago))
+        end
+    end
+    if object.kind == "semaphore" then
+        ago = world.deleted(object.path .. "/leases")
+    end
+    return ago and ago <= HEARS_WITHIN
+end
+
+local function holds(object, lock)
+    return lock:held() and not disowned(object, lock)
+end
+
 --- Of one path, what is held just now by all of its objects.
 local function held_on(path)
     local exclusive, shared, permits = 0, 0, 0
@@ -125,12 +178,12 @@ local function held_on(path)
             local lock = object.lock
             if object.path ~= path then -- luacheck: ignore
             elseif object.kind == "mutex" then
-                exclusive = exclusive + (lock:held() and 1 or 0)
+                exclusive = exclusive + (holds(object, lock) and 1 or 0)
             elseif object.kind == "rwlock" then
                 local writes = lock.write:held()
-                exclusive = exclusive + (writes and 1 or 0)
-                shared = shared + (lock.read:held() and not writes and 1 or 0)
-            elseif lock:held() then
+                exclusive = exclusive + (holds(object, lock.write) and 1 or 0)
+                shared = shared + (not writes and holds(object, lock.read) and 1 or 0)
+            elseif holds(object, lock) then
                 permits = permits + object.count
             end
         end
@@ -153,6 +206,9 @@ local latest = {} -- path -> the latest grant's token, and whose it was
 local latest_lock = setmetatable({}, { __mode = "v" })
 
 local function check_token(path, lock)
+    if ADMINISTRATED and world.deleted(lock:node() or "") then
+        return -- it may be stale
+    end
     local token, before = lock:token(), latest[path]
     local again = token == before and lock == latest_lock[path] -- reentrant
     if token and before and token <= before and not again then
@@ -179,10 +235,16 @@ local QUESTION = codes "timeout disconnected closed failed no_node lost bad_vers
 local function try(what, limit, known, fn, ...)
     operations = operations + 1
     local began, stood = now(), frozen
-    local results = table.pack(pcall(fn, ...))
+    local successes, failures = -1, 0
+    if SHORT and chance(1, 3) then
+        successes, failures = below(60), pick { 1, 2, 30 }
+    end
+    local results = table.pack(world.call(successes, failures, fn, ...))
     local took = now() - began - (frozen - stood)
     world.trace(("%s -> %s %s %s"):format(what, tostring(results[1]), tostring(results[2]), tostring(results[4])))
-    if not results[1] and results[2] ~= "mine" then
+    if not results[1] and is_shortage(results[2]) then
+        shortages = shortages + 1
+    elseif not results[1] and results[2] ~= "mine" then
         violated("raises nothing", what, tostring(results[2]))
     elseif took > limit + GRACE and not BLOCKING then
         violated("takes too long", what, tostring(took), "instead of", tostring(limit))
@@ -228,8 +290,13 @@ local function random_object()
     end
     if #entry.objects < 6 and chance(1, 2) then
         local path = pick(PATHS)
-        local object = { entry = entry, path = path, kind = KINDS[path], lock = MAKE[KINDS[path]](entry.client, path), count = 1,
-            busy = 0 }
+        local ok, lock = pcall(MAKE[KINDS[path]], entry.client, path)
+        if not ok and is_shortage(lock) then
+            return nil
+        elseif not ok then
+            error(lock, 0)
+        end
+        local object = { entry = entry, path = path, kind = KINDS[path], lock = lock, count = 1, busy = 0 }
         entry.objects[#entry.objects + 1] = object
         return object
     end
@@ -249,11 +316,23 @@ local function random_half(object, timeout)
     return object.lock, timeout
 end
 
+--- Whether any part of an object is held.
+local function is_held(object)
+    if object.kind == "rwlock" then
+        return object.lock.read:held() or object.lock.write:held()
+    end
+    return object.lock:held()
+end
+
 --- Calls try(…) with an object that may be held afterwards, or meanwhile.
 local function busily(object, ...)
+    local free = object.busy == 0 and not is_held(object)
     object.busy = object.busy + 1
     local results = table.pack(try(...))
     object.busy = object.busy - 1
+    if free and results[1] == nil and results[3] == "deadlock" then
+        violated("what nobody uses can be acquired", results[2])
+    end
     return table.unpack(results, 1, results.n)
 end
 
@@ -348,7 +427,7 @@ operation(2, function(object)
     for index = 1, 2 + below(2) do
         members[index] = entry.client:mutex("/m/" .. index, random_settings())
         entry.objects[#entry.objects + 1] = { entry = entry, path = "/m/" .. index, kind = "mutex", lock = members[index],
-            count = 1, busy = 0 }
+            count = 1, busy = 1 }
     end
     local multi, timeout = entry.client:multi(members), pick(TIMEOUTS)
     if try("multi", limit_of(timeout) + T, ACQUIRE, multi.acquire, multi, timeout) then
@@ -382,12 +461,35 @@ operation(1, function()
     world.reap()
 end)
 
+if ADMINISTRATED then
+    operation(4, function(object)
+        local lock = object.kind == "rwlock" and (object.lock.write:held() and object.lock.write or object.lock.read) or object.lock
+        local directory = object.path .. (object.kind == "semaphore" and pick { "/locks", "/leases" } or "")
+        local choice = below(6)
+        local doomed = choice == 0 and object.path or choice < 4 and lock:node() or world.child(directory, below(20))
+        if doomed then
+            deletions = deletions + 1
+            world.delete(doomed)
+        end
+    end)
+end
+
+if SHORT then
+    operation(8, function()
+        world.memory(below(200), pick { 1, 1, 3, 20, 100 })
+    end)
+end
+
 local function open(entry, patience)
     if world.room() > 0 then
-        entry.client = zklock.connect(world.servers, {
+        local ok, client = pcall(zklock.connect, world.servers, {
             wait = BLOCKING and "blocking" or adapter, session_timeout = T,
             connect_timeout = patience or chance(1, 2) and 0 or 2 * T
-        }) or false
+        })
+        if not ok and not is_shortage(client) then
+            violated("connect raises nothing", tostring(client))
+        end
+        entry.client = ok and client or false
     end
 end
 
@@ -406,7 +508,10 @@ local function work()
     for _ = 1, turns do
         local object = random_object()
         if object and object.entry.client then
-            pick(OPERATIONS)(object)
+            local ok, problem = pcall(pick(OPERATIONS), object)
+            if not ok and not is_shortage(problem) then
+                error(problem, 0)
+            end
         else
             sleep(T / 50)
         end
@@ -432,6 +537,7 @@ local function settle()
         end
         entry.objects = {}
         while not entry.client and world.room() == 0 do
+            collectgarbage() -- one whose close failed for want of memory ends with it
             sleep(0.1) -- others are closing yet
         end
         if not entry.client then
@@ -491,4 +597,4 @@ else
     run(functions)
     run({ settle })
 end
-world.count(operations, grants, losses)
+world.count(operations, grants, losses, deletions, shortages)

@@ -6,8 +6,8 @@
  *                          [RULE]        behind it
  *   simulate_lua --seeds FROM COUNT      so many programs
  *   simulate_lua --fresh SECONDS         for so long, from a seed that was never used before, which is printed
- *   simulate_lua --breaks [RULE…]        breaks each of these rules (rules.c), or those that such programs are sure to notice: some
- *                                        check must within LIMIT programs
+ *   simulate_lua --breaks [RULE…]        breaks each of these rules (rules.c, and "abandon", in program.lua), or those that such
+ *                                        programs are sure to notice: some check must within LIMIT programs
  *   simulate_lua --replay-check          REPLAYS programs, twice each: the traces must be the same
  *
  * program.lua is the program and says what must be true of it. From where the project's directory is. The last line counts what
@@ -36,7 +36,7 @@
 
 /* Of real time that one program may take: it takes a tenth of one. */
 #define MOST_SECONDS 120
-#define REPLAYS 10
+#define REPLAYS 20
 
 /* What can go wrong here: the rest of faults.c is about the clients, nodes and directories of other runs. */
 #define FAULT(kind) (UINT32_C(1) << (kind))
@@ -52,7 +52,7 @@ int __real_clock_gettime(clockid_t clock, struct timespec *now);
 
 /* Each program runs in a process of its own, in which all addresses are what they will be when it is replayed. */
 typedef struct {
-    int64_t programs, operations, grants, losses;
+    int64_t programs, operations, grants, losses, deletions, shortages;
     uint64_t hash; /* of the latest one's trace */
     char problem[600];
 } result;
@@ -97,11 +97,161 @@ static int world_reap(lua_State *L)
     return 0;
 }
 
+/* --- administrators ------------------------------------------------------------------------------------------------ */
+
+/* What an administrator has asked the servers to delete. */
+#define MOST_DELETIONS 1000
+static struct {
+    char path[160];
+    int64_t at; /* when that was done; 0: not yet */
+} deletions[MOST_DELETIONS];
+static int deletion_count;
+
+static void node_deleted(void *context, const char *path, int64_t session, int64_t by, int64_t zxid)
+{
+    (void)context, (void)session, (void)zxid;
+    for (int i = 0; i < deletion_count && by == 0; i++) {
+        if (deletions[i].at == 0 && strcmp(deletions[i].path, path) == 0) {
+            deletions[i].at = sim_now();
+        }
+    }
+}
+
+static void delete_node(const char *path)
+{
+    if (deletion_count < MOST_DELETIONS && sim_foreign_delete(0, path)) {
+        snprintf(deletions[deletion_count++].path, sizeof deletions[0].path, "%s", path);
+        sim_trace("an administrator deletes %s", path);
+    }
+}
+
+static void delete_all(const char *path)
+{
+    char child[160];
+    for (int i = 0; i < sim_child_count(path); i++) {
+        snprintf(child, sizeof child, "%s/%s", path, sim_child(path, i));
+        delete_all(child);
+    }
+    delete_node(path);
+}
+
+/* world.delete(path): an administrator deletes a node, and first all that is in it */
+static int world_delete(lua_State *L)
+{
+    delete_all(luaL_checkstring(L, 1));
+    return 0;
+}
+
+/* world.child(path, n) -> the path of the n-th of a node's children, from 0, counted over and over; nil: it has none */
+static int world_child(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    int count = sim_child_count(path);
+    if (count == 0) {
+        return 0;
+    }
+    lua_pushfstring(L, "%s/%s", path, sim_child(path, (int)(luaL_checkinteger(L, 2) % count)));
+    return 1;
+}
+
+/* world.deleted(path) -> how many seconds ago an administrator has deleted that node, or the latest one in it; nil: never */
+static int world_deleted(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    size_t length = strlen(path);
+    int64_t latest = 0;
+    for (int i = 0; i < deletion_count; i++) {
+        bool meant = strncmp(deletions[i].path, path, length) == 0 &&
+                     (deletions[i].path[length] == '\0' || deletions[i].path[length] == '/');
+        latest = meant && deletions[i].at > latest ? deletions[i].at : latest;
+    }
+    if (latest == 0) {
+        return 0;
+    }
+    lua_pushnumber(L, (lua_Number)(sim_now() - latest) / 1e9);
+    return 1;
+}
+
+/* --- memory -------------------------------------------------------------------------------------------------------- */
+
+/* Of what Lua asks for from now on, so much is there, and then for so many times nothing; -1: there is always some. */
+static int64_t lua_successes = -1, lua_failures;
+static bool ran_short; /* so it was, in the latest world.call */
+
+static void *lua_memory(void *context, void *block, size_t before, size_t size)
+{
+    (void)context;
+    if (size == 0) {
+        free(block);
+        return NULL;
+    }
+    bool more = block == NULL || size > before; /* what shrinks must not fail */
+    if (more && lua_successes >= 0 && --lua_successes < 0) {
+        lua_successes = --lua_failures > 0 ? 0 : -1;
+        ran_short = true;
+        return NULL;
+    }
+    return realloc(block, size);
+}
+
+/* world.lua_memory(successes, failures) -> what there was of both; without them there is always some */
+static int world_lua_memory(lua_State *L)
+{
+    int64_t successes = lua_successes, failures = lua_failures;
+    lua_successes = luaL_optinteger(L, 1, -1);
+    lua_failures = luaL_optinteger(L, 2, 0);
+    lua_pushinteger(L, successes);
+    lua_pushinteger(L, failures);
+    return 2;
+}
+
+static int call_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)context;
+    lua_successes = -1;
+    if (status != LUA_OK && status != LUA_YIELD) {
+        lua_pushboolean(L, false);
+        lua_replace(L, 1);
+    }
+    return lua_gettop(L);
+}
+
+/* world.call(successes, failures, fn, …): pcall(fn, …), in which memory is short as by world.lua_memory */
+static int world_call(lua_State *L)
+{
+    int64_t successes = luaL_checkinteger(L, 1);
+    int64_t failures = luaL_checkinteger(L, 2);
+    lua_remove(L, 1);
+    lua_pushboolean(L, true);
+    lua_replace(L, 1);
+    luaL_checkstack(L, 20, NULL);
+    lua_successes = successes;
+    lua_failures = failures;
+    ran_short = false;
+    return call_done(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, call_done), 0);
+}
+
+/* world.ran_short() -> whether there was none, in the latest of these calls */
+static int world_ran_short(lua_State *L)
+{
+    lua_pushboolean(L, ran_short);
+    return 1;
+}
+
+/* world.memory(successes, failures): the same of what everything below Lua asks for; without them there is always some */
+static int world_memory(lua_State *L)
+{
+    zkl_memory_fail_some(luaL_optinteger(L, 1, -1), luaL_optinteger(L, 2, 0));
+    return 0;
+}
+
 /* world.heal(): from now on nothing goes wrong */
 static int world_heal(lua_State *L)
 {
     (void)L;
     run.draining = true;
+    zkl_memory_fail_after(-1);
+    lua_successes = -1;
     end_faults();
     for (int i = 0; i < MOST_FIBERS; i++) {
         machine_pause(i, 0);
@@ -135,21 +285,39 @@ static int world_trace(lua_State *L)
     return 0;
 }
 
-/* world.count(operations, grants, losses): for the statistics */
+/* world.count(operations, grants, losses, deletions, shortages): for the statistics */
 static int world_count(lua_State *L)
 {
     results->operations += luaL_checkinteger(L, 1);
     results->grants += luaL_checkinteger(L, 2);
     results->losses += luaL_checkinteger(L, 3);
+    results->deletions += luaL_checkinteger(L, 4);
+    results->shortages += luaL_checkinteger(L, 5);
     return 0;
 }
 
 static const luaL_Reg world[] = {
-    {"below", world_below}, {"freeze", world_freeze}, {"poll", world_poll},
-    {"reap", world_reap},   {"heal", world_heal},     {"left", world_left},
-    {"room", world_room},   {"trace", world_trace},   {"count", world_count},
+    {"below", world_below},
+    {"freeze", world_freeze},
+    {"poll", world_poll},
+    {"reap", world_reap},
+    {"heal", world_heal},
+    {"left", world_left},
+    {"room", world_room},
+    {"trace", world_trace},
+    {"count", world_count},
+    {"delete", world_delete},
+    {"child", world_child},
+    {"deleted", world_deleted},
+    {"memory", world_memory},
+    {"lua_memory", world_lua_memory},
+    {"call", world_call},
+    {"ran_short", world_ran_short},
     {NULL, NULL},
 };
+
+/* The rule that program.lua breaks, of those that it knows; "": none. */
+static const char *broken_in_lua = "";
 
 /* --- one program --------------------------------------------------------------------------------------------------- */
 
@@ -174,7 +342,8 @@ static void set_up_world(uint64_t seed, bool trace)
     for (int i = 0; i < MAX_CLIENTS; i++) {
         run.clients[i].index = i;
     }
-    sim_begin(&run.options, NULL);
+    sim_hooks hooks = {.deleted = node_deleted};
+    sim_begin(&run.options, &hooks);
     while (sim_leader() < 0) {
         sim_step();
     }
@@ -197,7 +366,7 @@ static void pause_threads(void *context, int64_t argument)
 
 static lua_State *open_state(void)
 {
-    lua_State *L = luaL_newstate();
+    lua_State *L = lua_newstate(lua_memory, NULL);
     luaL_openlibs(L);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
     lua_pushcfunction(L, luaopen_zklock_core);
@@ -207,6 +376,8 @@ static lua_State *open_state(void)
     lua_setfield(L, -2, "session_timeout");
     lua_pushstring(L, run.options.servers == 1 ? "h1:2181" : "h1:2181,h2:2181,h3:2181");
     lua_setfield(L, -2, "servers");
+    lua_pushstring(L, broken_in_lua);
+    lua_setfield(L, -2, "broken");
     lua_setglobal(L, "world");
     return L;
 }
@@ -279,32 +450,35 @@ static bool run_seed(uint64_t seed, bool trace)
 
 static int finish(int64_t passed, int64_t failed)
 {
-    printf("programs %" PRId64 ", operations %" PRId64 ", grants %" PRId64 ", losses %" PRId64 "\n", results->programs,
-           results->operations, results->grants, results->losses);
+    printf("programs %" PRId64 ", operations %" PRId64 ", grants %" PRId64 ", losses %" PRId64
+           ", deleted by administrators %" PRId64 ", errors for want of memory %" PRId64 "\n",
+           results->programs, results->operations, results->grants, results->losses, results->deletions,
+           results->shortages);
     printf("%" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed == 0 ? 0 : 1;
 }
 
-static void break_rule(const char *name)
+static void break_named(const char *name)
 {
     const broken_rule *rule = broken_rules;
     while (rule->name != NULL && strcmp(rule->name, name) != 0) {
         rule++;
     }
-    zkl_broken_rules = rule->rule;
+    break_rule(rule->name != NULL ? rule : NULL);
+    broken_in_lua = rule->name != NULL ? "" : name;
 }
 
 static int run_breaks(char **names, int count)
 {
-    static char *noticeable[] = {"lease",   "ahead", "recovery", "cleanup", "token",
-                                 "readers", "share", "permits",  "pairing", "rearm"};
+    static char *noticeable[] = {"lease", "ahead",   "recovery", "cleanup", "token",   "readers",
+                                 "share", "permits", "pairing",  "rearm",   "evicted", "abandon"};
     if (count == 0) {
         names = noticeable;
         count = sizeof noticeable / sizeof noticeable[0];
     }
     int64_t noticed = 0;
     for (int i = 0; i < count; i++) {
-        break_rule(names[i]);
+        break_named(names[i]);
         uint64_t seed = 1;
         while (seed <= LIMIT && run_apart(seed, false)) {
             seed++;
@@ -317,7 +491,7 @@ static int run_breaks(char **names, int count)
         }
         noticed += seed <= LIMIT;
     }
-    zkl_broken_rules = 0;
+    break_named("");
     return finish(noticed, count - noticed);
 }
 
@@ -379,7 +553,7 @@ int main(int argc, char **argv)
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     int64_t passed = 0, failed = 0;
     if (strcmp(mode, "--seed") == 0 && argc > 2) {
-        break_rule(argc > 4 ? argv[4] : "");
+        break_named(argc > 4 ? argv[4] : "");
         bool ok = run_seed(seed, argc > 3 && strcmp(argv[3], "--trace") == 0);
         return finish(ok, !ok);
     }

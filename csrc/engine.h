@@ -397,7 +397,16 @@ bool zkl_acl_copy(struct ACL_vector *copy, const struct ACL_vector *acl);
 /* Frees what zkl_acl_copy made, and leaves it empty. Any thread. */
 void zkl_acl_free(struct ACL_vector *acl);
 
-/* NULL if `path` (of `length` bytes) can name a lock's directory; else what is wrong with it, for a person. */
+/*
+ * Bytes of a path, at most. A server hangs up at a packet of more than jute.maxbuffer, 1 MB by default. Of a lock's path, and of a
+ * chroot, some go into one packet: both of them twice into the request that makes a reader of a writer, with the nodes' names,
+ * identity and acl, and those of all who wait into the one that sets their watches anew after a reconnect. A path that the program
+ * itself reads or writes is in its request once, behind the chroot.
+ */
+#define ZKL_LONGEST_LOCK_PATH 32768
+#define ZKL_LONGEST_PATH 900000
+
+/* NULL if `path` (of `length` bytes) can name a lock's directory, or a chroot; else what is wrong with it, for a person. */
 const char *zkl_path_problem(const char *path, size_t length);
 /* The same for a path that names any node, "/" and those below "/zookeeper" included. */
 const char *zkl_node_path_problem(const char *path, size_t length);

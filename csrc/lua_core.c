@@ -616,7 +616,10 @@ static int client_contenders(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    const char *path = check_path(L, 2);
+    size_t length;
+    const char *path = luaL_checklstring(L, 2, &length); /* of a lock, or one of a semaphore's two below it */
+    const char *problem = zkl_node_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, 2, problem);
     bool identities = lua_toboolean(L, 3);
     zkl_ticket **box = push_ticket_box(L);
     return fill_ticket_box(L, box, zkl_client_contenders(client, path, identities));

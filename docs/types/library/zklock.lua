@@ -263,7 +263,7 @@ function Client:flush(timeout) end
 function Client:close(timeout) end
 
 --- Makes a lock that one holder at a time can have. Sends nothing.
----@param path string of the lock's directory; created when missing
+---@param path string of the lock's directory, 32768 bytes at most; created when missing
 ---@param settings? zklock.LockOptions
 ---@return zklock.Lock lock
 function Client:mutex(path, settings) end

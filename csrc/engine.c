@@ -689,6 +689,39 @@ const char *zkl_claim_node(const zkl_claim *claim)
     return has_one ? seat->node : NULL;
 }
 
+/* The znode by which a claim holds one of its permits; NULL: the seat is none of these. */
+static const char *node_of_permit(const zkl_seat *seat)
+{
+    return seat->role == ZKL_ROLE_PERMIT && seat->state == ZKL_SEAT_GRANTED && seat->wanted ? seat->node : NULL;
+}
+
+char *zkl_claim_nodes(const zkl_claim *claim)
+{
+    if (claim->permits == NULL || claim->permits->count == 1 || claim->phase != ZKL_CLAIM_GRANTED) {
+        return NULL;
+    }
+    size_t stem = strlen(zkl_claim_path(claim)) + 1;
+    size_t size = 1;
+    const zkl_seat *seat;
+    LIST_FOREACH(seat, &claim->seats, in_claim)
+    {
+        const char *node = node_of_permit(seat);
+        size += node != NULL ? strlen(node + stem) + 1 : 0;
+    }
+    char *nodes = zkl_alloc(size); /* zeroed */
+    char *end = nodes;
+    LIST_FOREACH(seat, &claim->seats, in_claim)
+    {
+        const char *node = node_of_permit(seat);
+        if (end != NULL && node != NULL) {
+            size_t length = strlen(node + stem) + 1;
+            memcpy(end, node + stem, length);
+            end += length;
+        }
+    }
+    return nodes;
+}
+
 const char *zkl_claim_path(const zkl_claim *claim)
 {
     return claim->terms->lock.path;

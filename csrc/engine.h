@@ -254,6 +254,12 @@ zkl_token zkl_claim_token(const zkl_claim *claim);
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
 /* Full path of the claim's znode, NULL while it has none. */
 const char *zkl_claim_node(const zkl_claim *claim);
+/*
+ * All znodes by which a granted claim of several permits holds: of each what stands behind the claim's path and its '/', ended by
+ * a NUL, the last one by another NUL; to be given to zkl_free. NULL when memory is short, and for any other claim, which holds by
+ * zkl_claim_node alone. They stay the same for as long as it holds.
+ */
+char *zkl_claim_nodes(const zkl_claim *claim);
 const char *zkl_claim_path(const zkl_claim *claim);
 /* Full path of the node that it waits for, NULL if it waits for none now. */
 const char *zkl_claim_blocker(const zkl_claim *claim);

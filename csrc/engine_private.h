@@ -34,8 +34,8 @@
 #endif
 
 /*
- * Bytes of watched paths per handle, chroots included. After a reconnect the C client sends them all in one SetWatches packet, which
- * the server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
+ * Bytes of watched paths per handle, chroots included. After a reconnect the C client sends them all in one SetWatches packet,
+ * which the server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */
 #define ZKL_MAX_WATCHED_BYTES (INT64_C(700) * 1024)
 

@@ -57,8 +57,8 @@
 #define GIVEN_UP_AFTER(timeout) ((timeout)*3)
 
 /*
- * Nodes checked by one heartbeat request, and bytes of their paths in it: a server hangs up at a packet above jute.maxbuffer (1 MB by
- * default), heartbeat after heartbeat. What a check takes beside its path is less than CHECK_OVERHEAD.
+ * Nodes checked by one heartbeat request, and bytes of their paths in it: a server hangs up at a packet above jute.maxbuffer
+ * (1 MB by default), heartbeat after heartbeat. What a check takes beside its path is less than CHECK_OVERHEAD.
  */
 #define CHECKS_AT_ONCE 256
 #define CHECKED_BYTES_AT_ONCE ((int64_t)512 * 1024)

@@ -121,6 +121,8 @@ bool zkl_ticket_finished(zkl_ticket *ticket);
 /* Two parts of that, for less. */
 bool zkl_ticket_waits(const zkl_ticket *ticket);
 bool zkl_ticket_settled(zkl_ticket *ticket);
+/* A released claim is settled, and was not found lost at its release. */
+bool zkl_ticket_released(zkl_ticket *ticket);
 const char *zkl_ticket_path(const zkl_ticket *ticket);
 
 /* A claim: whether it holds at this very instant. Compares the lease with the clock here and now; sends nothing. */

@@ -466,13 +466,37 @@ void zkl_claim_connection_lost(zkl_claim *claim)
     }
 }
 
+/* What is to be said of a claim's release; the first such thing counts. */
+static void note_release(zkl_claim *claim, zkl_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void note_release(zkl_claim *claim, zkl_code code, const char *format, ...)
+{
+    if (claim->code != ZKL_OK) {
+        return;
+    }
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    claim->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
+    claim->code = code;
+}
+
+void zkl_claim_robbed(zkl_claim *claim, const char *node)
+{
+    if (claim->phase == ZKL_CLAIM_RELEASED && claim->code != ZKL_LOST) {
+        claim->engine->stats.losses++;
+        note_release(claim, ZKL_LOST, "'%.160s' is lost: somebody deleted its node '%.300s'", zkl_claim_path(claim),
+                     node);
+    }
+}
+
 void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node)
 {
-    if (claim->phase == ZKL_CLAIM_RELEASED && claim->code == ZKL_OK && rc != ZTHROTTLEDOP) {
-        char message[512];
-        int length = snprintf(message, sizeof message, "the server refuses to delete '%s': %s", node, zerror(rc));
-        claim->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
-        claim->code = zkl_code_of(rc);
+    if (claim->phase == ZKL_CLAIM_RELEASED && rc != ZTHROTTLEDOP) {
+        note_release(claim, zkl_code_of(rc), "the server refuses to delete '%s': %s", node, zerror(rc));
         tell_host(claim);
     }
 }

@@ -74,7 +74,7 @@ typedef enum {
     ZKL_CLAIM_GRANTED,
     ZKL_CLAIM_LOST,    /* was granted, is not any more, for good; the code says why */
     ZKL_CLAIM_REFUSED, /* never granted and never will be; the code says why */
-    ZKL_CLAIM_RELEASED /* given back by its owner */
+    ZKL_CLAIM_RELEASED /* given back by its owner; the code says so if that could not be done, or came too late (ZKL_LOST) */
 } zkl_claim_phase;
 
 const char *zkl_claim_phase_name(zkl_claim_phase phase);
@@ -98,7 +98,7 @@ typedef struct {
     int64_t grants;
     int64_t refusals;         /* claims that ended without a grant */
     int64_t hand_overs;       /* of the grants, those that needed no request */
-    int64_t losses;           /* grants that ended without a release */
+    int64_t losses;           /* grants that ended without a release, or before it: their node was gone */
     int64_t unknown_outcomes; /* creates and deletes whose reply was lost */
     int64_t connections;      /* times that a connection was established */
     int64_t sessions;         /* times that a new session was established */
@@ -447,7 +447,9 @@ typedef enum {
     ZKL_BREAK_ALONE = 1 << 25,     /* hand over as if alone although others have come */
     ZKL_BREAK_FOLLOW = 1 << 26,    /* take the number after our own for proof, whatever happened in between */
     ZKL_BREAK_IMPOSTOR = 1 << 27,  /* take any node of the name for one's own */
-    ZKL_BREAK_HOLD = 1 << 20       /* hold beyond max_hold */
+    ZKL_BREAK_REPEATED =
+        1 << 28, /* take the answer to a repeated delete for proof that somebody else has deleted the node */
+    ZKL_BREAK_HOLD = 1 << 20 /* hold beyond max_hold */
 } zkl_broken_rule;
 extern unsigned zkl_broken_rules;
 /* ZKL_MAX_IN_FLIGHT, for the simulation to reach. */

@@ -207,6 +207,11 @@ void zkl_claim_revoked(zkl_claim *claim);
 void zkl_claims_expire(zkl_engine *engine);
 /* The claim has a node and waits behind another: whoever asks may see both. */
 void zkl_claim_waits(zkl_claim *claim);
+/*
+ * The release of a claim has found that a node by which it held until then was gone already, by somebody else's doing. The host hears
+ * of it when the claim is settled.
+ */
+void zkl_claim_robbed(zkl_claim *claim, const char *node);
 /* The server refuses to delete the node of a claim that has been released. */
 void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node);
 /* If nothing of the claim is left on the server: tells the host, frees the claim if its owner has forgotten it. */
@@ -497,6 +502,8 @@ struct zkl_seat {
     bool delayed;   /* stands in engine->delayed */
     bool listing;   /* a list of its directory is in flight */
     bool deleting;  /* the delete is in flight */
+    bool doubted;   /* a delete of its node may have been executed or not */
+    bool held;      /* it was granted until it was left */
     bool reserved;  /* its share of ZKL_MAX_WATCHED_BYTES is taken */
     bool cleaning;  /* counted in engine->cleaning */
 };

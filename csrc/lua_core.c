@@ -184,6 +184,18 @@ static int ticket_settled(lua_State *L)
     return 1;
 }
 
+/* claim:released() -> bool, see zkl_ticket_released */
+static int ticket_released(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_ticket_released(ticket));
+    return 1;
+}
+
 /* claim:finished() -> bool, see zkl_ticket_finished; true after a fork */
 static int ticket_finished(lua_State *L)
 {
@@ -275,7 +287,8 @@ static int ticket_revocations(lua_State *L)
 }
 
 /*
- * claim:release(seconds), claim:cancel() -> whether it is settled, whether there is news for client:next
+ * claim:release(seconds), claim:cancel() -> whether it is settled, and there is nothing to tell (zkl_ticket_released), whether there is
+ *   news for client:next
  *
  * The engine knows from the claim's phase which of the two it is. For so many seconds, none by default, the call may block until it
  * is finished; see zkl_client_wait.
@@ -289,7 +302,7 @@ static int ticket_end(lua_State *L)
     }
     int64_t patience = nanoseconds_of(luaL_optnumber(L, 2, 0));
     zkl_ticket_end(ticket, patience);
-    lua_pushboolean(L, zkl_ticket_settled(ticket));
+    lua_pushboolean(L, zkl_ticket_released(ticket));
     lua_pushboolean(L, patience > 0 && zkl_client_has_news(zkl_ticket_client(ticket)));
     return 2;
 }
@@ -915,6 +928,7 @@ static const luaL_Reg ticket_methods[] = {
     {"take", operation_take},
     {"event", operation_event},
     {"finished", ticket_finished},
+    {"released", ticket_released},
     {NULL, NULL},
 };
 

@@ -278,7 +278,7 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = false;
+    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = seat->doubted = false;
     seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
@@ -477,6 +477,7 @@ static void step_leaving(zkl_seat *seat)
     }
     seat->deleting = zkl_send_delete(seat);
     if (!seat->deleting) {
+        seat->doubted = true;
         zkl_seat_wait(seat);
     }
 }
@@ -534,6 +535,7 @@ void zkl_seat_leave(zkl_seat *seat)
         move(seat, seat->state); /* now counts as cleaning; the reply decides */
         break;
     case ZKL_SEAT_GRANTED:
+        seat->held = true;
         zkl_watch_leave_directory(seat);
         __attribute__((fallthrough));
     case ZKL_SEAT_QUEUED:
@@ -563,7 +565,12 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     seat->deleting = false;
     if (rc == ZOK) {
         zkl_seat_clears(seat);
+    } else if (rc == ZNONODE && seat->held && seat->claim != NULL &&
+               (!seat->doubted || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
+        zkl_claim_robbed(seat->claim,
+                         seat->node); /* none of our deletes can have done it but this one, which has not */
     }
+    seat->doubted = seat->doubted || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
     if (rc == ZOK || rc == ZNONODE) {
         gone(seat);
     } else if (zkl_outcome_unknown(rc)) {

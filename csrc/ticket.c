@@ -568,6 +568,11 @@ bool zkl_ticket_settled(zkl_ticket *ticket)
     return settled;
 }
 
+bool zkl_ticket_released(zkl_ticket *ticket)
+{
+    return zkl_ticket_settled(ticket) && ticket->code != ZKL_LOST; /* which is written before, and not after */
+}
+
 int64_t zkl_ticket_remaining(zkl_ticket *ticket)
 {
     zkl_client *client = ticket->client;

@@ -96,7 +96,7 @@ end
 
 --- Lets go of the object's hold; what the server still has of it is cleaned up in the background.
 -- @tparam number|nil patience for how many seconds this may block until it is
--- @treturn boolean whether there is nothing left to clean up
+-- @treturn boolean whether there is nothing left to clean up, nor to tell
 local function drop(self, patience)
     local hold = self._hold
     local settled, news = hold.claim:release(patience) -- first of all: whatever interrupts the rest, the lock is given back
@@ -128,6 +128,14 @@ local function tell_revoked(self, hold)
     end
 end
 
+--- Runs on_lost for a hold that is lost.
+local function tell_lost(self, hold, reason, message)
+    hold.told = true
+    if self._on_lost then
+        self._client:_run_callback("on_lost", self._on_lost, self, reason, message)
+    end
+end
+
 --- Tells the program what happened to its hold by itself: that others ask for it, or that it has ended; the latter once,
 -- whoever noticed: the pump (this is what it calls when the claim changed), or a caller that came before the pump did.
 function Lock:_ticket_changed()
@@ -137,12 +145,8 @@ function Lock:_ticket_changed()
     elseif hold.claim:held() then
         return tell_revoked(self, hold)
     end
-    hold.told = true
-    if self._on_lost then
-        local phase, code = hold.claim:phase()
-        self._client:_run_callback("on_lost", self._on_lost, self, phase == "lost" and code or "lost",
-            self:_lost_message(hold))
-    end
+    local phase, code = hold.claim:phase()
+    tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))
 end
 
 --- Drops a hold that is lost. on_lost runs first and may have done so itself, or may have acquired anew.
@@ -497,11 +501,14 @@ end
 function Lock:_await_release(hold, deadline)
     local client, claim = self._client, hold.claim
     local done, message, code = wait.until_decided(client, claim:id(), deadline, claim.finished, claim)
-    if done and claim:settled() then
+    if done and claim:released() then
         return true
     elseif done then
         local _
         _, code, message = claim:phase()
+        if code == "lost" then
+            tell_lost(self, hold, code, message)
+        end
         return nil, message, code
     elseif done == nil then
         return nil, message, code
@@ -529,7 +536,8 @@ local RELEASE_SCHEMA = { wait = { options.boolean } }
 -- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given
 -- @treturn true|nil
 -- @treturn string|nil message
--- @treturn string|nil code: "not_held"; "lost" (it ended before; said once, the object is usable again); "disconnected"
+-- @treturn string|nil code: "not_held"; "lost" (it ended before, which may show only in that the server finds no node to delete;
+--   said once, the object is usable again; not said by a release that does not wait); "disconnected"
 --   (not acknowledged, will happen in the background); "no_auth" (the server refuses to delete the node: it stays until
 --   the client closes); "forked"
 -- @raise when settings are malformed
@@ -557,7 +565,10 @@ local function finish(self, hold, level, ok, ...)
     local message = lost and self:_lost_message(hold)
     local present = self._hold
     if present and (present == hold and hold.levels >= level or present ~= hold and level == 1) then
-        leave(self, self._wait_release)
+        local released, problem, code = leave(self, self._wait_release)
+        if not lost and not released and code == "lost" then
+            lost, message = true, problem -- as the release has found
+        end
     end
     if not ok then
         error((...), 0)

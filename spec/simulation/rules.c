@@ -32,5 +32,6 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_ALONE, "alone"},
     {ZKL_BREAK_FOLLOW, "follow"},
     {ZKL_BREAK_IMPOSTOR, "impostor"},
+    {ZKL_BREAK_REPEATED, "repeated"}, /* which keeps one a line */
     {0, NULL},
 };

@@ -197,6 +197,20 @@ describe("a client refuses", function()
         end
     end)
 
+    it("that a semaphore lingers, which it cannot", function()
+        for _, seconds in ipairs({ 0.001, 20, math.huge }) do
+            assert_names(mistake(function()
+                client:semaphore("/a", 2, { linger = seconds })
+            end), "client:semaphore", "'linger'", "permits cannot linger")
+        end
+        assert(client:semaphore("/a", 2, { linger = 0 }))
+        assert(client:semaphore("/a", 2, {}))
+        assert(client:semaphore("/a", 2))
+        assert_names(mistake(function()
+            client:semaphore("/a", 2, { linger = "no" })
+        end), "client:semaphore", "'linger'", "a number of seconds, 0 or more")
+    end)
+
     it("lock options that it does not know", function()
         assert_names(mistake(function()
             client:mutex("/a", { handof = 1 })

@@ -463,7 +463,7 @@ end
 --     released lock may go to without a request, before those of other clients get their turn. 0: strict order of arrival
 --     across the fleet.
 --   * `linger` seconds, 0 or more, 0 unless given: for so long a released lock stays with this client, which can have it again
---     without a request; the first contender elsewhere gets it at once.
+--     without a request; the first contender elsewhere gets it at once. Not of a semaphore.
 --   * `max_hold` seconds: a grant ends by itself after so long, as a loss with the reason "max_hold"; without it, it does not.
 --   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
 --     acquire that finds it before the pump does. The reason is a code: "lost" (the session, its lease or the node),
@@ -505,13 +505,15 @@ end
 --
 -- @tparam string path as of Client:mutex; its children "locks" and "leases" are the semaphore's
 -- @tparam number permits a whole number from 1 to 2147483647
--- @tparam table|nil settings as of Client:mutex
+-- @tparam table|nil settings as of Client:mutex, but for `linger`: permits cannot linger, and any number but 0 is refused
 -- @treturn Semaphore
 -- @raise when the path, the permits or an option are malformed
 function Client:semaphore(path, permits, settings)
     check_self(self, "semaphore")
     local read, wrong = read_lock(self, path, settings)
-    if read then
+    if read and read.linger > 0 then
+        wrong = "option 'linger' must be 0 or left out: a semaphore's permits cannot linger"
+    elseif read then
         permits, wrong = options.read_permits(permits)
     end
     if wrong then

@@ -83,7 +83,7 @@
 ---@field acl? zklock.Acl for this lock's nodes; the client's
 ---@field wait_release? boolean release waits until the server has acknowledged it; true
 ---@field handoff? integer how many waiting acquisitions of this client a released lock may go to in a row; 16
----@field linger? number seconds that a released lock stays with this client; 0
+---@field linger? number seconds that a released lock stays with this client; 0, which it must be of a semaphore
 ---@field max_hold? number seconds, above 0, after which a grant ends by itself; never
 ---@field on_lost? zklock.OnLost
 ---@field on_revoke? zklock.OnRevoke
@@ -277,7 +277,7 @@ function Client:rwlock(path, settings) end
 --- Makes a lock with several permits. Sends nothing.
 ---@param path string
 ---@param permits integer 1 to 2147483647
----@param settings? zklock.LockOptions
+---@param settings? zklock.LockOptions without linger
 ---@return zklock.Semaphore semaphore
 function Client:semaphore(path, permits, settings) end
 

@@ -116,6 +116,43 @@ describe("connect refuses", function()
     end)
 end)
 
+describe("shared refuses", function()
+    local function shared(...)
+        local client = zklock.shared(...)
+        return client
+    end
+
+    it("what connect does, in its own name and at its caller's line #valgrind #asan", function()
+        local cases = {
+            { { "" }, "(got an empty one)" }, { {}, "(got nil)" }, { { "h:0" }, '"h:0"' }, { { "h", 5 }, "options must be a table" },
+            { { "h", { bogus = 1 } }, "unknown option 'bogus'" }, { { "h", { acl = "closed" } }, "'acl'" },
+            { { "h", { wait = "libuv" } }, "'wait'" }, { { "h", { acl = "creator" } }, "auth" }
+        }
+        for _, case in ipairs(cases) do
+            assert_names(mistake(function()
+                shared(case[1][1], case[1][2])
+            end), "zklock.shared: ", case[2])
+        end
+    end)
+
+    it("tables that have themselves in them, by what is wrong with those", function()
+        local own = {}
+        own.acl = own
+        assert_names(mistake(function()
+            shared("h", own)
+        end), "zklock.shared: ", "option 'acl' must be")
+        local list = {}
+        list[1], list[2] = list, list
+        for _, name in ipairs({ "acl", "auth" }) do
+            assert_names(mistake(function()
+                shared("h", { [name] = list })
+            end), "zklock.shared: ", "option '" .. name .. "' must be")
+        end
+        local client, _, code = zklock.shared("h", { tls = list })
+        assert.same({ nil, "unsupported" }, { client, code })
+    end)
+end)
+
 describe("connect answers", function()
     it("unsupported when asked for tls, rather than going without", function()
         local client, message, code = zklock.connect("127.0.0.1:1", { tls = {}, connect_timeout = 0 })

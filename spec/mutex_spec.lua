@@ -36,6 +36,54 @@ describe("a mutex", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
+    it("says within which time it could not be looked at, as it was given", function()
+        local client = fixture.client()
+        local semaphore = client:semaphore(fixture.path(), 2)
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(10))
+        for _, call in ipairs({
+            function() return lock:contenders(0) end, function() return lock:revoke(0) end,
+            function() return semaphore:contenders(0) end, function() return semaphore:available(0) end,
+            function() return semaphore:revoke(0) end, function() return client:rwlock(lock:path()):contenders(0) end
+        }) do
+            local answer, message, code = call()
+            assert.same({ nil, "timeout" }, { answer, code })
+            assert.truthy(message:find("did not finish within 0 s$"), message)
+        end
+    end)
+
+    it("is looked at for as long as it takes when told so, and not without end when its client is closed", function()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 2 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(10))
+        assert.equal(1, #lock:contenders(math.huge))
+        assert.equal(1, (lock:revoke(math.huge)))
+        assert.is_true(lock:release())
+        local before = client:stats().connections
+        link:refuse()
+        link:cut()
+        local answers = {}
+        loop.run(function()
+            answers[1] = { lock:contenders(math.huge) }
+        end, function()
+            answers[2] = { lock:contenders() } -- for the session timeout
+            link:accept()
+        end)
+        assert.same({}, answers[1][1])
+        assert.equal("disconnected", answers[2][3])
+        assert.is_true(client:stats().connections > before)
+        link:refuse()
+        link:cut()
+        loop.run(function()
+            answers[3] = { lock:contenders(math.huge) }
+        end, function()
+            answers[4] = { lock:revoke(math.huge) }
+        end, function()
+            client:close()
+        end)
+        assert.same({ "closed", "closed" }, { answers[3][3], answers[4][3] })
+    end)
+
     it("has nobody in its list while its path does not exist", function()
         local lock = contender(fixture.path())
         assert.same({}, lock:contenders())

@@ -333,9 +333,10 @@ local function query_done(query)
     return query:done()
 end
 
---- Waits for a query's answer; `what` names it in the message about a timeout.
-function Client:_await_query(query, timeout, what)
-    local decided, message, code = wait.until_decided(self, query:id(), now() + timeout, query_done, query)
+--- Waits for a query's answer, until `deadline`, which was `timeout` seconds ahead when the program asked; `what` names it in the
+-- message about that.
+function Client:_await_query(query, deadline, timeout, what)
+    local decided, message, code = wait.until_decided(self, query:id(), deadline, query_done, query)
     if decided then
         return query:result()
     elseif decided == nil then
@@ -365,7 +366,7 @@ function Client:flush(timeout)
         return nil, message, code
     end
     local flushed
-    flushed, message, code = self:_await_query(query, seconds, "flush")
+    flushed, message, code = self:_await_query(query, now() + seconds, seconds, "flush")
     if not flushed then
         return nil, message, code
     end

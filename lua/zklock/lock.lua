@@ -15,13 +15,14 @@
 -- an error where waits cannot be protected, the attempt and its claim are collected and the object is free again).
 
 local core = require "zklock.core"
+local node = require "zklock.node"
 local options = require "zklock.options"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
 local format = string.format
-local huge, max, min = math.huge, math.max, math.min
+local huge, min = math.huge, math.min
 local now, REVOKE = core.now, core.REVOKE
 
 local Lock = {}
@@ -661,48 +662,61 @@ end
 
 --- Reads the timeout of a question: the session timeout unless given.
 -- @treturn number on core.now()'s clock; or nil and what is wrong
+-- @treturn number seconds, for messages
 function Lock:_read_deadline(timeout)
     local seconds, wrong = options.read_timeout(timeout)
     if not seconds then
         return nil, wrong
+    elseif timeout == nil then
+        seconds = self._client:_patience()
     end
-    return now() + (seconds == huge and self._client:_patience() or seconds)
+    return now() + seconds, seconds
 end
 
 --- Lists the lock nodes of a directory; `identities`: and whose they are.
-function Lock:_list(directory, identities, deadline)
+function Lock:_list(directory, identities, deadline, seconds)
     local client = self._client
     local query, message, code = client._core:contenders(directory, identities)
     if not query then
         return nil, message, code
     end
-    return client:_await_query(query, deadline - now(), format("listing the contenders of %s", directory))
+    return client:_await_query(query, deadline, seconds, format("listing the contenders of %s", directory))
 end
 
---- The contenders until a deadline; semaphores have theirs in two directories.
-function Lock:_contenders(deadline)
-    return self:_list(self._path, true, deadline)
+--- The contenders until a deadline, `seconds` after the program asked; semaphores have theirs in two directories.
+function Lock:_contenders(deadline, seconds)
+    return self:_list(self._path, true, deadline, seconds)
 end
 
 --- Lists who holds and who waits for the lock's path, in queue order, foreign clients included. Of a semaphore: the permits
 -- that are taken (mode "lease"), then the line of those who wait.
--- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
+-- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
 -- @treturn table|nil array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder = boolean}`
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 -- @raise when the timeout is malformed
 function Lock:contenders(timeout)
     check_self(self, "contenders")
-    local deadline, wrong = self:_read_deadline(timeout)
+    local deadline, seconds = self:_read_deadline(timeout)
     if not deadline then
-        error("lock:contenders: " .. wrong, 2)
+        error("lock:contenders: " .. seconds, 2)
     end
-    return self:_contenders(deadline)
+    return self:_contenders(deadline, seconds)
+end
+
+--- Writes into a holder's node that somebody wants the lock.
+local function ask_to_let_go(self, path, deadline, seconds)
+    local request = { kind = "set", path = path, data = REVOKE, version = -1 }
+    local operation, message, code = node.perform(self._client, request, seconds, "writing " .. path, true, deadline)
+    if not operation then
+        return nil, message, code
+    end
+    return operation:take()
 end
 
 --- Asks everybody who holds the lock to let go: whoever has the option on_revoke has it called, wherever that program waits or
 -- pumps. It is a request: a holder may ignore it. Holders of Curator's that are revocable hear of it too.
--- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
+-- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
 -- @treturn integer|nil how many holders were asked, of a semaphore how many permits they hold; 0 when nobody holds it
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
@@ -710,11 +724,11 @@ end
 -- @raise when the timeout is malformed
 function Lock:revoke(timeout)
     check_self(self, "revoke")
-    local deadline, wrong = self:_read_deadline(timeout)
+    local deadline, seconds = self:_read_deadline(timeout)
     if not deadline then
-        error("lock:revoke: " .. wrong, 2)
+        error("lock:revoke: " .. seconds, 2)
     end
-    local contenders, message, code = self:_contenders(deadline)
+    local contenders, message, code = self:_contenders(deadline, seconds)
     if not contenders then
         return nil, message, code
     end
@@ -722,9 +736,9 @@ function Lock:revoke(timeout)
     for index = 1, #contenders do
         local contender = contenders[index]
         if contender.holder then
-            local stat
-            stat, message, code = self._client:set(contender.node, REVOKE, { timeout = max(deadline - now(), 0) })
-            if stat then
+            local written
+            written, message, code = ask_to_let_go(self, contender.node, deadline, seconds)
+            if written then
                 asked = asked + 1
             elseif code ~= "no_node" then -- let go meanwhile
                 return nil, message, code

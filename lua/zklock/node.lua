@@ -142,14 +142,15 @@ end
 -- @tparam number timeout seconds, math.huge for none
 -- @tparam string what for messages: "reading /a"
 -- @tparam boolean writes whether not knowing the outcome matters
+-- @tparam number|nil deadline on core.now()'s clock, where the time has begun to run before
 -- @treturn userdata|nil the answered operation, to be asked for its results (take)
-function node.perform(client, request, timeout, what, writes)
+function node.perform(client, request, timeout, what, writes, deadline)
     local operation, message, code = client._core:operate(request)
     if not operation then
         return nil, message, code
     end
     local decided
-    decided, message, code = wait.until_decided(client, operation:id(), now() + timeout, answered, operation)
+    decided, message, code = wait.until_decided(client, operation:id(), deadline or now() + timeout, answered, operation)
     if decided then
         return operation
     elseif decided == nil then

@@ -464,7 +464,8 @@ end
 --     released lock may go to without a request, before those of other clients get their turn. 0: strict order of arrival
 --     across the fleet.
 --   * `linger` seconds, 0 or more, 0 unless given: for so long a released lock stays with this client, which can have it again
---     without a request; the first contender elsewhere gets it at once. Not of a semaphore.
+--     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once. A
+--     try elsewhere does not queue: it is refused for as long as the lock lingers. Not of a semaphore.
 --   * `max_hold` seconds: a grant ends by itself after so long, as a loss with the reason "max_hold"; without it, it does not.
 --   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
 --     acquire that finds it before the pump does. The reason is a code: "lost" (the session, its lease or the node),

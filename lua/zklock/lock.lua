@@ -435,7 +435,8 @@ function Lock:acquire(timeout)
 end
 
 --- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. Without a connection the answer
--- is "disconnected" at once.
+-- is "disconnected" at once. A lock that lingers at another client (option `linger`) cannot be told from one that is held: the try
+-- is refused, and since it writes nothing the lock stays there. It leaves for the first who queues: acquire with a short timeout.
 -- @tparam table|nil settings a semaphore's `{count = permits}`
 -- @treturn Lock|nil
 -- @treturn string|nil message

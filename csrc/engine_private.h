@@ -38,6 +38,10 @@
  * which the server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */
 #define ZKL_MAX_WATCHED_BYTES (INT64_C(700) * 1024)
+/* The same of watches of holders on their own nodes, beside all those: whoever waits must not wait for holders. */
+#define ZKL_MAX_OWN_BYTES (INT64_C(200) * 1024)
+/* What a path takes there besides its own bytes. */
+#define ZKL_WATCH_OVERHEAD 4
 
 typedef struct zkl_line zkl_line;
 typedef struct zkl_seat zkl_seat;
@@ -127,6 +131,7 @@ struct zkl_engine {
     int32_t nodes;         /* seats that have a node on the server, as far as known */
     int32_t cleaning;      /* seats and watches whose removal is not confirmed yet */
     int64_t watched_bytes; /* reserved by seats that may have to watch, and by the program's watches */
+    int64_t own_bytes;     /* of the nodes that their owners watch */
     uint64_t serial;       /* of the latest uuid */
     char uuid_stem[ZKL_UUID_LENGTH - 12 + 1];
 

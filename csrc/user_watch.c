@@ -28,12 +28,9 @@ struct zkl_user_watch {
     bool cleaning; /* counted in engine->cleaning */
 };
 
-/* What SetWatches needs for a path besides its bytes. */
-#define PATH_OVERHEAD 4
-
 static int64_t bytes_of(const zkl_engine *engine, const char *path)
 {
-    return engine->chroot_length + (int64_t)strlen(path) + PATH_OVERHEAD;
+    return engine->chroot_length + (int64_t)strlen(path) + ZKL_WATCH_OVERHEAD;
 }
 
 bool zkl_user_watch_fits(const zkl_engine *engine, const char *path)

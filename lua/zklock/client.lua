@@ -471,7 +471,8 @@ end
 --     acquire that finds it before the pump does. The reason is a code: "lost" (the session, its lease or the node),
 --     "max_hold", "closed".
 --   * `on_revoke` function(lock), called by the pump each time that somebody asks the holder to let go (Lock:revoke). Costs a
---     request and a watch for each acquisition.
+--     request and a watch for each acquisition. Of the nodes that a client holds at one time it listens to so many whose paths
+--     come to 200 KB, as a log line says of each beyond.
 --
 -- @tparam string path absolute, of the lock's directory, 32768 bytes at most; created when missing
 -- @tparam table|nil settings

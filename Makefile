@@ -68,7 +68,7 @@ fuzz: ## SECONDS=60: feed each parser with what nobody would write
 	@tools/setup.sh fuzz
 	@tools/fuzz.sh $(SECONDS)
 
-soak: ## SECONDS=60: faults on real servers, clients, links; new seeds for the simulation; ARGS=… goes to the campaign
+soak: ## SECONDS=60: faults on real servers, clients, links; new seeds for the simulation; locks in nginx; ARGS=… goes to the campaign
 	@tools/setup.sh test
 	@tools/soak.sh $(SECONDS) $(ARGS)
 

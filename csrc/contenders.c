@@ -2,8 +2,8 @@
  * contenders: who holds and who waits for a path.
  *
  * One list of the directory, then the data of every lock node in it: as many at once as may be under way, one at least, and the
- * next ones as these are answered. What disappears in between is left out. An answer is a picture of a moment that has passed: for
- * people and dashboards, not for decisions.
+ * next ones as these are answered. What disappears in between is left out. When the connection is lost it begins again on the next
+ * one. An answer is a picture of a moment that has passed: for people and dashboards, not for decisions.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,20 @@
 
 #include "engine_private.h"
 
-static void free_query(zkl_query *query)
+static void forget_contenders(zkl_query *query)
 {
     for (int32_t i = 0; i < query->count; i++) {
         zkl_free((void *)(uintptr_t)query->contenders[i].node);
         zkl_free((void *)(uintptr_t)query->contenders[i].identity);
     }
     zkl_free(query->contenders);
+    query->contenders = NULL;
+    query->count = query->next = 0;
+}
+
+static void free_query(zkl_query *query)
+{
+    forget_contenders(query);
     zkl_free(query->path);
     zkl_free(query);
 }
@@ -92,19 +99,24 @@ static void leave_unnamed(zkl_query *query, int32_t index)
     }
 }
 
+/* The connection was lost under it: nothing of it counts. It is asked again on the next one, as who asks may have time for that. */
+static void begin_again(zkl_query *query)
+{
+    forget_contenders(query);
+    query->lost = query->sent = false;
+}
+
 /* Asks the next ones who they are. With nothing under way it asks one whatever else is: it must not wait for others. */
 static void ask_more(zkl_query *query)
 {
     zkl_engine *engine = query->engine;
-    while (!query->answered && query->next < query->count &&
+    while (!query->answered && !query->lost && query->next < query->count &&
            (query->flying == 0 || engine->in_flight < ZKL_MAX_IN_FLIGHT)) {
         int32_t index = query->next++;
         if (!query->identities) {
             leave_unnamed(query, index);
         } else if (!zkl_session_usable(engine)) {
-            char message[512];
-            snprintf(message, sizeof message, "listing '%s': the connection is lost", query->path);
-            answer(query, ZKL_DISCONNECTED, message);
+            query->lost = true;
         } else if (!zkl_send_query_get(query, index, query->contenders[index].node)) {
             char message[512];
             snprintf(message, sizeof message, "listing '%s': a request could not be sent", query->path);
@@ -113,7 +125,9 @@ static void ask_more(zkl_query *query)
             query->flying++;
         }
     }
-    if (query->flying == 0) {
+    if (query->flying == 0 && query->lost && !query->answered) {
+        begin_again(query);
+    } else if (query->flying == 0) {
         answer(query, ZKL_OK, "");
         free_query(query);
     }
@@ -134,6 +148,8 @@ void zkl_query_listed(zkl_request *request, int rc, const struct String_vector *
         } else {
             qsort(query->contenders, (size_t)query->count, sizeof *query->contenders, by_sequence);
         }
+    } else if (rc == ZCONNECTIONLOSS) {
+        query->lost = true;
     } else if (rc != ZOK && rc != ZNONODE) {
         snprintf(message, sizeof message, "listing '%s': %s", query->path, zerror(rc));
         answer(query, zkl_code_of(rc), message);
@@ -154,6 +170,8 @@ void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
         }
     } else if (rc == ZNOAUTH && !query->answered) {
         leave_unnamed(query, request->index); /* it is there, but whose it is may not be read */
+    } else if (rc == ZCONNECTIONLOSS) {
+        query->lost = true;
     } else if (rc != ZNONODE) {
         char message[512];
         snprintf(message, sizeof message, "reading the contenders of '%s': %s", query->path, zerror(rc));

@@ -74,7 +74,7 @@ typedef enum {
     ZKL_CLAIM_GRANTED,
     ZKL_CLAIM_LOST,    /* was granted, is not any more, for good; the code says why */
     ZKL_CLAIM_REFUSED, /* never granted and never will be; the code says why */
-    ZKL_CLAIM_RELEASED /* given back by its owner */
+    ZKL_CLAIM_RELEASED /* given back by its owner; the code says so if that could not be done, or came too late (ZKL_LOST) */
 } zkl_claim_phase;
 
 const char *zkl_claim_phase_name(zkl_claim_phase phase);
@@ -98,7 +98,7 @@ typedef struct {
     int64_t grants;
     int64_t refusals;         /* claims that ended without a grant */
     int64_t hand_overs;       /* of the grants, those that needed no request */
-    int64_t losses;           /* grants that ended without a release */
+    int64_t losses;           /* grants that ended without a release, or before it: their node was gone */
     int64_t unknown_outcomes; /* creates and deletes whose reply was lost */
     int64_t connections;      /* times that a connection was established */
     int64_t sessions;         /* times that a new session was established */
@@ -255,6 +255,12 @@ zkl_token zkl_claim_token(const zkl_claim *claim);
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
 /* Full path of the claim's znode, NULL while it has none. */
 const char *zkl_claim_node(const zkl_claim *claim);
+/*
+ * All znodes by which a granted claim of several permits holds: of each what stands behind the claim's path and its '/', ended by
+ * a NUL, the last one by another NUL; to be given to zkl_free. NULL when memory is short, and for any other claim, which holds by
+ * zkl_claim_node alone. They stay the same for as long as it holds.
+ */
+char *zkl_claim_nodes(const zkl_claim *claim);
 const char *zkl_claim_path(const zkl_claim *claim);
 /* Full path of the node that it waits for, NULL if it waits for none now. */
 const char *zkl_claim_blocker(const zkl_claim *claim);
@@ -398,7 +404,16 @@ bool zkl_acl_copy(struct ACL_vector *copy, const struct ACL_vector *acl);
 /* Frees what zkl_acl_copy made, and leaves it empty. Any thread. */
 void zkl_acl_free(struct ACL_vector *acl);
 
-/* NULL if `path` (of `length` bytes) can name a lock's directory; else what is wrong with it, for a person. */
+/*
+ * Bytes of a path, at most. A server hangs up at a packet of more than jute.maxbuffer, 1 MB by default. Of a lock's path, and of a
+ * chroot, some go into one packet: both of them twice into the request that makes a reader of a writer, with the nodes' names,
+ * identity and acl, and those of all who wait into the one that sets their watches anew after a reconnect. A path that the program
+ * itself reads or writes is in its request once, behind the chroot.
+ */
+#define ZKL_LONGEST_LOCK_PATH 32768
+#define ZKL_LONGEST_PATH 900000
+
+/* NULL if `path` (of `length` bytes) can name a lock's directory, or a chroot; else what is wrong with it, for a person. */
 const char *zkl_path_problem(const char *path, size_t length);
 /* The same for a path that names any node, "/" and those below "/zookeeper" included. */
 const char *zkl_node_path_problem(const char *path, size_t length);
@@ -439,6 +454,7 @@ typedef enum {
     ZKL_BREAK_ONCE,      /* delete what no claim knows once, and forget it then */
     ZKL_BREAK_LEFTOVERS, /* go on with what a connection lost in silence has left */
     ZKL_BREAK_FORESEE,   /* take the node that was foreseen for the only one */
+    ZKL_BREAK_REPEATED,  /* take the answer to a repeated delete for proof that somebody else has deleted the node */
     ZKL_BREAK_EVICTED    /* take a heartbeat for proof though somebody has deleted the node, and hold on */
 } zkl_broken_rule;
 /* The set of those that are broken, 1 << rule. */

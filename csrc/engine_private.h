@@ -35,10 +35,14 @@
 #endif
 
 /*
- * Bytes of watched paths per handle. After a reconnect the C client sends them all in one SetWatches packet, which the
- * server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
+ * Bytes of watched paths per handle, chroots included. After a reconnect the C client sends them all in one SetWatches packet,
+ * which the server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */
 #define ZKL_MAX_WATCHED_BYTES (INT64_C(700) * 1024)
+/* The same of watches of holders on their own nodes, beside all those: whoever waits must not wait for holders. */
+#define ZKL_MAX_OWN_BYTES (INT64_C(200) * 1024)
+/* What a path takes there besides its own bytes. */
+#define ZKL_WATCH_OVERHEAD 4
 
 /* All of a uuid but the serial number at its end: one engine's. */
 #define ZKL_UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
@@ -66,7 +70,8 @@ TAILQ_HEAD(zkl_operation_list, zkl_operation);
 struct zkl_engine {
     zkl_host host;
     char *servers;
-    char *hosts; /* `servers` without the chroot, for messages */
+    char *hosts;           /* `servers` without the chroot, for messages */
+    int32_t chroot_length; /* in bytes: the C client puts it before each path that it sends */
     int32_t asked_timeout_ms;
     bool lease;
     zkl_auth *auths;
@@ -131,6 +136,7 @@ struct zkl_engine {
     int32_t nodes;         /* seats that have a node on the server, as far as known */
     int32_t cleaning;      /* seats and watches whose removal is not confirmed yet */
     int64_t watched_bytes; /* reserved by seats that may have to watch, and by the program's watches */
+    int64_t own_bytes;     /* of the nodes that their owners watch */
     uint64_t serial;       /* of the latest uuid */
     char uuid_stem[ZKL_UUID_STEM_LENGTH + 1];
 
@@ -211,6 +217,11 @@ void zkl_claim_revoked(zkl_claim *claim);
 void zkl_claims_expire(zkl_engine *engine);
 /* The claim has a node and waits behind another: whoever asks may see both. */
 void zkl_claim_waits(zkl_claim *claim);
+/*
+ * The release of a claim has found that a node by which it held until then was gone already, by somebody else's doing. The host hears
+ * of it when the claim is settled.
+ */
+void zkl_claim_robbed(zkl_claim *claim, const char *node);
 /* The server refuses to delete the node of a claim that has been released. */
 void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node);
 /* If nothing of the claim is left on the server: tells the host, frees the claim if its owner has forgotten it. */
@@ -362,6 +373,7 @@ struct zkl_checks {
     int32_t looked;      /* so many of the seats have been looked at, or need not be */
     bool failed;         /* something was not answered, or not well: it proves nothing */
     int32_t count;
+    int64_t bytes; /* what they take in the request */
     struct zkl_check {
         zkl_seat *seat;
         uint32_t generation;
@@ -516,6 +528,8 @@ struct zkl_seat {
     bool delayed;    /* stands in engine->delayed */
     bool listing;    /* a list of its directory is in flight */
     bool deleting;   /* the delete is in flight */
+    bool doubted;    /* a delete of its node may have been executed or not */
+    bool held;       /* it was granted until it was left */
     bool reserved;   /* its share of ZKL_MAX_WATCHED_BYTES is taken */
     bool cleaning;   /* counted in engine->cleaning */
 };
@@ -758,6 +772,7 @@ struct zkl_query {
     void *user;
     bool identities;
     bool sent;
+    bool lost; /* with its connection */
     bool answered;
     int32_t count;
     int32_t next;   /* who is asked next, once the list is in */

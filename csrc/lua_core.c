@@ -184,6 +184,18 @@ static int ticket_settled(lua_State *L)
     return 1;
 }
 
+/* claim:released() -> bool, see zkl_ticket_released */
+static int ticket_released(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_ticket_released(ticket));
+    return 1;
+}
+
 /* claim:finished() -> bool, see zkl_ticket_finished; true after a fork */
 static int ticket_finished(lua_State *L)
 {
@@ -236,6 +248,32 @@ static int ticket_node(lua_State *L)
     return 1;
 }
 
+/* claim:nodes() -> array of the paths of all nodes by which it holds | nil, message, code */
+static int ticket_nodes(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    const char *names;
+    if (!zkl_ticket_nodes(ticket, &names) || view.node[0] == '\0') {
+        return push_failure(L, ZKL_FAILED, "there was no memory for the names of the nodes");
+    }
+    lua_createtable(L, 1, 0);
+    if (names == NULL) {
+        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), view.node);
+        lua_rawseti(L, -2, 1);
+        return 1;
+    }
+    for (int index = 1; *names != '\0'; index++) {
+        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), names);
+        lua_rawseti(L, -2, index);
+        names += strlen(names) + 1;
+    }
+    return 1;
+}
+
 /* claim:revocations() -> how often others have asked for it */
 static int ticket_revocations(lua_State *L)
 {
@@ -249,7 +287,8 @@ static int ticket_revocations(lua_State *L)
 }
 
 /*
- * claim:release(seconds), claim:cancel() -> whether it is settled, whether there is news for client:next
+ * claim:release(seconds), claim:cancel() -> whether it is settled, and there is nothing to tell (zkl_ticket_released), whether there is
+ *   news for client:next
  *
  * The engine knows from the claim's phase which of the two it is. For so many seconds, none by default, the call may block until it
  * is finished; see zkl_client_wait.
@@ -263,7 +302,7 @@ static int ticket_end(lua_State *L)
     }
     int64_t patience = nanoseconds_of(luaL_optnumber(L, 2, 0));
     zkl_ticket_end(ticket, patience);
-    lua_pushboolean(L, zkl_ticket_settled(ticket));
+    lua_pushboolean(L, zkl_ticket_released(ticket));
     lua_pushboolean(L, patience > 0 && zkl_client_has_news(zkl_ticket_client(ticket)));
     return 2;
 }
@@ -616,7 +655,10 @@ static int client_contenders(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    const char *path = check_path(L, 2);
+    size_t length;
+    const char *path = luaL_checklstring(L, 2, &length); /* of a lock, or one of a semaphore's two below it */
+    const char *problem = zkl_node_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, 2, problem);
     bool identities = lua_toboolean(L, 3);
     zkl_ticket **box = push_ticket_box(L);
     return fill_ticket_box(L, box, zkl_client_contenders(client, path, identities));
@@ -877,6 +919,7 @@ static const luaL_Reg ticket_methods[] = {
     {"remaining", ticket_remaining},
     {"token", ticket_token},
     {"node", ticket_node},
+    {"nodes", ticket_nodes},
     {"release", ticket_end},
     {"cancel", ticket_end},
     {"result", ticket_result},
@@ -885,6 +928,7 @@ static const luaL_Reg ticket_methods[] = {
     {"take", operation_take},
     {"event", operation_event},
     {"finished", ticket_finished},
+    {"released", ticket_released},
     {NULL, NULL},
 };
 

@@ -115,7 +115,7 @@ zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
 
 static int64_t watch_bytes(const zkl_seat *seat)
 {
-    return (int64_t)strlen(seat->line->path) + NAME_BYTES;
+    return seat->engine->chroot_length + (int64_t)strlen(seat->line->path) + NAME_BYTES;
 }
 
 bool zkl_seat_fits(const zkl_seat *seat)
@@ -288,7 +288,8 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = seat->foreseeing = false;
+    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = seat->foreseeing = seat->doubted =
+        false;
     seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
@@ -491,6 +492,7 @@ static void step_leaving(zkl_seat *seat)
     }
     seat->deleting = zkl_send_delete(seat);
     if (!seat->deleting) {
+        seat->doubted = true;
         zkl_seat_wait(seat);
     }
 }
@@ -548,6 +550,7 @@ void zkl_seat_leave(zkl_seat *seat)
         move(seat, seat->state); /* now counts as cleaning; the reply decides */
         break;
     case ZKL_SEAT_GRANTED:
+        seat->held = true;
         zkl_watch_leave_directory(seat);
         __attribute__((fallthrough));
     case ZKL_SEAT_QUEUED:
@@ -598,7 +601,11 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     seat->deleting = false;
     if (rc == ZOK) {
         zkl_seat_clears(seat);
+    } else if (rc == ZNONODE && seat->held && seat->claim != NULL &&
+               (!seat->doubted || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
+        zkl_claim_robbed(seat->claim, seat->node); /* of our deletes only this one can have done it, and has not */
     }
+    seat->doubted = seat->doubted || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
     if (rc == ZOK || rc == ZNONODE || (seat->claim == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
         gone(seat);
     } else if (zkl_outcome_unknown(rc)) {

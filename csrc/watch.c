@@ -195,14 +195,27 @@ bool zkl_watch_children(zkl_seat *turn, zkl_line *line)
     return turn->watch != NULL && !armed;
 }
 
+/* What the watch takes where all are armed anew after a reconnect. */
+static int64_t bytes_of(const zkl_engine *engine, const char *node)
+{
+    return engine->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
+}
+
 void zkl_watch_own(zkl_seat *seat)
 {
+    zkl_engine *engine = seat->engine;
+    if (engine->own_bytes + bytes_of(engine, seat->node) > ZKL_MAX_OWN_BYTES) {
+        zkl_log(engine, ZOO_LOG_LEVEL_WARN, "too many locks are held to hear who asks for '%s' to be released",
+                seat->node);
+        return;
+    }
     zkl_watch *watch = take_watch(seat->line, zkl_seat_name(seat));
     if (watch == NULL) {
         return; /* nobody will be heard asking: not worth losing the lock for */
     }
     watch->owner = seat;
     seat->own = watch;
+    engine->own_bytes += bytes_of(engine, watch->node);
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
         zkl_seat_revoked(seat); /* somebody who waits has read it: it will not be read again before it changes */
     }
@@ -239,12 +252,23 @@ static void leave_to_fire(zkl_watch *watch)
     }
 }
 
+/* The owner of the node hears nothing any more of those who ask for the lock. */
+static zkl_seat *part_from_owner(zkl_watch *watch)
+{
+    zkl_seat *owner = watch->owner;
+    if (owner != NULL) {
+        owner->own = NULL;
+        watch->owner = NULL;
+        watch->engine->own_bytes -= bytes_of(watch->engine, watch->node);
+    }
+    return owner;
+}
+
 void zkl_watch_leave_own(zkl_seat *seat)
 {
     zkl_watch *watch = seat->own;
     if (watch != NULL) {
-        seat->own = NULL;
-        watch->owner = NULL;
+        part_from_owner(watch);
         leave_to_fire(watch);
     }
 }
@@ -257,17 +281,6 @@ void zkl_watch_leave_directory(zkl_seat *seat)
         seat->watch = NULL;
         leave_to_fire(watch);
     }
-}
-
-/* The owner of the node hears nothing any more of those who ask for the lock. */
-static zkl_seat *part_from_owner(zkl_watch *watch)
-{
-    zkl_seat *owner = watch->owner;
-    if (owner != NULL) {
-        owner->own = NULL;
-        watch->owner = NULL;
-    }
-    return owner;
 }
 
 /* The seat whose own node it is, unless that has asked for its deletion. */

@@ -44,6 +44,7 @@ describe("connect refuses", function()
         ["a url"] = { "zk://h:2181", "address 1" },
         ["a chroot with a trailing slash"] = { "h:2181/a/", "chroot" },
         ["a chroot with an empty name in it"] = { "h:2181/a//b", "chroot" },
+        ["a chroot that is too long"] = { "h:2181/" .. ("a"):rep(32768), "32768 bytes" },
         ["a NUL in servers"] = { "h:2181\0,evil:1", "NUL" }
     }
     for title, case in pairs(servers) do
@@ -115,6 +116,43 @@ describe("connect refuses", function()
     end)
 end)
 
+describe("shared refuses", function()
+    local function shared(...)
+        local client = zklock.shared(...)
+        return client
+    end
+
+    it("what connect does, in its own name and at its caller's line #valgrind #asan", function()
+        local cases = {
+            { { "" }, "(got an empty one)" }, { {}, "(got nil)" }, { { "h:0" }, '"h:0"' }, { { "h", 5 }, "options must be a table" },
+            { { "h", { bogus = 1 } }, "unknown option 'bogus'" }, { { "h", { acl = "closed" } }, "'acl'" },
+            { { "h", { wait = "libuv" } }, "'wait'" }, { { "h", { acl = "creator" } }, "auth" }
+        }
+        for _, case in ipairs(cases) do
+            assert_names(mistake(function()
+                shared(case[1][1], case[1][2])
+            end), "zklock.shared: ", case[2])
+        end
+    end)
+
+    it("tables that have themselves in them, by what is wrong with those", function()
+        local own = {}
+        own.acl = own
+        assert_names(mistake(function()
+            shared("h", own)
+        end), "zklock.shared: ", "option 'acl' must be")
+        local list = {}
+        list[1], list[2] = list, list
+        for _, name in ipairs({ "acl", "auth" }) do
+            assert_names(mistake(function()
+                shared("h", { [name] = list })
+            end), "zklock.shared: ", "option '" .. name .. "' must be")
+        end
+        local client, _, code = zklock.shared("h", { tls = list })
+        assert.same({ nil, "unsupported" }, { client, code })
+    end)
+end)
+
 describe("connect answers", function()
     it("unsupported when asked for tls, rather than going without", function()
         local client, message, code = zklock.connect("127.0.0.1:1", { tls = {}, connect_timeout = 0 })
@@ -148,6 +186,7 @@ describe("a client refuses", function()
         ["a path with a character beyond U+FFFF"] = { "/locks/\240\159\148\146", "forbids" },
         ["ZooKeeper's own path"] = { "/zookeeper/quota", "ZooKeeper's own" },
         ["a path with a NUL"] = { "/locks/a\0b", "path" },
+        ["a path that is too long"] = { "/" .. ("a"):rep(32768), "32768 bytes" },
         ["a path with . in it"] = { "/locks/./a", "path" },
         ["a path with .. in it"] = { "/locks/../a", "path" }
     }
@@ -159,6 +198,33 @@ describe("a client refuses", function()
         end)
     end
 
+    it("a path that is too long for any kind of lock, and takes one that is just short enough", function()
+        local longest = "/" .. ("a"):rep(32767)
+        for _, kind in ipairs({ "mutex", "rwlock", "semaphore" }) do
+            assert(client[kind](client, longest, kind == "semaphore" and 2 or nil))
+            assert_names(mistake(function()
+                client[kind](client, longest .. "b", kind == "semaphore" and 2 or nil)
+            end), "client:" .. kind, "bad path", "32768 bytes")
+        end
+    end)
+
+    it("a node's path for which no request has room, at the line of the call", function()
+        local path = "/" .. ("a"):rep(900000)
+        local calls = {
+            get = { path }, exists = { path }, children = { path }, sync = { path }, set = { path, "x" }, create = { path },
+            delete = { path }
+        }
+        for method, arguments in pairs(calls) do
+            assert_names(mistake(function()
+                local results = { client[method](client, arguments[1], arguments[2]) }
+                return results
+            end), "client:" .. method, "bad path", "900000 bytes")
+        end
+        assert_names(mistake(function()
+            client:transaction():set(path, "x")
+        end), "transaction:set", "bad path", "900000 bytes")
+    end)
+
     it("lock options of a wrong type, by name", function()
         local wrong = { reentrant = 1, identity = "", acl = "nobody", wait_release = "no", on_lost = true }
         for name, value in pairs(wrong) do
@@ -166,6 +232,20 @@ describe("a client refuses", function()
                 client:mutex("/a", { [name] = value })
             end), "client:mutex", "'" .. name .. "'", "must")
         end
+    end)
+
+    it("that a semaphore lingers, which it cannot", function()
+        for _, seconds in ipairs({ 0.001, 20, math.huge }) do
+            assert_names(mistake(function()
+                client:semaphore("/a", 2, { linger = seconds })
+            end), "client:semaphore", "'linger'", "permits cannot linger")
+        end
+        assert(client:semaphore("/a", 2, { linger = 0 }))
+        assert(client:semaphore("/a", 2, {}))
+        assert(client:semaphore("/a", 2))
+        assert_names(mistake(function()
+            client:semaphore("/a", 2, { linger = "no" })
+        end), "client:semaphore", "'linger'", "a number of seconds, 0 or more")
     end)
 
     it("lock options that it does not know", function()

@@ -794,3 +794,104 @@ describe("more waiters than watches fit into one packet", function()
         assert.equal(2, client:stats().sessions)
     end)
 end)
+
+describe("more held locks than fit into one packet", function()
+    after_each(fixture.clean)
+
+    -- The heartbeat names every node that is held. A server hangs up at more than a megabyte, heartbeat after heartbeat.
+    for title, lengths in pairs({ ["by their paths"] = { 1, 5000 }, ["by the chroot that is before each"] = { 5000, 1 } }) do
+        it("are kept, over one connection, when it is so " .. title, function()
+            local core = require "zklock.core"
+            local chroot = fixture.path() .. ("/" .. ("c"):rep(lengths[1]))
+            fixture.observer():create_all(chroot)
+            local client = fixture.client({ wait = loop, session_timeout = 6 }, fixture.servers() .. chroot)
+            local claims = {}
+            for index = 1, 300 do
+                local terms = assert(core.terms(("/%s%d"):format(("x"):rep(lengths[2]), index), "mutex", "one of many", "open"))
+                claims[index] = assert(client._core:claim(terms, {}))
+            end
+            local function until_all(what)
+                eventually(function()
+                    client:pump()
+                    for index, claim in ipairs(claims) do
+                        local phase, _, message = claim:phase()
+                        assert(phase == "waiting" or phase == "granted", message)
+                        if not claim:held() then
+                            return nil, index
+                        end
+                    end
+                    return true
+                end, 30, what)
+            end
+            until_all("all of them to be granted")
+            local before = client:stats().heartbeats
+            eventually(function()
+                client:pump()
+                return client:stats().heartbeats > before + 4 * #claims
+            end, 60, "four heartbeats, with a look at each node")
+            until_all("all of them to be held")
+            assert.equal(1, client:stats().connections)
+            assert.equal(0, client:stats().losses)
+            for _, claim in ipairs(claims) do -- one by one: see docs/reliability.md of sessions that end with as much
+                claim:release()
+            end
+            assert(client:flush(30))
+        end)
+    end
+end)
+
+describe("more holders that can be asked to let go than watches fit into one packet", function()
+    after_each(fixture.clean)
+
+    -- Each watches its own node, and all watches go out in one packet after a reconnect.
+    it("keep their locks over a lost connection, and those that are not heard are logged", function()
+        local core = require "zklock.core"
+        local warnings = 0
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30, log = function(_, text)
+            warnings = warnings + (text:find("too many locks are held to hear who asks", 1, true) and 1 or 0)
+        end })
+        local path = fixture.path() .. "/" .. ("x"):rep(5000)
+        local claims = {}
+        for index = 1, 300 do
+            local terms = assert(core.terms(path .. index, "mutex", "one of many", "open", nil, true))
+            claims[index] = assert(client._core:claim(terms, {}))
+        end
+        local function until_all_held()
+            eventually(function()
+                client:pump()
+                for index, claim in ipairs(claims) do
+                    if not claim:held() then
+                        return nil, index
+                    end
+                end
+                return true
+            end, 30, "all of them to be held")
+        end
+        until_all_held()
+        link:cut()
+        eventually(function()
+            client:pump()
+            return client:stats().connections > 1 and client:state() == "connected"
+        end)
+        local heartbeats = client:stats().heartbeats
+        eventually(function()
+            client:pump()
+            return client:stats().heartbeats > heartbeats + 2 * #claims
+        end, 60, "two heartbeats")
+        until_all_held()
+        assert.equal(2, client:stats().connections)
+        local watches = client:stats().watches
+        assert.is_true(watches > 30 and watches < 50, watches)
+        assert.is_true(warnings > 0)
+        fixture.observer():set(claims[1]:node(), core.REVOKE)
+        eventually(function()
+            client:pump()
+            return claims[1]:revocations() == 1
+        end)
+        for _, claim in ipairs(claims) do
+            claim:release()
+        end
+        assert(client:flush(30))
+        assert.equal(0, client:stats().watches)
+    end)
+end)

@@ -36,6 +36,54 @@ describe("a mutex", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
+    it("says within which time it could not be looked at, as it was given", function()
+        local client = fixture.client()
+        local semaphore = client:semaphore(fixture.path(), 2)
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(10))
+        for _, call in ipairs({
+            function() return lock:contenders(0) end, function() return lock:revoke(0) end,
+            function() return semaphore:contenders(0) end, function() return semaphore:available(0) end,
+            function() return semaphore:revoke(0) end, function() return client:rwlock(lock:path()):contenders(0) end
+        }) do
+            local answer, message, code = call()
+            assert.same({ nil, "timeout" }, { answer, code })
+            assert.truthy(message:find("did not finish within 0 s$"), message)
+        end
+    end)
+
+    it("is looked at for as long as it takes when told so, and not without end when its client is closed", function()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 2 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(10))
+        assert.equal(1, #lock:contenders(math.huge))
+        assert.equal(1, (lock:revoke(math.huge)))
+        assert.is_true(lock:release())
+        local before = client:stats().connections
+        link:refuse()
+        link:cut()
+        local answers = {}
+        loop.run(function()
+            answers[1] = { lock:contenders(math.huge) }
+        end, function()
+            answers[2] = { lock:contenders() } -- for the session timeout
+            link:accept()
+        end)
+        assert.same({}, answers[1][1])
+        assert.equal("disconnected", answers[2][3])
+        assert.is_true(client:stats().connections > before)
+        link:refuse()
+        link:cut()
+        loop.run(function()
+            answers[3] = { lock:contenders(math.huge) }
+        end, function()
+            answers[4] = { lock:revoke(math.huge) }
+        end, function()
+            client:close()
+        end)
+        assert.same({ "closed", "closed" }, { answers[3][3], answers[4][3] })
+    end)
+
     it("has nobody in its list while its path does not exist", function()
         local lock = contender(fixture.path())
         assert.same({}, lock:contenders())
@@ -669,6 +717,25 @@ describe("a lock's path", function()
         end
     end)
 
+    it("may be as long as is allowed, of every kind of lock, and be listed and revoked", function()
+        local client = fixture.client()
+        local path = fixture.path() .. "/"
+        path = path .. ("x"):rep(32768 - #path)
+        local rwlock = client:rwlock(path)
+        for _, lock in ipairs({ client:mutex(path), rwlock.write, client:semaphore(path, 2) }) do
+            assert(lock:acquire(20))
+            assert.equal(1, #assert(lock:contenders(20)))
+            assert.equal(1, (assert(lock:revoke(20))))
+            if lock == rwlock.write then
+                assert(rwlock.read:acquire(20))
+                assert(rwlock.read:release())
+            end
+            assert.is_true(lock:release())
+        end
+        assert.equal(2, client:semaphore(path, 2):available(20))
+        assert.equal(1, client:stats().connections)
+    end)
+
     it("may be reaped between two uses; tokens grow nevertheless", function()
         local lock = contender(fixture.path())
         assert(lock:acquire(10))
@@ -900,12 +967,11 @@ describe("when somebody meddles, a mutex", function()
         assert.is_false(lock:held())
     end)
 
-    it("releases without complaint when its node went in the same moment", function()
+    it("answers lost to a release just behind the deletion of its node, of which nobody has heard yet", function()
         local lock, client = contender(fixture.path(), nil, { session_timeout = 30 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
-        local ok, _, code = lock:release()
-        assert.is_true(ok or code == "lost")
+        assert.equal("lost", select(3, lock:release()))
         assert(client:flush(10))
         assert(lock:acquire(10))
     end)

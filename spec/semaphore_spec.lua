@@ -544,6 +544,21 @@ describe("permits return", function()
     end)
 end)
 
+describe("a semaphore made with a float", function()
+    after_each(fixture.clean)
+
+    it("answers integers all the same, where Lua has them", function()
+        local path = fixture.path()
+        local mine = fixture.client():semaphore(path, 3.0, { handoff = 2.0 })
+        assert.equal("3", tostring(mine:permits()))
+        assert.equal("3", tostring(mine:available()))
+        assert(mine:acquire({ count = 2.0, timeout = 10 }))
+        assert.equal("1", tostring(mine:available()))
+        assert.equal("2", tostring(mine:revoke(10)))
+        assert.is_true(mine:release())
+    end)
+end)
+
 describe("a semaphore refuses", function()
     local client
 
@@ -652,6 +667,24 @@ describe("different limits at one path", function()
         assert.same({ nil, "mismatch" }, { ok, code }, message)
         assert.truthy(message:find(("'%s' was made for %d permits, not for %d"):format(path, theirs, mine), 1, true), message)
     end
+
+    it("are answered with mismatch to who asks how many are available, too #asan", function()
+        local path = fixture.path()
+        local ten, two = semaphore(path, 10), semaphore(path, 2)
+        assert.equal(2, two:available()) -- nobody has said yet
+        assert(ten:acquire({ count = 9, timeout = 10 }))
+        assert.equal(1, ten:available())
+        assert_mismatch(path, 10, 2, two:available())
+        assert_mismatch(path, 10, 11, semaphore(path, 11):available(5))
+        assert.is_true(ten:release())
+        assert_mismatch(path, 10, 2, two:available())
+        for _, data in ipairs({ "", "hello", "0", "99999999999" }) do -- that is no limit
+            fixture.observer():set(path .. "/leases", data)
+            assert.equal(2, two:available())
+        end
+        fixture.observer():set(path .. "/leases", "002")
+        assert.equal(2, two:available())
+    end)
 
     it("are answered with mismatch, and the first one is in force #valgrind #asan", function()
         local path = fixture.path()

@@ -500,6 +500,32 @@ describe("a lock that lingers", function()
         assert(remote:release())
     end)
 
+    it("is refused to a try elsewhere, which writes nothing, and goes to the first who queues, however impatient #asan", function()
+        for _, kind in ipairs({ "mutex", "read", "write" }) do
+            local client, other, path = new_client(), new_client(), fixture.path()
+            local function half(of, options)
+                return kind == "mutex" and of:mutex(path, options) or of:rwlock(path, options)[kind]
+            end
+            local lock = half(client, { linger = 60 })
+            local remote = kind == "read" and other:rwlock(path).write or half(other)
+            assert(lock:with_lock(function() end, 10))
+            local nodes = fixture.children(path)
+            assert.equal(1, #nodes)
+            for _ = 1, 2 do
+                assert.equal("timeout", select(3, remote:try_acquire()))
+                assert.equal("timeout", select(3, other:multi({ remote }):try_acquire()))
+                assert.equal("timeout", select(3, remote:acquire(0)))
+            end
+            assert(lock:acquire(10)) -- by the same node: it has not left for any of these
+            assert.is_true(lock:release())
+            assert.same(nodes, fixture.children(path))
+            eventually(function() -- one that gives up at once has queued all the same
+                return remote:acquire(0.01)
+            end)
+            assert.is_true(remote:release())
+        end
+    end)
+
     it("leaves by itself when its time is over", function()
         local client, path = new_client(), fixture.directory()
         local lock = client:mutex(path, { linger = 0.4 })

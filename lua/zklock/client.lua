@@ -333,9 +333,10 @@ local function query_done(query)
     return query:done()
 end
 
---- Waits for a query's answer; `what` names it in the message about a timeout.
-function Client:_await_query(query, timeout, what)
-    local decided, message, code = wait.until_decided(self, query:id(), now() + timeout, query_done, query)
+--- Waits for a query's answer, until `deadline`, which was `timeout` seconds ahead when the program asked; `what` names it in the
+-- message about that.
+function Client:_await_query(query, deadline, timeout, what)
+    local decided, message, code = wait.until_decided(self, query:id(), deadline, query_done, query)
     if decided then
         return query:result()
     elseif decided == nil then
@@ -365,7 +366,7 @@ function Client:flush(timeout)
         return nil, message, code
     end
     local flushed
-    flushed, message, code = self:_await_query(query, seconds, "flush")
+    flushed, message, code = self:_await_query(query, now() + seconds, seconds, "flush")
     if not flushed then
         return nil, message, code
     end
@@ -463,15 +464,17 @@ end
 --     released lock may go to without a request, before those of other clients get their turn. 0: strict order of arrival
 --     across the fleet.
 --   * `linger` seconds, 0 or more, 0 unless given: for so long a released lock stays with this client, which can have it again
---     without a request; the first contender elsewhere gets it at once.
+--     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once. A
+--     try elsewhere does not queue: it is refused for as long as the lock lingers. Not of a semaphore.
 --   * `max_hold` seconds: a grant ends by itself after so long, as a loss with the reason "max_hold"; without it, it does not.
 --   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
 --     acquire that finds it before the pump does. The reason is a code: "lost" (the session, its lease or the node),
 --     "max_hold", "closed".
 --   * `on_revoke` function(lock), called by the pump each time that somebody asks the holder to let go (Lock:revoke). Costs a
---     request and a watch for each acquisition.
+--     request and a watch for each acquisition. Of the nodes that a client holds at one time it listens to so many whose paths
+--     come to 200 KB, as a log line says of each beyond.
 --
--- @tparam string path absolute, of the lock's directory; created when missing
+-- @tparam string path absolute, of the lock's directory, 32768 bytes at most; created when missing
 -- @tparam table|nil settings
 -- @treturn Lock
 -- @raise when the path or an option is malformed
@@ -505,13 +508,15 @@ end
 --
 -- @tparam string path as of Client:mutex; its children "locks" and "leases" are the semaphore's
 -- @tparam number permits a whole number from 1 to 2147483647
--- @tparam table|nil settings as of Client:mutex
+-- @tparam table|nil settings as of Client:mutex, but for `linger`: permits cannot linger, and any number but 0 is refused
 -- @treturn Semaphore
 -- @raise when the path, the permits or an option are malformed
 function Client:semaphore(path, permits, settings)
     check_self(self, "semaphore")
     local read, wrong = read_lock(self, path, settings)
-    if read then
+    if read and read.linger > 0 then
+        wrong = "option 'linger' must be 0 or left out: a semaphore's permits cannot linger"
+    elseif read then
         permits, wrong = options.read_permits(permits)
     end
     if wrong then

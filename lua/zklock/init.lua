@@ -38,49 +38,24 @@ local CONNECT_SCHEMA = {
     tls = { options.tls }
 }
 
---- Opens a client: one session with ZooKeeper, kept up in the background, reopened when it expires.
---
--- Waits until there is a session, unless `connect_timeout` is 0: then the client comes back at once in state
--- "connecting", and whatever needs a connection waits for one within its own timeout. When connect fails, nothing stays
--- open.
---
--- Options:
---   * `session_timeout` seconds, 0.1 to 86400, 10 unless given: what to ask the server for. After a crash of this process
---     its locks are freed this long after its last sign of life; the server may decide otherwise
---     (`Client:session_timeout`).
---   * `connect_timeout` seconds, 0 or more, 5 unless given.
---   * `wait` the event loop to wait in: "auto", the name of an adapter, or a table (see `zklock.adapters`).
---   * `auth` list of `{scheme = "digest", credential = "user:password"}`.
---   * `acl` of what the client's locks create: "open" (unless given: anybody may do anything), "creator" (only who
---     shows the same `auth`), "read" (anybody may read), or a list of `{scheme =, id =, perms = "crwda"}`.
---   * `identity` what the client's nodes say to others: "host:pid" unless given.
---   * `lease` true unless given; false trusts the server's word alone that a lock is held (see the README).
---   * `log` function(level, message) with level "error", "warn", "info" or "debug": nothing is logged anywhere else.
---   * `tls` table: answered with the code "unsupported"; Debian's C client is built without TLS.
---
--- @tparam string servers "host:2181,host:2181/chroot"
--- @tparam table|nil settings
--- @treturn Client|nil
--- @treturn string|nil message
--- @treturn string|nil code: "disconnected" (nobody answered, or not as ZooKeeper does), "no_node" (the chroot does not
---   exist), "auth_failed", "unsupported", "phase", "failed"
--- @raise when servers or an option is malformed
-function zklock.connect(servers, settings)
+--- What connect and shared do; what is wrong with the arguments it raises in the name of the one that was called, at that one's
+-- caller, and so is not to be called in a return.
+local function open(called, servers, settings)
     local normal_servers, wrong = options.servers(servers)
     if not normal_servers then
-        error("zklock.connect: " .. wrong, 2)
+        error(called .. wrong, 3)
     end
     settings, wrong = options.read(settings, CONNECT_SCHEMA)
     if not settings then
-        error("zklock.connect: " .. wrong, 2)
+        error(called .. wrong, 3)
     end
     local adapter
     adapter, wrong = adapters.find(settings.wait)
     if not adapter then
-        error("zklock.connect: " .. wrong, 2)
+        error(called .. wrong, 3)
     end
     if settings.acl == "creator" and not settings.auth then
-        error("zklock.connect: option 'acl' must not be \"creator\" without the option auth", 2)
+        error(called .. "option 'acl' must not be \"creator\" without the option auth", 3)
     end
     if settings.tls then
         return nil, core.features().tls and "zklock does not use the ZooKeeper C client's TLS yet" or
@@ -116,14 +91,49 @@ function zklock.connect(servers, settings)
     return client
 end
 
+--- Opens a client: one session with ZooKeeper, kept up in the background, reopened when it expires.
+--
+-- Waits until there is a session, unless `connect_timeout` is 0: then the client comes back at once in state
+-- "connecting", and whatever needs a connection waits for one within its own timeout. When connect fails, nothing stays
+-- open.
+--
+-- Options:
+--   * `session_timeout` seconds, 0.1 to 86400, 10 unless given: what to ask the server for. After a crash of this process
+--     its locks are freed this long after its last sign of life; the server may decide otherwise
+--     (`Client:session_timeout`).
+--   * `connect_timeout` seconds, 0 or more, 5 unless given.
+--   * `wait` the event loop to wait in: "auto", the name of an adapter, or a table (see `zklock.adapters`).
+--   * `auth` list of `{scheme = "digest", credential = "user:password"}`.
+--   * `acl` of what the client's locks create: "open" (unless given: anybody may do anything), "creator" (only who
+--     shows the same `auth`), "read" (anybody may read), or a list of `{scheme =, id =, perms = "crwda"}`.
+--   * `identity` what the client's nodes say to others: "host:pid" unless given.
+--   * `lease` true unless given; false trusts the server's word alone that a lock is held (see the README).
+--   * `log` function(level, message) with level "error", "warn", "info" or "debug": nothing is logged anywhere else.
+--   * `tls` table: answered with the code "unsupported"; Debian's C client is built without TLS.
+--
+-- @tparam string servers "host:2181,host:2181/chroot"
+-- @tparam table|nil settings
+-- @treturn Client|nil
+-- @treturn string|nil message
+-- @treturn string|nil code: "disconnected" (nobody answered, or not as ZooKeeper does), "no_node" (the chroot does not
+--   exist), "auth_failed", "unsupported", "phase", "failed"
+-- @raise when servers or an option is malformed
+function zklock.connect(servers, settings)
+    local client, message, code = open("zklock.connect: ", servers, settings)
+    return client, message, code
+end
+
 --- Clients that are shared: what they were asked for -> client.
 local shared = {}
 
+--- How deep tables lie in each other in options: { auth = { { scheme = } } }. What lies deeper, or in itself, open refuses.
+local DEEPEST = 3
+
 --- What tells two wishes for a client apart, as text that lives as long as the Lua state does. Functions do not count: one that
 -- is written where zklock.shared is called is a new one each time. Of credentials it has the hash.
-local function fingerprint(value, secret)
+local function fingerprint(value, secret, depth)
     local kind = type(value)
-    if kind == "function" then
+    if kind == "function" or depth > DEEPEST then
         return kind
     elseif kind ~= "table" then
         local text = tostring(value)
@@ -131,7 +141,7 @@ local function fingerprint(value, secret)
     end
     local parts = {}
     for name, field in pairs(value) do
-        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or name == "auth"))
+        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or name == "auth", depth + 1))
     end
     sort(parts)
     return "{" .. concat(parts, ",") .. "}"
@@ -154,7 +164,7 @@ function zklock.shared(servers, settings)
         wanted[name] = value
     end
     wanted.connect_timeout, wanted.wait = nil, nil
-    local key = tostring(servers) .. " " .. fingerprint(wanted)
+    local key = tostring(servers) .. " " .. fingerprint(wanted, false, 0)
     local client = shared[key]
     local state = client and client:state()
     if state and state ~= "closed" and not client._closing then
@@ -165,7 +175,7 @@ function zklock.shared(servers, settings)
         settings = wanted
     end
     local message, code
-    client, message, code = zklock.connect(servers, settings)
+    client, message, code = open("zklock.shared: ", servers, settings)
     shared[key] = client
     return client, message, code
 end

@@ -15,13 +15,14 @@
 -- an error where waits cannot be protected, the attempt and its claim are collected and the object is free again).
 
 local core = require "zklock.core"
+local node = require "zklock.node"
 local options = require "zklock.options"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
 local format = string.format
-local huge, max, min = math.huge, math.max, math.min
+local huge, min = math.huge, math.min
 local now, REVOKE = core.now, core.REVOKE
 
 local Lock = {}
@@ -96,7 +97,7 @@ end
 
 --- Lets go of the object's hold; what the server still has of it is cleaned up in the background.
 -- @tparam number|nil patience for how many seconds this may block until it is
--- @treturn boolean whether there is nothing left to clean up
+-- @treturn boolean whether there is nothing left to clean up, nor to tell
 local function drop(self, patience)
     local hold = self._hold
     local settled, news = hold.claim:release(patience) -- first of all: whatever interrupts the rest, the lock is given back
@@ -128,6 +129,14 @@ local function tell_revoked(self, hold)
     end
 end
 
+--- Runs on_lost for a hold that is lost.
+local function tell_lost(self, hold, reason, message)
+    hold.told = true
+    if self._on_lost then
+        self._client:_run_callback("on_lost", self._on_lost, self, reason, message)
+    end
+end
+
 --- Tells the program what happened to its hold by itself: that others ask for it, or that it has ended; the latter once,
 -- whoever noticed: the pump (this is what it calls when the claim changed), or a caller that came before the pump did.
 function Lock:_ticket_changed()
@@ -137,12 +146,8 @@ function Lock:_ticket_changed()
     elseif hold.claim:held() then
         return tell_revoked(self, hold)
     end
-    hold.told = true
-    if self._on_lost then
-        local phase, code = hold.claim:phase()
-        self._client:_run_callback("on_lost", self._on_lost, self, phase == "lost" and code or "lost",
-            self:_lost_message(hold))
-    end
+    local phase, code = hold.claim:phase()
+    tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))
 end
 
 --- Drops a hold that is lost. on_lost runs first and may have done so itself, or may have acquired anew.
@@ -430,7 +435,8 @@ function Lock:acquire(timeout)
 end
 
 --- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. Without a connection the answer
--- is "disconnected" at once.
+-- is "disconnected" at once. A lock that lingers at another client (option `linger`) cannot be told from one that is held: the try
+-- is refused, and since it writes nothing the lock stays there. It leaves for the first who queues: acquire with a short timeout.
 -- @tparam table|nil settings a semaphore's `{count = permits}`
 -- @treturn Lock|nil
 -- @treturn string|nil message
@@ -497,11 +503,14 @@ end
 function Lock:_await_release(hold, deadline)
     local client, claim = self._client, hold.claim
     local done, message, code = wait.until_decided(client, claim:id(), deadline, claim.finished, claim)
-    if done and claim:settled() then
+    if done and claim:released() then
         return true
     elseif done then
         local _
         _, code, message = claim:phase()
+        if code == "lost" then
+            tell_lost(self, hold, code, message)
+        end
         return nil, message, code
     elseif done == nil then
         return nil, message, code
@@ -529,7 +538,8 @@ local RELEASE_SCHEMA = { wait = { options.boolean } }
 -- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given
 -- @treturn true|nil
 -- @treturn string|nil message
--- @treturn string|nil code: "not_held"; "lost" (it ended before; said once, the object is usable again); "disconnected"
+-- @treturn string|nil code: "not_held"; "lost" (it ended before, which may show only in that the server finds no node to delete;
+--   said once, the object is usable again; not said by a release that does not wait); "disconnected"
 --   (not acknowledged, will happen in the background); "no_auth" (the server refuses to delete the node: it stays until
 --   the client closes); "forked"
 -- @raise when settings are malformed
@@ -557,7 +567,10 @@ local function finish(self, hold, level, ok, ...)
     local message = lost and self:_lost_message(hold)
     local present = self._hold
     if present and (present == hold and hold.levels >= level or present ~= hold and level == 1) then
-        leave(self, self._wait_release)
+        local released, problem, code = leave(self, self._wait_release)
+        if not lost and not released and code == "lost" then
+            lost, message = true, problem -- as the release has found
+        end
     end
     if not ok then
         error((...), 0)
@@ -636,50 +649,75 @@ function Lock:node()
     return claim and claim:node() or nil
 end
 
+--- All nodes by which it is held: of a semaphore one for each permit.
+-- @treturn table|nil array of paths; nil when not held
+-- @treturn string|nil message, when there was no memory for them
+-- @treturn string|nil code
+function Lock:_nodes()
+    local claim = held_claim(self)
+    if not claim then
+        return nil
+    end
+    return claim:nodes()
+end
+
 --- Reads the timeout of a question: the session timeout unless given.
 -- @treturn number on core.now()'s clock; or nil and what is wrong
+-- @treturn number seconds, for messages
 function Lock:_read_deadline(timeout)
     local seconds, wrong = options.read_timeout(timeout)
     if not seconds then
         return nil, wrong
+    elseif timeout == nil then
+        seconds = self._client:_patience()
     end
-    return now() + (seconds == huge and self._client:_patience() or seconds)
+    return now() + seconds, seconds
 end
 
 --- Lists the lock nodes of a directory; `identities`: and whose they are.
-function Lock:_list(directory, identities, deadline)
+function Lock:_list(directory, identities, deadline, seconds)
     local client = self._client
     local query, message, code = client._core:contenders(directory, identities)
     if not query then
         return nil, message, code
     end
-    return client:_await_query(query, deadline - now(), format("listing the contenders of %s", directory))
+    return client:_await_query(query, deadline, seconds, format("listing the contenders of %s", directory))
 end
 
---- The contenders until a deadline; semaphores have theirs in two directories.
-function Lock:_contenders(deadline)
-    return self:_list(self._path, true, deadline)
+--- The contenders until a deadline, `seconds` after the program asked; semaphores have theirs in two directories.
+function Lock:_contenders(deadline, seconds)
+    return self:_list(self._path, true, deadline, seconds)
 end
 
 --- Lists who holds and who waits for the lock's path, in queue order, foreign clients included. Of a semaphore: the permits
 -- that are taken (mode "lease"), then the line of those who wait.
--- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
+-- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
 -- @treturn table|nil array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder = boolean}`
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 -- @raise when the timeout is malformed
 function Lock:contenders(timeout)
     check_self(self, "contenders")
-    local deadline, wrong = self:_read_deadline(timeout)
+    local deadline, seconds = self:_read_deadline(timeout)
     if not deadline then
-        error("lock:contenders: " .. wrong, 2)
+        error("lock:contenders: " .. seconds, 2)
     end
-    return self:_contenders(deadline)
+    return self:_contenders(deadline, seconds)
+end
+
+--- Writes into a holder's node that somebody wants the lock.
+local function ask_to_let_go(self, path, deadline, seconds)
+    local request = { kind = "set", path = path, data = REVOKE, version = -1 }
+    local operation, message, code = node.perform(self._client, request, seconds, "writing " .. path, true, deadline)
+    if not operation then
+        return nil, message, code
+    end
+    return operation:take()
 end
 
 --- Asks everybody who holds the lock to let go: whoever has the option on_revoke has it called, wherever that program waits or
 -- pumps. It is a request: a holder may ignore it. Holders of Curator's that are revocable hear of it too.
--- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
+-- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
 -- @treturn integer|nil how many holders were asked, of a semaphore how many permits they hold; 0 when nobody holds it
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
@@ -687,11 +725,11 @@ end
 -- @raise when the timeout is malformed
 function Lock:revoke(timeout)
     check_self(self, "revoke")
-    local deadline, wrong = self:_read_deadline(timeout)
+    local deadline, seconds = self:_read_deadline(timeout)
     if not deadline then
-        error("lock:revoke: " .. wrong, 2)
+        error("lock:revoke: " .. seconds, 2)
     end
-    local contenders, message, code = self:_contenders(deadline)
+    local contenders, message, code = self:_contenders(deadline, seconds)
     if not contenders then
         return nil, message, code
     end
@@ -699,9 +737,9 @@ function Lock:revoke(timeout)
     for index = 1, #contenders do
         local contender = contenders[index]
         if contender.holder then
-            local stat
-            stat, message, code = self._client:set(contender.node, REVOKE, { timeout = max(deadline - now(), 0) })
-            if stat then
+            local written
+            written, message, code = ask_to_let_go(self, contender.node, deadline, seconds)
+            if written then
                 asked = asked + 1
             elseif code ~= "no_node" then -- let go meanwhile
                 return nil, message, code
@@ -711,7 +749,8 @@ function Lock:revoke(timeout)
     return asked
 end
 
---- Begins writes that happen only if the lock is still held, which the server checks together with them.
+--- Begins writes that happen only if the lock is still held, of a semaphore all of the permits, which the server checks together
+-- with them.
 -- @treturn Transaction bound to the present hold: a later hold of the same object needs another
 function Lock:transaction()
     check_self(self, "transaction")

@@ -406,7 +406,8 @@ local function finish(self, holds, levels, ok, ...)
     local deadline = now() + self._client:_patience()
     for index, hold in ipairs(holds) do
         if hold and hold ~= true and self._members[index]._wait_release then
-            self._members[index]:_await_release(hold, deadline)
+            local released, message, code = self._members[index]:_await_release(hold, deadline)
+            lost = lost or not released and code == "lost" and message
         end
     end
     if not ok then

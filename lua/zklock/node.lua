@@ -13,7 +13,8 @@
 --   * A stat is a table: `czxid`, `mzxid`, `pzxid`, `ephemeral_owner` (strings of 16 hexadecimal digits; no owner:
 --     all zeros), `ctime`, `mtime` (seconds since 1970), `version`, `cversion`, `aversion`, `data_length`, `num_children`.
 --   * Data are strings of any bytes. "No data" (nil) and "" are both read as "".
---   * Paths are below the chroot of the connection string, as those of locks are.
+--   * Paths are below the chroot of the connection string, as those of locks are. They have at most 900000 bytes, and each request
+--     1000000 in all: a server hangs up at more.
 
 local core = require "zklock.core"
 local options = require "zklock.options"
@@ -141,14 +142,15 @@ end
 -- @tparam number timeout seconds, math.huge for none
 -- @tparam string what for messages: "reading /a"
 -- @tparam boolean writes whether not knowing the outcome matters
+-- @tparam number|nil deadline on core.now()'s clock, where the time has begun to run before
 -- @treturn userdata|nil the answered operation, to be asked for its results (take)
-function node.perform(client, request, timeout, what, writes)
+function node.perform(client, request, timeout, what, writes, deadline)
     local operation, message, code = client._core:operate(request)
     if not operation then
         return nil, message, code
     end
     local decided
-    decided, message, code = wait.until_decided(client, operation:id(), now() + timeout, answered, operation)
+    decided, message, code = wait.until_decided(client, operation:id(), deadline or now() + timeout, answered, operation)
     if decided then
         return operation
     elseif decided == nil then

@@ -77,6 +77,11 @@ end
 
 local LARGEST_COUNT = 2147483647
 
+--- A whole number as an integer, where Lua tells them from floats: 3.0 is written "3" then, and 3.0 - 1 is 2.
+local to_integer = math.tointeger or function(value)
+    return value
+end
+
 local function is_count(value, largest)
     return type(value) == "number" and value >= 1 and value <= largest and floor(value) == value
 end
@@ -86,7 +91,7 @@ function options.handoff(value)
     if value ~= 0 and not is_count(value, LARGEST_COUNT) then
         return false, format("a whole number from 0 to %d", LARGEST_COUNT)
     end
-    return true, value
+    return true, to_integer(value)
 end
 
 --- How many permits a semaphore has.
@@ -94,7 +99,7 @@ function options.permits(value)
     if not is_count(value, LARGEST_COUNT) then
         return false, format("a whole number from 1 to %d", LARGEST_COUNT)
     end
-    return true, value
+    return true, to_integer(value)
 end
 
 --- How many permits are wanted at once: each becomes a node.
@@ -104,7 +109,7 @@ function options.count(value)
     if not is_count(value, LARGEST_TAKE) then
         return false, format("a whole number from 1 to %d", LARGEST_TAKE)
     end
-    return true, value
+    return true, to_integer(value)
 end
 
 function options.session_timeout(value)
@@ -322,11 +327,11 @@ end
 --- Checks how many permits a semaphore shall have.
 -- @treturn number; or nil and what is wrong
 function options.read_permits(permits)
-    local fits, expected = options.permits(permits)
+    local fits, converted = options.permits(permits)
     if not fits then
-        return nil, format("permits must be %s (got %s)", expected, describe(permits))
+        return nil, format("permits must be %s (got %s)", converted, describe(permits))
     end
-    return permits
+    return converted
 end
 
 return options

@@ -81,7 +81,7 @@ function RwLock:path()
 end
 
 --- Lists who holds and who waits, readers and writers: as Lock:contenders.
--- @tparam number|nil timeout seconds, 0 or more; the session timeout unless given
+-- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
 -- @treturn table|nil array, in queue order
 -- @treturn string|nil message
 -- @treturn string|nil code

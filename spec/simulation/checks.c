@@ -28,7 +28,8 @@
  *   try        A refused try on a path that was held all the time by nodes that every server had seen has created nothing.
  *   leftovers  No connection is used with what one before it, lost in a send that failed, has left.
  *   strays     A node that a client has made and does not know of goes when that client queues there again (strays.c).
- *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for.
+ *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for. A release says
+ *              that the lock was lost only if somebody else has deleted a node by which it was held.
  *
  * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
  * deletion is committed until a multi that names the node has been answered to the victim with ZNONODE, or an exists with ZNONODE
@@ -271,12 +272,13 @@ static void excuse(claim_record *record, int64_t since)
 static void node_deleted(void *context, const char *path, int64_t session, int64_t by, int64_t zxid)
 {
     (void)context;
-    (void)session;
     (void)zxid;
     note_limit_change(path);
     node_record *node = find_node(path);
-    if (node != NULL)
+    if (node != NULL) {
+        node->taken = node->taken || (!node->gone && by != session);
         node->gone = true;
+    }
     if (by != 0)
         return;
     for (int i = 0; i < deletion_count; i++) {
@@ -646,6 +648,19 @@ static void check_lost(const claim_record *record, zkl_claim *claim)
              record->client, zkl_claim_message(claim), record->node);
 }
 
+/* A release that has found no node to delete. */
+static void check_robbed(const claim_record *record)
+{
+    bool taken = false;
+    for (int32_t i = 0; i < record->held_count; i++)
+        taken = taken || record->held[i]->taken;
+    totals.robbed++;
+    if (!taken)
+        fail("final",
+             "claim %d of client %d is said to have been lost before its release, and nobody else has deleted %s",
+             record->number, record->client, record->node);
+}
+
 /* Greater than every token under which somebody held before who could not have held at the same time. */
 static void check_token(claim_record *record)
 {
@@ -742,6 +757,8 @@ void check_claim_changed(claim_record *record, zkl_claim *claim)
     if (settled && (phase == ZKL_CLAIM_WAITING || phase == ZKL_CLAIM_GRANTED))
         fail("final", "claim %d of client %d is settled while %s", record->number, record->client,
              zkl_claim_phase_name(phase));
+    if (settled && !record->settled && phase == ZKL_CLAIM_RELEASED && code == ZKL_LOST)
+        check_robbed(record);
     zkl_claim_phase before = record->phase;
     record->phase = phase;
     record->settled = settled;
@@ -959,7 +976,8 @@ static uint64_t hash_order(const node_record *node)
 static uint64_t hash_node(const node_record *node)
 {
     uint64_t flags = (uint64_t)node->gone | (uint64_t)node->asked << 1 | (uint64_t)node->told << 2 |
-                     (uint64_t)node->overheard << 3 | (uint64_t)node->lost << 4 | (uint64_t)node->lingered << 5;
+                     (uint64_t)node->overheard << 3 | (uint64_t)node->lost << 4 | (uint64_t)node->lingered << 5 |
+                     (uint64_t)node->taken << 6;
     uint64_t hash = sim_mix(sim_hash_text(node->path), flags ^ (uint64_t)node->grants << 8);
     hash = sim_mix(hash, millis(node->lingered_since));
     hash = sim_mix(hash, millis(node->made_at) ^ millis(node->shared_since) << 32);

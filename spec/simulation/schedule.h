@@ -78,6 +78,7 @@ typedef struct node_record {
     int32_t number;
     int64_t made_at;
     bool gone;
+    bool taken;                          /* it was deleted, and not by its client */
     bool asked;                          /* somebody has asked by it for the lock */
     int64_t asked_since;                 /* its data say so since then; 0: they do not */
     bool told;                           /* one of those who held by it heard of that */
@@ -240,7 +241,7 @@ extern run_state run;
 /* Of all runs. */
 typedef struct {
     int64_t schedules, steps, turns;
-    int64_t claims, tries, grants, contended_grants, losses, refused_tries, cancelled;
+    int64_t claims, tries, grants, contended_grants, losses, robbed, refused_tries, cancelled;
     int64_t foreign_grants, contenders, kills, closes;
     int64_t modes[4], grants_by_mode[4]; /* by zkl_mode */
     int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;

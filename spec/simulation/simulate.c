@@ -63,9 +63,10 @@ static void print_totals(double seconds)
     printf("schedules %" PRId64 ", steps %" PRId64 ", turns %" PRId64 ", %.1f s, %.0f schedules/s\n", totals.schedules,
            totals.steps, totals.turns, seconds, seconds > 0 ? (double)totals.schedules / seconds : 0);
     printf("claims %" PRId64 " (%" PRId64 " tries), grants %" PRId64 " (%" PRId64 " contended), losses %" PRId64
-           ", refused tries %" PRId64 " (%" PRId64 " proved to write nothing), cancelled %" PRId64 "\n",
-           totals.claims, totals.tries, totals.grants, totals.contended_grants, totals.losses, totals.refused_tries,
-           totals.checked_tries, totals.cancelled);
+           " and %" PRId64 " found at a release, refused tries %" PRId64 " (%" PRId64
+           " proved to write nothing), cancelled %" PRId64 "\n",
+           totals.claims, totals.tries, totals.grants, totals.contended_grants, totals.losses, totals.robbed,
+           totals.refused_tries, totals.checked_tries, totals.cancelled);
     printf("mutex %" PRId64 "/%" PRId64 ", read %" PRId64 "/%" PRId64 ", write %" PRId64 "/%" PRId64
            ", permits %" PRId64 "/%" PRId64 " (grants/claims), downgrades %" PRId64 "/%" PRId64 ", sets %" PRId64
            "/%" PRId64 ", mismatches %" PRId64 ", held too long %" PRId64 ", asked to let go %" PRId64 "/%" PRId64 "\n",

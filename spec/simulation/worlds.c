@@ -296,6 +296,7 @@ const rule_fit rule_fits[] = {
     {"linger", "linger", NULL},
     {"handoff", "hand-over", NULL},
     {"follow", "anew", NULL},
+    {"repeated", "mutex", NULL},
     {"alone", NULL,
      "the bound does not count for as long as it takes to hear of who comes, which no small world waits for"},
     {"leftovers", NULL, "a send that fails in silence, and one that was under way before it, of the same client"},

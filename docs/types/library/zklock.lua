@@ -83,7 +83,7 @@
 ---@field acl? zklock.Acl for this lock's nodes; the client's
 ---@field wait_release? boolean release waits until the server has acknowledged it; true
 ---@field handoff? integer how many waiting acquisitions of this client a released lock may go to in a row; 16
----@field linger? number seconds that a released lock stays with this client; 0
+---@field linger? number seconds that a released lock stays with this client, unless somebody else queues; 0, as always of semaphores
 ---@field max_hold? number seconds, above 0, after which a grant ends by itself; never
 ---@field on_lost? zklock.OnLost
 ---@field on_revoke? zklock.OnRevoke
@@ -263,7 +263,7 @@ function Client:flush(timeout) end
 function Client:close(timeout) end
 
 --- Makes a lock that one holder at a time can have. Sends nothing.
----@param path string of the lock's directory; created when missing
+---@param path string of the lock's directory, 32768 bytes at most; created when missing
 ---@param settings? zklock.LockOptions
 ---@return zklock.Lock lock
 function Client:mutex(path, settings) end
@@ -277,7 +277,7 @@ function Client:rwlock(path, settings) end
 --- Makes a lock with several permits. Sends nothing.
 ---@param path string
 ---@param permits integer 1 to 2147483647
----@param settings? zklock.LockOptions
+---@param settings? zklock.LockOptions without linger
 ---@return zklock.Semaphore semaphore
 function Client:semaphore(path, permits, settings) end
 
@@ -361,7 +361,8 @@ local Lock = {}
 ---@return zklock.Code? code
 function Lock:acquire(timeout) end
 
---- Acquires the lock if nobody has it or is ahead; a refused try has written nothing.
+--- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. It is refused while the lock lingers at
+--- another client, too, from where it leaves for the first who queues: acquire with a timeout.
 ---@param settings? {} there are none but of a semaphore
 ---@return self? lock
 ---@return string? message
@@ -422,7 +423,7 @@ function Lock:contenders(timeout) end
 ---@return zklock.Code? code
 function Lock:revoke(timeout) end
 
---- Begins writes that happen only if the lock is still held by the present hold.
+--- Begins writes that happen only if the lock is still held by the present hold, of a semaphore all of its permits.
 ---@return zklock.Transaction transaction
 function Lock:transaction() end
 
@@ -557,7 +558,7 @@ function Multi:members() end
 local Transaction = {}
 
 --- Demands that a node exists, and has a version.
----@param path? string nil of a lock's transaction only: the check of its own node is always part of it
+---@param path? string nil of a lock's transaction only: the check of its own nodes is always part of it
 ---@param version? integer any
 ---@return self transaction
 function Transaction:check(path, version) end

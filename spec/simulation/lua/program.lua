@@ -276,7 +276,7 @@ local MAKE = {
     rwlock = function(client, path) return client:rwlock(path, random_settings()) end,
     semaphore = function(client, path)
         local settings = random_settings()
-        settings.reentrant = nil
+        settings.reentrant, settings.linger = nil, nil
         return client:semaphore(path, PERMITS, settings)
     end
 }

@@ -1,10 +1,13 @@
 --- What a multi promises: all of its locks or none, one deadline, no deadlock with others of its kind, and nothing left
 -- behind.
 
+local cluster = require "spec.support.cluster"
 local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local program = require "spec.support.program"
 
 local spec_unpack = table.unpack or unpack -- luacheck: ignore
 
@@ -146,6 +149,34 @@ describe("a multi", function()
         end)
         tokens = { locks[2]:token(), locks[3]:token(), locks[1]:token() }
         assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
+    end)
+
+    it("orders paths by their bytes, the shorter first", function()
+        local client = new_client()
+        local all = multi_of(client, { "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/a~", "/Z" })
+        local paths = {}
+        for index, lock in ipairs(all:members()) do
+            paths[index] = lock:path()
+        end
+        assert.same({ "/B", "/Z", "/a", "/a-b", "/a/b", "/ab", "/a~", "/é" }, paths)
+    end)
+
+    -- A program may have called os.setlocale, or be part of one that has; others of the fleet have not.
+    it("orders paths by their bytes in a locale that sorts otherwise, too", function()
+        local directory = files.make_directory()
+        local output, status = cluster.run({ "localedef", "-i", "en_US", "-f", "UTF-8", directory .. "/zklock.UTF-8" })
+        if status ~= 0 then
+            cluster.run({ "rm", "-rf", directory })
+            pending("no such locale can be made here: " .. output)
+            return
+        end
+        local sorter = program.run("sorter", { "env", "LOCPATH=" .. directory, "LC_ALL=zklock.UTF-8", program.interpreter(),
+            "spec/programs/sorter.lua", "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/Z" })
+        local collates, order = sorter:line(), sorter:line()
+        sorter:stop()
+        cluster.run({ "rm", "-rf", directory })
+        assert.equal("/B /Z /a /a-b /a/b /ab /é", order)
+        assert.equal(rawget(_G, "jit") and "a < B false" or "a < B true", collates) -- LuaJIT compares bytes anyway
     end)
 
     it("waits for one lock while holding those before it and none behind it", function()

@@ -133,7 +133,7 @@ local function fingerprint(value, secret)
     for name, field in pairs(value) do
         parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or name == "auth"))
     end
-    sort(parts)
+    sort(parts, options.precedes)
     return "{" .. concat(parts, ",") .. "}"
 end
 

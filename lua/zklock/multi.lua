@@ -1,7 +1,7 @@
 --- multi: several locks as one.
 --
 -- All or none: either all members are held when acquire returns, or none. They are waited for one after the other in the order
--- of their paths, whatever order they were given in, so that two multis over the same paths cannot wait for each other.
+-- of their paths' bytes, whatever order they were given in, so that two multis over the same paths cannot wait for each other.
 --
 -- That order costs a round trip for each member. So the first try takes all of them at once, waiting for none: if all are
 -- free, it takes one round trip. If one is not, those behind it in the order are given back before anybody waits for anything;
@@ -18,7 +18,7 @@ local error, getmetatable, ipairs, pairs, pcall, setmetatable, tostring, type =
 local concat, sort = table.concat, table.sort
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
-local now = core.now
+local now, precedes = core.now, options.precedes
 
 local Multi = {}
 Multi.__index = Multi
@@ -41,8 +41,9 @@ local function read_timeout(given)
     return settings and settings.timeout, wrong
 end
 
+--- By bytes: the whole fleet has to agree, whatever locale a program of it runs in.
 local function by_path(one, other)
-    return one._path < other._path
+    return precedes(one._path, other._path)
 end
 
 --- Checks the members, for Client:multi.

@@ -8,6 +8,7 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local program = require "spec.support.program"
+local wait = require "zklock.wait"
 
 local spec_unpack = table.unpack or unpack -- luacheck: ignore
 
@@ -634,6 +635,160 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert(all:acquire(10))
         assert.is_true(all:release())
         fixture.assert_nothing_left(client)
+    end)
+
+    --- A coroutine, suspended by its client's adapter, whose multi has two locks and waits for the last; the multi and its locks.
+    local function waiting_for_the_last(options)
+        local suspend, waiters = false, {}
+        local adapter = { wake = function() end }
+        function adapter.wait(client, waiter, seconds)
+            if suspend then
+                waiters[1] = waiter
+                coroutine.yield()
+                return true
+            end
+            return loop.wait(client, waiter, seconds)
+        end
+        local client = new_client({ wait = adapter })
+        local paths = three_paths()
+        fixture.join(paths[3])
+        local all, locks = multi_of(client, paths, options)
+        local thread = coroutine.create(function()
+            all:acquire(60)
+        end)
+        return { client = client, paths = paths, all = all, locks = locks, thread = thread, waiters = waiters,
+            run = function(ready)
+                suspend = true
+                eventually(function()
+                    assert(coroutine.resume(thread))
+                    client:pump()
+                    return locks[2]:held() and counts(paths) == "1 1 2" and (not ready or ready())
+                end)
+                suspend = false
+            end }
+    end
+
+    local told = 0
+    local function on_lost()
+        told = told + 1
+    end
+    for kind, settings in pairs({ locks = {}, ["locks with on_lost"] = { on_lost = on_lost },
+        ["reentrant locks"] = { reentrant = true, on_lost = on_lost } }) do
+        it(("gives back what it has when the coroutine that waits for the last is forgotten, by itself (%s) #asan"):format(kind),
+            function()
+                local case = waiting_for_the_last(settings)
+                case.run()
+                case.thread = nil
+                case.run, case.waiters[1] = nil, nil
+                eventually(function()
+                    collectgarbage()
+                    return counts(case.paths) == "0 0 1"
+                end)
+                for index = 1, 3 do
+                    assert.is_false(case.locks[index]:held())
+                    assert.truthy(tostring(case.locks[index]):find("free", 1, true))
+                    assert.equal("not_held", select(3, case.locks[index]:release()))
+                end
+                collectgarbage()
+                assert.is_false(case.client:needs_pump())
+                assert(case.locks[1]:acquire(10))
+                assert.is_true(case.locks[1]:release())
+                assert.is_false(case.locks[1]:held())
+                assert.equal("timeout", select(3, case.all:acquire(0.1)))
+                assert.equal(0, told)
+                fixture.assert_nothing_left(case.client)
+            end)
+    end
+
+    it("gives back what it has when its adapter says that the coroutine that waits for the last was killed #asan", function()
+        local case = waiting_for_the_last()
+        case.run()
+        wait.forsake(case.client, case.waiters[1])
+        assert.same({ false, false, false }, { case.locks[1]:held(), case.locks[2]:held(), case.locks[3]:held() })
+        await_counts(case.paths, "0 0 1")
+        assert.is_false(case.all:cancel())
+        assert.equal("timeout", select(3, case.all:acquire(0.1)))
+        wait.forsake(case.client, case.waiters[1])
+        assert(case.locks[1]:acquire(10))
+        assert.is_true(case.locks[1]:release())
+        fixture.assert_nothing_left(case.client)
+    end)
+
+    it("gives back what it has asked for when its adapter says that the coroutine was killed before anything came", function()
+        local suspend, last = false, nil
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30, wait = { wake = loop.wake, wait = function(...)
+            if suspend then
+                last = select(2, ...)
+                coroutine.yield()
+                return true
+            end
+            return loop.wait(...)
+        end } })
+        local paths = three_paths()
+        local all = multi_of(client, paths)
+        link:stall("down")
+        suspend = true
+        local thread = coroutine.create(function()
+            all:acquire(60)
+        end)
+        assert(coroutine.resume(thread))
+        wait.forsake(client, last)
+        suspend = false
+        link:resume()
+        fixture.assert_nothing_left(client)
+        await_counts(paths, "0 0 0")
+        assert(all:acquire(10))
+        assert.equal("suspended", coroutine.status(thread))
+    end)
+
+    it("leaves alone what was taken of its reentrant locks before, and beside it, when its coroutine is killed", function()
+        local case = waiting_for_the_last({ reentrant = true })
+        assert(case.locks[1]:acquire(10)) -- before
+        case.run()
+        assert(case.locks[2]:acquire(10)) -- beside it
+        wait.forsake(case.client, case.waiters[1])
+        assert.is_true(case.locks[1]:held())
+        assert.is_true(case.locks[2]:held())
+        for index = 1, 2 do
+            assert.is_true(case.locks[index]:release())
+            assert.is_false(case.locks[index]:held())
+        end
+        await_counts(case.paths, "0 0 1")
+    end)
+
+    it("leaves its reentrant locks to who has taken them beside it, when its coroutine is forgotten", function()
+        local case = waiting_for_the_last({ reentrant = true })
+        case.run()
+        assert(case.locks[2]:acquire(10))
+        case.run, case.thread, case.waiters[1] = nil, nil, nil
+        eventually(function()
+            collectgarbage()
+            return counts(case.paths) == "0 1 1"
+        end)
+        assert.is_true(case.locks[2]:held())
+        assert.equal("timeout", select(3, case.all:acquire(0.1))) -- which also gives back what the forgotten one had
+        assert.is_true(case.locks[2]:held())
+        assert.is_true(case.locks[2]:release())
+        assert.is_false(case.locks[2]:held())
+    end)
+
+    it("gives back, when its time is up, only what it has taken itself", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all, locks = multi_of(client, paths)
+        fixture.join(paths[3])
+        loop.run(function()
+            assert.is_nil((all:acquire(0.5)))
+        end, function()
+            loop.until_true(function()
+                return counts(paths) == "1 1 2" and locks[1]:held()
+            end)
+            assert.is_true(locks[1]:release())
+            assert(locks[1]:acquire(10))
+        end)
+        assert.is_true(locks[1]:held())
+        assert.is_false(locks[2]:held())
+        await_counts(paths, "1 0 1")
     end)
 end)
 

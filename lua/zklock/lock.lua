@@ -13,6 +13,8 @@
 -- A *hold* is one acquisition, from its request to its end, with its claim on the C side. An object has at most one
 -- hold (`_hold`) or one attempt at one (`client._attempts[lock]`, weak: if its coroutine is never resumed, or died of
 -- an error where waits cannot be protected, the attempt and its claim are collected and the object is free again).
+-- A multi that has some of its locks and waits for others has them *on a tether*: the hold is the object's, but ends when
+-- the multi's coroutine is collected.
 
 local core = require "zklock.core"
 local options = require "zklock.options"
@@ -85,6 +87,67 @@ local function check_self(self, method)
     end
 end
 
+-- Holds ---------------------------------------------------------------------------------------------------------------
+
+--- What a hold is in the beginning.
+local Hold = { levels = 1, asked = 0, cancelled = false, told = false, observed = false }
+Hold.__index = Hold
+
+--- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
+function Lock._new_hold(try, count)
+    return setmetatable({ claim = false, try = try, count = count, released = false }, Hold)
+end
+
+local function no()
+    return false
+end
+
+--- In place of the claim of a hold that went with its tether.
+local GONE = { held = no }
+
+--- Of a hold on a tether: it refers to its claim weakly.
+local Tethered = { __mode = "v", __index = setmetatable({ claim = GONE }, Hold) }
+
+--- What refers to that claim meanwhile, and hears of its changes.
+local Tether = {}
+Tether.__index = Tether
+
+function Tether:_ticket_changed()
+    self.lock:_ticket_changed()
+end
+
+--- Has the object's hold, which has one level, end when what this returns is collected. For a multi that goes on waiting.
+function Lock:_tether()
+    local hold = self._hold
+    local tether = setmetatable({ lock = self, _hold = hold, claim = hold.claim, owner = hold.owner }, Tether)
+    if hold.observed then
+        self._client._registry.observers[hold.claim:id()] = tether -- which is weak: nothing is left there either
+    end
+    return tether, setmetatable(hold, Tethered)
+end
+
+--- Ends that, if the hold is on a tether: it is the object's own.
+function Lock:_untether(hold)
+    if getmetatable(hold) ~= Tethered then
+        return
+    end
+    setmetatable(hold, Hold)
+    if hold.observed then
+        self._client._registry.observers[hold.claim:id()] = self
+    end
+end
+
+--- The object's hold, or nil. One that went with its tether is none.
+local function present(self)
+    local hold = self._hold
+    if hold and hold.claim == GONE then
+        self._hold = nil
+        return nil
+    end
+    return hold
+end
+Lock._present = present
+
 --- The claim of an object that holds at this instant, or nil.
 local function held_claim(self)
     local hold = self and self._hold
@@ -131,7 +194,7 @@ end
 --- Tells the program what happened to its hold by itself: that others ask for it, or that it has ended; the latter once,
 -- whoever noticed: the pump (this is what it calls when the claim changed), or a caller that came before the pump did.
 function Lock:_ticket_changed()
-    local hold = self._hold
+    local hold = present(self)
     if not hold or hold.told then
         return
     elseif hold.claim:held() then
@@ -190,15 +253,6 @@ end
 --- Ways to acquire: waiting; refused rather than waiting, without a trace; the same, but joining first and looking
 -- afterwards, which saves a round trip if nobody is there and leaves something to clean up if somebody is.
 Lock.WAIT, Lock.TRY, Lock.HASTY = false, "try", "hasty"
-
---- What a hold is in the beginning.
-local Hold = { levels = 1, asked = 0, cancelled = false, told = false, observed = false }
-Hold.__index = Hold
-
---- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
-function Lock._new_hold(try, count)
-    return setmetatable({ claim = false, try = try, count = count, released = false }, Hold)
-end
 
 --- What the C side has to know of the object, once for all acquisitions.
 local function make_terms(self)
@@ -345,13 +399,14 @@ local function enter(self, timeout, count)
         return acquire(self, timeout, count) -- what _deadlock would find out more slowly
     end
     local deadlock = self:_deadlock(count)
-    local hold = self._hold
+    local hold = present(self)
     if deadlock then
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
         return acquire(self, timeout, count)
     elseif hold.claim:held() then
         hold.levels = hold.levels + 1
+        self:_untether(hold) -- it is not the multi's alone any more
         return self
     elseif self._reentrant then
         return give_up_lost(self)
@@ -476,7 +531,7 @@ end
 -- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
 function Lock:_begin_release(patience)
-    local hold = self._hold
+    local hold = present(self)
     if not hold or not hold.claim:held() then
         local state, problem, code = self._client._core:state()
         if state == nil then
@@ -555,8 +610,8 @@ end
 local function finish(self, hold, level, ok, ...)
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
-    local present = self._hold
-    if present and (present == hold and hold.levels >= level or present ~= hold and level == 1) then
+    local current = self._hold
+    if current and (current == hold and hold.levels >= level or current ~= hold and level == 1) then
         leave(self, self._wait_release)
     end
     if not ok then
@@ -715,7 +770,7 @@ end
 -- @treturn Transaction bound to the present hold: a later hold of the same object needs another
 function Lock:transaction()
     check_self(self, "transaction")
-    return Transaction.guarded(self, self._hold)
+    return Transaction.guarded(self, present(self))
 end
 
 --- "zklock mutex (/path, held)".
@@ -723,7 +778,7 @@ function Lock:__tostring()
     local state = "free"
     if self._client._attempts[self] then
         state = "being acquired"
-    elseif self._hold then
+    elseif present(self) then
         state = self._hold.claim:held() and "held" or "lost"
     end
     return format("zklock %s (%s, %s)", self._kind.name, self._path, state)

@@ -87,7 +87,7 @@ function Multi.new(client, ordered)
         _client = client,
         _members = ordered,
         _in_order = 0, -- how many of the next acquisitions go by the order from the start
-        _kept = nil    -- what the acquisition under way has taken
+        _kept = nil    -- the holds that the acquisition under way has taken
     }, Multi)
 end
 
@@ -142,9 +142,10 @@ end
 
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 --
--- A *run* is one acquisition: `taken` members, from the first on, are held; `holds` are those that are asked for, by index. It
--- is known weakly (`client._attempts[multi]`), as a lock's attempt is: if its coroutine is never resumed, it is collected, with
--- all that it waited for, and the next acquisition gives back what it had taken (`_kept`).
+-- A *run* is one acquisition: `taken` members, from the first on, are held, by the holds `kept`; `holds` are those that are
+-- asked for, by index. It is known weakly (`client._attempts[multi]`), as a lock's attempt is: if its coroutine is never
+-- resumed, it is collected, with all that it waited for and, since they are on its `tethers`, all that it had taken. But for a
+-- level of a reentrant lock on which others count too: that is given back by the next acquisition.
 
 --- All that the run has asked for is decided.
 local function run_decided(run)
@@ -166,8 +167,51 @@ end
 
 --- Notes that the run holds its members up to this one.
 local function keep(self, run, index)
-    self._kept[index] = self._members[index]._hold
+    run.kept[index] = self._members[index]._hold
     run.taken = index
+end
+
+--- Before a wait for others: has what was taken last only as long as the run.
+local function tether(self, run)
+    for index = run.tethered + 1, run.taken do
+        local member, hold = self._members[index], run.kept[index]
+        if member._hold == hold and hold.levels == 1 then
+            run.tethers[index] = member:_tether()
+        end
+    end
+    run.tethered = run.taken
+end
+
+--- Gives back what a run has taken, and still is as it was.
+local function give_back(self, kept)
+    for index, hold in pairs(kept or {}) do
+        local member = self._members[index]
+        if member:_present() == hold then
+            member:_begin_release()
+        end
+    end
+end
+
+--- Gives back what the run has taken: it may begin anew.
+local function let_go(self, run)
+    local kept = run.kept
+    run.taken, run.tethered, run.kept = 0, 0, {}
+    self._kept = run.kept
+    give_back(self, kept)
+end
+
+local Run = {}
+Run.__index = Run
+
+--- For zklock.wait: its coroutine was killed.
+function Run:forsake()
+    local multi = self.multi
+    self.cancelled = true
+    if multi._client._attempts[multi] == self then
+        multi._client._attempts[multi] = nil
+        abandon(multi, self)
+        let_go(multi, self)
+    end
 end
 
 --- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
@@ -209,6 +253,7 @@ local function take_in_order(self, run, deadline)
         if run.cancelled then
             return nil, "waiting for the locks was cancelled", "cancelled"
         end
+        tether(self, run)
         run.current = self._members[index]
         local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
         local got, message, code = run.current:_enter(timeout, 1)
@@ -224,7 +269,7 @@ end
 --- A member that is held no more of those taken, which happens while others are waited for; nil when all are held.
 local function find_lost(self, run)
     for index = 1, run.taken do
-        local hold = self._kept[index]
+        local hold = run.kept[index]
         if hold.released or not hold.claim:held() then
             return self._members[index], hold
         end
@@ -246,15 +291,14 @@ local function take_all_in_order(self, run, deadline)
         elseif member._reentrant or now() >= deadline then
             return nil, member:_lost_message(hold), "lost"
         end
-        release(self, run.taken, false)
-        run.taken = 0
+        let_go(self, run)
     end
 end
 
 --- Whether no member is held or being acquired by its object.
 local function all_free(self)
     for _, member in ipairs(self._members) do
-        if member._hold or self._client._attempts[member] then
+        if member:_present() or self._client._attempts[member] then
             return false
         end
     end
@@ -284,8 +328,7 @@ local function attempt(self, run, timeout)
     local member, hold = find_lost(self, run)
     if taken and member then -- by the callback of another one
         taken, message, code = nil, member:_lost_message(hold), "lost"
-        release(self, run.taken, false)
-        run.taken = 0
+        let_go(self, run)
     end
     if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         return taken, message, code
@@ -296,31 +339,27 @@ local function attempt(self, run, timeout)
     return take_all_in_order(self, run, deadline)
 end
 
---- Gives back what an acquisition had taken whose coroutine was forgotten.
-local function give_back_kept(self)
-    for index, hold in pairs(self._kept or {}) do
-        local member = self._members[index]
-        if member._hold == hold then
-            member:_begin_release()
-        end
-    end
-end
-
 local function acquire(self, timeout)
     local attempts = self._client._attempts
     if attempts[self] then
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
-    give_back_kept(self)
-    local run = { taken = 0, holds = {}, current = nil, try = false, cancelled = false }
-    attempts[self], self._kept = run, {}
+    give_back(self, self._kept)
+    local run = setmetatable({
+        multi = self, taken = 0, tethered = 0, holds = {}, kept = {}, tethers = {}, current = nil, try = false, cancelled = false
+    }, Run)
+    attempts[self], self._kept = run, run.kept
     local ok, got, message, code = self._client._protect(attempt, self, run, timeout)
-    attempts[self], self._kept = nil, nil
+    attempts[self] = nil
     if ok and got then
+        self._kept = nil
+        for index in pairs(run.tethers) do
+            self._members[index]:_untether(run.kept[index])
+        end
         return self
     end
     abandon(self, run)
-    release(self, run.taken, false)
+    let_go(self, run)
     if not ok then
         error(got, 0)
     end

@@ -106,16 +106,27 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
 end
 
 --- Gives up one acquisition that nobody waits for any more.
+-- @treturn table|nil the run of a multi that it was part of
 local function forsake_hold(client, hold)
     hold.cancelled = true
     if hold.claim then
         hold.claim:cancel()
     end
-    for lock, attempt in pairs(client._attempts) do
+    local lock, run
+    for object, attempt in pairs(client._attempts) do
         if attempt == hold then
-            client._attempts[lock] = nil
+            lock = object
         end
     end
+    if lock then
+        client._attempts[lock] = nil
+        for _, attempt in pairs(client._attempts) do
+            if attempt.current == lock then
+                run = attempt
+            end
+        end
+    end
+    return run
 end
 
 --- For adapters that know that a waiter's coroutine will never run again: gives up what it waited for, now and not when it
@@ -123,14 +134,16 @@ end
 function wait.forsake(client, waiter)
     local subject = client._registry.everybody[waiter]
     client._registry.everybody[waiter] = nil
+    local run = nil
     if type(subject) == "userdata" then
         subject:cancel()
     elseif subject and subject.holds then
-        for index = 1, #subject.holds do
-            forsake_hold(client, subject.holds[index])
-        end
+        run = subject
     elseif subject and subject.claim then
-        forsake_hold(client, subject)
+        run = forsake_hold(client, subject)
+    end
+    if run then
+        run:forsake()
     end
 end
 

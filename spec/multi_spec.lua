@@ -637,7 +637,8 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         fixture.assert_nothing_left(client)
     end)
 
-    --- A coroutine, suspended by its client's adapter, whose multi has two locks and waits for the last; the multi and its locks.
+    --- A coroutine (`run()` makes it), suspended by its client's adapter, whose multi has two locks and waits for the last. It is
+    -- never on the stack of the spec itself, where LuaJIT's collector would find what is left of it.
     local function waiting_for_the_last(options)
         local suspend, waiters = false, {}
         local adapter = { wake = function() end }
@@ -653,22 +654,25 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         local paths = three_paths()
         fixture.join(paths[3])
         local all, locks = multi_of(client, paths, options)
-        local thread = coroutine.create(function()
-            all:acquire(60)
-        end)
-        return { client = client, paths = paths, all = all, locks = locks, thread = thread, waiters = waiters,
-            run = function(ready)
+        local case = { client = client, paths = paths, all = all, locks = locks, waiters = waiters, thread = nil }
+        function case.run()
+            coroutine.wrap(function()
+                case.thread = coroutine.create(function()
+                    all:acquire(60)
+                end)
                 suspend = true
                 eventually(function()
-                    assert(coroutine.resume(thread))
+                    assert(coroutine.resume(case.thread))
                     client:pump()
-                    return locks[2]:held() and counts(paths) == "1 1 2" and (not ready or ready())
+                    return locks[2]:held() and counts(paths) == "1 1 2"
                 end)
                 suspend = false
-            end }
+            end)()
+        end
+        return case
     end
 
-    local told = 0
+    local told
     local function on_lost()
         told = told + 1
     end
@@ -676,10 +680,10 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         ["reentrant locks"] = { reentrant = true, on_lost = on_lost } }) do
         it(("gives back what it has when the coroutine that waits for the last is forgotten, by itself (%s) #asan"):format(kind),
             function()
+                told = 0
                 local case = waiting_for_the_last(settings)
                 case.run()
-                case.thread = nil
-                case.run, case.waiters[1] = nil, nil
+                case.thread, case.waiters[1] = nil, nil
                 eventually(function()
                     collectgarbage()
                     return counts(case.paths) == "0 0 1"
@@ -760,7 +764,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         local case = waiting_for_the_last({ reentrant = true })
         case.run()
         assert(case.locks[2]:acquire(10))
-        case.run, case.thread, case.waiters[1] = nil, nil, nil
+        case.thread, case.waiters[1] = nil, nil
         eventually(function()
             collectgarbage()
             return counts(case.paths) == "0 1 1"
@@ -1142,6 +1146,37 @@ describe("with_lock of a multi", function()
         assert.equal("0 0 0", counts(paths))
     end)
 
+    it("leaves alone what another coroutine has acquired of its locks meanwhile", function()
+        local paths = three_paths()
+        local all, locks = multi_of(fixture.client({ session_timeout = 6 }), paths)
+        local outcome = pack(all:with_lock(function()
+            fixture.observer():delete(locks[1]:node())
+            eventually(function()
+                return not locks[1]:held()
+            end)
+            assert.is_true(locks[2]:release())
+            local thread = coroutine.create(function()
+                assert(locks[1]:acquire(10))
+                assert(locks[2]:acquire(10))
+            end)
+            assert(coroutine.resume(thread))
+            assert.equal("dead", coroutine.status(thread))
+        end, 10))
+        assert.equal("lost", outcome[3])
+        assert.same({ true, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+        assert.equal("1 1 0", counts(paths))
+    end)
+
+    it("leaves alone the outer level of a reentrant lock whose inner one its function has released", function()
+        local all, locks = multi_of(new_client(), three_paths(), { reentrant = true })
+        assert(locks[2]:acquire(10))
+        assert.is_true(all:with_lock(function()
+            assert.is_true(locks[2]:release())
+        end, 10))
+        assert.same({ false, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+        assert.is_true(locks[2]:release())
+    end)
+
     it("says deadlock when nested, and nests on reentrant locks", function()
         local paths = three_paths()
         local all = multi_of(new_client(), paths)
@@ -1225,6 +1260,24 @@ describe("a to-be-closed multi", function()
                 assert.is_true(all:release())
             end)
             assert(all:acquire(10))
+        end)
+
+        it("leaves alone what another coroutine has acquired of its locks meanwhile", function()
+            local scoped = assert(load_text([[
+                local all, inside = ...
+                local held <close> = assert(all:acquire(10))
+                inside()
+            ]]))
+            local paths = three_paths()
+            local all, locks = multi_of(fixture.client(), paths)
+            scoped(all, function()
+                assert.is_true(locks[2]:release())
+                coroutine.wrap(function()
+                    assert(locks[2]:acquire(10))
+                end)()
+            end)
+            assert.same({ false, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+            assert.equal("0 1 0", counts(paths))
         end)
     else
         it("has its metamethod, harmless before Lua 5.4", function()

@@ -22,6 +22,7 @@ local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
+local running = coroutine.running
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local now, REVOKE = core.now, core.REVOKE
@@ -76,6 +77,8 @@ function Lock.new(class, client, kind, path, settings)
         _terms = nil,   -- what C knows of all that, once there was an acquisition
         _permits = nil, -- a semaphore's
         _twin = nil,    -- the other half of a read/write lock
+        _taker = nil,   -- the coroutine that acquired the object first …
+        _takers = nil,  -- … and all others that did
         _hold = nil
     }, class)
 end
@@ -96,6 +99,32 @@ Hold.__index = Hold
 --- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
 function Lock._new_hold(try, count)
     return setmetatable({ claim = false, try = try, count = count, released = false }, Hold)
+end
+
+--- What stands for each coroutine that has acquired a lock: a table, which does not keep the coroutine.
+local takers, MAIN = setmetatable({}, { __mode = "k" }), {}
+
+--- What stands for the running one.
+local function taker()
+    local thread = running() or MAIN -- Lua 5.1 has none for the main program
+    local known = takers[thread]
+    if not known then
+        known = {}
+        takers[thread] = known
+    end
+    return known
+end
+
+--- Notes that the running coroutine has acquired the object.
+local function note_taker(self, hold)
+    local mine = taker()
+    hold.taker = mine
+    if self._taker == nil then
+        self._taker = mine
+    elseif self._taker ~= mine then
+        self._takers = self._takers or setmetatable({}, { __mode = "k" })
+        self._takers[mine] = true
+    end
 end
 
 local function no()
@@ -290,6 +319,7 @@ local function take(self, hold)
     local client = self._client
     local caller = client._adapter.caller
     self._hold = hold
+    note_taker(self, hold)
     if caller or self._on_lost or self._on_revoke then
         hold.observed = true
         hold.owner = caller and caller()
@@ -458,7 +488,9 @@ Lock._read_acquire = read_acquire
 -- it, so that releasing the write half then lets other readers in, and no other writer (a downgrade). The write half,
 -- acquired while the read half is held, is refused with "deadlock" (an upgrade would wait for itself).
 --
--- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block.
+-- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block what is still held, unless another
+-- coroutine has acquired the object since. Of a reentrant lock it releases one level: who has released that within the block
+-- gives back an outer one, which with_lock does not.
 --
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire. A
 --   semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
@@ -605,13 +637,31 @@ function Lock:release(settings)
     return leave(self, wait_for_server)
 end
 
+--- Whether the end of a with_lock that had the object by this hold, so many levels deep, has something to release. A function
+-- that released its own level, or more, has left nothing; one that acquired anew, in the same coroutine, has.
+function Lock:_ends(hold, level)
+    local current = present(self)
+    if current == hold then
+        return current ~= nil and hold.levels >= level
+    end
+    return current ~= nil and level == 1 and current.taker == taker()
+end
+
+--- Whether the end of a block has something to release: the object's hold, unless it is another coroutine's, and this one has
+-- had the object itself, and has let go of it or lost it. Whoever has not, was given the hold.
+function Lock:_closes()
+    local hold, mine = present(self), taker()
+    if not hold or hold.taker == mine then
+        return hold ~= nil
+    end
+    return self._taker ~= mine and not (self._takers and self._takers[mine])
+end
+
 --- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.
--- A function that released its own level, or more, has nothing left to release; one that acquired anew has.
 local function finish(self, hold, level, ok, ...)
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
-    local current = self._hold
-    if current and (current == hold and hold.levels >= level or current ~= hold and level == 1) then
+    if self:_ends(hold, level) then
         leave(self, self._wait_release)
     end
     if not ok then
@@ -625,7 +675,8 @@ end
 --- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens.
 --
 -- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall
--- forbids it. fn may release the lock early itself.
+-- forbids it. fn may release the lock early itself. What it has acquired anew then is released too; what another coroutine has
+-- acquired of this object meanwhile is not.
 --
 -- @tparam function fn
 -- @tparam table|number|nil timeout as of acquire; nil waits for ever
@@ -784,9 +835,11 @@ function Lock:__tostring()
     return format("zklock %s (%s, %s)", self._kind.name, self._path, state)
 end
 
---- Lua 5.4's `local held <close> = …`: releases at the end of the block, if it still is held.
+--- Lua 5.4's `local held <close> = …`: releases at the end of the block, if it still is held and not another coroutine's.
 function Lock:__close()
-    leave(self, self._wait_release)
+    if self:_closes() then
+        leave(self, self._wait_release)
+    end
 end
 
 return Lock

@@ -100,19 +100,18 @@ end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
---- Releases the first `count` members: begins with all of them, then waits for all. What fails does not keep the others.
--- @tparam number count
+--- Releases the members: begins with all of them, then waits for all. What fails does not keep the others.
 -- @tparam boolean|nil wait_for_server nil: as each member was made
 -- @treturn true|nil
 -- @treturn string|nil what went wrong, with each that failed
 -- @treturn string|nil code of the first that failed
-local function release(self, count, wait_for_server)
+local function release(self, wait_for_server)
     local problems, first_code, holds = {}, nil, {}
     local function note(message, code)
         problems[#problems + 1] = message
         first_code = first_code or code
     end
-    local deadline = now() + self._client:_patience()
+    local deadline, count = now() + self._client:_patience(), #self._members
     for index = count, 1, -1 do
         local hold, message, code = self._members[index]:_begin_release()
         if not hold then
@@ -426,11 +425,22 @@ function Multi:release(settings)
     if not read then
         error("multi:release: " .. wrong, 2)
     end
-    return release(self, #self._members, read.wait)
+    return release(self, read.wait)
+end
+
+--- Waits until the server has acknowledged the ends of holds that have begun, as each member was made.
+local function await_releases(self, holds)
+    local deadline = now() + self._client:_patience()
+    for index, member in ipairs(self._members) do
+        local hold = holds[index]
+        if hold and hold ~= true and member._wait_release then
+            member:_await_release(hold, deadline)
+        end
+    end
 end
 
 --- The end of with_lock: `holds` are those that it began with, `levels` how deep they were, `ok, …` what pcall said of the
--- function. Of a member that the function released itself nothing is left to release; of one that it acquired anew, that.
+-- function.
 local function finish(self, holds, levels, ok, ...)
     local lost
     for index, hold in ipairs(holds) do
@@ -439,16 +449,10 @@ local function finish(self, holds, levels, ok, ...)
         end
     end
     for index = #holds, 1, -1 do
-        local hold, present = holds[index], self._members[index]._hold
-        local ours = present == hold and present.levels >= levels[index] or present ~= hold and levels[index] == 1
-        holds[index] = present and ours and self._members[index]:_begin_release() or false
+        local member = self._members[index]
+        holds[index] = member:_ends(holds[index], levels[index]) and member:_begin_release() or false
     end
-    local deadline = now() + self._client:_patience()
-    for index, hold in ipairs(holds) do
-        if hold and hold ~= true and self._members[index]._wait_release then
-            self._members[index]:_await_release(hold, deadline)
-        end
-    end
+    await_releases(self, holds)
     if not ok then
         error((...), 0)
     elseif lost then
@@ -520,9 +524,14 @@ function Multi:__tostring()
     return format("zklock multi (%d locks, %s)", #self._members, self:held() and "held" or "not held")
 end
 
---- Lua 5.4's `local held <close> = …`: releases at the end of the block what still is held.
+--- Lua 5.4's `local held <close> = …`: releases at the end of the block what still is held and not another coroutine's.
 function Multi:__close()
-    release(self, #self._members)
+    local holds = {}
+    for index = #self._members, 1, -1 do
+        local member = self._members[index]
+        holds[index] = member:_closes() and member:_begin_release() or false
+    end
+    await_releases(self, holds)
 end
 
 return Multi

@@ -111,6 +111,11 @@ typedef struct {
 } zkl_ticket_view;
 
 void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view);
+/*
+ * A granted claim of several permits: all nodes by which it holds, as of zkl_claim_nodes; valid as long as the ticket. NULL for any
+ * other, which holds by the view's node alone. False when there was no memory for them.
+ */
+bool zkl_ticket_nodes(zkl_ticket *ticket, const char **nodes);
 /* Nothing more is to be expected of a claim's release: it is settled, or there is a reason why it cannot be. */
 bool zkl_ticket_finished(zkl_ticket *ticket);
 /* Two parts of that, for less. */

@@ -110,6 +110,7 @@ struct zkl_ticket {
     zkl_token token;
     char *node;  /* the name of its own; NULL: none yet */
     char *ahead; /* the name of the node that it waits for; NULL: none */
+    char *nodes; /* of a grant of several permits, as of zkl_claim_nodes; once there, constant */
 
     zkl_question *question; /* NULL: a claim */
 };

@@ -68,6 +68,10 @@ const char *zkl_claim_phase_name(zkl_claim_phase phase)
 
 /* --- paths --------------------------------------------------------------------------------------------------------- */
 
+/* A number that is a macro, as text. */
+#define TEXT_OF(number) AS_TEXT(number)
+#define AS_TEXT(text) #text
+
 static bool is_dots(const char *name, size_t length)
 {
     return (length == 1 && name[0] == '.') || (length == 2 && name[0] == '.' && name[1] == '.');
@@ -136,6 +140,9 @@ const char *zkl_node_path_problem(const char *path, size_t length)
     if (length == 0 || path[0] != '/') {
         return "it must start with '/'";
     }
+    if (length > ZKL_LONGEST_PATH) {
+        return "it must not be longer than " TEXT_OF(ZKL_LONGEST_PATH) " bytes: a server takes no request with more";
+    }
     if (memchr(path, '\0', length) != NULL) {
         return "it must not contain a NUL byte";
     }
@@ -152,6 +159,11 @@ const char *zkl_path_problem(const char *path, size_t length)
     }
     if (length >= 10 && strncmp(path, "/zookeeper", 10) == 0 && (length == 10 || path[10] == '/')) {
         return "'/zookeeper' is ZooKeeper's own";
+    }
+    if (length > ZKL_LONGEST_LOCK_PATH) {
+        return "it must not be longer than " TEXT_OF(
+            ZKL_LONGEST_LOCK_PATH) " bytes: it is in each of a lock's requests, in some "
+                                   "more than once";
     }
     return zkl_node_path_problem(path, length);
 }
@@ -199,6 +211,7 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     engine->host = *host;
     engine->servers = zkl_copy(config->servers, strlen(config->servers));
     engine->hosts = zkl_copy(config->servers, strcspn(config->servers, "/"));
+    engine->chroot_length = (int32_t)(strlen(config->servers) - strcspn(config->servers, "/"));
     engine->asked_timeout_ms = config->session_timeout_ms;
     engine->lease = config->lease;
     engine->zookeeper_log = config->zookeeper_log;
@@ -674,6 +687,39 @@ const char *zkl_claim_node(const zkl_claim *claim)
     const zkl_seat *seat = claim->behind ? claim->seat : LIST_FIRST(&claim->seats);
     bool has_one = seat != NULL && (!claim->behind || claim->phase == ZKL_CLAIM_GRANTED);
     return has_one ? seat->node : NULL;
+}
+
+/* The znode by which a claim holds one of its permits; NULL: the seat is none of these. */
+static const char *node_of_permit(const zkl_seat *seat)
+{
+    return seat->role == ZKL_ROLE_PERMIT && seat->state == ZKL_SEAT_GRANTED && seat->wanted ? seat->node : NULL;
+}
+
+char *zkl_claim_nodes(const zkl_claim *claim)
+{
+    if (claim->permits == NULL || claim->permits->count == 1 || claim->phase != ZKL_CLAIM_GRANTED) {
+        return NULL;
+    }
+    size_t stem = strlen(zkl_claim_path(claim)) + 1;
+    size_t size = 1;
+    const zkl_seat *seat;
+    LIST_FOREACH(seat, &claim->seats, in_claim)
+    {
+        const char *node = node_of_permit(seat);
+        size += node != NULL ? strlen(node + stem) + 1 : 0;
+    }
+    char *nodes = zkl_alloc(size); /* zeroed */
+    char *end = nodes;
+    LIST_FOREACH(seat, &claim->seats, in_claim)
+    {
+        const char *node = node_of_permit(seat);
+        if (end != NULL && node != NULL) {
+            size_t length = strlen(node + stem) + 1;
+            memcpy(end, node + stem, length);
+            end += length;
+        }
+    }
+    return nodes;
 }
 
 const char *zkl_claim_path(const zkl_claim *claim)

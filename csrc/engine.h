@@ -254,6 +254,12 @@ zkl_token zkl_claim_token(const zkl_claim *claim);
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
 /* Full path of the claim's znode, NULL while it has none. */
 const char *zkl_claim_node(const zkl_claim *claim);
+/*
+ * All znodes by which a granted claim of several permits holds: of each what stands behind the claim's path and its '/', ended by
+ * a NUL, the last one by another NUL; to be given to zkl_free. NULL when memory is short, and for any other claim, which holds by
+ * zkl_claim_node alone. They stay the same for as long as it holds.
+ */
+char *zkl_claim_nodes(const zkl_claim *claim);
 const char *zkl_claim_path(const zkl_claim *claim);
 /* Full path of the node that it waits for, NULL if it waits for none now. */
 const char *zkl_claim_blocker(const zkl_claim *claim);
@@ -397,7 +403,16 @@ bool zkl_acl_copy(struct ACL_vector *copy, const struct ACL_vector *acl);
 /* Frees what zkl_acl_copy made, and leaves it empty. Any thread. */
 void zkl_acl_free(struct ACL_vector *acl);
 
-/* NULL if `path` (of `length` bytes) can name a lock's directory; else what is wrong with it, for a person. */
+/*
+ * Bytes of a path, at most. A server hangs up at a packet of more than jute.maxbuffer, 1 MB by default. Of a lock's path, and of a
+ * chroot, some go into one packet: both of them twice into the request that makes a reader of a writer, with the nodes' names,
+ * identity and acl, and those of all who wait into the one that sets their watches anew after a reconnect. A path that the program
+ * itself reads or writes is in its request once, behind the chroot.
+ */
+#define ZKL_LONGEST_LOCK_PATH 32768
+#define ZKL_LONGEST_PATH 900000
+
+/* NULL if `path` (of `length` bytes) can name a lock's directory, or a chroot; else what is wrong with it, for a person. */
 const char *zkl_path_problem(const char *path, size_t length);
 /* The same for a path that names any node, "/" and those below "/zookeeper" included. */
 const char *zkl_node_path_problem(const char *path, size_t length);

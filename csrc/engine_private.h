@@ -34,8 +34,8 @@
 #endif
 
 /*
- * Bytes of watched paths per handle. After a reconnect the C client sends them all in one SetWatches packet, which the
- * server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
+ * Bytes of watched paths per handle, chroots included. After a reconnect the C client sends them all in one SetWatches packet,
+ * which the server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */
 #define ZKL_MAX_WATCHED_BYTES (INT64_C(700) * 1024)
 
@@ -62,7 +62,8 @@ TAILQ_HEAD(zkl_operation_list, zkl_operation);
 struct zkl_engine {
     zkl_host host;
     char *servers;
-    char *hosts; /* `servers` without the chroot, for messages */
+    char *hosts;           /* `servers` without the chroot, for messages */
+    int32_t chroot_length; /* in bytes: the C client puts it before each path that it sends */
     int32_t asked_timeout_ms;
     bool lease;
     zkl_auth *auths;
@@ -359,6 +360,7 @@ struct zkl_checks {
     int32_t looked;      /* so many of the seats have been looked at, or need not be */
     bool failed;         /* something was not answered, or not well: it proves nothing */
     int32_t count;
+    int64_t bytes; /* what they take in the request */
     struct zkl_check {
         zkl_seat *seat;
         uint32_t generation;

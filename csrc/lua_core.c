@@ -236,6 +236,32 @@ static int ticket_node(lua_State *L)
     return 1;
 }
 
+/* claim:nodes() -> array of the paths of all nodes by which it holds | nil, message, code */
+static int ticket_nodes(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    const char *names;
+    if (!zkl_ticket_nodes(ticket, &names) || view.node[0] == '\0') {
+        return push_failure(L, ZKL_FAILED, "there was no memory for the names of the nodes");
+    }
+    lua_createtable(L, 1, 0);
+    if (names == NULL) {
+        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), view.node);
+        lua_rawseti(L, -2, 1);
+        return 1;
+    }
+    for (int index = 1; *names != '\0'; index++) {
+        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), names);
+        lua_rawseti(L, -2, index);
+        names += strlen(names) + 1;
+    }
+    return 1;
+}
+
 /* claim:revocations() -> how often others have asked for it */
 static int ticket_revocations(lua_State *L)
 {
@@ -616,7 +642,10 @@ static int client_contenders(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    const char *path = check_path(L, 2);
+    size_t length;
+    const char *path = luaL_checklstring(L, 2, &length); /* of a lock, or one of a semaphore's two below it */
+    const char *problem = zkl_node_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, 2, problem);
     bool identities = lua_toboolean(L, 3);
     zkl_ticket **box = push_ticket_box(L);
     return fill_ticket_box(L, box, zkl_client_contenders(client, path, identities));
@@ -877,6 +906,7 @@ static const luaL_Reg ticket_methods[] = {
     {"remaining", ticket_remaining},
     {"token", ticket_token},
     {"node", ticket_node},
+    {"nodes", ticket_nodes},
     {"release", ticket_end},
     {"cancel", ticket_end},
     {"result", ticket_result},

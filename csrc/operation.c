@@ -17,7 +17,7 @@
 
 /*
  * A server drops the connection at a packet above jute.maxbuffer, 1 MB by default, and with it all that is under way. What is
- * not data, path or acl in a packet is less than this per operation.
+ * not data, path (behind the chroot) or acl in a packet is less than this per operation.
  */
 #define LARGEST_REQUEST 1000000
 #define REQUEST_OVERHEAD 64
@@ -610,6 +610,7 @@ void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_
     operation->host = host;
     operation->user = user;
     operation->serial = ++engine->operation_serial;
+    operation->size += (size_t)operation->part_count * (size_t)engine->chroot_length;
     operation->waiting = true;
     TAILQ_INSERT_TAIL(&engine->operations_waiting, operation, all);
     if (!refuse_locally(operation) && engine->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {

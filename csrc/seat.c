@@ -105,7 +105,7 @@ zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role)
 
 static int64_t watch_bytes(const zkl_seat *seat)
 {
-    return (int64_t)strlen(seat->line->path) + NAME_BYTES;
+    return seat->engine->chroot_length + (int64_t)strlen(seat->line->path) + NAME_BYTES;
 }
 
 bool zkl_seat_fits(const zkl_seat *seat)

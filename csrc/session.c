@@ -56,8 +56,13 @@
 /* A session that no server has taken back for so long is given up. */
 #define GIVEN_UP_AFTER(timeout) ((timeout)*3)
 
-/* Nodes checked by one heartbeat request. */
+/*
+ * Nodes checked by one heartbeat request, and bytes of their paths in it: a server hangs up at a packet above jute.maxbuffer
+ * (1 MB by default), heartbeat after heartbeat. What a check takes beside its path is less than CHECK_OVERHEAD.
+ */
 #define CHECKS_AT_ONCE 256
+#define CHECKED_BYTES_AT_ONCE ((int64_t)512 * 1024)
+#define CHECK_OVERHEAD 32
 
 /* Looks at nodes that are under way at once, whatever else is: the lease must not wait for others. */
 #define LOOKS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
@@ -557,6 +562,17 @@ static struct zkl_checks *new_checks(int32_t capacity)
     return checks;
 }
 
+static int64_t check_bytes(const zkl_seat *seat)
+{
+    return seat->engine->chroot_length + (int64_t)strlen(seat->node) + CHECK_OVERHEAD;
+}
+
+/* Whether a request that checks so much already has no room for another seat. */
+static bool is_full(const struct zkl_checks *checks, const zkl_seat *seat)
+{
+    return checks->count == CHECKS_AT_ONCE || checks->bytes + check_bytes(seat) > CHECKED_BYTES_AT_ONCE;
+}
+
 static void add_check(struct zkl_checks *checks, zkl_seat *seat)
 {
     checks->items[checks->count] = (struct zkl_check){seat, seat->generation};
@@ -564,6 +580,7 @@ static void add_check(struct zkl_checks *checks, zkl_seat *seat)
     checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays, should the answer say nothing of it */
     seat->flying++;
     checks->count++;
+    checks->bytes += check_bytes(seat);
 }
 
 /* Nothing about the heartbeat is under way, or to be sent, any more. */
@@ -653,15 +670,15 @@ static void heartbeat(zkl_engine *engine)
         if (!needs_check(seat)) {
             continue;
         }
+        if (checks != NULL && is_full(checks, seat)) {
+            send_checks(engine, checks);
+            checks = NULL;
+        }
         if (checks == NULL && (checks = new_checks(CHECKS_AT_ONCE)) == NULL) {
             engine->check_at = engine->now + PAUSE_AFTER; /* no memory: the lease runs on meanwhile */
             return;
         }
         add_check(checks, seat);
-        if (checks->count == CHECKS_AT_ONCE) {
-            send_checks(engine, checks);
-            checks = NULL;
-        }
     }
     if (checks != NULL) {
         send_checks(engine, checks);

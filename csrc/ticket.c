@@ -57,6 +57,7 @@ void zkl_ticket_drop(zkl_ticket *ticket)
     zkl_free(ticket->message);
     zkl_free(ticket->node);
     zkl_free(ticket->ahead);
+    zkl_free(ticket->nodes);
     zkl_free(ticket);
     zkl_client_drop(client);
 }
@@ -116,6 +117,7 @@ static void publish_claim(zkl_ticket *ticket, const zkl_claim *claim, zkl_claim_
         /* Stays when the grant is over: who has read the phase before must not find a hold without an end now. */
         atomic_store_explicit(&ticket->hold_until, zkl_claim_hold_until(claim), memory_order_relaxed);
         ticket->token = zkl_claim_token(claim);
+        ticket->nodes = ticket->nodes != NULL ? ticket->nodes : zkl_claim_nodes(claim);
     }
     if (phase == ZKL_CLAIM_GRANTED || phase == ZKL_CLAIM_WAITING) {
         keep_name(&ticket->node, ticket, zkl_claim_node(claim));
@@ -523,6 +525,14 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
         snprintf(view->message, sizeof view->message, "'%.400s' is lost: its %s", zkl_ticket_path(ticket),
                  held_long ? "max_hold is over" : "lease ran out");
     }
+}
+
+bool zkl_ticket_nodes(zkl_ticket *ticket, const char **nodes)
+{
+    pthread_mutex_lock(&ticket->client->mutex);
+    *nodes = ticket->nodes;
+    pthread_mutex_unlock(&ticket->client->mutex);
+    return *nodes != NULL || ticket->count <= 1;
 }
 
 bool zkl_ticket_waits(const zkl_ticket *ticket)

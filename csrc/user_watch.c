@@ -31,14 +31,14 @@ struct zkl_user_watch {
 /* What SetWatches needs for a path besides its bytes. */
 #define PATH_OVERHEAD 4
 
-static int64_t bytes_of(const char *path)
+static int64_t bytes_of(const zkl_engine *engine, const char *path)
 {
-    return (int64_t)strlen(path) + PATH_OVERHEAD;
+    return engine->chroot_length + (int64_t)strlen(path) + PATH_OVERHEAD;
 }
 
 bool zkl_user_watch_fits(const zkl_engine *engine, const char *path)
 {
-    return engine->watched_bytes + bytes_of(path) <= ZKL_MAX_WATCHED_BYTES;
+    return engine->watched_bytes + bytes_of(engine, path) <= ZKL_MAX_WATCHED_BYTES;
 }
 
 zkl_user_watch *zkl_user_watch_new(zkl_engine *engine, const char *path, bool children,
@@ -59,7 +59,7 @@ zkl_user_watch *zkl_user_watch_new(zkl_engine *engine, const char *path, bool ch
     watch->wanted = true;
     watch->state = ZKL_WATCH_IDLE;
     LIST_INSERT_HEAD(&engine->user_watches, watch, all);
-    engine->watched_bytes += bytes_of(path);
+    engine->watched_bytes += bytes_of(engine, path);
     engine->stats.watches++;
     return watch;
 }
@@ -80,7 +80,7 @@ static void free_if_unused(zkl_user_watch *watch)
     }
     set_cleaning(watch, false);
     LIST_REMOVE(watch, all);
-    watch->engine->watched_bytes -= bytes_of(watch->path);
+    watch->engine->watched_bytes -= bytes_of(watch->engine, watch->path);
     watch->engine->stats.watches--;
     zkl_free(watch->path);
     zkl_free(watch);

@@ -44,6 +44,7 @@ describe("connect refuses", function()
         ["a url"] = { "zk://h:2181", "address 1" },
         ["a chroot with a trailing slash"] = { "h:2181/a/", "chroot" },
         ["a chroot with an empty name in it"] = { "h:2181/a//b", "chroot" },
+        ["a chroot that is too long"] = { "h:2181/" .. ("a"):rep(32768), "32768 bytes" },
         ["a NUL in servers"] = { "h:2181\0,evil:1", "NUL" }
     }
     for title, case in pairs(servers) do
@@ -148,6 +149,7 @@ describe("a client refuses", function()
         ["a path with a character beyond U+FFFF"] = { "/locks/\240\159\148\146", "forbids" },
         ["ZooKeeper's own path"] = { "/zookeeper/quota", "ZooKeeper's own" },
         ["a path with a NUL"] = { "/locks/a\0b", "path" },
+        ["a path that is too long"] = { "/" .. ("a"):rep(32768), "32768 bytes" },
         ["a path with . in it"] = { "/locks/./a", "path" },
         ["a path with .. in it"] = { "/locks/../a", "path" }
     }
@@ -158,6 +160,33 @@ describe("a client refuses", function()
             end), "client:mutex", "path", case[2])
         end)
     end
+
+    it("a path that is too long for any kind of lock, and takes one that is just short enough", function()
+        local longest = "/" .. ("a"):rep(32767)
+        for _, kind in ipairs({ "mutex", "rwlock", "semaphore" }) do
+            assert(client[kind](client, longest, kind == "semaphore" and 2 or nil))
+            assert_names(mistake(function()
+                client[kind](client, longest .. "b", kind == "semaphore" and 2 or nil)
+            end), "client:" .. kind, "bad path", "32768 bytes")
+        end
+    end)
+
+    it("a node's path for which no request has room, at the line of the call", function()
+        local path = "/" .. ("a"):rep(900000)
+        local calls = {
+            get = { path }, exists = { path }, children = { path }, sync = { path }, set = { path, "x" }, create = { path },
+            delete = { path }
+        }
+        for method, arguments in pairs(calls) do
+            assert_names(mistake(function()
+                local results = { client[method](client, arguments[1], arguments[2]) }
+                return results
+            end), "client:" .. method, "bad path", "900000 bytes")
+        end
+        assert_names(mistake(function()
+            client:transaction():set(path, "x")
+        end), "transaction:set", "bad path", "900000 bytes")
+    end)
 
     it("lock options of a wrong type, by name", function()
         local wrong = { reentrant = 1, identity = "", acl = "nobody", wait_release = "no", on_lost = true }

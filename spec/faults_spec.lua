@@ -794,3 +794,48 @@ describe("more waiters than watches fit into one packet", function()
         assert.equal(2, client:stats().sessions)
     end)
 end)
+
+describe("more held locks than fit into one packet", function()
+    after_each(fixture.clean)
+
+    -- The heartbeat names every node that is held. A server hangs up at more than a megabyte, heartbeat after heartbeat.
+    for title, lengths in pairs({ ["by their paths"] = { 1, 5000 }, ["by the chroot that is before each"] = { 5000, 1 } }) do
+        it("are kept, over one connection, when it is so " .. title, function()
+            local core = require "zklock.core"
+            local chroot = fixture.path() .. ("/" .. ("c"):rep(lengths[1]))
+            fixture.observer():create_all(chroot)
+            local client = fixture.client({ wait = loop, session_timeout = 6 }, fixture.servers() .. chroot)
+            local claims = {}
+            for index = 1, 300 do
+                local terms = assert(core.terms(("/%s%d"):format(("x"):rep(lengths[2]), index), "mutex", "one of many", "open"))
+                claims[index] = assert(client._core:claim(terms, {}))
+            end
+            local function until_all(what)
+                eventually(function()
+                    client:pump()
+                    for index, claim in ipairs(claims) do
+                        local phase, _, message = claim:phase()
+                        assert(phase == "waiting" or phase == "granted", message)
+                        if not claim:held() then
+                            return nil, index
+                        end
+                    end
+                    return true
+                end, 30, what)
+            end
+            until_all("all of them to be granted")
+            local before = client:stats().heartbeats
+            eventually(function()
+                client:pump()
+                return client:stats().heartbeats > before + 4 * #claims
+            end, 60, "four heartbeats, with a look at each node")
+            until_all("all of them to be held")
+            assert.equal(1, client:stats().connections)
+            assert.equal(0, client:stats().losses)
+            for _, claim in ipairs(claims) do -- one by one: see docs/reliability.md of sessions that end with as much
+                claim:release()
+            end
+            assert(client:flush(30))
+        end)
+    end
+end)

@@ -578,6 +578,25 @@ describe("a lock's path", function()
         end
     end)
 
+    it("may be as long as is allowed, of every kind of lock, and be listed and revoked", function()
+        local client = fixture.client()
+        local path = fixture.path() .. "/"
+        path = path .. ("x"):rep(32768 - #path)
+        local rwlock = client:rwlock(path)
+        for _, lock in ipairs({ client:mutex(path), rwlock.write, client:semaphore(path, 2) }) do
+            assert(lock:acquire(20))
+            assert.equal(1, #assert(lock:contenders(20)))
+            assert.equal(1, (assert(lock:revoke(20))))
+            if lock == rwlock.write then
+                assert(rwlock.read:acquire(20))
+                assert(rwlock.read:release())
+            end
+            assert.is_true(lock:release())
+        end
+        assert.equal(2, client:semaphore(path, 2):available(20))
+        assert.equal(1, client:stats().connections)
+    end)
+
     it("may be reaped between two uses; tokens grow nevertheless", function()
         local lock = contender(fixture.path())
         assert(lock:acquire(10))

@@ -194,6 +194,60 @@ describe("a lock's transaction", function()
         assert.equal("old", data())
     end)
 
+    it("is refused by the server when any one of a semaphore's permits is gone #asan", function()
+        local directory = path .. "/semaphore"
+        for victim = 1, 3 do
+            local semaphore = client:semaphore(directory, 3)
+            assert(semaphore:acquire({ count = 3, timeout = 10 }))
+            local results = assert(semaphore:transaction():set(path, "old"):create(path .. "/n-", "", { sequential = true })
+                :commit(10))
+            assert.equal(2, #results)
+            assert.equal("table", type(results[1]))
+            assert_refused("bad_version", 1, semaphore:transaction():check(path, 1000):commit(10))
+            local names = fixture.children(directory .. "/leases")
+            assert.equal(3, #names)
+            table.sort(names)
+            local node = directory .. "/leases/" .. names[victim]
+            local transaction = semaphore:transaction():set(path, "new")
+            fixture.observer():delete(node)
+            local message = assert_refused("lost", nil, transaction:commit(10))
+            assert.truthy(message:find(node, 1, true), message)
+            assert.equal("old", data())
+            semaphore:release()
+            assert(client:flush(10))
+        end
+    end)
+
+    it("checks the permits that came from another acquisition of the client, too", function()
+        local directory = path .. "/semaphore"
+        local giver, taker = client:semaphore(directory, 3), client:semaphore(directory, 3)
+        loop.run(function()
+            assert(giver:acquire({ count = 3, timeout = 10 }))
+            fixture.until_children(directory .. "/locks", 0)
+        end)
+        loop.run(function()
+            assert(taker:acquire({ count = 2, timeout = 10 }))
+        end, function()
+            fixture.until_children(directory .. "/locks", 1)
+            assert(giver:release())
+        end)
+        assert.equal(1, client:stats().hand_overs)
+        assert(client:flush(10))
+        local names = fixture.children(directory .. "/leases")
+        assert.equal(2, #names)
+        for index, name in ipairs(names) do
+            names[index] = directory .. "/leases/" .. name
+        end
+        local nodes = taker:_nodes()
+        table.sort(names)
+        table.sort(nodes)
+        assert.same(names, nodes)
+        assert(taker:transaction():set(path, "new"):commit(10))
+        fixture.observer():delete(nodes[1] == taker:node() and nodes[2] or nodes[1])
+        assert_refused("lost", nil, taker:transaction():set(path, "newer"):commit(10))
+        assert.equal("new", data())
+    end)
+
     it("is refused without a request when the lock is not held", function()
         local requests = client:stats().requests
         assert_refused("not_held", nil, lock:transaction():set(path, "new"):commit(10))

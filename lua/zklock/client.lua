@@ -471,7 +471,7 @@ end
 --   * `on_revoke` function(lock), called by the pump each time that somebody asks the holder to let go (Lock:revoke). Costs a
 --     request and a watch for each acquisition.
 --
--- @tparam string path absolute, of the lock's directory; created when missing
+-- @tparam string path absolute, of the lock's directory, 32768 bytes at most; created when missing
 -- @tparam table|nil settings
 -- @treturn Lock
 -- @raise when the path or an option is malformed

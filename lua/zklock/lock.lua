@@ -742,6 +742,18 @@ function Lock:node()
     return claim and claim:node() or nil
 end
 
+--- All nodes by which it is held: of a semaphore one for each permit.
+-- @treturn table|nil array of paths; nil when not held
+-- @treturn string|nil message, when there was no memory for them
+-- @treturn string|nil code
+function Lock:_nodes()
+    local claim = held_claim(self)
+    if not claim then
+        return nil
+    end
+    return claim:nodes()
+end
+
 --- Reads the timeout of a question: the session timeout unless given.
 -- @treturn number on core.now()'s clock; or nil and what is wrong
 function Lock:_read_deadline(timeout)
@@ -817,7 +829,8 @@ function Lock:revoke(timeout)
     return asked
 end
 
---- Begins writes that happen only if the lock is still held, which the server checks together with them.
+--- Begins writes that happen only if the lock is still held, of a semaphore all of the permits, which the server checks together
+-- with them.
 -- @treturn Transaction bound to the present hold: a later hold of the same object needs another
 function Lock:transaction()
     check_self(self, "transaction")

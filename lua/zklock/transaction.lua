@@ -1,9 +1,9 @@
 --- transaction: several checks and writes that ZooKeeper executes all together, or none of them.
 --
 -- Made by client:transaction(), or by lock:transaction(): then the first thing that the server checks is that the node by
--- which the lock is held is still there. So what is written under a lock that has been lost meanwhile is not written, even if
--- this program was asleep when it lost it, and the server itself decides that. It needs no cooperation of what is written to,
--- as a fencing token does, but protects only what is in ZooKeeper.
+-- which the lock is held is still there; of a semaphore, the nodes of all permits that are held. So what is written under a
+-- lock that has been lost meanwhile is not written, even if this program was asleep when it lost it, and the server itself
+-- decides that. It needs no cooperation of what is written to, as a fencing token does, but protects only what is in ZooKeeper.
 --
 --     local results, message, code = lock:transaction()
 --         :set("/app/config", new, stat.version)
@@ -15,7 +15,6 @@ local options = require "zklock.options"
 
 local error, getmetatable, setmetatable = error, getmetatable, setmetatable
 local format = string.format
-local remove = table.remove
 
 local Transaction = {}
 Transaction.__index = Transaction
@@ -49,7 +48,7 @@ local function add(self, method, wrong, part)
 end
 
 --- Demands that a node exists, and has a version.
--- @tparam string|nil path a lock's transaction may leave both out: the check of its own node is always part of it
+-- @tparam string|nil path a lock's transaction may leave both out: the check of its own nodes is always part of it
 -- @tparam number|nil version any unless given
 -- @treturn Transaction itself
 -- @raise when an argument is malformed
@@ -109,7 +108,7 @@ function Transaction:delete(path, version)
     return self
 end
 
---- The path of the node to be checked first; or nil, message, code when the lock is not held as it was.
+--- The paths of the nodes to be checked first; or nil, message, code when the lock is not held as it was.
 local function guard(self)
     local lock, hold = self._lock, self._hold
     local state, problem, code = self._client._core:state()
@@ -119,24 +118,39 @@ local function guard(self)
     if not hold or hold.released then
         return nil, format("the lock %s is not held: nothing was written", lock:path()), "not_held"
     end
-    local own = lock._hold == hold and hold.claim:held() and hold.claim:node()
-    if not own then
+    if lock._hold ~= hold then
+        return nil, format("the lock %s was lost: nothing was written", lock:path()), "lost"
+    end
+    local own, message
+    own, message, code = lock:_nodes()
+    if code then
+        return nil, message, code
+    elseif not own then
         return nil, format("the lock %s was lost: nothing was written", lock:path()), "lost"
     end
     return own
 end
 
---- What the server was asked to do: the parts, behind the check of the lock's own node where there is a lock.
+--- What the server was asked to do: the parts, behind the checks of the lock's own nodes where there is a lock.
 local function request_of(self, own)
     local request = { kind = "multi" }
-    if own then
-        request[1] = { kind = "check", path = own }
+    for index = 1, own and #own or 0 do
+        request[index] = { kind = "check", path = own[index] }
     end
     local shift = #request
     for index = 1, #self._parts do
         request[index + shift] = self._parts[index]
     end
     return request, shift
+end
+
+--- The results without those of the first so many parts.
+local function behind(results, shift)
+    local rest = {}
+    for index = shift + 1, #results do
+        rest[index - shift] = results[index]
+    end
+    return rest
 end
 
 --- Has the server execute everything or nothing.
@@ -148,8 +162,9 @@ end
 -- @treturn table|nil what came of each part in its order: check and delete true, create the path, set the stat
 -- @treturn string|nil message
 -- @treturn string|nil code as of the other operations on nodes (`Client`), in particular "no_node", "node_exists",
---   "bad_version", "not_empty"; of a lock's transaction also "lost" (the lock's node is gone, or its lease ran out: nothing
---   was written) and "not_held". "disconnected" and "timeout" leave open whether it was executed.
+--   "bad_version", "not_empty"; of a lock's transaction also "lost" (the lock's node is gone, of a semaphore one of those of
+--   its permits, or its lease ran out: nothing was written) and "not_held". "disconnected" and "timeout" leave open whether it
+--   was executed.
 -- @treturn number|nil which part failed, where it is to blame
 -- @raise when the timeout is malformed
 function Transaction:commit(timeout)
@@ -178,12 +193,9 @@ function Transaction:commit(timeout)
     local results, index
     results, message, code, index = operation:take()
     if results then
-        if shift == 1 then
-            remove(results, 1)
-        end
-        return results
-    elseif shift == 1 and index == 1 and code == "no_node" then
-        return nil, format("the lock %s was lost: its node %s is gone; nothing was written", self._lock:path(), own), "lost"
+        return behind(results, shift)
+    elseif index and index <= shift and code == "no_node" then
+        return nil, format("the lock %s was lost: its node %s is gone; nothing was written", self._lock:path(), own[index]), "lost"
     elseif index then
         index = index - shift
         index = index > 0 and index or nil

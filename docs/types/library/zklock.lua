@@ -263,7 +263,7 @@ function Client:flush(timeout) end
 function Client:close(timeout) end
 
 --- Makes a lock that one holder at a time can have. Sends nothing.
----@param path string of the lock's directory; created when missing
+---@param path string of the lock's directory, 32768 bytes at most; created when missing
 ---@param settings? zklock.LockOptions
 ---@return zklock.Lock lock
 function Client:mutex(path, settings) end
@@ -422,7 +422,7 @@ function Lock:contenders(timeout) end
 ---@return zklock.Code? code
 function Lock:revoke(timeout) end
 
---- Begins writes that happen only if the lock is still held by the present hold.
+--- Begins writes that happen only if the lock is still held by the present hold, of a semaphore all of its permits.
 ---@return zklock.Transaction transaction
 function Lock:transaction() end
 
@@ -557,7 +557,7 @@ function Multi:members() end
 local Transaction = {}
 
 --- Demands that a node exists, and has a version.
----@param path? string nil of a lock's transaction only: the check of its own node is always part of it
+---@param path? string nil of a lock's transaction only: the check of its own nodes is always part of it
 ---@param version? integer any
 ---@return self transaction
 function Transaction:check(path, version) end

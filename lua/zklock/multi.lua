@@ -11,6 +11,7 @@
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
 local options = require "zklock.options"
+local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, ipairs, pairs, pcall, setmetatable, tostring, type =
@@ -517,6 +518,19 @@ function Multi:members()
         members[index] = member
     end
     return members
+end
+
+--- Begins writes that happen only if all members are still held, of a semaphore all of the permits, which the server checks
+-- together with them. As Lock:transaction: what it says of the lock goes for each member, and the message names the first that
+-- is not held.
+-- @treturn Transaction bound to the present holds: if a member was released, or lost, and acquired again, it needs another
+function Multi:transaction()
+    check_self(self, "transaction")
+    local holds = {}
+    for index, member in ipairs(self._members) do
+        holds[index] = member:_present() or false
+    end
+    return Transaction.guarded_by_all(self._client, self._members, holds)
 end
 
 --- "zklock multi (3 locks, held)".

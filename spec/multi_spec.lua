@@ -346,6 +346,76 @@ describe("requests of a multi", function()
     end)
 end)
 
+describe("a lock of a multi that nobody has", function()
+    after_each(fixture.clean)
+
+    for _, timeout in ipairs({ 0.05, 0 }) do
+        it(("is left alone while one before it is taken, also by multis that are made anew (%g)"):format(timeout), function()
+            local paths = three_paths()
+            local client, first = new_client(), fixture.join(paths[1])
+            fixture.observer():create_all(paths[2]) -- or it would be removed whenever it is empty
+            assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05))) -- which could not know
+            assert(client:flush(10))
+            local before = fixture.observer():exists(paths[2])
+            for _ = 1, 20 do
+                assert.equal("timeout", select(3, (multi_of(client, { paths[2], paths[1] })):acquire(timeout)))
+            end
+            assert(client:flush(10))
+            assert.same(before, (fixture.observer():exists(paths[2])))
+            fixture.observer():delete(first)
+            for _ = 1, 10 do
+                local all = multi_of(client, paths)
+                assert(all:acquire(10))
+                assert.is_true(all:release())
+            end
+        end)
+    end
+
+    it("is asked for at once again when those before it were free for a while", function()
+        local paths = three_paths()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local first = fixture.join(paths[1])
+        assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05)))
+        fixture.observer():delete(first)
+        for _ = 1, 10 do
+            local all = multi_of(client, paths)
+            assert(all:acquire(20))
+            assert.is_true(all:release())
+        end
+        assert(client:flush(10))
+        link:reset_counts()
+        link:stall("down")
+        local all = multi_of(client, paths)
+        loop.run(function()
+            assert(all:acquire(20))
+        end, function()
+            loop.until_true(function()
+                local seen = link:counts()
+                return (seen.create or 0) + (seen.create2 or 0) == 3
+            end)
+            link:resume()
+        end)
+    end)
+
+    it("is left alone whatever else the client has found taken meanwhile, and what is remembered is bounded", function()
+        local paths = three_paths()
+        local client = new_client()
+        fixture.join(paths[1])
+        assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05)))
+        local contended = client._contended
+        for index = 1, 1000 do
+            contended:note(("%s/%d"):format(paths[3], index))
+        end
+        local count = 0
+        for _, generation in ipairs({ contended.recent, contended.older }) do
+            for _ in pairs(generation) do
+                count = count + 1
+            end
+        end
+        assert.is_true(count >= 100 and count <= 256, count)
+    end)
+end)
+
 describe("all or none: when one of its locks cannot be had, a multi", function()
     after_each(fixture.clean)
 

@@ -5,8 +5,9 @@
 --
 -- That order costs a round trip for each member. So the first try takes all of them at once, waiting for none: if all are
 -- free, it takes one round trip. If one is not, those behind it in the order are given back before anybody waits for anything;
--- that is what keeps the promise above. What was taken in vain costs requests; a multi to which that has happened goes by the
--- order from the start for a while.
+-- that is what keeps the promise above. What was taken in vain costs requests, and whoever tried one of them meanwhile was refused
+-- a lock that nobody got. So the client remembers which paths were taken, and whoever wants one of these goes by the order from
+-- the start for a while.
 
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
@@ -26,8 +27,11 @@ Multi.__index = Multi
 
 local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
 
---- How many acquisitions go by the order after one that took members in vain.
+--- How many acquisitions of a path go by the order after it was found taken.
 local IN_ORDER_AFTER_REFUSAL = 8
+
+--- How many paths a client remembers as taken, at least; at most twice as many.
+local REMEMBERED = 128
 
 --- What is left for a member whose turn comes when time is up: it may still be free, but 0 would mean a try.
 local SHORTEST_WAIT = 0.001
@@ -82,12 +86,44 @@ function Multi.check_members(client, members)
     return ordered
 end
 
+--- What a client knows of paths that were found taken: how many acquisitions of each are to go by the order. In two generations,
+-- the older of which is forgotten when the other is full.
+local Contended = {}
+Contended.__index = Contended
+
+local function new_contended()
+    return setmetatable({ recent = {}, older = {}, size = 0 }, Contended)
+end
+
+--- A path was found taken.
+function Contended:note(path)
+    if not self.recent[path] then
+        self.size = self.size + 1
+        if self.size > REMEMBERED then
+            self.recent, self.older, self.size = {}, self.recent, 1
+        end
+    end
+    self.recent[path] = IN_ORDER_AFTER_REFUSAL
+end
+
+--- Whether an acquisition of the path is to go by the order; counts it.
+function Contended:take(path)
+    for _, generation in ipairs({ self.recent, self.older }) do
+        local left = generation[path]
+        if left and left > 0 then
+            generation[path] = left - 1
+            return true
+        end
+    end
+    return false
+end
+
 --- For Client:multi, with what check_members returned.
 function Multi.new(client, ordered)
+    client._contended = client._contended or new_contended()
     return setmetatable({
         _client = client,
         _members = ordered,
-        _in_order = 0, -- how many of the next acquisitions go by the order from the start
         _kept = nil    -- the holds that the acquisition under way has taken
     }, Multi)
 end
@@ -214,6 +250,13 @@ function Run:forsake()
     end
 end
 
+--- Remembers a member that could not be had because others have it.
+local function note_refusal(self, member, code)
+    if code == "timeout" then
+        self._client._contended:note(member._path)
+    end
+end
+
 --- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
 -- those behind it.
 -- @treturn true|nil message and code of the first that was not granted
@@ -238,6 +281,7 @@ local function take_together(self, run, way, deadline)
         local held
         held, message, code = members[index]:_conclude(run.holds[index], 0)
         if not held then
+            note_refusal(self, members[index], code)
             abandon(self, run)
             return nil, message, code
         end
@@ -259,6 +303,7 @@ local function take_in_order(self, run, deadline)
         local got, message, code = run.current:_enter(timeout, 1)
         run.current = nil
         if not got then
+            note_refusal(self, self._members[index], code)
             return nil, message, code
         end
         keep(self, run, index)
@@ -305,6 +350,15 @@ local function all_free(self)
     return true
 end
 
+--- Whether one was found taken lately; counts this acquisition for each that was.
+local function is_contended(self)
+    local found = false
+    for _, member in ipairs(self._members) do
+        found = self._client._contended:take(member._path) or found
+    end
+    return found
+end
+
 --- Acquires all members; runs protected. Whatever it does not return true for is given back by its caller.
 local function attempt(self, run, timeout)
     for _, member in ipairs(self._members) do
@@ -315,8 +369,7 @@ local function attempt(self, run, timeout)
     end
     local deadline = now() + timeout
     run.try = timeout == 0
-    if timeout > 0 and (self._in_order > 0 or #self._members == 1) or not all_free(self) then
-        self._in_order = max(self._in_order - 1, 0)
+    if is_contended(self) or #self._members == 1 and timeout > 0 or not all_free(self) then
         return take_all_in_order(self, run, deadline)
     end
     local taken, message, code
@@ -332,9 +385,6 @@ local function attempt(self, run, timeout)
     end
     if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         return taken, message, code
-    end
-    if code == "timeout" then
-        self._in_order = IN_ORDER_AFTER_REFUSAL
     end
     return take_all_in_order(self, run, deadline)
 end

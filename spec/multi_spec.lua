@@ -584,6 +584,80 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         await_counts(paths, "0 0 1")
     end)
 
+    --- Waits, without the client looking, until the lock is granted, and until another client that asks for it is heard.
+    local function until_revoked(client, lock)
+        local claim = client._attempts[lock].claim
+        eventually(function()
+            return claim:phase() == "granted"
+        end)
+        assert.equal(1, fixture.client({ wait = "blocking" }):mutex(lock:path()):revoke(10))
+        eventually(function()
+            return claim:revocations() > 0
+        end)
+    end
+
+    for _, timeout in ipairs({ 20, 0 }) do
+        it(("says lost when an on_revoke of one releases another before it returns (%g)"):format(timeout), function()
+            local paths = three_paths()
+            local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
+            local locks = { client:mutex(paths[1]), nil, client:mutex(paths[3]) }
+            locks[2] = client:mutex(paths[2], { on_revoke = function()
+                assert(locks[1]:release({ wait = false }))
+            end })
+            local all = client:multi(locks)
+            interfere(function()
+                until_revoked(client, locks[2])
+            end)
+            local ok, message, code = all:acquire(timeout)
+            assert.same({ nil, "lost" }, { ok, code })
+            assert.truthy(message:find(paths[1], 1, true), message)
+            for index = 1, 3 do
+                assert.is_false(locks[index]:held())
+            end
+            fixture.assert_nothing_left(client)
+            assert.equal("0 0 0", counts(paths))
+        end)
+    end
+
+    it("asks for no further lock once it is cancelled, also by an on_revoke when no wait is under way", function()
+        local paths = three_paths()
+        local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
+        local all
+        local locks = { client:mutex(paths[1], { on_revoke = function()
+            assert.is_true(all:cancel())
+        end }), client:mutex(paths[2]) }
+        all = client:multi(locks)
+        client._contended:note(paths[1]) -- so that they are taken in their order
+        interfere(function()
+            until_revoked(client, locks[1])
+        end)
+        assert.equal("cancelled", select(3, all:acquire(20)))
+        assert.same({ false, false }, { locks[1]:held(), locks[2]:held() })
+        fixture.assert_nothing_left(client)
+        assert.is_nil((fixture.observer():exists(paths[2])))
+    end)
+
+    it("waits no longer for the rest when the first came as time was up, even if no answer comes", function()
+        local paths = three_paths()
+        local client, link, interfere = fixture.client_to_interfere({ session_timeout = 6 })
+        local all, locks = multi_of(client, paths)
+        client._contended:note(paths[1])
+        interfere(function()
+            local claim = client._attempts[locks[1]].claim
+            local due = core.now() + 0.2
+            eventually(function()
+                return claim:phase() == "granted" and core.now() > due
+            end)
+            link:stall("down")
+        end)
+        local ok, message, code = all:acquire(0.2)
+        link:resume()
+        assert.same({ nil, "timeout" }, { ok, code }) -- a try would have waited for the connection to be lost
+        assert.truthy(message:find(paths[2], 1, true), message)
+        fixture.assert_nothing_left(client)
+        assert.equal("0 0 0", counts(paths))
+    end)
+
     it("tries once more what is free when its time is up, and waits no longer", function()
         local paths = three_paths()
         local all = multi_of(new_client(), paths)

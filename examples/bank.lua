@@ -2,6 +2,10 @@
 -- directions at once: taken one after the other, as they come, two of them would wait for each other for ever.
 -- client:multi takes several locks in an order of its own, the same for everybody; all of them or none.
 --
+-- Both balances are written by one transaction, which the server executes only if the clerk still has both locks. So a clerk
+-- that dies in the middle, or stands still until somebody else has had the accounts, neither loses money nor makes any. That is
+-- shown at the end: one stands still between reading and writing, and is refused when it wakes up.
+--
 --   lua examples/bank.lua HOST:PORT
 
 package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
@@ -15,19 +19,42 @@ local function balance(client, path, account)
     return tonumber(data)
 end
 
--- Reads, thinks, writes: four requests, in the middle of which nobody else must touch one of the two accounts.
-local function transfer(client, path, from, to, amount)
+-- Reads, thinks, writes: in between nobody else must touch one of the two accounts. `both` are their locks, `think` takes a while.
+-- What commit answers.
+local function transfer(both, client, path, from, to, amount, think)
     local a, b = balance(client, path, from), balance(client, path, to)
-    assert(client:set(path .. "/" .. from, tostring(a - amount)))
-    assert(client:set(path .. "/" .. to, tostring(b + amount)))
+    local transaction = both:transaction() -- of the locks that we have now
+    think()
+    return transaction
+        :set(path .. "/" .. from, tostring(a - amount))
+        :set(path .. "/" .. to, tostring(b + amount))
+        :commit(10)
 end
 
-local function clerk(name, path)
-    local client = assert(zklock.connect(common.servers))
+local function locks_of(client, path)
     local locks = {}
     for index, account in ipairs(ACCOUNTS) do
         locks[index] = client:mutex(zklock.path(path .. "/locks", account))
     end
+    return locks
+end
+
+-- Stands still in the middle of a transfer, for longer than its session lives.
+local function slow_clerk(path)
+    local client = assert(zklock.connect(common.servers, { session_timeout = 2 }))
+    local locks = locks_of(client, path)
+    local both = assert(client:multi({ locks[1], locks[2] }):acquire(10))
+    print("slow: has both locks, and stands still before it writes")
+    local done, _, code = transfer(both, client, path, ACCOUNTS[1], ACCOUNTS[2], 50, function()
+        os.execute("kill -STOP $PPID")
+    end)
+    assert(not done)
+    print("slow: wakes up, writes, and is refused: " .. code)
+end
+
+local function clerk(name, path)
+    local client = assert(zklock.connect(common.servers))
+    local locks = locks_of(client, path)
     local index = tonumber(name:match("%d+$"))
     for turn = 1, TRANSFERS do
         -- Odd clerks pay from anna to bert, from bert to carl, from carl to anna; even clerks the other way round.
@@ -35,13 +62,15 @@ local function clerk(name, path)
         local to = (turn + (index % 2 == 1 and 1 or 2)) % #ACCOUNTS + 1
         local both = client:multi { locks[from], locks[to] }
         assert(both:with_lock(function()
-            transfer(client, path, ACCOUNTS[from], ACCOUNTS[to], turn)
+            assert(transfer(both, client, path, ACCOUNTS[from], ACCOUNTS[to], turn, function() end))
         end, 60))
     end
     print(("%s has made %d transfers"):format(name, TRANSFERS))
 end
 
-if arg[2] then
+if arg[2] == "slow" then
+    return slow_clerk(arg[3])
+elseif arg[2] then
     return clerk(arg[2], arg[3])
 end
 
@@ -63,6 +92,16 @@ common.main(function()
         print(line)
         assert(line:find("has made"))
     end
+
+    local slow = common.start { { "slow", path } }
+    slow:expect("slow: has both locks, and stands still before it writes")
+    local locks = locks_of(client, path)
+    local both = client:multi { locks[1], locks[2] }
+    assert(both:with_lock(function() -- comes in when the slow one's session has ended
+        assert(transfer(both, client, path, ACCOUNTS[1], ACCOUNTS[2], 5, function() end))
+    end, 60))
+    slow:signal(1, "CONT")
+    slow:expect("slow: wakes up, writes, and is refused: lost")
 
     local sum = 0
     for _, account in ipairs(ACCOUNTS) do

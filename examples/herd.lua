@@ -19,8 +19,9 @@ local zklock = require "zklock"
 -- The simpler way to look: is anybody before us? Then wait for any change of the directory.
 local function look_at_parent(turn)
     local names, _, watch = assert(turn.client:children(turn.path, { watch = true }))
+    local ours = mutex.number(turn.node)
     for _, name in ipairs(names) do
-        if turn.path .. "/" .. name < turn.node then
+        if mutex.number(name) < ours then
             return nil, watch, turn.path
         end
     end

@@ -41,13 +41,13 @@ common.main(function()
     common.await_children(client, path, PROCESSES + 1)
     gate:leave()
 
-    local last = ""
+    local last = -1
     for _ = 1, PROCESSES * TURNS do
         local line = assert(contenders:line())
         print(line)
         local name, number = line:match("^(%S+) in with turn%-(%d+)$")
-        assert(number and number > last) -- in the order of the numbers …
-        last = number
+        assert(tonumber(number) > last) -- in the order of the numbers …
+        last = tonumber(number)
         contenders:expect(name .. " out") -- … and one at a time
     end
     assert(contenders:line() == nil)

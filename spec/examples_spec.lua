@@ -130,9 +130,10 @@ describe("the example", function()
         has(output, "3 readers, 20 changes: nobody saw half of one")
     end)
 
-    it("bank transfers in both directions at once, and the sum stays the same", function()
+    it("bank transfers in both directions at once, refuses who stood still in between, and the sum stays the same", function()
         local output = run("bank")
         assert.equal(4, count(output, "clerk%-%d has made 15 transfers\n"))
+        has(output, "slow: wakes up, writes, and is refused: lost")
         has(output, "60 transfers in both directions at once: the sum is still 300")
     end)
 

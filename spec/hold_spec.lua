@@ -702,6 +702,32 @@ end)
 describe("revoke", function()
     after_each(fixture.clean)
 
+    it("asks the others when a holder lets go meanwhile, and does not count that one", function()
+        local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
+        local path, asked = fixture.path(), 0
+        local holders, nodes = {}, {}
+        for index = 1, 3 do
+            holders[index] = client_of():rwlock(path, { on_revoke = function()
+                asked = asked + 1
+            end }).read
+            assert(holders[index]:acquire(10))
+            nodes[index] = holders[index]:node()
+        end
+        interfere(function()
+            local _, query = next(client._registry.everybody)
+            eventually(function()
+                return query:done()
+            end)
+            fixture.observer():delete(nodes[1]) -- between the list and the question
+        end)
+        assert.equal(2, client:rwlock(path).write:revoke(10))
+        eventually(function()
+            holders[2]._client:pump()
+            holders[3]._client:pump()
+            return asked == 2
+        end)
+    end)
+
     it("asks every reader, and says how many, but no writer that waits #asan", function()
         local path = fixture.path()
         local functions, asked = {}, {}

@@ -441,6 +441,25 @@ local function promises(loop)
         fixture.observer():delete(node)
         assert(lock:acquire(10))
     end)
+
+    it_if(loop.drop, "a coroutine that waits for the last of several locks gives back the others if killed or forgotten", function()
+        local client, rival = client_of({ session_timeout = 30 }), fixture.client({ wait = "blocking" })
+        local first, last = client:mutex(fixture.path()), client:mutex(fixture.path())
+        local all = client:multi({ first, last })
+        fixture.join(last:path())
+        loop.drop(function()
+            all:acquire(50)
+        end, function()
+            return fixture.has(last:path(), 2) and first:held()
+        end)
+        eventually(function()
+            collectgarbage()
+            return fixture.has(first:path(), 0) and fixture.has(last:path(), 1)
+        end, 20)
+        assert.is_false(first:held())
+        assert(rival:mutex(first:path()):acquire(10))
+        assert.equal("timeout", select(3, all:acquire(0.1)))
+    end)
 end
 
 for _, loop in ipairs(loops.each()) do
@@ -448,6 +467,79 @@ for _, loop in ipairs(loops.each()) do
         promises(loop)
     end)
 end
+
+-- Coroutines that are closed (Lua 5.4) ---------------------------------------------------------------------------------
+
+describe("a coroutine that is closed while it waits", function()
+    after_each(fixture.clean)
+
+    local has_luv, uv = pcall(require, "luv")
+
+    --- Ways to wait in coroutines, each with how to have them go on.
+    local ways = { ["an adapter of the program's own"] = {
+        adapter = { wake = function() end, wait = function()
+            coroutine.yield()
+            return true
+        end },
+        turn = function(thread)
+            assert(coroutine.resume(thread))
+        end
+    }, luv = has_luv and {
+        adapter = "luv",
+        turn = function()
+            uv.run("nowait")
+        end
+    } or nil }
+
+    --- Begins fn in a coroutine, has it go on until `begun()`, and closes it.
+    -- @treturn thread for the caller to keep: that it is closed must do
+    local function close_while_waiting(way, client, fn, begun)
+        local thread = coroutine.create(fn)
+        assert(coroutine.resume(thread))
+        eventually(function()
+            way.turn(thread)
+            client:pump()
+            return begun()
+        end)
+        assert(coroutine.close(thread)) -- luacheck: ignore
+        return thread
+    end
+
+    for name, way in pairs(ways) do
+        (coroutine.close and it or pending)(("leaves the queue at once, by %s #asan"):format(name), function()
+            finally(function()
+                collectgarbage("restart")
+            end)
+            local client = assert(zklock.connect(fixture.servers(), { wait = way.adapter, connect_timeout = 0 }))
+            eventually(function()
+                return client:state() == "connected"
+            end)
+            collectgarbage("stop") -- nothing may depend on it
+            local first, last, kept = client:mutex(fixture.path()), client:mutex(fixture.path()), {}
+            local all, node = client:multi({ first, last }), fixture.join(last:path())
+            kept[1] = close_while_waiting(way, client, function()
+                last:acquire(50)
+            end, function()
+                return fixture.has(last:path(), 2)
+            end)
+            assert.truthy(tostring(last):find("free", 1, true), tostring(last))
+            fixture.await_children(last:path(), 1)
+            kept[2] = close_while_waiting(way, client, function()
+                all:acquire(50)
+            end, function()
+                return fixture.has(last:path(), 2) and first:held()
+            end)
+            assert.is_false(first:held())
+            fixture.await_children(first:path(), 0)
+            fixture.await_children(last:path(), 1)
+            fixture.observer():delete(node)
+            fixture.await_children(last:path(), 0)
+            assert.is_false(client:needs_pump())
+            assert.equal(2, #kept)
+            client:close(0)
+        end)
+    end
+end)
 
 -- What each has of its own ---------------------------------------------------------------------------------------------
 
@@ -575,6 +667,26 @@ describe("by itself,", function()
         assert.equal("ended", worker:line())
         assert.equal(0, worker:finish().status)
     end)
+
+    -- PUC Lua 5.1 cannot tell whether the program has stopped the collector.
+    local collects = pcall(collectgarbage, "isrunning")
+
+    for name, present in pairs({ cqueues = has_cqueues, luv = has_luv, copas = has_copas }) do
+        for _, what in ipairs({ "lock", name == "cqueues" and "controller" or nil }) do
+            it_with(present and collects,
+                ("a %s that is forgotten is given up while the program only waits, by %s"):format(what, name), function()
+                    local forgotten, taken = fixture.path(), fixture.path()
+                    local first, expected = what == "controller" and fixture.join(forgotten), what == "controller" and 1 or 0
+                    fixture.join(taken)
+                    local forgetter = fixture.program("forgetter", fixture.servers(), name, what, forgotten, taken)
+                    assert.equal("forgotten", forgetter:line())
+                    fixture.await_children(taken, 2)
+                    fixture.await_children(forgotten, expected, 30)
+                    assert.is_true(fixture.has(taken, 2))
+                    assert.equal(first ~= false, fixture.has(forgotten, 1))
+                end)
+        end
+    end
 
     it_with(has_copas and copas.finished, "a client waits by copas in its loop", function()
         local lock, code, ticks = taken_lock(), nil, 0

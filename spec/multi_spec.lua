@@ -1,10 +1,14 @@
 --- What a multi promises: all of its locks or none, one deadline, no deadlock with others of its kind, and nothing left
 -- behind.
 
+local cluster = require "spec.support.cluster"
 local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local program = require "spec.support.program"
+local wait = require "zklock.wait"
 
 local spec_unpack = table.unpack or unpack -- luacheck: ignore
 
@@ -148,6 +152,34 @@ describe("a multi", function()
         assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
     end)
 
+    it("orders paths by their bytes, the shorter first", function()
+        local client = new_client()
+        local all = multi_of(client, { "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/a~", "/Z" })
+        local paths = {}
+        for index, lock in ipairs(all:members()) do
+            paths[index] = lock:path()
+        end
+        assert.same({ "/B", "/Z", "/a", "/a-b", "/a/b", "/ab", "/a~", "/é" }, paths)
+    end)
+
+    -- A program may have called os.setlocale, or be part of one that has; others of the fleet have not.
+    it("orders paths by their bytes in a locale that sorts otherwise, too", function()
+        local directory = files.make_directory()
+        local output, status = cluster.run({ "localedef", "-i", "en_US", "-f", "UTF-8", directory .. "/zklock.UTF-8" })
+        if status ~= 0 then
+            cluster.run({ "rm", "-rf", directory })
+            pending("no such locale can be made here: " .. output)
+            return
+        end
+        local sorter = program.run("sorter", { "env", "LOCPATH=" .. directory, "LC_ALL=zklock.UTF-8", program.interpreter(),
+            "spec/programs/sorter.lua", "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/Z" })
+        local collates, order = sorter:line(), sorter:line()
+        sorter:stop()
+        cluster.run({ "rm", "-rf", directory })
+        assert.equal("/B /Z /a /a-b /a/b /ab /é", order)
+        assert.equal(rawget(_G, "jit") and "a < B false" or "a < B true", collates) -- LuaJIT compares bytes anyway
+    end)
+
     it("waits for one lock while holding those before it and none behind it", function()
         local paths = three_paths()
         local blocker = fixture.join(paths[2])
@@ -165,6 +197,62 @@ describe("a multi", function()
         end)
         assert.is_true(all:held())
         assert.equal("1 1 1", counts(paths))
+    end)
+
+    it("holds after a wait as it does without one: it is not collected, and hears of a loss #asan", function()
+        local paths, lost = three_paths(), {}
+        local client = new_client({ session_timeout = 6 })
+        local all, locks = multi_of(client, paths, { on_lost = function(lock)
+            lost[#lost + 1] = lock:path()
+        end })
+        local blocker = fixture.join(paths[3])
+        loop.run(function()
+            assert(all:acquire(20))
+        end, function()
+            loop.until_true(function()
+                return counts(paths) == "1 1 2" and locks[2]:held()
+            end)
+            fixture.observer():delete(blocker)
+        end)
+        collectgarbage()
+        collectgarbage()
+        assert.is_true(all:held())
+        assert(client:flush(10))
+        assert.equal("1 1 1", counts(paths))
+        fixture.observer():delete(locks[1]:node())
+        eventually(function()
+            client:pump()
+            return lost[1]
+        end)
+        assert.same({ paths[1] }, lost)
+        assert.equal("lost", select(3, all:release()))
+        assert.equal("0 0 0", counts(paths))
+    end)
+
+    it("hears of the loss of one that it has while it waits for another", function()
+        local paths, lost = three_paths(), {}
+        local client = new_client({ session_timeout = 6 })
+        local all, locks = multi_of(client, paths, { on_lost = function(lock)
+            lost[#lost + 1] = lock:path()
+        end })
+        local blocker = fixture.join(paths[3])
+        loop.run(function()
+            assert(all:acquire(20))
+        end, function()
+            loop.until_true(function()
+                return counts(paths) == "1 1 2" and locks[2]:held()
+            end)
+            fixture.observer():delete(locks[1]:node())
+            loop.until_true(function()
+                client:pump()
+                return lost[1]
+            end)
+            fixture.observer():delete(blocker)
+        end)
+        assert.same({ paths[1] }, lost)
+        assert.is_true(all:held())
+        assert.is_true(all:release())
+        assert.equal("0 0 0", counts(paths))
     end)
 
     it("is of locks of any kind #valgrind #asan", function()
@@ -311,6 +399,76 @@ describe("requests of a multi", function()
             fixture.observer():delete(blocker)
             await_counts(paths, "0 0 0")
         end
+    end)
+end)
+
+describe("a lock of a multi that nobody has", function()
+    after_each(fixture.clean)
+
+    for _, timeout in ipairs({ 0.05, 0 }) do
+        it(("is left alone while one before it is taken, also by multis that are made anew (%g)"):format(timeout), function()
+            local paths = three_paths()
+            local client, first = new_client(), fixture.join(paths[1])
+            fixture.observer():create_all(paths[2]) -- or it would be removed whenever it is empty
+            assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05))) -- which could not know
+            assert(client:flush(10))
+            local before = fixture.observer():exists(paths[2])
+            for _ = 1, 20 do
+                assert.equal("timeout", select(3, (multi_of(client, { paths[2], paths[1] })):acquire(timeout)))
+            end
+            assert(client:flush(10))
+            assert.same(before, (fixture.observer():exists(paths[2])))
+            fixture.observer():delete(first)
+            for _ = 1, 10 do
+                local all = multi_of(client, paths)
+                assert(all:acquire(10))
+                assert.is_true(all:release())
+            end
+        end)
+    end
+
+    it("is asked for at once again when those before it were free for a while", function()
+        local paths = three_paths()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local first = fixture.join(paths[1])
+        assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05)))
+        fixture.observer():delete(first)
+        for _ = 1, 10 do
+            local all = multi_of(client, paths)
+            assert(all:acquire(20))
+            assert.is_true(all:release())
+        end
+        assert(client:flush(10))
+        link:reset_counts()
+        link:stall("down")
+        local all = multi_of(client, paths)
+        loop.run(function()
+            assert(all:acquire(20))
+        end, function()
+            loop.until_true(function()
+                local seen = link:counts()
+                return (seen.create or 0) + (seen.create2 or 0) == 3
+            end)
+            link:resume()
+        end)
+    end)
+
+    it("is left alone whatever else the client has found taken meanwhile, and what is remembered is bounded", function()
+        local paths = three_paths()
+        local client = new_client()
+        fixture.join(paths[1])
+        assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05)))
+        local contended = client._contended
+        for index = 1, 1000 do
+            contended:note(("%s/%d"):format(paths[3], index))
+        end
+        local count = 0
+        for _, generation in ipairs({ contended.recent, contended.older }) do
+            for _ in pairs(generation) do
+                count = count + 1
+            end
+        end
+        assert.is_true(count >= 100 and count <= 256, count)
     end)
 end)
 
@@ -482,6 +640,80 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         await_counts(paths, "0 0 1")
     end)
 
+    --- Waits, without the client looking, until the lock is granted, and until another client that asks for it is heard.
+    local function until_revoked(client, lock)
+        local claim = client._attempts[lock].claim
+        eventually(function()
+            return claim:phase() == "granted"
+        end)
+        assert.equal(1, fixture.client({ wait = "blocking" }):mutex(lock:path()):revoke(10))
+        eventually(function()
+            return claim:revocations() > 0
+        end)
+    end
+
+    for _, timeout in ipairs({ 20, 0 }) do
+        it(("says lost when an on_revoke of one releases another before it returns (%g)"):format(timeout), function()
+            local paths = three_paths()
+            local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
+            local locks = { client:mutex(paths[1]), nil, client:mutex(paths[3]) }
+            locks[2] = client:mutex(paths[2], { on_revoke = function()
+                assert(locks[1]:release({ wait = false }))
+            end })
+            local all = client:multi(locks)
+            interfere(function()
+                until_revoked(client, locks[2])
+            end)
+            local ok, message, code = all:acquire(timeout)
+            assert.same({ nil, "lost" }, { ok, code })
+            assert.truthy(message:find(paths[1], 1, true), message)
+            for index = 1, 3 do
+                assert.is_false(locks[index]:held())
+            end
+            fixture.assert_nothing_left(client)
+            assert.equal("0 0 0", counts(paths))
+        end)
+    end
+
+    it("asks for no further lock once it is cancelled, also by an on_revoke when no wait is under way", function()
+        local paths = three_paths()
+        local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
+        local all
+        local locks = { client:mutex(paths[1], { on_revoke = function()
+            assert.is_true(all:cancel())
+        end }), client:mutex(paths[2]) }
+        all = client:multi(locks)
+        client._contended:note(paths[1]) -- so that they are taken in their order
+        interfere(function()
+            until_revoked(client, locks[1])
+        end)
+        assert.equal("cancelled", select(3, all:acquire(20)))
+        assert.same({ false, false }, { locks[1]:held(), locks[2]:held() })
+        fixture.assert_nothing_left(client)
+        assert.is_nil((fixture.observer():exists(paths[2])))
+    end)
+
+    it("waits no longer for the rest when the first came as time was up, even if no answer comes", function()
+        local paths = three_paths()
+        local client, link, interfere = fixture.client_to_interfere({ session_timeout = 6 })
+        local all, locks = multi_of(client, paths)
+        client._contended:note(paths[1])
+        interfere(function()
+            local claim = client._attempts[locks[1]].claim
+            local due = core.now() + 0.2
+            eventually(function()
+                return claim:phase() == "granted" and core.now() > due
+            end)
+            link:stall("down")
+        end)
+        local ok, message, code = all:acquire(0.2)
+        link:resume()
+        assert.same({ nil, "timeout" }, { ok, code }) -- a try would have waited for the connection to be lost
+        assert.truthy(message:find(paths[2], 1, true), message)
+        fixture.assert_nothing_left(client)
+        assert.equal("0 0 0", counts(paths))
+    end)
+
     it("tries once more what is free when its time is up, and waits no longer", function()
         local paths = three_paths()
         local all = multi_of(new_client(), paths)
@@ -603,6 +835,164 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert(all:acquire(10))
         assert.is_true(all:release())
         fixture.assert_nothing_left(client)
+    end)
+
+    --- A coroutine (`run()` makes it), suspended by its client's adapter, whose multi has two locks and waits for the last. It is
+    -- never on the stack of the spec itself, where LuaJIT's collector would find what is left of it.
+    local function waiting_for_the_last(options)
+        local suspend, waiters = false, {}
+        local adapter = { wake = function() end }
+        function adapter.wait(client, waiter, seconds)
+            if suspend then
+                waiters[1] = waiter
+                coroutine.yield()
+                return true
+            end
+            return loop.wait(client, waiter, seconds)
+        end
+        local client = new_client({ wait = adapter })
+        local paths = three_paths()
+        fixture.join(paths[3])
+        local all, locks = multi_of(client, paths, options)
+        local case = { client = client, paths = paths, all = all, locks = locks, waiters = waiters, thread = nil }
+        function case.run()
+            coroutine.wrap(function()
+                case.thread = coroutine.create(function()
+                    all:acquire(60)
+                end)
+                suspend = true
+                eventually(function()
+                    assert(coroutine.resume(case.thread))
+                    client:pump()
+                    return locks[2]:held() and counts(paths) == "1 1 2"
+                end)
+                suspend = false
+            end)()
+        end
+        return case
+    end
+
+    local told
+    local function on_lost()
+        told = told + 1
+    end
+    for kind, settings in pairs({ locks = {}, ["locks with on_lost"] = { on_lost = on_lost },
+        ["reentrant locks"] = { reentrant = true, on_lost = on_lost } }) do
+        it(("gives back what it has when the coroutine that waits for the last is forgotten, by itself (%s) #asan"):format(kind),
+            function()
+                told = 0
+                local case = waiting_for_the_last(settings)
+                case.run()
+                case.thread, case.waiters[1] = nil, nil
+                eventually(function()
+                    collectgarbage()
+                    return counts(case.paths) == "0 0 1"
+                end)
+                for index = 1, 3 do
+                    assert.is_false(case.locks[index]:held())
+                    assert.truthy(tostring(case.locks[index]):find("free", 1, true))
+                    assert.equal("not_held", select(3, case.locks[index]:release()))
+                end
+                collectgarbage()
+                assert.is_false(case.client:needs_pump())
+                assert(case.locks[1]:acquire(10))
+                assert.is_true(case.locks[1]:release())
+                assert.is_false(case.locks[1]:held())
+                assert.equal("timeout", select(3, case.all:acquire(0.1)))
+                assert.equal(0, told)
+                fixture.assert_nothing_left(case.client)
+            end)
+    end
+
+    it("gives back what it has when its adapter says that the coroutine that waits for the last was killed #asan", function()
+        local case = waiting_for_the_last()
+        case.run()
+        wait.forsake(case.client, case.waiters[1])
+        assert.same({ false, false, false }, { case.locks[1]:held(), case.locks[2]:held(), case.locks[3]:held() })
+        await_counts(case.paths, "0 0 1")
+        assert.is_false(case.all:cancel())
+        assert.equal("timeout", select(3, case.all:acquire(0.1)))
+        wait.forsake(case.client, case.waiters[1])
+        assert(case.locks[1]:acquire(10))
+        assert.is_true(case.locks[1]:release())
+        fixture.assert_nothing_left(case.client)
+    end)
+
+    it("gives back what it has asked for when its adapter says that the coroutine was killed before anything came", function()
+        local suspend, last = false, nil
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30, wait = { wake = loop.wake, wait = function(...)
+            if suspend then
+                last = select(2, ...)
+                coroutine.yield()
+                return true
+            end
+            return loop.wait(...)
+        end } })
+        local paths = three_paths()
+        local all = multi_of(client, paths)
+        link:stall("down")
+        suspend = true
+        local thread = coroutine.create(function()
+            all:acquire(60)
+        end)
+        assert(coroutine.resume(thread))
+        wait.forsake(client, last)
+        suspend = false
+        link:resume()
+        fixture.assert_nothing_left(client)
+        await_counts(paths, "0 0 0")
+        assert(all:acquire(10))
+        assert.equal("suspended", coroutine.status(thread))
+    end)
+
+    it("leaves alone what was taken of its reentrant locks before, and beside it, when its coroutine is killed", function()
+        local case = waiting_for_the_last({ reentrant = true })
+        assert(case.locks[1]:acquire(10)) -- before
+        case.run()
+        assert(case.locks[2]:acquire(10)) -- beside it
+        wait.forsake(case.client, case.waiters[1])
+        assert.is_true(case.locks[1]:held())
+        assert.is_true(case.locks[2]:held())
+        for index = 1, 2 do
+            assert.is_true(case.locks[index]:release())
+            assert.is_false(case.locks[index]:held())
+        end
+        await_counts(case.paths, "0 0 1")
+    end)
+
+    it("leaves its reentrant locks to who has taken them beside it, when its coroutine is forgotten", function()
+        local case = waiting_for_the_last({ reentrant = true })
+        case.run()
+        assert(case.locks[2]:acquire(10))
+        case.thread, case.waiters[1] = nil, nil
+        eventually(function()
+            collectgarbage()
+            return counts(case.paths) == "0 1 1"
+        end)
+        assert.is_true(case.locks[2]:held())
+        assert.equal("timeout", select(3, case.all:acquire(0.1))) -- which also gives back what the forgotten one had
+        assert.is_true(case.locks[2]:held())
+        assert.is_true(case.locks[2]:release())
+        assert.is_false(case.locks[2]:held())
+    end)
+
+    it("gives back, when its time is up, only what it has taken itself", function()
+        local paths = three_paths()
+        local client = new_client()
+        local all, locks = multi_of(client, paths)
+        fixture.join(paths[3])
+        loop.run(function()
+            assert.is_nil((all:acquire(0.5)))
+        end, function()
+            loop.until_true(function()
+                return counts(paths) == "1 1 2" and locks[1]:held()
+            end)
+            assert.is_true(locks[1]:release())
+            assert(locks[1]:acquire(10))
+        end)
+        assert.is_true(locks[1]:held())
+        assert.is_false(locks[2]:held())
+        await_counts(paths, "1 0 1")
     end)
 end)
 
@@ -956,6 +1346,37 @@ describe("with_lock of a multi", function()
         assert.equal("0 0 0", counts(paths))
     end)
 
+    it("leaves alone what another coroutine has acquired of its locks meanwhile", function()
+        local paths = three_paths()
+        local all, locks = multi_of(fixture.client({ session_timeout = 6 }), paths)
+        local outcome = pack(all:with_lock(function()
+            fixture.observer():delete(locks[1]:node())
+            eventually(function()
+                return not locks[1]:held()
+            end)
+            assert.is_true(locks[2]:release())
+            local thread = coroutine.create(function()
+                assert(locks[1]:acquire(10))
+                assert(locks[2]:acquire(10))
+            end)
+            assert(coroutine.resume(thread))
+            assert.equal("dead", coroutine.status(thread))
+        end, 10))
+        assert.equal("lost", outcome[3])
+        assert.same({ true, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+        assert.equal("1 1 0", counts(paths))
+    end)
+
+    it("leaves alone the outer level of a reentrant lock whose inner one its function has released", function()
+        local all, locks = multi_of(new_client(), three_paths(), { reentrant = true })
+        assert(locks[2]:acquire(10))
+        assert.is_true(all:with_lock(function()
+            assert.is_true(locks[2]:release())
+        end, 10))
+        assert.same({ false, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+        assert.is_true(locks[2]:release())
+    end)
+
     it("says deadlock when nested, and nests on reentrant locks", function()
         local paths = three_paths()
         local all = multi_of(new_client(), paths)
@@ -1008,6 +1429,120 @@ describe("with_lock of a multi", function()
     end
 end)
 
+describe("a transaction of a multi", function()
+    after_each(fixture.clean)
+
+    --- A client, a node with data "old", its path, and a multi of three mutexes below it.
+    local function new_case(options)
+        local case = { client = new_client(options), path = fixture.directory(), paths = {} }
+        assert(case.client:set(case.path, "old"))
+        for index, name in ipairs({ "a", "b", "c" }) do
+            case.paths[index] = case.path .. "/" .. name
+        end
+        case.all, case.locks = multi_of(case.client, case.paths)
+        function case.data()
+            return (fixture.observer():get(case.path))
+        end
+        return case
+    end
+
+    local function assert_refused(code, index, ...)
+        local results, message, got, part = ...
+        assert.is_nil(results)
+        assert.equal(code, got, message)
+        assert.equal(index, part)
+        return message
+    end
+
+    it("writes while all are held, and leaves its own checks out of the results #valgrind #asan", function()
+        local case = new_case()
+        assert(case.all:acquire(10))
+        local results = assert(case.all:transaction():check():set(case.path, "new", 1):create(case.path .. "/n"):commit(10))
+        assert.equal(2, #results)
+        assert.equal(2, results[1].version)
+        assert.equal(case.path .. "/n", results[2])
+        assert.equal("new", case.data())
+        assert.same({}, assert(case.all:transaction():commit(10)))
+        assert_refused("no_node", 2, case.all:transaction():set(case.path, "newer"):delete(case.path .. "/no"):commit(10))
+        assert_refused("bad_version", 1, case.all:transaction():check(case.path, 7):set(case.path, "newer"):commit(10))
+        assert.equal("new", case.data())
+        assert.is_true(case.all:held())
+    end)
+
+    for which = 1, 3 do
+        it(("is refused by the server when somebody has deleted the node of one (%d) #asan"):format(which), function()
+            local case = new_case()
+            assert(case.all:acquire(10))
+            fixture.observer():delete(case.locks[which]:node())
+            local message = assert_refused("lost", nil, case.all:transaction():set(case.path, "new"):commit(10))
+            assert.truthy(message:find(case.paths[which] .. "/", 1, true), message)
+            assert.truthy(message:find("nothing was written", 1, true), message)
+            assert.equal("old", case.data())
+        end)
+
+        it(("is refused without a request when one is not held, or not as it was (%d)"):format(which), function()
+            local case = new_case()
+            assert(case.all:acquire(10))
+            local transaction = case.all:transaction():set(case.path, "new")
+            assert.is_true(case.locks[which]:release())
+            local requests = fixture.sent(case.client)
+            local message = assert_refused("not_held", nil, transaction:commit(10))
+            assert.truthy(message:find(case.paths[which], 1, true), message)
+            assert_refused("not_held", nil, case.all:transaction():set(case.path, "new"):commit(10))
+            assert.equal(requests, fixture.sent(case.client))
+            assert(case.locks[which]:acquire(10))
+            assert_refused("not_held", nil, transaction:commit(10))
+            assert.equal("old", case.data())
+            assert(case.all:transaction():set(case.path, "new"):commit(10))
+            assert.equal("new", case.data())
+        end)
+    end
+
+    it("is refused once one is known to be lost, and names it", function()
+        local case = new_case({ session_timeout = 6 })
+        assert(case.all:acquire(10))
+        local transaction = case.all:transaction():set(case.path, "new")
+        fixture.observer():delete(case.locks[2]:node())
+        eventually(function()
+            return not case.locks[2]:held()
+        end)
+        local requests = fixture.sent(case.client)
+        local message = assert_refused("lost", nil, transaction:commit(10))
+        assert.truthy(message:find(case.paths[2], 1, true), message)
+        assert.equal(requests, fixture.sent(case.client))
+        assert.equal("old", case.data())
+    end)
+
+    it("is refused before it was acquired, and after the client's close", function()
+        local case = new_case()
+        assert_refused("not_held", nil, case.all:transaction():set(case.path, "new"):commit(10))
+        assert(case.all:acquire(10))
+        local transaction = case.all:transaction():set(case.path, "new")
+        assert(case.client:close())
+        local code = select(3, transaction:commit(10))
+        assert.is_true(code == "lost" or code == "closed", code)
+        assert.equal("old", case.data())
+    end)
+
+    it("checks locks of every kind", function()
+        local base = fixture.directory()
+        local client = new_client()
+        local members = {
+            client:rwlock(base .. "/a").read, client:rwlock(base .. "/b").write, client:semaphore(base .. "/c", 2),
+            client:mutex(base .. "/d")
+        }
+        local all = client:multi(members)
+        for which = 1, 4 do
+            assert(all:acquire(20))
+            assert(all:transaction():set(base, "held"):commit(10))
+            fixture.observer():delete(members[which]:node())
+            assert_refused("lost", nil, all:transaction():set(base, "lost"):commit(10))
+            assert.equal("held", (fixture.observer():get(base)))
+            all:release()
+        end
+    end)
+end)
+
 describe("a to-be-closed multi", function()
     after_each(fixture.clean)
 
@@ -1039,6 +1574,24 @@ describe("a to-be-closed multi", function()
                 assert.is_true(all:release())
             end)
             assert(all:acquire(10))
+        end)
+
+        it("leaves alone what another coroutine has acquired of its locks meanwhile", function()
+            local scoped = assert(load_text([[
+                local all, inside = ...
+                local held <close> = assert(all:acquire(10))
+                inside()
+            ]]))
+            local paths = three_paths()
+            local all, locks = multi_of(fixture.client(), paths)
+            scoped(all, function()
+                assert.is_true(locks[2]:release())
+                coroutine.wrap(function()
+                    assert(locks[2]:acquire(10))
+                end)()
+            end)
+            assert.same({ false, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+            assert.equal("0 1 0", counts(paths))
         end)
     else
         it("has its metamethod, harmless before Lua 5.4", function()
@@ -1240,7 +1793,8 @@ describe("a multi refuses", function()
 
     it("to be called with a dot", function()
         local all = client:multi({ client:mutex("/a") })
-        for _, method in ipairs({ "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "members" }) do
+        for _, method in ipairs({ "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "members",
+            "transaction" }) do
             assert.truthy(mistake(function()
                 all[method](5)
             end):find("multi:" .. method .. ": call it with a colon", 1, true))

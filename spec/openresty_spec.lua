@@ -243,6 +243,44 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
+    it("a light thread that is killed while it waits for the last of several locks gives back the others #nginxasan", function()
+        local server = start([[
+            location = /kill { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local client = inside.client()
+                local first, last = client:mutex("@PATH@-a"), client:mutex("@PATH@-b")
+                inside.all = client:multi { first, last } -- kept, as is the thread, so that no collector helps
+                inside.kept = ngx.thread.spawn(inside.all.acquire, inside.all)
+                while last:contenders()[2] == nil or not first:held() do ngx.sleep(0.01) end
+                assert(ngx.thread.kill(inside.kept))
+                while first:held() do ngx.sleep(0.01) end
+                local _, _, code = inside.all:acquire(0.05)
+                ngx.say(code)
+            } }
+            location = /passes { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local client = inside.client()
+                local own, first, last = client:mutex("@PATH@-d"), client:mutex("@PATH@-c"), client:mutex("@PATH@-d")
+                assert(own:acquire(20))
+                inside.all = client:multi { first, last }
+                inside.kept = ngx.thread.spawn(inside.all.acquire, inside.all)
+                while client._attempts[last] == nil or not first:held() do ngx.sleep(0.01) end
+                assert(own:release { wait = false }) -- a hand-over, here and now
+                client:pump()
+                assert(ngx.thread.kill(inside.kept))
+                ngx.say("killed")
+            } }
+        ]])
+        fixture.join(server.path .. "-b")
+        assert.same({ 200, "timeout" }, { server:get("/kill") })
+        fixture.await_children(server.path .. "-a", 0)
+        fixture.await_children(server.path .. "-b", 1)
+        assert.same({ 200, "killed" }, { server:get("/passes") })
+        fixture.await_children(server.path .. "-c", 0)
+        fixture.await_children(server.path .. "-d", 0)
+        nobody_complained(server)
+    end)
+
     it("a killed waiter to whom the lock is granted passes it on #nginxasan", function()
         local server = start()
         local holder = fixture.join(server.path)

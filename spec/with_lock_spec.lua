@@ -18,6 +18,13 @@ local function pack(...)
     return { n = select("#", ...), ... }
 end
 
+--- Runs a function in a coroutine of its own; it must not yield.
+local function beside(fn)
+    local thread = coroutine.create(fn)
+    assert(coroutine.resume(thread))
+    assert.equal("dead", coroutine.status(thread))
+end
+
 --- Deletes the lock's node and waits until the lock has noticed.
 local function lose(lock)
     assert(fixture.observer():delete(lock:node()))
@@ -140,6 +147,22 @@ describe("with_lock", function()
             return "done"
         end) })
         assert.is_false(lock:held())
+    end)
+
+    it("leaves alone what another coroutine has acquired of the same object meanwhile", function()
+        local lock = mutex(nil, { session_timeout = 4 })
+        local function acquire()
+            assert(lock:acquire(10))
+        end
+        for name, let_go in pairs({ lost = lose, released = lock.release }) do
+            assert.equal(name == "lost" and "lost" or "done", (select(name == "lost" and 3 or 2, lock:with_lock(function()
+                let_go(lock)
+                beside(acquire)
+                return "done"
+            end))))
+            assert.is_true(lock:held(), name)
+            assert.is_true(lock:release())
+        end
     end)
 
     it("gives back only its own level of a reentrant lock when the inner function releases early", function()
@@ -297,6 +320,42 @@ describe("a to-be-closed lock", function()
                 assert.is_true(lock:release())
             end)
             assert(lock:acquire(10))
+        end)
+
+        it("leaves alone what another coroutine has acquired of the same object meanwhile", function()
+            local scoped = assert(load_text([[
+                local lock, inside = ...
+                local held <close> = assert(lock:acquire(10))
+                inside(held)
+            ]]))
+            local lock = mutex(nil, { session_timeout = 4 })
+            local function acquire()
+                assert(lock:acquire(10))
+            end
+            beside(acquire)
+            assert.is_true(lock:release())
+            for name, let_go in pairs({ lost = lose, released = lock.release }) do
+                for _ = 1, 2 do
+                    beside(function()
+                        scoped(lock, function()
+                            let_go(lock)
+                            beside(acquire)
+                        end)
+                    end)
+                    assert.is_true(lock:held(), name)
+                    assert.is_true(lock:release())
+                end
+            end
+        end)
+
+        it("releases what another coroutine has acquired for it", function()
+            local scoped = assert(load_text("local held <close> = ..."))
+            local lock = mutex()
+            assert(lock:acquire(10))
+            beside(function()
+                scoped(lock)
+            end)
+            assert.is_false(lock:held())
         end)
 
         it("closes a client at the end of its block", function()

@@ -18,6 +18,11 @@ Turn.__index = Turn
 
 local mutex = {}
 
+--- The number of a node. To compare names as text would depend on the locale, and on what stands before the number.
+function mutex.number(node)
+    return tonumber(node:match("%d+$"))
+end
+
 --- Draws a number. The directory must be there.
 function mutex.join(client, path)
     local node = assert(client:create(path .. "/turn-", "", { ephemeral = true, sequential = true }))
@@ -27,11 +32,11 @@ end
 --- Looks who is next before us: true if nobody is, else nil, the watch to wait for, and the node that it watches.
 function Turn:look()
     while true do
-        local before
+        local ours, nearest, before = mutex.number(self.node), -1, nil
         for _, name in ipairs(assert(self.client:children(self.path))) do
-            local node = self.path .. "/" .. name
-            if node < self.node and (not before or node > before) then -- numbers have ten digits: they sort as text
-                before = node
+            local number = mutex.number(name)
+            if number < ours and number > nearest then
+                nearest, before = number, self.path .. "/" .. name
             end
         end
         if not before then

@@ -13,7 +13,7 @@ Turn.__index = Turn
 local rwlock = {}
 
 local function number(node)
-    return node:sub(-10) -- ten digits: numbers sort as text
+    return tonumber(node:sub(-10)) -- ten digits
 end
 
 --- Draws a number as a "read" or a "write". The directory must be there.

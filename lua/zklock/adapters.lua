@@ -32,7 +32,8 @@
 --     adapter.caller()  optional: something about who is running, kept in each hold as `owner`, for the adapter's own use.
 --
 -- An adapter that learns that a waiter's coroutine was killed calls zklock.wait's forsake(client, waiter), which gives up what
--- it waited for; otherwise that happens when it is collected.
+-- it waited for; otherwise that happens when it is collected. Of coroutine.close, in Lua 5.4, it need not tell. A pump that calls
+-- zklock.wait's collect() twice a second, or so, sees to it that the collector goes on in a program that does nothing but wait.
 --
 -- `waiter` is a fresh table for each wait loop, empty, for the adapter to keep in it what it likes: a coroutine, a
 -- condition, a metatable. The loop around wait looks whether it is done, calls wait, calls client:pump(), and looks

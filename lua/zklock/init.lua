@@ -143,7 +143,7 @@ local function fingerprint(value, secret, depth)
     for name, field in pairs(value) do
         parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or name == "auth", depth + 1))
     end
-    sort(parts)
+    sort(parts, options.precedes)
     return "{" .. concat(parts, ",") .. "}"
 end
 

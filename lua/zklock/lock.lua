@@ -13,6 +13,8 @@
 -- A *hold* is one acquisition, from its request to its end, with its claim on the C side. An object has at most one
 -- hold (`_hold`) or one attempt at one (`client._attempts[lock]`, weak: if its coroutine is never resumed, or died of
 -- an error where waits cannot be protected, the attempt and its claim are collected and the object is free again).
+-- A multi that has some of its locks and waits for others has them *on a tether*: the hold is the object's, but ends when
+-- the multi's coroutine is collected.
 
 local core = require "zklock.core"
 local node = require "zklock.node"
@@ -21,6 +23,7 @@ local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
+local running = coroutine.running
 local format = string.format
 local huge, min = math.huge, math.min
 local now, REVOKE = core.now, core.REVOKE
@@ -75,6 +78,8 @@ function Lock.new(class, client, kind, path, settings)
         _terms = nil,   -- what C knows of all that, once there was an acquisition
         _permits = nil, -- a semaphore's
         _twin = nil,    -- the other half of a read/write lock
+        _taker = nil,   -- the coroutine that acquired the object first …
+        _takers = nil,  -- … and all others that did
         _hold = nil
     }, class)
 end
@@ -85,6 +90,93 @@ local function check_self(self, method)
         error(format("lock:%s: call it with a colon on a lock", method), 3)
     end
 end
+
+-- Holds ---------------------------------------------------------------------------------------------------------------
+
+--- What a hold is in the beginning.
+local Hold = { levels = 1, asked = 0, cancelled = false, told = false, observed = false }
+Hold.__index = Hold
+
+--- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
+function Lock._new_hold(try, count)
+    return setmetatable({ claim = false, try = try, count = count, released = false }, Hold)
+end
+
+--- What stands for each coroutine that has acquired a lock: a table, which does not keep the coroutine.
+local takers, MAIN = setmetatable({}, { __mode = "k" }), {}
+
+--- What stands for the running one.
+local function taker()
+    local thread = running() or MAIN -- Lua 5.1 has none for the main program
+    local known = takers[thread]
+    if not known then
+        known = {}
+        takers[thread] = known
+    end
+    return known
+end
+
+--- Notes that the running coroutine has acquired the object.
+local function note_taker(self, hold)
+    local mine = taker()
+    hold.taker = mine
+    if self._taker == nil then
+        self._taker = mine
+    elseif self._taker ~= mine then
+        self._takers = self._takers or setmetatable({}, { __mode = "k" })
+        self._takers[mine] = true
+    end
+end
+
+local function no()
+    return false
+end
+
+--- In place of the claim of a hold that went with its tether.
+local GONE = { held = no }
+
+--- Of a hold on a tether: it refers to its claim weakly.
+local Tethered = { __mode = "v", __index = setmetatable({ claim = GONE }, Hold) }
+
+--- What refers to that claim meanwhile, and hears of its changes.
+local Tether = {}
+Tether.__index = Tether
+
+function Tether:_ticket_changed()
+    self.lock:_ticket_changed()
+end
+
+--- Has the object's hold, which has one level, end when what this returns is collected. For a multi that goes on waiting.
+function Lock:_tether()
+    local hold = self._hold
+    local tether = setmetatable({ lock = self, _hold = hold, claim = hold.claim, owner = hold.owner }, Tether)
+    if hold.observed then
+        self._client._registry.observers[hold.claim:id()] = tether -- which is weak: nothing is left there either
+    end
+    return tether, setmetatable(hold, Tethered)
+end
+
+--- Ends that, if the hold is on a tether: it is the object's own.
+function Lock:_untether(hold)
+    if getmetatable(hold) ~= Tethered then
+        return
+    end
+    setmetatable(hold, Hold)
+    if hold.observed then
+        self._client._registry.observers[hold.claim:id()] = self
+    end
+end
+
+--- The object's hold, or nil. One that went with its tether is none.
+local function present(self)
+    local hold = self._hold
+    if hold and hold.claim == GONE then
+        self._hold = nil
+        return nil
+    end
+    return hold
+end
+Lock._present = present
 
 --- The claim of an object that holds at this instant, or nil.
 local function held_claim(self)
@@ -140,7 +232,7 @@ end
 --- Tells the program what happened to its hold by itself: that others ask for it, or that it has ended; the latter once,
 -- whoever noticed: the pump (this is what it calls when the claim changed), or a caller that came before the pump did.
 function Lock:_ticket_changed()
-    local hold = self._hold
+    local hold = present(self)
     if not hold or hold.told then
         return
     elseif hold.claim:held() then
@@ -196,15 +288,6 @@ end
 -- afterwards, which saves a round trip if nobody is there and leaves something to clean up if somebody is.
 Lock.WAIT, Lock.TRY, Lock.HASTY = false, "try", "hasty"
 
---- What a hold is in the beginning.
-local Hold = { levels = 1, asked = 0, cancelled = false, told = false, observed = false }
-Hold.__index = Hold
-
---- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
-function Lock._new_hold(try, count)
-    return setmetatable({ claim = false, try = try, count = count, released = false }, Hold)
-end
-
 --- What the C side has to know of the object, once for all acquisitions.
 local function make_terms(self)
     local terms, message, code = core.terms(self._path, self._kind.mode, self._identity, self._acl, self._max_hold,
@@ -241,6 +324,7 @@ local function take(self, hold)
     local client = self._client
     local caller = client._adapter.caller
     self._hold = hold
+    note_taker(self, hold)
     if caller or self._on_lost or self._on_revoke then
         hold.observed = true
         hold.owner = caller and caller()
@@ -350,13 +434,14 @@ local function enter(self, timeout, count)
         return acquire(self, timeout, count) -- what _deadlock would find out more slowly
     end
     local deadlock = self:_deadlock(count)
-    local hold = self._hold
+    local hold = present(self)
     if deadlock then
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
         return acquire(self, timeout, count)
     elseif hold.claim:held() then
         hold.levels = hold.levels + 1
+        self:_untether(hold) -- it is not the multi's alone any more
         return self
     elseif self._reentrant then
         return give_up_lost(self)
@@ -408,7 +493,9 @@ Lock._read_acquire = read_acquire
 -- it, so that releasing the write half then lets other readers in, and no other writer (a downgrade). The write half,
 -- acquired while the read half is held, is refused with "deadlock" (an upgrade would wait for itself).
 --
--- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block.
+-- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block what is still held, unless another
+-- coroutine has acquired the object since. Of a reentrant lock it releases one level: who has released that within the block
+-- gives back an outer one, which with_lock does not.
 --
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire. A
 --   semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
@@ -482,7 +569,7 @@ end
 -- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
 function Lock:_begin_release(patience)
-    local hold = self._hold
+    local hold = present(self)
     if not hold or not hold.claim:held() then
         local state, problem, code = self._client._core:state()
         if state == nil then
@@ -560,13 +647,31 @@ function Lock:release(settings)
     return leave(self, wait_for_server)
 end
 
+--- Whether the end of a with_lock that had the object by this hold, so many levels deep, has something to release. A function
+-- that released its own level, or more, has left nothing; one that acquired anew, in the same coroutine, has.
+function Lock:_ends(hold, level)
+    local current = present(self)
+    if current == hold then
+        return current ~= nil and hold.levels >= level
+    end
+    return current ~= nil and level == 1 and current.taker == taker()
+end
+
+--- Whether the end of a block has something to release: the object's hold, unless it is another coroutine's, and this one has
+-- had the object itself, and has let go of it or lost it. Whoever has not, was given the hold.
+function Lock:_closes()
+    local hold, mine = present(self), taker()
+    if not hold or hold.taker == mine then
+        return hold ~= nil
+    end
+    return self._taker ~= mine and not (self._takers and self._takers[mine])
+end
+
 --- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.
--- A function that released its own level, or more, has nothing left to release; one that acquired anew has.
 local function finish(self, hold, level, ok, ...)
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
-    local present = self._hold
-    if present and (present == hold and hold.levels >= level or present ~= hold and level == 1) then
+    if self:_ends(hold, level) then
         local released, problem, code = leave(self, self._wait_release)
         if not lost and not released and code == "lost" then
             lost, message = true, problem -- as the release has found
@@ -583,7 +688,8 @@ end
 --- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens.
 --
 -- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall
--- forbids it. fn may release the lock early itself.
+-- forbids it. fn may release the lock early itself. What it has acquired anew then is released too; what another coroutine has
+-- acquired of this object meanwhile is not.
 --
 -- @tparam function fn
 -- @tparam table|number|nil timeout as of acquire; nil waits for ever
@@ -754,7 +860,7 @@ end
 -- @treturn Transaction bound to the present hold: a later hold of the same object needs another
 function Lock:transaction()
     check_self(self, "transaction")
-    return Transaction.guarded(self, self._hold)
+    return Transaction.guarded(self, present(self))
 end
 
 --- "zklock mutex (/path, held)".
@@ -762,15 +868,17 @@ function Lock:__tostring()
     local state = "free"
     if self._client._attempts[self] then
         state = "being acquired"
-    elseif self._hold then
+    elseif present(self) then
         state = self._hold.claim:held() and "held" or "lost"
     end
     return format("zklock %s (%s, %s)", self._kind.name, self._path, state)
 end
 
---- Lua 5.4's `local held <close> = …`: releases at the end of the block, if it still is held.
+--- Lua 5.4's `local held <close> = …`: releases at the end of the block, if it still is held and not another coroutine's.
 function Lock:__close()
-    leave(self, self._wait_release)
+    if self:_closes() then
+        leave(self, self._wait_release)
+    end
 end
 
 return Lock

@@ -1,16 +1,18 @@
 --- multi: several locks as one.
 --
 -- All or none: either all members are held when acquire returns, or none. They are waited for one after the other in the order
--- of their paths, whatever order they were given in, so that two multis over the same paths cannot wait for each other.
+-- of their paths' bytes, whatever order they were given in, so that two multis over the same paths cannot wait for each other.
 --
 -- That order costs a round trip for each member. So the first try takes all of them at once, waiting for none: if all are
 -- free, it takes one round trip. If one is not, those behind it in the order are given back before anybody waits for anything;
--- that is what keeps the promise above. What was taken in vain costs requests; a multi to which that has happened goes by the
--- order from the start for a while.
+-- that is what keeps the promise above. What was taken in vain costs requests, and whoever tried one of them meanwhile was refused
+-- a lock that nobody got. So the client remembers which paths were taken, and whoever wants one of these goes by the order from
+-- the start for a while.
 
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
 local options = require "zklock.options"
+local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, ipairs, pairs, pcall, setmetatable, tostring, type =
@@ -18,15 +20,18 @@ local error, getmetatable, ipairs, pairs, pcall, setmetatable, tostring, type =
 local concat, sort = table.concat, table.sort
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
-local now = core.now
+local now, precedes = core.now, options.precedes
 
 local Multi = {}
 Multi.__index = Multi
 
 local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
 
---- How many acquisitions go by the order after one that took members in vain.
+--- How many acquisitions of a path go by the order after it was found taken.
 local IN_ORDER_AFTER_REFUSAL = 8
+
+--- How many paths a client remembers as taken, at least; at most twice as many.
+local REMEMBERED = 128
 
 --- What is left for a member whose turn comes when time is up: it may still be free, but 0 would mean a try.
 local SHORTEST_WAIT = 0.001
@@ -41,8 +46,9 @@ local function read_timeout(given)
     return settings and settings.timeout, wrong
 end
 
+--- By bytes: the whole fleet has to agree, whatever locale a program of it runs in.
 local function by_path(one, other)
-    return one._path < other._path
+    return precedes(one._path, other._path)
 end
 
 --- Checks the members, for Client:multi.
@@ -80,13 +86,45 @@ function Multi.check_members(client, members)
     return ordered
 end
 
+--- What a client knows of paths that were found taken: how many acquisitions of each are to go by the order. In two generations,
+-- the older of which is forgotten when the other is full.
+local Contended = {}
+Contended.__index = Contended
+
+local function new_contended()
+    return setmetatable({ recent = {}, older = {}, size = 0 }, Contended)
+end
+
+--- A path was found taken.
+function Contended:note(path)
+    if not self.recent[path] then
+        self.size = self.size + 1
+        if self.size > REMEMBERED then
+            self.recent, self.older, self.size = {}, self.recent, 1
+        end
+    end
+    self.recent[path] = IN_ORDER_AFTER_REFUSAL
+end
+
+--- Whether an acquisition of the path is to go by the order; counts it.
+function Contended:take(path)
+    for _, generation in ipairs({ self.recent, self.older }) do
+        local left = generation[path]
+        if left and left > 0 then
+            generation[path] = left - 1
+            return true
+        end
+    end
+    return false
+end
+
 --- For Client:multi, with what check_members returned.
 function Multi.new(client, ordered)
+    client._contended = client._contended or new_contended()
     return setmetatable({
         _client = client,
         _members = ordered,
-        _in_order = 0, -- how many of the next acquisitions go by the order from the start
-        _kept = nil    -- what the acquisition under way has taken
+        _kept = nil    -- the holds that the acquisition under way has taken
     }, Multi)
 end
 
@@ -99,19 +137,18 @@ end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
---- Releases the first `count` members: begins with all of them, then waits for all. What fails does not keep the others.
--- @tparam number count
+--- Releases the members: begins with all of them, then waits for all. What fails does not keep the others.
 -- @tparam boolean|nil wait_for_server nil: as each member was made
 -- @treturn true|nil
 -- @treturn string|nil what went wrong, with each that failed
 -- @treturn string|nil code of the first that failed
-local function release(self, count, wait_for_server)
+local function release(self, wait_for_server)
     local problems, first_code, holds = {}, nil, {}
     local function note(message, code)
         problems[#problems + 1] = message
         first_code = first_code or code
     end
-    local deadline = now() + self._client:_patience()
+    local deadline, count = now() + self._client:_patience(), #self._members
     for index = count, 1, -1 do
         local hold, message, code = self._members[index]:_begin_release()
         if not hold then
@@ -141,9 +178,10 @@ end
 
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 --
--- A *run* is one acquisition: `taken` members, from the first on, are held; `holds` are those that are asked for, by index. It
--- is known weakly (`client._attempts[multi]`), as a lock's attempt is: if its coroutine is never resumed, it is collected, with
--- all that it waited for, and the next acquisition gives back what it had taken (`_kept`).
+-- A *run* is one acquisition: `taken` members, from the first on, are held, by the holds `kept`; `holds` are those that are
+-- asked for, by index. It is known weakly (`client._attempts[multi]`), as a lock's attempt is: if its coroutine is never
+-- resumed, it is collected, with all that it waited for and, since they are on its `tethers`, all that it had taken. But for a
+-- level of a reentrant lock on which others count too: that is given back by the next acquisition.
 
 --- All that the run has asked for is decided.
 local function run_decided(run)
@@ -165,8 +203,58 @@ end
 
 --- Notes that the run holds its members up to this one.
 local function keep(self, run, index)
-    self._kept[index] = self._members[index]._hold
+    run.kept[index] = self._members[index]._hold
     run.taken = index
+end
+
+--- Before a wait for others: has what was taken last only as long as the run.
+local function tether(self, run)
+    for index = run.tethered + 1, run.taken do
+        local member, hold = self._members[index], run.kept[index]
+        if member._hold == hold and hold.levels == 1 then
+            run.tethers[index] = member:_tether()
+        end
+    end
+    run.tethered = run.taken
+end
+
+--- Gives back what a run has taken, and still is as it was.
+local function give_back(self, kept)
+    for index, hold in pairs(kept or {}) do
+        local member = self._members[index]
+        if member:_present() == hold then
+            member:_begin_release()
+        end
+    end
+end
+
+--- Gives back what the run has taken: it may begin anew.
+local function let_go(self, run)
+    local kept = run.kept
+    run.taken, run.tethered, run.kept = 0, 0, {}
+    self._kept = run.kept
+    give_back(self, kept)
+end
+
+local Run = {}
+Run.__index = Run
+
+--- For zklock.wait: its coroutine was killed.
+function Run:forsake()
+    local multi = self.multi
+    self.cancelled = true
+    if multi._client._attempts[multi] == self then
+        multi._client._attempts[multi] = nil
+        abandon(multi, self)
+        let_go(multi, self)
+    end
+end
+
+--- Remembers a member that could not be had because others have it.
+local function note_refusal(self, member, code)
+    if code == "timeout" then
+        self._client._contended:note(member._path)
+    end
 end
 
 --- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
@@ -193,6 +281,7 @@ local function take_together(self, run, way, deadline)
         local held
         held, message, code = members[index]:_conclude(run.holds[index], 0)
         if not held then
+            note_refusal(self, members[index], code)
             abandon(self, run)
             return nil, message, code
         end
@@ -208,11 +297,13 @@ local function take_in_order(self, run, deadline)
         if run.cancelled then
             return nil, "waiting for the locks was cancelled", "cancelled"
         end
+        tether(self, run)
         run.current = self._members[index]
         local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
         local got, message, code = run.current:_enter(timeout, 1)
         run.current = nil
         if not got then
+            note_refusal(self, self._members[index], code)
             return nil, message, code
         end
         keep(self, run, index)
@@ -223,7 +314,7 @@ end
 --- A member that is held no more of those taken, which happens while others are waited for; nil when all are held.
 local function find_lost(self, run)
     for index = 1, run.taken do
-        local hold = self._kept[index]
+        local hold = run.kept[index]
         if hold.released or not hold.claim:held() then
             return self._members[index], hold
         end
@@ -245,19 +336,27 @@ local function take_all_in_order(self, run, deadline)
         elseif member._reentrant or now() >= deadline then
             return nil, member:_lost_message(hold), "lost"
         end
-        release(self, run.taken, false)
-        run.taken = 0
+        let_go(self, run)
     end
 end
 
 --- Whether no member is held or being acquired by its object.
 local function all_free(self)
     for _, member in ipairs(self._members) do
-        if member._hold or self._client._attempts[member] then
+        if member:_present() or self._client._attempts[member] then
             return false
         end
     end
     return true
+end
+
+--- Whether one was found taken lately; counts this acquisition for each that was.
+local function is_contended(self)
+    local found = false
+    for _, member in ipairs(self._members) do
+        found = self._client._contended:take(member._path) or found
+    end
+    return found
 end
 
 --- Acquires all members; runs protected. Whatever it does not return true for is given back by its caller.
@@ -270,8 +369,7 @@ local function attempt(self, run, timeout)
     end
     local deadline = now() + timeout
     run.try = timeout == 0
-    if timeout > 0 and (self._in_order > 0 or #self._members == 1) or not all_free(self) then
-        self._in_order = max(self._in_order - 1, 0)
+    if is_contended(self) or #self._members == 1 and timeout > 0 or not all_free(self) then
         return take_all_in_order(self, run, deadline)
     end
     local taken, message, code
@@ -283,26 +381,12 @@ local function attempt(self, run, timeout)
     local member, hold = find_lost(self, run)
     if taken and member then -- by the callback of another one
         taken, message, code = nil, member:_lost_message(hold), "lost"
-        release(self, run.taken, false)
-        run.taken = 0
+        let_go(self, run)
     end
     if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         return taken, message, code
     end
-    if code == "timeout" then
-        self._in_order = IN_ORDER_AFTER_REFUSAL
-    end
     return take_all_in_order(self, run, deadline)
-end
-
---- Gives back what an acquisition had taken whose coroutine was forgotten.
-local function give_back_kept(self)
-    for index, hold in pairs(self._kept or {}) do
-        local member = self._members[index]
-        if member._hold == hold then
-            member:_begin_release()
-        end
-    end
 end
 
 local function acquire(self, timeout)
@@ -310,16 +394,22 @@ local function acquire(self, timeout)
     if attempts[self] then
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
-    give_back_kept(self)
-    local run = { taken = 0, holds = {}, current = nil, try = false, cancelled = false }
-    attempts[self], self._kept = run, {}
+    give_back(self, self._kept)
+    local run = setmetatable({
+        multi = self, taken = 0, tethered = 0, holds = {}, kept = {}, tethers = {}, current = nil, try = false, cancelled = false
+    }, Run)
+    attempts[self], self._kept = run, run.kept
     local ok, got, message, code = self._client._protect(attempt, self, run, timeout)
-    attempts[self], self._kept = nil, nil
+    attempts[self] = nil
     if ok and got then
+        self._kept = nil
+        for index in pairs(run.tethers) do
+            self._members[index]:_untether(run.kept[index])
+        end
         return self
     end
     abandon(self, run)
-    release(self, run.taken, false)
+    let_go(self, run)
     if not ok then
         error(got, 0)
     end
@@ -386,11 +476,26 @@ function Multi:release(settings)
     if not read then
         error("multi:release: " .. wrong, 2)
     end
-    return release(self, #self._members, read.wait)
+    return release(self, read.wait)
+end
+
+--- Waits until the server has acknowledged the ends of holds that have begun, as each member was made.
+-- @treturn string|nil the message of one that finds its lock lost
+local function await_releases(self, holds)
+    local deadline = now() + self._client:_patience()
+    local lost
+    for index, member in ipairs(self._members) do
+        local hold = holds[index]
+        if hold and hold ~= true and member._wait_release then
+            local released, message, code = member:_await_release(hold, deadline)
+            lost = lost or not released and code == "lost" and message or nil
+        end
+    end
+    return lost
 end
 
 --- The end of with_lock: `holds` are those that it began with, `levels` how deep they were, `ok, …` what pcall said of the
--- function. Of a member that the function released itself nothing is left to release; of one that it acquired anew, that.
+-- function.
 local function finish(self, holds, levels, ok, ...)
     local lost
     for index, hold in ipairs(holds) do
@@ -399,17 +504,11 @@ local function finish(self, holds, levels, ok, ...)
         end
     end
     for index = #holds, 1, -1 do
-        local hold, present = holds[index], self._members[index]._hold
-        local ours = present == hold and present.levels >= levels[index] or present ~= hold and levels[index] == 1
-        holds[index] = present and ours and self._members[index]:_begin_release() or false
+        local member = self._members[index]
+        holds[index] = member:_ends(holds[index], levels[index]) and member:_begin_release() or false
     end
-    local deadline = now() + self._client:_patience()
-    for index, hold in ipairs(holds) do
-        if hold and hold ~= true and self._members[index]._wait_release then
-            local released, message, code = self._members[index]:_await_release(hold, deadline)
-            lost = lost or not released and code == "lost" and message
-        end
-    end
+    local found = await_releases(self, holds)
+    lost = lost or found
     if not ok then
         error((...), 0)
     elseif lost then
@@ -476,14 +575,32 @@ function Multi:members()
     return members
 end
 
+--- Begins writes that happen only if all members are still held, of a semaphore all of the permits, which the server checks
+-- together with them. As Lock:transaction: what it says of the lock goes for each member, and the message names the first that
+-- is not held.
+-- @treturn Transaction bound to the present holds: if a member was released, or lost, and acquired again, it needs another
+function Multi:transaction()
+    check_self(self, "transaction")
+    local holds = {}
+    for index, member in ipairs(self._members) do
+        holds[index] = member:_present() or false
+    end
+    return Transaction.guarded_by_all(self._client, self._members, holds)
+end
+
 --- "zklock multi (3 locks, held)".
 function Multi:__tostring()
     return format("zklock multi (%d locks, %s)", #self._members, self:held() and "held" or "not held")
 end
 
---- Lua 5.4's `local held <close> = …`: releases at the end of the block what still is held.
+--- Lua 5.4's `local held <close> = …`: releases at the end of the block what still is held and not another coroutine's.
 function Multi:__close()
-    release(self, #self._members)
+    local holds = {}
+    for index = #self._members, 1, -1 do
+        local member = self._members[index]
+        holds[index] = member:_closes() and member:_begin_release() or false
+    end
+    await_releases(self, holds)
 end
 
 return Multi

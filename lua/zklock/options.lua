@@ -8,8 +8,8 @@
 local core = require "zklock.core"
 
 local concat, sort = table.concat, table.sort
-local floor, huge = math.floor, math.huge
-local format = string.format
+local floor, huge, min = math.floor, math.huge, math.min
+local byte, format = string.byte, string.format
 local next, pairs, tonumber, tostring, type = next, pairs, tonumber, tostring, type
 
 local options = {}
@@ -262,13 +262,25 @@ function options.path_problem(path)
     return problem and "bad path: " .. problem
 end
 
+--- Whether a string comes before another by their bytes, as `<` says in the C locale and in LuaJIT. Elsewhere that depends on
+-- os.setlocale, which the host of a Lua program may have called.
+function options.precedes(one, other)
+    for index = 1, min(#one, #other) do
+        local ours, theirs = byte(one, index), byte(other, index)
+        if ours ~= theirs then
+            return ours < theirs
+        end
+    end
+    return #one < #other
+end
+
 --- Sorted names of what a schema knows, for the message about an unknown option.
 local function known_names(schema)
     local names = {}
     for name in pairs(schema) do
         names[#names + 1] = name
     end
-    sort(names)
+    sort(names, options.precedes)
     return names[1] and concat(names, ", ") or "none"
 end
 

@@ -1,9 +1,10 @@
 --- transaction: several checks and writes that ZooKeeper executes all together, or none of them.
 --
 -- Made by client:transaction(), or by lock:transaction(): then the first thing that the server checks is that the node by
--- which the lock is held is still there; of a semaphore, the nodes of all permits that are held. So what is written under a
--- lock that has been lost meanwhile is not written, even if this program was asleep when it lost it, and the server itself
--- decides that. It needs no cooperation of what is written to, as a fencing token does, but protects only what is in ZooKeeper.
+-- which the lock is held is still there; of a semaphore, the nodes of all permits that are held; of a multi, those of all its
+-- locks. So what is written under a lock that has been lost meanwhile is not written, even if this program was asleep when it
+-- lost it, and the server itself decides that. It needs no cooperation of what is written to, as a fencing token does, but
+-- protects only what is in ZooKeeper.
 --
 --     local results, message, code = lock:transaction()
 --         :set("/app/config", new, stat.version)
@@ -13,14 +14,15 @@
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-local error, getmetatable, setmetatable = error, getmetatable, setmetatable
+local error, getmetatable, ipairs, setmetatable = error, getmetatable, ipairs, setmetatable
 local format = string.format
 
 local Transaction = {}
 Transaction.__index = Transaction
 
-local function new(client, lock, hold)
-    return setmetatable({ _client = client, _lock = lock, _hold = hold, _parts = {} }, Transaction)
+--- `guards`: the locks that must be held, each with its hold, as `{ lock =, hold = }`; nil if there are none.
+local function new(client, guards)
+    return setmetatable({ _client = client, _guards = guards, _parts = {} }, Transaction)
 end
 
 --- For Client:transaction.
@@ -30,7 +32,16 @@ end
 
 --- For Lock:transaction. Bound to the hold of this moment: a later one of the same lock would be another's writes.
 function Transaction.guarded(lock, hold)
-    return new(lock._client, lock, hold)
+    return new(lock._client, { { lock = lock, hold = hold } })
+end
+
+--- For Multi:transaction, likewise; `holds` are those of the locks, by index, with false where there is none.
+function Transaction.guarded_by_all(client, locks, holds)
+    local guards = {}
+    for index = 1, #locks do
+        guards[index] = { lock = locks[index], hold = holds[index] }
+    end
+    return new(client, guards)
 end
 
 local function check_self(self, method)
@@ -54,7 +65,7 @@ end
 -- @raise when an argument is malformed
 function Transaction:check(path, version)
     check_self(self, "check")
-    if path == nil and version == nil and self._lock then
+    if path == nil and version == nil and self._guards then
         return self
     end
     add(self, "check", node.read_problem(path) or node.version_problem(version),
@@ -108,21 +119,15 @@ function Transaction:delete(path, version)
     return self
 end
 
---- The paths of the nodes to be checked first; or nil, message, code when the lock is not held as it was.
-local function guard(self)
-    local lock, hold = self._lock, self._hold
-    local state, problem, code = self._client._core:state()
-    if state == nil then
-        return nil, problem, code
-    end
+--- The paths of the nodes by which a lock is held; or nil, message, code when it is not held as it was.
+local function guard_one(lock, hold)
     if not hold or hold.released then
         return nil, format("the lock %s is not held: nothing was written", lock:path()), "not_held"
     end
     if lock._hold ~= hold then
         return nil, format("the lock %s was lost: nothing was written", lock:path()), "lost"
     end
-    local own, message
-    own, message, code = lock:_nodes()
+    local own, message, code = lock:_nodes()
     if code then
         return nil, message, code
     elseif not own then
@@ -131,7 +136,28 @@ local function guard(self)
     return own
 end
 
---- What the server was asked to do: the parts, behind the checks of the lock's own nodes where there is a lock.
+--- The paths of the nodes to be checked first, and by index the locks that they are of; or nil, message, code when one of the
+-- locks is not held as it was.
+local function guard(self)
+    local state, problem, state_code = self._client._core:state()
+    if state == nil then
+        return nil, problem, state_code
+    end
+    local nodes, locks = {}, {}
+    for _, one in ipairs(self._guards) do
+        local own, message, code = guard_one(one.lock, one.hold)
+        if not own then
+            return nil, message, code
+        end
+        for index = 1, #own do
+            nodes[#nodes + 1] = own[index]
+            locks[#nodes] = one.lock
+        end
+    end
+    return nodes, locks
+end
+
+--- What the server was asked to do: the parts, behind the checks of the locks' own nodes where there are locks.
 local function request_of(self, own)
     local request = { kind = "multi" }
     for index = 1, own and #own or 0 do
@@ -173,11 +199,11 @@ function Transaction:commit(timeout)
     if not seconds then
         error("transaction:commit: " .. wrong, 2)
     end
-    local own, message, code
-    if self._lock then
-        own, message, code = guard(self)
+    local own, locks, message, code
+    if self._guards then
+        own, locks, code = guard(self)
         if not own then
-            return nil, message, code
+            return nil, locks, code
         end
     end
     local request, shift = request_of(self, own)
@@ -195,7 +221,8 @@ function Transaction:commit(timeout)
     if results then
         return behind(results, shift)
     elseif index and index <= shift and code == "no_node" then
-        return nil, format("the lock %s was lost: its node %s is gone; nothing was written", self._lock:path(), own[index]), "lost"
+        message = format("the lock %s was lost: its node %s is gone; nothing was written", locks[index]:path(), own[index])
+        return nil, message, "lost"
     elseif index then
         index = index - shift
         index = index > 0 and index or nil

@@ -10,8 +10,9 @@
 
 local core = require "zklock.core"
 
+local collectgarbage, pcall = collectgarbage, pcall
 local now = core.now
-local pairs, setmetatable, type = pairs, setmetatable, type
+local coroutine, pairs, setmetatable, type = coroutine, pairs, setmetatable, type
 
 local wait = {}
 
@@ -52,29 +53,57 @@ local function alone_until_decided(client, adapter, deadline, decided, subject)
     return true
 end
 
+--- What notices, on Lua 5.4, that a coroutine is closed while it waits: then there is no error. If there is one, whoever waits
+-- goes on with it.
+local Guard = {}
+
+function Guard:__close(problem)
+    if problem == nil and self.waits then
+        wait.forsake(self.client, self.waiter)
+    end
+end
+
+local function new_guard(client, waiter)
+    return setmetatable({ client = client, waiter = waiter, waits = true }, Guard)
+end
+
+--- For a loop of one round, whose fourth value Lua 5.4 closes, and the others ignore.
+local function once(_, done)
+    return not done or nil
+end
+
+--- The loop around an adapter's wait. What until_decided returns.
+local function wait_among_others(client, adapter, waiter, deadline, decided, subject)
+    while true do
+        local left = deadline - now()
+        if left <= 0 then
+            return false
+        end
+        local able, message, code = adapter.wait(client, waiter, left)
+        if able == nil and code ~= nil then
+            return nil, message, code
+        end
+        wait.pump(client)
+        if decided(subject) then
+            return true
+        end
+    end
+end
+
 --- Waits by an adapter that suspends the caller.
 local function among_others_until_decided(client, adapter, ticket, deadline, decided, subject)
     local registry = client._registry
     local waiter = {}
+    local guard = coroutine.close and new_guard(client, waiter) or nil
     registry.everybody[waiter] = subject
     concern(registry, ticket, waiter)
     local outcome, message, code
-    repeat
-        local left = deadline - now()
-        if left <= 0 then
-            outcome = false
-            break
+    for _ in once, nil, nil, guard do
+        outcome, message, code = wait_among_others(client, adapter, waiter, deadline, decided, subject)
+        if guard then
+            guard.waits = false
         end
-        local able
-        able, message, code = adapter.wait(client, waiter, left)
-        if able == nil and code ~= nil then
-            break
-        end
-        wait.pump(client)
-        if decided(subject) then
-            outcome = true
-        end
-    until outcome
+    end
     registry.everybody[waiter] = nil
     concern(registry, ticket, nil)
     if outcome == nil then
@@ -106,31 +135,58 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
 end
 
 --- Gives up one acquisition that nobody waits for any more.
+-- @treturn table|nil the run of a multi that it was part of
 local function forsake_hold(client, hold)
     hold.cancelled = true
     if hold.claim then
         hold.claim:cancel()
     end
-    for lock, attempt in pairs(client._attempts) do
+    local lock, run
+    for object, attempt in pairs(client._attempts) do
         if attempt == hold then
-            client._attempts[lock] = nil
+            lock = object
         end
     end
+    if lock then
+        client._attempts[lock] = nil
+        for _, attempt in pairs(client._attempts) do
+            if attempt.current == lock then
+                run = attempt
+            end
+        end
+    end
+    return run
 end
 
 --- For adapters that know that a waiter's coroutine will never run again: gives up what it waited for, now and not when it
--- is collected. Harmless when it has been done.
+-- is collected. Harmless when it has been done. Of coroutine.close, which Lua 5.4 has, no adapter need tell.
 function wait.forsake(client, waiter)
     local subject = client._registry.everybody[waiter]
     client._registry.everybody[waiter] = nil
+    local run = nil
     if type(subject) == "userdata" then
         subject:cancel()
     elseif subject and subject.holds then
-        for index = 1, #subject.holds do
-            forsake_hold(client, subject.holds[index])
-        end
+        run = subject
     elseif subject and subject.claim then
-        forsake_hold(client, subject)
+        run = forsake_hold(client, subject)
+    end
+    if run then
+        run:forsake()
+    end
+end
+
+--- Kilobytes' worth of collection in one step.
+local COLLECT = 200
+
+--- Whether it can be seen that the program has stopped the collector: not in PUC Lua 5.1, where a step would start it again.
+local SEES_COLLECTOR = pcall(collectgarbage, "isrunning")
+
+--- For pumps, about twice a second: has the collector go on. A program that only waits makes no garbage; so its collector would
+-- never come to the locks, and the coroutines with what they wait for, that it has forgotten.
+function wait.collect()
+    if SEES_COLLECTOR and collectgarbage("isrunning") then
+        collectgarbage("step", COLLECT)
     end
 end
 

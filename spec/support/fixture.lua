@@ -51,6 +51,28 @@ function fixture.client_behind_proxy(options, servers)
     return fixture.client(options, link.address), link
 end
 
+--- A client behind a proxy with whose next wait a spec can interfere: returns also a function that is given a function. No
+-- answer comes until that one is called, once, where the client would wait; what happens in it happens before the client looks
+-- again.
+function fixture.client_to_interfere(options)
+    local hook, link
+    local client
+    client, link = fixture.client_behind_proxy(overlay({ wait = { wake = loop.wake, wait = function(...)
+        local fn = hook
+        if fn then
+            hook = nil
+            link:resume()
+            fn()
+        end
+        return loop.wait(...)
+    end } }, options))
+    return client, link, function(fn)
+        assert(client:flush(10))
+        hook = fn
+        link:stall("down")
+    end
+end
+
 --- Starts a program of spec/programs/ that fixture.clean ends.
 function fixture.program(...)
     local running = program.start(...)

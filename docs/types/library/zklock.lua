@@ -551,6 +551,10 @@ function Multi:remaining() end
 ---@return zklock.Lock[] members
 function Multi:members() end
 
+--- Begins writes that happen only if all members are still held, which the server checks together with them.
+---@return zklock.Transaction transaction
+function Multi:transaction() end
+
 -- Transaction ---------------------------------------------------------------------------------------------------------
 
 --- Several checks and writes that ZooKeeper executes all together, or none of them.

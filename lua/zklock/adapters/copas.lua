@@ -11,6 +11,7 @@
 
 local copas = require "copas"
 local core = require "zklock.core"
+local wait = require "zklock.wait"
 
 local coroutine, pairs, setmetatable = coroutine, pairs, setmetatable
 local huge, max, min = math.huge, math.max, math.min
@@ -21,7 +22,8 @@ local WEAK_KEYS = { __mode = "k" }
 --- Seconds after which Ctrl-C is noticed, in a wait that runs copas itself.
 local SLICE = 0.5
 
---- Seconds after which a waiter turns round in any case: only then copas lets go of a coroutine that copas.removethread ended.
+--- Seconds after which a waiter turns round in any case: only then copas lets go of a coroutine that copas.removethread ended. The
+-- collector, which finds that then, goes on each time.
 local ROUND = 5
 
 local PHASE = "inside of copas, but outside of every coroutine, nothing can wait: use copas.addthread"
@@ -149,6 +151,9 @@ function adapter.wait(client, waiter, seconds)
     copas.receive(waiter)
     timed[waiter] = nil
     renew_alarm()
+    if not waiter.woken then
+        wait.collect()
+    end
     return true
 end
 

@@ -10,9 +10,11 @@
 local cqueues = require "cqueues"
 local condition = require "cqueues.condition"
 local core = require "zklock.core"
+local wait = require "zklock.wait"
 
 local huge, min = math.huge, math.min
 local next, pairs, setmetatable = next, pairs, setmetatable
+local now = core.now
 
 local WEAK_KEYS = { __mode = "k" }
 
@@ -21,6 +23,9 @@ local SLICE = 0.5
 
 --- How often a pump for which nobody waits looks whether anything but pumps is left, in seconds.
 local IDLE = 0.25
+
+--- Seconds between two steps of the collector.
+local COLLECT = 0.5
 
 local adapter = { name = "cqueues" }
 
@@ -42,13 +47,14 @@ end
 local function run(client, controller, pump)
     local fd = client:pollfd()
     local readable = { pollfd = fd, events = "r" }
+    local due = now() + COLLECT
     while fd and is_needed(client, controller, pump) do
-        if next(pump.waiting) then
-            cqueues.poll(readable, pump.wake)
-        else
-            cqueues.poll(readable, pump.wake, IDLE)
-        end
+        cqueues.poll(readable, pump.wake, next(pump.waiting) and COLLECT or IDLE)
         client:pump()
+        if now() >= due then
+            wait.collect()
+            due = now() + COLLECT
+        end
     end
     if fd then
         cqueues.cancel(fd) -- or cqueues would take the next descriptor of this number for one that it polls already

@@ -10,6 +10,7 @@
 -- answers "phase": the loop cannot be run from within.
 
 local uv = require "luv"
+local wait = require "zklock.wait"
 
 local coroutine, error, next, pairs, setmetatable = coroutine, error, next, pairs, setmetatable
 local traceback = debug.traceback
@@ -18,7 +19,7 @@ local ceil, max, min = math.ceil, math.max, math.min
 --- Seconds after which Ctrl-C is noticed, in a wait that runs the loop.
 local SLICE = 0.5
 
---- How long a handle may stay active that nobody needs, in milliseconds.
+--- How long a handle may stay active that nobody needs, and between two steps of the collector, in milliseconds.
 local IDLE = 500
 
 --- Seconds that are as good as for ever; libuv counts milliseconds.
@@ -140,6 +141,7 @@ local function start(client)
         client:pump()
     end)
     pump.timer = start_timer(IDLE, IDLE, function()
+        wait.collect()
         if next(pump.waiting) == nil and not client:needs_pump() then
             stop(client)
         end

@@ -8,6 +8,7 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local ports = require "spec.support.ports"
+local proxy = require "spec.support.proxy"
 local zklock = require "zklock"
 
 --- Connects in vain; returns message, code and the seconds it took.
@@ -196,6 +197,46 @@ describe("a client", function()
             end)
         end)
         assert.is_true(turns > 2, turns)
+    end)
+
+    it("says timeout to a close that takes longer, and goes on closing", function()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(20))
+        link:stall()
+        local ok, message, code = client:close(0.01)
+        assert.same({ nil, "timeout" }, { ok, code })
+        assert.truthy(message:find("0.01 s", 1, true), message)
+        assert.is_true(client:close(20))
+        assert.equal("closed", (client:state()))
+    end)
+
+    it("answers a flush that waits when it is closed: nothing of it is left then", function()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(20))
+        link:refuse()
+        link:cut()
+        eventually(function()
+            return client:state() == "suspended"
+        end)
+        assert.is_true(lock:release({ wait = false }))
+        local flushed
+        loop.run(function()
+            flushed = client:flush(50)
+        end, function()
+            assert.is_true(client:close(20))
+        end)
+        assert.is_true(flushed)
+    end)
+
+    it("says so when its chroot was deleted after it had connected", function()
+        local chroot = fixture.directory()
+        local client = fixture.client(nil, fixture.servers() .. chroot)
+        assert(fixture.observer():delete(chroot))
+        local ok, message, code = client:mutex("/lock"):acquire(20)
+        assert.same({ nil, "no_node" }, { ok, code })
+        assert.truthy(message:find("does the chroot exist?", 1, true), message)
     end)
 
     it("leaves the program's signals to the program's threads", function()
@@ -405,6 +446,28 @@ describe("connect", function()
         })
         assert.equal("auth_failed", code)
         assert.is_nil(message:find("secret", 1, true))
+    end)
+
+    it("does so to all who wait already", function()
+        local link = proxy.start(fixture.servers())
+        link:refuse()
+        local client = fixture.client({ connect_timeout = 0, wait = loop,
+            auth = { { scheme = "nosuchscheme", credential = "user:secret" } } }, link.address)
+        local path, codes = fixture.path(), {}
+        loop.run(function()
+            codes.acquire = select(3, client:mutex(path):acquire(30))
+        end, function()
+            codes.contenders = select(3, client:mutex(path):contenders(30))
+        end, function()
+            codes.get = select(3, client:get(path, { timeout = 30 }))
+        end, function()
+            codes.create = select(3, client:create(path, "", { timeout = 30 }))
+        end, function()
+            link:accept()
+        end)
+        link:stop()
+        assert.same({ acquire = "auth_failed", contenders = "auth_failed", get = "auth_failed", create = "auth_failed" }, codes)
+        assert.equal("auth_failed", (client:state()))
     end)
 
     it("finds the living among dead servers", function()

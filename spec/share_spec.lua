@@ -191,6 +191,40 @@ describe("a lock's node", function()
         assert.equal(0, client:stats().hand_overs)
     end)
 
+    it("is shared by claims whose acls say the same, each in a table of its own, and by no others", function()
+        local client, path = new_client(), fixture.directory()
+        local anyone = { scheme = "world", id = "anyone", perms = "crwda" }
+        local function lock_of(...)
+            return client:mutex(path, { acl = { ... } })
+        end
+        local first = lock_of(anyone)
+        local same = lock_of({ scheme = "world", id = "anyone", perms = "crwda" })
+        local others = {
+            lock_of({ scheme = "world", id = "anyone", perms = "crwd" }),
+            lock_of({ scheme = "ip", id = "127.0.0.1", perms = "crwda" }),
+            lock_of({ scheme = "ip", id = "127.0.0.2", perms = "crwda" }, anyone),
+        }
+        assert(first:acquire(10))
+        local node = first:node()
+        local functions = { function()
+            assert(same:acquire(20))
+            assert.equal(node, same:node())
+            assert(same:release())
+        end }
+        for index, lock in ipairs(others) do
+            functions[index + 1] = function()
+                assert(lock:acquire(20))
+                assert(lock:release())
+            end
+        end
+        functions[#functions + 1] = function()
+            fixture.until_children(path, 1 + #others)
+            assert(first:release())
+        end
+        loop.run_all(functions)
+        assert.equal(1, client:stats().hand_overs)
+    end)
+
     it("does not outlive a grant that ended by max_hold", function()
         local client, path = new_client(), fixture.directory()
         local first, second = client:mutex(path, { max_hold = 0.6 }), client:mutex(path)

@@ -193,36 +193,34 @@ describe("a lock's node", function()
 
     it("is shared by claims whose acls say the same, each in a table of its own, and by no others", function()
         local client, path = new_client(), fixture.directory()
-        local anyone = { scheme = "world", id = "anyone", perms = "crwda" }
-        local function lock_of(...)
-            return client:mutex(path, { acl = { ... } })
+        local function lock_of(perms, id, another)
+            return client:mutex(path, { acl = {
+                { scheme = "world", id = "anyone", perms = perms },
+                id and { scheme = "ip", id = id, perms = "r" },
+                another and { scheme = "ip", id = another, perms = "r" }
+            } })
         end
-        local first = lock_of(anyone)
-        local same = lock_of({ scheme = "world", id = "anyone", perms = "crwda" })
-        local others = {
-            lock_of({ scheme = "world", id = "anyone", perms = "crwd" }),
-            lock_of({ scheme = "ip", id = "127.0.0.1", perms = "crwda" }),
-            lock_of({ scheme = "ip", id = "127.0.0.2", perms = "crwda" }, anyone),
-        }
+        local first, same = lock_of("crwda", "127.0.0.1"), lock_of("crwda", "127.0.0.1")
         assert(first:acquire(10))
+        local others = {
+            lock_of("crwda"), lock_of("crwda", "127.0.0.1", "127.0.0.2"), lock_of("crwd", "127.0.0.1"), lock_of("crwda", "127.0.0.2")
+        }
+        for _, other in ipairs(others) do
+            loop.run(function()
+                assert.equal("cancelled", select(3, other:acquire(30)))
+            end, function()
+                fixture.until_children(path, 2)
+                other:cancel()
+                fixture.until_children(path, 1)
+            end)
+        end
         local node = first:node()
-        local functions = { function()
+        loop.run(function()
             assert(same:acquire(20))
-            assert.equal(node, same:node())
-            assert(same:release())
-        end }
-        for index, lock in ipairs(others) do
-            functions[index + 1] = function()
-                assert(lock:acquire(20))
-                assert(lock:release())
-            end
-        end
-        functions[#functions + 1] = function()
-            fixture.until_children(path, 1 + #others)
+        end, function()
             assert(first:release())
-        end
-        loop.run_all(functions)
-        assert.equal(1, client:stats().hand_overs)
+        end)
+        assert.equal(node, same:node())
     end)
 
     it("does not outlive a grant that ended by max_hold", function()

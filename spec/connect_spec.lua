@@ -367,6 +367,37 @@ end)
 describe("the log option", function()
     after_each(fixture.clean)
 
+    it("keeps the latest 64 lines for a program that does not fetch them", function()
+        local lines = {}
+        local client = fixture.client({ session_timeout = 4, log = function(_, message)
+            lines[#lines + 1] = message
+        end })
+        local path, claims = fixture.path(), {}
+        local terms = assert(core.terms(path, "mutex", "one of many", "open"))
+        fixture.join(path)
+        for index = 1, 70 do
+            claims[index] = assert(client._core:claim(terms, {}))
+        end
+        fixture.await_children(path, 71)
+        local deleted = {}
+        for _, name in ipairs(fixture.children(path)) do
+            if name:find("%-lock%-") and not name:find("01234567", 1, true) then
+                deleted[name] = true
+                fixture.observer():delete(path .. "/" .. name)
+            end
+        end
+        eventually(function() -- all of them queue again, each with a line about it
+            local again = 0
+            for _, name in ipairs(fixture.children(path)) do
+                again = again + (deleted[name] and 0 or 1)
+            end
+            return again == 71, again
+        end)
+        client:pump()
+        assert.equal(64, #lines)
+        assert.truthy(lines[64]:find("queueing again", 1, true), lines[64])
+    end)
+
     it("gets the lines, each with a level", function()
         local levels = {}
         local client, link = fixture.client_behind_proxy({ log = function(level, message)

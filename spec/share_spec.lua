@@ -203,7 +203,8 @@ describe("a lock's node", function()
         local first, same = lock_of("crwda", "127.0.0.1"), lock_of("crwda", "127.0.0.1")
         assert(first:acquire(10))
         local others = {
-            lock_of("crwda"), lock_of("crwda", "127.0.0.1", "127.0.0.2"), lock_of("crwd", "127.0.0.1"), lock_of("crwda", "127.0.0.2")
+            lock_of("crwda"), lock_of("crwda", "127.0.0.1", "127.0.0.2"), lock_of("crwda", "127.0.0.2"),
+            lock_of("crwd", "127.0.0.1")
         }
         for _, other in ipairs(others) do
             loop.run(function()

@@ -200,12 +200,10 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
         zkl_watch_armed(request, rc, value, length);
     } else if (request->kind == ZKL_REQUEST_LIMIT) {
         zkl_permits_limit_got(request, rc, value, length, stat);
-    } else if (request->kind == ZKL_REQUEST_QUERY_GET) {
-        zkl_query_got(request, rc, value, length);
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
         zkl_operation_landed(request, rc, &(zkl_reply){.data = value, .length = length, .stat = stat});
     } else {
-        zkl_seat_stat(request, rc, stat);
+        zkl_query_got(request, rc, value, length);
     }
     landed(request);
 }

@@ -181,6 +181,7 @@ describe("a client refuses", function()
         ["a path with //"] = { "/locks//a", "path" },
         ["a path with a trailing slash"] = { "/locks/a/", "path" },
         ["a path that is not UTF-8"] = { "/locks/a\255b", "UTF-8" },
+        ["a path with a character that breaks off"] = { "/locks/a\195(", "UTF-8" },
         ["a path cut within a character"] = { "/locks/a\226\130", "UTF-8" },
         ["a path with half of a pair"] = { "/locks/\237\160\128", "forbids" },
         ["a path with a character beyond U+FFFF"] = { "/locks/\240\159\148\146", "forbids" },

@@ -8,6 +8,7 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local ports = require "spec.support.ports"
+local proxy = require "spec.support.proxy"
 local zklock = require "zklock"
 
 --- Connects in vain; returns message, code and the seconds it took.
@@ -148,8 +149,8 @@ describe("a client", function()
                 error(client)
             end)
             assert(lock:acquire(10))
+            assert.equal(1, #fixture.children(path)) -- in here, where both are still somebody's
         end
-        assert.equal(1, #fixture.children(path))
         collectgarbage()
         collectgarbage()
         fixture.await_children(path, 0, 10)
@@ -196,6 +197,46 @@ describe("a client", function()
             end)
         end)
         assert.is_true(turns > 2, turns)
+    end)
+
+    it("says timeout to a close that does not wait, and goes on closing", function()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(20))
+        link:stall()
+        local ok, message, code = client:close(0)
+        assert.same({ nil, "timeout" }, { ok, code })
+        assert.truthy(message:find("still closing", 1, true), message)
+        assert.is_true(client:close(20))
+        assert.equal("closed", (client:state()))
+    end)
+
+    it("answers a flush that waits when it is closed: nothing of it is left then", function()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(20))
+        link:refuse()
+        link:cut()
+        eventually(function()
+            return client:state() == "suspended"
+        end)
+        assert.is_true(lock:release({ wait = false }))
+        local flushed
+        loop.run(function()
+            flushed = client:flush(50)
+        end, function()
+            assert.is_true(client:close(20))
+        end)
+        assert.is_true(flushed)
+    end)
+
+    it("says so when its chroot was deleted after it had connected", function()
+        local chroot = fixture.directory()
+        local client = fixture.client(nil, fixture.servers() .. chroot)
+        assert(fixture.observer():delete(chroot))
+        local ok, message, code = client:mutex("/lock"):acquire(20)
+        assert.same({ nil, "no_node" }, { ok, code })
+        assert.truthy(message:find("does the chroot exist?", 1, true), message)
     end)
 
     it("leaves the program's signals to the program's threads", function()
@@ -259,13 +300,13 @@ describe("on(\"state\")", function()
 
     it("tells of a lost connection and of the next one, in that order", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 20 })
+        client:pump() -- that it is connected may not have been told yet
         local seen = {}
         local off = client:on("state", function(state)
             if seen[#seen] ~= state then
                 seen[#seen + 1] = state
             end
         end)
-        client:pump()
         link:refuse()
         link:cut()
         eventually(function()
@@ -325,6 +366,38 @@ end)
 
 describe("the log option", function()
     after_each(fixture.clean)
+
+    it("keeps the latest 64 lines for a program that does not fetch them", function()
+        local lines = {}
+        local client = fixture.client({ session_timeout = 4, log = function(_, message)
+            lines[#lines + 1] = message
+        end })
+        local path, claims = fixture.path(), {}
+        local terms = assert(core.terms(path, "mutex", "one of many", "open"))
+        fixture.join(path)
+        for index = 1, 70 do
+            claims[index] = assert(client._core:claim(terms, {}))
+        end
+        fixture.await_children(path, 71)
+        local deleted = {}
+        for _, name in ipairs(fixture.children(path)) do
+            if name:find("%-lock%-") and not name:find("01234567", 1, true) then
+                deleted[name] = true
+                fixture.observer():delete(path .. "/" .. name)
+            end
+        end
+        eventually(function() -- all of them queue again, each with a line about it
+            local again = 0
+            for _, name in ipairs(fixture.children(path)) do
+                again = again + (deleted[name] and 0 or 1)
+            end
+            return again == 71, again
+        end)
+        client:pump()
+        assert.equal("waiting", (claims[70]:phase()))
+        assert.equal(64, #lines)
+        assert.truthy(lines[64]:find("queueing again", 1, true), lines[64])
+    end)
 
     it("gets the lines, each with a level", function()
         local levels = {}
@@ -405,6 +478,28 @@ describe("connect", function()
         })
         assert.equal("auth_failed", code)
         assert.is_nil(message:find("secret", 1, true))
+    end)
+
+    it("does so to all who wait already", function()
+        local link = proxy.start(fixture.servers())
+        link:refuse()
+        local client = fixture.client({ connect_timeout = 0, wait = loop,
+            auth = { { scheme = "nosuchscheme", credential = "user:secret" } } }, link.address)
+        local path, codes = fixture.path(), {}
+        loop.run(function()
+            codes.acquire = select(3, client:mutex(path):acquire(30))
+        end, function()
+            codes.contenders = select(3, client:mutex(path):contenders(30))
+        end, function()
+            codes.get = select(3, client:get(path, { timeout = 30 }))
+        end, function()
+            codes.create = select(3, client:create(path, "", { timeout = 30 }))
+        end, function()
+            link:accept()
+        end)
+        link:stop()
+        assert.same({ acquire = "auth_failed", contenders = "auth_failed", get = "auth_failed", create = "auth_failed" }, codes)
+        assert.equal("auth_failed", (client:state()))
     end)
 
     it("finds the living among dead servers", function()

@@ -743,7 +743,7 @@ describe("more waiters than watches fit into one packet", function()
 
     -- After a reconnect the C client sends all of its watches at once; a server hangs up when that is more than a megabyte, and
     -- so at the next connection, and the next.
-    it("are all served, also when connection and session are lost in between", function()
+    it("are all served, also when connection and session are lost in between #asan", function()
         local core = require "zklock.core"
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local path = fixture.path() .. "/" .. ("x"):rep(5000)
@@ -776,6 +776,7 @@ describe("more waiters than watches fit into one packet", function()
             end
         end
         until_watched()
+        table.remove(claims, 200):cancel() -- one of those that have no node yet
         link:cut()
         serve(100)
         until_watched()

@@ -124,4 +124,18 @@ describe("the hash of long keys", function()
             assert.equal(expected:match("^%x+"), sha256(("\249"):rep(length)))
         end
     end)
+
+    it("is the same by arithmetic alone, for a Lua that has neither operators on bits nor a library of them", function()
+        local bare = setmetatable({ _G = { loadstring = true }, require = error }, { __index = _G })
+        local chunk
+        if rawget(_G, "setfenv") then
+            chunk = setfenv(assert(loadfile("lua/zklock/sha256.lua")), bare) -- luacheck: ignore
+        else
+            chunk = assert(loadfile("lua/zklock/sha256.lua", "t", bare))
+        end
+        local by_arithmetic = chunk()
+        for _, text in ipairs { "", "abc", ("\249"):rep(119), ("\0\255"):rep(100) } do
+            assert.equal(sha256(text), by_arithmetic(text))
+        end
+    end)
 end)

@@ -645,6 +645,68 @@ describe("by itself,", function()
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
+    it_with(has_luv, "nothing waits in a callback of luv's outside of coroutines: the answer is phase", function()
+        local client, link = fixture.client_behind_proxy({ wait = "luv", session_timeout = 30 })
+        local path = fixture.directory()
+        local lock, timer, codes = client:mutex(path .. "/lock"), uv.new_timer(), nil
+        local _, _, watch = assert(client:get(path, { watch = true }))
+        link:stall() -- what is answered at once needs no wait
+        timer:start(1, 0, function()
+            timer:close()
+            codes = {
+                acquire = select(3, lock:acquire(5)),
+                contenders = select(3, lock:contenders(5)),
+                get = select(3, client:get(path)),
+                set = select(3, client:set(path, "text")),
+                watch = select(3, watch:wait(5)),
+                connect = select(3, zklock.connect(link.address, { wait = "luv" })),
+                close = select(3, client:close())
+            }
+        end)
+        uv.run()
+        assert.same({ acquire = "phase", contenders = "phase", get = "phase", set = "phase", watch = "phase",
+            connect = "phase", close = "phase" }, codes)
+        link:resume()
+        assert.is_true(client:close())
+    end)
+
+    it_with(has_luv, "a client does not guess where two loops are running", function()
+        local lock, timer, code, message = taken_lock(), uv.new_timer(), nil, nil
+        local before = package.loaded.copas
+        package.loaded.copas = { running = true } -- as copas 2 says of itself
+        timer:start(1, 0, function()
+            timer:close()
+            coroutine.wrap(function()
+                message, code = select(2, lock:acquire(0.3))
+            end)()
+        end)
+        uv.run()
+        package.loaded.copas = before
+        assert.equal("phase", code)
+        assert.truthy(message:find("more than one event loop", 1, true), message)
+    end)
+
+    it_with(has_luv, "a callback of a client that was told nothing about loops may wait where luv runs", function()
+        local luv
+        for _, loop in ipairs(loops.each()) do
+            luv = loop.name == "luv" and loop or luv
+        end
+        local client, flushed = fixture.client({ session_timeout = 4 }), nil
+        local lock = client:mutex(fixture.path(), { on_lost = function()
+            local thread, main = coroutine.running()
+            flushed = thread ~= nil and not main and client:flush(20)
+        end })
+        luv.run(function()
+            luv.sleep(0.01) -- from here on the loop is running
+            assert(lock:acquire(10))
+            assert(fixture.observer():delete(lock:node()))
+            until_true(luv, function()
+                return flushed ~= nil
+            end)
+        end)
+        assert.is_true(flushed)
+    end)
+
     it_with(has_luv, "luv's clients come and go without leaving anything in the loop", function()
         for _ = 1, 20 do
             coroutine.wrap(function()
@@ -741,6 +803,8 @@ describe("by itself,", function()
         assert.is_true(core.poll(alarm:fd(), 20))
         alarm:set(math.huge)
         assert.is_false(core.poll(alarm:fd(), 0))
+        alarm:set(1 - 1e-10) -- no more nanoseconds than a second has
+        assert.is_true(core.poll(alarm:fd(), 20))
         assert.has_error(function()
             alarm.set({}, 1)
         end)

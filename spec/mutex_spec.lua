@@ -845,6 +845,40 @@ describe("an ACL", function()
     end)
 end)
 
+describe("three hundred locks of one client", function()
+    after_each(fixture.clean)
+
+    -- More than the tables of a new client have room for, and more than one request of the heartbeat checks.
+    it("are all held; whose node is deleted is lost, and no other", function()
+        local client = fixture.client({ session_timeout = 10 })
+        local path = fixture.path()
+        local locks, meddled = {}, { [1] = true, [128] = true, [257] = true, [300] = true }
+        for index = 1, 300 do
+            locks[index] = client:mutex(("%s/%d"):format(path, index))
+            assert(locks[index]:acquire(20))
+        end
+        local sent = fixture.sent(client)
+        for index = 1, 300 do -- the client knows all of them, without asking
+            assert.equal("timeout", select(3, client:mutex(locks[index]:path()):try_acquire()))
+        end
+        assert.equal(sent, fixture.sent(client))
+        for index in pairs(meddled) do
+            assert(fixture.observer():delete(locks[index]:node()))
+        end
+        eventually(function()
+            for index in pairs(meddled) do
+                if locks[index]:held() then
+                    return false, index
+                end
+            end
+            return true
+        end)
+        for index = 1, 300 do
+            assert.equal(not meddled[index], locks[index]:held(), index)
+        end
+    end)
+end)
+
 describe("when somebody meddles, a mutex", function()
     after_each(fixture.clean)
 

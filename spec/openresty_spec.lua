@@ -12,6 +12,7 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 local nginx = require "spec.support.nginx"
+local proxy = require "spec.support.proxy"
 local seckill = require "spec.support.seckill"
 
 local clean, cycle, nobody_complained = inside.clean, inside.cycle, inside.nobody_complained
@@ -131,6 +132,8 @@ describe("inside nginx #nginx", function()
     end)
 
     it("connect comes back at once in init_worker_by_lua, connecting, and is connected later", function()
+        local link = remember(proxy.start(fixture.servers()))
+        link:refuse() -- else it may be connected before it is asked for its state
         local server = start([[
             location = /state { content_by_lua_block {
                 local client = package.loaded.early
@@ -139,7 +142,7 @@ describe("inside nginx #nginx", function()
                 ngx.say((client:state()))
                 lock:release()
             } }
-        ]], { head = [[
+        ]], { servers = link.address, head = [[
             init_worker_by_lua_block {
                 local client = assert(require("zklock").connect("@ZOOKEEPER@", { connect_timeout = 20 }))
                 ngx.shared.results:set("init_worker", (client:state()))
@@ -147,6 +150,7 @@ describe("inside nginx #nginx", function()
             }
         ]] .. inside.HEAD })
         assert.same({ 200, "connecting" }, { server:get("/report?name=init_worker") })
+        link:accept()
         assert.same({ 200, "connected" }, { server:get("/state") })
         nobody_complained(server)
     end)

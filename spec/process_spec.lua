@@ -4,6 +4,7 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local proxy = require "spec.support.proxy"
 local interpreter = require("spec.support.program").interpreter
 
 --- A session timeout so long that what is freed within the specs was not freed by it.
@@ -80,7 +81,6 @@ describe("a process that holds a lock", function()
 
     it("writes nothing to stderr that it did not ask for, whatever happens to its connection", function()
         local path = fixture.path()
-        local proxy = require "spec.support.proxy"
         local link = proxy.start(fixture.servers())
         local worker = fixture.program("worker", link.address, path, 2)
         assert.equal("ready", worker:line())
@@ -225,11 +225,21 @@ describe("a fork of a process that holds a lock", function()
         assert.same({ 0, "" }, { result.status, result.errors })
         assert.equal(table.concat({
             "child held\tfalse",
+            "child token\tnil",
+            "child stats\tforked",
+            "child flush\tforked",
+            "child contenders\tforked",
+            "child commit\tforked",
+            "child multi\tforked",
+            "child try\tforked",
+            "child session timeout\t0",
+            "child pump\ttrue\tfalse",
             "child state\tforked",
             "child acquire\tforked",
             "child release\tforked",
             "child close\tforked",
             "child\tforked",
+            "child alarm\ttrue",
             "child ended\texited\t0",
             "parent held\ttrue",
             "parent release\ttrue",
@@ -265,6 +275,24 @@ describe("a process that connects in vain", function()
             assert.same({ 0, case[2] .. "\n", "" }, { result.status, result.output, result.errors })
         end)
     end
+end)
+
+describe("a process that waits for its first connection", function()
+    after_each(fixture.clean)
+
+    it("can be ended by Ctrl-C", function()
+        local link = proxy.start(fixture.servers())
+        link:stall()
+        local connector = fixture.program("connector", link.address, 50)
+        eventually(function()
+            return link:status().connections > 0
+        end)
+        connector:signal("INT")
+        local result = connector:finish()
+        link:stop()
+        assert.equal(1, result.status)
+        assert.truthy(result.errors:find("interrupted!", 1, true), result.errors)
+    end)
 end)
 
 describe("a program that this one starts", function()

@@ -191,6 +191,39 @@ describe("a lock's node", function()
         assert.equal(0, client:stats().hand_overs)
     end)
 
+    it("is shared by claims whose acls say the same, each in a table of its own, and by no others", function()
+        local client, path = new_client(), fixture.directory()
+        local function lock_of(perms, id, another)
+            return client:mutex(path, { acl = {
+                { scheme = "world", id = "anyone", perms = perms },
+                id and { scheme = "ip", id = id, perms = "r" },
+                another and { scheme = "ip", id = another, perms = "r" }
+            } })
+        end
+        local first, same = lock_of("crwda", "127.0.0.1"), lock_of("crwda", "127.0.0.1")
+        assert(first:acquire(10))
+        local others = {
+            lock_of("crwda"), lock_of("crwda", "127.0.0.1", "127.0.0.2"), lock_of("crwda", "127.0.0.2"),
+            lock_of("crwd", "127.0.0.1")
+        }
+        for _, other in ipairs(others) do
+            loop.run(function()
+                assert.equal("cancelled", select(3, other:acquire(30)))
+            end, function()
+                fixture.until_children(path, 2)
+                other:cancel()
+                fixture.until_children(path, 1)
+            end)
+        end
+        local node = first:node()
+        loop.run(function()
+            assert(same:acquire(20))
+        end, function()
+            assert(first:release())
+        end)
+        assert.equal(node, same:node())
+    end)
+
     it("does not outlive a grant that ended by max_hold", function()
         local client, path = new_client(), fixture.directory()
         local first, second = client:mutex(path, { max_hold = 0.6 }), client:mutex(path)

@@ -1,75 +1,9 @@
---- Which lines of lua/zklock/ run. Written for Lua 5.4.
+--- Which lines of lua/zklock/ have run. Written for Lua 5.4.
 --
---   LUA_INIT=@tools/coverage.lua ZKLOCK_COVERAGE=DIR lua5.4 …    counts in that program, and in all that it starts, into DIR
---   lua5.4 tools/coverage.lua DIR                               adds up what DIR has, and names the lines that did not run
---
--- A hook belongs to one coroutine, so each new one gets it too. A program that is killed leaves no counts.
-
-local getinfo, sethook = debug.getinfo, debug.sethook
+--   lua5.4 tools/coverage.lua DIR        adds up what tools/linehook.c has left in DIR, and names the lines that did not run
 
 --- file -> line -> true
 local ran = {}
-
---- source -> the table of its file, false if it is none of ours
-local known = {}
-
-local function lines_of(source)
-    local file = source:match "lua/(zklock/.*%.lua)$"
-    local lines = false
-    if file and source:sub(1, 1) == "@" then
-        ran[file] = ran[file] or {}
-        lines = ran[file]
-    end
-    known[source] = lines
-    return lines
-end
-
-local function note(_, line)
-    local source = getinfo(2, "S").source
-    local lines = known[source]
-    if lines == nil then
-        lines = lines_of(source)
-    end
-    if lines then
-        lines[line] = true
-    end
-end
-
-local function write_down(directory)
-    local path = os.tmpname()
-    local file = assert(io.open(path, "w"))
-    for name, lines in pairs(ran) do
-        for line in pairs(lines) do
-            file:write(name, " ", line, "\n")
-        end
-    end
-    file:close()
-    -- under a name that no other process has; tmpname has made sure of that
-    os.rename(path, directory .. "/" .. path:match "[^/]+$")
-    ran, known = {}, {}
-end
-
-local function collect(directory)
-    local create, wrap, exit = coroutine.create, coroutine.wrap, os.exit
-    coroutine.create = function(fn) -- luacheck: ignore 122
-        local thread = create(fn)
-        sethook(thread, note, "l")
-        return thread
-    end
-    coroutine.wrap = function(fn) -- luacheck: ignore 122
-        return wrap(function(...)
-            sethook(note, "l")
-            return fn(...)
-        end)
-    end
-    os.exit = function(...) -- luacheck: ignore 122
-        write_down(directory)
-        exit(...)
-    end
-    local atexit = setmetatable({}, { __gc = function() write_down(directory) end })
-    debug.getregistry()[atexit] = atexit
-    sethook(note, "l")
-end
 
 --- The lines that have code, as the compiler sees it; an `end` alone is none.
 local function lines_with_code(path)
@@ -79,7 +13,8 @@ local function lines_with_code(path)
     end
     local listing = assert(io.popen(("luac5.4 -l -p '%s'"):format(path)))
     for row in listing:lines() do
-        local line = tonumber(row:match "^\t%d+\t%[(%d+)%]")
+        local line, instruction = row:match "^\t%d+\t%[(%d+)%]\t(%u+)"
+        line = instruction ~= "VARARGPREP" and tonumber(line) -- which is the function itself, and no line for a hook
         if line and not texts[line]:find "^%s*end[%s,;)}]*$" and not texts[line]:find "^%s*%-%-" then
             lines[line] = true
         end
@@ -136,9 +71,4 @@ local function report(directory)
     print(("lines of Lua: %.1f%% (%d out of %d)"):format(100 * all_run / all, all_run, all))
 end
 
-local directory = os.getenv "ZKLOCK_COVERAGE"
-if arg and arg[0] and arg[0]:find "tools/coverage%.lua$" and arg[1] then
-    report(arg[1])
-elseif directory then
-    collect(directory)
-end
+report((assert(arg[1], "which directory?")))

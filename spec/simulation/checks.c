@@ -494,6 +494,8 @@ void note_forgotten(const claim_record *record)
 static void check_idle(const client *of, const node_record *node)
 {
     int64_t since = node->idle_since > of->unheard_until ? node->idle_since : of->unheard_until;
+    if (run.short_for_long && since < run.quiet_at)
+        since = run.quiet_at; /* until then there may be no memory for the request that ends it */
     if (of->state != ZKL_STATE_CONNECTED || of->paused_until >= sim_now() || sim_now() < since + HEARS_WITHIN ||
         of->closing || sim_owner(node->path) != sim_client_session(of->index))
         return;

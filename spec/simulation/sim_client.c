@@ -10,7 +10,8 @@
  * - watchers are one-shot, deduplicated by (function, context) on a path, and hear all session events without being used up;
  * - last_zxid advances with replies, not with events (C:3493);
  * - EXPIRED and AUTH_FAILED make the handle useless for ever;
- * - zookeeper_interest may fail before it has set anything (C:2536).
+ * - zookeeper_interest may fail before it has set anything (C:2536);
+ * - a request for which there is no memory is refused: zoo_a* says ZMARSHALLINGERROR.
  */
 #include <assert.h>
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
 #include "sim_client.h"
 
 /* The constants of zookeeper.h, with the real library's values. */
@@ -385,9 +387,17 @@ static const char *type_name(sim_type type)
     return names[type];
 }
 
+/* What the real client allocates for a request, which fails together with the engine's own allocations. */
+static bool has_memory(void)
+{
+    void *memory = zkl_alloc(1);
+    zkl_free(memory);
+    return memory != NULL;
+}
+
 int sim_submit(zhandle_t *zh, sim_request *request, const sim_completion *model)
 {
-    if (zh->close_requested)
+    if (zh->close_requested || !has_memory())
         return ZMARSHALLINGERROR;
     sim_completion *entry = sim_must(malloc(sizeof(*entry)));
     *entry = *model;

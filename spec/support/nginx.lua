@@ -26,6 +26,9 @@ local PATIENCE = 30
 local VARIANT = os.getenv("ZKLOCK_NGINX_VARIANT") or "luajit"
 local SANITIZER = os.getenv("ZKLOCK_NGINX_SANITIZER")
 
+--- Lua that nginx is to run before all else; tools/coverage.sh counts lines with it.
+local INIT = os.getenv("ZKLOCK_NGINX_INIT")
+
 local HEAD = [[
 daemon off;
 worker_processes @WORKERS@;
@@ -71,6 +74,19 @@ local function fill(text, values)
     end))
 end
 
+--- The same configuration with INIT in its init_by_lua_block, which is made if there is none; of an nginx that has Lua.
+local function with_init(text)
+    if not text:find("_by_lua_block {", 1, true) then
+        return text
+    end
+    local changed, count = text:gsub("init_by_lua_block {", function(head)
+        return head .. " " .. INIT .. " "
+    end)
+    return count > 0 and changed or (text:gsub("\nhttp {", function(head)
+        return head .. " init_by_lua_block { " .. INIT .. " }"
+    end))
+end
+
 --- Starts nginx and waits until it answers. `options`:
 --     http      what goes into http {}: @PORT@ is a free port, others come from `values`
 --     template  in place of http, main, workers and level: a file with a whole configuration
@@ -104,7 +120,8 @@ function nginx.start(options)
         text = "@MODULES@" .. HEAD
     end
     local self = setmetatable({ directory = directory, port = values.PORT, config = directory .. "/nginx.conf" }, Server)
-    files.write(self.config, fill(text, values))
+    text = fill(text, values)
+    files.write(self.config, INIT and with_init(text) or text)
     self:_launch()
     return self
 end

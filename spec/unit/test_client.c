@@ -352,6 +352,41 @@ static void names_who_contends(void **state)
 }
 
 /* The child may use nothing and must hurt nothing. */
+/* Takes and gives back locks on so many paths, some at a time, whose names begin with a letter. */
+static void visit_paths(zkl_client *client, char letter, int count)
+{
+    enum {
+        AT_ONCE = 50
+    };
+    zkl_ticket *tickets[AT_ONCE];
+    for (int visited = 0; visited < count; visited += AT_ONCE) {
+        for (int i = 0; i < AT_ONCE; i++) {
+            char path[32];
+            snprintf(path, sizeof path, "/unit/%c%05d", letter, visited + i);
+            tickets[i] = claim(client, path, false);
+        }
+        for (int i = 0; i < AT_ONCE; i++) {
+            assert_int_equal(wait_for_phase(tickets[i], false).phase, ZKL_CLAIM_GRANTED);
+            zkl_ticket_end(tickets[i], 0);
+            wait_for_settled(tickets[i]);
+            zkl_ticket_release(tickets[i]);
+        }
+    }
+}
+
+/* What is known of a path outlives its use, for the next one; but of a thousand paths, and not of all that there ever were. */
+static void forgets_paths_of_long_ago(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    visit_paths(client, 'a', 1100);
+    int64_t before = zkl_memory_in_use();
+    visit_paths(client, 'b', 1100);
+    assert_true(zkl_memory_in_use() < before + 1100 * 32); /* less than their names alone would take */
+    close_client(client);
+}
+
 static void leaves_the_parent_alone_after_fork(void **state)
 {
     (void)state;
@@ -502,7 +537,7 @@ int main(void)
         cmocka_unit_test(names_who_contends),         cmocka_unit_test(leaves_the_parent_alone_after_fork),
         cmocka_unit_test(threads_read_and_write),     cmocka_unit_test(answers_when_memory_is_short),
         cmocka_unit_test(blocks_until_it_is_decided), cmocka_unit_test(is_not_blocked_when_there_is_other_news),
-        cmocka_unit_test(gives_all_memory_back),
+        cmocka_unit_test(forgets_paths_of_long_ago),  cmocka_unit_test(gives_all_memory_back),
     };
     return cmocka_run_group_tests_name("client", tests, start_server, stop_server);
 }

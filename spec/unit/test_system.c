@@ -227,6 +227,10 @@ static void loses_what_it_held_before_the_machine_slept(void **state)
     assert_true(zkl_ticket_held(held));
     atomic_store(&slept, 2 * SESSION_MS * (ZKL_SECOND / 1000));
     assert_false(zkl_ticket_held(held));
+    zkl_ticket_view view; /* what it says agrees, though its thread may have slept on */
+    zkl_ticket_look(held, &view);
+    assert_int_equal(view.phase, ZKL_CLAIM_LOST);
+    assert_int_equal(view.code, ZKL_LOST);
     zkl_ticket_release(held);
     zkl_ticket_release(acquire(client));
     close_client(client);

@@ -47,7 +47,10 @@
      FAULT(FAULT_SEND) | FAULT(FAULT_THROTTLE))
 
 int luaopen_zklock_core(lua_State *L);
-void __gcov_dump(void) __attribute__((weak)); /* where lines are counted */
+/* Where lines are counted; the latter two are in tools/linehook.c. */
+void __gcov_dump(void) __attribute__((weak));
+int luaopen_linehook(lua_State *L) __attribute__((weak));
+void linehook_write(void) __attribute__((weak));
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 
 /* Each program runs in a process of its own, in which all addresses are what they will be when it is replayed. */
@@ -379,6 +382,10 @@ static lua_State *open_state(void)
     lua_pushstring(L, broken_in_lua);
     lua_setfield(L, -2, "broken");
     lua_setglobal(L, "world");
+    if (luaopen_linehook != NULL) {
+        lua_pushcfunction(L, luaopen_linehook);
+        lua_call(L, 0, 0);
+    }
     return L;
 }
 
@@ -423,6 +430,9 @@ static bool run_apart(uint64_t seed, bool trace)
         fflush(stdout);
         if (__gcov_dump != NULL) {
             __gcov_dump();
+        }
+        if (linehook_write != NULL) {
+            linehook_write();
         }
         _exit(0);
     }

@@ -492,7 +492,7 @@ struct zkl_seat {
     TAILQ_ENTRY(zkl_seat) in_lingering;
     zkl_engine *engine;
     zkl_line *line;
-    zkl_claim *claim; /* whom it serves first of all, or, while leaving, served last; NULL while it lingers */
+    zkl_claim *claim; /* whom it serves first of all, or, while leaving, served last; NULL: it lingers, or is adopted */
     struct zkl_claim_list behind; /* others that share it, or wait for it, in their order */
     zkl_terms *terms;             /* of its node, once it has lingered */
     int64_t linger_until;         /* in engine->lingering if not ZKL_NEVER */

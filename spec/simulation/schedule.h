@@ -199,37 +199,36 @@ typedef struct {
 
 typedef struct {
     uint64_t seed;
-    bool trace;
     sim_options options;
     int64_t timeout;           /* the session timeout that is negotiated, in ns */
     int64_t started, quiet_at; /* faults and new claims end at the latter */
-    bool keen;                 /* the first client wants the first lock all the time, several times at once */
-    bool in_turns;             /* all clients want the first lock again and again */
-    bool calm;                 /* without faults */
+    int64_t longest_linger;    /* of a claim that was made */
+    bool trace;
+    bool keen;     /* the first client wants the first lock all the time, several times at once */
+    bool in_turns; /* all clients want the first lock again and again */
+    bool calm;     /* without faults */
     bool draining;
     bool leases;
-    int client_count, path_count, foreigner_count;
+    bool mismatch; /* now and then somebody asks for another limit */
+    bool denied, exhausting;
+    bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
+    bool short_of_memory; /* some allocations of the engines fail */
+    bool short_for_long; /* so many that it must be over when all is to come to an end: they are not tried that often */
+    int client_count, path_count, foreigner_count, claim_count;
     client clients[MAX_CLIENTS];
     foreigner foreigners[MAX_FOREIGNERS];
     const char *prefix;             /* chroot, "" or "/app" */
     char paths[MAX_PATHS][32];      /* as the clients name them: in the order in which sets take them */
     int32_t limits[MAX_PATHS];      /* of semaphores; 0: a lock */
     int64_t limit_since[MAX_PATHS]; /* when a semaphore's directory was last made, reaped or written to */
-    bool mismatch;                  /* now and then somebody asks for another limit */
     int32_t handoff;                /* of most claims, 0 of the others: these have a node of their own */
     int most_open;                  /* claims that a client has at one time, about */
     int weights[3];                 /* how often a lock is claimed as a mutex, to read and to write */
     lock_set *sets;
-    bool denied, exhausting;
-    bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
     uint32_t fault_mask;
     int64_t fault_pause; /* mean time between faults */
     claim_record *claims;
-    int claim_count;
     int64_t memory_before;
-    bool short_of_memory; /* some allocations of the engines fail */
-    bool short_for_long; /* so many that it must be over when all is to come to an end: they are not tried that often */
-    int64_t longest_linger; /* of a claim that was made */
     node_record *nodes;
     /* the first thing that was found wrong */
     bool failed;
@@ -258,9 +257,9 @@ extern totals_state totals;
 /* rules.c. The last one's name is NULL. */
 typedef struct {
     zkl_broken_rule rule;
-    const char *name;
     /* Faults that have to meet for that to be noticed: it is looked for where nothing else goes wrong. 0: in any schedule. */
     uint32_t fault_mask;
+    const char *name;
 } broken_rule;
 extern const broken_rule broken_rules[];
 /* Breaks this rule and no other; NULL: none. */

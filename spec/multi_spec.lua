@@ -201,7 +201,7 @@ describe("a multi", function()
 
     it("holds after a wait as it does without one: it is not collected, and hears of a loss #asan", function()
         local paths, lost = three_paths(), {}
-        local client = new_client({ session_timeout = 6 })
+        local client = new_client({ session_timeout = 12 })
         local all, locks = multi_of(client, paths, { on_lost = function(lock)
             lost[#lost + 1] = lock:path()
         end })
@@ -231,7 +231,7 @@ describe("a multi", function()
 
     it("hears of the loss of one that it has while it waits for another", function()
         local paths, lost = three_paths(), {}
-        local client = new_client({ session_timeout = 6 })
+        local client = new_client({ session_timeout = 12 })
         local all, locks = multi_of(client, paths, { on_lost = function(lock)
             lost[#lost + 1] = lock:path()
         end })
@@ -1365,7 +1365,7 @@ describe("with_lock of a multi", function()
 
     it("leaves alone what another coroutine has acquired of its locks meanwhile", function()
         local paths = three_paths()
-        local all, locks = multi_of(fixture.client({ session_timeout = 6 }), paths)
+        local all, locks = multi_of(fixture.client({ session_timeout = 12 }), paths)
         local outcome = pack(all:with_lock(function()
             fixture.observer():delete(locks[1]:node())
             eventually(function()
@@ -1516,7 +1516,7 @@ describe("a transaction of a multi", function()
     end
 
     it("is refused once one is known to be lost, and names it", function()
-        local case = new_case({ session_timeout = 6 })
+        local case = new_case({ session_timeout = 12 })
         assert(case.all:acquire(10))
         local transaction = case.all:transaction():set(case.path, "new")
         fixture.observer():delete(case.locks[2]:node())

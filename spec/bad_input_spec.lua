@@ -124,7 +124,8 @@ describe("shared refuses", function()
 
     it("what connect does, in its own name and at its caller's line #valgrind #asan", function()
         local cases = {
-            { { "" }, "(got an empty one)" }, { {}, "(got nil)" }, { { "h:0" }, '"h:0"' }, { { "h", 5 }, "options must be a table" },
+            { { "" }, "(got an empty one)" }, { {}, "(got nil)" }, { { "h:0" }, '"h:0"' },
+            { { "h", 5 }, "options must be a table" },
             { { "h", { bogus = 1 } }, "unknown option 'bogus'" }, { { "h", { acl = "closed" } }, "'acl'" },
             { { "h", { wait = "libuv" } }, "'wait'" }, { { "h", { acl = "creator" } }, "auth" }
         }

@@ -70,12 +70,13 @@ TAILQ_HEAD(zkl_operation_list, zkl_operation);
 struct zkl_engine {
     zkl_host host;
     char *servers;
-    char *hosts;           /* `servers` without the chroot, for messages */
+    char *hosts; /* `servers` without the chroot, for messages */
+    zkl_auth *auths;
+    int32_t auth_count;
     int32_t chroot_length; /* in bytes: the C client puts it before each path that it sends */
     int32_t asked_timeout_ms;
     bool lease;
-    zkl_auth *auths;
-    int32_t auth_count;
+    bool leftovers; /* the handle has kept requests of a connection that it lost in silence */
     log_callback_fn zookeeper_log;
 
     int64_t now; /* as of the driver's latest call */
@@ -86,7 +87,6 @@ struct zkl_engine {
     int32_t timeout_ms;  /* negotiated; 0 before there was one */
     uint32_t connection; /* counts the connections; a tag for what must not outlive one */
     bool connected;      /* the handle said so */
-    bool leftovers;      /* it has kept requests of a connection that it lost in silence */
     bool ready;          /* connected, and the server has answered: requests may go out */
     bool greeted;        /* this session's first request was answered */
     bool chroot_missing; /* the first request found that the chroot does not exist */

@@ -547,7 +547,7 @@ node.extend(Client, check_self)
 -- @treturn Transaction
 function Client:transaction()
     check_self(self, "transaction")
-    return Transaction.new(self)
+    return Transaction._new(self)
 end
 
 --- "zklock client (host:2181, connected)". Says nothing about credentials.

@@ -860,7 +860,7 @@ end
 -- @treturn Transaction bound to the present hold: a later hold of the same object needs another
 function Lock:transaction()
     check_self(self, "transaction")
-    return Transaction.guarded(self, present(self))
+    return Transaction._guarded(self, present(self))
 end
 
 --- "zklock mutex (/path, held)".

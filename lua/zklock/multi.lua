@@ -585,7 +585,7 @@ function Multi:transaction()
     for index, member in ipairs(self._members) do
         holds[index] = member:_present() or false
     end
-    return Transaction.guarded_by_all(self._client, self._members, holds)
+    return Transaction._guarded_by_all(self._client, self._members, holds)
 end
 
 --- "zklock multi (3 locks, held)".

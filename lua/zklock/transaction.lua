@@ -26,17 +26,17 @@ local function new(client, guards)
 end
 
 --- For Client:transaction.
-function Transaction.new(client)
+function Transaction._new(client)
     return new(client)
 end
 
 --- For Lock:transaction. Bound to the hold of this moment: a later one of the same lock would be another's writes.
-function Transaction.guarded(lock, hold)
+function Transaction._guarded(lock, hold)
     return new(lock._client, { { lock = lock, hold = hold } })
 end
 
 --- For Multi:transaction, likewise; `holds` are those of the locks, by index, with false where there is none.
-function Transaction.guarded_by_all(client, locks, holds)
+function Transaction._guarded_by_all(client, locks, holds)
     local guards = {}
     for index = 1, #locks do
         guards[index] = { lock = locks[index], hold = holds[index] }

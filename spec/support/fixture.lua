@@ -103,12 +103,12 @@ function fixture.observer()
     return observer
 end
 
---- A path that nobody else uses and that does not exist; its parent does.
+--- A path that nobody else uses and that does not exist; its parent does. It sorts behind those before it.
 function fixture.path()
     paths = paths + 1
     local parent = ("/zklock-spec-%d"):format(cluster.process_id())
     fixture.observer():create(parent)
-    return ("%s/%d"):format(parent, paths)
+    return ("%s/%05d"):format(parent, paths)
 end
 
 --- A path like that which exists.

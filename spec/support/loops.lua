@@ -103,7 +103,10 @@ local has_luv, uv = pcall(require, "luv")
 local function new_luv()
     local loop = { name = "luv" }
 
+    local present -- the latest run
+
     local function begin(run)
+        present = run
         for _, body in ipairs(run.bodies) do
             coroutine.wrap(body)()
         end
@@ -137,7 +140,10 @@ local function new_luv()
         local thread, timer = coroutine.running(), uv.new_timer()
         timer:start(math.ceil(seconds * 1000), 0, function()
             timer:close()
-            assert(coroutine.resume(thread))
+            local ok, problem = coroutine.resume(thread)
+            if not ok then -- raised here it would end the process; where pcall yields, the run knows it already
+                present.problem = present.problem or problem
+            end
         end)
         coroutine.yield()
     end

@@ -13,7 +13,7 @@ LUA_VERSION ?= 5.4
 LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
-.PHONY: help setup build test test-c test-sim test-lua test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty examples docs install clean
+.PHONY: help setup build test test-c test-client test-sim test-lua test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -47,6 +47,10 @@ test-lua: ## the specs against real servers, three Luas, sanitizers
 test-nginx-asan: ## all specs inside nginx, its workers under AddressSanitizer
 	@tools/setup.sh test
 	@tools/test.sh nginx-asan
+
+test-client: ## the C unit tests with the C client rebuilt under ThreadSanitizer
+	@tools/setup.sh test
+	@tools/rebuilt-client.sh thread
 
 test-rock: ## install with luarocks into an empty tree, and load
 	@tools/setup.sh test

@@ -21,6 +21,7 @@ mkdir -p "$work/lists/partial" "$work/parts" "$client"
 # The machine's own sources, as sources of source packages; its lists stay as they are.
 fetch_source() {
     local file
+    command -v dpkg-source >/dev/null || { echo "dpkg-source is missing: apt-get install dpkg-dev" >&2 && exit 1; }
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
         [ ! -f "$file" ] || sed 's/^deb /deb-src /; s/^Types: deb$/Types: deb-src/' "$file" >"$work/parts/$(basename "$file")"
     done

@@ -160,10 +160,14 @@ local UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
 --- Joins the queue of a path as a foreign client would (Curator's names unless a prefix is given); returns the node.
 function fixture.join(path, prefix, identity)
-    fixture.observer():create_all(path)
     local name = prefix or "_c_" .. UUID .. "-lock-"
-    return assert(fixture.observer():create(path .. "/" .. name, identity or "foreigner",
-        { ephemeral = true, sequential = true }))
+    local node, problem
+    repeat -- an empty directory may be reaped in between
+        fixture.observer():create_all(path)
+        node, problem = fixture.observer():create(path .. "/" .. name, identity or "foreigner",
+            { ephemeral = true, sequential = true })
+    until problem ~= "no_node"
+    return assert(node, problem)
 end
 
 --- Ends the session that owns a node, as an expiry would. The victim may snatch its session back from us before we have

@@ -766,12 +766,20 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
     drain(at, connection);
 }
 
+/* What it has done is committed by now, and known to all servers. */
+static void carried_out(void *context, int64_t argument)
+{
+    (void)context;
+    (void)argument;
+    delayed_writes--;
+}
+
 static void carry_out(void *context, int64_t argument)
 {
     sim_request *request = context;
     server *leader = active_leader();
     (void)argument;
-    delayed_writes--;
+    sim_schedule(sim.now + SIM_SECOND, carried_out, NULL, 0);
     if (leader == NULL || broken(leader) || !session_alive(request->session))
         return; /* lost for good */
     sim_trace("leader: carries out request %d of a lost connection, of session %lld", request->xid,

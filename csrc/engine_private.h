@@ -218,8 +218,8 @@ void zkl_claims_expire(zkl_engine *engine);
 /* The claim has a node and waits behind another: whoever asks may see both. */
 void zkl_claim_waits(zkl_claim *claim);
 /*
- * The release of a claim has found that a node by which it held until then was gone already, by somebody else's doing. The host hears
- * of it when the claim is settled.
+ * The release of a claim has found that a node by which it held until then was gone already, by somebody else's doing. The host
+ * hears of it when the claim is settled.
  */
 void zkl_claim_robbed(zkl_claim *claim, const char *node);
 /* The server refuses to delete the node of a claim that has been released. */
@@ -613,7 +613,7 @@ bool zkl_seat_likely_follows(const zkl_seat *seat);
 
 /* A list shows the seat's node right behind `name`. */
 void zkl_seat_stands_behind(const zkl_seat *seat, const char *name);
-/* Whether it is foreseen behind whom a node that is created now will stand: then the list that comes with the create is left out. */
+/* Whether it is foreseen behind whom a node that is created now will stand: then the list that comes with it is left out. */
 bool zkl_seat_may_foresee(const zkl_seat *seat);
 /* Watches the node foreseen; the seat hears of it as by a list. False: the line is to be listed. */
 bool zkl_seat_foresee(zkl_seat *seat);

@@ -7,13 +7,14 @@
  * foretold: its serial from the two before it, its number from ours. If there is a node of that name it is the one to watch, since
  * none fits in between, and the request that arms the watch is the one that looks. If there is none, the line is listed as ever.
  *
- * A node foreseen says nothing about those before it, so that its end is followed by a list, which tells. But where its number comes
- * right after the one by which we held last (follow.c), it is the only one before ours, and its end is proof. So a turn between
+ * A node foreseen says nothing about those before it, so that its end is followed by a list, which tells. But where its number
+ * comes right after the one by which we held last (follow.c), it is the only one before ours, and its end is proof. So a turn between
  * two clients takes three requests, and one among many takes four.
  *
  * Only a list shows nodes of ours that no seat knows (line.c), and nobody else can remove them. So the line is listed once in a
  * while all the same, and always in a session in which a create was lost.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,39 +24,49 @@
 /* After a list the line may do for so long without another. */
 #define SOON ZKL_SECOND
 
-#define PROTECTED "_c_"
-#define MARKER "-lock-"
-#define SERIAL_LENGTH (ZKL_UUID_LENGTH - ZKL_UUID_STEM_LENGTH)
-#define NUMBER_LENGTH 10
+/* The name of a mutex's node, of the uuid that begins with `stem` and ends with `serial`; has room for ZKL_NODE_NAME_SIZE. */
+static void name_of(char *name, const char *stem, uint64_t serial, int32_t sequence)
+{
+    char uuid[ZKL_UUID_LENGTH + 1]; /* a serial beyond 48 bits, which nobody has, is cut: there is no such node */
+    snprintf(uuid, sizeof uuid, "%.*s%012" PRIx64, ZKL_UUID_STEM_LENGTH, stem, serial);
+    size_t length = zkl_node_prefix(name, ZKL_NODE_EXCLUSIVE, false, uuid);
+    snprintf(name + length, ZKL_NODE_NAME_SIZE - length, "%010d", (int)sequence);
+}
+
+/* Where the uuid is in such a name. */
+static const char *uuid_in(const char *name)
+{
+    return name + strlen("_c_");
+}
 
 /* The serial number in a mutex's name, as zklock makes them; 0: it is not one. */
-static uint64_t serial_of(const char *name)
+static uint64_t serial_of(const char *name, int32_t sequence)
 {
-    if (strlen(name) != strlen(PROTECTED) + ZKL_UUID_LENGTH + strlen(MARKER) + NUMBER_LENGTH ||
-        strncmp(name, PROTECTED, strlen(PROTECTED)) != 0) {
+    if (strlen(name) < strlen("_c_") + ZKL_UUID_LENGTH) {
         return 0;
     }
-    const char *serial = name + strlen(PROTECTED) + ZKL_UUID_STEM_LENGTH;
-    char *end;
-    uint64_t value = strtoull(serial, &end, 16);
-    return end == serial + SERIAL_LENGTH && strncmp(end, MARKER, strlen(MARKER)) == 0 ? value : 0;
+    char made[ZKL_NODE_NAME_SIZE];
+    uint64_t serial = strtoull(uuid_in(name) + ZKL_UUID_STEM_LENGTH, NULL, 16);
+    name_of(made, uuid_in(name), serial, sequence);
+    return strcmp(made, name) == 0 ? serial : 0;
 }
 
 void zkl_seat_stands_behind(const zkl_seat *seat, const char *name)
 {
     zkl_neighbour *known = &seat->line->neighbour;
-    uint64_t serial = serial_of(name);
+    int32_t sequence = zkl_node_parse(name).sequence;
+    uint64_t serial = serial_of(name, sequence);
     if (seat->role != ZKL_ROLE_MUTEX || serial == 0) {
         known->steady = false;
         return;
     }
-    const char *stem = name + strlen(PROTECTED);
+    const char *stem = uuid_in(name);
     bool same = memcmp(stem, known->stem, ZKL_UUID_STEM_LENGTH) == 0;
     if (same && serial == known->serial) {
         return; /* looked at again */
     }
     uint64_t stride = same ? serial - known->serial : 0;
-    bool next = (int64_t)zkl_node_parse(name).sequence + 1 == seat->sequence;
+    bool next = (int64_t)sequence + 1 == seat->sequence;
     known->steady = same && next && stride == known->stride;
     known->stride = stride;
     known->serial = serial;
@@ -77,8 +88,7 @@ bool zkl_seat_foresee(zkl_seat *seat)
         return false;
     }
     char name[ZKL_NODE_NAME_SIZE];
-    snprintf(name, sizeof name, PROTECTED "%.*s%012llx" MARKER "%010d", ZKL_UUID_STEM_LENGTH, known->stem,
-             (unsigned long long)(known->serial + known->stride), (int)seat->sequence - 1);
+    name_of(name, known->stem, known->serial + known->stride, seat->sequence - 1);
     if (ZKL_BROKEN(ZKL_BREAK_FORESEE)) {
         seat->ahead = 1;
     }

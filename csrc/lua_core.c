@@ -287,8 +287,8 @@ static int ticket_revocations(lua_State *L)
 }
 
 /*
- * claim:release(seconds), claim:cancel() -> whether it is settled, and there is nothing to tell (zkl_ticket_released), whether there is
- *   news for client:next
+ * claim:release(seconds), claim:cancel() -> whether it is settled, and there is nothing to tell (zkl_ticket_released),
+ *   whether there is news for client:next
  *
  * The engine knows from the claim's phase which of the two it is. For so many seconds, none by default, the call may block until it
  * is finished; see zkl_client_wait.

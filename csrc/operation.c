@@ -225,7 +225,10 @@ static void leave_watch(zkl_operation *operation)
     }
 }
 
-/* To be called for one that has no answer yet. `result` becomes the host's, `failed_part` is -1 unless one part of a multi is to blame. */
+/*
+ * To be called for one that has no answer yet. `result` becomes the host's, `failed_part` is -1 unless one part of a multi is to
+ * blame.
+ */
 static void answer(zkl_operation *operation, zkl_code code, const char *message, zkl_operation_result *result,
                    int32_t failed_part)
 {

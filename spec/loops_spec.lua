@@ -203,17 +203,22 @@ local function promises(loop)
 
         it("on_lost may wait for the lock anew", function()
             loop.run(function()
-                local again
+                local reason, answer
                 local client = client_of({ session_timeout = 4 })
-                local lock = client:mutex(fixture.path(), { on_lost = function(lock)
+                local lock = client:mutex(fixture.path(), { on_lost = function(lock, why)
+                    reason = why
                     lock:release()
-                    again = lock:acquire(20)
+                    answer = pack(lock:acquire(20))
                 end })
                 assert(lock:acquire(10))
                 assert(fixture.observer():delete(lock:node()))
                 until_true(loop, function()
-                    return again
-                end)
+                    return reason
+                end, "on_lost")
+                until_true(loop, function()
+                    return answer
+                end, "the lock anew")
+                assert.equal(lock, answer[1], answer[2])
                 assert.is_true(lock:held())
             end)
         end)

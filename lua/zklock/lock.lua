@@ -93,14 +93,19 @@ end
 
 -- Holds ---------------------------------------------------------------------------------------------------------------
 
---- What a hold is in the beginning.
-local Hold = { levels = 1, asked = 0, cancelled = false, told = false, observed = false }
+--- What a hold is in the beginning. What each of them is given, new_hold lists: a table that gets a field more is made anew.
+local Hold = { count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false }
 Hold.__index = Hold
 
 --- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
-function Lock._new_hold(try, count)
-    return setmetatable({ claim = false, try = try, count = count, released = false }, Hold)
+local function new_hold(try, count)
+    local hold = setmetatable({ claim = false, try = try, taker = false, released = false }, Hold)
+    if count ~= 1 then
+        hold.count = count
+    end
+    return hold
 end
+Lock._new_hold = new_hold
 
 --- What stands for each coroutine that has acquired a lock: a table, which does not keep the coroutine.
 local takers, MAIN = setmetatable({}, { __mode = "k" }), {}
@@ -118,7 +123,7 @@ end
 
 --- Notes that the running coroutine has acquired the object.
 local function note_taker(self, hold)
-    local mine = taker()
+    local mine = takers[running() or MAIN] or taker() -- which is a call less
     hold.taker = mine
     if self._taker == nil then
         self._taker = mine
@@ -397,7 +402,7 @@ end
 
 --- One acquisition from beginning to end. `timeout` in seconds, 0 tries.
 local function acquire(self, timeout, count)
-    local hold = Lock._new_hold(timeout == 0 and Lock.TRY, count)
+    local hold = new_hold(timeout == 0 and Lock.TRY, count)
     local ok, granted, message, code = self._client._protect(attempt, self, hold, timeout)
     if ok and granted then
         return self

@@ -496,7 +496,7 @@ struct zkl_seat {
     struct zkl_claim_list behind; /* others that share it, or wait for it, in their order */
     zkl_terms *terms;             /* of its node, once it has lingered */
     int64_t linger_until;         /* in engine->lingering if not ZKL_NEVER */
-    int32_t turns;                /* claims that it was promised to under this node */
+    int32_t turns;                /* so often it was promised under this node; readers that wait together count once */
     zkl_watch *watch;             /* on what stands in its way */
     zkl_watch *own;               /* on its own node, for those who ask for the lock */
     zkl_seat *writer;             /* a reader that joins beside this granted writer; NULL once it need not any more */

@@ -287,11 +287,11 @@ static int ticket_revocations(lua_State *L)
 }
 
 /*
- * claim:release(seconds), claim:cancel() -> whether it is settled, and there is nothing to tell (zkl_ticket_released),
+ * claim:release(seconds, if_held), claim:cancel() -> whether it is settled, and there is nothing to tell (zkl_ticket_released),
  *   whether there is news for client:next
  *
  * The engine knows from the claim's phase which of the two it is. For so many seconds, none by default, the call may block until it
- * is finished; see zkl_client_wait.
+ * is finished; see zkl_client_wait. With if_held nothing happens, and the answer is nil, unless it is held at this instant.
  */
 static int ticket_end(lua_State *L)
 {
@@ -301,6 +301,10 @@ static int ticket_end(lua_State *L)
         return FORKED;
     }
     int64_t patience = nanoseconds_of(luaL_optnumber(L, 2, 0));
+    if (lua_toboolean(L, 3) && !zkl_ticket_held(ticket)) {
+        lua_pushnil(L);
+        return 1;
+    }
     zkl_ticket_end(ticket, patience);
     lua_pushboolean(L, zkl_ticket_released(ticket));
     lua_pushboolean(L, patience > 0 && zkl_client_has_news(zkl_ticket_client(ticket)));

@@ -5,7 +5,7 @@
  * seat covers mutex claims, a reader's seat readers, a writer's seat both. When the claim that holds ends, the next one is
  * granted without a request; it is a *hand-over*. A seat is promised to at most `handoff` claims beyond its first, so that
  * whoever queues behind it elsewhere waits for at most so many of them: the claim after those gets a seat of its own, which
- * queues at once. Where nobody queues elsewhere that would be requests for nothing: a seat that is much used watches who comes,
+ * queues at once. Readers that have waited together go in together, and count once. Where nobody queues elsewhere that would be requests for nothing: a seat that is much used watches who comes,
  * and as long as it is *alone* the bound does not count. When somebody comes, all who still wait here get seats of their own,
  * behind him.
  *
@@ -53,12 +53,35 @@ static bool same_node(const zkl_seat *seat, const zkl_claim *claim)
     return zkl_terms_alike(seat->claim != NULL ? seat->claim->terms : seat->terms, claim->terms);
 }
 
+static zkl_claim *following(const zkl_seat *seat, zkl_claim *claim)
+{
+    return claim == seat->claim ? TAILQ_FIRST(&seat->behind) : TAILQ_NEXT(claim, in_seat);
+}
+
+static zkl_claim *last_in(const zkl_seat *seat)
+{
+    zkl_claim *last = TAILQ_LAST(&seat->behind, zkl_claim_list);
+    return last != NULL ? last : seat->claim;
+}
+
 /* Whether readers hold the seat, and nobody waits in it: only readers stand behind others that hold. */
 static bool only_readers_hold(const zkl_seat *seat)
 {
-    const zkl_claim *last = TAILQ_LAST(&seat->behind, zkl_claim_list);
     return zkl_claim_mode(seat->claim) == ZKL_MODE_READ && seat->state == ZKL_SEAT_GRANTED &&
-           (last == NULL || last->phase == ZKL_CLAIM_GRANTED);
+           (TAILQ_EMPTY(&seat->behind) || last_in(seat)->phase == ZKL_CLAIM_GRANTED);
+}
+
+static bool is_waiting_reader(const zkl_claim *claim)
+{
+    return claim != NULL && zkl_claim_mode(claim) == ZKL_MODE_READ && claim->phase == ZKL_CLAIM_WAITING;
+}
+
+/* The claim would be granted together with the one that stands last in the seat: the two take one turn. */
+static bool goes_in_together(const zkl_seat *seat, const zkl_claim *claim)
+{
+    const zkl_claim *last = last_in(seat);
+    bool later = ZKL_BROKEN(ZKL_BREAK_TOGETHER) && zkl_claim_mode(last) == ZKL_MODE_READ;
+    return zkl_claim_mode(claim) == ZKL_MODE_READ && (is_waiting_reader(last) || later);
 }
 
 /* Whoever waits for the seat would not get it. */
@@ -71,7 +94,8 @@ static bool is_closed(const zkl_seat *seat)
 static bool is_full(const zkl_seat *seat, const zkl_claim *claim)
 {
     int32_t handoff = claim->terms->lock.handoff;
-    return seat->turns > handoff && !(seat->alone && handoff > 0) && !ZKL_BROKEN(ZKL_BREAK_HANDOFF);
+    bool harmless = handoff > 0 && (seat->alone || goes_in_together(seat, claim));
+    return seat->turns > handoff && !harmless && !ZKL_BROKEN(ZKL_BREAK_HANDOFF);
 }
 
 zkl_seat *zkl_share_find(const zkl_claim *claim)
@@ -100,11 +124,6 @@ zkl_seat *zkl_share_find(const zkl_claim *claim)
 
 /* --- granting ------------------------------------------------------------------------------------------------------- */
 
-static zkl_claim *following(const zkl_seat *seat, zkl_claim *claim)
-{
-    return claim == seat->claim ? TAILQ_FIRST(&seat->behind) : TAILQ_NEXT(claim, in_seat);
-}
-
 static void grant(zkl_seat *seat, zkl_claim *claim)
 {
     seat->grants += seat->granted;
@@ -123,19 +142,62 @@ static bool has_turn(const zkl_seat *seat, const zkl_claim *claim)
     return claim == seat->claim || zkl_claim_mode(claim) == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
 }
 
-void zkl_share_advance(zkl_seat *seat)
+/* Another seat of this client waits for this one: whoever comes is there already. */
+static bool others_wait_here(const zkl_seat *seat)
 {
+    const zkl_seat *other;
+    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    {
+        if (other != seat && other->wanted && zkl_kind_conflicts(zkl_seat_kind(other), zkl_seat_kind(seat))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Watches who comes and goes in the line. False if that is not possible, or if no list would say who is there now. */
+static bool watch_line(zkl_seat *seat)
+{
+    if (!zkl_seat_fits(seat)) {
+        return false; /* the watch needs room where all are told after a reconnect */
+    }
+    zkl_seat_reserve(seat, true);
+    return zkl_watch_children(seat, seat->line);
+}
+
+/* Early enough to know before the seat is full. */
+static void listen_if_much_used(zkl_seat *seat, int32_t claims)
+{
+    bool much = claims > seat->claim->terms->lock.handoff / 4;
+    if (much && seat->state == ZKL_SEAT_GRANTED && seat->watch == NULL && !seat->contested && !is_closed(seat) &&
+        !others_wait_here(seat) && zkl_session_usable(seat->engine)) {
+        watch_line(seat);
+    }
+}
+
+/* Grants what may be granted from this claim on, before which nobody waits. */
+static void grant_from(zkl_seat *seat, zkl_claim *claim)
+{
+    int32_t granted = 0;
     if (seat->state != ZKL_SEAT_GRANTED || !zkl_lease_valid(seat->engine)) {
         return;
     }
-    zkl_claim *claim = seat->claim;
     while (claim != NULL && has_turn(seat, claim) && !is_closed(seat)) {
         if (claim->phase == ZKL_CLAIM_WAITING) {
             grant(seat, claim);
+            granted++;
         }
         bool exclusive = zkl_claim_mode(claim) != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
         claim = exclusive ? NULL : following(seat, claim);
     }
+    if (granted > 1) { /* they may all come again, while the seat has room for a few */
+        listen_if_much_used(seat, granted);
+    }
+}
+
+void zkl_share_advance(zkl_seat *seat)
+{
+    grant_from(seat, seat->claim);
 }
 
 void zkl_share_waits(zkl_seat *seat)
@@ -167,62 +229,44 @@ void zkl_share_stop_lingering(zkl_seat *seat)
     }
 }
 
-/* Another seat of this client waits for this one: whoever comes is there already. */
-static bool others_wait_here(const zkl_seat *seat)
-{
-    const zkl_seat *other;
-    TAILQ_FOREACH(other, &seat->line->seats, in_line)
-    {
-        if (other != seat && other->wanted && zkl_kind_conflicts(zkl_seat_kind(other), zkl_seat_kind(seat))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Watches who comes and goes in the line. False if that is not possible, or if no list would say who is there now. */
-static bool watch_line(zkl_seat *seat)
-{
-    if (!zkl_seat_fits(seat)) {
-        return false; /* the watch needs room where all are told after a reconnect */
-    }
-    zkl_seat_reserve(seat, true);
-    return zkl_watch_children(seat, seat->line);
-}
-
-/* Early enough to know before the seat is full. */
-static void listen_if_much_used(zkl_seat *seat, const zkl_claim *claim)
-{
-    bool much = seat->turns > claim->terms->lock.handoff / 4;
-    if (much && seat->state == ZKL_SEAT_GRANTED && seat->watch == NULL && !seat->contested && !is_closed(seat) &&
-        !others_wait_here(seat) && zkl_session_usable(seat->engine)) {
-        watch_line(seat);
-    }
-}
-
 void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
 {
+    zkl_claim *first = claim;
     if (lingers(seat)) {
         zkl_share_stop_lingering(seat);
         put_first(seat, claim);
         seat->turns = seat->alone ? 1 : seat->turns + 1; /* the list that tells may be on its way yet */
     } else {
+        bool together = goes_in_together(seat, claim);
+        first = only_readers_hold(seat) ? claim : seat->claim;
         claim->seat = seat;
         claim->behind = true;
         TAILQ_INSERT_TAIL(&seat->behind, claim, in_seat);
-        seat->turns += !seat->alone;
-        listen_if_much_used(seat, claim);
+        seat->turns += !seat->alone && !together;
+        listen_if_much_used(seat, seat->turns);
     }
-    zkl_share_advance(seat);
+    grant_from(seat, first);
     if (claim->phase == ZKL_CLAIM_WAITING) {
         zkl_claim_waits(claim);
     }
 }
 
-/* One of its claims is over. */
-static void note_end(zkl_seat *seat, const zkl_claim *claim)
+/* A turn that the claim was promised is still that of others, who would have gone in with it. */
+static bool leaves_turn(const zkl_seat *seat, zkl_claim *claim)
 {
-    if (claim->token.number == 0 && !seat->alone) { /* it was never its turn, and it has been counted */
+    const zkl_claim *before = claim->behind ? TAILQ_PREV(claim, zkl_claim_list, in_seat) : NULL;
+    if (claim->behind && before == NULL) {
+        before = seat->claim;
+    }
+    return zkl_claim_mode(claim) == ZKL_MODE_READ &&
+           (is_waiting_reader(before) || is_waiting_reader(following(seat, claim)));
+}
+
+/* One of its claims is over. It stands in the seat still. */
+static void note_end(zkl_seat *seat, zkl_claim *claim)
+{
+    bool promised = claim->token.number == 0 && !seat->alone; /* it was never its turn, and it has been counted */
+    if (promised && !leaves_turn(seat, claim)) {
         seat->turns--;
     }
     if (claim->phase == ZKL_CLAIM_LOST && seat->state == ZKL_SEAT_GRANTED && !ZKL_BROKEN(ZKL_BREAK_RELEASED)) {
@@ -233,15 +277,18 @@ static void note_end(zkl_seat *seat, const zkl_claim *claim)
 void zkl_share_part(zkl_claim *claim)
 {
     zkl_seat *seat = claim->seat;
+    bool had_none = claim->token.number == 0;
+    note_end(seat, claim);
     TAILQ_REMOVE(&seat->behind, claim, in_seat);
     claim->seat = NULL;
     claim->behind = false;
-    note_end(seat, claim);
     zkl_claim_settle(claim);
     if (is_closed(seat)) {
         zkl_share_move_on(seat);
     }
-    zkl_share_advance(seat);
+    if (had_none) {
+        zkl_share_advance(seat); /* it may have been in the way */
+    }
 }
 
 /* A reader holds beside the writer whose seat this is. */
@@ -281,10 +328,10 @@ static zkl_claim *move_behind(zkl_seat *from, zkl_claim *claim, zkl_seat *to)
     zkl_claim *next;
     for (; claim != NULL && !is_full(to, claim); claim = next) {
         next = TAILQ_NEXT(claim, in_seat);
+        to->turns += !goes_in_together(to, claim);
         TAILQ_REMOVE(&from->behind, claim, in_seat);
         TAILQ_INSERT_TAIL(&to->behind, claim, in_seat);
         claim->seat = to;
-        to->turns++;
     }
     return claim;
 }
@@ -463,7 +510,9 @@ bool zkl_share_pass(zkl_claim *claim)
         claim->seat = NULL;
         put_first(seat, next);
         zkl_claim_settle(claim);
-        zkl_share_advance(seat);
+        if (next->phase == ZKL_CLAIM_WAITING) {
+            zkl_share_advance(seat);
+        }
     } else {
         zkl_seat_leave(seat);
     }

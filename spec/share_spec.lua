@@ -395,6 +395,64 @@ describe("readers of one client", function()
         assert.equal(writer, writer:acquire(10))
     end)
 
+    it("go in by one node if they have waited together, however many; who comes later takes turns", function()
+        local client, path, readers = new_client(), fixture.directory(), 40
+        local first, second = new_client():rwlock(path).write, new_client():rwlock(path).write
+        local order, nodes, inside, functions = {}, {}, 0, {}
+        assert(first:acquire(10))
+        local function read(name)
+            local reader = client:rwlock(path, { handoff = 1 }).read
+            assert(reader:acquire(20))
+            order[#order + 1] = name
+            inside = inside + 1
+            nodes[reader:node()] = true
+            loop.until_true(function()
+                return inside >= readers + 1
+            end)
+            assert(reader:release())
+        end
+        for index = 1, readers do
+            functions[index] = function()
+                read("together")
+            end
+        end
+        functions[readers + 1] = function()
+            until_claims(client, readers)
+            loop.until_true(function()
+                return fixture.has(path, 2)
+            end)
+            assert(second:acquire(20))
+            order[#order + 1] = "writer"
+            assert(second:release())
+        end
+        functions[readers + 2] = function()
+            loop.until_true(function()
+                return fixture.has(path, 3) -- those of the writers and that of all readers
+            end)
+            assert(first:release())
+        end
+        for index = 1, 2 do
+            functions[#functions + 1] = function()
+                loop.until_true(function()
+                    return inside >= readers
+                end)
+                until_claims(client, readers + index - 1)
+                read("later")
+            end
+        end
+        loop.run_all(functions)
+        for index = 1, readers do
+            assert.equal("together", order[index])
+        end
+        assert.same({ "later", "writer", "later" }, { order[readers + 1], order[readers + 2], order[readers + 3] })
+        local count = 0
+        for _ in pairs(nodes) do
+            count = count + 1
+        end
+        assert.equal(2, count)
+        fixture.assert_nothing_left(client)
+    end)
+
     it("let a writer elsewhere in after so many of them", function()
         local client, path = new_client(), fixture.directory()
         local first = client:rwlock(path, { handoff = 1 }).read

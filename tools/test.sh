@@ -226,20 +226,20 @@ suites_lint() {
 
 suites_sim() {
     suite "simulation: known seeds" ours 400 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
-    suite "simulation: seeds never seen before" ours 90 'simulate c --fresh'
+    suite "simulation: seeds never seen before" ours 200 'simulate c --fresh'
     suite "simulation: broken rules are noticed" ours 400 'simulate c --breaks'
     suite "small worlds in every order" ours 300 'computing build/c/explore'
     suite "small worlds: broken rules are noticed" ours 300 'computing build/c/explore --breaks'
-    suite "simulation: allocations that fail" ours 120 "simulate c-asan --memory 20 25"
-    suite "simulation: a seed replays exactly" ours 90 'simulate c --replay-check'
-    suite "simulation under ASan and UBSan" ours 240 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
-    suite "simulation: the simulator itself" ours 90 'computing build/c/sim_selftest'
+    suite "simulation: allocations that fail" ours 300 "simulate c-asan --memory 20 25"
+    suite "simulation: a seed replays exactly" ours 200 'simulate c --replay-check'
+    suite "simulation under ASan and UBSan" ours 400 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
+    suite "simulation: the simulator itself" ours 200 'computing build/c/sim_selftest'
     suite "simulated Lua programs" ours 200 'computing build/c/simulate_lua --seeds 1 500'
-    suite "simulated Lua programs never seen before" ours 90 'computing build/c/simulate_lua --fresh 10'
-    suite "simulated Lua programs: broken rules are noticed" ours 120 'computing build/c/simulate_lua --breaks'
-    suite "simulated Lua programs: a seed replays exactly" ours 60 'computing build/c/simulate_lua --replay-check'
+    suite "simulated Lua programs never seen before" ours 200 'computing build/c/simulate_lua --fresh 10'
+    suite "simulated Lua programs: broken rules are noticed" ours 300 'computing build/c/simulate_lua --breaks'
+    suite "simulated Lua programs: a seed replays exactly" ours 200 'computing build/c/simulate_lua --replay-check'
     # Fibers change their stacks, of which the one check of ASan knows nothing.
-    suite "simulated Lua programs under ASan and UBSan" ours 120 \
+    suite "simulated Lua programs under ASan and UBSan" ours 300 \
         "asan_options=$asan_options:detect_stack_use_after_return=0 computing build/c-asan/simulate_lua --seeds 1 60"
 }
 

@@ -73,14 +73,15 @@ function Lock.new(class, client, kind, path, settings)
         _handoff = settings.handoff,
         _linger = settings.linger,
         _lingers = settings.linger ~= nil and settings.linger > 0,
-        _on_lost = settings.on_lost,
-        _on_revoke = settings.on_revoke,
-        _terms = nil,   -- what C knows of all that, once there was an acquisition
-        _permits = nil, -- a semaphore's
-        _twin = nil,    -- the other half of a read/write lock
-        _taker = nil,   -- the coroutine that acquired the object first …
-        _takers = nil,  -- … and all others that did
-        _hold = nil
+        -- What is not there is false, lest it be looked for in the class.
+        _on_lost = settings.on_lost or false,
+        _on_revoke = settings.on_revoke or false,
+        _terms = false,   -- what C knows of all that, once there was an acquisition
+        _permits = false, -- a semaphore's
+        _twin = false,    -- the other half of a read/write lock
+        _taker = false,   -- the coroutine that acquired the object first …
+        _takers = false,  -- … and all others that did
+        _hold = false
     }, class)
 end
 
@@ -125,9 +126,10 @@ end
 local function note_taker(self, hold)
     local mine = takers[running() or MAIN] or taker() -- which is a call less
     hold.taker = mine
-    if self._taker == nil then
+    local first = self._taker
+    if not first then
         self._taker = mine
-    elseif self._taker ~= mine then
+    elseif first ~= mine then
         self._takers = self._takers or setmetatable({}, { __mode = "k" })
         self._takers[mine] = true
     end
@@ -176,10 +178,10 @@ end
 local function present(self)
     local hold = self._hold
     if hold and hold.claim == GONE then
-        self._hold = nil
+        self._hold = false
         return nil
     end
-    return hold
+    return hold or nil
 end
 Lock._present = present
 
@@ -194,11 +196,16 @@ end
 
 --- Lets go of the object's hold; what the server still has of it is cleaned up in the background.
 -- @tparam number|nil patience for how many seconds this may block until it is
--- @treturn boolean whether there is nothing left to clean up, nor to tell
-local function drop(self, patience)
+-- @tparam boolean|nil if_held not unless it holds at this instant
+-- @treturn boolean|nil whether there is nothing left to clean up, nor to tell; nil: it does not hold
+local function drop(self, patience, if_held)
     local hold = self._hold
-    local settled, news = hold.claim:release(patience) -- first of all: whatever interrupts the rest, the lock is given back
-    self._hold = nil
+    -- First of all: whatever interrupts the rest, the lock is given back.
+    local settled, news = hold.claim:release(patience, if_held)
+    if settled == nil and if_held then
+        return nil
+    end
+    self._hold = false
     if hold.observed then
         self._client._registry.observers[hold.claim:id()] = nil
     end
@@ -291,13 +298,14 @@ end
 
 --- Ways to acquire: waiting; refused rather than waiting, without a trace; the same, but joining first and looking
 -- afterwards, which saves a round trip if nobody is there and leaves something to clean up if somebody is.
-Lock.WAIT, Lock.TRY, Lock.HASTY = false, "try", "hasty"
+local TRY, HASTY = "try", "hasty"
+Lock.WAIT, Lock.TRY, Lock.HASTY = false, TRY, HASTY
 
 --- What the C side has to know of the object, once for all acquisitions.
 local function make_terms(self)
     local terms, message, code = core.terms(self._path, self._kind.mode, self._identity, self._acl, self._max_hold,
-        self._on_revoke ~= nil, self._permits, self._handoff, self._linger)
-    self._terms = terms
+        self._on_revoke ~= false, self._permits or nil, self._handoff, self._linger)
+    self._terms = terms or false
     return terms, message, code
 end
 
@@ -307,7 +315,7 @@ end
 -- @treturn userdata|nil the claim; or nil, message, code
 -- @treturn boolean|string whether it is granted already
 -- @treturn boolean whether there is news for the pump
-function Lock:_request(hold, patience)
+local function request(self, hold, patience)
     local client = self._client
     local terms = self._terms
     if not terms then
@@ -320,8 +328,10 @@ function Lock:_request(hold, patience)
     client._attempts[self] = hold
     local writer = self._twin and self._kind == Lock.READ and held_claim(self._twin) or nil
     -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
-    return client._core:claim(terms, hold, hold.try, hold.try == Lock.HASTY, hold.count, writer, patience)
+    local try = hold.try
+    return client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
 end
+Lock._request = request
 
 --- The object holds from now on, unless its on_revoke gives it back at once.
 -- @treturn true|nil message, code
@@ -368,7 +378,7 @@ end
 function Lock:_abandon(hold)
     self._client._attempts[self] = nil
     if self._hold == hold then
-        self._hold = nil
+        self._hold = false
     end
     if hold.claim then
         hold.claim:cancel()
@@ -384,7 +394,7 @@ local function attempt(self, hold, timeout)
         timeout = hold.try and client:_patience() or timeout
         patience, deadline = patience and min(patience, timeout), now() + timeout
     end
-    local claim, granted, news = self:_request(hold, patience)
+    local claim, granted, news = request(self, hold, patience)
     if not claim then
         return nil, granted, news
     end
@@ -402,7 +412,7 @@ end
 
 --- One acquisition from beginning to end. `timeout` in seconds, 0 tries.
 local function acquire(self, timeout, count)
-    local hold = new_hold(timeout == 0 and Lock.TRY, count)
+    local hold = new_hold(timeout == 0 and TRY, count)
     local ok, granted, message, code = self._client._protect(attempt, self, hold, timeout)
     if ok and granted then
         return self
@@ -573,23 +583,27 @@ end
 -- @tparam number|nil patience for how many seconds this may block until it has ended
 -- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
-function Lock:_begin_release(patience)
+local function begin_release(self, patience)
     local hold = present(self)
-    if not hold or not hold.claim:held() then
-        local state, problem, code = self._client._core:state()
-        if state == nil then
-            return nil, problem, code
-        elseif hold then
-            return give_up_lost(self)
+    if hold and hold.levels == 1 then
+        local settled = drop(self, patience, true)
+        if settled ~= nil then
+            hold.released = true
+            return settled or hold
         end
-        return nil, format("the %s %s is not held", self._kind.name, self._path), "not_held"
-    elseif hold.levels > 1 then
+    elseif hold and hold.claim:held() then
         hold.levels = hold.levels - 1
         return true
     end
-    hold.released = true
-    return drop(self, patience) or hold
+    local state, problem, code = self._client._core:state()
+    if state == nil then
+        return nil, problem, code
+    elseif hold then
+        return give_up_lost(self)
+    end
+    return nil, format("the %s %s is not held", self._kind.name, self._path), "not_held"
 end
+Lock._begin_release = begin_release
 
 --- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
 function Lock:_await_release(hold, deadline)
@@ -614,7 +628,7 @@ end
 --- Ends one level of the object's hold.
 local function leave(self, wait_for_server)
     local ask = wait_for_server and not self._lingers and self._client._adapter.patience
-    local hold, message, code = self:_begin_release(ask and ask() or nil)
+    local hold, message, code = begin_release(self, ask and ask() or nil)
     if not hold then
         return nil, message, code
     elseif hold == true or not wait_for_server then
@@ -818,8 +832,8 @@ end
 
 --- Writes into a holder's node that somebody wants the lock.
 local function ask_to_let_go(self, path, deadline, seconds)
-    local request = { kind = "set", path = path, data = REVOKE, version = -1 }
-    local operation, message, code = node.perform(self._client, request, seconds, "writing " .. path, true, deadline)
+    local write = { kind = "set", path = path, data = REVOKE, version = -1 }
+    local operation, message, code = node.perform(self._client, write, seconds, "writing " .. path, true, deadline)
     if not operation then
         return nil, message, code
     end

@@ -12,7 +12,8 @@
  *   revoked    Who is asked to let go hears of it in bounded time while its connection is good, and nobody else does.
  *   handed     Claims share a node only if it would say the same of each, and a node by which somebody has lost a grant is not
  *              handed over any more; nor is, by the check "revoked", one that others are known to have asked for.
- *   fairness   While somebody else waits behind a client's node, at most `handoff` further claims are granted by it.
+ *   fairness   While somebody else waits behind a client's node, at most `handoff` further turns are granted by it; readers that
+ *              have waited together go in together, in one turn.
  *   linger     A node that nobody holds by goes: when others come, or when it has lingered long enough.
  *   requests   A claim that is granted by a node that is there already costs no request.
  *   pause      What a server throttles is not tried again at once.
@@ -380,11 +381,23 @@ static bool stands_behind(const node_record *other, const node_record *node)
            !other->gone;
 }
 
-/* Whoever waits elsewhere waits for so many of one client's claims at most. */
+/* The claim's grant by the node begins another turn: readers that have waited for the same one go in together. */
+static bool begins_turn(const claim_record *record, node_record *node)
+{
+    bool together =
+        record->mode == ZKL_MODE_READ && node->readers_at == sim_now() && record->number <= node->readers_to;
+    if (!together) {
+        node->readers_at = record->mode == ZKL_MODE_READ ? sim_now() : 0;
+        node->readers_to = run.claim_count;
+    }
+    return !together;
+}
+
+/* Whoever waits elsewhere waits for so many turns of one client's claims at most. */
 static void check_fairness(const claim_record *record, node_record *node)
 {
     const client *of = &run.clients[record->client];
-    int64_t handed_over = node->grants - 1;
+    int64_t handed_over = node->turns - 1;
     node->hand_overs[handed_over % MOST_HAND_OVERS] = sim_now();
     if (handed_over <= run.handoff)
         return;
@@ -457,10 +470,12 @@ static void note_node_granted(claim_record *record)
         if (strcmp(node->identity, record->identity) != 0)
             fail("handed", "claim %d of client %d, by %s, was granted by %s, which says %s", record->number,
                  record->client, record->identity, node->path, node->identity);
+        bool turn = begins_turn(record, node);
         node->grants++;
+        node->turns += turn;
         if (node->grants > 1)
             check_shared(record, node);
-        if (node->grants > 1 && record->mode != ZKL_MODE_PERMITS)
+        if (turn && node->turns > 1 && record->mode != ZKL_MODE_PERMITS)
             check_fairness(record, node);
         node->idle_since = 0;
         node->overheard = node->overheard || record->revocable;
@@ -980,7 +995,8 @@ static uint64_t hash_node(const node_record *node)
     uint64_t flags = (uint64_t)node->gone | (uint64_t)node->asked << 1 | (uint64_t)node->told << 2 |
                      (uint64_t)node->overheard << 3 | (uint64_t)node->lost << 4 | (uint64_t)node->lingered << 5 |
                      (uint64_t)node->taken << 6;
-    uint64_t hash = sim_mix(sim_hash_text(node->path), flags ^ (uint64_t)node->grants << 8);
+    uint64_t hash =
+        sim_mix(sim_hash_text(node->path), flags ^ (uint64_t)node->grants << 8 ^ (uint64_t)node->turns << 32);
     hash = sim_mix(hash, millis(node->lingered_since));
     hash = sim_mix(hash, millis(node->made_at) ^ millis(node->shared_since) << 32);
     hash = sim_mix(hash, millis(node->asked_since) ^ millis(node->idle_since) << 32);

@@ -88,10 +88,12 @@ typedef struct node_record {
     int64_t lingered_since;              /* it has watched who comes since then, if it lingered */
     int64_t idle_since;                  /* nobody holds by it any more; 0: somebody does, or never did */
     int64_t linger;                      /* for how long it may stay then */
-    int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when it was granted again */
-    int64_t grants;
-    struct claim_record *visitor; /* by which its client has queued there since it forgot the node, and */
-    int64_t visited_at;           /* when */
+    int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when another turn began */
+    int64_t grants, turns;               /* readers that have waited for the same turn share it */
+    int64_t readers_at;                  /* the latest such turn has begun then, */
+    int readers_to;                      /* when the latest claim had this number */
+    struct claim_record *visitor;        /* by which its client has queued there since it forgot the node, and */
+    int64_t visited_at;                  /* when */
     int64_t
         shared_since; /* another claim of its client may wait for it, and it may have begun to watch who comes; 0: none */
 } node_record;

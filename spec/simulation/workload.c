@@ -253,8 +253,9 @@ void end_claim(claim_record *record)
     int64_t grants = totals.grants, overheard = totals.overheard;
     zkl_claim_end(record->claim, record->end_code, read_clock(of));
     bool told = record->held_count > 0 && record->held[0]->told; /* then those who still wait queue anew */
+    bool many = totals.grants > grants + 1;                      /* readers: then it may begin to watch who comes */
     if (totals.grants > grants && record->mode != ZKL_MODE_PERMITS && !told)
-        check_no_requests(of, "to hand a node over", before, totals.overheard - overheard);
+        check_no_requests(of, "to hand a node over", before, totals.overheard - overheard + many);
     end_call(of);
     claim_over(record);
     if (record->claim != NULL && sim_chance(1, 2))

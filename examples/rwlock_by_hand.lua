@@ -33,7 +33,7 @@ end
 common.main(function()
     local row = "%12s %16s %18s %18s"
     print(row:format("contenders", "together inside", "directory watched", "one node watched"))
-    for _, contenders in ipairs { 10, 50, 100 } do
+    for _, contenders in ipairs { 10, 50, 200 } do
         local herd, herd_together = measure(contenders, "parent")
         local good, good_together = measure(contenders, "nearest")
         print(row:format(contenders, good_together, herd, good))

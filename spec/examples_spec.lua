@@ -53,7 +53,7 @@ describe("the example", function()
 
     it("rwlock_by_hand counts the same for readers and writers #once", function()
         local output = run("rwlock_by_hand")
-        for _, contenders in ipairs { 10, 50, 100 } do
+        for _, contenders in ipairs { 10, 50, 200 } do
             local together, all, one = output:match("\n +" .. contenders .. " +(%d+) +(%d+) +(%d+)\n")
             assert.equal(4, tonumber(together))
             assert.equal(contenders - 1, tonumber(one))

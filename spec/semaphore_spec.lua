@@ -64,10 +64,19 @@ local function only_child(path)
     return path .. "/" .. names[1]
 end
 
---- How many clients watch who comes and goes in some directory: of all watches, the server lists those on data.
+local function data_watches()
+    local _, count = assert(cluster.shared():ask("wchp")):gsub("\t0x%x+", "")
+    return count
+end
+
+--- How many clients watch who comes and goes in some directory: of all watches, the server lists those on data. It is asked
+-- again if those have become more or fewer meanwhile.
 local function child_watches()
-    local _, on_data = assert(cluster.shared():ask("wchp")):gsub("\t0x%x+", "")
-    return assert(cluster.shared():watch_count()) - on_data
+    local before, all, after
+    repeat
+        before, all, after = data_watches(), assert(cluster.shared():watch_count()), data_watches()
+    until before == after
+    return all - after
 end
 
 --- Waits until the server has no watch of anybody's; clients that have closed may take a moment.

@@ -1067,8 +1067,12 @@ static int explore_worlds(const arguments *args)
 static const rule_fit *fit_of(const broken_rule *rule)
 {
     const rule_fit *fit = rule_fits;
-    while (strcmp(fit->rule, rule->name) != 0)
+    while (fit->rule != NULL && strcmp(fit->rule, rule->name) != 0)
         fit++;
+    if (fit->rule == NULL) {
+        fprintf(stderr, "explore: worlds.c does not say which world is to notice that '%s' is broken\n", rule->name);
+        exit(2);
+    }
     return fit;
 }
 

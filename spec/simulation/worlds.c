@@ -141,6 +141,15 @@ const world worlds[] = {
      .ticks = {0, 1},
      .handoff = 1,
      .scripts = {{MUTEX(0), MUTEX(1), MUTEX(2), RELEASE(0), RELEASE(1), RELEASE(2), END}, {MUTEX(0), RELEASE(0), END}}},
+    {.name = "together",
+     .what =
+         "three readers of one client share a node, together or one after the other, a writer of another client waits",
+     .clients = 2,
+     .faults = LOSSES | MAY_DELETE,
+     .fault_count = {0, 1},
+     .ticks = {0, 1},
+     .handoff = 1,
+     .scripts = {{READ(0), READ(1), READ(2), RELEASE(0), RELEASE(1), RELEASE(2), END}, {WRITE(0), RELEASE(0), END}}},
     {.name = "deleted",
      .what = "two claims of one client share a node, which somebody deletes",
      .clients = 2,
@@ -309,4 +318,6 @@ const rule_fit rule_fits[] = {
     {"strays", NULL, "servers that carry out a create of a lost connection late, which those of small worlds never do"},
     {"search", NULL, "the same servers"},
     {"once", NULL, "the same servers"},
+    {"together", "together", NULL},
+    {NULL, NULL, NULL},
 };

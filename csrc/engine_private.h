@@ -2,7 +2,8 @@
  * What the engine's files share with each other and with nobody else.
  *
  *   engine.c      the engine object, the public functions, claims
- *   session.c     the ZooKeeper handle, session events, the lease
+ *   session.c     the ZooKeeper handle, session events, the driver's calls
+ *   lease.c       how long the session certainly lives, and its heartbeats
  *   request.c     requests in flight: one context each, completed exactly once
  *   line.c        the lock's directory: its parents, the seats that stand in it, nodes of ours that belong to none
  *   seat.c        one znode: join, recover, queue, hold, leave
@@ -97,14 +98,16 @@ struct zkl_engine {
     zkl_state state;
     zkl_code problem_code;
     char problem[256];
-    int64_t retry_at; /* not before this instant is a session opened again */
+    int64_t retry_at;     /* not before this instant is a session opened again */
+    int64_t lost_at;      /* the connection was lost at this instant */
+    int64_t handshake_at; /* the present connection's handshake was sent at this instant or later */
+
+    /* lease.c */
     int64_t lease_until;
     int64_t check_at;              /* next heartbeat, or read where there is no node to check */
     struct zkl_checks_list checks; /* heartbeats of which an answer, or a look at a node, is still to come */
     int32_t checks_flying;         /* of these in flight; or of the reads */
     bool confirming;               /* somebody is first in line and needs a lease to be granted */
-    int64_t lost_at;               /* the connection was lost at this instant */
-    int64_t handshake_at;          /* the present connection's handshake was sent at this instant or later */
     int64_t restarted_at;          /* the leader restarted the session's timer at this instant or later */
     struct zkl_heard {             /* ring: some of the requests that were answered on this connection */
         int64_t sent_at;
@@ -234,6 +237,21 @@ void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat);
 void zkl_log(zkl_engine *engine, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Requests may go out now. */
 bool zkl_session_usable(const zkl_engine *engine);
+/* The negotiated session timeout in nanoseconds; 0 before there was one. */
+static inline int64_t zkl_session_timeout(const zkl_engine *engine)
+{
+    return (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000);
+}
+/* Sends a read: any shows that a ZooKeeper answers, whether the chroot exists, and that the follower has heard of us. */
+void zkl_session_greet(zkl_engine *engine);
+/* Its reply. */
+void zkl_session_greeted(zkl_request *request, int rc);
+/* Whether the outcome of a request that ended with `rc` is unknown: it may have been executed or not. */
+bool zkl_outcome_unknown(int rc);
+zkl_code zkl_code_of(int rc);
+
+/* lease.c ---------------------------------------------------------------------------------------------------------- */
+
 /* A quorum write that was sent at `sent_at` has been acknowledged: the session lived then. */
 void zkl_lease_prove(zkl_engine *engine, int64_t sent_at);
 bool zkl_lease_valid(const zkl_engine *engine);
@@ -241,15 +259,23 @@ bool zkl_lease_valid(const zkl_engine *engine);
 bool zkl_lease_covers_more(const zkl_engine *engine);
 /* Somebody needs a lease to be granted under: the next heartbeat goes out at once. */
 void zkl_lease_want_now(zkl_engine *engine);
-/* A request that was sent at `sent_at` has been answered by the server. */
-void zkl_session_heard(zkl_engine *engine, int64_t sent_at);
-/* The replies of session.c's own requests. */
-void zkl_session_greeted(zkl_request *request, int rc);
+/* The next heartbeat is due when one is as a rule. */
+void zkl_lease_rest(zkl_engine *engine);
+/* Sends the heartbeat over every node that serves somebody, in as few requests as their bound allows; a read if none does. */
+void zkl_lease_beat(zkl_engine *engine);
+/* Goes on with the looks at nodes that are due, and judges the heartbeats of which all is in. */
+void zkl_lease_look_on(zkl_engine *engine);
+/* Their replies. */
 void zkl_lease_checked(zkl_request *request, int rc);
 void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat);
-/* Whether the outcome of a request that ended with `rc` is unknown: it may have been executed or not. */
-bool zkl_outcome_unknown(int rc);
-zkl_code zkl_code_of(int rc);
+/* A request that was sent at `sent_at` has been answered by the server. */
+void zkl_lease_heard(zkl_engine *engine, int64_t sent_at);
+/* To be called early in each turn. */
+void zkl_lease_date_answers(zkl_engine *engine);
+/* A connection is established, whose session timeout may be another one. */
+void zkl_lease_shorten(zkl_engine *engine);
+/* Grants that outlived their lease are lost for good. */
+void zkl_lease_lapse(zkl_engine *engine);
 
 /* request.c -------------------------------------------------------------------------------------------------------- */
 

@@ -49,7 +49,7 @@ static zkl_request *land(const void *data, int rc)
     TAILQ_REMOVE(&engine->flying, request, all);
     engine->in_flight--;
     if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
-        zkl_session_heard(engine, request->sent_at);
+        zkl_lease_heard(engine, request->sent_at);
     }
     return request;
 }

@@ -1,31 +1,9 @@
 /*
- * session: the ZooKeeper handle, what its session events mean, and the lease.
+ * session: the ZooKeeper handle, what its session events mean, and whose turn it is when something is due.
  *
  * A handle is opened when there is none and closed when its session is over; a new one follows by itself. `connected` is
  * what the handle says; `ready` is more: the server has answered a request of ours on this session, so that something which
  * merely accepts connections is not taken for a ZooKeeper.
- *
- * The lease: being CONNECTED, successful reads, pings and even sync do not prove that the session lives, because a follower
- * that is cut off from its leader goes on answering them. What proves it is an acknowledged quorum write. With s the instant
- * at which the latest acknowledged one was sent and T the negotiated session timeout, grants are valid until s + T/2. The
- * heartbeat that keeps the lease is a multi made of nothing but version checks of our own nodes: it goes through the quorum,
- * changes nothing, fires no watch, and fails with ZNONODE when somebody has deleted one of them.
- *
- * A check knows a node by its name and the version of its data alone. Whoever may create and delete in the directory can put
- * a node of his own in the place of ours. What he cannot give it is our czxid and our session. So right behind the heartbeat,
- * on the same connection, goes an exists for each node that is held: what a session reads after a write of its own is no older
- * than that write. The heartbeat proves the lease when all of these are answered too.
- *
- * That the session lived at s is not enough to say how long it will live: a write that a follower forwards does not restart
- * the session's timer at the leader (LeaderZooKeeperServer.submitLearnerRequest). What restarts it is the follower's report,
- * twice a tick, of the sessions it has heard from, and being asked to revalidate a session that connects. So the engine keeps
- * the latest instant after which the timer was certainly restarted, and no lease goes beyond that plus 9T/10:
- *   - when a connection is established: the instant at which its handshake was sent, or earlier;
- *   - when a quorum write sent at k is acknowledged: the send instant j of any request of the same connection whose answer
- *     was here 3T/10 before k. Between the two the follower, having heard of us, reported at least once, since ZooKeeper
- *     grants no session timeout below two ticks; and its reports and forwarded writes travel on one ordered connection.
- * So that there is always such a j, an idle client sends a read as often as a busy one its heartbeat, in place of the C
- * client's pings, whose answers it does not show.
  */
 #include <errno.h>
 #include <poll.h>
@@ -48,24 +26,8 @@
  */
 #define PLAUSIBLE_TIMEOUT_MS (24 * 3600 * 1000)
 
-/* Parts of the session timeout. */
-#define SPEAK_EVERY(timeout) ((timeout) / 5)
-#define REPORTED_WITHIN(timeout) ((timeout) / 10 * 3)
-#define LIVES_FOR(timeout) ((timeout) / 10 * 9)
-
 /* A session that no server has taken back for so long is given up. */
 #define GIVEN_UP_AFTER(timeout) ((timeout)*3)
-
-/*
- * Nodes checked by one heartbeat request, and bytes of their paths in it: a server hangs up at a packet above jute.maxbuffer
- * (1 MB by default), heartbeat after heartbeat. What a check takes beside its path is less than CHECK_OVERHEAD.
- */
-#define CHECKS_AT_ONCE 256
-#define CHECKED_BYTES_AT_ONCE ((int64_t)512 * 1024)
-#define CHECK_OVERHEAD 32
-
-/* Looks at nodes that are under way at once, whatever else is: the lease must not wait for others. */
-#define LOOKS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
 
 void zkl_log(zkl_engine *engine, int level, const char *format, ...)
 {
@@ -108,9 +70,6 @@ zkl_code zkl_code_of(int rc)
     }
 }
 
-static void lapse(zkl_engine *engine);
-static void look_on(zkl_engine *engine);
-
 /* --- state --------------------------------------------------------------------------------------------------------- */
 
 static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const char *format, ...)
@@ -132,14 +91,7 @@ static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const 
     engine->host.state_changed(engine->host.context, state, code, problem);
 }
 
-/* The negotiated session timeout in nanoseconds. */
-static int64_t timeout_of(const zkl_engine *engine)
-{
-    return (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000);
-}
-
-/* Any read does: it shows that a ZooKeeper answers, whether the chroot exists, and that the follower has heard of us. */
-static void greet(zkl_engine *engine)
+void zkl_session_greet(zkl_engine *engine)
 {
     if (zkl_send_greeting(engine)) {
         engine->checks_flying++;
@@ -166,7 +118,7 @@ static void resume(zkl_engine *engine)
 static void now_ready(zkl_engine *engine)
 {
     engine->ready = true;
-    engine->check_at = engine->now + SPEAK_EVERY(timeout_of(engine));
+    zkl_lease_rest(engine);
     if (engine->chroot_missing) {
         set_state(engine, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
                   strchr(engine->servers, '/'), engine->servers);
@@ -211,21 +163,6 @@ static void session_over(zkl_engine *engine, const char *why)
     }
 }
 
-/*
- * The server that we have connected to has restarted the session's timer with the timeout that it has just negotiated, which
- * may be shorter than the one that the lease was made under.
- */
-static void shorten_lease(zkl_engine *engine)
-{
-    int64_t certain = engine->restarted_at + LIVES_FOR(timeout_of(engine));
-    if (engine->lease && engine->lease_until != 0 && certain < engine->lease_until && !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
-        lapse(engine);
-        engine->lease_until = certain;
-        engine->host.lease_changed(engine->host.context, certain);
-        lapse(engine);
-    }
-}
-
 /* A read-only session, which we never ask for, is what the C client makes of a stranger's bytes too. */
 static void on_connected(zkl_engine *engine, bool read_only)
 {
@@ -244,7 +181,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
     engine->heard_count = 0;
     engine->restarted_at = engine->handshake_at;
     engine->check_at = engine->now;
-    shorten_lease(engine);
+    zkl_lease_shorten(engine);
     int64_t session_id = zoo_client_id(engine->handle)->client_id;
     if (session_id != engine->session_id) {
         engine->session_id = session_id;
@@ -254,7 +191,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
     if (engine->greeted) {
         now_ready(engine);
     } else {
-        greet(engine);
+        zkl_session_greet(engine);
         engine->check_at = engine->now + PAUSE_AFTER;
     }
 }
@@ -319,7 +256,7 @@ static void close_handle(zkl_engine *engine)
     engine->connected = engine->ready = engine->leftovers = false;
     zookeeper_close(handle);
     engine->handle = NULL;
-    look_on(engine); /* there is nothing to look at any more */
+    zkl_lease_look_on(engine); /* there is nothing to look at any more */
     engine->over = false;
     zkl_requests_closed(engine);
     zkl_watches_closed(engine);
@@ -389,7 +326,7 @@ static void notice_silent_loss(zkl_engine *engine)
 static int64_t given_up_at(const zkl_engine *engine)
 {
     bool away = !engine->connected && engine->session_id != 0 && !engine->over;
-    return away ? engine->lost_at + GIVEN_UP_AFTER(timeout_of(engine)) : ZKL_NEVER;
+    return away ? engine->lost_at + GIVEN_UP_AFTER(zkl_session_timeout(engine)) : ZKL_NEVER;
 }
 
 /*
@@ -439,337 +376,6 @@ static void ask_interest(zkl_engine *engine, zkl_poll *poll)
     poll->wake_at = engine->now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
 }
 
-/* --- the lease ----------------------------------------------------------------------------------------------------- */
-
-bool zkl_lease_valid(const zkl_engine *engine)
-{
-    return !engine->lease || engine->now < engine->lease_until || ZKL_BROKEN(ZKL_BREAK_LEASE);
-}
-
-/* Without a lease nothing but the connection tells that the session lives: enough to hold on, not to grant anew. */
-bool zkl_lease_covers_more(const zkl_engine *engine)
-{
-    return zkl_lease_valid(engine) && (engine->lease || zkl_session_usable(engine));
-}
-
-/* Grants that outlived their lease are lost for good. */
-static void lapse(zkl_engine *engine)
-{
-    if (zkl_lease_valid(engine) || engine->lease_until == 0 || ZKL_BROKEN(ZKL_BREAK_LAPSE)) {
-        return;
-    }
-    zkl_share_expire(engine, true);
-    zkl_claim *claim, *next;
-    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
-        next = TAILQ_NEXT(claim, all);
-        zkl_claim_lose(claim, ZKL_LOST,
-                       "'%s' is lost: no ZooKeeper quorum has confirmed the session for half of its timeout (%d ms)",
-                       zkl_claim_path(claim), engine->timeout_ms);
-    }
-}
-
-/* The instant before which a request must have been sent to be of use is long ago: what is kept is spread over time. */
-void zkl_session_heard(zkl_engine *engine, int64_t sent_at)
-{
-    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
-    if (engine->heard_count > 0) {
-        int64_t latest = engine->heard[(engine->heard_count - 1) % slots].sent_at;
-        if (sent_at < latest + timeout_of(engine) / slots) {
-            return;
-        }
-    }
-    engine->heard[engine->heard_count++ % slots] = (struct zkl_heard){sent_at, ZKL_NEVER};
-}
-
-/*
- * Dates the answers of the turn before. Its own `now` is from before the answers were read, and the thread may have stood still
- * in between: only a clock that is read afterwards is certainly no earlier than their arrival.
- */
-static void date_answers(zkl_engine *engine)
-{
-    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
-    for (int32_t i = engine->heard_count - 1; i >= 0 && i >= engine->heard_count - slots; i--) {
-        struct zkl_heard *heard = &engine->heard[i % slots];
-        if (heard->answered_at != ZKL_NEVER) {
-            return;
-        }
-        heard->answered_at = engine->now;
-    }
-}
-
-/* A quorum write sent at `sent_at` is acknowledged: every report that the follower had made by then has arrived. */
-static void note_restart(zkl_engine *engine, int64_t sent_at)
-{
-    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
-    int32_t oldest = engine->heard_count > slots ? engine->heard_count - slots : 0;
-    for (int32_t i = engine->heard_count - 1; i >= oldest; i--) {
-        struct zkl_heard heard = engine->heard[i % slots];
-        int64_t arrived = ZKL_BROKEN(ZKL_BREAK_ARRIVAL) ? heard.sent_at : heard.answered_at;
-        if (arrived <= sent_at - REPORTED_WITHIN(timeout_of(engine))) {
-            engine->restarted_at = heard.sent_at > engine->restarted_at ? heard.sent_at : engine->restarted_at;
-            return;
-        }
-    }
-}
-
-void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
-{
-    if (!engine->lease || engine->session_id == 0) {
-        return;
-    }
-    note_restart(engine, sent_at);
-    int64_t until = sent_at + timeout_of(engine) / 2;
-    int64_t certain = engine->restarted_at + LIVES_FOR(timeout_of(engine));
-    if (certain < until && !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
-        until = certain;
-    }
-    if (until <= engine->lease_until) {
-        return;
-    }
-    lapse(engine);
-    engine->lease_until = until;
-    engine->host.lease_changed(engine->host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
-    if (engine->confirming && zkl_lease_valid(engine)) {
-        engine->confirming = false;
-        zkl_seat *seat, *next;
-        for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
-            next = TAILQ_NEXT(seat, all);
-            if (seat->role != ZKL_ROLE_TURN) { /* which waits for permits, not for a lease */
-                zkl_seat_confirm(seat);
-            }
-        }
-    }
-}
-
-void zkl_lease_want_now(zkl_engine *engine)
-{
-    engine->check_at = engine->now;
-}
-
-static void free_checks(struct zkl_checks *checks)
-{
-    if (checks != NULL) {
-        zkl_free(checks->items);
-        zkl_free(checks->ops);
-        zkl_free(checks->results);
-        zkl_free(checks);
-    }
-}
-
-static struct zkl_checks *new_checks(int32_t capacity)
-{
-    struct zkl_checks *checks = zkl_alloc(sizeof *checks);
-    if (checks == NULL) {
-        return NULL;
-    }
-    checks->items = zkl_alloc((size_t)capacity * sizeof *checks->items);
-    checks->ops = zkl_alloc((size_t)capacity * sizeof *checks->ops);
-    checks->results = zkl_alloc((size_t)capacity * sizeof *checks->results);
-    if (checks->items == NULL || checks->ops == NULL || checks->results == NULL) {
-        free_checks(checks);
-        return NULL;
-    }
-    return checks;
-}
-
-static int64_t check_bytes(const zkl_seat *seat)
-{
-    return seat->engine->chroot_length + (int64_t)strlen(seat->node) + CHECK_OVERHEAD;
-}
-
-/* Whether a request that checks so much already has no room for another seat. */
-static bool is_full(const struct zkl_checks *checks, const zkl_seat *seat)
-{
-    return checks->count == CHECKS_AT_ONCE || checks->bytes + check_bytes(seat) > CHECKED_BYTES_AT_ONCE;
-}
-
-static void add_check(struct zkl_checks *checks, zkl_seat *seat)
-{
-    checks->items[checks->count] = (struct zkl_check){seat, seat->generation};
-    zoo_check_op_init(&checks->ops[checks->count], seat->node, -1);
-    checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays, should the answer say nothing of it */
-    seat->flying++;
-    checks->count++;
-    checks->bytes += check_bytes(seat);
-}
-
-/* Nothing about the heartbeat is under way, or to be sent, any more. */
-static void land_checks(struct zkl_checks *checks)
-{
-    for (int32_t i = 0; i < checks->count; i++) {
-        zkl_seat_landed(checks->items[i].seat);
-    }
-    free_checks(checks);
-}
-
-static void send_checks(zkl_engine *engine, struct zkl_checks *checks)
-{
-    if (!zkl_send_checks(engine, checks)) {
-        land_checks(checks);
-        return;
-    }
-    checks->sent_at = engine->now;
-    checks->connection = engine->connection;
-    checks->flying = 1;
-    TAILQ_INSERT_TAIL(&engine->checks, checks, all);
-    engine->checks_flying++;
-    engine->stats.heartbeats++;
-    look_on(engine);
-}
-
-static bool needs_check(const zkl_seat *seat)
-{
-    return seat->node != NULL &&
-           (seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING || seat->state == ZKL_SEAT_GRANTED);
-}
-
-/* The seat is still what the heartbeat was about, and is held by its node, or will be when the lease is proven. */
-static bool needs_look(const struct zkl_check *check)
-{
-    bool holds = check->seat->state == ZKL_SEAT_GRANTED || check->seat->state == ZKL_SEAT_CONFIRMING;
-    return check->generation == check->seat->generation && holds && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR);
-}
-
-/* Looks at the next nodes of a heartbeat, as many as may be; false if some are left. */
-static bool send_looks(zkl_engine *engine, struct zkl_checks *checks)
-{
-    if (checks->connection != engine->connection || !zkl_session_usable(engine)) {
-        checks->failed = checks->failed || checks->looked < checks->count;
-    }
-    while (!checks->failed && checks->looked < checks->count && engine->looks_flying < LOOKS_AT_ONCE) {
-        int32_t index = checks->looked++;
-        if (!needs_look(&checks->items[index])) {
-            continue;
-        }
-        if (zkl_send_look(engine, checks, index)) {
-            checks->flying++;
-            engine->looks_flying++;
-            engine->stats.heartbeats++;
-        } else {
-            checks->failed = true;
-        }
-    }
-    return checks->failed || checks->looked == checks->count;
-}
-
-/* Goes on with the looks that are due, and judges the heartbeats of which all is in. */
-static void look_on(zkl_engine *engine)
-{
-    struct zkl_checks *checks, *next;
-    for (checks = TAILQ_FIRST(&engine->checks); checks != NULL; checks = next) {
-        next = TAILQ_NEXT(checks, all);
-        if (!send_looks(engine, checks) || checks->flying > 0) {
-            continue;
-        }
-        TAILQ_REMOVE(&engine->checks, checks, all);
-        engine->checks_flying--;
-        if (!checks->failed) {
-            zkl_lease_prove(engine, checks->sent_at);
-        }
-        land_checks(checks);
-    }
-}
-
-/* Sends the heartbeat over every node that serves somebody, in as few requests as their bound allows; a read if none does. */
-static void heartbeat(zkl_engine *engine)
-{
-    struct zkl_checks *checks = NULL;
-    zkl_seat *seat;
-    TAILQ_FOREACH(seat, &engine->seats, all)
-    {
-        if (!needs_check(seat)) {
-            continue;
-        }
-        if (checks != NULL && is_full(checks, seat)) {
-            send_checks(engine, checks);
-            checks = NULL;
-        }
-        if (checks == NULL && (checks = new_checks(CHECKS_AT_ONCE)) == NULL) {
-            engine->check_at = engine->now + PAUSE_AFTER; /* no memory: the lease runs on meanwhile */
-            return;
-        }
-        add_check(checks, seat);
-    }
-    if (checks != NULL) {
-        send_checks(engine, checks);
-    }
-    if (engine->checks_flying == 0) {
-        greet(engine);
-    }
-    engine->check_at = engine->now + SPEAK_EVERY(timeout_of(engine));
-}
-
-/* The C client takes an answer for success whose parts say otherwise, or are not there. */
-static bool all_passed(const struct zkl_checks *checks)
-{
-    bool passed = true;
-    for (int32_t i = 0; i < checks->count; i++) {
-        passed = passed && checks->results[i].err == ZOK;
-    }
-    return passed;
-}
-
-/* Neither yes nor no; what is known to pass by itself is not worth a line. */
-static void note_unproven(zkl_engine *engine, int rc)
-{
-    if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
-        zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "the lease cannot be extended: checking our own nodes gives '%s'%s",
-                zerror(rc), rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");
-    }
-}
-
-void zkl_lease_checked(zkl_request *request, int rc)
-{
-    zkl_engine *engine = request->engine;
-    struct zkl_checks *checks = request->about.checks;
-    checks->flying--;
-    rc = rc == ZOK && !all_passed(checks) ? ZMARSHALLINGERROR : rc;
-    rc = rc == ZNONODE && ZKL_BROKEN(ZKL_BREAK_EVICTED) ? ZOK : rc;
-    checks->failed = checks->failed || rc != ZOK;
-    if (rc == ZNONODE) {
-        for (int32_t i = 0; i < checks->count; i++) {
-            const struct zkl_check *check = &checks->items[i];
-            if (checks->results[i].err == ZNONODE && check->generation == check->seat->generation &&
-                needs_check(check->seat)) {
-                zkl_seat_evicted(check->seat);
-            }
-        }
-        zkl_lease_want_now(engine); /* the failed multi said nothing about the others */
-    } else if (rc != ZOK) {
-        note_unproven(engine, rc);
-    }
-    look_on(engine);
-}
-
-/*
- * Of a reader beside its writer only the session is known; nobody else has it, and ours makes no node twice under one name.
- */
-static bool is_own(const zkl_seat *seat, const struct Stat *stat)
-{
-    return stat->ephemeralOwner == seat->engine->session_id && (seat->beside || stat->czxid == seat->czxid);
-}
-
-void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat)
-{
-    zkl_engine *engine = request->engine;
-    struct zkl_checks *checks = request->about.checks;
-    const struct zkl_check *check = &checks->items[request->index];
-    checks->flying--;
-    engine->looks_flying--;
-    if (rc == ZNONODE || rc == ZOK) {
-        /* Without the one that is lost the heartbeat proves as much as before. */
-        if (needs_look(check) && rc == ZNONODE) {
-            zkl_seat_evicted(check->seat);
-        } else if (needs_look(check) && !is_own(check->seat, stat)) {
-            zkl_seat_replaced(check->seat);
-        }
-    } else {
-        checks->failed = true;
-        note_unproven(engine, rc);
-    }
-    look_on(engine);
-}
-
 /* --- the driver's calls -------------------------------------------------------------------------------------------- */
 
 /* Gives those who may not have been allowed to send their turn. */
@@ -803,12 +409,12 @@ static bool must_greet_again(const zkl_engine *engine)
 static void run_due(zkl_engine *engine)
 {
     notice_silent_loss(engine);
-    lapse(engine);
+    zkl_lease_lapse(engine);
     give_up_session(engine);
     zkl_claims_expire(engine);
     zkl_share_expire(engine, false);
     if (must_greet_again(engine) && engine->now >= engine->check_at) {
-        greet(engine);
+        zkl_session_greet(engine);
         engine->check_at = engine->now + PAUSE_AFTER;
     }
     if (engine->now >= engine->delayed_until) {
@@ -819,7 +425,7 @@ static void run_due(zkl_engine *engine)
     }
     feed_hungry(engine);
     if (engine->lease && zkl_session_usable(engine) && engine->now >= engine->check_at && engine->checks_flying == 0) {
-        heartbeat(engine);
+        zkl_lease_beat(engine);
     }
 }
 
@@ -870,7 +476,7 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
 {
     engine->now = now;
     engine->sent_bytes = 0;
-    date_answers(engine);
+    zkl_lease_date_answers(engine);
     *poll = (zkl_poll){.fd = -1, .events = 0, .wake_at = ZKL_NEVER};
     run_due(engine);
     bool wanted =
@@ -894,7 +500,7 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
 void zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
 {
     engine->now = now;
-    lapse(engine);
+    zkl_lease_lapse(engine);
     if (engine->handle != NULL && !engine->over && revents != 0) {
         int events = ((revents & (POLLIN | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_READ : 0) |
                      ((revents & (POLLOUT | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_WRITE : 0);

@@ -43,6 +43,7 @@ build = {
         "csrc/helm.c",
         "csrc/follow.c",
         "csrc/foresee.c",
+        "csrc/lease.c",
         "csrc/line.c",
         "csrc/lua_alarm.c",
         "csrc/lua_core.c",

@@ -78,6 +78,7 @@ build = {
     ["zklock.adapters.luv"] = "lua/zklock/adapters/luv.lua",
     ["zklock.adapters.openresty"] = "lua/zklock/adapters/openresty.lua",
     ["zklock.client"] = "lua/zklock/client.lua",
+    ["zklock.hold"] = "lua/zklock/hold.lua",
     ["zklock.key"] = "lua/zklock/key.lua",
     ["zklock.lock"] = "lua/zklock/lock.lua",
     ["zklock.multi"] = "lua/zklock/multi.lua",

@@ -10,23 +10,22 @@
 -- one class with a different *kind* (Lock.MUTEX, …); zklock.semaphore adds what only that has. What is here: who may ask
 -- when (one acquisition of an object at a time), deadlines, and what to tell whom.
 --
--- A *hold* is one acquisition, from its request to its end, with its claim on the C side. An object has at most one
--- hold (`_hold`) or one attempt at one (`client._attempts[lock]`, weak: if its coroutine is never resumed, or died of
--- an error where waits cannot be protected, the attempt and its claim are collected and the object is free again).
--- A multi that has some of its locks and waits for others has them *on a tether*: the hold is the object's, but ends when
--- the multi's coroutine is collected.
+-- A *hold* (zklock.hold) is one acquisition, from its request to its end. An object has at most one hold (`_hold`) or one
+-- attempt at one (`client._attempts[lock]`, weak: if its coroutine is never resumed, or died of an error where waits cannot
+-- be protected, the attempt and its claim are collected and the object is free again).
 
 local core = require "zklock.core"
+local Hold = require "zklock.hold"
 local node = require "zklock.node"
 local options = require "zklock.options"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
-local running = coroutine.running
 local format = string.format
 local huge, min = math.huge, math.min
 local now, REVOKE = core.now, core.REVOKE
+local held_claim, new_hold, note_taker, present = Hold.held_claim, Hold.new, Hold.note_taker, Hold.present
 
 local Lock = {}
 Lock.__index = Lock
@@ -90,105 +89,6 @@ local function check_self(self, method)
     if not classes[getmetatable(self)] then
         error(format("lock:%s: call it with a colon on a lock", method), 3)
     end
-end
-
--- Holds ---------------------------------------------------------------------------------------------------------------
-
---- What a hold is in the beginning. What each of them is given, new_hold lists: a table that gets a field more is made anew.
-local Hold = { count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false }
-Hold.__index = Hold
-
---- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
-local function new_hold(try, count)
-    local hold = setmetatable({ claim = false, try = try, taker = false, released = false }, Hold)
-    if count ~= 1 then
-        hold.count = count
-    end
-    return hold
-end
-Lock._new_hold = new_hold
-
---- What stands for each coroutine that has acquired a lock: a table, which does not keep the coroutine.
-local takers, MAIN = setmetatable({}, { __mode = "k" }), {}
-
---- What stands for the running one.
-local function taker()
-    local thread = running() or MAIN -- Lua 5.1 has none for the main program
-    local known = takers[thread]
-    if not known then
-        known = {}
-        takers[thread] = known
-    end
-    return known
-end
-
---- Notes that the running coroutine has acquired the object.
-local function note_taker(self, hold)
-    local mine = takers[running() or MAIN] or taker() -- which is a call less
-    hold.taker = mine
-    local first = self._taker
-    if not first then
-        self._taker = mine
-    elseif first ~= mine then
-        self._takers = self._takers or setmetatable({}, { __mode = "k" })
-        self._takers[mine] = true
-    end
-end
-
-local function no()
-    return false
-end
-
---- In place of the claim of a hold that went with its tether.
-local GONE = { held = no }
-
---- Of a hold on a tether: it refers to its claim weakly.
-local Tethered = { __mode = "v", __index = setmetatable({ claim = GONE }, Hold) }
-
---- What refers to that claim meanwhile, and hears of its changes.
-local Tether = {}
-Tether.__index = Tether
-
-function Tether:_ticket_changed()
-    self.lock:_ticket_changed()
-end
-
---- Has the object's hold, which has one level, end when what this returns is collected. For a multi that goes on waiting.
-function Lock:_tether()
-    local hold = self._hold
-    local tether = setmetatable({ lock = self, _hold = hold, claim = hold.claim, owner = hold.owner }, Tether)
-    if hold.observed then
-        self._client._registry.observers[hold.claim:id()] = tether -- which is weak: nothing is left there either
-    end
-    return tether, setmetatable(hold, Tethered)
-end
-
---- Ends that, if the hold is on a tether: it is the object's own.
-function Lock:_untether(hold)
-    if getmetatable(hold) ~= Tethered then
-        return
-    end
-    setmetatable(hold, Hold)
-    if hold.observed then
-        self._client._registry.observers[hold.claim:id()] = self
-    end
-end
-
---- The object's hold, or nil. One that went with its tether is none.
-local function present(self)
-    local hold = self._hold
-    if hold and hold.claim == GONE then
-        self._hold = false
-        return nil
-    end
-    return hold or nil
-end
-Lock._present = present
-
---- The claim of an object that holds at this instant, or nil.
-local function held_claim(self)
-    local hold = self and self._hold
-    return hold and hold.claim:held() and hold.claim or nil
 end
 
 -- The end of a hold
@@ -456,7 +356,7 @@ local function enter(self, timeout, count)
         return acquire(self, timeout, count)
     elseif hold.claim:held() then
         hold.levels = hold.levels + 1
-        self:_untether(hold) -- it is not the multi's alone any more
+        Hold.untether(self, hold) -- it is not the multi's alone any more
         return self
     elseif self._reentrant then
         return give_up_lost(self)
@@ -673,17 +573,17 @@ function Lock:_ends(hold, level)
     if current == hold then
         return current ~= nil and hold.levels >= level
     end
-    return current ~= nil and level == 1 and current.taker == taker()
+    return current ~= nil and level == 1 and current.taker == Hold.running_taker()
 end
 
 --- Whether the end of a block has something to release: the object's hold, unless it is another coroutine's, and this one has
 -- had the object itself, and has let go of it or lost it. Whoever has not, was given the hold.
 function Lock:_closes()
-    local hold, mine = present(self), taker()
-    if not hold or hold.taker == mine then
+    local hold = present(self)
+    if not hold or hold.taker == Hold.running_taker() then
         return hold ~= nil
     end
-    return self._taker ~= mine and not (self._takers and self._takers[mine])
+    return not Hold.was_taker(self)
 end
 
 --- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.

@@ -10,6 +10,7 @@
 -- the start for a while.
 
 local core = require "zklock.core"
+local Hold = require "zklock.hold"
 local Lock = require "zklock.lock"
 local options = require "zklock.options"
 local Transaction = require "zklock.transaction"
@@ -212,7 +213,7 @@ local function tether(self, run)
     for index = run.tethered + 1, run.taken do
         local member, hold = self._members[index], run.kept[index]
         if member._hold == hold and hold.levels == 1 then
-            run.tethers[index] = member:_tether()
+            run.tethers[index] = Hold.tether(member)
         end
     end
     run.tethered = run.taken
@@ -222,7 +223,7 @@ end
 local function give_back(self, kept)
     for index, hold in pairs(kept or {}) do
         local member = self._members[index]
-        if member:_present() == hold then
+        if Hold.present(member) == hold then
             member:_begin_release()
         end
     end
@@ -263,7 +264,7 @@ end
 local function take_together(self, run, way, deadline)
     local tickets, members = {}, self._members
     for index = 1, #members do
-        local hold = Lock._new_hold(way, 1)
+        local hold = Hold.new(way, 1)
         run.holds[index] = hold
         local claim, message, code = members[index]:_request(hold)
         if not claim then
@@ -343,7 +344,7 @@ end
 --- Whether no member is held or being acquired by its object.
 local function all_free(self)
     for _, member in ipairs(self._members) do
-        if member:_present() or self._client._attempts[member] then
+        if Hold.present(member) or self._client._attempts[member] then
             return false
         end
     end
@@ -404,7 +405,7 @@ local function acquire(self, timeout)
     if ok and got then
         self._kept = nil
         for index in pairs(run.tethers) do
-            self._members[index]:_untether(run.kept[index])
+            Hold.untether(self._members[index], run.kept[index])
         end
         return self
     end
@@ -583,7 +584,7 @@ function Multi:transaction()
     check_self(self, "transaction")
     local holds = {}
     for index, member in ipairs(self._members) do
-        holds[index] = member:_present() or false
+        holds[index] = Hold.present(member) or false
     end
     return Transaction._guarded_by_all(self._client, self._members, holds)
 end

@@ -1,0 +1,121 @@
+--- hold: one acquisition of a lock object, from its request to its end, with its claim on the C side.
+--
+-- For zklock.lock and zklock.multi. A lock object has at most one hold (`_hold`, else false); it may have several levels, if the
+-- lock is reentrant. A multi that has some of its locks and waits for others has their holds *on a tether*: such a hold is the
+-- object's, but ends when the multi's coroutine is collected.
+
+local coroutine, getmetatable, setmetatable = coroutine, getmetatable, setmetatable
+local running = coroutine.running
+
+--- What a hold is in the beginning. What each of them is given, Hold.new lists: a table that gets a field more is made anew.
+local Hold = { count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false }
+Hold.__index = Hold
+
+--- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
+-- @tparam string|boolean try one of Lock.WAIT, Lock.TRY, Lock.HASTY
+-- @tparam number count
+-- @treturn table
+function Hold.new(try, count)
+    local hold = setmetatable({ claim = false, try = try, taker = false, released = false }, Hold)
+    if count ~= 1 then
+        hold.count = count
+    end
+    return hold
+end
+
+-- Who has acquired ----------------------------------------------------------------------------------------------------
+
+--- What stands for each coroutine that has acquired a lock: a table, which does not keep the coroutine.
+local takers, MAIN = setmetatable({}, { __mode = "k" }), {}
+
+--- What stands for the running one.
+local function taker()
+    local thread = running() or MAIN -- Lua 5.1 has none for the main program
+    local known = takers[thread]
+    if not known then
+        known = {}
+        takers[thread] = known
+    end
+    return known
+end
+Hold.running_taker = taker
+
+--- Notes that the running coroutine has acquired the object, by its hold.
+function Hold.note_taker(lock, hold)
+    local mine = takers[running() or MAIN] or taker() -- which is a call less
+    hold.taker = mine
+    local first = lock._taker
+    if not first then
+        lock._taker = mine
+    elseif first ~= mine then
+        lock._takers = lock._takers or setmetatable({}, { __mode = "k" })
+        lock._takers[mine] = true
+    end
+end
+
+--- Whether the running coroutine has ever acquired the object.
+function Hold.was_taker(lock)
+    local mine = taker()
+    return lock._taker == mine or lock._takers and lock._takers[mine] or false
+end
+
+-- Tethers -------------------------------------------------------------------------------------------------------------
+
+local function no()
+    return false
+end
+
+--- In place of the claim of a hold that went with its tether.
+local GONE = { held = no }
+
+--- Of a hold on a tether: it refers to its claim weakly.
+local Tethered = { __mode = "v", __index = setmetatable({ claim = GONE }, Hold) }
+
+--- What refers to that claim meanwhile, and hears of its changes.
+local Tether = {}
+Tether.__index = Tether
+
+function Tether:_ticket_changed()
+    self.lock:_ticket_changed()
+end
+
+--- Has the object's hold, which has one level, end when what this returns is collected. For a multi that goes on waiting.
+function Hold.tether(lock)
+    local hold = lock._hold
+    local tether = setmetatable({ lock = lock, _hold = hold, claim = hold.claim, owner = hold.owner }, Tether)
+    if hold.observed then
+        lock._client._registry.observers[hold.claim:id()] = tether -- which is weak: nothing is left there either
+    end
+    return tether, setmetatable(hold, Tethered)
+end
+
+--- Ends that, if the hold is on a tether: it is the object's own.
+function Hold.untether(lock, hold)
+    if getmetatable(hold) ~= Tethered then
+        return
+    end
+    setmetatable(hold, Hold)
+    if hold.observed then
+        lock._client._registry.observers[hold.claim:id()] = lock
+    end
+end
+
+-- Looking -------------------------------------------------------------------------------------------------------------
+
+--- The object's hold, or nil. One that went with its tether is none.
+function Hold.present(lock)
+    local hold = lock._hold
+    if hold and hold.claim == GONE then
+        lock._hold = false
+        return nil
+    end
+    return hold or nil
+end
+
+--- The claim of an object that holds at this instant, or nil.
+function Hold.held_claim(lock)
+    local hold = lock and lock._hold
+    return hold and hold.claim:held() and hold.claim or nil
+end
+
+return Hold

@@ -202,7 +202,10 @@ bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
     {
         more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING;
     }
-    /* As a rule there are no more than can be accounted for: no need to look for each of thousands. */
+    /*
+     * As a rule there are no more than can be accounted for: no need to look for each of thousands. (A seat whose node somebody has
+     * deleted counts until it hears of that, from a heartbeat, and lists anew.)
+     */
     bool all = true;
     for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {
         if (ours(line->engine, names->data[i])) {

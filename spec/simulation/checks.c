@@ -251,6 +251,11 @@ void note_admin_delete(const char *server_path)
     fresh->committed = false;
 }
 
+bool deletions_unheard(void)
+{
+    return !run.leases && deletion_count > 0;
+}
+
 /* The latest deletion of what the claim holds by, NULL if there was none: what an impostor has put in its place goes once more. */
 static const admin_deletion *admin_deleted(const claim_record *record)
 {
@@ -733,8 +738,11 @@ static void check_granted(claim_record *record, zkl_claim *claim)
     if (client_clock(of, sim_now()) >= of->valid_until)
         return; /* given by a thread that slept meanwhile: void from the start */
     const admin_deletion *gone = admin_deleted(record);
-    if (gone != NULL) /* a waiter with an impostor's node in place of its own learns of it only when it holds */
-        excuse(record, sim_exists(record->node) ? first_grant(record->held[0]) : gone->at);
+    if (gone != NULL) {
+        /* A waiter with an impostor's node in place of its own learns of it only when it holds. */
+        int64_t learns_from = sim_exists(record->node) ? first_grant(record->held[0]) : gone->at;
+        excuse(record, learns_from > gone->at ? learns_from : gone->at);
+    }
     check_token(record);
     if (record->mode == ZKL_MODE_PERMITS)
         check_permits_granted(record);
@@ -881,8 +889,8 @@ static void notified(void *context, int caller, const char *path, int type, bool
     totals.wasted_wakes++;
     if (has_impostor(path_index(path)))
         return;
-    if ((!run.leases && deletion_count > 0) || run.short_of_memory)
-        return; /* without heartbeats a waiter whose node was deleted goes on watching until its blocker goes */
+    if (deletions_unheard() || run.short_of_memory)
+        return; /* a waiter whose node was deleted goes on watching until its blocker goes */
     if (sim_now() - run.clients[caller].disturbed_at > 2 * run.timeout)
         fail("herd", "the deletion of %s woke client %d, which is not next in line", path, caller);
 }

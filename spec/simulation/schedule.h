@@ -351,6 +351,8 @@ void check_foreign_grant(const foreigner *who);
 void check_quiet(void);
 void check_after_call(client *of);
 void check_asked(claim_record *record);
+/* Somebody has deleted nodes, and without heartbeats their owners do not hear of it. */
+bool deletions_unheard(void);
 void note_admin_delete(const char *server_path);
 bool grant_valid(const claim_record *record);
 bool excused(const claim_record *record);

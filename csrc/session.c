@@ -1,5 +1,5 @@
 /*
- * session: the ZooKeeper handle, what its session events mean, and whose turn it is when something is due.
+ * session: the ZooKeeper handle, what its session events mean, and the turns that the driver gives the engine.
  *
  * A handle is opened when there is none and closed when its session is over; a new one follows by itself. `connected` is
  * what the handle says; `ready` is more: the server has answered a request of ours on this session, so that something which

@@ -58,6 +58,15 @@ static zkl_claim *following(const zkl_seat *seat, zkl_claim *claim)
     return claim == seat->claim ? TAILQ_FIRST(&seat->behind) : TAILQ_NEXT(claim, in_seat);
 }
 
+static zkl_claim *preceding(const zkl_seat *seat, zkl_claim *claim)
+{
+    if (claim == seat->claim) {
+        return NULL;
+    }
+    zkl_claim *before = TAILQ_PREV(claim, zkl_claim_list, in_seat);
+    return before != NULL ? before : seat->claim;
+}
+
 static zkl_claim *last_in(const zkl_seat *seat)
 {
     zkl_claim *last = TAILQ_LAST(&seat->behind, zkl_claim_list);
@@ -229,6 +238,15 @@ void zkl_share_stop_lingering(zkl_seat *seat)
     }
 }
 
+/* The seat is promised to this claim too, after all others. */
+static void promise(zkl_seat *seat, zkl_claim *claim)
+{
+    seat->turns += !seat->alone && !goes_in_together(seat, claim);
+    claim->seat = seat;
+    claim->behind = true;
+    TAILQ_INSERT_TAIL(&seat->behind, claim, in_seat);
+}
+
 void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
 {
     zkl_claim *first = claim;
@@ -237,12 +255,8 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
         put_first(seat, claim);
         seat->turns = seat->alone ? 1 : seat->turns + 1; /* the list that tells may be on its way yet */
     } else {
-        bool together = goes_in_together(seat, claim);
         first = only_readers_hold(seat) ? claim : seat->claim;
-        claim->seat = seat;
-        claim->behind = true;
-        TAILQ_INSERT_TAIL(&seat->behind, claim, in_seat);
-        seat->turns += !seat->alone && !together;
+        promise(seat, claim);
         listen_if_much_used(seat, seat->turns);
     }
     grant_from(seat, first);
@@ -254,12 +268,8 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
 /* A turn that the claim was promised is still that of others, who would have gone in with it. */
 static bool leaves_turn(const zkl_seat *seat, zkl_claim *claim)
 {
-    const zkl_claim *before = claim->behind ? TAILQ_PREV(claim, zkl_claim_list, in_seat) : NULL;
-    if (claim->behind && before == NULL) {
-        before = seat->claim;
-    }
     return zkl_claim_mode(claim) == ZKL_MODE_READ &&
-           (is_waiting_reader(before) || is_waiting_reader(following(seat, claim)));
+           (is_waiting_reader(preceding(seat, claim)) || is_waiting_reader(following(seat, claim)));
 }
 
 /* One of its claims is over. It stands in the seat still. */
@@ -328,10 +338,8 @@ static zkl_claim *move_behind(zkl_seat *from, zkl_claim *claim, zkl_seat *to)
     zkl_claim *next;
     for (; claim != NULL && !is_full(to, claim); claim = next) {
         next = TAILQ_NEXT(claim, in_seat);
-        to->turns += !goes_in_together(to, claim);
         TAILQ_REMOVE(&from->behind, claim, in_seat);
-        TAILQ_INSERT_TAIL(&to->behind, claim, in_seat);
-        claim->seat = to;
+        promise(to, claim);
     }
     return claim;
 }

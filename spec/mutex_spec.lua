@@ -5,6 +5,7 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local zk = require "spec.support.zk"
 
 --- A mutex of a client of its own.
 local function contender(path, options, client_options)
@@ -760,13 +761,19 @@ describe("a lock's path", function()
     end)
 
     it("is reaped by the server after its last use", function()
-        local lock, client = contender(fixture.path())
-        assert(lock:acquire(10))
+        local server = cluster.start({ reap = 100 })
+        finally(function()
+            fixture.clean()
+            server:stop()
+        end)
+        local lock = fixture.client(nil, server.servers):mutex("/shop/stock")
+        assert(lock:acquire(20))
         assert.is_true(lock:release())
-        client:close()
+        local observer = assert(zk.connect(server.servers))
         eventually(function()
-            return not fixture.observer():exists(lock:path())
+            return not observer:exists("/shop")
         end, 20)
+        observer:close()
     end)
 end)
 

@@ -89,6 +89,8 @@ end
 --     tick          tickTime in milliseconds, the shortest session (500)
 --     options       lines of zoo.cfg, {key = value}
 --     java_options  list of options for Java
+--     reap          milliseconds between the servers' looks for empty containers (an hour: none goes unless a spec says so, and
+--                   a directory that is empty for a moment is still the same one afterwards)
 --     seed          {["/path"] = number of the next sequential child}
 --     directory     where to keep everything (a temporary directory)
 --     owner         process with whose end everything ends (this one)
@@ -106,6 +108,7 @@ function cluster.start(options)
     if options.directory then
         add("--dir", options.directory)
     end
+    add("--java-option", "-Dznode.container.checkIntervalMs=" .. (options.reap or 3600000))
     for key, value in pairs(options.options or {}) do
         add("--option", key .. "=" .. tostring(value))
     end

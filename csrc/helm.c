@@ -31,7 +31,8 @@
 /* How long the socket may be nobody's. */
 #define RETURNS_WITHIN (2 * ZKL_SECOND / 1000)
 
-/* How long a caller tries to get at the engine, which the I/O thread uses for moments only, while it is connected. */
+/* How often, and each time how long, a caller tries to get at the engine, which the I/O thread uses for moments only. */
+#define PATIENT_TRIES 50
 #define PATIENCE (2 * ZKL_SECOND / 1000)
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -100,18 +101,27 @@ static bool may_steer(const zkl_client *client)
     return client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine);
 }
 
-/* engine_mutex held, or taken if that takes no longer than PATIENCE: while it resolves a name the I/O thread keeps it. */
+static bool is_connected(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    bool connected = client->state == ZKL_STATE_CONNECTED;
+    pthread_mutex_unlock(&client->mutex);
+    return connected;
+}
+
+/* Takes engine_mutex; false if the I/O thread keeps it. Without a connection it may do so for long: it resolves a name. */
 static bool take_engine(zkl_client *client)
 {
-    if (pthread_mutex_trylock(&client->engine_mutex) == 0) {
-        return true;
+    bool taken = pthread_mutex_trylock(&client->engine_mutex) == 0;
+    for (int i = 0; i < PATIENT_TRIES && !taken && is_connected(client); i++) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += PATIENCE;
+        until.tv_sec += until.tv_nsec / ZKL_SECOND;
+        until.tv_nsec %= ZKL_SECOND;
+        taken = pthread_mutex_timedlock(&client->engine_mutex, &until) == 0;
     }
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += PATIENCE;
-    until.tv_sec += until.tv_nsec / ZKL_SECOND;
-    until.tv_nsec %= ZKL_SECOND;
-    return pthread_mutex_timedlock(&client->engine_mutex, &until) == 0;
+    return taken;
 }
 
 /* Takes engine_mutex if a caller may steer. `patiently`: not at once, if need be. */
@@ -197,9 +207,18 @@ static void steer(zkl_client *client, const zkl_ticket *subject, int64_t until)
     leave_helm(client);
 }
 
+/*
+ * Who tries may be unable to wait, as in nginx's log phase, and yet have the lock at once, if this client has it already: that must not
+ * depend on what the I/O thread does at this moment.
+ */
+static bool wants_answer_at_once(const zkl_ticket *subject)
+{
+    return subject != NULL && subject->try_only && zkl_ticket_waits(subject);
+}
+
 void zkl_client_serve(zkl_client *client, const zkl_ticket *subject, int64_t patience)
 {
-    if (!come_aboard(client, patience > 0)) {
+    if (!come_aboard(client, patience > 0 || wants_answer_at_once(subject))) {
         zkl_client_wake(client);
         return;
     }

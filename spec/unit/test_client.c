@@ -25,13 +25,19 @@
 
 #define PATIENCE (30 * ZKL_SECOND)
 
-static zkl_client *open_client(void)
+static zkl_client *open_client_for(int32_t session_timeout_ms)
 {
     char message[ZKL_MESSAGE_SIZE];
-    const zkl_client_options options = {.servers = servers, .session_timeout_ms = 5000, .lease = true, .log = true};
+    const zkl_client_options options = {
+        .servers = servers, .session_timeout_ms = session_timeout_ms, .lease = true, .log = true};
     zkl_client *client = zkl_client_open(&options, message);
     assert_non_null(client);
     return client;
+}
+
+static zkl_client *open_client(void)
+{
+    return open_client_for(5000);
 }
 
 /*
@@ -70,16 +76,32 @@ static void close_client(zkl_client *client)
     zkl_client_release(client);
 }
 
-static zkl_ticket *claim_patiently(zkl_client *client, const char *path, bool try_only, int64_t patience)
+static zkl_terms *terms_for(const char *path, int64_t linger)
 {
-    const zkl_lock lock = {
-        .path = path, .mode = ZKL_MODE_MUTEX, .permits = 1, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE};
+    const zkl_lock lock = {.path = path,
+                           .mode = ZKL_MODE_MUTEX,
+                           .permits = 1,
+                           .identity = "test",
+                           .acl = &ZOO_OPEN_ACL_UNSAFE,
+                           .linger = linger};
     zkl_terms *terms = zkl_terms_new(&lock);
     assert_non_null(terms);
+    return terms;
+}
+
+static zkl_ticket *claim_on(zkl_client *client, zkl_terms *terms, bool try_only, int64_t patience)
+{
     const zkl_claim_request request = {.terms = terms, .count = 1, .try_only = try_only};
     zkl_ticket *ticket = zkl_client_claim(client, &request, NULL, patience);
-    zkl_terms_drop(terms);
     assert_non_null(ticket);
+    return ticket;
+}
+
+static zkl_ticket *claim_patiently(zkl_client *client, const char *path, bool try_only, int64_t patience)
+{
+    zkl_terms *terms = terms_for(path, 0);
+    zkl_ticket *ticket = claim_on(client, terms, try_only, patience);
+    zkl_terms_drop(terms);
     return ticket;
 }
 
@@ -161,6 +183,59 @@ static void blocks_until_it_is_decided(void **state)
     assert_true(blocked > 0);
     assert_true(quiet > 0);
     close_client(client);
+}
+
+typedef struct {
+    zkl_client *client;
+    _Atomic bool over;
+} busybody;
+
+/* Keeps the I/O thread at work: it is with the engine as often as not. */
+static void *keep_asking(void *argument)
+{
+    busybody *self = argument;
+    while (!atomic_load(&self->over)) {
+        zkl_ticket *questions[8];
+        for (int i = 0; i < 8; i++) {
+            questions[i] = zkl_client_contenders(self->client, "/unit/lingering", true);
+        }
+        for (int i = 0; i < 8; i++) {
+            wait_for_settled(questions[i]);
+            zkl_ticket_release(questions[i]);
+        }
+    }
+    return NULL;
+}
+
+/*
+ * A program that cannot wait, in nginx's log phase for example, tries for a lock that its client has. When the I/O thread was with the
+ * engine at that moment, the try was left to it, and the program was told that it had to wait.
+ */
+static void tries_at_once_whatever_the_thread_does(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client_for(60000);
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    zkl_terms *terms = terms_for("/unit/lingering", 600 * ZKL_SECOND);
+    zkl_ticket *first = claim_on(client, terms, false, 0);
+    assert_int_equal(wait_for_phase(first, false).phase, ZKL_CLAIM_GRANTED);
+    zkl_ticket_end(first, 0);
+    zkl_ticket_release(first);
+    busybody other = {.client = client};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, keep_asking, &other), 0);
+    int held = 0;
+    for (int i = 0; i < 500; i++) {
+        zkl_ticket *ticket = claim_on(client, terms, true, 0);
+        held += zkl_ticket_held(ticket);
+        zkl_ticket_end(ticket, 0);
+        zkl_ticket_release(ticket);
+    }
+    atomic_store(&other.over, true);
+    pthread_join(thread, NULL);
+    zkl_terms_drop(terms);
+    close_client(client);
+    assert_int_equal(held, 500);
 }
 
 typedef struct {
@@ -532,12 +607,19 @@ static void gives_all_memory_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grants_and_releases),        cmocka_unit_test(threads_share_clients),
-        cmocka_unit_test(closes_in_the_middle),       cmocka_unit_test(answers_after_the_close),
-        cmocka_unit_test(names_who_contends),         cmocka_unit_test(leaves_the_parent_alone_after_fork),
-        cmocka_unit_test(threads_read_and_write),     cmocka_unit_test(answers_when_memory_is_short),
-        cmocka_unit_test(blocks_until_it_is_decided), cmocka_unit_test(is_not_blocked_when_there_is_other_news),
-        cmocka_unit_test(forgets_paths_of_long_ago),  cmocka_unit_test(gives_all_memory_back),
+        cmocka_unit_test(grants_and_releases),
+        cmocka_unit_test(threads_share_clients),
+        cmocka_unit_test(closes_in_the_middle),
+        cmocka_unit_test(answers_after_the_close),
+        cmocka_unit_test(names_who_contends),
+        cmocka_unit_test(leaves_the_parent_alone_after_fork),
+        cmocka_unit_test(threads_read_and_write),
+        cmocka_unit_test(answers_when_memory_is_short),
+        cmocka_unit_test(blocks_until_it_is_decided),
+        cmocka_unit_test(is_not_blocked_when_there_is_other_news),
+        cmocka_unit_test(forgets_paths_of_long_ago),
+        cmocka_unit_test(gives_all_memory_back),
+        cmocka_unit_test(tries_at_once_whatever_the_thread_does),
     };
     return cmocka_run_group_tests_name("client", tests, start_server, stop_server);
 }

@@ -1,0 +1,403 @@
+/*
+ * The part of zklock.core for clients.
+ */
+#include "lua_core.h"
+
+static zkl_client **box_of_client(lua_State *L)
+{
+    return check_box(L, 1, CLIENT_TYPE);
+}
+
+static zkl_client *check_client(lua_State *L)
+{
+    zkl_client *client = *box_of_client(L);
+    if (client == NULL) {
+        luaL_error(L, "this client has been collected");
+    }
+    return client;
+}
+
+zkl_client *live_client(lua_State *L)
+{
+    zkl_client *client = check_client(L);
+    if (zkl_client_forked(client)) {
+        push_forked(L);
+        return NULL;
+    }
+    return client;
+}
+
+int client_gc(lua_State *L)
+{
+    zkl_client **box = box_of_client(L);
+    zkl_client *client = *box;
+    *box = NULL;
+    if (client != NULL) {
+        zkl_client_release(client);
+    }
+    return 0;
+}
+
+static int client_pollfd(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushinteger(L, zkl_client_fd(client));
+    return 1;
+}
+
+/* client:listen() -> path of a unix socket to connect to | nil, message, code; see zkl_client_listen */
+static int client_listen(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    char path[ZKL_MESSAGE_SIZE];
+    if (!zkl_client_listen(client, path, sizeof path)) {
+        return push_failure(L, ZKL_FAILED, path);
+    }
+    lua_pushstring(L, path);
+    return 1;
+}
+
+/* client:accept() -> bool */
+static int client_accept(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_accept(client));
+    return 1;
+}
+
+/* client:ring() -> bool */
+static int client_ring(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_ring(client));
+    return 1;
+}
+
+/* client:next() -> id of a ticket with news | nil, whether the state or the log has news */
+static int client_next(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    bool changed;
+    uint64_t id = zkl_client_next(client, &changed);
+    if (id == 0) {
+        lua_pushnil(L);
+        lua_pushboolean(L, changed);
+        return 2;
+    }
+    zkl_push_integer(L, id);
+    return 1;
+}
+
+/* client:wait(seconds): see zkl_client_wait */
+static int client_wait(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_client_wait(client, nanoseconds_of(luaL_checknumber(L, 2)));
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int client_next_log(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    char text[ZKL_MESSAGE_SIZE];
+    int level = zkl_client_next_log(client, text, sizeof text);
+    if (level == 0) {
+        return 0;
+    }
+    lua_pushinteger(L, level);
+    lua_pushstring(L, text);
+    return 2;
+}
+
+/* client:state() -> state, problem, code or nil */
+static int client_state(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    char problem[ZKL_MESSAGE_SIZE];
+    zkl_code code;
+    zkl_state state = zkl_client_state(client, problem, &code);
+    lua_pushstring(L, zkl_state_name(state));
+    lua_pushstring(L, problem);
+    if (code == ZKL_OK) {
+        lua_pushnil(L);
+    } else {
+        lua_pushstring(L, zkl_code_name(code));
+    }
+    return 3;
+}
+
+/* --- claims and questions ------------------------------------------------------------------------------------------ */
+
+/* The ticket in the box at `index`, which may be nil; NULL then, or once it has been collected. */
+static zkl_ticket *opt_ticket(lua_State *L, int index)
+{
+    return lua_isnoneornil(L, index) ? NULL : *(zkl_ticket **)check_box(L, index, TICKET_TYPE);
+}
+
+/*
+ * client:claim(terms, hold, try, hasty, count, writer, seconds) -> claim, whether it is granted already, whether there is news for
+ *   client:next | nil, message, code
+ *
+ * count is of a semaphore's permits, or nil; writer is the claim beside which a reader may join, or nil. The claim is put into
+ * hold.claim before anything is sent, so that a Lua error that a signal raises in between (Ctrl-C) finds it there to be given up. For
+ * so many seconds, none by default, the call may block until the claim is decided; see zkl_client_wait.
+ */
+static int client_claim(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_settop(L, 8);
+    int64_t patience = nanoseconds_of(luaL_optnumber(L, 8, 0));
+    const zkl_claim_request request = {
+        .terms = check_terms(L, 2),
+        .try_only = lua_toboolean(L, 4),
+        .hasty = lua_toboolean(L, 5),
+        .count = check_count(L, 6),
+    };
+    luaL_checktype(L, 3, LUA_TTABLE);
+    luaL_argcheck(L, request.count <= zkl_terms_lock(request.terms)->permits && request.count <= ZKL_MAX_COUNT, 6,
+                  "more than there are");
+    zkl_ticket *writer = opt_ticket(L, 7);
+    zkl_ticket **box = push_ticket_box(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, 3, "claim");
+    int results = fill_ticket_box(L, box, zkl_client_claim(client, &request, writer, patience));
+    if (*box == NULL) {
+        lua_pushnil(L);
+        lua_setfield(L, 3, "claim");
+        return results;
+    }
+    lua_pushboolean(L, zkl_ticket_held(*box));
+    lua_pushboolean(L, patience > 0 && zkl_client_has_news(client));
+    return 3;
+}
+
+/* client:contenders(path, identities) -> query */
+static int client_contenders(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    size_t length;
+    const char *path = luaL_checklstring(L, 2, &length); /* of a lock, or one of a semaphore's two below it */
+    const char *problem = zkl_node_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, 2, problem);
+    bool identities = lua_toboolean(L, 3);
+    zkl_ticket **box = push_ticket_box(L);
+    return fill_ticket_box(L, box, zkl_client_contenders(client, path, identities));
+}
+
+static int client_flush(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_ticket **box = push_ticket_box(L);
+    return fill_ticket_box(L, box, zkl_client_flush(client));
+}
+
+static void set_count(lua_State *L, const char *name, int64_t value)
+{
+    zkl_push_integer(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* { count =, sum = seconds, { le = seconds, count = of all that took no longer }, … } */
+static void push_waits(lua_State *L, const zkl_stats *stats)
+{
+    lua_createtable(L, ZKL_WAIT_BUCKETS, 2);
+    int64_t count = 0;
+    for (int32_t i = 0; i < ZKL_WAIT_BUCKETS; i++) {
+        count += stats->waits[i];
+        lua_createtable(L, 0, 2);
+        lua_pushnumber(L, seconds_of(zkl_wait_bounds[i]));
+        lua_setfield(L, -2, "le");
+        set_count(L, "count", count);
+        lua_rawseti(L, -2, i + 1);
+    }
+    set_count(L, "count", count);
+    lua_pushnumber(L, seconds_of(stats->waited));
+    lua_setfield(L, -2, "sum");
+}
+
+static int client_stats(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_stats stats = zkl_client_stats(client);
+    lua_createtable(L, 0, 12);
+    set_count(L, "requests", stats.requests);
+    set_count(L, "heartbeats", stats.heartbeats);
+    set_count(L, "notifications", stats.notifications);
+    set_count(L, "claims", stats.claims);
+    set_count(L, "grants", stats.grants);
+    set_count(L, "refusals", stats.refusals);
+    set_count(L, "hand_overs", stats.hand_overs);
+    set_count(L, "losses", stats.losses);
+    set_count(L, "unknown_outcomes", stats.unknown_outcomes);
+    set_count(L, "connections", stats.connections);
+    set_count(L, "sessions", stats.sessions);
+    set_count(L, "seats", stats.seats);
+    set_count(L, "watches", stats.watches);
+    push_waits(L, &stats);
+    lua_setfield(L, -2, "wait_time");
+    return 1;
+}
+
+/* client:busy() -> bool, see zkl_client_busy */
+static int client_busy(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_busy(client));
+    return 1;
+}
+
+static int client_session_timeout(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushnumber(L, zkl_client_session_timeout(client) / 1000.0);
+    return 1;
+}
+
+static int client_close(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_client_close(client);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int client_join(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_client_join(client);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reads options.auth, an array of {scheme, credential}; the result is a userdata left on the stack, or NULL when there is
+ * none. The strings stay Lua's.
+ */
+static zkl_auth *check_auths(lua_State *L, int options, int32_t *count)
+{
+    lua_getfield(L, options, "auth");
+    if (lua_isnil(L, -1)) {
+        *count = 0;
+        return NULL;
+    }
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int list = lua_gettop(L);
+    *count = (int32_t)lua_rawlen(L, list);
+    zkl_auth *auths = lua_newuserdata(L, ((size_t)*count + 1) * sizeof *auths);
+    for (int32_t i = 0; i < *count; i++) {
+        lua_rawgeti(L, list, i + 1);
+        luaL_checktype(L, -1, LUA_TTABLE);
+        lua_rawgeti(L, -1, 1);
+        lua_rawgeti(L, -2, 2);
+        size_t length;
+        luaL_checktype(L, -2, LUA_TSTRING);
+        luaL_checktype(L, -1, LUA_TSTRING);
+        auths[i].scheme = lua_tostring(L, -2);
+        auths[i].credential = lua_tolstring(L, -1, &length);
+        auths[i].credential_length = (int32_t)length;
+        lua_pop(L, 3); /* the strings live on in the caller's table */
+    }
+    return auths;
+}
+
+static bool option_flag(lua_State *L, int options, const char *name, bool otherwise)
+{
+    lua_getfield(L, options, name);
+    bool flag = lua_isnil(L, -1) ? otherwise : (bool)lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return flag;
+}
+
+/* core.open(servers, {session_timeout = ms, lease = bool, auth = {{scheme, credential}, …}, log = bool}) */
+int core_open(lua_State *L)
+{
+    const char *servers = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    lua_getfield(L, 2, "session_timeout");
+    zkl_client_options options = {
+        .servers = servers,
+        .session_timeout_ms = lua_isnil(L, -1) ? 10000 : (int32_t)luaL_checkinteger(L, -1),
+        .lease = option_flag(L, 2, "lease", true),
+        .log = option_flag(L, 2, "log", false),
+    };
+    options.auths = check_auths(L, 2, &options.auth_count);
+    char message[ZKL_MESSAGE_SIZE] = "";
+    zkl_client **box = push_box(L, CLIENT_TYPE);
+    *box = zkl_client_open(&options, message);
+    return *box != NULL ? 1 : push_failure(L, ZKL_FAILED, message);
+}
+
+/* --- methods ------------------------------------------------------------------------------------------------------- */
+
+const luaL_Reg client_methods[] = {
+    {"pollfd", client_pollfd},
+    {"listen", client_listen},
+    {"accept", client_accept},
+    {"ring", client_ring},
+    {"wait", client_wait},
+    {"next", client_next},
+    {"next_log", client_next_log},
+    {"state", client_state},
+    {"busy", client_busy},
+    {"claim", client_claim},
+    {"contenders", client_contenders},
+    {"flush", client_flush},
+    {"stats", client_stats},
+    {"session_timeout", client_session_timeout},
+    {"close", client_close},
+    {"join", client_join},
+    {"operate", client_operate},
+    {NULL, NULL},
+};

@@ -1,0 +1,107 @@
+/*
+ * The part of zklock.core for terms: what a lock is, for all of its acquisitions, and what it lets others do.
+ */
+#include "lua_core.h"
+
+/* --- access control lists ------------------------------------------------------------------------------------------ */
+
+/* A field without metamethods: what is found stays reachable through the table. `index` is relative to the top. */
+static void push_raw_field(lua_State *L, int index, const char *name)
+{
+    lua_pushstring(L, name);
+    lua_rawget(L, index - 1);
+}
+
+struct ACL_vector check_acl(lua_State *L, int index)
+{
+    if (lua_type(L, index) == LUA_TSTRING) {
+        static const char *const names[] = {"open", "creator", "read", NULL};
+        const struct ACL_vector *const vectors[] = {&ZOO_OPEN_ACL_UNSAFE, &ZOO_CREATOR_ALL_ACL, &ZOO_READ_ACL_UNSAFE};
+        return *vectors[luaL_checkoption(L, index, NULL, names)];
+    }
+    luaL_checktype(L, index, LUA_TTABLE);
+    int32_t count = (int32_t)lua_rawlen(L, index);
+    luaL_argcheck(L, count > 0, index, "an acl needs at least one entry");
+    struct ACL *entries = lua_newuserdata(L, (size_t)count * sizeof *entries);
+    for (int32_t i = 0; i < count; i++) {
+        lua_rawgeti(L, index, i + 1);
+        luaL_argcheck(L, lua_istable(L, -1), index, "each entry of an acl is a table");
+        push_raw_field(L, -1, "perms");
+        push_raw_field(L, -2, "scheme");
+        push_raw_field(L, -3, "id");
+        luaL_argcheck(L, lua_isnumber(L, -3) && lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING, index,
+                      "an entry of an acl has scheme (string), id (string) and perms (number)");
+        entries[i].perms = (int32_t)lua_tointeger(L, -3);
+        entries[i].id.scheme = (char *)(uintptr_t)lua_tostring(L, -2);
+        entries[i].id.id = (char *)(uintptr_t)lua_tostring(L, -1);
+        lua_pop(L, 4); /* the strings live on in the caller's table */
+    }
+    return (struct ACL_vector){.count = count, .data = entries};
+}
+
+/* --- terms --------------------------------------------------------------------------------------------------------- */
+
+static const char *check_path(lua_State *L, int index)
+{
+    size_t length;
+    const char *path = luaL_checklstring(L, index, &length);
+    const char *problem = zkl_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, index, problem);
+    return path;
+}
+
+/* An optional count at `index`. */
+int32_t check_count(lua_State *L, int index)
+{
+    lua_Number count = luaL_optnumber(L, index, 1);
+    luaL_argcheck(L, count >= 1 && count <= INT32_MAX, index, "a count is from 1 to 2147483647");
+    return (int32_t)count;
+}
+
+static zkl_mode check_mode(lua_State *L, int index)
+{
+    static const char *const names[] = {"mutex", "read", "write", "permits", NULL};
+    static const zkl_mode modes[] = {ZKL_MODE_MUTEX, ZKL_MODE_READ, ZKL_MODE_WRITE, ZKL_MODE_PERMITS};
+    return modes[luaL_checkoption(L, index, NULL, names)];
+}
+
+/* The terms in the box at `index`. */
+zkl_terms *check_terms(lua_State *L, int index)
+{
+    zkl_terms *terms = *(zkl_terms **)check_box(L, index, TERMS_TYPE);
+    luaL_argcheck(L, terms != NULL, index, "these terms have been collected");
+    return terms;
+}
+
+int terms_gc(lua_State *L)
+{
+    zkl_terms **box = check_box(L, 1, TERMS_TYPE);
+    zkl_terms_drop(*box);
+    *box = NULL;
+    return 0;
+}
+
+/*
+ * core.terms(path, mode, identity, acl, max_hold, revocable, permits, handoff, linger) -> terms | nil, message, code
+ *
+ * What a lock is, for all of its acquisitions. max_hold and linger are in seconds, or nil; permits is a semaphore's, or nil.
+ */
+int core_terms(lua_State *L)
+{
+    lua_settop(L, 9);
+    zkl_lock lock = {
+        .path = check_path(L, 1),
+        .mode = check_mode(L, 2),
+        .identity = luaL_checkstring(L, 3),
+        .max_hold = nanoseconds_of(luaL_optnumber(L, 5, 0)),
+        .revocable = lua_toboolean(L, 6),
+        .permits = check_count(L, 7),
+        .handoff = (int32_t)luaL_optinteger(L, 8, 0),
+        .linger = nanoseconds_of(luaL_optnumber(L, 9, 0)),
+    };
+    struct ACL_vector acl = check_acl(L, 4);
+    lock.acl = &acl;
+    zkl_terms **box = push_box(L, TERMS_TYPE);
+    *box = zkl_terms_new(&lock);
+    return *box != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
+}

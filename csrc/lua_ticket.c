@@ -1,0 +1,292 @@
+/*
+ * The part of zklock.core for tickets: claims, and questions, which have some of their methods.
+ */
+#include <string.h>
+
+#include "lua_core.h"
+
+static zkl_ticket **box_of_ticket(lua_State *L)
+{
+    return check_box(L, 1, TICKET_TYPE);
+}
+
+static zkl_ticket *check_ticket(lua_State *L)
+{
+    zkl_ticket *ticket = *box_of_ticket(L);
+    if (ticket == NULL) {
+        luaL_error(L, "this claim has been collected");
+    }
+    return ticket;
+}
+
+zkl_ticket **push_ticket_box(lua_State *L)
+{
+    return push_box(L, TICKET_TYPE);
+}
+
+int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket)
+{
+    *box = ticket;
+    return ticket != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
+}
+
+int ticket_gc(lua_State *L)
+{
+    zkl_ticket **box = box_of_ticket(L);
+    zkl_ticket *ticket = *box;
+    *box = NULL;
+    if (ticket != NULL) {
+        zkl_ticket_release(ticket);
+    }
+    return 0;
+}
+
+static int ticket_id(lua_State *L)
+{
+    zkl_push_integer(L, zkl_ticket_id(check_ticket(L)));
+    return 1;
+}
+
+zkl_ticket *look_at_ticket(lua_State *L, zkl_ticket_view *view)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return NULL;
+    }
+    zkl_ticket_look(ticket, view);
+    return ticket;
+}
+
+/* claim:phase() -> phase, code or nil, message */
+static int ticket_phase(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    lua_pushstring(L, zkl_claim_phase_name(view.phase));
+    if (view.code == ZKL_OK) {
+        lua_pushnil(L);
+    } else {
+        lua_pushstring(L, zkl_code_name(view.code));
+    }
+    lua_pushstring(L, view.message);
+    return 3;
+}
+
+/* claim:waits() -> bool */
+static int ticket_waits(lua_State *L)
+{
+    const zkl_ticket *ticket = check_ticket(L);
+    lua_pushboolean(L, !zkl_client_forked(zkl_ticket_client(ticket)) && zkl_ticket_waits(ticket));
+    return 1;
+}
+
+/* claim:settled(), query:done() -> bool */
+static int ticket_settled(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_ticket_settled(ticket));
+    return 1;
+}
+
+/* claim:released() -> bool, see zkl_ticket_released */
+static int ticket_released(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_ticket_released(ticket));
+    return 1;
+}
+
+/* claim:finished() -> bool, see zkl_ticket_finished; true after a fork */
+static int ticket_finished(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    lua_pushboolean(L, zkl_client_forked(zkl_ticket_client(ticket)) || zkl_ticket_finished(ticket));
+    return 1;
+}
+
+static int ticket_held(lua_State *L)
+{
+    lua_pushboolean(L, zkl_ticket_held(check_ticket(L)));
+    return 1;
+}
+
+static int ticket_remaining(lua_State *L)
+{
+    lua_pushnumber(L, seconds_of(zkl_ticket_remaining(check_ticket(L))));
+    return 1;
+}
+
+static int ticket_token(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    char token[ZKL_TOKEN_SIZE];
+    zkl_token_format(view.token, token);
+    if (token[0] == '\0') {
+        lua_pushnil(L);
+    } else {
+        lua_pushstring(L, token);
+    }
+    return 1;
+}
+
+static int ticket_node(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    if (view.node[0] == '\0') {
+        lua_pushnil(L);
+    } else {
+        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), view.node);
+    }
+    return 1;
+}
+
+/* claim:nodes() -> array of the paths of all nodes by which it holds | nil, message, code */
+static int ticket_nodes(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    const char *names;
+    if (!zkl_ticket_nodes(ticket, &names) || view.node[0] == '\0') {
+        return push_failure(L, ZKL_FAILED, "there was no memory for the names of the nodes");
+    }
+    lua_createtable(L, 1, 0);
+    if (names == NULL) {
+        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), view.node);
+        lua_rawseti(L, -2, 1);
+        return 1;
+    }
+    for (int index = 1; *names != '\0'; index++) {
+        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), names);
+        lua_rawseti(L, -2, index);
+        names += strlen(names) + 1;
+    }
+    return 1;
+}
+
+/* claim:revocations() -> how often others have asked for it */
+static int ticket_revocations(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    lua_pushinteger(L, view.revocations);
+    return 1;
+}
+
+/*
+ * claim:release(seconds, if_held), claim:cancel() -> whether it is settled, and there is nothing to tell (zkl_ticket_released),
+ *   whether there is news for client:next
+ *
+ * The engine knows from the claim's phase which of the two it is. For so many seconds, none by default, the call may block until it
+ * is finished; see zkl_client_wait. With if_held nothing happens, and the answer is nil, unless it is held at this instant.
+ */
+static int ticket_end(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return FORKED;
+    }
+    int64_t patience = nanoseconds_of(luaL_optnumber(L, 2, 0));
+    if (lua_toboolean(L, 3) && !zkl_ticket_held(ticket)) {
+        lua_pushnil(L);
+        return 1;
+    }
+    zkl_ticket_end(ticket, patience);
+    lua_pushboolean(L, zkl_ticket_released(ticket));
+    lua_pushboolean(L, patience > 0 && zkl_client_has_news(zkl_ticket_client(ticket)));
+    return 2;
+}
+
+static const char *mode_name(zkl_node_kind kind)
+{
+    return kind == ZKL_NODE_SHARED ? "shared" : kind == ZKL_NODE_LEASE ? "lease" : "exclusive";
+}
+
+static void push_contender(lua_State *L, const zkl_contender *contender)
+{
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, contender->node);
+    lua_setfield(L, -2, "node");
+    lua_pushlstring(L, contender->identity, (size_t)contender->identity_length);
+    lua_setfield(L, -2, "identity");
+    lua_pushstring(L, mode_name(contender->kind));
+    lua_setfield(L, -2, "mode");
+    lua_pushinteger(L, contender->sequence);
+    lua_setfield(L, -2, "sequence");
+    lua_pushboolean(L, contender->holder);
+    lua_setfield(L, -2, "holder");
+}
+
+/* query:result() -> array of contenders (empty for a flush) | nil, message, code */
+static int ticket_result(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    if (!view.settled) {
+        return push_failure(L, ZKL_FAILED, "not answered yet");
+    }
+    if (view.code != ZKL_OK) {
+        return push_failure(L, view.code, view.message);
+    }
+    int32_t count;
+    const zkl_contender *contenders = zkl_ticket_contenders(ticket, &count);
+    lua_createtable(L, count, 0);
+    for (int32_t i = 0; i < count; i++) {
+        push_contender(L, &contenders[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+/* --- methods ------------------------------------------------------------------------------------------------------- */
+
+const luaL_Reg ticket_methods[] = {
+    {"id", ticket_id},
+    {"phase", ticket_phase},
+    {"settled", ticket_settled},
+    {"done", ticket_settled},
+    {"held", ticket_held},
+    {"remaining", ticket_remaining},
+    {"token", ticket_token},
+    {"node", ticket_node},
+    {"nodes", ticket_nodes},
+    {"release", ticket_end},
+    {"cancel", ticket_end},
+    {"result", ticket_result},
+    {"revocations", ticket_revocations},
+    {"waits", ticket_waits},
+    {"take", operation_take},
+    {"event", operation_event},
+    {"finished", ticket_finished},
+    {"released", ticket_released},
+    {NULL, NULL},
+};

@@ -291,19 +291,27 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
     publish(client, silently);
 }
 
-void zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool silently)
+bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
     zkl_tickets_run(client);
     uncork(client); /* at once: what follows takes no longer than the server needs */
+    if (!zkl_engine_may_call(client->engine)) {
+        publish(client, by_caller); /* what follows may resolve a name, which may take long */
+        if (by_caller) {
+            return false;
+        }
+    }
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
     if (wanted->spoilt) {
         shutdown(wanted->fd, SHUT_RDWR);
     }
-    if (wanted->fd >= 0 && wanted->fd != client->socket) {
-        fcntl(wanted->fd, F_SETFD, FD_CLOEXEC); /* the C client may have been built without SOCK_CLOEXEC */
+    if (wanted->fd >= 0 && (wanted->fd != client->socket || !zkl_engine_may_call(client->engine))) {
+        /* The C client may have been built without SOCK_CLOEXEC, and a new socket may have the number of the last. */
+        fcntl(wanted->fd, F_SETFD, FD_CLOEXEC);
     }
     client->socket = wanted->fd;
-    zkl_client_end_turn(client, silently);
+    zkl_client_end_turn(client, by_caller);
+    return true;
 }
 
 /* The goodbye can be said, or there is nobody to say it to, or it is too late. */

@@ -61,6 +61,11 @@ bool zkl_client_ring(zkl_client *client);
  * nothing. Meanwhile the calling thread does the I/O thread's work, where that cannot block (helm.c).
  */
 void zkl_client_wait(zkl_client *client, int64_t nanoseconds);
+/*
+ * For who cannot wait any longer: hands the engine what has been asked for. Does so for certain while there is a connection, whatever
+ * the I/O thread does at the moment, which may take moments; what can be answered without a request is answered then.
+ */
+void zkl_client_catch_up(zkl_client *client);
 /* Whether there is something for zkl_client_next. */
 bool zkl_client_has_news(zkl_client *client);
 /*

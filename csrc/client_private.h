@@ -249,8 +249,11 @@ void zkl_client_wake(zkl_client *client);
 void zkl_client_awake(zkl_client *client);
 /* Milliseconds for poll from now until an instant; -1 for ZKL_NEVER. */
 int zkl_poll_timeout(int64_t until);
-/* engine_mutex held. Everything that is due, and what to wait for after it. `silently`: no byte is written for the news. */
-void zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool silently);
+/*
+ * engine_mutex held. Everything that is due, and what to wait for after it. `by_caller`: not by the I/O thread; then no byte is
+ * written for the news, and if there is no connection the rest is left to that thread, since it may block: false.
+ */
+bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller);
 /* engine_mutex held. The end of a turn that has nothing else to do: what was sent goes out, and callers may see what changed. */
 void zkl_client_end_turn(zkl_client *client, bool silently);
 /* Whose log lines the C client's are, on this thread, from now on; returns whose they were. */

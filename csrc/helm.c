@@ -104,7 +104,7 @@ static bool may_steer(const zkl_client *client)
 static bool is_connected(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
-    bool connected = client->state == ZKL_STATE_CONNECTED;
+    bool connected = client->state == ZKL_STATE_CONNECTED && !client->close_wanted;
     pthread_mutex_unlock(&client->mutex);
     return connected;
 }
@@ -151,7 +151,9 @@ static void leave_helm(zkl_client *client)
 {
     client->helm_left_at = zkl_clock();
     client->helm = may_steer(client) ? HELM_LEFT : HELM_THREAD;
-    bool in_time = client->sleeping_until <= client->helm_left_at + RETURNS_WITHIN;
+    int64_t wakes_in =
+        client->sleeping_until - client->helm_left_at; /* far below 0: the machine was suspended meanwhile */
+    bool in_time = wakes_in <= RETURNS_WITHIN && wakes_in >= -RETURNS_WITHIN;
     bool wake = client->helm == HELM_THREAD || !(in_time || set_alarm(client));
     pthread_mutex_unlock(&client->engine_mutex);
     if (wake) {
@@ -170,8 +172,8 @@ static bool steer_once(zkl_client *client, const zkl_ticket *subject, int64_t un
 {
     zkl_poll wanted;
     client->quiet = subject;
-    zkl_client_turn(client, &wanted, true);
-    if (is_over(client, subject) || !may_steer(client) || zkl_clock() >= until) {
+    bool ready_to_wait = zkl_client_turn(client, &wanted, true);
+    if (!ready_to_wait || is_over(client, subject) || !may_steer(client) || zkl_clock() >= until) {
         return false;
     }
     client->quiet = NULL; /* what the I/O thread does meanwhile must wake the caller */
@@ -207,18 +209,21 @@ static void steer(zkl_client *client, const zkl_ticket *subject, int64_t until)
     leave_helm(client);
 }
 
-/*
- * Who tries may be unable to wait, as in nginx's log phase, and yet have the lock at once, if this client has it already: that must not
- * depend on what the I/O thread does at this moment.
- */
-static bool wants_answer_at_once(const zkl_ticket *subject)
+/* engine_mutex held; unlocks it. The end of a turn whose caller does not wait: what remains to be done is the I/O thread's. */
+static void go_ashore(zkl_client *client)
 {
-    return subject != NULL && subject->try_only && zkl_ticket_waits(subject);
+    client->quiet = NULL;
+    zkl_client_end_turn(client, false);
+    bool due = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
+    pthread_mutex_unlock(&client->engine_mutex);
+    if (due) {
+        zkl_client_wake(client);
+    }
 }
 
 void zkl_client_serve(zkl_client *client, const zkl_ticket *subject, int64_t patience)
 {
-    if (!come_aboard(client, patience > 0 || wants_answer_at_once(subject))) {
+    if (!come_aboard(client, patience > 0)) {
         zkl_client_wake(client);
         return;
     }
@@ -228,15 +233,19 @@ void zkl_client_serve(zkl_client *client, const zkl_ticket *subject, int64_t pat
     if (patience > 0 && !zkl_ticket_decided(subject)) {
         steer(client, subject, zkl_clock() + patience);
     } else {
-        client->quiet = NULL;
-        zkl_client_end_turn(client, false);
-        bool due = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
-        pthread_mutex_unlock(&client->engine_mutex);
-        if (due) {
-            zkl_client_wake(client);
-        }
+        go_ashore(client);
     }
     zkl_client_speaks(before);
+}
+
+void zkl_client_catch_up(zkl_client *client)
+{
+    if (come_aboard(client, true)) {
+        zkl_client *before = zkl_client_speaks(client);
+        zkl_tickets_run(client);
+        go_ashore(client);
+        zkl_client_speaks(before);
+    }
 }
 
 void zkl_client_wait(zkl_client *client, int64_t nanoseconds)

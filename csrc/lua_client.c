@@ -115,6 +115,17 @@ static int client_wait(lua_State *L)
     return 1;
 }
 
+/* client:catch_up(): see zkl_client_catch_up */
+static int client_catch_up(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_client_catch_up(client);
+    return 0;
+}
+
 static int client_next_log(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -387,6 +398,7 @@ const luaL_Reg client_methods[] = {
     {"accept", client_accept},
     {"ring", client_ring},
     {"wait", client_wait},
+    {"catch_up", client_catch_up},
     {"next", client_next},
     {"next_log", client_next_log},
     {"state", client_state},

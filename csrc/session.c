@@ -431,7 +431,7 @@ static void run_due(zkl_engine *engine)
 
 bool zkl_engine_may_call(const zkl_engine *engine)
 {
-    return zkl_session_usable(engine);
+    return zkl_session_usable(engine) && zoo_state(engine->handle) == ZOO_CONNECTED_STATE;
 }
 
 static int64_t earlier(int64_t a, int64_t b)

@@ -323,6 +323,7 @@ void zkl_tickets_abandon(zkl_client *client)
     zkl_ticket *ticket;
     pthread_mutex_lock(&client->mutex);
     client->exited = true;
+    atomic_store(&client->open_claims, 0); /* there will be no news of them */
     zkl_doorbell_forget(client); /* one that nobody has connected: at exit() nobody else would remove its directory */
     while ((ticket = TAILQ_FIRST(&client->todo)) != NULL) {
         TAILQ_REMOVE(&client->todo, ticket, in_todo);
@@ -573,13 +574,23 @@ bool zkl_ticket_released(zkl_ticket *ticket)
     return zkl_ticket_settled(ticket) && ticket->code != ZKL_LOST; /* which is written before, and not after */
 }
 
+static bool is_granted(const zkl_ticket *ticket)
+{
+    return atomic_load_explicit(&ticket->phase, memory_order_acquire) == ZKL_CLAIM_GRANTED;
+}
+
 int64_t zkl_ticket_remaining(zkl_ticket *ticket)
 {
     zkl_client *client = ticket->client;
-    /* The lease before the phase: a lapsed claim is marked lost before its lease begins anew. */
+    if (!is_granted(ticket)) {
+        return 0;
+    }
+    /*
+     * The lease between two looks at the phase: it is made before a claim is granted under it, and a lapsed claim is marked lost before
+     * its lease begins anew.
+     */
     int64_t until = atomic_load_explicit(&client->lease_until, memory_order_acquire);
-    if (atomic_load_explicit(&ticket->phase, memory_order_acquire) != ZKL_CLAIM_GRANTED ||
-        atomic_load(&ticket->lapsed) || zkl_client_forked(client)) {
+    if (!is_granted(ticket) || atomic_load(&ticket->lapsed) || zkl_client_forked(client)) {
         return 0;
     }
     int64_t hold_until = atomic_load_explicit(&ticket->hold_until, memory_order_relaxed); /* written before the phase */

@@ -94,6 +94,7 @@ function adapter.detach(client)
     end
 end
 
+adapter.attend = start_pump -- a lock is held, perhaps without any wait, and its on_lost is to be called
 adapter.spawn = loop.spawn
 
 -- The program -------------------------------------------------------------------------------------------------------------

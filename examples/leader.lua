@@ -11,7 +11,7 @@ local common = require "common"
 local zklock = require "zklock"
 
 local function candidate(name, path)
-    local client = assert(zklock.connect(common.servers, { session_timeout = 2, identity = name }))
+    local client = assert(zklock.connect(common.servers, { session_timeout = 6, identity = name }))
     local lock = client:mutex(path)
     print(name .. " is a candidate")
     while lock:acquire(60) do

@@ -12,7 +12,7 @@ local CLIENTS, DIES_WAITING, DIES_INSIDE = 10, "client-4", "client-7"
 
 --- What each client does: waits for its turn, is inside, goes. Its identity tells the others who it is.
 local function client(name, path)
-    local lock = assert(zklock.connect(common.servers, { session_timeout = 2, identity = name })):mutex(path)
+    local lock = assert(zklock.connect(common.servers, { session_timeout = 6, identity = name })):mutex(path)
     assert(lock:acquire(60))
     print(name .. " in")
     if name == DIES_INSIDE then

@@ -16,7 +16,7 @@ describe("callbacks", function()
 
     it("may use the client and the lock that they are about", function()
         local again
-        local client = fixture.client({ session_timeout = 4 })
+        local client = fixture.client()
         local lock = client:mutex(fixture.path(), { on_lost = function(lock)
             lock:release()
             again = lock:acquire(10)
@@ -33,7 +33,7 @@ describe("callbacks", function()
 
     it("that raise do not break the wait that runs them, and are reported", function()
         local lines = {}
-        local client = fixture.client({ session_timeout = 4, log = function(level, message)
+        local client = fixture.client({ log = function(level, message)
             lines[#lines + 1] = level .. ": " .. message
         end })
         local node
@@ -58,7 +58,7 @@ describe("callbacks", function()
             coroutine.wrap(fn)()
         end }
         local told
-        local client = fixture.client({ session_timeout = 4, wait = adapter })
+        local client = fixture.client({ wait = adapter })
         local lock = client:mutex(fixture.path(), { on_lost = function(...)
             told = pack(...)
         end })

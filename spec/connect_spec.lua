@@ -196,7 +196,7 @@ describe("a client", function()
                 return closed
             end)
         end)
-        assert.is_true(turns > 2, turns)
+        assert.is_true(turns > 1, turns)
     end)
 
     it("says timeout to a close that does not wait, and goes on closing", function()
@@ -285,8 +285,10 @@ describe("a client", function()
             assert(clients[i]:mutex(fixture.path()):acquire(10))
             assert.is_true(clients[i]:close())
         end
-        local threads_now, descriptors_now = fixture.resources()
-        assert.is_true(threads_now <= threads)
+        eventually(function() -- a thread that has been joined may be listed for a moment yet
+            return fixture.resources() <= threads
+        end)
+        local _, descriptors_now = fixture.resources()
         assert.is_true(descriptors_now < descriptors + 3 * #clients, descriptors .. ", " .. descriptors_now)
         for _, client in ipairs(clients) do
             assert.is_true(client:close()) -- again, which does nothing
@@ -326,6 +328,7 @@ describe("on(\"state\")", function()
     it("says what stands in the way", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 20 })
         local problems = {}
+        client:pump()
         client:on("state", function(_, problem)
             problems[#problems + 1] = problem
         end)

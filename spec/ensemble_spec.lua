@@ -9,7 +9,7 @@ local loop = require "spec.support.loop"
 describe("with an ensemble of three servers, a holder and a waiter of every kind #once", function()
     --- Seconds after which a session is over, where it is to be; its locks are lost after half of that, which must be time
     -- enough to begin.
-    local SESSION = 6
+    local SESSION = 10
     local servers
     local round = 0
 

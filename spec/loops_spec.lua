@@ -32,8 +32,21 @@ local function new_ticker(loop)
     end
 end
 
---- How long a loop may stand still on a machine that is busy with other things, in seconds.
-local STANDSTILL = 0.7
+--- How long a loop may stand still on a machine that is busy with other things, in seconds; and how often a machine may be busier
+-- than that. What blocks a loop does so each time.
+local STANDSTILL, ROUNDS = 0.7, 5
+
+--- Does something up to so often, until the ticker has shown once that the loop went on all the while, and as many times.
+local function assert_goes_on(ticks, least, fn)
+    local rounds = 0
+    repeat
+        rounds = rounds + 1
+        ticks.count, ticks.longest = 0, 0
+        fn()
+        local goes_on = ticks.count >= least and ticks.longest < STANDSTILL
+        assert(goes_on or rounds < ROUNDS, ("%d ticks, stood still for %g s"):format(ticks.count, ticks.longest))
+    until goes_on
+end
 
 --- What holds under each of them, with coroutines.
 local function promises(loop)
@@ -81,10 +94,9 @@ local function promises(loop)
             local client = client_of()
             local lock = client:mutex(fixture.path())
             fixture.join(lock:path())
-            ticks.count, ticks.longest = 0, 0
-            assert.equal("timeout", select(3, lock:acquire(0.5)))
-            assert.is_true(ticks.count >= 10, ("%d ticks"):format(ticks.count))
-            assert.is_true(ticks.longest < STANDSTILL, ("stood still for %g s"):format(ticks.longest))
+            assert_goes_on(ticks, 10, function()
+                assert.equal("timeout", select(3, lock:acquire(0.5)))
+            end)
             ticks.stop = true
         end, ticker)
     end)
@@ -204,7 +216,7 @@ local function promises(loop)
         it("on_lost may wait for the lock anew", function()
             loop.run(function()
                 local reason, answer
-                local client = client_of({ session_timeout = 4 })
+                local client = client_of()
                 local lock = client:mutex(fixture.path(), { on_lost = function(lock, why)
                     reason = why
                     lock:release()
@@ -224,10 +236,37 @@ local function promises(loop)
         end)
     end
 
+    -- Granted without a wait: the node is there already, or the answer was, while the caller stood still. No wait starts the pump.
+    it("on_lost is called for a lock that nobody has waited for", function()
+        local client, lock, reason
+        loop.run(function()
+            client = client_of({ session_timeout = 8 })
+            lock = client:mutex(fixture.path(), { linger = 600, on_lost = function(_, why)
+                reason = why
+            end })
+            assert(lock:acquire(10))
+            assert(lock:release())
+        end)
+        loop.run(function()
+            until_true(loop, function()
+                return not client:needs_pump()
+            end)
+            loop.sleep(0.7) -- the pump of before has time to end
+        end)
+        loop.run(function()
+            assert(lock:try_acquire())
+            assert(fixture.observer():delete(lock:node()))
+            until_true(loop, function()
+                return reason
+            end, "on_lost")
+            assert.equal("lost", reason)
+        end)
+    end)
+
     it("on_lost and on_revoke are called while nobody waits for the client, and their errors reported", function()
         loop.run(function()
             local seen, log = {}, {}
-            local client = client_of({ session_timeout = 4, log = function(level, message)
+            local client = client_of({ log = function(level, message)
                 log[#log + 1] = level .. ": " .. message
             end })
             local lock = client:mutex(fixture.path(), {
@@ -370,13 +409,12 @@ local function promises(loop)
             client = client_of({ session_timeout = 4 }, link.address)
             local lock = client:mutex(fixture.path())
             link:stall()
-            ticks.count, ticks.longest = 0, 0
-            assert.is_nil((lock:acquire(0.5)))
-            local other, _, code = zklock.connect(link.address, { connect_timeout = 0.5, wait = loop.name })
-            assert.is_nil(other)
-            assert.equal("disconnected", code)
-            assert.is_true(ticks.count >= 20, ("%d ticks"):format(ticks.count))
-            assert.is_true(ticks.longest < STANDSTILL, ("stood still for %g s"):format(ticks.longest))
+            assert_goes_on(ticks, 20, function()
+                assert.is_nil((lock:acquire(0.5)))
+                local other, _, code = zklock.connect(link.address, { connect_timeout = 0.5, wait = loop.name })
+                assert.is_nil(other)
+                assert.equal("disconnected", code)
+            end)
             link:resume()
             assert(lock:acquire(30))
             ticks.stop = true
@@ -589,7 +627,7 @@ describe("by itself,", function()
         end)
         assert(controller:loop())
         assert.equal("timeout", code)
-        assert.is_true(ticks >= 5)
+        assert.is_true(ticks >= 2) -- a wait that blocks lets none pass but the first
         assert.equal("timeout", select(3, lock:acquire(0.1)))
     end)
 
@@ -769,7 +807,7 @@ describe("by itself,", function()
         end)
         copas.loop()
         assert.equal("timeout", code)
-        assert.is_true(ticks >= 5)
+        assert.is_true(ticks >= 2) -- a wait that blocks lets none pass but the first
     end)
 
     it("a client counts how long acquisitions took that got their lock, and its reconnects", function()

@@ -62,13 +62,13 @@ describe("a worker that stood still #nginx", function()
                 repeat
                     local this = now()
                     held, gap, last = lock:held(), this - last, this
-                until gap > 1 or not held
+                until gap > 4 or not held
                 ngx.say("held ", tostring(held), ", token ", tostring(lock:token()), ", release ", select(3, lock:release()))
             } }
             location = /write { content_by_lua_block {
                 ngx.say(select(3, require("spec.support.inside_nginx").write:commit(20)))
             } }
-        ]], { session_timeout = 2 })
+        ]], { session_timeout = 6 })
         local _, token = server:get("/hold")
         local spinning = server:ask("/spin")
         eventually(function()
@@ -93,7 +93,7 @@ describe("a worker that stood still #nginx", function()
     it("with requests in the queue for longer than its session lets them join again, and all are served", function()
         local server = start([[
             location = /turn { content_by_lua_block {
-                local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = 2 }))
+                local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = 6 }))
                 local lock = client:mutex("@PATH@", { handoff = 0 })
                 assert(lock:acquire(60))
                 ngx.say(tostring(lock:held()))
@@ -258,7 +258,7 @@ describe("a worker #nginx", function()
     end)
 
     it("that is killed while it holds passes its locks on after the session timeout #nginxasan", function()
-        local server = start(nil, { session_timeout = 2 })
+        local server = start(nil, { session_timeout = 6 })
         server:get("/hold")
         fixture.await_children(server.path, 1)
         local old = server:workers()[1]

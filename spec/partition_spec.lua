@@ -25,8 +25,8 @@ describe("a mutex held through a follower that is cut off from its leader #once"
 
     it("is not held any more when another client gets it", function()
         local told
-        local inside = fixture.client({ wait = loop, session_timeout = 4 }, servers:address(follower))
-        local outside = fixture.client({ wait = loop, session_timeout = 4 }, servers:address(leader))
+        local inside = fixture.client({ wait = loop, session_timeout = 6 }, servers:address(follower))
+        local outside = fixture.client({ wait = loop, session_timeout = 6 }, servers:address(leader))
         local cut_off = inside:mutex("/partition/lock", { on_lost = function(_, reason) told = reason end })
         local other = outside:mutex("/partition/lock")
         assert(cut_off:acquire(20))

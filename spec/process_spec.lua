@@ -224,6 +224,9 @@ describe("a fork of a process that holds a lock", function()
         local result = program:finish()
         assert.same({ 0, "" }, { result.status, result.errors })
         assert.equal(table.concat({
+            "child waited\tforked",
+            "child waited\tforked",
+            "child waited\tforked",
             "child held\tfalse",
             "child token\tnil",
             "child stats\tforked",
@@ -243,6 +246,8 @@ describe("a fork of a process that holds a lock", function()
             "child ended\texited\t0",
             "parent held\ttrue",
             "parent release\ttrue",
+            "child with_lock\tnil\tforked",
+            "parent with_lock\ttrue",
             ""
         }, "\n"), result.output)
         assert.same({}, fixture.children(path))
@@ -298,14 +303,22 @@ end)
 describe("a program that this one starts", function()
     after_each(fixture.clean)
 
-    it("inherits no file descriptor of a client", function()
+    it("inherits no file descriptor of a client, whose new sockets have the numbers of old ones", function()
         local count = "ls /proc/self/fd | wc -l"
+        local link, path = proxy.start(fixture.servers()), fixture.path()
         local without = cluster.run({ "sh", "-c", count })
-        local client = fixture.client()
-        assert(client:mutex(fixture.path()):acquire(10))
-        eventually(function()
-            return client:state() == "connected"
-        end)
-        assert.equal(without, (cluster.run({ "sh", "-c", count })))
+        local client = fixture.client({ session_timeout = 30 }, link.address)
+        local lock = client:mutex(path)
+        for connections = 1, 3 do
+            assert(lock:acquire(20))
+            assert(lock:release())
+            assert.equal(without, (cluster.run({ "sh", "-c", count })))
+            link:cut()
+            eventually(function()
+                return client:stats().connections > connections and client:state() == "connected"
+            end)
+        end
+        client:close()
+        link:stop()
     end)
 end)

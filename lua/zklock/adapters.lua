@@ -19,6 +19,9 @@
 --                       or nil, message, code if no client can be opened where the caller is.
 --     adapter.attach(client), adapter.detach(client)
 --                       optional: the client was opened, is closed. detach stops the adapter's pump.
+--     adapter.attend(client)
+--                       optional: a lock is held, or a watch armed, of whose fate the program is to be told, and perhaps
+--                       nobody waits: where there is a loop, the pump is to run. Must not yield.
 --     adapter.spawn(fn) optional: runs fn() in a coroutine of its own; fn raises no errors. Used for the program's
 --                       callbacks (on_lost, on_revoke, on("state")), which may then wait without delaying the pump;
 --                       without it they run inside it.
@@ -47,7 +50,7 @@
 -- callbacks come only while somebody waits.
 --
 -- *One pump for each client* is what the adapters here do: a handle, a reader or a coroutine of the loop that pumps when the
--- fd is readable. wait starts it if it is not running. Three rules keep it from doing harm:
+-- fd is readable. wait and attend start it if it is not running. Three rules keep it from doing harm:
 --
 --   * It may hold the client, and should: the fd is closed when the client is collected. Then it must end, or the client
 --     never is collected: when `client:needs_pump()` is false (nobody waits, no lock is held, no watch armed), and at detach.
@@ -64,13 +67,17 @@
 --
 --     local adapter, pumps = {}, setmetatable({}, { __mode = "k" })
 --
---     function adapter.wait(client, waiter, seconds)
+--     function adapter.attend(client)
 --         pumps[client] = pumps[client] or loop.on_readable(client:pollfd(), function()
 --             client:pump()
 --             if not client:needs_pump() then
 --                 adapter.detach(client)
 --             end
 --         end)
+--     end
+--
+--     function adapter.wait(client, waiter, seconds)
+--         adapter.attend(client)
 --         waiter.thread = coroutine.running()
 --         waiter.timer = loop.after(seconds, function() adapter.wake(waiter) end)
 --         coroutine.yield()

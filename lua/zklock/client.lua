@@ -139,6 +139,9 @@ function Client:on(event, fn)
     local listener = { fn = fn }
     local listeners = self._state_listeners
     listeners[#listeners + 1] = listener
+    if self:needs_pump() then
+        wait.attend(self)
+    end
     return function()
         listener.fn = nil
     end
@@ -330,7 +333,7 @@ function Client:_patience()
 end
 
 local function query_done(query)
-    return query:done()
+    return query:done() ~= false -- nil in a process forked meanwhile: the answer says so
 end
 
 --- Waits for a query's answer, until `deadline`, which was `timeout` seconds ahead when the program asked; `what` names it in the

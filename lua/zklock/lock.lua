@@ -243,7 +243,9 @@ local function take(self, hold)
     if caller or self._on_lost or self._on_revoke then
         hold.observed = true
         hold.owner = caller and caller()
-        client._registry.observers[hold.claim:id()] = self
+        wait.observe(client, hold.claim:id(), self)
+    elseif client._state_listeners[1] then
+        wait.attend(client)
     end
     client._attempts[self] = nil
     if self._on_revoke then
@@ -264,7 +266,9 @@ function Lock:_conclude(hold, timeout)
         return take(self, hold)
     end
     local phase, code, message = hold.claim:phase()
-    if phase == "waiting" then
+    if phase == nil then
+        return nil, code, message -- which after a fork are a message and its code
+    elseif phase == "waiting" then
         return timed_out(self, hold, timeout)
     elseif phase == "granted" then
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
@@ -285,6 +289,9 @@ function Lock:_abandon(hold)
     end
 end
 
+--- Seconds that a try waits for C to say that there is no connection: while a name is resolved nobody hears it.
+local OFFLINE_PATIENCE = 0.1
+
 --- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
 local function attempt(self, hold, timeout)
     local client = self._client
@@ -302,6 +309,9 @@ local function attempt(self, hold, timeout)
         wait.pump(client)
     elseif granted then
         return take(self, hold)
+    end
+    if hold.try and client._core:state() ~= "connected" then
+        deadline = min(deadline, now() + OFFLINE_PATIENCE)
     end
     local decided, message, code = wait.until_decided(client, claim:id(), deadline, attempt_decided, hold)
     if decided == nil then
@@ -512,9 +522,11 @@ function Lock:_await_release(hold, deadline)
     if done and claim:released() then
         return true
     elseif done then
-        local _
-        _, code, message = claim:phase()
-        if code == "lost" then
+        local phase
+        phase, code, message = claim:phase()
+        if phase == nil then
+            return nil, code, message -- as in _conclude
+        elseif code == "lost" then
             tell_lost(self, hold, code, message)
         end
         return nil, message, code
@@ -599,6 +611,10 @@ local function finish(self, hold, level, ok, ...)
     if not ok then
         error((...), 0)
     elseif lost then
+        local state, problem, code = self._client._core:state()
+        if state == nil then
+            return nil, problem, code, ... -- fn has forked, and this is the child
+        end
         return nil, message, "lost", ...
     end
     return true, ...

@@ -121,7 +121,7 @@ end
 -- Asking --------------------------------------------------------------------------------------------------------------
 
 local function answered(operation)
-    return operation:done()
+    return operation:done() ~= false -- nil in a process forked meanwhile: the answer says so
 end
 
 --- What to say when the answer has not come in time.
@@ -204,7 +204,9 @@ end
 
 local function new_watch(client, operation, path)
     local watch = setmetatable({ _client = client, _operation = operation, _path = path, _cancelled = false }, Watch)
-    client._registry.observers[operation:id()] = watch
+    if look(watch) == false then
+        wait.observe(client, operation:id(), watch)
+    end
     return watch
 end
 

@@ -40,12 +40,34 @@ local function concern(registry, ticket, waiter)
     end
 end
 
+--- Has `observer:_ticket_changed()` called at the news of a ticket, also while nobody waits for the client.
+function wait.observe(client, ticket, observer)
+    client._registry.observers[ticket] = observer
+    wait.attend(client)
+end
+
+--- Sees to it that the adapter's pump runs, if it has one and there is a loop that can run it. A wait does so by itself; but
+-- what is granted at once is held without any.
+function wait.attend(client)
+    local attend = client._adapter.attend
+    if attend then
+        attend(client)
+    end
+end
+
+--- For who does not wait, or no longer: whether it is decided once C knows of all that was asked. What needs no request, such as a
+-- lock that the client has already, must not depend on what the client's thread did when it was asked for.
+local function at_last(client, decided, subject)
+    client._core:catch_up()
+    return decided(subject) and true or false
+end
+
 --- Waits by an adapter that blocks the whole program: there is nobody else to wake anybody, nor to be woken.
 local function alone_until_decided(client, adapter, deadline, decided, subject)
     repeat
         local left = deadline - now()
         if left <= 0 then
-            return false
+            return at_last(client, decided, subject)
         end
         adapter.wait(client, nil, left)
         wait.pump(client)
@@ -77,10 +99,13 @@ local function wait_among_others(client, adapter, waiter, deadline, decided, sub
     while true do
         local left = deadline - now()
         if left <= 0 then
-            return false
+            return at_last(client, decided, subject)
         end
         local able, message, code = adapter.wait(client, waiter, left)
         if able == nil and code ~= nil then
+            if at_last(client, decided, subject) then
+                return true
+            end
             return nil, message, code
         end
         wait.pump(client)

@@ -12,9 +12,36 @@ local lock = client:mutex(arg[2])
 assert(lock:acquire(10))
 local transaction, multi = lock:transaction():delete(arg[2]), client:multi { client:mutex(arg[2] .. "-other") }
 local alarm = core.alarm()
+
+-- Coroutines that wait while the process forks.
+local other = assert(zklock.connect(arg[1], { session_timeout = 20, connect_timeout = 0, wait = {
+    wait = function()
+        coroutine.yield()
+        return true
+    end,
+    wake = function() end
+} }))
+local waiting = {
+    coroutine.create(function()
+        return other:mutex(arg[2]):acquire(30)
+    end),
+    coroutine.create(function()
+        return other:mutex(arg[2]):contenders(30)
+    end),
+    coroutine.create(function()
+        return other:get("/", { timeout = 30 })
+    end)
+}
+for _, thread in ipairs(waiting) do
+    assert(coroutine.resume(thread))
+end
+
 io.stdout:flush()
 local pid = unistd.fork()
 if pid == 0 then
+    for _, thread in ipairs(waiting) do
+        print("child waited", select(4, coroutine.resume(thread)))
+    end
     print("child held", lock:held())
     print("child token", lock:token())
     print("child stats", select(3, client:stats()))
@@ -39,6 +66,18 @@ if pid == 0 then
     os.exit(0)
 end
 local _, reason, status = wait.wait(pid)
+other:close(0)
 print("child ended", reason, status)
 print("parent held", lock:held())
 print("parent release", lock:release())
+io.stdout:flush()
+local done, _, code = client:mutex(arg[2]):with_lock(function()
+    pid = unistd.fork()
+end)
+if pid == 0 then
+    print("child with_lock", done, code)
+    io.stdout:flush()
+    os.exit(0)
+end
+wait.wait(pid)
+print("parent with_lock", done)

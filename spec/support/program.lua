@@ -2,14 +2,14 @@
 -- the spec; and other programs that are driven in the same way.
 --
 -- A program reads commands from its standard input and answers with lines on its standard output, so that a spec waits
--- for lines and not for time. Needs only sh, mkfifo and timeout. Every program dies after a minute, whatever happens.
+-- for lines and not for time. Needs only sh, mkfifo and timeout. Every program dies after four minutes, whatever happens.
 
 local cluster = require "spec.support.cluster"
 local files = require "spec.support.files"
 
 local quote = cluster.quote
 
-local SECONDS_TO_LIVE = 60
+local SECONDS_TO_LIVE = 240
 
 local program = {}
 program.__index = program

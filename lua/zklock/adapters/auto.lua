@@ -94,6 +94,17 @@ function auto.yields()
     return look_around() ~= "blocking"
 end
 
+--- A lock that is acquired before a loop runs is attended to from the first wait in that loop on.
+function auto.attend(client)
+    if loaded.cqueues or loaded.luv or loaded.copas then
+        local name = look_around()
+        local attend = name and adapter_of(name).attend
+        if attend then
+            attend(client)
+        end
+    end
+end
+
 function auto.detach(client)
     for _, name in ipairs { "cqueues", "luv", "copas" } do
         if used[name] then

@@ -157,6 +157,8 @@ function adapter.wait(client, waiter, seconds)
     return true
 end
 
+adapter.attend = start
+
 function adapter.wake(waiter)
     waiter.woken = true
 end

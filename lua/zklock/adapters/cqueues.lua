@@ -104,6 +104,13 @@ function adapter.wait(client, waiter, seconds)
     return true
 end
 
+function adapter.attend(client)
+    local controller = cqueues.running()
+    if controller then
+        pump_of(client, controller)
+    end
+end
+
 function adapter.wake(waiter)
     if waiter.changed then
         waiter.changed:signal()

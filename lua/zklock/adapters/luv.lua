@@ -211,6 +211,8 @@ function luv.wait(client, waiter, seconds)
     return true
 end
 
+luv.attend = start
+
 function luv.detach(client)
     local pump = pumps[client]
     stop(client)

@@ -23,7 +23,7 @@ local wait = require "zklock.wait"
 local ngx = ngx
 local collectgarbage, next, pairs, pcall, setmetatable = collectgarbage, next, pairs, pcall, setmetatable
 local format = string.format
-local max, min = math.max, math.min
+local huge, max, min = math.huge, math.max, math.min
 local exiting, get_phase, timer_at = ngx.worker.exiting, ngx.get_phase, ngx.timer.at
 local new_semaphore = semaphore.new
 
@@ -36,8 +36,12 @@ local PUMP_LIFETIME = 60
 --- Seconds without use after which a pump goes to sleep.
 local IDLE = 5
 
---- One semaphore wait, in seconds; nginx counts milliseconds in 32 bits. And what nginx does not round to nothing.
-local LONGEST_WAIT, SHORTEST_WAIT = 1000000, 0.001
+--- One semaphore wait, in seconds: so late a waiter sees, at worst, that its pump is none. And what is not rounded to nothing.
+local LONGEST_WAIT, SHORTEST_WAIT = 5, 0.001
+
+--- Seconds after which a timer that has not begun is given up: nginx drops those that come due while lua_max_running_timers run, or
+-- when it is out of connections.
+local OVERDUE = 2
 
 --- One wait where there can be no pump, in seconds: then the waiters look themselves.
 local WAIT_WITHOUT_PUMP = 0.05
@@ -65,8 +69,8 @@ local openresty = { name = "openresty" }
 --- client -> its pump.
 local pumps = setmetatable({}, WEAK_KEYS)
 
---- Whether the next tick is due.
-local ticking = false
+--- When the next tick is due, or nil; and which timer that is, of all that there were.
+local tick_due, tick_number = nil, 0
 
 -- Waiters -------------------------------------------------------------------------------------------------------------
 
@@ -90,7 +94,7 @@ end
 
 -- The pump ------------------------------------------------------------------------------------------------------------
 
-local start_pump, start_ticker
+local start_pump, start_ticker, is_ticking
 
 --- Whether a client's session is over, or is another process's.
 local function is_over(client)
@@ -151,31 +155,44 @@ local function read_and_pump(pump)
     socket:close()
 end
 
---- The timer handler.
-local function run_pump(_, pump)
+--- The timer handler; `number` says of which start of the pump.
+local function run_pump(_, pump, number)
+    if pump.number ~= number then
+        return -- it was given up, and is late
+    end
+    pump.begun = true
     local ok, problem = pcall(read_and_pump, pump)
     pump.running = false
     if not ok then
         ngx.log(ngx.ERR, "zklock: the pump failed: ", problem)
     end
     local client = pump.weak.client
+    if client and (not ok or pump.broken) then
+        wait.wake_everybody(client) -- who have to look themselves
+    end
     if client and ok and not pump.broken and not pump.asleep and not is_over(client) then
         start_pump(client, pump)
     end
 end
 
 function start_pump(client, pump)
-    pump.running, pump.stop, pump.asleep = true, false, false
+    pump.running, pump.begun, pump.stop, pump.asleep = true, false, false, false
     pump.since, pump.used = ngx.now(), ngx.now()
-    local started, problem = timer_at(0, run_pump, pump)
+    pump.number = pump.number + 1
+    local started, problem = timer_at(0, run_pump, pump, pump.number)
     if not started then
         pump.running, pump.broken = false, true
         ngx.log(ngx.WARN, "zklock: no timer for the pump: ", problem)
     end
-    if not ticking then
+    if not is_ticking() then
         start_ticker()
     end
     return client
+end
+
+--- Whether nginx has dropped the timer that a pump was to run in.
+local function is_dropped(pump)
+    return pump.running and not pump.begun and ngx.now() - pump.since > OVERDUE
 end
 
 --- Has the handler of a pump end: for a new one to begin, or, `asleep`, until there is use for it.
@@ -226,7 +243,9 @@ local function look_after(client, pump, now)
     if is_used(client) then
         pump.used = now
     end
-    if pump.running and not pump.stop and (now - pump.used > IDLE or now - pump.since > PUMP_LIFETIME) then
+    if is_dropped(pump) then
+        start_pump(client, pump)
+    elseif pump.running and not pump.stop and (now - pump.used > IDLE or now - pump.since > PUMP_LIFETIME) then
         stop_pump(client, pump, now - pump.used > IDLE)
     end
 end
@@ -270,16 +289,23 @@ local function drain()
         ngx.sleep(pause)
         pause = min(pause * 2, 0.5)
     end
-    ticking = false
+    tick_due = nil
 end
 
 -- The ticker ----------------------------------------------------------------------------------------------------------
 
-local function tick()
-    if exiting() then
+function is_ticking()
+    return tick_due ~= nil and ngx.now() - tick_due <= OVERDUE
+end
+
+local function tick(_, number)
+    if number ~= tick_number then
+        return -- it was given up, and is late
+    elseif exiting() then
+        tick_due = huge
         return drain()
     end
-    ticking = false
+    tick_due = nil
     local now, running = ngx.now(), false
     for client, pump in pairs(pumps) do
         look_after(client, pump, now)
@@ -292,10 +318,11 @@ local function tick()
 end
 
 function start_ticker()
-    ticking = true
-    local started = timer_at(exiting() and 0 or TICK, tick)
+    local seconds = exiting() and 0 or TICK
+    tick_due, tick_number = ngx.now() + seconds, tick_number + 1
+    local started = timer_at(seconds, tick, tick_number)
     if not started then
-        ticking = false -- the next wait tries again
+        tick_due = nil -- the next wait tries again
     end
 end
 
@@ -317,7 +344,7 @@ function openresty.prepare(settings)
 end
 
 function openresty.attach(client)
-    local pump = { weak = setmetatable({ client = client }, WEAK_VALUES) }
+    local pump = { weak = setmetatable({ client = client }, WEAK_VALUES), number = 0 }
     pumps[client] = pump
     start_pump(client, pump)
 end
@@ -331,18 +358,20 @@ local function wake_pump(client)
     local pump = pumps[client]
     if not pump then
         return WAIT_WITHOUT_PUMP -- it was closed
-    elseif not pump.running or pump.asleep then
-        if pump.running then
+    elseif not pump.running or pump.asleep or is_dropped(pump) then
+        if pump.begun and pump.running then
             pump.stop, pump.asleep = false, false -- it was about to go to sleep
         else
             start_pump(client, pump)
         end
     end
-    if not ticking then
+    if not is_ticking() then
         start_ticker()
     end
     return pump.broken and WAIT_WITHOUT_PUMP or LONGEST_WAIT
 end
+
+openresty.attend = wake_pump
 
 --- See zklock.adapters for what an adapter's functions promise.
 function openresty.wait(client, waiter, seconds)

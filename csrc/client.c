@@ -287,7 +287,10 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
 {
     uncork(client);
     zkl_tickets_bury(client);
-    zkl_tickets_finish_flushes(client);
+    if (!TAILQ_EMPTY(&client->flushes)) {
+        publish(client, true); /* whose answer says that nothing is left: the figures say so before it does */
+        zkl_tickets_finish_flushes(client);
+    }
     publish(client, silently);
 }
 

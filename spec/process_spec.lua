@@ -82,7 +82,7 @@ describe("a process that holds a lock", function()
     it("writes nothing to stderr that it did not ask for, whatever happens to its connection", function()
         local path = fixture.path()
         local link = proxy.start(fixture.servers())
-        local worker = fixture.program("worker", link.address, path, 2)
+        local worker = fixture.program("worker", link.address, path, 6)
         assert.equal("ready", worker:line())
         assert.equal("ok", worker:ask("acquire 10"))
         link:cut()
@@ -276,7 +276,7 @@ describe("a process that connects in vain", function()
     }
     for _, case in ipairs(cases) do
         it("where " .. case[1] .. " says so by its code, writes nothing to stderr, and can end", function()
-            local result = fixture.program("connector", case[3](), 1):finish()
+            local result = fixture.program("connector", case[3](), case[2] == "disconnected" and 1 or 20):finish()
             assert.same({ 0, case[2] .. "\n", "" }, { result.status, result.output, result.errors })
         end)
     end

@@ -225,9 +225,9 @@ suites_lint() {
 }
 
 suites_sim() {
+    suite "simulation: broken rules are noticed" ours 400 'simulate c --breaks'
     suite "simulation: known seeds" ours 400 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
     suite "simulation: seeds never seen before" ours 200 'simulate c --fresh'
-    suite "simulation: broken rules are noticed" ours 400 'simulate c --breaks'
     suite "small worlds in every order" ours 300 'computing build/c/explore'
     suite "small worlds: broken rules are noticed" ours 300 'computing build/c/explore --breaks'
     suite "simulation: allocations that fail" ours 300 "simulate c-asan --memory 20 25"

@@ -38,7 +38,7 @@ for _, kind in ipairs(kinds) do
             local told = {}
             local client = client_of()
             local path = fixture.path()
-            local lock = kind.new(client, path, { max_hold = 2.5, on_lost = function(...)
+            local lock = kind.new(client, path, { max_hold = 1.5, on_lost = function(...)
                 told[#told + 1] = { ... }
                 assert.is_false((...):held())
             end })
@@ -47,13 +47,13 @@ for _, kind in ipairs(kinds) do
             assert(lock:acquire(10))
             local granted = socket.gettime()
             assert.is_true(lock:held())
-            assert.is_true(lock:remaining() <= 2.5)
+            assert.is_true(lock:remaining() <= 1.5)
             loop.run(function()
                 assert(rival:acquire(20))
                 assert.is_false(lock:held())
             end)
             local after = socket.gettime()
-            assert.is_true(after - before >= 2.49 and after - granted < 15, after - granted)
+            assert.is_true(after - before >= 1.49 and after - granted < 15, after - granted)
             assert.is_false(lock:held())
             assert.equal(0, lock:remaining())
             assert.is_nil(lock:token())
@@ -117,7 +117,7 @@ for _, kind in ipairs(kinds) do
 
         it("ends all levels of a reentrant hold, counted from the first #asan", function()
             local client = client_of()
-            local lock = kind.new(client, fixture.path(), { max_hold = 3, reentrant = true })
+            local lock = kind.new(client, fixture.path(), { max_hold = 2, reentrant = true })
             assert(lock:acquire(10))
             local granted = socket.gettime()
             for _ = 1, 2 do
@@ -582,7 +582,7 @@ describe("max_hold", function()
 
     it("that with_lock overruns is told with the function's results, and nothing is released twice #valgrind #asan", function()
         for _, kind in ipairs(kinds) do
-            local lock = kind.new(client_of(), fixture.path(), { max_hold = 1.5 })
+            local lock = kind.new(client_of(), fixture.path(), { max_hold = 1 })
             local results = { lock:with_lock(function(given, first)
                 until_not_held(given)
                 return first, nil, 3
@@ -607,7 +607,7 @@ describe("max_hold", function()
             local client = client_of()
             local path = fixture.path()
             local target = fixture.directory()
-            local lock = kind.new(client, path, { max_hold = 1.5 })
+            local lock = kind.new(client, path, { max_hold = 1 })
             assert(lock:acquire(10))
             local stale = lock:transaction():set(target, "stale")
             until_not_held(lock)
@@ -627,7 +627,7 @@ describe("max_hold", function()
     it("counts for each of several holds, whichever ends first", function()
         local client = client_of()
         local locks, order = {}, {}
-        for index, seconds in ipairs({ 6, 2, 4 }) do
+        for index, seconds in ipairs({ 4, 1, 2.5 }) do
             locks[index] = client:mutex(fixture.path(), { max_hold = seconds, on_lost = function(_, reason)
                 order[#order + 1] = index
                 assert.equal("max_hold", reason)
@@ -666,7 +666,7 @@ describe("max_hold", function()
     it("takes all permits of a hold back together", function()
         local client = client_of()
         local path = fixture.path()
-        local lock = client:semaphore(path, 3, { max_hold = 3 })
+        local lock = client:semaphore(path, 3, { max_hold = 2 })
         assert(lock:acquire({ count = 3, timeout = 10 }))
         assert.equal(3, #fixture.children(path .. "/leases"))
         until_not_held(lock)

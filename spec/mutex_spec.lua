@@ -895,7 +895,7 @@ describe("when somebody meddles, a mutex", function()
         local told
         local lock = contender(fixture.path(), { on_lost = function(...)
             told = { ... }
-        end }, { session_timeout = 12 })
+        end }, { session_timeout = 8 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
         eventually(function()

@@ -240,7 +240,7 @@ describe("a lock's node", function()
     end)
 
     it("that an administrator deletes makes those who wait take another", function()
-        local client, path = new_client({ session_timeout = 12 }), fixture.directory()
+        local client, path = new_client({ session_timeout = 8 }), fixture.directory()
         local first, second, third = client:mutex(path), client:mutex(path), client:mutex(path)
         assert(first:acquire(10))
         local node, tokens = first:node(), { first:token() }

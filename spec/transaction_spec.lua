@@ -1,5 +1,6 @@
 --- What transactions promise, those of a lock in particular.
 
+local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local zklock = require "zklock"
@@ -95,7 +96,7 @@ describe("a transaction", function()
         local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         link:refuse()
         link:cut()
-        loop.until_true(function()
+        eventually(function()
             return cut:state() ~= "connected"
         end)
         assert_refused("disconnected", nil, cut:transaction():set(path, "new"):commit(0.2))

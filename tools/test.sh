@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.." || exit 1
 logs=build/test-logs
 mkdir -p "$logs"
 
-slots=$(($(nproc) * 2))
+slots=$(($(nproc) * 2 + 1))
 rm -f "$logs"/*.result
 
 # Seconds since the start, for the headings.

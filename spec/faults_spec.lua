@@ -795,8 +795,10 @@ describe("more waiters than watches fit into one packet", function()
         end)
         fixture.kill_owner_behind(link, holder:node())
         eventually(function()
-            return holder:phase() == "lost"
-        end)
+            local phase, stats = holder:phase(), client:stats()
+            return phase == "lost", ("%s, %s, %d connections, %d sessions, %d losses"):format(phase, (client:state()),
+                stats.connections, stats.sessions, stats.losses)
+        end, 60)
         serve(#claims - 101)
         assert.equal(2, client:stats().sessions)
     end)

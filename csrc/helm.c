@@ -151,8 +151,8 @@ static void leave_helm(zkl_client *client)
 {
     client->helm_left_at = zkl_clock();
     client->helm = may_steer(client) ? HELM_LEFT : HELM_THREAD;
-    int64_t wakes_in =
-        client->sleeping_until - client->helm_left_at; /* far below 0: the machine was suspended meanwhile */
+    /* Far below 0: the machine was suspended meanwhile. */
+    int64_t wakes_in = client->sleeping_until - client->helm_left_at;
     bool in_time = wakes_in <= RETURNS_WITHIN && wakes_in >= -RETURNS_WITHIN;
     bool wake = client->helm == HELM_THREAD || !(in_time || set_alarm(client));
     pthread_mutex_unlock(&client->engine_mutex);

@@ -169,8 +169,7 @@ local function run_pump(_, pump, number)
     local client = pump.weak.client
     if client and (not ok or pump.broken) then
         wait.wake_everybody(client) -- who have to look themselves
-    end
-    if client and ok and not pump.broken and not pump.asleep and not is_over(client) then
+    elseif client and not pump.asleep and not is_over(client) then
         start_pump(client, pump)
     end
 end

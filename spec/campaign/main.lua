@@ -352,26 +352,22 @@ local function collect(campaign)
     return all, expected, limits
 end
 
---- After how many session timeouts everybody must have gone on, once nothing goes wrong any more. In `make test` the machine has
--- much else to do, and clients stand still of which nobody knows.
-local TIMES = { short = 3 }
-
---- That many T, 2 unless said, of the longest session among those with whom a client shares paths.
-local function limit_of(client, paths, size)
+--- 2 T, of the longest session among those with whom a client shares paths.
+local function limit_of(client, paths)
     local timeout = client.timeout
     for _, lock in ipairs(client.locks) do
         for _, member in ipairs(lock.members or { lock }) do
             timeout = math.max(timeout, paths[member.path])
         end
     end
-    return (TIMES[size] or 2) * timeout
+    return 2 * timeout
 end
 
 --- The longest of these limits.
-local function longest_limit(campaign, size)
+local function longest_limit(campaign)
     local paths, longest = roster.paths(campaign.roster), 0
     for _, client in ipairs(campaign.roster) do
-        longest = math.max(longest, limit_of(client, paths, size))
+        longest = math.max(longest, limit_of(client, paths))
     end
     return longest
 end
@@ -401,7 +397,7 @@ local function judge(campaign, healed, leftovers, options)
     result.found.tokens = checker.tokens(all.grants)
     result.found.writes = checker.writes(all.writes)
     result.found.progress, result.progress = checker.progress(all.grants, expected, healed, function(who)
-        return limit_of(limits[who], paths, options.size)
+        return limit_of(limits[who], paths)
     end, checker.service(campaign:beats(), BEAT))
     result.rested, result.stood_still, result.restarts = campaign.rested, campaign.stood_still, campaign.servers.restarts
     result.standstill = campaign.standstill
@@ -451,7 +447,7 @@ local function run(options)
     enter(("%d clients take turns; the faults begin"):format(#campaign.roster))
     campaign:suffer(list)
     enter("everybody is to get something")
-    local healed = campaign:rest(options.size == "full" and QUIET_WITH_CURATOR or QUIET, longest_limit(campaign, options.size))
+    local healed = campaign:rest(options.size == "full" and QUIET_WITH_CURATOR or QUIET, longest_limit(campaign))
     enter("stopping the clients")
     campaign.clients:stop_all(PATIENCE)
     enter("looking for what is left")

@@ -435,6 +435,12 @@ typedef enum {
     ZKL_BREAK_TRY,       /* try by joining the queue */
     ZKL_BREAK_LAPSE,     /* let a grant live on under a lease that began anew */
     ZKL_BREAK_ARRIVAL,   /* take a request for heard by the follower when it was sent */
+    ZKL_BREAK_TWICE,     /* take one request for heard by the follower that may miss it in its report */
+    ZKL_BREAK_PINGED,    /* take the follower for pinged by the leader as soon as it has heard of us */
+    ZKL_BREAK_REPORTED,  /* take a ping for answered by a report though nothing shows that the follower has it */
+    ZKL_BREAK_REACHED,   /* take a report that was sent for one that has arrived */
+    ZKL_BREAK_CHAIN,     /* take a report for effective though the session's time may have been over before */
+    ZKL_BREAK_LEAST,     /* take the present connection's session timeout for the leader's */
     ZKL_BREAK_READERS,   /* let a writer pass readers */
     ZKL_BREAK_DOWNGRADE, /* downgrade by a node at the end of the queue */
     ZKL_BREAK_WRITER,    /* downgrade without checking that the writer's node is there */
@@ -462,6 +468,8 @@ typedef enum {
 extern uint64_t zkl_broken_rules;
 /* ZKL_MAX_IN_FLIGHT, for the simulation to reach. */
 extern int32_t zkl_most_in_flight;
+/* What the engine takes for true: the leader restarted the session's timer at this instant or later, to run for `timeout`. */
+int64_t zkl_engine_restarted_at(const zkl_engine *engine, int64_t *timeout);
 #define ZKL_BROKEN(rule) ((zkl_broken_rules >> (rule)&1) != 0)
 #else
 #define ZKL_BROKEN(rule) false

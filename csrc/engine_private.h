@@ -68,6 +68,61 @@ TAILQ_HEAD(zkl_checks_list, zkl_checks);
 LIST_HEAD(zkl_user_watch_list, zkl_user_watch);
 TAILQ_HEAD(zkl_operation_list, zkl_operation);
 
+/* request.c: what is asked for. */
+typedef enum {
+    ZKL_REQUEST_GREET,     /* exists "/": the first of a session */
+    ZKL_REQUEST_CREATE,    /* a seat's node */
+    ZKL_REQUEST_DOWNGRADE, /* a reader's node beside its writer's */
+    ZKL_REQUEST_LIST,      /* a seat's directory */
+    ZKL_REQUEST_SYNC,      /* before the list that looks for a lost node */
+    ZKL_REQUEST_STAT,      /* of the node that was found again */
+    ZKL_REQUEST_DELETE,    /* a seat's node */
+    ZKL_REQUEST_PARENT,    /* one directory on the way to a line */
+    ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
+    ZKL_REQUEST_UNWATCH,
+    ZKL_REQUEST_PULSE,      /* sync "/": a round trip through the leader */
+    ZKL_REQUEST_CHECK,      /* heartbeat */
+    ZKL_REQUEST_LOOK,       /* at one of its nodes: is it still the same? */
+    ZKL_REQUEST_LEASES,     /* list of a semaphore's permits */
+    ZKL_REQUEST_LIMIT,      /* for how many permits a semaphore was made: get or set */
+    ZKL_REQUEST_QUERY_LIST, /* contenders */
+    ZKL_REQUEST_QUERY_GET,
+    ZKL_REQUEST_OPERATION,
+    ZKL_REQUEST_USER_UNWATCH
+} zkl_request_kind;
+
+/* No instant at all: earlier than every one. */
+#define ZKL_LONG_AGO (INT64_MIN / 2)
+
+/* lease.c: what a request's answer will prove, as known when it was sent. */
+typedef struct {
+    int64_t first;    /* a request sent at this instant had been answered */
+    int64_t reported; /* if a leader answers: its follower has reported us, heard of at this instant or later */
+    int64_t arrived;  /* if a leader answers: such a report has arrived there */
+} zkl_evidence;
+
+/*
+ * lease.c: when the leader restarted the session's timer, as far as the present connection tells. ZKL_LONG_AGO where there is none.
+ */
+typedef struct {
+    int64_t first; /* the latest request that was answered was sent then */
+    struct zkl_heard {
+        int64_t
+            first; /* two requests, the second of which was sent when the first, of this instant, had been answered */
+        int64_t since;   /* were both answered by this instant; ZKL_NEVER until that is known */
+    } heard[16];         /* ring, some of those */
+    int32_t heard_count; /* ever written */
+    int64_t reported;    /* the follower has reported a request of this instant, or a later one */
+    int64_t arrived;     /* such a report has arrived at the leader */
+    int64_t proven;      /* the same, and a quorum write was acknowledged afterwards: not dated yet */
+    int64_t
+        restarted_at; /* the leader restarted the timer at this instant or later, if the follower's leader is the leader */
+    int64_t unbroken_since; /* at each instant since then the one before was less than 9T/10 old */
+    bool sound;             /* so it has been since the session began, or for so long that this is as good */
+    bool begins;            /* the connection itself is not dated yet */
+    bool round_over;        /* nor is the end of the latest round of requests */
+} zkl_chain;
+
 struct zkl_engine {
     zkl_host host;
     char *servers;
@@ -101,19 +156,17 @@ struct zkl_engine {
     int64_t retry_at;     /* not before this instant is a session opened again */
     int64_t lost_at;      /* the connection was lost at this instant */
     int64_t handshake_at; /* the present connection's handshake was sent at this instant or later */
+    int32_t least_ms;     /* the shortest timeout that the session's connections have negotiated */
 
     /* lease.c */
     int64_t lease_until;
-    int64_t check_at;              /* next heartbeat, or read where there is no node to check */
+    int64_t check_at;              /* next round of heartbeats */
     struct zkl_checks_list checks; /* heartbeats of which an answer, or a look at a node, is still to come */
-    int32_t checks_flying;         /* of these in flight; or of the reads */
+    int32_t checks_flying;         /* of these in flight; or of a round's other requests */
     bool confirming;               /* somebody is first in line and needs a lease to be granted */
-    int64_t restarted_at;          /* the leader restarted the session's timer at this instant or later */
-    struct zkl_heard {             /* ring: some of the requests that were answered on this connection */
-        int64_t sent_at;
-        int64_t answered_at; /* its answer was here at this instant or earlier; ZKL_NEVER until that is known */
-    } heard[16];
-    int32_t heard_count;  /* ever written */
+    int64_t alive_at;     /* the session lived at this instant or later: its latest quorum write was sent then */
+    int64_t restarted_at; /* the leader restarted the session's timer at this instant or later: proven */
+    zkl_chain chain;      /* the same as far as this connection alone tells */
     int32_t looks_flying; /* at nodes that are held, behind heartbeats */
 
     /* request.c */
@@ -148,6 +201,7 @@ struct zkl_engine {
     struct zkl_operation_list operations;         /* under way, or answered and not forgotten */
     struct zkl_user_watch_list user_watches;
     uint64_t operation_serial; /* of the latest */
+    bool own_ephemerals;       /* the program may have ephemeral nodes in this session */
     size_t sent_bytes;         /* of operations, since zkl_engine_prepare */
 
     /* engine.c */
@@ -237,12 +291,15 @@ void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat);
 void zkl_log(zkl_engine *engine, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Requests may go out now. */
 bool zkl_session_usable(const zkl_engine *engine);
-/* The negotiated session timeout in nanoseconds; 0 before there was one. */
+/*
+ * The session timeout in nanoseconds, 0 before there was one: the least that was negotiated in this session. A server may grant
+ * more at a later connection, but a new leader begins with the timeout of the first one.
+ */
 static inline int64_t zkl_session_timeout(const zkl_engine *engine)
 {
-    return (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000);
+    return (int64_t)(ZKL_BROKEN(ZKL_BREAK_LEAST) ? engine->timeout_ms : engine->least_ms) * (ZKL_SECOND / 1000);
 }
-/* Sends a read: any shows that a ZooKeeper answers, whether the chroot exists, and that the follower has heard of us. */
+/* Sends a read: any shows that a ZooKeeper answers, and whether the chroot exists. */
 void zkl_session_greet(zkl_engine *engine);
 /* Its reply. */
 void zkl_session_greeted(zkl_request *request, int rc);
@@ -252,7 +309,7 @@ zkl_code zkl_code_of(int rc);
 
 /* lease.c ---------------------------------------------------------------------------------------------------------- */
 
-/* A quorum write that was sent at `sent_at` has been acknowledged: the session lived then. */
+/* A quorum write has been acknowledged: the session lived when it was sent. */
 void zkl_lease_prove(zkl_engine *engine, int64_t sent_at);
 bool zkl_lease_valid(const zkl_engine *engine);
 /* Another claim may be granted by a node that is there already, without a word from the server. */
@@ -261,44 +318,31 @@ bool zkl_lease_covers_more(const zkl_engine *engine);
 void zkl_lease_want_now(zkl_engine *engine);
 /* The next heartbeat is due when one is as a rule. */
 void zkl_lease_rest(zkl_engine *engine);
-/* Sends the heartbeat over every node that serves somebody, in as few requests as their bound allows; a read if none does. */
+/* Begins a round of heartbeats. */
 void zkl_lease_beat(zkl_engine *engine);
+/* A round's request through the leader was answered. */
+void zkl_lease_pulsed(zkl_request *request, int rc);
 /* Goes on with the looks at nodes that are due, and judges the heartbeats of which all is in. */
 void zkl_lease_look_on(zkl_engine *engine);
 /* Their replies. */
 void zkl_lease_checked(zkl_request *request, int rc);
 void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat);
-/* A request that was sent at `sent_at` has been answered by the server. */
-void zkl_lease_heard(zkl_engine *engine, int64_t sent_at);
+/* What the answer to a request that is about to be sent will prove. */
+zkl_evidence zkl_lease_evidence(const zkl_engine *engine, zkl_request_kind kind);
+/* The request has been answered with ZOK. */
+void zkl_lease_answered(const zkl_request *request);
 /* To be called early in each turn. */
 void zkl_lease_date_answers(zkl_engine *engine);
-/* A connection is established, whose session timeout may be another one. */
-void zkl_lease_shorten(zkl_engine *engine);
+/* A connection is established, whose session timeout may be another one; `fresh`: with a new session. */
+void zkl_lease_connected(zkl_engine *engine, bool fresh);
+/* Whether a new session should be opened before anything joins a queue by this one, which may be about to end. */
+bool zkl_lease_wants_session(const zkl_engine *engine);
+/* Whether nothing should join a queue now, since that may be so. */
+bool zkl_lease_holds_back(const zkl_engine *engine);
 /* Grants that outlived their lease are lost for good. */
 void zkl_lease_lapse(zkl_engine *engine);
 
 /* request.c -------------------------------------------------------------------------------------------------------- */
-
-typedef enum {
-    ZKL_REQUEST_GREET,     /* exists "/": the first of a session */
-    ZKL_REQUEST_CREATE,    /* a seat's node */
-    ZKL_REQUEST_DOWNGRADE, /* a reader's node beside its writer's */
-    ZKL_REQUEST_LIST,      /* a seat's directory */
-    ZKL_REQUEST_SYNC,      /* before the list that looks for a lost node */
-    ZKL_REQUEST_STAT,      /* of the node that was found again */
-    ZKL_REQUEST_DELETE,    /* a seat's node */
-    ZKL_REQUEST_PARENT,    /* one directory on the way to a line */
-    ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
-    ZKL_REQUEST_UNWATCH,
-    ZKL_REQUEST_CHECK,      /* heartbeat */
-    ZKL_REQUEST_LOOK,       /* at one of its nodes: is it still the same? */
-    ZKL_REQUEST_LEASES,     /* list of a semaphore's permits */
-    ZKL_REQUEST_LIMIT,      /* for how many permits a semaphore was made: get or set */
-    ZKL_REQUEST_QUERY_LIST, /* contenders */
-    ZKL_REQUEST_QUERY_GET,
-    ZKL_REQUEST_OPERATION,
-    ZKL_REQUEST_USER_UNWATCH
-} zkl_request_kind;
 
 /* Why a seat listed its directory; decides what its reply may be used for. */
 typedef enum {
@@ -322,7 +366,8 @@ struct zkl_request {
     uint32_t connection; /* the one it was sent on */
     uint32_t generation; /* the seat's, when it was sent */
     int64_t sent_at;
-    int32_t index;                   /* PARENT: which directory; QUERY_GET: which contender; LOOK: which node */
+    zkl_evidence evidence;
+    int32_t index; /* PARENT: which directory; QUERY_GET: which contender; LOOK: which node; PULSE: 1 for the last */
     struct zkl_downgrade *downgrade; /* DOWNGRADE: room for its answer, freed with the request */
     union {
         zkl_seat *seat;
@@ -363,6 +408,8 @@ bool zkl_send_unwatch(zkl_watch *watch);
 bool zkl_send_greeting(zkl_engine *engine);
 bool zkl_send_query_list(zkl_query *query);
 bool zkl_send_query_get(zkl_query *query, int32_t index, const char *path);
+/* A sync, which goes through the leader and asks no quorum. `last`: of its round. */
+bool zkl_send_pulse(zkl_engine *engine, bool last);
 /* Heartbeat over `count` operations; `checks` is given back with the reply. */
 bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks);
 /* Looks at the heartbeat's `index`-th node. */

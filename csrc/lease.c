@@ -1,27 +1,52 @@
 /*
  * lease: how long the session certainly lives, and the heartbeat that keeps it so.
  *
- * The lease: being CONNECTED, successful reads, pings and even sync do not prove that the session lives, because a follower
- * that is cut off from its leader goes on answering them. What proves it is an acknowledged quorum write. With s the instant
- * at which the latest acknowledged one was sent and T the negotiated session timeout, grants are valid until s + T/2. The
- * heartbeat that keeps the lease is a multi made of nothing but version checks of our own nodes: it goes through the quorum,
- * changes nothing, fires no watch, and fails with ZNONODE when somebody has deleted one of them.
+ * Being CONNECTED, successful reads, pings and even sync do not prove that the session lives, because a follower that is cut off
+ * from its leader goes on answering them. Two instants are known from acknowledgements alone:
  *
- * A check knows a node by its name and the version of its data alone. Whoever may create and delete in the directory can put
- * a node of his own in the place of ours. What he cannot give it is our czxid and our session. So right behind the heartbeat,
- * on the same connection, goes an exists for each node that is held: what a session reads after a write of its own is no older
- * than that write. The heartbeat proves the lease when all of these are answered too.
+ *   alive_at       the session lived then: a quorum write that was sent then has been acknowledged. The heartbeat is a multi of
+ *                  version checks of our own nodes. It goes through the quorum, changes nothing, fires no watch, and fails with
+ *                  ZNONODE when one of the nodes has been deleted.
+ *   restarted_at   the leader restarted the session's timer then or later.
  *
- * That the session lived at s is not enough to say how long it will live: a write that a follower forwards does not restart
- * the session's timer at the leader (LeaderZooKeeperServer.submitLearnerRequest). What restarts it is the follower's report,
- * twice a tick, of the sessions it has heard from, and being asked to revalidate a session that connects. So the engine keeps
- * the latest instant after which the timer was certainly restarted, and no lease goes beyond that plus 9T/10:
- *   - when a connection is established: the instant at which its handshake was sent, or earlier;
- *   - when a quorum write sent at k is acknowledged: the send instant j of any request of the same connection whose answer
- *     was here 3T/10 before k. Between the two the follower, having heard of us, reported at least once, since ZooKeeper
- *     grants no session timeout below two ticks; and its reports and forwarded writes travel on one ordered connection.
- * So that there is always such a j, an idle client sends a read as often as a busy one its heartbeat, in place of the C
- * client's pings, whose answers it does not show.
+ * With T, the least session timeout that was negotiated in this session, grants are valid until
+ * min(alive_at + T/2, restarted_at + 9T/10).
+ *
+ * A check knows a node by its name and the version of its data alone. Another client that may create and delete in the directory can
+ * replace our node by one of its own, but it cannot give that node our czxid and our session. So an exists for each node that is
+ * held follows the heartbeat on the same connection: what a session reads after its own write is no older than that write. The
+ * heartbeat counts when all of these are answered too.
+ *
+ * When the timer was restarted. A write that a follower forwards does not restart it (LeaderZooKeeperServer.submitLearnerRequest).
+ * The follower's report does, and the follower reports only in answer to a ping of the leader that it has received (Learner.ping,
+ * LearnerHandler.run). What the leader sends may stall while what the follower sends arrives. So it takes four answered requests, all
+ * on one connection, each sent when the one before had been answered:
+ *
+ *   j1, j2   The follower has heard of us. The report that is made at the moment of a request may miss that one request
+ *            (LearnerSessionTracker.touchSession and snapshot), so there are two.
+ *   w        A round trip through the leader, sent at least 3T/10 after the answer to j2. The leader pings its followers twice a tick,
+ *            and T is two ticks or more; so it has queued a ping in between, which has passed the ordered link before the answer to w.
+ *   k        Another round trip through the leader. The report travels before k on the ordered link to the leader.
+ *
+ * Then the timer was restarted at the instant at which j1 was sent, or later. The request kinds in `through_leader` can be w or k;
+ * every request can be j1 or j2. Each request remembers what its answer will prove (zkl_evidence), so that one request can play all
+ * parts at the same time, and a client that is busy proves its lease by what it sends anyway.
+ *
+ * Two conditions come with it:
+ *   - The follower's leader may have been replaced and not know it. That it was the leader is proven by a quorum write that is
+ *     acknowledged on the same connection afterwards. Until then the instant is known in `chain` only.
+ *   - The chain must be unbroken: each such instant becomes known less than 9T/10 after the one before. Otherwise the leader's session
+ *     tracker may have taken the session out of its queue, and end it a moment later in spite of the report (SessionTrackerImpl.run).
+ *     A broken chain is as good as an unbroken one when a quorum write, sent T/2 later, has been acknowledged: the tracker would have
+ *     ended the session by then. A client that has nothing to lose does not wait for that, but opens a new session.
+ * A connection's handshake restarts the timer too, by the revalidation of the session, and counts under the same condition.
+ *
+ * An instant at which an answer was here is known when the clock has been read afterwards, at the next turn: the thread may have stood
+ * still in between. So answers are dated there (zkl_lease_date_answers).
+ *
+ * Rounds of requests provide the evidence: a sync, then, when that is answered, the heartbeat, or another sync where there is no node.
+ * Rounds begin every T/5, or 3T/10 after the end of the one before where the client has no nodes. The instant that is known is then
+ * less than 2T/3 old.
  */
 #include <string.h>
 
@@ -32,8 +57,9 @@
 
 /* Parts of the session timeout. */
 #define SPEAK_EVERY(timeout) ((timeout) / 5)
-#define REPORTED_WITHIN(timeout) ((timeout) / 10 * 3)
+#define PINGED_WITHIN(timeout) ((timeout) / 10 * 3)
 #define LIVES_FOR(timeout) ((timeout) / 10 * 9)
+#define ENDED_WITHIN(timeout) ((timeout) / 2)
 
 /*
  * Nodes checked by one heartbeat request, and bytes of their paths in it: a server hangs up at a packet above jute.maxbuffer
@@ -45,6 +71,14 @@
 
 /* Looks at nodes that are under way at once, whatever else is: the lease must not wait for others. */
 #define LOOKS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
+
+#ifdef ZKL_BREAKABLE
+int64_t zkl_engine_restarted_at(const zkl_engine *engine, int64_t *timeout)
+{
+    *timeout = zkl_session_timeout(engine);
+    return engine->restarted_at;
+}
+#endif
 
 bool zkl_lease_valid(const zkl_engine *engine)
 {
@@ -72,13 +106,134 @@ void zkl_lease_lapse(zkl_engine *engine)
     }
 }
 
-/*
- * The server that we have connected to has restarted the session's timer with the timeout that it has just negotiated, which
- * may be shorter than the one that the lease was made under.
- */
-void zkl_lease_shorten(zkl_engine *engine)
+/* --- evidence ------------------------------------------------------------------------------------------------------ */
+
+static int64_t later(int64_t a, int64_t b)
 {
-    int64_t certain = engine->restarted_at + LIVES_FOR(zkl_session_timeout(engine));
+    return a > b ? a : b;
+}
+
+/* Whether every server that answers such a request with ZOK has asked the leader, or is the leader. */
+static bool through_leader(zkl_request_kind kind)
+{
+    switch (kind) {
+    case ZKL_REQUEST_CREATE:
+    case ZKL_REQUEST_DOWNGRADE:
+    case ZKL_REQUEST_SYNC:
+    case ZKL_REQUEST_DELETE:
+    case ZKL_REQUEST_PARENT:
+    case ZKL_REQUEST_PULSE:
+    case ZKL_REQUEST_CHECK:
+        return true;
+    default: /* the program's own requests, and those of a LIMIT, may be reads */
+        return false;
+    }
+}
+
+/* Of these, whether a majority of the servers has acknowledged it. */
+static bool is_quorum_write(zkl_request_kind kind)
+{
+    return through_leader(kind) && kind != ZKL_REQUEST_SYNC && kind != ZKL_REQUEST_PULSE;
+}
+
+/* The latest request for which the leader has queued a ping, if the next round trip through it is answered. */
+static int64_t pinged(const zkl_engine *engine)
+{
+    const zkl_chain *chain = &engine->chain;
+    int32_t slots = (int32_t)(sizeof chain->heard / sizeof *chain->heard);
+    int32_t oldest = chain->heard_count > slots ? chain->heard_count - slots : 0;
+    int64_t within = ZKL_BROKEN(ZKL_BREAK_PINGED) ? 0 : PINGED_WITHIN(zkl_session_timeout(engine));
+    for (int32_t i = chain->heard_count - 1; i >= oldest; i--) {
+        struct zkl_heard heard = chain->heard[i % slots];
+        if (heard.since <= engine->now - within) {
+            return heard.first;
+        }
+    }
+    return ZKL_LONG_AGO;
+}
+
+zkl_evidence zkl_lease_evidence(const zkl_engine *engine, zkl_request_kind kind)
+{
+    zkl_evidence evidence = {engine->chain.first, ZKL_LONG_AGO, ZKL_LONG_AGO};
+    if (ZKL_BROKEN(ZKL_BREAK_TWICE)) {
+        evidence.first = engine->now;
+    }
+    if (engine->lease && through_leader(kind)) {
+        evidence.reported = pinged(engine);
+        evidence.arrived = ZKL_BROKEN(ZKL_BREAK_REPORTED) ? evidence.reported : engine->chain.reported;
+    }
+    return evidence;
+}
+
+/* What is of use was answered long ago: what is kept is spread over time. */
+static void note_heard(zkl_engine *engine, const zkl_request *request)
+{
+    zkl_chain *chain = &engine->chain;
+    int32_t slots = (int32_t)(sizeof chain->heard / sizeof *chain->heard);
+    int64_t first = request->evidence.first;
+    int64_t apart = zkl_session_timeout(engine) / slots;
+    if (first == ZKL_LONG_AGO ||
+        (chain->heard_count > 0 && first < chain->heard[(chain->heard_count - 1) % slots].first + apart)) {
+        return;
+    }
+    int64_t since = ZKL_BROKEN(ZKL_BREAK_ARRIVAL) ? request->sent_at : ZKL_NEVER;
+    chain->heard[chain->heard_count++ % slots] = (struct zkl_heard){first, since};
+}
+
+void zkl_lease_answered(const zkl_request *request)
+{
+    zkl_engine *engine = request->engine;
+    zkl_chain *chain = &engine->chain;
+    note_heard(engine, request);
+    chain->first = later(chain->first, request->sent_at);
+    if (!engine->lease || !through_leader(request->kind)) {
+        return;
+    }
+    chain->reported = later(chain->reported, request->evidence.reported);
+    chain->arrived = later(chain->arrived, request->evidence.arrived);
+    if (ZKL_BROKEN(ZKL_BREAK_REACHED)) {
+        chain->arrived = chain->reported;
+    }
+    if (is_quorum_write(request->kind)) {
+        bool ended_by_now =
+            !chain->begins && request->sent_at >= chain->unbroken_since + ENDED_WITHIN(zkl_session_timeout(engine));
+        chain->sound = chain->sound || ended_by_now;
+        chain->proven = later(chain->restarted_at, chain->arrived);
+        if (chain->sound) {
+            engine->restarted_at = later(engine->restarted_at, chain->restarted_at);
+        }
+    }
+}
+
+/* What is known now was known less than 9T/10 after `before`. */
+static bool is_unbroken(const zkl_engine *engine, int64_t before)
+{
+    return engine->now < before + LIVES_FOR(zkl_session_timeout(engine)) || ZKL_BROKEN(ZKL_BREAK_CHAIN);
+}
+
+static void break_chain(zkl_engine *engine)
+{
+    engine->chain.sound = false;
+    engine->chain.unbroken_since = engine->now;
+}
+
+void zkl_lease_connected(zkl_engine *engine, bool fresh)
+{
+    engine->chain = (zkl_chain){.first = ZKL_LONG_AGO,
+                                .reported = ZKL_LONG_AGO,
+                                .arrived = ZKL_LONG_AGO,
+                                .proven = ZKL_LONG_AGO,
+                                .restarted_at = engine->handshake_at,
+                                .unbroken_since = engine->handshake_at,
+                                .sound = fresh,
+                                .begins = !fresh};
+    if (fresh) { /* the session was created by a quorum write */
+        engine->restarted_at = engine->handshake_at;
+        engine->alive_at = ZKL_LONG_AGO;
+        return;
+    }
+    /* The server has restarted the timer with the timeout that it has just negotiated, which may be shorter. */
+    int64_t certain = engine->handshake_at + LIVES_FOR(zkl_session_timeout(engine));
     if (engine->lease && engine->lease_until != 0 && certain < engine->lease_until && !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
         zkl_lease_lapse(engine);
         engine->lease_until = certain;
@@ -87,62 +242,15 @@ void zkl_lease_shorten(zkl_engine *engine)
     }
 }
 
-/* The instant before which a request must have been sent to be of use is long ago: what is kept is spread over time. */
-void zkl_lease_heard(zkl_engine *engine, int64_t sent_at)
+/* Moves the end of the lease to what is known by now. */
+static void extend(zkl_engine *engine)
 {
-    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
-    if (engine->heard_count > 0) {
-        int64_t latest = engine->heard[(engine->heard_count - 1) % slots].sent_at;
-        if (sent_at < latest + zkl_session_timeout(engine) / slots) {
-            return;
-        }
-    }
-    engine->heard[engine->heard_count++ % slots] = (struct zkl_heard){sent_at, ZKL_NEVER};
-}
-
-/*
- * Dates the answers of the turn before. Its own `now` is from before the answers were read, and the thread may have stood still
- * in between: only a clock that is read afterwards is certainly no earlier than their arrival.
- */
-void zkl_lease_date_answers(zkl_engine *engine)
-{
-    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
-    for (int32_t i = engine->heard_count - 1; i >= 0 && i >= engine->heard_count - slots; i--) {
-        struct zkl_heard *heard = &engine->heard[i % slots];
-        if (heard->answered_at != ZKL_NEVER) {
-            return;
-        }
-        heard->answered_at = engine->now;
-    }
-}
-
-/* A quorum write sent at `sent_at` is acknowledged: every report that the follower had made by then has arrived. */
-static void note_restart(zkl_engine *engine, int64_t sent_at)
-{
-    int32_t slots = (int32_t)(sizeof engine->heard / sizeof *engine->heard);
-    int32_t oldest = engine->heard_count > slots ? engine->heard_count - slots : 0;
-    for (int32_t i = engine->heard_count - 1; i >= oldest; i--) {
-        struct zkl_heard heard = engine->heard[i % slots];
-        int64_t arrived = ZKL_BROKEN(ZKL_BREAK_ARRIVAL) ? heard.sent_at : heard.answered_at;
-        if (arrived <= sent_at - REPORTED_WITHIN(zkl_session_timeout(engine))) {
-            engine->restarted_at = heard.sent_at > engine->restarted_at ? heard.sent_at : engine->restarted_at;
-            return;
-        }
-    }
-}
-
-void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
-{
-    if (!engine->lease || engine->session_id == 0) {
-        return;
-    }
-    note_restart(engine, sent_at);
-    int64_t until = sent_at + zkl_session_timeout(engine) / 2;
+    int64_t until = engine->alive_at + zkl_session_timeout(engine) / 2;
     int64_t certain = engine->restarted_at + LIVES_FOR(zkl_session_timeout(engine));
     if (certain < until && !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
         until = certain;
     }
-    if (until <= engine->lease_until) {
+    if (engine->session_id == 0 || engine->alive_at == ZKL_LONG_AGO || until <= engine->lease_until) {
         return;
     }
     zkl_lease_lapse(engine);
@@ -158,6 +266,89 @@ void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
             }
         }
     }
+}
+
+void zkl_lease_date_answers(zkl_engine *engine)
+{
+    zkl_chain *chain = &engine->chain;
+    if (!engine->lease || !engine->connected) {
+        return;
+    }
+    int32_t slots = (int32_t)(sizeof chain->heard / sizeof *chain->heard);
+    for (int32_t i = chain->heard_count - 1; i >= 0 && i >= chain->heard_count - slots; i--) {
+        struct zkl_heard *heard = &chain->heard[i % slots];
+        if (heard->since != ZKL_NEVER) {
+            break;
+        }
+        heard->since = engine->now;
+    }
+    if (chain->begins) {
+        chain->begins = false;
+        chain->sound = is_unbroken(engine, engine->restarted_at);
+        chain->unbroken_since = engine->now;
+    }
+    if (chain->arrived > chain->restarted_at) {
+        if (!is_unbroken(engine, chain->restarted_at)) {
+            break_chain(engine);
+        }
+        chain->restarted_at = chain->arrived;
+    }
+    if (chain->sound && chain->proven > engine->restarted_at) {
+        engine->restarted_at = chain->proven;
+        extend(engine);
+    }
+    chain->proven = ZKL_LONG_AGO;
+    if (chain->round_over) {
+        chain->round_over = false;
+        if (engine->nodes == 0) {
+            engine->check_at = engine->now + PINGED_WITHIN(zkl_session_timeout(engine));
+        }
+    }
+}
+
+void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
+{
+    if (!engine->lease || engine->session_id == 0) {
+        return;
+    }
+    int64_t soon = engine->now + SPEAK_EVERY(zkl_session_timeout(engine));
+    engine->check_at = engine->check_at < soon ? engine->check_at : soon; /* there may be a node now */
+    engine->alive_at = later(engine->alive_at, sent_at);
+    extend(engine);
+}
+
+/* Whether the session has, or may come to have, anything that another session has not. */
+static bool has_something(const zkl_engine *engine)
+{
+    if (engine->nodes > 0 || engine->own_ephemerals || !LIST_EMPTY(&engine->user_watches)) {
+        return true;
+    }
+    const zkl_seat *seat;
+    TAILQ_FOREACH(seat, &engine->seats, all)
+    {
+        if (seat->state == ZKL_SEAT_JOINING || seat->state == ZKL_SEAT_RECOVERING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool wants_session(const zkl_engine *engine)
+{
+    const zkl_chain *chain = &engine->chain;
+    return !chain->sound && engine->now < chain->unbroken_since + ENDED_WITHIN(zkl_session_timeout(engine)) &&
+           !has_something(engine);
+}
+
+bool zkl_lease_wants_session(const zkl_engine *engine)
+{
+    return engine->lease && !engine->chain.begins && !TAILQ_EMPTY(&engine->seats) && engine->in_flight == 0 &&
+           wants_session(engine);
+}
+
+bool zkl_lease_holds_back(const zkl_engine *engine)
+{
+    return engine->lease && (engine->chain.begins || wants_session(engine));
 }
 
 void zkl_lease_want_now(zkl_engine *engine)
@@ -295,7 +486,7 @@ void zkl_lease_look_on(zkl_engine *engine)
     }
 }
 
-void zkl_lease_beat(zkl_engine *engine)
+static void send_all_checks(zkl_engine *engine)
 {
     struct zkl_checks *checks = NULL;
     zkl_seat *seat;
@@ -317,10 +508,45 @@ void zkl_lease_beat(zkl_engine *engine)
     if (checks != NULL) {
         send_checks(engine, checks);
     }
-    if (engine->checks_flying == 0) {
-        zkl_session_greet(engine);
+}
+
+/* One of a round's requests that are no heartbeats; `last`: nothing follows it. */
+static void send_pulse(zkl_engine *engine, bool last)
+{
+    if (zkl_send_pulse(engine, last)) {
+        engine->checks_flying++;
+        engine->stats.heartbeats++;
     }
+}
+
+void zkl_lease_beat(zkl_engine *engine)
+{
+    bool only_aliveness = engine->confirming && engine->chain.sound &&
+                          engine->now < engine->restarted_at + ENDED_WITHIN(zkl_session_timeout(engine));
     zkl_lease_rest(engine);
+    if (only_aliveness) {
+        send_all_checks(engine); /* a seat waits for its grant: the shortest way */
+    } else {
+        send_pulse(engine, false);
+    }
+}
+
+void zkl_lease_pulsed(zkl_request *request, int rc)
+{
+    zkl_engine *engine = request->engine;
+    bool last = request->index != 0;
+    engine->checks_flying--;
+    if (request->connection != engine->connection || !zkl_session_usable(engine)) {
+        return; /* the next connection has rounds of its own */
+    }
+    if (last) {
+        engine->chain.round_over = rc == ZOK;
+        return;
+    }
+    send_all_checks(engine);
+    if (engine->checks_flying == 0) {
+        send_pulse(engine, true);
+    }
 }
 
 /* The C client takes an answer for success whose parts say otherwise, or are not there. */

@@ -512,6 +512,18 @@ static bool has_watch(zkl_operation *operation)
     return !operation->watch_wanted || operation->watch != NULL;
 }
 
+static bool makes_ephemeral(const zkl_operation *operation)
+{
+    for (int32_t i = 0; i < operation->part_count; i++) {
+        const struct zkl_part *part = &operation->parts[i];
+        if (part->kind == ZKL_OPERATION_CREATE &&
+            (part->flags == ZOO_EPHEMERAL || part->flags == ZOO_EPHEMERAL_SEQUENTIAL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void send_operation(zkl_operation *operation)
 {
     zkl_engine *engine = operation->engine;
@@ -535,6 +547,7 @@ static void send_operation(zkl_operation *operation)
     };
     stop_waiting(operation);
     operation->flying = true;
+    engine->own_ephemerals = engine->own_ephemerals || makes_ephemeral(operation);
     if (operation->watch != NULL) {
         zkl_user_watch_arming(operation->watch);
     }

@@ -29,6 +29,7 @@ zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind)
     request->kind = kind;
     request->connection = engine->connection;
     request->sent_at = engine->now;
+    request->evidence = zkl_lease_evidence(engine, kind);
     TAILQ_INSERT_TAIL(&engine->flying, request, all);
     engine->in_flight++;
     engine->stats.requests++;
@@ -48,8 +49,8 @@ static zkl_request *land(const void *data, int rc)
     }
     TAILQ_REMOVE(&engine->flying, request, all);
     engine->in_flight--;
-    if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
-        zkl_lease_heard(engine, request->sent_at);
+    if (rc == ZOK && request->connection == engine->connection) {
+        zkl_lease_answered(request);
     }
     return request;
 }
@@ -83,6 +84,7 @@ static void release_about(zkl_request *request)
     case ZKL_REQUEST_GREET:
     case ZKL_REQUEST_WATCH:
     case ZKL_REQUEST_UNWATCH:
+    case ZKL_REQUEST_PULSE:
     case ZKL_REQUEST_CHECK:
     case ZKL_REQUEST_LOOK:
     case ZKL_REQUEST_QUERY_LIST:
@@ -182,6 +184,8 @@ static void on_text(int rc, const char *text, const void *data)
     }
     if (request->kind == ZKL_REQUEST_SYNC) {
         zkl_seat_synced(request, rc);
+    } else if (request->kind == ZKL_REQUEST_PULSE) {
+        zkl_lease_pulsed(request, rc);
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
         zkl_operation_landed(request, rc, &(zkl_reply){.path = text});
     } else {
@@ -454,6 +458,16 @@ bool zkl_send_greeting(zkl_engine *engine)
 {
     zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_GREET);
     return request != NULL && sent(request, zoo_aexists(engine->handle, "/", 0, on_stat, request));
+}
+
+bool zkl_send_pulse(zkl_engine *engine, bool last)
+{
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_PULSE);
+    if (request == NULL) {
+        return false;
+    }
+    request->index = last;
+    return sent(request, zoo_async(engine->handle, "/", on_text, request));
 }
 
 bool zkl_send_query_list(zkl_query *query)

@@ -504,7 +504,8 @@ void zkl_seat_step(zkl_seat *seat)
     if (!sends && !waits_for_permits) {
         return;
     }
-    if (!zkl_session_usable(seat->engine) || seat->engine->in_flight >= ZKL_MAX_IN_FLIGHT) {
+    if (!zkl_session_usable(seat->engine) || seat->engine->in_flight >= ZKL_MAX_IN_FLIGHT ||
+        (seat->state == ZKL_SEAT_PARKED && zkl_lease_holds_back(seat->engine))) {
         zkl_seat_wait(seat);
         return;
     }

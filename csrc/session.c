@@ -178,16 +178,18 @@ static void on_connected(zkl_engine *engine, bool read_only)
         return;
     }
     engine->connected = true;
-    engine->heard_count = 0;
-    engine->restarted_at = engine->handshake_at;
     engine->check_at = engine->now;
-    zkl_lease_shorten(engine);
     int64_t session_id = zoo_client_id(engine->handle)->client_id;
-    if (session_id != engine->session_id) {
+    bool fresh = session_id != engine->session_id;
+    if (fresh) {
         engine->session_id = session_id;
-        engine->greeted = false;
+        engine->greeted = engine->own_ephemerals = false;
+        engine->least_ms = engine->timeout_ms;
         engine->stats.sessions++;
+    } else if (engine->timeout_ms < engine->least_ms) {
+        engine->least_ms = engine->timeout_ms;
     }
+    zkl_lease_connected(engine, fresh);
     if (engine->greeted) {
         now_ready(engine);
     } else {
@@ -196,15 +198,20 @@ static void on_connected(zkl_engine *engine, bool read_only)
     }
 }
 
-static void on_disconnected(zkl_engine *engine)
+static void connection_lost(zkl_engine *engine)
 {
-    engine->connected = engine->ready = false;
-    engine->lost_at = engine->now;
     zkl_claim *claim, *next;
     for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
         next = TAILQ_NEXT(claim, all);
         zkl_claim_connection_lost(claim);
     }
+}
+
+static void on_disconnected(zkl_engine *engine)
+{
+    engine->connected = engine->ready = false;
+    engine->lost_at = engine->now;
+    connection_lost(engine);
     set_state(engine, engine->greeted ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
               "the connection to '%s' is lost", engine->hosts);
 }
@@ -307,6 +314,7 @@ static void note_problem(zkl_engine *engine, int rc, int error)
     } else if (error == EHOSTDOWN) {
         set_state(engine, engine->state, ZKL_DISCONNECTED, "'%s' closed the connection", engine->hosts);
     }
+    connection_lost(engine); /* tries that have waited for a new session */
 }
 
 /*
@@ -341,6 +349,19 @@ static void give_up_session(zkl_engine *engine)
         session_over(engine, "no server has taken the session back for three times its timeout");
         set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
                   engine->hosts);
+    }
+}
+
+/*
+ * The leader may have taken the session out already, although it has taken it back: the first lock would have to wait until that is
+ * certain. Nothing of value is lost with it, so that a new one, which needs a moment, is quicker.
+ */
+static void renew_session(zkl_engine *engine)
+{
+    if (zkl_session_usable(engine) && zkl_lease_wants_session(engine)) {
+        engine->over = true;
+        session_over(engine, "it is not certain that the session lives on");
+        set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'", engine->hosts);
     }
 }
 
@@ -411,6 +432,7 @@ static void run_due(zkl_engine *engine)
     notice_silent_loss(engine);
     zkl_lease_lapse(engine);
     give_up_session(engine);
+    renew_session(engine);
     zkl_claims_expire(engine);
     zkl_share_expire(engine, false);
     if (must_greet_again(engine) && engine->now >= engine->check_at) {
@@ -443,6 +465,9 @@ static int64_t next_due(const zkl_engine *engine)
 {
     int64_t due = must_greet_again(engine) ? earlier(engine->check_at, engine->delayed_until) : engine->delayed_until;
     if (zkl_session_usable(engine)) {
+        if (engine->lease && (engine->chain.begins || engine->chain.round_over || zkl_lease_wants_session(engine))) {
+            due = engine->now;
+        }
         if (engine->lease && engine->checks_flying == 0) {
             due = earlier(due, engine->check_at);
         }

@@ -841,8 +841,32 @@ void check_asked(claim_record *record)
     }
 }
 
+/*
+ * A lease is made of two things: that the leader restarted the session's timer at some instant or later, and the session timeout. Both
+ * must be true, whether or not somebody else would get a lock too early by what is not.
+ */
+static void check_timer(const client *of, int64_t valid_until)
+{
+    int64_t restarted_at;
+    int32_t timeout_ms;
+    if (valid_until == ZKL_NEVER || valid_until <= of->valid_until || !run.leases ||
+        !sim_session_timer(of->index, &restarted_at, &timeout_ms))
+        return;
+    int64_t timeout, claimed = zkl_engine_restarted_at(of->engine, &timeout), truth = client_clock(of, restarted_at);
+    if (claimed > truth)
+        fail("timer", "client %d believes that its session's timer was restarted %lld us after it was", of->index,
+             (long long)((claimed - truth) / SIM_MICROSECOND));
+    if (timeout > timeout_ms * SIM_MILLISECOND)
+        fail("timer", "client %d believes in a session timeout of %lld ms, but it may be %d ms", of->index,
+             (long long)(timeout / SIM_MILLISECOND), (int)timeout_ms);
+    if (valid_until > truth + timeout_ms * SIM_MILLISECOND)
+        fail("timer", "the lease of client %d ends %lld us after its session may", of->index,
+             (long long)((valid_until - truth) / SIM_MICROSECOND - timeout_ms * INT64_C(1000)));
+}
+
 void check_lease_changed(client *of, int64_t valid_until)
 {
+    check_timer(of, valid_until);
     int64_t now = client_clock(of, sim_now());
     sim_trace("client %d: lease until %+lld us", of->index, (long long)((valid_until - now) / 1000));
     /* As the engine was told the time: its thread may have slept since. Whoever saw the lapse meanwhile says so himself. */

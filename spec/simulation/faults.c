@@ -14,6 +14,7 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "server crash",
                                               "leader steps down",
                                               "follower cut off",
+                                              "follower not spoken to",
                                               "leader cut off",
                                               "lagging server",
                                               "no quorum",
@@ -37,6 +38,7 @@ enum {
     UNDO_SILENCE = 0,
     UNDO_CRASH,
     UNDO_LINK,
+    UNDO_WAY,
     UNDO_NAMES,
     UNDO_STALL,
     UNDO_THROTTLE
@@ -56,6 +58,13 @@ static void cut_a_follower(void *context, int64_t caller)
         isolate(server);
 }
 
+static void cut_server(void *context, int64_t index)
+{
+    (void)context;
+    if (!run.draining && (int)index != sim_leader())
+        isolate((int)index);
+}
+
 static void undo(void *context, int64_t what)
 {
     (void)context;
@@ -69,6 +78,9 @@ static void undo(void *context, int64_t what)
         break;
     case UNDO_LINK:
         sim_set_link(one, other, true);
+        break;
+    case UNDO_WAY:
+        sim_set_way(one, other, true);
         break;
     case UNDO_NAMES:
         sim_set_names(one, true);
@@ -108,6 +120,35 @@ static void isolate(int server)
     sim_trace("fault: server %d is cut off", server);
     for (int i = 0; i < run.options.servers; i++)
         cut(server, i, during);
+}
+
+/*
+ * What the leader sends to a follower stalls, what the follower sends arrives: no ping reaches it, so that it reports nobody, and yet
+ * the leader carries out what its clients ask for. They look around meanwhile, and ask just before their sessions end, or are about
+ * to be in doubt. When they hear of it the follower may be cut off, before what it reports then has arrived.
+ */
+static void silence_leader(int leader, int follower)
+{
+    bool whole = sim_chance(1, 2);
+    int64_t during = whole ? run.timeout * 6 / 10 + sim_below(run.timeout * 12 / 10)
+                           : run.timeout * 3 / 10 + sim_below(run.timeout * 3 / 10);
+    sim_trace("fault: what leader %d sends to server %d is held back", leader, follower);
+    sim_set_way(leader, follower, false);
+    undo_later(UNDO_WAY, leader, follower, during);
+    for (int i = 0; i < run.client_count; i++) {
+        if (sim_client_server(i) != follower || !sim_chance(3, 4))
+            continue;
+        for (int64_t at = sim_below(run.timeout / 20); at < during; at += run.timeout / 15 + sim_below(run.timeout / 8))
+            look_soon(&run.clients[i], at);
+        int64_t before = sim_below(whole ? run.timeout / 2 : run.timeout / 10);
+        want_soon(&run.clients[i], before < during ? during - before : 0);
+    }
+    for (int i = 0; one_lock && i < run.client_count; i++) {
+        if (sim_client_server(i) != follower)
+            want_soon(&run.clients[i], during + sim_below(run.timeout / 2));
+    }
+    if (!whole && sim_chance(3, 4))
+        sim_schedule(sim_now() + during + sim_below(run.options.delay * 3), cut_server, NULL, follower);
 }
 
 static void crash(int server, int64_t during)
@@ -323,6 +364,11 @@ static bool inflict(fault_kind kind)
             return false;
         isolate(sim_leader());
         break;
+    case FAULT_ONE_WAY:
+        if (run.options.servers == 1 || sim_leader() < 0 || server == sim_leader())
+            return false;
+        silence_leader(sim_leader(), server);
+        break;
     case FAULT_LAG:
         sim_set_lag(server, sim_now() + duration(15));
         break;
@@ -416,6 +462,8 @@ void start_faults(void)
     if (forced_faults != 0)
         run.fault_mask = forced_faults;
     run.fault_pause = run.timeout / 6 + sim_below(run.timeout * 3 / 2);
+    if (one_lock)
+        run.fault_pause = run.timeout * 2;
     sim_schedule(sim_now() + sim_below(run.timeout), strike, NULL, 0);
 }
 

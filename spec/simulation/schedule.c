@@ -265,6 +265,12 @@ static void choose(uint64_t seed)
     run.foreigner_count = sim_chance(1, 2) ? 0 : 1 + (int)sim_below(MAX_FOREIGNERS);
     zkl_most_in_flight = sim_chance(1, 8) ? 1 + (int32_t)sim_below(8) : 1000;
     choose_paths();
+    if (one_lock) {
+        run.path_count = 1;
+        run.limits[0] = 0;
+        run.foreigner_count = 0;
+        run.keen = run.in_turns = run.calm = false;
+    }
 }
 
 /* The parts of the world that the seed decides before the world begins. */
@@ -276,15 +282,26 @@ static sim_options choose_world(uint64_t seed, bool trace)
     bits ^= bits >> 29;
     int32_t timeout = timeouts[(bits >> 40) % 4];
     sim_options options = {.seed = seed,
-                           .servers = bits % 5 == 0 ? 1 : 3,
+                           .servers = bits % 5 == 0 && !one_lock ? 1 : 3,
                            .min_session_timeout_ms = timeout / 2,
                            .max_session_timeout_ms = timeout,
-                           .tick_ms = timeout / ticks[(bits >> 44) % 4],
+                           .tick_ms = timeout / ticks[one_lock ? 3 : (bits >> 44) % 4],
                            .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND,
                            .containers = (bits >> 24) % 8 != 0,
                            .auth_fails = (bits >> 32) % 150 == 0,
                            .trace = trace};
     return options;
+}
+
+/* One server grants half of what the others do, and another no less than they: a session's timeout depends on where it was made. */
+static void choose_limits(void)
+{
+    int32_t least = run.options.min_session_timeout_ms, most = run.options.max_session_timeout_ms;
+    if (run.options.servers < 3 || run.options.tick_ms > least / 2 || !sim_chance(1, 4))
+        return;
+    int first = (int)sim_below(run.options.servers);
+    sim_set_limits(first, least, least);
+    sim_set_limits((first + 1) % run.options.servers, most, most);
 }
 
 static void prepare_directories(void)
@@ -417,6 +434,7 @@ static bool run_any(uint64_t seed, bool trace, int64_t failures)
               run.options.servers, run.client_count, run.path_count, (int)(run.timeout / SIM_MILLISECOND),
               run.leases ? "" : ", no leases", run.options.containers ? "" : ", no containers",
               run.mismatch ? ", limits that do not match" : "");
+    choose_limits();
     while (sim_leader() < 0)
         sim_step();
     prepare_directories();

@@ -44,6 +44,7 @@ typedef enum {
     FAULT_CRASH,
     FAULT_DROP_LEADER,
     FAULT_CUT_FOLLOWER,
+    FAULT_ONE_WAY,
     FAULT_CUT_LEADER,
     FAULT_LAG,
     FAULT_NO_QUORUM,
@@ -262,12 +263,15 @@ typedef struct {
     /* Faults that have to meet for that to be noticed: it is looked for where nothing else goes wrong. 0: in any schedule. */
     uint32_t fault_mask;
     const char *name;
+    bool one_lock; /* and where three servers have one lock to keep */
 } broken_rule;
 extern const broken_rule broken_rules[];
 /* Breaks this rule and no other; NULL: none. */
 void break_rule(const broken_rule *rule);
 /* What goes wrong in all runs from now on, whatever their seeds say; 0: that. */
 extern uint32_t forced_faults;
+/* Three servers keep one lock in all runs from now on. */
+extern bool one_lock;
 
 /* schedule.c. Runs one seed; true if every check held. */
 bool run_schedule(uint64_t seed, bool trace);
@@ -313,6 +317,10 @@ zkl_node_kind kind_of(zkl_mode mode);
 /* workload.c */
 void start_workload(void);
 void start_rush(void);
+/* The client asks for something after so long. */
+void want_soon(client *of, int64_t after);
+/* It asks who contends for something: a read. */
+void look_soon(client *of, int64_t after);
 bool client_ready(const client *of);
 zkl_mode random_mode(int path);
 claim_record *new_record(client *of, int path);

@@ -6,8 +6,12 @@
  * - reads come from the tree of the server that the client is connected to, however old;
  * - a follower cut off from its leader, and a leader cut off from its majority, go on answering reads and pings until they
  *   notice, which may take longer than a session lives (LearnerSessionTracker.java, Leader.java);
- * - sessions are kept by the leader, who hears of a follower's clients once a tick; a new leader gives every session its full
- *   time again;
+ * - the leader keeps the sessions. It pings each follower twice a tick, and a follower reports the sessions that it has heard
+ *   from only in answer to such a ping (Learner.ping). A request that arrives while a report is made may be missing in it
+ *   (LearnerSessionTracker.touchSession). Links between servers can fall silent one way. A new leader gives every session the
+ *   timeout that was negotiated when the session was created, anew;
+ * - the session tracker takes sessions whose time is over out of its queue first, and ends them a moment later. What is reported
+ *   in between changes nothing any more (SessionTrackerImpl.run);
  * - proposals that never reached a majority are forgotten or survive, as the next leader happens to know them;
  * - sync answers once all that the leader had proposed before is committed, without asking a majority (Leader.java:1723).
  */
@@ -52,6 +56,7 @@ enum {
     LINK_SYNCED,
     LINK_REVALIDATE,
     LINK_VALIDITY,
+    LINK_PING,
     LINK_TOUCHES
 };
 
@@ -61,6 +66,7 @@ typedef struct {
     bool valid;
     int session_count;
     sim_session **sessions;
+    int32_t *timeouts; /* of each of them, as its connection negotiated it */
 } letter;
 
 typedef struct {
@@ -95,6 +101,7 @@ static void apply_known(server *at);
 static void drain(server *at, sim_connection *connection);
 static void submit(server *leader, sim_request *request);
 static bool broken(const server *leader);
+static void begin_expiry(sim_session *session);
 
 /* ---- who is who ---- */
 
@@ -115,7 +122,8 @@ int sim_leader(void)
 
 static bool reachable(const server *one, const server *other)
 {
-    return one->role != DOWN && other->role != DOWN && !sim.link_down[one->id][other->id];
+    return one->role != DOWN && other->role != DOWN && !sim.link_down[one->id][other->id] &&
+           !sim.link_down[other->id][one->id];
 }
 
 static bool joined(const server *follower, const server *leader)
@@ -156,12 +164,43 @@ static sim_session *new_session(int32_t timeout_ms, int caller)
     sim_session *session = sim_alloc(sizeof(*session));
     session->id = ++last_session;
     session->password = sim.options.by_hand ? session->id : (int64_t)(sim_random() >> 1);
-    session->timeout_ms = timeout_ms;
+    session->timeout_ms = session->present_ms = timeout_ms;
     session->caller = caller;
     session->owner = -1;
     session->next = sessions;
     sessions = session;
     return session;
+}
+
+/* The leader restarts its timer. Once the session tracker has taken it out of its queue, that comes too late. */
+static void touch(sim_session *session, int32_t timeout_ms)
+{
+    session->touched = sim.now;
+    if (!session->polled)
+        session->restarted = sim.now;
+    session->present_ms = timeout_ms;
+}
+
+/*
+ * A server notes that it has heard of the session, to report it. It may do so in the table that it is just reporting, too late for
+ * that report, and then in no other: one request in three, but never two in a row, since the next finds the new table.
+ */
+static void note_touch(sim_session *session, int index)
+{
+    bool lost = !sim.options.by_hand && !session->missed_at[index] && sim_chance(1, 3);
+    session->missed_at[index] = lost;
+    session->touched_at[index] = session->touched_at[index] || !lost;
+}
+
+/* As the session's latest connection to this server has negotiated it. */
+static int32_t timeout_at(const server *at, const sim_session *session)
+{
+    int32_t timeout_ms = session->present_ms;
+    for (const sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        if (each->server == at->id && each->accepted && each->session == session)
+            timeout_ms = each->timeout_ms;
+    }
+    return timeout_ms;
 }
 
 /* What the leader says to a request of this session; it may take ownership. */
@@ -200,7 +239,7 @@ static void send_connect_reply(sim_connection *connection, const sim_session *se
     if (session != NULL) {
         reply.session_id = session->id;
         reply.password = session->password;
-        reply.timeout_ms = session->timeout_ms;
+        reply.timeout_ms = connection->timeout_ms;
     }
     sim_connection_reply(connection, &reply);
 }
@@ -453,7 +492,7 @@ static void submit(server *leader, sim_request *request)
         session_error = check_session(request);
     if (request->type == SIM_CREATE_SESSION) {
         transaction->creates = request->session;
-        request->session->touched = sim.now;
+        touch(request->session, request->session->timeout_ms);
         request->session->owner = request->owner_server;
     } else if (request->type == SIM_CLOSE) {
         prepare_close(transaction, request->session);
@@ -501,7 +540,7 @@ static bool revalidate(const sim_request *request)
     if (session == NULL || !session_alive(session))
         return false;
     session->owner = request->server;
-    session->touched = sim.now;
+    touch(session, request->connection->timeout_ms);
     return true;
 }
 
@@ -665,10 +704,11 @@ static void receive_connect(server *at, sim_connection *connection, sim_request 
         return;
     }
     int32_t timeout = request->timeout_ms;
-    if (timeout < sim.options.min_session_timeout_ms)
-        timeout = sim.options.min_session_timeout_ms;
-    if (timeout > sim.options.max_session_timeout_ms)
-        timeout = sim.options.max_session_timeout_ms;
+    if (timeout < sim.least_timeout_ms[at->id])
+        timeout = sim.least_timeout_ms[at->id];
+    if (timeout > sim.most_timeout_ms[at->id])
+        timeout = sim.most_timeout_ms[at->id];
+    connection->timeout_ms = timeout;
     if (request->session_id == 0) {
         request->type = SIM_CREATE_SESSION;
         request->session = new_session(timeout, connection->caller);
@@ -740,9 +780,9 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
     if (request->session == NULL)
         return;
     if (at->role == LEADING && !at->deposed)
-        request->session->touched = sim.now;
+        touch(request->session, connection->timeout_ms);
     else
-        request->session->touched_at[at->id] = true;
+        note_touch(request->session, at->id);
     if (request->type == SIM_PING) {
         sim_reply reply = {.xid = SIM_XID_PING, .zxid = at->tree.zxid, .path = -1};
         sim_connection_reply(connection, &reply);
@@ -836,11 +876,31 @@ static void receive_as_leader(server *leader, server *from, const sim_message *m
     }
     case LINK_TOUCHES:
         for (int i = 0; i < content->session_count; i++)
-            content->sessions[i]->touched = sim.now;
+            touch(content->sessions[i], content->timeouts[i]);
         break;
     default:
         assert(false && "not for a leader");
     }
+}
+
+/* Which of its clients it has heard of since its last report. */
+static void report_clients(server *follower)
+{
+    letter touches = {0};
+    for (sim_session *each = sessions; each != NULL; each = each->next)
+        touches.session_count += each->touched_at[follower->id];
+    touches.sessions = sim_alloc((size_t)(touches.session_count + 1) * sizeof(sim_session *));
+    touches.timeouts = sim_alloc((size_t)(touches.session_count + 1) * sizeof(int32_t));
+    touches.session_count = 0;
+    for (sim_session *each = sessions; each != NULL; each = each->next) {
+        if (each->touched_at[follower->id]) {
+            touches.timeouts[touches.session_count] = timeout_at(follower, each);
+            touches.sessions[touches.session_count++] = each;
+        }
+        each->touched_at[follower->id] = false;
+    }
+    if (touches.session_count > 0)
+        send_letter(follower->id, follower->following, LINK_TOUCHES, follower->stamp, touches);
 }
 
 static void receive_as_follower(server *at, const sim_message *message, const letter *content)
@@ -850,6 +910,9 @@ static void receive_as_follower(server *at, const sim_message *message, const le
     case LINK_PROPOSAL:
         at->logged = content->position;
         send_letter(at->id, at->following, LINK_ACK, at->stamp, (letter){.position = content->position});
+        break;
+    case LINK_PING:
+        report_clients(at);
         break;
     case LINK_COMMIT:
         at->commit_known = content->position;
@@ -902,7 +965,7 @@ static void leave(server *at, role next)
     }
     at->watches.count = 0;
     for (sim_session *each = sessions; each != NULL; each = each->next)
-        each->touched_at[at->id] = false;
+        each->touched_at[at->id] = each->missed_at[at->id] = false;
     plan_election();
     watch_links();
 }
@@ -941,7 +1004,7 @@ static void watch_links(void)
             continue;
         int64_t timeout = sim.options.max_session_timeout_ms * SIM_MILLISECOND;
         int64_t delay = timeout * 3 / 10 + sim_below(timeout * 5 / 2);
-        if (at->role == FOLLOWING && !sim.link_down[i][at->following])
+        if (at->role == FOLLOWING && !sim.link_down[i][at->following] && !sim.link_down[at->following][i])
             delay = SIM_MILLISECOND + sim_below(100 * SIM_MILLISECOND);
         at->noticing = true;
         sim_schedule(sim.now + delay, notice, at, at->stamp);
@@ -989,8 +1052,10 @@ static void lead(server *at)
         if (each->closed_at == 0)
             each->closing = false;
         each->owner = -1;
-        each->touched = sim.now;
+        each->polled = false;
+        touch(each, each->timeout_ms);
         memset(each->touched_at, 0, sizeof(each->touched_at));
+        memset(each->missed_at, 0, sizeof(each->missed_at));
     }
     at->role = LEADING;
     at->deposed = at->outstanding = false;
@@ -1076,35 +1141,46 @@ static void begin_expiry(sim_session *session)
     sim_schedule(sim.now + sim_below(sim.options.delay * 2 + 1), expire, session, 0);
 }
 
+/* A tick over, by a little: the thread that pings waits for half a tick after each round, and may be late by itself. */
+static int64_t until_next_ping(void)
+{
+    int64_t half = sim.options.tick_ms * SIM_MILLISECOND / 2;
+    if (sim.options.by_hand || sim_chance(3, 4))
+        return half;
+    return half + sim_below(sim.options.min_session_timeout_ms * SIM_MILLISECOND / 25);
+}
+
 /*
- * Followers tell the leader every half tick which of their clients they have heard of. That alone keeps a follower's clients
- * alive: a write that a follower forwards does not touch its session at the leader (LeaderZooKeeperServer.submitLearnerRequest,
- * SessionTrackerImpl.checkSession).
+ * A follower's answer to the leader's ping is all that keeps its clients alive: a write that a follower forwards does not touch its
+ * session at the leader (LeaderZooKeeperServer.submitLearnerRequest, SessionTrackerImpl.checkSession).
  */
-static void report_clients(void *context, int64_t argument)
+static void ping_followers(void *context, int64_t argument)
 {
     (void)context;
     (void)argument;
     server *leader = active_leader();
     for (int i = 0; i < sim.options.servers && leader != NULL; i++) {
-        server *follower = &servers[i];
-        if (!joined(follower, leader))
-            continue;
-        letter touches = {0};
-        for (sim_session *each = sessions; each != NULL; each = each->next)
-            touches.session_count += each->touched_at[i];
-        if (touches.session_count == 0)
-            continue;
-        touches.sessions = sim_alloc((size_t)touches.session_count * sizeof(sim_session *));
-        touches.session_count = 0;
-        for (sim_session *each = sessions; each != NULL; each = each->next) {
-            if (each->touched_at[i])
-                touches.sessions[touches.session_count++] = each;
-            each->touched_at[i] = false;
-        }
-        send_letter(i, leader->id, LINK_TOUCHES, follower->stamp, touches);
+        if (joined(&servers[i], leader))
+            send_letter(leader->id, i, LINK_PING, servers[i].stamp, (letter){0});
     }
-    sim_schedule(sim.now + sim.options.tick_ms * SIM_MILLISECOND / 2, report_clients, NULL, 0);
+    sim_schedule(sim.now + until_next_ping(), ping_followers, NULL, 0);
+}
+
+/* How long the session tracker takes from taking sessions out of its queue to ending them: seldom long. */
+static int64_t until_ended(void)
+{
+    if (sim.options.by_hand)
+        return 0;
+    return sim_chance(1, 4) ? sim_below(sim.options.min_session_timeout_ms * SIM_MILLISECOND / 4)
+                            : sim_below(sim.options.delay * 2 + 1);
+}
+
+/* Another leader has a queue of its own. */
+static void end_polled(void *context, int64_t under)
+{
+    sim_session *session = context;
+    if (session->polled && session_alive(session) && under == epoch && active_leader() != NULL)
+        begin_expiry(session);
 }
 
 /* Sessions end when a whole tick has come after their time (ExpiryQueue.roundToNextInterval). */
@@ -1114,9 +1190,11 @@ static void expire_sessions(void *context, int64_t argument)
     (void)argument;
     int64_t interval = sim.options.tick_ms * SIM_MILLISECOND;
     for (sim_session *each = sessions; each != NULL && active_leader() != NULL; each = each->next) {
-        int64_t end = ((each->touched + each->timeout_ms * SIM_MILLISECOND) / interval + 1) * interval;
-        if (session_alive(each) && ((each->caller >= 0 && sim.now >= end) || each->doomed))
-            begin_expiry(each);
+        int64_t end = ((each->touched + each->present_ms * SIM_MILLISECOND) / interval + 1) * interval;
+        if (!session_alive(each) || each->polled || (!each->doomed && (each->caller < 0 || sim.now < end)))
+            continue;
+        each->polled = true;
+        sim_schedule(sim.now + until_ended(), end_polled, each, epoch);
     }
     sim_schedule((sim.now / interval + 1) * interval, expire_sessions, NULL, 0);
 }
@@ -1148,15 +1226,35 @@ bool sim_server_up(int index)
     return servers[index].role != DOWN;
 }
 
+static void set_way(int from, int to, bool up)
+{
+    sim.link_down[from][to] = !up;
+    sim_channel_set_cut(&links[from][to].channel, !up);
+}
+
 void sim_set_link(int one, int other, bool up)
 {
     if (one == other)
         return;
-    sim.link_down[one][other] = sim.link_down[other][one] = !up;
-    sim_channel_set_cut(&links[one][other].channel, !up);
-    sim_channel_set_cut(&links[other][one].channel, !up);
+    set_way(one, other, up);
+    set_way(other, one, up);
     watch_links();
     plan_election();
+}
+
+void sim_set_way(int from, int to, bool up)
+{
+    if (from == to)
+        return;
+    set_way(from, to, up);
+    watch_links();
+    plan_election();
+}
+
+void sim_set_limits(int index, int32_t least_ms, int32_t most_ms)
+{
+    sim.least_timeout_ms[index] = least_ms;
+    sim.most_timeout_ms[index] = most_ms;
 }
 
 void sim_set_lag(int index, int64_t until)
@@ -1311,6 +1409,16 @@ const char *sim_child(const char *directory, int index)
     return NULL;
 }
 
+bool sim_session_timer(int caller, int64_t *restarted_at, int32_t *timeout_ms)
+{
+    const sim_session *session = find_session(sim_client_session(caller));
+    if (session == NULL)
+        return false;
+    *restarted_at = session->restarted;
+    *timeout_ms = session->timeout_ms < session->present_ms ? session->timeout_ms : session->present_ms;
+    return true;
+}
+
 int sim_client_nodes(const char **example)
 {
     int count = 0;
@@ -1404,9 +1512,10 @@ static uint64_t hash_session(const sim_session *session)
     uint64_t closed = session->closed_at > committed ? distance(session->closed_at) : session->closed_at > 0;
     hash = sim_mix(hash, created << 32 ^ closed);
     hash = sim_mix(hash, (uint64_t)session->timeout_ms << 32 ^ (uint64_t)session->closing << 1 ^
-                             (uint64_t)session->doomed ^ (uint64_t)(session->caller + 1) << 8);
+                             (uint64_t)session->doomed ^ (uint64_t)(session->caller + 1) << 8 ^
+                             (uint64_t)session->polled << 2 ^ (uint64_t)session->present_ms << 16);
     for (int i = 0; i < sim.options.servers; i++)
-        hash = sim_mix(hash, session->touched_at[i]);
+        hash = sim_mix(hash, (uint64_t)session->touched_at[i] ^ (uint64_t)session->missed_at[i] << 1);
     return sim_mix(hash, (uint64_t)(session->owner + 1));
 }
 
@@ -1444,6 +1553,7 @@ void sim_ensemble_begin(void)
     sim_tree_clear(&truth);
     for (int i = 0; i < sim.options.servers; i++) {
         servers[i].id = i;
+        sim_set_limits(i, sim.options.min_session_timeout_ms, sim.options.max_session_timeout_ms);
         servers[i].role = LOOKING;
         servers[i].watches.server = i;
         servers[i].watches.tree = &servers[i].tree;
@@ -1456,7 +1566,7 @@ void sim_ensemble_begin(void)
         }
     }
     plan_election();
-    sim_schedule(sim.now, report_clients, NULL, 0);
+    sim_schedule(sim.now, ping_followers, NULL, 0);
     sim_schedule(sim.now, expire_sessions, NULL, 0);
 }
 

@@ -213,7 +213,8 @@ typedef struct sim_connection {
     struct sim_session *session; /* once the server knows it */
     sim_channel up, down;
     /* server's side */
-    bool accepted; /* open at the server */
+    bool accepted;      /* open at the server */
+    int32_t timeout_ms; /* negotiated */
     sim_request *queue, *queue_last;
     /* client's side */
     struct _zhandle *handle; /* NULL when the client has closed */
@@ -291,14 +292,18 @@ typedef struct sim_session {
     struct sim_session *next;
     int64_t id;
     int64_t password;
-    int32_t timeout_ms;
+    int32_t timeout_ms;        /* as it was negotiated when the session was created */
+    int32_t present_ms;        /* that the leader's timer runs with */
     int caller;                /* -1: a foreigner, who never expires by himself */
     int created_at, closed_at; /* log positions, 0: not yet */
+    bool polled;               /* taken out of the tracker's queue, and about to end */
     bool closing;
     bool doomed;                      /* a foreigner that has crashed: expires whatever happens to the leader */
     int owner;                        /* server, -1 unknown */
-    int64_t touched;                  /* when the leader last heard of it */
+    int64_t touched;                  /* when the leader last heard of it, */
+    int64_t restarted;                /* and that was to any effect */
     bool touched_at[SIM_MAX_SERVERS]; /* not yet told to the leader */
+    bool missed_at[SIM_MAX_SERVERS];  /* its latest request there will not be told */
 } sim_session;
 
 void sim_ensemble_begin(void);
@@ -327,7 +332,8 @@ typedef struct {
     int64_t now;
     int caller;
     bool network_down[SIM_MAX_CALLERS][SIM_MAX_SERVERS];
-    bool link_down[SIM_MAX_SERVERS][SIM_MAX_SERVERS];
+    bool link_down[SIM_MAX_SERVERS][SIM_MAX_SERVERS]; /* from, to */
+    int32_t least_timeout_ms[SIM_MAX_SERVERS], most_timeout_ms[SIM_MAX_SERVERS];
     bool names_fail[SIM_MAX_CALLERS];
     bool send_fails[SIM_MAX_CALLERS];
     bool write_lost[SIM_MAX_CALLERS];     /* the next create or delete of a node takes its connection with it */

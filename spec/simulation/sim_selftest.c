@@ -408,12 +408,15 @@ static void test_expiry(void)
     open_handle(0);
     run_for(SIM_SECOND);
     create_at(0, "/a", ZOO_EPHEMERAL);
-    run_for(SIM_SECOND);
+    run_for(SIM_SECOND / 4);
+    sim_set_caller(0);
+    zoo_aget(handles[0], "/a", 0, on_data, data_of(0)); /* a report may miss one request, but not two in a row */
+    run_for(SIM_SECOND / 4);
     forget_story();
     sim_set_network(0, -1, false);
-    run_for(T - SIM_SECOND / 2);
+    run_for(T - SIM_SECOND);
     CHECK(sim_exists("/a"));
-    run_for(T + SIM_SECOND);
+    run_for(T + SIM_SECOND * 2);
     CHECK(!sim_exists("/a"));
     CHECK(zoo_state(handles[0]) != ZOO_EXPIRED_SESSION_STATE);
     sim_set_network(0, -1, true);
@@ -449,6 +452,55 @@ static void test_cut_follower(void)
     }
     /* Depends on how long the follower takes to notice, which this seed makes long. */
     CHECK(read_after_expiry);
+    end();
+}
+
+static void test_unpinged_follower(void)
+{
+    begin("a follower that hears no ping reports nobody, though the leader carries out what its clients ask for", 3);
+    open_handle(0);
+    run_for(SIM_SECOND);
+    while (sim_client_server(0) == sim_leader() || sim_client_server(0) < 0) {
+        sim_reset_connections(0);
+        run_for(SIM_SECOND);
+    }
+    create_at(0, "/a", ZOO_EPHEMERAL);
+    run_for(SIM_SECOND / 4);
+    int follower = sim_client_server(0);
+    int64_t restarted_at, later;
+    int32_t timeout_ms;
+    sim_set_way(sim_leader(), follower, false);
+    run_for(SIM_SECOND / 4);
+    CHECK(sim_session_timer(0, &restarted_at, &timeout_ms) && timeout_ms == T / SIM_MILLISECOND);
+    forget_story();
+    create_at(0, "/b", ZOO_EPHEMERAL);
+    zoo_aget(handles[0], "/a", 0, on_data, data_of(0));
+    run_for(SIM_SECOND);
+    CHECK(sim_exists("/b") && strcmp(story[0], "") == 0); /* the answers are held back, in their order */
+    CHECK(sim_session_timer(0, &later, &timeout_ms) && later == restarted_at);
+    sim_set_way(sim_leader(), follower, true);
+    run_for(SIM_SECOND);
+    CHECK(strstr(story[0], "d0 ") != NULL);
+    CHECK(sim_session_timer(0, &later, &timeout_ms) && later > restarted_at);
+    end();
+}
+
+static void test_limits(void)
+{
+    begin("a server grants what its limits say, a new leader what the session began with", 3);
+    for (int i = 0; i < 3; i++)
+        sim_set_limits(i, 2000, 2000);
+    open_handle(0);
+    run_for(SIM_SECOND);
+    CHECK(sim_session_timeout(0) == 2000);
+    int64_t restarted_at;
+    int32_t timeout_ms;
+    for (int i = 0; i < 3; i++)
+        sim_set_limits(i, 4000, 4000);
+    sim_reset_connections(0);
+    run_for(SIM_SECOND);
+    CHECK(sim_session_timeout(0) == 4000);
+    CHECK(sim_session_timer(0, &restarted_at, &timeout_ms) && timeout_ms == 2000); /* the next leader's */
     end();
 }
 
@@ -1210,6 +1262,8 @@ int main(void)
     test_own_writes();
     test_expiry();
     test_cut_follower();
+    test_unpinged_follower();
+    test_limits();
     test_lost_reply();
     test_late_create();
     test_silent_send_failure();

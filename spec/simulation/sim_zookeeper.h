@@ -175,6 +175,10 @@ void sim_crash_server(int server);
 void sim_restart_server(int server);
 bool sim_server_up(int server);
 void sim_set_link(int one, int other, bool up);
+/* One direction of it: what `from` sends to `to` is held back, what `to` sends arrives. */
+void sim_set_way(int from, int to, bool up);
+/* One server negotiates within other bounds than the rest. */
+void sim_set_limits(int server, int32_t least_ms, int32_t most_ms);
 void sim_set_lag(int server, int64_t until);
 int sim_leader(void);       /* -1 while there is none */
 void sim_drop_leader(void); /* it gives up leadership, as after an internal error */
@@ -212,6 +216,11 @@ int64_t sim_last_zxid(void);
 bool sim_list_lacks(const char *node);
 /* Of the caller's session, in ms; 0 without one. */
 int32_t sim_session_timeout(int caller);
+/*
+ * When the leader last restarted the timer of the caller's session, to any effect, and the shortest timeout that the timer of this or
+ * of the next leader may run with. False if there is no such session.
+ */
+bool sim_session_timer(int caller, int64_t *restarted_at, int32_t *timeout_ms);
 
 /* What happened, for the statistics at the end of a run. */
 typedef struct {

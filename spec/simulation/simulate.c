@@ -7,6 +7,7 @@
  *   simulate --fresh [--seconds S]   from a seed that was never used before, which is printed
  *   simulate --breaks [--limit N]    breaks each rule of zkl_broken_rule in turn: some check must notice within N schedules
  *   simulate --breaks RULE           the same with one rule
+ *   simulate --like RULE ...         the schedules in which that rule is broken, without breaking it
  *   simulate --replay-check [COUNT]  runs seeds twice: the traces must be the same
  *   simulate --memory COUNT [POINTS] [--seed N]
  *                                    so many schedules, over and over: each time another allocation of the engines fails, or
@@ -202,6 +203,24 @@ static int run_memory(const arguments *args)
     return finish(passed, failed);
 }
 
+/* What has to go wrong for the rule to be noticed. */
+static void set_stage(const broken_rule *rule)
+{
+    forced_faults = rule != NULL ? rule->fault_mask : 0;
+    one_lock = rule != NULL && rule->one_lock;
+}
+
+static bool set_stage_for(const char *name)
+{
+    for (const broken_rule *each = broken_rules; each->name != NULL; each++) {
+        if (strcmp(each->name, name) == 0) {
+            set_stage(each);
+            return true;
+        }
+    }
+    return false;
+}
+
 static int run_breaks(const arguments *args)
 {
     int64_t passed = 0, failed = 0;
@@ -210,7 +229,7 @@ static int run_breaks(const arguments *args)
         if (args->rule != NULL && strcmp(args->rule, each->name) != 0)
             continue;
         break_rule(each);
-        forced_faults = each->fault_mask;
+        set_stage(each);
         int64_t ran = 0;
         bool noticed = false;
         while (!noticed && ran < args->limit) {
@@ -234,14 +253,14 @@ static int run_breaks(const arguments *args)
         fflush(stdout);
     }
     break_rule(NULL);
-    forced_faults = 0;
+    set_stage(NULL);
     return finish(passed, failed);
 }
 
 static void usage(void)
 {
     fputs("usage: simulate --seed N [--trace] | --seeds FROM COUNT | --seconds S [--seed N] | --fresh [--seconds S]\n"
-          "                | --breaks [RULE] [--limit N] | --replay-check [COUNT]\n"
+          "                | --breaks [RULE] [--limit N] | --like RULE ... | --replay-check [COUNT]\n"
           "                | --memory COUNT [POINTS] [--seed N] | --memory-fault SEED FIRST FAILURES [--trace]\n",
           stderr);
     exit(2);
@@ -267,6 +286,9 @@ static arguments parse(int argc, char **argv)
             args.count = 50;
             if (next != NULL)
                 args.count = strtoll(argv[++i], NULL, 10);
+        } else if (next != NULL && strcmp(argv[i], "--like") == 0) {
+            if (!set_stage_for(argv[++i]))
+                usage();
         } else if (next != NULL && strcmp(argv[i], "--seed") == 0) {
             args.seed = strtoull(argv[++i], NULL, 10);
         } else if (next != NULL && strcmp(argv[i], "--limit") == 0) {

@@ -126,6 +126,11 @@ static void make_claim(client *of, int path)
     claim_record *record = new_record(of, path);
     record->try_only = sim_chance(1, 4);
     record->hasty = record->try_only && sim_chance(1, 4);
+    if (one_lock) {
+        record->mode = ZKL_MODE_MUTEX;
+        record->try_only = record->hasty = false;
+        record->linger = record->max_hold = 0;
+    }
     submit_claim(record);
 }
 
@@ -297,6 +302,8 @@ void claim_granted(claim_record *record)
         hold /= 10;
     if (record->turns_left > 0)
         hold = sim_below(2 * run.options.delay);
+    if (one_lock && !run.draining)
+        hold = run.timeout / 2 + sim_below(run.timeout * 2);
     sim_schedule(sim_now() + hold, release_event, record, record->number);
 }
 
@@ -456,8 +463,27 @@ static void rush(void *context, int64_t argument)
 {
     client *of = context;
     (void)argument;
-    if (client_ready(of) && !of->closing && !run.draining && !run.failed && open_claims(of) < run.most_open)
+    if (client_ready(of) && !of->closing && !run.draining && !run.failed &&
+        open_claims(of) < (one_lock ? 1 : run.most_open))
         make_claim(of, (int)sim_below(run.path_count));
+}
+
+void want_soon(client *of, int64_t after)
+{
+    sim_schedule(sim_now() + after, rush, of, 0);
+}
+
+static void look(void *context, int64_t argument)
+{
+    client *of = context;
+    (void)argument;
+    if (client_ready(of) && !of->closing && !run.draining && !run.failed)
+        ask_contenders(of);
+}
+
+void look_soon(client *of, int64_t after)
+{
+    sim_schedule(sim_now() + after, look, of, 0);
 }
 
 /* Everybody wants something at nearly the same time. */
@@ -509,7 +535,7 @@ static void act(void *context, int64_t argument)
     if (!client_ready(of) || of->closing)
         return;
     if (!run.draining)
-        want_something(of, sim_below(24));
+        want_something(of, one_lock ? 20 : sim_below(24)); /* 20: the fault says who wants the lock, and when */
     else if (sim_chance(1, 2))
         notice_lapse(of);
     else
@@ -521,7 +547,7 @@ static void act(void *context, int64_t argument)
 void start_workload(void)
 {
     asked = questions = 0;
-    if (sim_chance(1, 3))
+    if (sim_chance(1, 3) && !one_lock)
         start_rush();
     if (run.keen)
         sim_schedule(sim_now() + sim_below(run.timeout), stay_keen, &run.clients[0], 0);

@@ -186,7 +186,7 @@ end
 
 return function(settings)
     local cluster = lib.cluster(settings, "--servers", SERVERS, "--tick", 2000, "--option", "syncLimit=5", "--java-option",
-        "-Dznode.container.checkIntervalMs=60000")
+        "-Dznode.container.checkIntervalMs=3600000") -- a directory that is removed in a pause would have to be made again
     report_cost(settings, cluster)
     report_first(settings, cluster)
     cluster.run("stop")

@@ -13,6 +13,13 @@
  *     when it was deleted, all requests on their way together. Counts what was created between WARM_UP seconds and
  *     SECONDS later.
  *
+ * floor first SERVERS PATH COUNT
+ *     COUNT times each:
+ *       - read the root with exists, wait;
+ *       - create a node and list its directory in one round trip, wait for both;
+ *       - do the same, then send a multi that checks the node, wait.
+ *     Deletes each node, which is not timed. Prints the medians in microseconds, a line each.
+ *
  * PATH is created if its parent exists. The nodes' path is as long as a lock's, the data as long as an identity.
  */
 #include <errno.h>
@@ -204,6 +211,28 @@ static void connect_to(const char *servers)
     zoo_set_servers_resolution_delay(handle, -1); /* otherwise every turn calls getaddrinfo */
 }
 
+/* A quorum write that changes nothing. */
+static void check_node(void)
+{
+    zoo_op_t op;
+    zoo_op_result_t result;
+    zoo_check_op_init(&op, node, -1);
+    pending++;
+    await("check", zoo_amulti(handle, 1, &op, &result, on_done, NULL));
+}
+
+static void on_stat(int rc, const struct Stat *stat, const void *data)
+{
+    (void)stat, (void)data;
+    replied(rc);
+}
+
+static void look_at_root(void)
+{
+    pending++;
+    await("exists", zoo_aexists(handle, "/", 0, on_stat, NULL));
+}
+
 /* Makes the directory `path`. */
 static void make_directory(const char *path)
 {
@@ -269,6 +298,49 @@ static int run_cycles(const char *path, int count)
     for (int i = 0; i < MEASURES; i++) {
         free(times[i]);
     }
+    return 0;
+}
+
+static int run_first(const char *path, int count)
+{
+    enum {
+        EXISTS,
+        CREATE,
+        CHECKED,
+        MEASURES
+    };
+    static const char *const names[MEASURES] = {"exists", "create", "create-check"};
+    char prefix[512];
+    snprintf(prefix, sizeof prefix, "%s/%s", path, NAME);
+    int64_t *times = calloc((size_t)count, sizeof *times);
+    if (times == NULL) {
+        perror("floor");
+        return 1;
+    }
+    make_directory(path);
+    int warm_up = count / 10 + 1;
+    for (int measure = 0; measure < MEASURES; measure++) {
+        for (int i = -warm_up; i < count; i++) {
+            int64_t began = now_ns();
+            if (measure == EXISTS) {
+                look_at_root();
+            } else {
+                create_and_list(prefix, path);
+            }
+            if (measure == CHECKED) {
+                check_node();
+            }
+            int64_t ended = now_ns();
+            if (measure != EXISTS) {
+                delete_node();
+            }
+            if (i >= 0) {
+                times[i] = ended - began;
+            }
+        }
+        printf("name=floor what=%s us=%.1f\n", names[measure], median_us(times, count));
+    }
+    free(times);
     return 0;
 }
 
@@ -347,15 +419,19 @@ static int run_crowd(const char *path, int count, double warm_up, double seconds
 int main(int argc, char **argv)
 {
     bool cycles = argc == 5 && strcmp(argv[1], "cycle") == 0;
+    bool first = argc == 5 && strcmp(argv[1], "first") == 0;
     bool crowd = argc == 10 && strcmp(argv[1], "crowd") == 0 && strcmp(argv[4], "many") == 0;
-    int count = cycles ? atoi(argv[4]) : crowd ? atoi(argv[6]) : 0;
+    int count = cycles || first ? atoi(argv[4]) : crowd ? atoi(argv[6]) : 0;
     if (count < 1) {
         fprintf(stderr, "Usage: floor cycle SERVERS PATH COUNT\n"
+                        "       floor first SERVERS PATH COUNT\n"
                         "       floor crowd SERVERS PATH many 1 COUNT WARM_UP SECONDS DIR\n");
         return 2;
     }
     connect_to(argv[2]);
-    int status = cycles ? run_cycles(argv[3], count) : run_crowd(argv[3], count, atof(argv[7]), atof(argv[8]));
+    int status = cycles  ? run_cycles(argv[3], count)
+                 : first ? run_first(argv[3], count)
+                         : run_crowd(argv[3], count, atof(argv[7]), atof(argv[8]));
     zookeeper_close(handle);
     return status;
 }

@@ -118,8 +118,8 @@ end
 --- Starts servers of one's own, which end with the benchmark at the latest.
 -- @tparam table settings
 -- @param ... options of tools/zookeeper start
--- @treturn table `servers`, as for clients; `run(…)`: a command of tools/zookeeper to them, `start(…)`: the same, without
--- waiting for its end
+-- @treturn table `servers`, as for clients; `run(…)`: a command of tools/zookeeper to them, `ask(…)`: the same, returns what it
+-- prints, `start(…)`: the same, without waiting for its end
 function lib.cluster(settings, ...)
     local zookeeper = os.getenv("BENCH_ZOOKEEPER")
     local pipe = assert(io.popen(command_line({ zookeeper, "start", "--owner", settings.owner, ... })))
@@ -130,6 +130,14 @@ function lib.cluster(settings, ...)
 
     function cluster.run(...)
         assert(os.execute(command_line({ zookeeper, ... }) .. " --dir " .. quoted(dir) .. " >/dev/null"))
+    end
+
+    --- Runs a command and returns its output.
+    function cluster.ask(...)
+        local answers = assert(io.popen(command_line({ zookeeper, ... }) .. " --dir " .. quoted(dir)))
+        local answer = answers:read("a")
+        assert(answers:close())
+        return answer
     end
 
     function cluster.start(...)

@@ -5,7 +5,7 @@ local targets = require "targets"
 
 local CASES = {
     "requests", "kinds", "latency", "contention", "crowd", "many", "sharing", "nginx", "long", "storm", "setups",
-    "memory", "instructions"
+    "idle", "memory", "instructions"
 }
 
 --- Those that are worth repeating against other servers than one that does not write to the disk.

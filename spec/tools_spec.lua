@@ -530,6 +530,21 @@ describe("tools/faultproxy.lua #once", function()
         end
     end)
 
+    it("holds back the end of a connection alone", function()
+        local host, port = link.address:match("^(.*):(%d+)$")
+        local plain = assert(socket.connect(host, tonumber(port)))
+        link:stall("ends")
+        plain:send("ruok")
+        plain:settimeout(5)
+        assert.equal("imok", plain:receive(4)) -- behind which the server hangs up
+        plain:settimeout(0.2)
+        assert.equal("timeout", (select(2, plain:receive(1))))
+        link:resume()
+        plain:settimeout(5)
+        assert.equal("closed", (select(2, plain:receive(1))))
+        plain:close()
+    end)
+
     it("delays", function()
         link:delay(150)
         local before = socket.gettime()
@@ -589,7 +604,7 @@ describe("tools/faultproxy.lua #once", function()
 
     it("explains a command that it does not understand", function()
         assert.has_error(function() link:arm("everything", "after") end, "no such kind of request")
-        assert.has_error(function() link:stall("sideways") end, "expected up, down or both")
+        assert.has_error(function() link:stall("sideways") end, "expected up, down, both or ends")
     end)
 
     -- What libuv starts has SIGPIPE's default, whatever its parent does; what LuaSocket's users start ignores it.

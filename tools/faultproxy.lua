@@ -20,8 +20,8 @@ Commands, one a line over TCP; each is answered by one line, "ok ..." or "error 
 
   cut [rst|fin]              end all connections now (rst)
   refuse, accept             refuse new connections, accept them again
-  stall up|down|both         hold back what clients send, what servers send, or both; nothing is closed, and the end
-                             of a connection is held back too
+  stall up|down|both|ends    hold back what clients send, what servers send, or both; nothing is closed, and the end
+                             of a connection is held back too. ends: hold back the ends of connections only
   resume                     let everything held back go on, also after arm ... stall-reply and stall-request
   delay MS [up|down|both]    let everything take MS milliseconds longer (both); 0 ends it
   half-close client|server   end our sending half of all connections: that side reads end-of-file, but can send
@@ -67,7 +67,7 @@ local MAX_FRAME = 64 * 1024 * 1024
 local targets = {}
 local next_target = 1
 local connections = {}
-local stalled = {up = false, down = false}
+local stalled = {up = false, down = false, ends = false}
 local delays = {up = 0, down = 0}
 local counts
 local trap
@@ -225,7 +225,7 @@ local function pump(connection, direction)
     local queue = direction.queue
     while not connection.closed and connection.connected and direction.first <= direction.last do
         local item = queue[direction.first]
-        if stalled[direction.name] or direction.held then
+        if stalled[direction.name] or direction.held or item.eof and stalled.ends then
             return
         end
         local wait = item.due - uv.now()
@@ -378,6 +378,7 @@ end
 local MOMENTS = {before = true, after = true, ["stall-reply"] = true, ["stall-request"] = true}
 
 local DIRECTIONS = {up = {"up"}, down = {"down"}, both = {"up", "down"}}
+local STALLS = {up = {"up"}, down = {"down"}, both = {"up", "down"}, ends = {"ends"}}
 
 local function reset_counts()
     counts = {notifications = 0, replies = 0, bytes_up = 0, bytes_down = 0, connections = 0, connect = 0, other = 0}
@@ -435,17 +436,17 @@ function commands.accept(answer)
 end
 
 function commands.stall(answer, which)
-    if not DIRECTIONS[which] then
-        return answer("error expected up, down or both")
+    if not STALLS[which] then
+        return answer("error expected up, down, both or ends")
     end
-    for _, name in ipairs(DIRECTIONS[which]) do
+    for _, name in ipairs(STALLS[which]) do
         stalled[name] = true
     end
     return answer("ok")
 end
 
 function commands.resume(answer)
-    stalled.up, stalled.down = false, false
+    stalled.up, stalled.down, stalled.ends = false, false, false
     for connection in pairs(connections) do
         connection.up.held, connection.down.held = false, false
     end
@@ -546,7 +547,8 @@ function commands.status(answer)
         number = number + 1
     end
     return answer(("ok connections=%d listening=%s stalled=%s trap=%s"):format(number, listening and "yes" or "no",
-        stalled.up and stalled.down and "both" or stalled.up and "up" or stalled.down and "down" or "no",
+        stalled.up and stalled.down and "both" or stalled.up and "up" or stalled.down and "down"
+        or stalled.ends and "ends" or "no",
         trap and trap.state or "none"))
 end
 

@@ -3,8 +3,8 @@
 # Looks for faults in places where nobody has looked: seeds that nobody has seen through the simulations, on every core, for a
 # quarter of the time, and beside them 100 000 locks inside nginx (tools/soak-nginx.sh), as often as that time allows and once at
 # least; and then the fault campaign (spec/campaign): first without leases, where it must find something, then with them under the
-# same faults, then in earnest for the time that is given. Fails if one of them does. With --write the figures of the campaigns go
-# into a page.
+# same faults, then with idle clients and links that stall one way, then in earnest for the time that is given. Fails if one of
+# them does. With --write the figures of the campaigns go into a page.
 #
 # Usage: tools/soak.sh [SECONDS [ARGUMENTS OF spec/campaign/run…]]
 
@@ -51,6 +51,7 @@ campaign() {
 
 campaign control 60 "$@"
 campaign leased 60 "$@"
+campaign stalled 60 "$@"
 campaign full "$seconds" "$@"
 [ ${#failed[@]} = 0 ] || printf 'failed: %s\n' "${failed[@]}"
 [ ${#failed[@]} = 0 ]

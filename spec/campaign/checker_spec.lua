@@ -228,6 +228,14 @@ describe("the campaign's schedule #once", function()
         assert.not_same(schedule.make(7, 60, "full"), schedule.make(8, 60, "full"))
     end)
 
+    it("has links that stall one way and nothing else for idle clients", function()
+        local list = schedule.make(7, 60, "stalled")
+        assert.is_true(#list > 5)
+        for _, fault in ipairs(list) do
+            assert.equal("stall leader to follower", fault.kind)
+        end
+    end)
+
     it("has every kind of fault when it is long, and more than five hundred in twenty minutes", function()
         local list, seen = schedule.make(1, 1200, "full"), {}
         assert.is_true(#list > 500)

@@ -156,6 +156,22 @@ kinds["cut leader from follower, one way"] = function(campaign, fault)
     return cut_follower(campaign, fault, false, true)
 end
 
+--- The follower does not receive the leader's pings, so it reports no sessions and the leader ends them. The leader still
+-- receives the follower's requests, so it executes the writes of the follower's clients.
+kinds["stall leader to follower"] = function(campaign, fault)
+    local leader = campaign.servers:leader()
+    local follower = leader and server_of(campaign, fault, leader)
+    if not follower then
+        return false
+    end
+    local names = campaign.servers.names
+    alone(campaign, follower, function()
+        campaign.topology:stall(names[leader], names[follower])
+        tasks.sleep(fault.seconds)
+        campaign.topology:resume(names[leader], names[follower])
+    end)
+end
+
 kinds["isolate leader from servers"] = function(campaign, fault)
     local leader = leader_of(campaign)
     if not leader then
@@ -441,9 +457,10 @@ end
 --- What takes a network, or mounts, of the campaign's own.
 local ISOLATED = {
     ["cut follower from leader"] = true, ["cut follower from leader, one way"] = true,
-    ["cut leader from follower, one way"] = true, ["isolate leader from servers"] = true, ["lossy links of a server"] = true,
-    ["disk full"] = true, ["cut client from one server"] = true, ["cut client from all servers"] = true,
-    ["client not heard"] = true, ["client does not hear"] = true, ["lossy links of a client"] = true, ["no names"] = true
+    ["cut leader from follower, one way"] = true, ["stall leader to follower"] = true, ["isolate leader from servers"] = true,
+    ["lossy links of a server"] = true, ["disk full"] = true, ["cut client from one server"] = true,
+    ["cut client from all servers"] = true, ["client not heard"] = true, ["client does not hear"] = true,
+    ["lossy links of a client"] = true, ["no names"] = true
 }
 
 --- Does a fault, from its beginning to its end. Returns whether there was anybody to hit, and a way to do it.

@@ -2,7 +2,7 @@
 -- To be run by spec/campaign/run, which gives it a network and a directory of its own.
 --
 -- Usage: main.lua --root DIRECTORY --directory DIRECTORY [--seconds N] [--seed N] [--write PAGE]
---                 [--size full|short|control|leased] [--keep DIRECTORY] [--loopback yes]
+--                 [--size full|short|control|leased|stalled] [--keep DIRECTORY] [--loopback yes]
 
 local uv = require "luv"
 local socket = require "socket"
@@ -27,7 +27,7 @@ local PATIENCE = 90
 local QUIET, QUIET_WITH_CURATOR = 9, 20
 local BEAT = 0.25
 --- Where in the page the figures go.
-local SECTIONS = { full = "campaign", short = "campaign", control = "control", leased = "leased" }
+local SECTIONS = { full = "campaign", short = "campaign", control = "control", leased = "leased", stalled = "stalled" }
 --- Sessions of so many seconds are Curator's.
 local LONG_SESSION = 20
 --- How many violations are printed, and how much of each.
@@ -110,6 +110,9 @@ local function build(options)
         if uv.fs_stat("/etc/" .. name) then
             tasks.run({ "mount", "--bind", options.directory .. "/" .. name, "/etc/" .. name })
         end
+    end
+    if self.topology.isolated and not self.servers.soon then
+        say("This kernel has no tcp_rto_max_ms: links between servers deliver late after they work again.")
     end
     self.servers:await_all(PATIENCE, "after their start")
     self.roster = roster.of(options.size)
@@ -352,7 +355,7 @@ local function collect(campaign)
     return all, expected, limits
 end
 
---- 2 T, of the longest session among those with whom a client shares paths.
+--- Twice the longest session timeout of all clients that share a path with this one, and the longest time for which it is idle.
 local function limit_of(client, paths)
     local timeout = client.timeout
     for _, lock in ipairs(client.locks) do
@@ -360,7 +363,7 @@ local function limit_of(client, paths)
             timeout = math.max(timeout, paths[member.path])
         end
     end
-    return 2 * timeout
+    return 2 * timeout + (client.idle and client.idle + client.pause or 0)
 end
 
 --- The longest of these limits.

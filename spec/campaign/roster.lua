@@ -1,7 +1,9 @@
 --- campaign.roster: who takes part: client processes of every kind of lock, loop, Lua and way to the servers.
 --
 -- A client: name, runtime (lua5.4, luajit, nginx, curator), loop, fibers, route (direct, proxied, named), only (the one server
--- that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to jump).
+-- that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to jump),
+-- idle, pause (between two turns it does nothing for `idle` seconds, and for up to `pause` seconds more), long, long_per_mille (of
+-- so many turns in a thousand it holds for up to `long` seconds).
 
 local roster = {}
 
@@ -32,9 +34,12 @@ roster.root = ROOT
 
 --- For the full campaign; those that are `short` are the ones of the short one too.
 local EVERYBODY = {
-    { name = "mutex-1", runtime = "lua5.4", timeout = 3, locks = { mutex("stock"), mutex("own-1") }, short = true, clock = true },
+    {
+        name = "mutex-1", runtime = "lua5.4", timeout = 3, locks = { mutex("stock"), mutex("seldom"), mutex("own-1") },
+        short = true, clock = true
+    },
     { name = "mutex-2", runtime = "luajit", timeout = 2, route = "proxied", locks = { mutex("stock"), mutex("own-2") } },
-    { name = "mutex-3", runtime = "lua5.4", timeout = 3, only = 1, locks = { mutex("stock"), mutex("own-3") } },
+    { name = "mutex-3", runtime = "lua5.4", timeout = 3, only = 1, locks = { mutex("stock"), mutex("seldom"), mutex("own-3") } },
     {
         name = "mutex-4", runtime = "luajit", timeout = 4, only = 2, locks = { mutex("stock"), mutex("own-4") },
         options = { wait_release = false }, short = true
@@ -76,6 +81,13 @@ local EVERYBODY = {
         name = "nginx", runtime = "nginx", fibers = 3, timeout = 3, route = "proxied", workers = 2,
         locks = { mutex("jobs", 2), mutex("own-11"), half("read", "config"), semaphore("printers", 3) }, short = true
     },
+    {
+        name = "idle-1", runtime = "lua5.4", timeout = 2, only = 1, idle = 1, pause = 2, locks = { mutex("seldom") }, short = true
+    },
+    {
+        name = "idle-2", runtime = "luajit", timeout = 2, only = 2, idle = 1, pause = 2, locks = { mutex("seldom") }, short = true
+    },
+    { name = "idle-3", runtime = "lua5.4", timeout = 2, only = 3, idle = 1, pause = 2, locks = { mutex("seldom") } },
     { name = "curator", runtime = "curator", timeout = 20, locks = { mutex("mixed") } },
     { name = "beside-curator", runtime = "lua5.4", timeout = 3, locks = { mutex("mixed"), mutex("own-12") } }
 }
@@ -98,10 +110,37 @@ local CONTROL = {
     }
 }
 
---- The clients of a campaign: "full", "short", "control", or "leased", which is the control's with leases.
+--- How many idle clients each server has in the campaign of stalls. In a stall the session of an idle client may be nearly over
+-- when the client acquires. Each has another lock. At each server one busy client acquires the locks of the idle clients at the
+-- other servers again and again: at the same server it would keep them while the server is stalled.
+local IDLE_AT_EACH = 10
+
+local function stalled()
+    local list, locks = {}, { {}, {}, {} }
+    for server = 1, 3 do
+        for number = 1, IDLE_AT_EACH do
+            local name = ("idle-%d-%d"):format(server, number)
+            table.insert(locks[server % 3 + 1], mutex(name))
+            table.insert(locks[(server + 1) % 3 + 1], mutex(name))
+            list[#list + 1] = {
+                name = name, runtime = number % 2 == 0 and "luajit" or "lua5.4", timeout = 2, only = server, idle = 2, pause = 0.6,
+                long = 0.5, long_per_mille = 1000, locks = { mutex(name) }
+            }
+        end
+    end
+    for server = 1, 3 do
+        list[#list + 1] = {
+            name = "busy-" .. server, runtime = "lua5.4", loop = "luv", fibers = 12, timeout = 3, only = server, pause = 0.1,
+            long = 0.6, long_per_mille = 700, locks = locks[server]
+        }
+    end
+    return list
+end
+
+--- The clients of a campaign: "full", "short", "control", "leased", which is the control's with leases, or "stalled".
 function roster.of(size)
     local list, few = {}, size == "control" or size == "leased"
-    for _, client in ipairs(few and CONTROL or EVERYBODY) do
+    for _, client in ipairs(few and CONTROL or size == "stalled" and stalled() or EVERYBODY) do
         if size ~= "short" or client.short then
             client.loop = client.loop or "blocking"
             client.fibers = client.fibers or 1

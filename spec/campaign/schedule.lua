@@ -15,6 +15,7 @@ schedule.server = {
     { kind = "cut follower from leader", chance = 4, least = 1, most = 6 },
     { kind = "cut follower from leader, one way", chance = 3, least = 1, most = 6 },
     { kind = "cut leader from follower, one way", chance = 3, least = 1, most = 6 },
+    { kind = "stall leader to follower", chance = 4, least = 1.5, most = 2.8 },
     { kind = "isolate leader from servers", chance = 2, least = 1, most = 6 },
     { kind = "lossy links of a server", chance = 2, least = 1, most = 5 },
     { kind = "slow server", chance = 2, least = 1, most = 4 },
@@ -47,6 +48,15 @@ schedule.control = {
     { kind = "cut follower from leader", chance = 3, least = 5, most = 7 },
     { kind = "pause holder, longer than T", chance = 2, least = 1.2, most = 1.8, of_timeout = true }
 }
+
+--- For idle clients whose sessions are nearly over when they acquire: sessions of 2 s end 1.75 to 2.5 s after such a stall began,
+-- and after 3 s the follower gives up its leader.
+schedule.stalled = {
+    { kind = "stall leader to follower", chance = 1, least = 1.8, most = 2.4 }
+}
+
+--- Sizes in which nothing else happens.
+local FEW = { control = schedule.control, leased = schedule.control, stalled = schedule.stalled }
 
 --- A generator of numbers in (0, 1) that gives the same in every Lua: that of Park and Miller.
 local function generator(seed)
@@ -89,10 +99,10 @@ end
 -- beginning; seconds: how long, in parts of the session timeout if `of_timeout`; who, how: whom it hits, and details.
 function schedule.make(seed, seconds, size)
     local random = generator(seed)
-    local list, few = {}, size == "control" or size == "leased"
+    local list, few = {}, FEW[size]
     local at = 0.5
     while at < seconds - 1 do
-        local first = fault(random, few and schedule.control or schedule.server, at)
+        local first = fault(random, few or schedule.server, at)
         list[#list + 1] = first
         -- In one of four cases a second one begins before the first one ends.
         if not few and random() < 0.25 then

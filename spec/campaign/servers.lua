@@ -57,12 +57,14 @@ local STANDSTILL = 40
 --- Prepares the servers in a directory and starts them; they need not serve yet.
 local function start(topology, directory, root)
     local self = setmetatable({
-        topology = topology, directory = directory, names = {}, processes = {}, proxies = {}, failures = {}, restarts = 0
+        topology = topology, directory = directory, names = {}, processes = {}, proxies = {}, failures = {}, restarts = 0,
+        soon = false -- whether links between servers deliver soon after they work again
     }, Servers)
     local peers = {}
     for number = 1, COUNT do
         self.names[number] = "s" .. number
         local address = topology:add(self.names[number], number)
+        self.soon = topology.isolated and topology:repeat_soon(self.names[number])
         peers[number] = ("server.%d=%s:2888:3888\n"):format(number, address)
     end
     for number = 1, COUNT do

@@ -1,6 +1,6 @@
 --- campaign.topology: a network of our own. Each server and each client process has a network namespace with one
 -- address, all on one bridge; whoever runs the campaign sits at the bridge itself (the hub). Links are cut, one way or
--- both, and made lossy, by nftables in the namespace of who would receive.
+-- both, stalled one way, and made lossy, by nftables in the namespace of who would receive.
 --
 -- It is made inside namespaces that `spec/campaign/run` has made, so nothing of it outlives the campaign, and nothing of
 -- the machine's own network is touched. Where there are none everybody has an address of the loopback interface, no link can be
@@ -14,12 +14,18 @@ Topology.__index = Topology
 local NETWORK, LOOPBACK = "10.77.0.", "127.77.%d."
 local HUB = "254"
 
---- What a namespace drops: all from the addresses in `deaf`; of those in `lossy` so many of a hundred, both ways.
+--- What a namespace drops: all packets from the addresses in `deaf`; some packets from and to those in `lossy`; packets with
+-- data from those in `stalled`. Packets of up to 64 bytes have no data. They acknowledge what was sent in the other direction,
+-- which would soon stall too without them.
 local RULES = [[
 table inet faults {
     set deaf { type ipv4_addr; }
+    set stalled { type ipv4_addr; }
     set lossy { type ipv4_addr; }
-    chain incoming { type filter hook input priority 0; ip saddr @deaf drop; ip saddr @lossy numgen random mod 100 < 20 drop; }
+    chain incoming {
+        type filter hook input priority 0; ip saddr @deaf drop; ip saddr @stalled ip length > 64 drop;
+        ip saddr @lossy numgen random mod 100 < 20 drop;
+    }
     chain outgoing { type filter hook output priority 0; ip daddr @lossy numgen random mod 100 < 20 drop; }
 }
 ]]
@@ -96,6 +102,21 @@ end
 
 function Topology:mend(from, to)
     change(self, to, "deaf", self.addresses[from], -1)
+end
+
+--- From now on no data that `from` sends arrives at `to`; data that `to` sends still arrives at `from`.
+function Topology:stall(from, to)
+    change(self, to, "stalled", self.addresses[from], 1)
+end
+
+function Topology:resume(from, to)
+    change(self, to, "stalled", self.addresses[from], -1)
+end
+
+--- Lets a namespace repeat what was not acknowledged each second at least, so that a link delivers soon after it works again.
+-- Without this the pauses between two repetitions double each time. False if the kernel cannot do that.
+function Topology:repeat_soon(name)
+    return pcall(tasks.run, self:inside(name, { "sh", "-c", "echo 1000 >/proc/sys/net/ipv4/tcp_rto_max_ms" }))
 end
 
 --- Of all packets between `name` and each of `others` some are lost.

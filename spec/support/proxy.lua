@@ -117,7 +117,8 @@ function Proxy:accept()
     tell(self, "accept")
 end
 
--- Holds back bytes without closing anything; direction: "up" (to the server), "down" or "both" (the default).
+-- Holds back bytes without closing anything; direction: "up" (to the server), "down" or "both" (the default). With "ends"
+-- bytes pass, and only the end of a connection is held back.
 function Proxy:stall(direction)
     tell(self, "stall", direction or "both")
 end
@@ -190,7 +191,7 @@ function Proxy:session()
     return values
 end
 
--- {connections =, listening = "yes"|"no", stalled = "no"|"up"|"down"|"both", trap = "none"|"armed"|"pending"|"sprung"}
+-- {connections =, listening = "yes"|"no", stalled = "no"|"up"|"down"|"both"|"ends", trap = "none"|"armed"|"pending"|"sprung"}
 function Proxy:status()
     return values_of(tell(self, "status"))
 end

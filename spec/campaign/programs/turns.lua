@@ -227,7 +227,8 @@ local function hold(world, entry)
 end
 
 local function turn(world, fiber, entry)
-    local options = { timeout = TIMEOUTS[math.floor(world.random() * #TIMEOUTS) + 1] }
+    -- A client that is idle most of the time waits for the lock when it acquires.
+    local options = { timeout = TIMEOUTS[fiber.idle and #TIMEOUTS or math.floor(world.random() * #TIMEOUTS) + 1] }
     if entry.permits then
         options.count = world.random() < 0.3 and math.min(2, entry.permits) or 1
         entry.parts[1].weight = options.count
@@ -264,7 +265,7 @@ end
 --- Takes turns until the order to stop comes. `world`: client, register, record(format, …), now(), sleep(seconds), random(),
 -- order() -> "stop", a name in orders, or nil, orders: name -> function() for a holder; long, long_per_mille or nil.
 function turns.run(world, number, settings)
-    local fiber = { number = number, grants = 0 }
+    local fiber = { number = number, grants = 0, idle = settings.idle }
     local locks = make_locks(world.client, settings)
     local due = 0
     while world.order() ~= "stop" do
@@ -274,7 +275,7 @@ function turns.run(world, number, settings)
             turns.record_stats(world)
         end
         if settings.pause then
-            world.sleep(world.random() * settings.pause)
+            world.sleep((settings.idle or 0) + world.random() * settings.pause)
         end
     end
 end

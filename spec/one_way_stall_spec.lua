@@ -1,0 +1,194 @@
+--- What `held()` is worth when the link from the leader to a follower stalls and the link from the follower to the leader works.
+-- The follower still forwards writes, and the leader still executes them. But no ping of the leader reaches the follower, so
+-- the follower reports no sessions to the leader, and the leader ends them although the follower serves their clients.
+
+local core = require "zklock.core"
+local socket = require "socket"
+local cluster = require "spec.support.cluster"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+local proxy = require "spec.support.proxy"
+local zk = require "spec.support.zk"
+
+local TICK, SESSION_TIMEOUT = 2, 4
+--- A session is ended at a multiple of the tick on the leader's clock. The leader pings twice a tick; its last ping before the
+-- stall is answered within so many seconds. So if the link stalls 1.5 s after such a multiple, the sessions end 4.5 s later.
+local STALLED_FOR = 4.5
+--- In each try another client acquires its lock so many seconds, times the number of the try, before its session ends.
+local STEP = 0.1
+local TRIES, ENOUGH, ROUNDS = 12, 10, 5
+local PATIENCE = 50
+
+describe("mutexes of idle clients at a follower that no longer receives what its leader sends #once", function()
+    local servers, leader, follower, link, near, observer
+
+    setup(function()
+        servers = cluster.start({ servers = 3, tick = 1000 * TICK, options = { syncLimit = 5 } })
+        leader = servers:leader()
+        follower = leader % 3 + 1
+        link = proxy.between(servers, follower, leader)
+        assert(servers:leader() == leader, "there is another leader")
+        near = proxy.start(servers:address(follower))
+        observer = assert(zk.connect(servers:address(leader)))
+    end)
+
+    teardown(function()
+        fixture.clean()
+        near:stop()
+        link:stop()
+        servers:stop()
+    end)
+
+    --- Waits until the leader ends a session that has lost its client, and returns the instant.
+    local function moment_of_expiry()
+        local probe = assert(zk.connect(servers:address(leader), 1000 * TICK))
+        local node = assert(probe:create("/probe", "", { ephemeral = true }))
+        probe:disconnect()
+        while observer:exists(node) do
+            socket.sleep(0.005)
+        end
+        return core.now()
+    end
+
+    --- Clients that have held their locks once and are idle since; each has a node that shows whether its session lives.
+    local function new_tries(directory)
+        local tries = {}
+        local elsewhere = fixture.client({ wait = loop, session_timeout = 20 }, servers:address(leader))
+        assert(observer:create_all(directory .. "/sessions"))
+        for number = 1, TRIES do
+            local client = fixture.client({ wait = loop, session_timeout = SESSION_TIMEOUT }, near.address)
+            local path = ("%s/lock-%d"):format(directory, number)
+            local try = {
+                number = number, path = path, session = ("%s/sessions/%d"):format(directory, number), idle = client:mutex(path),
+                other = elsewhere:mutex(path)
+            }
+            assert(client:create(try.session, nil, { ephemeral = true }))
+            try.id = assert(observer:exists(try.session)).ephemeralOwner:gsub("^0+", "")
+            assert(try.idle:acquire(20))
+            assert(try.idle:release())
+            tries[number] = try
+        end
+        return tries
+    end
+
+    --- Notes whether both hold. The other one is asked twice, since time passes between two questions.
+    local function look(try)
+        try.both = try.both or try.other:held() and try.idle:held() and try.other:held()
+    end
+
+    local function acquire_when_idle(try, expiry)
+        loop.until_true(function()
+            return core.now() >= expiry - try.number * STEP
+        end, PATIENCE)
+        try.in_time = not try.ended
+        try.asked = true
+        assert(try.idle:acquire(PATIENCE))
+        try.acquired = true
+        look(try)
+        assert.is_true(try.both or try.idle:token() > try.token)
+        loop.until_true(function()
+            return try.let_go
+        end, PATIENCE)
+        try.idle:release()
+    end
+
+    --- Stands behind the idle client's node if there is one, and acquires when the session has ended at the latest.
+    local function acquire_elsewhere(try)
+        loop.until_true(function()
+            return try.ended or try.asked and #assert(try.other:contenders(20)) > 0
+        end, PATIENCE)
+        assert(try.other:acquire(PATIENCE))
+        try.token = try.other:token()
+        look(try)
+        try.granted = true
+        -- Until the idle client has been granted the lock too, or has its next node behind ours.
+        loop.until_true(function()
+            return try.acquired or #observer:children(try.path) > 1
+        end, PATIENCE)
+        look(try)
+        assert(try.other:release())
+        try.let_go = true
+    end
+
+    local function all(tries, name)
+        for _, try in ipairs(tries) do
+            if not try[name] then
+                return false
+            end
+        end
+        return true
+    end
+
+    --- Looks at all locks all the time. Lets the link deliver what it held back when all others have their locks, but not before
+    -- the leader has ended all sessions.
+    local function watch(directory, tries, expiry)
+        local resumed = false
+        loop.until_true(function()
+            local sessions = {}
+            for _, name in ipairs(assert(observer:children(directory .. "/sessions"))) do
+                sessions[directory .. "/sessions/" .. name] = true
+            end
+            for _, try in ipairs(tries) do
+                look(try)
+                try.ended = try.ended or not sessions[try.session]
+            end
+            if not resumed and core.now() >= expiry and all(tries, "granted") then
+                link:resume()
+                resumed = true
+            end
+            return all(tries, "let_go")
+        end, PATIENCE)
+    end
+
+    --- Whether a try counts: the client acquired before the leader ended its session, or gave up the session by itself. On a busy
+    -- machine a client may be late.
+    local function counts(try, log)
+        return try.in_time or not log:find(("Expiring session 0x%s,"):format(try.id), 1, true)
+    end
+
+    --- One stall; returns its tries.
+    local function run(directory)
+        local tries = new_tries(directory)
+        local expiry = moment_of_expiry()
+        repeat
+            expiry = expiry + TICK
+        until expiry - STALLED_FOR > core.now()
+        socket.sleep(expiry - STALLED_FOR - core.now())
+        link:stall("down")
+        near:stall("ends")
+        local fibers = {
+            function()
+                watch(directory, tries, expiry)
+            end
+        }
+        for _, try in ipairs(tries) do
+            fibers[#fibers + 1] = function()
+                acquire_when_idle(try, expiry)
+            end
+            fibers[#fibers + 1] = function()
+                acquire_elsewhere(try)
+            end
+        end
+        loop.run_all(fibers)
+        near:resume()
+        fixture.clean()
+        return tries
+    end
+
+    it("are not held any more when other clients get them", function()
+        local count, both = 0, {}
+        for round = 1, ROUNDS do
+            local tries = run("/round-" .. round)
+            local log = servers:log(leader)
+            for _, try in ipairs(tries) do
+                count = count + (counts(try, log) and 1 or 0)
+                both[#both + 1] = try.both and ("acquired %.1f s before the session ended"):format(try.number * STEP) or nil
+            end
+            if count >= ENOUGH then
+                break
+            end
+        end
+        assert.is_true(count >= ENOUGH, "the machine is too slow for these instants")
+        assert.same({}, both, ("of %d tries"):format(count))
+    end)
+end)

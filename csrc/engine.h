@@ -79,13 +79,18 @@ typedef enum {
 
 const char *zkl_claim_phase_name(zkl_claim_phase phase);
 
-/* A fencing token, and room for its text, "%016x-%08x" and a NUL. */
+/* A fencing token. Grants of conflicting locks on one path are ordered by `number`, then by `grants`. */
 typedef struct {
-    uint64_t number;
-    uint32_t grants;
+    int64_t number; /* the node's czxid, above 0; 0: there is no token */
+    int32_t grants; /* how many grants that node has served before; not negative */
 } zkl_token;
 
-#define ZKL_TOKEN_SIZE 26
+/* The digits of each part in a token's text: those of INT64_MAX, and those of INT32_MAX. */
+#define ZKL_TOKEN_NUMBER_DIGITS 19
+#define ZKL_TOKEN_GRANTS_DIGITS 10
+
+/* Room for a token's text: both parts, a hyphen between them, and a NUL. */
+#define ZKL_TOKEN_SIZE (ZKL_TOKEN_NUMBER_DIGITS + 1 + ZKL_TOKEN_GRANTS_DIGITS + 1)
 
 #define ZKL_WAIT_BUCKETS 16
 
@@ -251,7 +256,12 @@ zkl_code zkl_claim_code(const zkl_claim *claim);
 const char *zkl_claim_message(const zkl_claim *claim);
 /* The fencing token as a number and how often its node was handed over before; both 0 before the grant. */
 zkl_token zkl_claim_token(const zkl_claim *claim);
-/* Writes it as text; "" for none. Compares as a string: later grants of one path are greater. */
+/*
+ * Writes a token as text: both parts in decimal, with leading zeros, and a hyphen between them; "" for no token. The order of
+ * the texts is that of the tokens, by bytes and by strcoll in every locale: decimal digits have their own weights everywhere
+ * (letters do not: "aa" comes after "z" in Danish), and a hyphen that always stands at the same place decides nothing, also where
+ * punctuation is ignored.
+ */
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
 /* Full path of the claim's znode, NULL while it has none. */
 const char *zkl_claim_node(const zkl_claim *claim);

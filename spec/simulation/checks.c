@@ -460,7 +460,7 @@ static void check_shared(claim_record *record, node_record *node)
 /* Permits that passed to the claim from another one. */
 static void check_inherited(const claim_record *record)
 {
-    int64_t handed_over = strtol(record->token + 17, NULL, 16);
+    int64_t handed_over = strtol(record->token + ZKL_TOKEN_NUMBER_DIGITS + 1, NULL, 10);
     totals.inherited += handed_over > 0;
     if (handed_over > record->handoff)
         fail("fairness", "claim %d of client %d was handed permits that had been handed over %d times before",
@@ -1018,8 +1018,8 @@ static uint64_t hash_record(const claim_record *record)
                      (uint64_t)(record->claim != NULL) << 5;
     uint64_t hash = sim_mix((uint64_t)record->client << 32 ^ (uint64_t)record->phase, flags);
     /* The first half of the token is the czxid of what it is held by. */
-    hash =
-        sim_mix(hash, sim_hash_text(record->token[0] != '\0' ? record->token + 16 : "") ^ sim_hash_text(record->node));
+    const char *grants = record->token[0] != '\0' ? record->token + ZKL_TOKEN_NUMBER_DIGITS : "";
+    hash = sim_mix(hash, sim_hash_text(grants) ^ sim_hash_text(record->node));
     hash = sim_mix(hash, millis(record->asked_at) ^ millis(record->granted_at) << 32);
     hash = sim_mix(hash, millis(record->excused_since) ^ millis(record->lease_began) << 32);
     hash = sim_mix(hash, (uint64_t)record->end_code << 32 ^ (uint64_t)record->revocations);

@@ -81,8 +81,8 @@ const char *zkl_claim_phase_name(zkl_claim_phase phase);
 
 /* A fencing token. Grants of conflicting locks on one path are ordered by `number`, then by `grants`. */
 typedef struct {
-    int64_t number; /* the node's czxid, above 0; 0: there is no token */
-    int32_t grants; /* how many grants that node has served before; not negative */
+    int64_t number; /* the node's czxid, or 0 where there is no token */
+    int32_t grants; /* how many grants that node has served before */
 } zkl_token;
 
 /* The digits of each part in a token's text: those of INT64_MAX, and those of INT32_MAX. */
@@ -258,9 +258,8 @@ const char *zkl_claim_message(const zkl_claim *claim);
 zkl_token zkl_claim_token(const zkl_claim *claim);
 /*
  * Writes a token as text: both parts in decimal, with leading zeros, and a hyphen between them; "" for no token. The order of
- * the texts is that of the tokens, by bytes and by strcoll in every locale: decimal digits have their own weights everywhere
- * (letters do not: "aa" comes after "z" in Danish), and a hyphen that always stands at the same place decides nothing, also where
- * punctuation is ignored.
+ * the texts is that of the tokens, by bytes and by strcoll in every locale. Letters could not be used: "aa" comes after "z" in
+ * Danish. The hyphen always stands at the same place, so it decides nothing, also where a locale ignores punctuation.
  */
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
 /* Full path of the claim's znode, NULL while it has none. */

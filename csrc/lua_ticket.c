@@ -145,6 +145,24 @@ static int ticket_token(lua_State *L)
     return 1;
 }
 
+/* claim:token_numbers() -> upper and lower 32 bits of the czxid, grants before | nil */
+static int ticket_token_numbers(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    if (view.token.number == 0) {
+        lua_pushnil(L);
+        return 1;
+    }
+    zkl_push_integer(L, view.token.number >> 32);
+    zkl_push_integer(L, view.token.number & UINT32_MAX);
+    zkl_push_integer(L, view.token.grants);
+    return 3;
+}
+
 static int ticket_node(lua_State *L)
 {
     zkl_ticket_view view;
@@ -277,6 +295,7 @@ const luaL_Reg ticket_methods[] = {
     {"held", ticket_held},
     {"remaining", ticket_remaining},
     {"token", ticket_token},
+    {"token_numbers", ticket_token_numbers},
     {"node", ticket_node},
     {"nodes", ticket_nodes},
     {"release", ticket_end},

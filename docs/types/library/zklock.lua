@@ -398,9 +398,15 @@ function Lock:held() end
 ---@return number seconds
 function Lock:remaining() end
 
---- The fencing token of the present hold: tokens of one path compare as strings.
+--- The fencing token of the present hold: tokens of one path compare as strings, in every locale.
 ---@return string? token
 function Lock:token() end
+
+--- The same token as three whole numbers below 2^32, for stores that compare integers; the first decides.
+---@return number? high the upper 32 bits of the czxid of the lock's node
+---@return number? low the lower 32 bits of it
+---@return number? grants how many grants that node has served before
+function Lock:token_numbers() end
 
 --- The path that the lock was made with.
 ---@return string path

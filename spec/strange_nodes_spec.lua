@@ -73,9 +73,10 @@ for _, kind in ipairs(kinds) do
             local client = new_client()
             local lock = kind.new(client, path)
             local observer = fixture.observer()
-            local names = { "lock", "-lock-", "lock-x", "lease-", "__lock__", "ex1", "x-1", "lock-99999999999999999999", "import-lock-2",
-                "lock-000000002", "lock-00000000002", "lock--0000000002", "a-__READ__7", "a-__WRIT__123456789", "lease-3",
-                ("_c_%s-other-lock-0000000000"):format(UUID), ("_c_%s-lock-"):format(UUID), "ü-0000000001", "a b", "%s%n",
+            local names = { "lock", "-lock-", "lock-x", "lease-", "__lock__", "ex1", "x-1", "lock-99999999999999999999",
+                "import-lock-2", "lock-000000002", "lock-00000000002", "lock--0000000002", "a-__READ__7",
+                "a-__WRIT__123456789", "lease-3", ("_c_%s-other-lock-0000000000"):format(UUID),
+                ("_c_%s-lock-"):format(UUID), "ü-0000000001", "a b", "%s%n",
                 ("x"):rep(3000), "0000000000", "-0000000001" }
             for _, directory in ipairs(kind.directories) do
                 for _, name in ipairs(names) do

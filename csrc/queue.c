@@ -152,7 +152,7 @@ static zkl_node_kind head_kind(const char *head, size_t length)
 
 /*
  * Whether ZooKeeper would write a number in these digits, behind a hyphen if `negative`. It fills up with zeros to SEQUENCE_WIDTH
- * characters and no further. So a directory called `import-lock-2`, a lock of its own below another lock's path, blocks nobody.
+ * characters and no further. So a directory called `import-lock-2` below a lock's path, which is another lock, is no contender.
  */
 static bool is_written_number(const char *digits, size_t count, bool negative)
 {

@@ -89,7 +89,7 @@ describe("zklock.core", function()
 
     it("collects an object once, and none of another kind", function()
         local all = objects()
-        all.client = nil -- which is closed in another way
+        all.client = nil -- fixture.clean closes the client
         local collect_claim, collect_terms = getmetatable(all.claim).__gc, getmetatable(all.terms).__gc
         for _, object in pairs(all) do
             assert.is_false((pcall(object == all.terms and collect_claim or collect_terms, object)))

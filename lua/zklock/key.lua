@@ -20,7 +20,7 @@ local function escape(character)
     return format("%%%02X", byte(character))
 end
 
---- What stands before the number in the names of contenders, of all clients that zklock knows.
+--- The markers before the number in the names of contenders, of all clients that zklock knows.
 local MARKERS = { "lock%-$", "lease%-$", "__$", "^ex$", "^sh$", "^x%-.*%-$" }
 
 --- How ZooKeeper writes numbers: ten digits, or a hyphen and nine or ten.

@@ -129,7 +129,7 @@ static void reads_every_number_that_zookeeper_writes(void **state)
     assert_parses("lock--2147483648", ZKL_NODE_EXCLUSIVE, INT32_MIN);
 }
 
-/* ZooKeeper writes %010d. What has another width is somebody's own name: a lock below a lock, say. */
+/* ZooKeeper writes %010d. A name with a number of another width may be that of a lock below a lock. */
 static void refuses_other_widths(void **state)
 {
     (void)state;

@@ -82,7 +82,7 @@
 ---@field identity? string for this lock's nodes; the client's
 ---@field acl? zklock.Acl for this lock's nodes; the client's
 ---@field wait_release? boolean release waits until the server has acknowledged it; true
----@field handoff? integer how many waiting acquisitions of this client a released lock may go to in a row; 16
+---@field handoff? integer how many acquisitions one node of this client serves after its first one, if others queue; 16
 ---@field linger? number seconds that a released lock stays with this client, unless somebody else queues; 0, also of semaphores
 ---@field max_hold? number seconds, above 0, after which a grant ends by itself; never
 ---@field on_lost? zklock.OnLost

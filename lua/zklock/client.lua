@@ -510,7 +510,8 @@ end
 --- Makes a lock with several permits, of which each acquisition takes one or more. Sends nothing. Whoever uses the path first
 -- fixes the number of permits; an acquire with another number is answered "mismatch". See `Semaphore`.
 --
--- @tparam string path as of Client:mutex; its children "locks" and "leases" are the semaphore's
+-- @tparam string path as of Client:mutex. Its children "locks", which is the semaphore's queue, and "leases" are the semaphore's:
+--   no lock should use their paths. (zklock.path makes neither.) Holding a lock on the queue keeps others from taking permits.
 -- @tparam number permits a whole number from 1 to 2147483647
 -- @tparam table|nil settings as of Client:mutex, but for `linger`: permits cannot linger, and any number but 0 is refused
 -- @treturn Semaphore
@@ -533,7 +534,8 @@ end
 --
 -- @tparam table locks a list of locks of this client, each on a path of its own; of a read/write lock its read or its write
 -- @treturn Multi
--- @raise when the list is empty or malformed, or names a path twice, or locks of another client
+-- @raise when the list is empty or malformed, or names a path twice, or locks of another client, or a semaphore and a lock on the
+--   semaphore's queue (its path and "/locks")
 function Client:multi(locks)
     check_self(self, "multi")
     local members, wrong = Multi.check_members(self, locks)

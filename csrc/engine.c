@@ -15,6 +15,7 @@
 #ifdef ZKL_BREAKABLE
 uint64_t zkl_broken_rules;
 int32_t zkl_most_in_flight = 1000;
+int32_t zkl_most_grants = INT32_C(1) << 30;
 #endif
 
 /* --- names of enums ------------------------------------------------------------------------------------------------ */

@@ -456,6 +456,7 @@ typedef enum {
     ZKL_BREAK_LINGER,    /* linger although others have come */
     ZKL_BREAK_HANDOFF,   /* hand over as often as it comes */
     ZKL_BREAK_ALONE,     /* hand over as if alone although others have come */
+    ZKL_BREAK_GRANTS,    /* let a node serve more grants than a token can count */
     ZKL_BREAK_FOLLOW,    /* take the number after our own for proof, whatever happened in between */
     ZKL_BREAK_IMPOSTOR,  /* take any node of the name for one's own */
     ZKL_BREAK_STRAYS,    /* leave nodes of one's own alone that no claim knows */
@@ -471,6 +472,8 @@ typedef enum {
 extern uint64_t zkl_broken_rules;
 /* ZKL_MAX_IN_FLIGHT, for the simulation to reach. */
 extern int32_t zkl_most_in_flight;
+/* ZKL_MAX_GRANTS, for the simulation to reach. */
+extern int32_t zkl_most_grants;
 #define ZKL_BROKEN(rule) ((zkl_broken_rules >> (rule)&1) != 0)
 #else
 #define ZKL_BROKEN(rule) false

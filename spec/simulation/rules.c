@@ -3,6 +3,8 @@
  */
 #include "schedule.h"
 
+/* One a line, so that two that are added at the same time do not touch the same lines. */
+/* clang-format off */
 const broken_rule broken_rules[] = {
     {ZKL_BREAK_LEASE, 0, "lease"},
     {ZKL_BREAK_AHEAD, 0, "ahead"},
@@ -30,6 +32,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_LINGER, 0, "linger"},
     {ZKL_BREAK_HANDOFF, 0, "handoff"},
     {ZKL_BREAK_ALONE, 0, "alone"},
+    {ZKL_BREAK_GRANTS, 0, "grants"},
     {ZKL_BREAK_FOLLOW, 0, "follow"},
     {ZKL_BREAK_REPEATED, 0, "repeated"},
     {ZKL_BREAK_LEFTOVERS, 0, "leftovers"},
@@ -42,6 +45,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_TOGETHER, 0, "together"},
     {0, 0, NULL},
 };
+/* clang-format on */
 
 uint32_t forced_faults;
 

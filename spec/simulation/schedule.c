@@ -265,6 +265,7 @@ static void choose(uint64_t seed)
     run.foreigner_count = sim_chance(1, 2) ? 0 : 1 + (int)sim_below(MAX_FOREIGNERS);
     zkl_most_in_flight = sim_chance(1, 8) ? 1 + (int32_t)sim_below(8) : 1000;
     choose_paths();
+    zkl_most_grants = run.handoff % 2 == 1 ? 10 : INT32_C(1) << 30;
 }
 
 /* The parts of the world that the seed decides before the world begins. */

@@ -132,7 +132,7 @@ static void set_integer(lua_State *L, const char *name, int32_t value)
     lua_setfield(L, -2, name);
 }
 
-/* 64 bits as 16 digits: they compare as strings, and no number of a Lua before 5.3 holds them. */
+/* 64 bits as 16 hexadecimal digits, since no number of a Lua before 5.3 holds them. They are in order by bytes, not by strcoll. */
 static void set_hex(lua_State *L, const char *name, int64_t value)
 {
     char digits[17];

@@ -465,8 +465,9 @@ end
 --   * `wait_release` true unless given; false lets release return before the server has acknowledged it.
 --   * `handoff` whole number, 0 or more, 16 unless given: one node of this client serves so many acquisitions after its first one,
 --     without a request. So a waiter elsewhere waits for the acquisitions that were asked for before its own, however many, and of
---     each other client for at most `handoff` later ones. Readers that wait together go in together, and count once. While no
---     other client queues, the bound does not count. 0: strict order of arrival across the fleet.
+--     each other client for at most `handoff` later ones (of a semaphore: by each grant that the other client holds). Readers that
+--     wait together go in together, and count once. While no other client queues, the bound does not count. 0: strict order of
+--     arrival across the fleet.
 --   * `linger` seconds, 0 or more, 0 unless given: for so long a released lock stays with this client, which can have it again
 --     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once. A
 --     try elsewhere does not queue: it is refused for as long as the lock lingers. Not of a semaphore.

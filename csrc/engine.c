@@ -15,6 +15,7 @@
 #ifdef ZKL_BREAKABLE
 uint64_t zkl_broken_rules;
 int32_t zkl_most_in_flight = 1000;
+int32_t zkl_most_grants = INT32_C(1) << 30;
 #endif
 
 /* --- names of enums ------------------------------------------------------------------------------------------------ */
@@ -410,8 +411,8 @@ static void note_wait(const zkl_claim *claim)
 
 void zkl_claim_grant(zkl_claim *claim, const zkl_seat *seat)
 {
-    uint64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? (uint64_t)(uint32_t)seat->sequence : (uint64_t)seat->czxid;
-    claim->token = (zkl_token){number, (uint32_t)seat->grants};
+    int64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? seat->sequence : seat->czxid;
+    claim->token = (zkl_token){number, seat->grants};
     claim->phase = ZKL_CLAIM_GRANTED;
     note_wait(claim);
     begin_hold(claim);
@@ -687,20 +688,22 @@ zkl_token zkl_claim_token(const zkl_claim *claim)
     return claim->token;
 }
 
-static char *put_hex(char *to, uint64_t number, int digits)
+/* Writes a number that is not negative, with leading zeros; returns its end. */
+static char *put_digits(char *to, int64_t number, int digits)
 {
-    for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) {
-        *to++ = "0123456789abcdef"[number >> shift & 15];
+    for (int at = digits - 1; at >= 0; at--) {
+        to[at] = (char)('0' + number % 10);
+        number /= 10;
     }
-    return to;
+    return to + digits;
 }
 
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE])
 {
     if (token.number != 0) {
-        text = put_hex(text, token.number, 16);
+        text = put_digits(text, token.number, ZKL_TOKEN_NUMBER_DIGITS);
         *text++ = '-';
-        text = put_hex(text, token.grants, 8);
+        text = put_digits(text, token.grants, ZKL_TOKEN_GRANTS_DIGITS);
     }
     *text = '\0';
 }

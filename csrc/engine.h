@@ -79,13 +79,18 @@ typedef enum {
 
 const char *zkl_claim_phase_name(zkl_claim_phase phase);
 
-/* A fencing token, and room for its text, "%016x-%08x" and a NUL. */
+/* A fencing token. Grants of conflicting locks on one path are ordered by `number`, then by `grants`. */
 typedef struct {
-    uint64_t number;
-    uint32_t grants;
+    int64_t number; /* the node's czxid, or 0 where there is no token */
+    int32_t grants; /* how many grants that node has served before */
 } zkl_token;
 
-#define ZKL_TOKEN_SIZE 26
+/* The digits of each part in a token's text: those of INT64_MAX, and those of INT32_MAX. */
+#define ZKL_TOKEN_NUMBER_DIGITS 19
+#define ZKL_TOKEN_GRANTS_DIGITS 10
+
+/* Room for a token's text: both parts, a hyphen between them, and a NUL. */
+#define ZKL_TOKEN_SIZE (ZKL_TOKEN_NUMBER_DIGITS + 1 + ZKL_TOKEN_GRANTS_DIGITS + 1)
 
 #define ZKL_WAIT_BUCKETS 16
 
@@ -251,7 +256,11 @@ zkl_code zkl_claim_code(const zkl_claim *claim);
 const char *zkl_claim_message(const zkl_claim *claim);
 /* The fencing token as a number and how often its node was handed over before; both 0 before the grant. */
 zkl_token zkl_claim_token(const zkl_claim *claim);
-/* Writes it as text; "" for none. Compares as a string: later grants of one path are greater. */
+/*
+ * Writes a token as text: both parts in decimal, with leading zeros, and a hyphen between them; "" for no token. The order of
+ * the texts is that of the tokens, by bytes and by strcoll in every locale. Letters could not be used: "aa" comes after "z" in
+ * Danish. The hyphen always stands at the same place, so it decides nothing, also where a locale ignores punctuation.
+ */
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
 /* Full path of the claim's znode, NULL while it has none. */
 const char *zkl_claim_node(const zkl_claim *claim);
@@ -453,6 +462,7 @@ typedef enum {
     ZKL_BREAK_LINGER,    /* linger although others have come */
     ZKL_BREAK_HANDOFF,   /* hand over as often as it comes */
     ZKL_BREAK_ALONE,     /* hand over as if alone although others have come */
+    ZKL_BREAK_GRANTS,    /* let a node serve more grants than a token can count */
     ZKL_BREAK_FOLLOW,    /* take the number after our own for proof, whatever happened in between */
     ZKL_BREAK_IMPOSTOR,  /* take any node of the name for one's own */
     ZKL_BREAK_STRAYS,    /* leave nodes of one's own alone that no claim knows */
@@ -470,6 +480,8 @@ extern uint64_t zkl_broken_rules;
 extern int32_t zkl_most_in_flight;
 /* What the engine takes for true: the leader restarted the session's timer at this instant or later, to run for `timeout`. */
 int64_t zkl_engine_restarted_at(const zkl_engine *engine, int64_t *timeout);
+/* ZKL_MAX_GRANTS, for the simulation to reach. */
+extern int32_t zkl_most_grants;
 #define ZKL_BROKEN(rule) ((zkl_broken_rules >> (rule)&1) != 0)
 #else
 #define ZKL_BROKEN(rule) false

@@ -36,6 +36,16 @@
 #endif
 
 /*
+ * After so many grants a node serves no more: the second half of its tokens must not overflow, or later tokens would be smaller. A
+ * client that is alone for a month, and takes its lock a thousand times a second, gets there.
+ */
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_GRANTS zkl_most_grants
+#else
+#define ZKL_MAX_GRANTS (INT32_C(1) << 30)
+#endif
+
+/*
  * Bytes of watched paths per handle, chroots included. After a reconnect the C client sends them all in one SetWatches packet,
  * which the server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */

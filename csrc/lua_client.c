@@ -164,10 +164,10 @@ static int client_state(lua_State *L)
 
 /* --- claims and questions ------------------------------------------------------------------------------------------ */
 
-/* The ticket in the box at `index`, which may be nil; NULL then, or once it has been collected. */
-static zkl_ticket *opt_ticket(lua_State *L, int index)
+/* The claim in the box at `index`, which may be nil; NULL then, or once it has been collected. */
+static zkl_ticket *opt_claim(lua_State *L, int index)
 {
-    return lua_isnoneornil(L, index) ? NULL : *(zkl_ticket **)check_box(L, index, TICKET_TYPE);
+    return lua_isnoneornil(L, index) ? NULL : *(zkl_ticket **)check_box(L, index, CLAIM_TYPE);
 }
 
 /*
@@ -195,8 +195,9 @@ static int client_claim(lua_State *L)
     luaL_checktype(L, 3, LUA_TTABLE);
     luaL_argcheck(L, request.count <= zkl_terms_lock(request.terms)->permits && request.count <= ZKL_MAX_COUNT, 6,
                   "more than there are");
-    zkl_ticket *writer = opt_ticket(L, 7);
-    zkl_ticket **box = push_ticket_box(L);
+    zkl_ticket *writer = opt_claim(L, 7);
+    luaL_argcheck(L, writer == NULL || zkl_ticket_client(writer) == client, 7, "a claim of another client");
+    zkl_ticket **box = push_ticket_box(L, CLAIM_TYPE);
     lua_pushvalue(L, -1);
     lua_setfield(L, 3, "claim");
     int results = fill_ticket_box(L, box, zkl_client_claim(client, &request, writer, patience));
@@ -222,7 +223,7 @@ static int client_contenders(lua_State *L)
     const char *problem = zkl_node_path_problem(path, length);
     luaL_argcheck(L, problem == NULL, 2, problem);
     bool identities = lua_toboolean(L, 3);
-    zkl_ticket **box = push_ticket_box(L);
+    zkl_ticket **box = push_ticket_box(L, QUESTION_TYPE);
     return fill_ticket_box(L, box, zkl_client_contenders(client, path, identities));
 }
 
@@ -232,7 +233,7 @@ static int client_flush(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    zkl_ticket **box = push_ticket_box(L);
+    zkl_ticket **box = push_ticket_box(L, QUESTION_TYPE);
     return fill_ticket_box(L, box, zkl_client_flush(client));
 }
 

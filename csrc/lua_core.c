@@ -23,7 +23,9 @@
 #define LUA_PUBLIC __attribute__((visibility("default")))
 
 const char *const box_type_names[] = {
-    [CLIENT_TYPE] = "zklock.client", [TICKET_TYPE] = "zklock.ticket", [TERMS_TYPE] = "zklock.terms"};
+    [CLIENT_TYPE] = "zklock.client",     [TERMS_TYPE] = "zklock.terms",         [CLAIM_TYPE] = "zklock.claim",
+    [QUESTION_TYPE] = "zklock.question", [OPERATION_TYPE] = "zklock.operation",
+};
 
 /* --- results ------------------------------------------------------------------------------------------------------- */
 
@@ -191,8 +193,10 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
         luaL_newmetatable(L, box_type_names[type]);
     }
     fill_type(L, types, CLIENT_TYPE, client_methods, client_gc);
-    fill_type(L, types, TICKET_TYPE, ticket_methods, ticket_gc);
     fill_type(L, types, TERMS_TYPE, no_methods, terms_gc);
+    fill_type(L, types, CLAIM_TYPE, claim_methods, ticket_gc);
+    fill_type(L, types, QUESTION_TYPE, question_methods, ticket_gc);
+    fill_type(L, types, OPERATION_TYPE, operation_methods, ticket_gc);
     push_functions(L, types, functions);
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");

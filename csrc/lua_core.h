@@ -4,8 +4,8 @@
  *   lua_core.c       the module and its functions
  *   lua_client.c     clients, and what is asked of them
  *   lua_terms.c      what a lock is, for all of its acquisitions
- *   lua_ticket.c     claims and questions
- *   lua_operation.c  reads and writes of the program's own
+ *   lua_ticket.c     tickets: claims and questions, and what all kinds of tickets have in common
+ *   lua_operation.c  tickets for reads and writes of the program's own
  *   lua_alarm.c      a descriptor that becomes readable at a given time
  */
 #ifndef ZKLOCK_LUA_CORE_H
@@ -19,31 +19,39 @@
 /* --- types --------------------------------------------------------------------------------------------------------- */
 
 /*
- * The types of userdata, each of which is a box for one pointer. Every function of the module has their metatables as upvalues 1, 2
- * and 3: to look one up in the registry by its name, as luaL_checkudata does, took a tenth of all instructions of acquiring and
+ * The types of userdata, each of which is a box for one pointer. Every function of the module has their metatables as its first
+ * upvalues, in this order: to look one up in the registry by its name, as luaL_checkudata does, took a tenth of all instructions of acquiring and
  * releasing.
  */
 typedef enum {
     CLIENT_TYPE = 1,
-    TICKET_TYPE,
     TERMS_TYPE,
-    LAST_TYPE = TERMS_TYPE
+    /* Three types of tickets. A function for one type reads parts of a ticket that the others have not. */
+    CLAIM_TYPE,
+    QUESTION_TYPE, /* for contenders, and of a flush */
+    OPERATION_TYPE,
+    LAST_TYPE = OPERATION_TYPE
 } box_type;
 
 extern const char *const box_type_names[];
 
+/* The box at `index` if it is of that type, else NULL. */
+static inline void *look_for_box(lua_State *L, int index, box_type type)
+{
+    void *box = lua_touserdata(L, index);
+    if (box == NULL || !lua_getmetatable(L, index)) {
+        return NULL;
+    }
+    bool same = lua_rawequal(L, -1, lua_upvalueindex((int)type));
+    lua_pop(L, 1);
+    return same ? box : NULL;
+}
+
 /* The box at `index`, which must be of that type. */
 static inline void *check_box(lua_State *L, int index, box_type expected)
 {
-    void *box = lua_touserdata(L, index);
-    if (box != NULL && lua_getmetatable(L, index)) {
-        bool same = lua_rawequal(L, -1, lua_upvalueindex((int)expected));
-        lua_pop(L, 1);
-        if (same) {
-            return box;
-        }
-    }
-    return luaL_checkudata(L, index, box_type_names[expected]); /* raises */
+    void *box = look_for_box(L, index, expected);
+    return box != NULL ? box : luaL_checkudata(L, index, box_type_names[expected]); /* raises */
 }
 
 /* A new, empty box of that type, on the stack. */
@@ -106,22 +114,28 @@ struct ACL_vector check_acl(lua_State *L, int index);
 
 /* lua_ticket.c ----------------------------------------------------------------------------------------------------- */
 
-extern const luaL_Reg ticket_methods[];
-int ticket_gc(lua_State *L);
+extern const luaL_Reg claim_methods[];
+extern const luaL_Reg question_methods[];
 
-/* Makes the box first, so that a failure of Lua's memory loses no ticket. */
-zkl_ticket **push_ticket_box(lua_State *L);
+/* A new, empty box for a ticket of `type`. It is made before the ticket, so that a failure of Lua's memory loses no ticket. */
+zkl_ticket **push_ticket_box(lua_State *L, box_type type);
 /* How many results: the box, or those of a failure when there is no ticket. */
 int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket);
+
 /* The ticket that is the first argument and its news; NULL, with the FORKED results pushed, in a child of the process that
- * opened its client. */
-zkl_ticket *look_at_ticket(lua_State *L, zkl_ticket_view *view);
+ * opened its client. Raises unless the ticket is of `type`. */
+zkl_ticket *look_at_ticket(lua_State *L, box_type type, zkl_ticket_view *view);
+
+/* Methods of tickets of any type. */
+int ticket_gc(lua_State *L);
+int ticket_id(lua_State *L);
+int ticket_done(lua_State *L);
+int ticket_cancel(lua_State *L);
 
 /* lua_operation.c -------------------------------------------------------------------------------------------------- */
 
+extern const luaL_Reg operation_methods[];
 int client_operate(lua_State *L);
-int operation_take(lua_State *L);
-int operation_event(lua_State *L);
 int core_node_path_problem(lua_State *L);
 
 /* lua_alarm.c ------------------------------------------------------------------------------------------------------ */

@@ -114,7 +114,7 @@ int client_operate(lua_State *L)
     if (request.kind == ZKL_OPERATION_MULTI) {
         read_parts(L, 2, &request);
     }
-    zkl_ticket **box = push_ticket_box(L);
+    zkl_ticket **box = push_ticket_box(L, OPERATION_TYPE);
     return fill_ticket_box(L, box, zkl_client_operate(client, &request));
 }
 
@@ -132,7 +132,7 @@ static void set_integer(lua_State *L, const char *name, int32_t value)
     lua_setfield(L, -2, name);
 }
 
-/* 64 bits as 16 digits: they compare as strings, and no number of a Lua before 5.3 holds them. */
+/* 64 bits as 16 hexadecimal digits, since no number of a Lua before 5.3 holds them. They are in order by bytes, not by strcoll. */
 static void set_hex(lua_State *L, const char *name, int64_t value)
 {
     char digits[17];
@@ -244,10 +244,10 @@ static int push_outcome(lua_State *L, const zkl_ticket *ticket, const zkl_ticket
  * Once an operation: unless there is a watch to wait for it is let go here, and its results are in any case. Lua would not
  * collect the small userdata for the sake of memory that it does not see.
  */
-int operation_take(lua_State *L)
+static int operation_take(lua_State *L)
 {
     zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
+    zkl_ticket *ticket = look_at_ticket(L, OPERATION_TYPE, &view);
     if (ticket == NULL) {
         return FORKED;
     }
@@ -266,7 +266,7 @@ int operation_take(lua_State *L)
 }
 
 /* operation:event() -> what its watch has seen | false (nothing yet) | nil, message, code */
-int operation_event(lua_State *L)
+static int operation_event(lua_State *L)
 {
     static const char *const names[] = {
         [ZKL_EVENT_CREATED] = "created",
@@ -275,7 +275,7 @@ int operation_event(lua_State *L)
         [ZKL_EVENT_CHILD] = "child",
     };
     zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
+    zkl_ticket *ticket = look_at_ticket(L, OPERATION_TYPE, &view);
     if (ticket == NULL) {
         return FORKED;
     }
@@ -303,3 +303,8 @@ int core_node_path_problem(lua_State *L)
     lua_pushstring(L, problem);
     return 1;
 }
+
+const luaL_Reg operation_methods[] = {
+    {"id", ticket_id},        {"done", ticket_done},      {"cancel", ticket_cancel},
+    {"take", operation_take}, {"event", operation_event}, {NULL, NULL},
+};

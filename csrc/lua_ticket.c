@@ -1,27 +1,45 @@
 /*
- * The part of zklock.core for tickets: claims, and questions, which have some of their methods.
+ * The part of zklock.core for tickets: what all types of them have in common, claims, and questions.
  */
 #include <string.h>
 
 #include "lua_core.h"
 
+/* The box that is the first argument, of any type of ticket. Most are claims. */
 static zkl_ticket **box_of_ticket(lua_State *L)
 {
-    return check_box(L, 1, TICKET_TYPE);
+    zkl_ticket **box = look_for_box(L, 1, CLAIM_TYPE);
+    box = box != NULL ? box : look_for_box(L, 1, OPERATION_TYPE);
+    return box != NULL ? box : check_box(L, 1, QUESTION_TYPE);
 }
 
-static zkl_ticket *check_ticket(lua_State *L)
+/* The ticket in a box that is the first argument. */
+static zkl_ticket *ticket_in(lua_State *L, zkl_ticket **box)
 {
-    zkl_ticket *ticket = *box_of_ticket(L);
+    zkl_ticket *ticket = *box;
     if (ticket == NULL) {
-        luaL_error(L, "this claim has been collected");
+        luaL_error(L, "this %s is over",
+                   look_for_box(L, 1, CLAIM_TYPE) != NULL       ? "claim"
+                   : look_for_box(L, 1, OPERATION_TYPE) != NULL ? "operation"
+                                                                : "question");
     }
     return ticket;
 }
 
-zkl_ticket **push_ticket_box(lua_State *L)
+/* The first argument, a ticket of any type. */
+static zkl_ticket *check_ticket(lua_State *L)
 {
-    return push_box(L, TICKET_TYPE);
+    return ticket_in(L, box_of_ticket(L));
+}
+
+static zkl_ticket *check_claim(lua_State *L)
+{
+    return ticket_in(L, check_box(L, 1, CLAIM_TYPE));
+}
+
+zkl_ticket **push_ticket_box(lua_State *L, box_type type)
+{
+    return push_box(L, type);
 }
 
 int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket)
@@ -29,6 +47,19 @@ int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket)
     *box = ticket;
     return ticket != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
 }
+
+zkl_ticket *look_at_ticket(lua_State *L, box_type type, zkl_ticket_view *view)
+{
+    zkl_ticket *ticket = ticket_in(L, check_box(L, 1, type));
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return NULL;
+    }
+    zkl_ticket_look(ticket, view);
+    return ticket;
+}
+
+/* --- of all types -------------------------------------------------------------------------------------------------- */
 
 int ticket_gc(lua_State *L)
 {
@@ -41,28 +72,43 @@ int ticket_gc(lua_State *L)
     return 0;
 }
 
-static int ticket_id(lua_State *L)
+int ticket_id(lua_State *L)
 {
     zkl_push_integer(L, zkl_ticket_id(check_ticket(L)));
     return 1;
 }
 
-zkl_ticket *look_at_ticket(lua_State *L, zkl_ticket_view *view)
+/* claim:done(), question:done(), operation:done() -> whether it is settled */
+int ticket_done(lua_State *L)
 {
     zkl_ticket *ticket = check_ticket(L);
     if (zkl_client_forked(zkl_ticket_client(ticket))) {
         push_forked(L);
-        return NULL;
+        return FORKED;
     }
-    zkl_ticket_look(ticket, view);
-    return ticket;
+    lua_pushboolean(L, zkl_ticket_settled(ticket));
+    return 1;
 }
 
+/* claim:cancel(), question:cancel(), operation:cancel() */
+int ticket_cancel(lua_State *L)
+{
+    zkl_ticket *ticket = check_ticket(L);
+    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+        push_forked(L);
+        return FORKED;
+    }
+    zkl_ticket_end(ticket, 0);
+    return 0;
+}
+
+/* --- claims -------------------------------------------------------------------------------------------------------- */
+
 /* claim:phase() -> phase, code or nil, message */
-static int ticket_phase(lua_State *L)
+static int claim_phase(lua_State *L)
 {
     zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
+    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
     if (ticket == NULL) {
         return FORKED;
     }
@@ -77,29 +123,17 @@ static int ticket_phase(lua_State *L)
 }
 
 /* claim:waits() -> bool */
-static int ticket_waits(lua_State *L)
+static int claim_waits(lua_State *L)
 {
-    const zkl_ticket *ticket = check_ticket(L);
+    const zkl_ticket *ticket = check_claim(L);
     lua_pushboolean(L, !zkl_client_forked(zkl_ticket_client(ticket)) && zkl_ticket_waits(ticket));
     return 1;
 }
 
-/* claim:settled(), query:done() -> bool */
-static int ticket_settled(lua_State *L)
-{
-    zkl_ticket *ticket = check_ticket(L);
-    if (zkl_client_forked(zkl_ticket_client(ticket))) {
-        push_forked(L);
-        return FORKED;
-    }
-    lua_pushboolean(L, zkl_ticket_settled(ticket));
-    return 1;
-}
-
 /* claim:released() -> bool, see zkl_ticket_released */
-static int ticket_released(lua_State *L)
+static int claim_released(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
+    zkl_ticket *ticket = check_claim(L);
     if (zkl_client_forked(zkl_ticket_client(ticket))) {
         push_forked(L);
         return FORKED;
@@ -109,29 +143,29 @@ static int ticket_released(lua_State *L)
 }
 
 /* claim:finished() -> bool, see zkl_ticket_finished; true after a fork */
-static int ticket_finished(lua_State *L)
+static int claim_finished(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
+    zkl_ticket *ticket = check_claim(L);
     lua_pushboolean(L, zkl_client_forked(zkl_ticket_client(ticket)) || zkl_ticket_finished(ticket));
     return 1;
 }
 
-static int ticket_held(lua_State *L)
+static int claim_held(lua_State *L)
 {
-    lua_pushboolean(L, zkl_ticket_held(check_ticket(L)));
+    lua_pushboolean(L, zkl_ticket_held(check_claim(L)));
     return 1;
 }
 
-static int ticket_remaining(lua_State *L)
+static int claim_remaining(lua_State *L)
 {
-    lua_pushnumber(L, seconds_of(zkl_ticket_remaining(check_ticket(L))));
+    lua_pushnumber(L, seconds_of(zkl_ticket_remaining(check_claim(L))));
     return 1;
 }
 
-static int ticket_token(lua_State *L)
+static int claim_token(lua_State *L)
 {
     zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
+    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
     if (ticket == NULL) {
         return FORKED;
     }
@@ -145,10 +179,28 @@ static int ticket_token(lua_State *L)
     return 1;
 }
 
-static int ticket_node(lua_State *L)
+/* claim:token_numbers() -> upper and lower 32 bits of the czxid, grants before | nil */
+static int claim_token_numbers(lua_State *L)
 {
     zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
+    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
+    if (ticket == NULL) {
+        return FORKED;
+    }
+    if (view.token.number == 0) {
+        lua_pushnil(L);
+        return 1;
+    }
+    zkl_push_integer(L, view.token.number >> 32);
+    zkl_push_integer(L, view.token.number & UINT32_MAX);
+    zkl_push_integer(L, view.token.grants);
+    return 3;
+}
+
+static int claim_node(lua_State *L)
+{
+    zkl_ticket_view view;
+    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
     if (ticket == NULL) {
         return FORKED;
     }
@@ -161,10 +213,10 @@ static int ticket_node(lua_State *L)
 }
 
 /* claim:nodes() -> array of the paths of all nodes by which it holds | nil, message, code */
-static int ticket_nodes(lua_State *L)
+static int claim_nodes(lua_State *L)
 {
     zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
+    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
     if (ticket == NULL) {
         return FORKED;
     }
@@ -187,10 +239,10 @@ static int ticket_nodes(lua_State *L)
 }
 
 /* claim:revocations() -> how often others have asked for it */
-static int ticket_revocations(lua_State *L)
+static int claim_revocations(lua_State *L)
 {
     zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
+    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
     if (ticket == NULL) {
         return FORKED;
     }
@@ -199,15 +251,15 @@ static int ticket_revocations(lua_State *L)
 }
 
 /*
- * claim:release(seconds, if_held), claim:cancel() -> whether it is settled, and there is nothing to tell (zkl_ticket_released),
- *   whether there is news for client:next
+ * claim:release(seconds, if_held) -> whether it is settled, and there is nothing to tell (zkl_ticket_released), whether there is
+ *   news for client:next
  *
- * The engine knows from the claim's phase which of the two it is. For so many seconds, none by default, the call may block until it
- * is finished; see zkl_client_wait. With if_held nothing happens, and the answer is nil, unless it is held at this instant.
+ * Ends a claim in any phase. For so many seconds, none by default, the call may block until the claim is finished; see
+ * zkl_client_wait. With if_held nothing happens, and the answer is nil, unless it is held at this instant.
  */
-static int ticket_end(lua_State *L)
+static int claim_release(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
+    zkl_ticket *ticket = check_claim(L);
     if (zkl_client_forked(zkl_ticket_client(ticket))) {
         push_forked(L);
         return FORKED;
@@ -222,6 +274,8 @@ static int ticket_end(lua_State *L)
     lua_pushboolean(L, patience > 0 && zkl_client_has_news(zkl_ticket_client(ticket)));
     return 2;
 }
+
+/* --- questions ----------------------------------------------------------------------------------------------------- */
 
 static const char *mode_name(zkl_node_kind kind)
 {
@@ -243,11 +297,11 @@ static void push_contender(lua_State *L, const zkl_contender *contender)
     lua_setfield(L, -2, "holder");
 }
 
-/* query:result() -> array of contenders (empty for a flush) | nil, message, code */
-static int ticket_result(lua_State *L)
+/* question:result() -> array of contenders (empty for a flush) | nil, message, code */
+static int question_result(lua_State *L)
 {
     zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, &view);
+    zkl_ticket *ticket = look_at_ticket(L, QUESTION_TYPE, &view);
     if (ticket == NULL) {
         return FORKED;
     }
@@ -269,24 +323,25 @@ static int ticket_result(lua_State *L)
 
 /* --- methods ------------------------------------------------------------------------------------------------------- */
 
-const luaL_Reg ticket_methods[] = {
+const luaL_Reg claim_methods[] = {
     {"id", ticket_id},
-    {"phase", ticket_phase},
-    {"settled", ticket_settled},
-    {"done", ticket_settled},
-    {"held", ticket_held},
-    {"remaining", ticket_remaining},
-    {"token", ticket_token},
-    {"node", ticket_node},
-    {"nodes", ticket_nodes},
-    {"release", ticket_end},
-    {"cancel", ticket_end},
-    {"result", ticket_result},
-    {"revocations", ticket_revocations},
-    {"waits", ticket_waits},
-    {"take", operation_take},
-    {"event", operation_event},
-    {"finished", ticket_finished},
-    {"released", ticket_released},
+    {"phase", claim_phase},
+    {"done", ticket_done},
+    {"held", claim_held},
+    {"remaining", claim_remaining},
+    {"token", claim_token},
+    {"token_numbers", claim_token_numbers},
+    {"node", claim_node},
+    {"nodes", claim_nodes},
+    {"release", claim_release},
+    {"cancel", ticket_cancel},
+    {"revocations", claim_revocations},
+    {"waits", claim_waits},
+    {"finished", claim_finished},
+    {"released", claim_released},
     {NULL, NULL},
+};
+
+const luaL_Reg question_methods[] = {
+    {"id", ticket_id}, {"done", ticket_done}, {"cancel", ticket_cancel}, {"result", question_result}, {NULL, NULL},
 };

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ZooKeeper writes its numbers as %010d: never shorter than this, the sign included. */
+/* ZooKeeper writes its numbers as %010d: as many characters as this, the sign included, and one more where they do not suffice. */
 #define SEQUENCE_WIDTH 10
 
 #define PROTECTED "_c_"
@@ -116,13 +116,12 @@ static bool is_session_head(const char *head, size_t length)
 }
 
 /*
- * The recipe that wrote `head`, all that stands before the number. `wide`: the number is as wide as ZooKeeper writes it.
+ * The recipe that wrote `head`, all that stands before the number.
  *
  * After `_c_<id>-` the marker must be all there is: in `_c_<id>-my-lock-` it is the end of another lock's key, since some
- * libraries keep the locks of many keys in one directory. The recipes with hardly any marker count only with a number as wide
- * as ZooKeeper's, so that a child called `ex1` blocks nobody.
+ * libraries keep the locks of many keys in one directory.
  */
-static zkl_node_kind head_kind(const char *head, size_t length, bool wide)
+static zkl_node_kind head_kind(const char *head, size_t length)
 {
     for (size_t i = 0; i < COUNT(separated); i++) {
         if (ends_with(head, length, &separated[i])) {
@@ -143,12 +142,24 @@ static zkl_node_kind head_kind(const char *head, size_t length, bool wide)
             return attached[i].kind;
         }
     }
-    for (size_t i = 0; wide && i < COUNT(bare); i++) {
+    for (size_t i = 0; i < COUNT(bare); i++) {
         if (length == bare[i].length && ends_with(head, length, &bare[i])) {
             return bare[i].kind;
         }
     }
-    return wide && is_session_head(head, length) ? ZKL_NODE_EXCLUSIVE : ZKL_NODE_STRANGER;
+    return is_session_head(head, length) ? ZKL_NODE_EXCLUSIVE : ZKL_NODE_STRANGER;
+}
+
+/*
+ * Whether ZooKeeper would write a number in these digits, behind a hyphen if `negative`. It fills up with zeros to SEQUENCE_WIDTH
+ * characters and no further. So a directory called `import-lock-2` below a lock's path, which is another lock, is no contender.
+ */
+static bool is_written_number(const char *digits, size_t count, bool negative)
+{
+    if (negative && count == SEQUENCE_WIDTH - 1) {
+        return true;
+    }
+    return count == SEQUENCE_WIDTH && !(negative && digits[0] == '0');
 }
 
 /* The number that `digits` (at least one) stand for; false, and nothing written, if it does not fit. */
@@ -175,15 +186,13 @@ zkl_node zkl_node_parse(const char *name)
         head--;
     }
     size_t digits = length - head;
-    if (digits == 0) {
-        return node;
-    }
     /* A hyphen before the digits is the marker's own last character unless a marker ends before it. */
     bool negative = false;
-    zkl_node_kind kind = head_kind(name, head, digits >= SEQUENCE_WIDTH);
-    if (kind == ZKL_NODE_STRANGER && head > 0 && name[head - 1] == '-') {
+    zkl_node_kind kind = is_written_number(name + head, digits, false) ? head_kind(name, head) : ZKL_NODE_STRANGER;
+    if (kind == ZKL_NODE_STRANGER && head > 0 && name[head - 1] == '-' &&
+        is_written_number(name + head, digits, true)) {
         negative = true;
-        kind = head_kind(name, head - 1, digits + 1 >= SEQUENCE_WIDTH);
+        kind = head_kind(name, head - 1);
     }
     if (kind != ZKL_NODE_STRANGER && read_sequence(name + head, digits, negative, &node.sequence)) {
         node.kind = kind;

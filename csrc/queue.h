@@ -48,7 +48,8 @@ typedef struct {
 /*
  * Understands one child's name: those of zklock, Curator (`-lock-`, `-__READ__`, `-__WRIT__`, `-lease-`), go-zookeeper
  * (`-lock-`), kazoo (`__lock__`, `__rlock__`), zk-ruby (`ex`, `sh`) and the C and Java recipes (`x-<session>-`).
- * Anything else, also a lock name whose number is missing or beyond 32 bits, is a stranger.
+ * The number must be written as ZooKeeper writes it, `%010d`. Anything else, also a lock name whose number is missing, has
+ * another width or is beyond 32 bits, is a stranger.
  */
 zkl_node zkl_node_parse(const char *name);
 

@@ -96,7 +96,8 @@ static bool goes_in_together(const zkl_seat *seat, const zkl_claim *claim)
 /* Whoever waits for the seat would not get it. */
 static bool is_closed(const zkl_seat *seat)
 {
-    return seat->revoked || seat->spoilt || seat->spent;
+    bool worn = seat->grants >= ZKL_MAX_GRANTS && !ZKL_BROKEN(ZKL_BREAK_GRANTS);
+    return seat->revoked || seat->spoilt || seat->spent || worn;
 }
 
 /* Another claim would be one too many for those who wait elsewhere. */

@@ -344,7 +344,7 @@ describe("a lock refuses", function()
 
     it("to be called with a dot", function()
         local methods = { "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "token",
-            "path", "node", "contenders" }
+            "token_numbers", "path", "node", "contenders" }
         for _, method in ipairs(methods) do
             assert_names(mistake(function()
                 lock[method](5)

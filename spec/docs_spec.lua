@@ -399,7 +399,7 @@ describe("the README's Lua", function()
                 assert(documentation.load_block(block.text, "=README.md:" .. block.line, environment))()
                 if block == first then
                     local expected = assert(readme:match("\nprints, but for the number,\n\n```\n(.-)\n```"))
-                    assert.equal((expected:gsub("%x+%-%x+", "N")), (table.concat(printed, "\n"):gsub("%x+%-%x+", "N")))
+                    assert.equal((expected:gsub("%d+%-%d+", "N")), (table.concat(printed, "\n"):gsub("%d+%-%d+", "N")))
                 end
             end)
         end

@@ -38,9 +38,33 @@ describe("zklock.path", function()
         assert.equal("/l/%2E%2E", path("/l", ".."))
     end)
 
+    it("writes the last character of what a lock's own nodes could be called as a percent sign and two digits", function()
+        for key, written in pairs {
+            ["lock-0000000002"] = "lock-000000000%32",
+            ["import-lock-0000000002"] = "import-lock-000000000%32",
+            ["_c_9-__WRIT__-000000009"] = "_c_9-__WRIT__-00000000%39",
+            ["9__rlock__-2147483648"] = "9__rlock__-214748364%38",
+            ["lease-0000000010"] = "lease-000000001%30",
+            ["ex0000000001"] = "ex000000000%31",
+            ["x-100-0000000001"] = "x-100-000000000%31",
+            locks = "lock%73",
+            leases = "lease%73"
+        } do
+            assert.equal("/l/" .. written, path("/l", key))
+            assert.equal(key, key_of(path("/l", key), "/l"))
+        end
+        for _, key in ipairs {
+            "order-1732272000", "2147483647", "import-lock-2", "lock-000000002", "lock-00000000002", "ex1", "lock-", "lock",
+            "x-1-2", "lock-0000000002x", "lease", "index0000000001"
+        } do
+            assert.equal("/l/" .. key, path("/l", key))
+        end
+    end)
+
     it("gives different paths to keys that look alike", function()
         local keys = {
-            "", "%", "%%", "%2F", "/", "//", ".", "%2E", "%2e", "..", "...", "a", "A", "a/", "/a", "a\0", "\0a"
+            "", "%", "%%", "%2F", "/", "//", ".", "%2E", "%2e", "..", "...", "a", "A", "a/", "/a", "a\0", "\0a",
+            "locks", "lock%73", "lock-0000000001", "lock-000000000%31"
         }
         local seen = {}
         for _, key in ipairs(keys) do

@@ -1783,6 +1783,17 @@ describe("a multi refuses", function()
         refused("two members are on the path /b", { rw.read, lock, rw.write })
     end)
 
+    it("a semaphore and a lock on its queue, which wait for each other as soon as another program waits for a permit", function()
+        for _, inner in ipairs { client:mutex("/s/locks"), client:rwlock("/s/locks").read, client:rwlock("/s/locks").write } do
+            refused("the path /s/locks is the queue of the semaphore /s", { inner, client:semaphore("/s", 2) })
+            refused("the path /s/locks is the queue of the semaphore /s",
+                { client:semaphore("/s", 2), client:mutex("/s/a"), inner })
+        end
+        -- These keep each other from nothing.
+        assert(client:multi { client:semaphore("/s", 2), client:semaphore("/s/locks", 2), client:mutex("/s/locks/a") })
+        assert(client:multi { client:mutex("/s"), client:mutex("/s/locks"), client:mutex("/s/leases"), client:semaphore("/t", 1) })
+    end)
+
     it("a lock of another client", function()
         refused("member 2 is a lock of another client", { client:mutex("/a"), other:mutex("/b") })
     end)

@@ -5,6 +5,7 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local zklock = require "zklock"
 
 local NAN = 0 / 0
 local UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -261,6 +262,20 @@ describe("a semaphore", function()
         assert.equal("exclusive second false", seen[#seen])
         assert.equal(path .. "/leases", list[1].node:match("^(.*)/"))
         assert.equal(path .. "/locks", list[#list].node:match("^(.*)/"))
+    end)
+
+    it("cannot be taken while a lock on its queue is held, and can be when a lock is held on a key below it", function()
+        local path, client = fixture.path(), fixture.client()
+        local permits, queue = client:semaphore(path, 2), client:mutex(path .. "/locks")
+        assert(queue:acquire(10))
+        assert.equal("timeout", select(3, permits:acquire(0.1)))
+        assert(queue:release())
+        local one, other = client:mutex(zklock.path(path, "locks")), client:mutex(zklock.path(path, "leases"))
+        assert(one:acquire(10))
+        assert(other:acquire(10))
+        assert(permits:acquire(10))
+        assert.is_true(one:held() and other:held())
+        assert(permits:release())
     end)
 
     it("has a node, a token that grows, and a path while it is held", function()

@@ -5,6 +5,7 @@ local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
+local zklock = require "zklock"
 
 local UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
@@ -73,7 +74,9 @@ for _, kind in ipairs(kinds) do
             local lock = kind.new(client, path)
             local observer = fixture.observer()
             local names = { "lock", "-lock-", "lock-x", "lease-", "__lock__", "ex1", "x-1", "lock-99999999999999999999",
-                ("_c_%s-other-lock-0000000000"):format(UUID), ("_c_%s-lock-"):format(UUID), "ü-0000000001", "a b", "%s%n",
+                "import-lock-2", "lock-000000002", "lock-00000000002", "lock--0000000002", "a-__READ__7",
+                "a-__WRIT__123456789", "lease-3", ("_c_%s-other-lock-0000000000"):format(UUID),
+                ("_c_%s-lock-"):format(UUID), "ü-0000000001", "a b", "%s%n",
                 ("x"):rep(3000), "0000000000", "-0000000001" }
             for _, directory in ipairs(kind.directories) do
                 for _, name in ipairs(names) do
@@ -93,6 +96,36 @@ for _, kind in ipairs(kinds) do
             fixture.assert_nothing_left(client)
             for _, directory in ipairs(kind.directories) do
                 assert.equal(#names, #fixture.children(path .. directory))
+            end
+        end)
+
+        it("below a lock of any kind neither blocks that one nor waits for it, whatever its key #asan", function()
+            local path = fixture.path()
+            local client = new_client()
+            local lock = kind.new(client, path)
+            local keys = {
+                "import-lock-2", "lock-7", "a-__READ__12", "a-__WRIT__12", "lease-3", "ex1", "x-1-2", "9__lock__9",
+                "import-lock-0000000000", "lock-0000000000", "lock--000000001", "a-__READ__0000000000",
+                "__WRIT__0000000000",
+                "lease-0000000000", "ex0000000000", "sh0000000000", "x-1-0000000000", "9__lock__0000000000",
+                "9__rlock__-2147483648", ("_c_%s-lock-0000000000"):format(UUID), ("long"):rep(100) .. "-lock-0000000000"
+            }
+            for _, directory in ipairs(kind.directories) do
+                for _, below in ipairs(kinds) do
+                    local inner = {}
+                    for index, key in ipairs(keys) do
+                        inner[index] = below.new(client, zklock.path(path .. directory, key))
+                        assert(inner[index]:try_acquire())
+                    end
+                    assert.same({}, lock:contenders(10))
+                    assert(lock:try_acquire())
+                    for index in ipairs(keys) do
+                        assert(inner[index]:release())
+                        assert(inner[index]:try_acquire())
+                        assert(inner[index]:release())
+                    end
+                    assert(lock:release())
+                end
             end
         end)
 

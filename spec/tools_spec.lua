@@ -265,7 +265,21 @@ describe("tools/seed-snapshot.lua #once", function()
         server:stop()
     end)
 
-    it("refuses what is no path or no 32-bit number", function()
+    it("makes the next transaction follow the number given", function()
+        local server = cluster.start({zxid = "00200000fffffff0", seed = {["/locks"] = 7}})
+        local client = zk.connect(server.servers)
+        assert.equal("/locks/x-0000000007", client:create("/locks/x-", "", {sequential = true}))
+        local stat = client:exists("/locks/x-0000000007")
+        assert.equal("00200000", stat.czxid:sub(1, 8))
+        assert.is_true(tonumber(stat.czxid:sub(9), 16) > 0xfffffff0)
+        client:close()
+        server:stop()
+    end)
+
+    it("refuses what is no path, no 32-bit number and no zxid", function()
+        for _, seed in ipairs({"zxid=", "zxid=x", "zxid=11112222333344445"}) do
+            assert.equal(1, select(2, cluster.run({"lua5.4", cluster.root .. "/tools/seed-snapshot.lua", "/nowhere", seed})), seed)
+        end
         for _, seed in ipairs({"locks=1", "/locks", "/locks/=1", "/a//b=1", "/locks=2147483648", "/locks=1.5"}) do
             local _, status = cluster.run({"lua5.4", cluster.root .. "/tools/seed-snapshot.lua", "/nowhere", seed})
             assert.equal(1, status, seed)

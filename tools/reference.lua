@@ -19,6 +19,7 @@ local PAGES = {
     ["docs/openresty.md"] = "openresty.md",
     ["docs/neighbours.md"] = "neighbours.md",
     ["docs/security.md"] = "security.md",
+    ["docs/fencing.md"] = "fencing.md",
     ["docs/performance.md"] = "performance.md",
     ["docs/reliability.md"] = "reliability.md",
     ["docs/contributing.md"] = "contributing.md"

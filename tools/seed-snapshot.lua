@@ -1,8 +1,9 @@
 -- Writes a ZooKeeper 3.8 snapshot into the data directory of a server that has not been started yet, so that the
--- sequence numbers of some nodes begin where a test wants them, near 2^31 above all.
+-- sequence numbers of some nodes, and the transaction numbers, begin where a test wants them, near their ends above all.
 --
---     lua tools/seed-snapshot.lua DATADIR /path=NUMBER ...
+--     lua tools/seed-snapshot.lua DATADIR [zxid=HEX] [/path=NUMBER ...]
 --
+-- HEX, up to 16 hexadecimal digits, is the number of the last transaction that the server takes for done (1).
 -- Each /path becomes a persistent node, its parents too; NUMBER, from -2147483648 to 2147483647, is what the next
 -- sequential child of /path gets. In an ensemble every server must be given the same. Any Lua from 5.1 on.
 --
@@ -19,8 +20,8 @@
 
 local byte, char, floor = string.byte, string.char, math.floor
 
--- The transaction that the snapshot claims to end with; it is in the file's name too.
-local ZXID = 1
+-- The transaction that the snapshot claims to end with, in hexadecimal; it is in the file's name too.
+local zxid = "1"
 
 local function int(n)
     n = n % 4294967296
@@ -30,6 +31,12 @@ end
 -- For numbers that a double holds exactly.
 local function long(n)
     return int(floor(n / 4294967296)) .. int(n)
+end
+
+-- For hexadecimal digits, 16 at most.
+local function hex(digits)
+    digits = ("0"):rep(16 - #digits) .. digits
+    return int(tonumber(digits:sub(1, 8), 16)) .. int(tonumber(digits:sub(9), 16))
 end
 
 local function text(s)
@@ -50,8 +57,8 @@ local function seal(s)
 end
 
 local function node(path, cversion, now)
-    return text(path) .. text("") .. long(-1) .. long(ZXID) .. long(ZXID) .. long(now) .. long(now)
-        .. int(0) .. int(cversion) .. int(0) .. long(0) .. long(ZXID)
+    return text(path) .. text("") .. long(-1) .. hex(zxid) .. hex(zxid) .. long(now) .. long(now)
+        .. int(0) .. int(cversion) .. int(0) .. long(0) .. hex(zxid)
 end
 
 -- The paths to write, parents before children, and for each the number its next child gets.
@@ -98,11 +105,16 @@ end
 
 local function main(directory, ...)
     if not directory or not ... then
-        fail("usage: seed-snapshot.lua DATADIR /path=NUMBER ...")
+        fail("usage: seed-snapshot.lua DATADIR [zxid=HEX] [/path=NUMBER ...]")
     end
     local seeds = {}
-    for i, argument in ipairs({...}) do
-        seeds[i] = parse(argument)
+    for _, argument in ipairs({...}) do
+        local digits = argument:match("^zxid=0*(%x+)$")
+        if digits and #digits <= 16 then
+            zxid = digits:lower()
+        else
+            seeds[#seeds + 1] = parse(argument)
+        end
     end
     local paths, numbers = plan(seeds)
     local now = os.time() * 1000
@@ -117,7 +129,7 @@ local function main(directory, ...)
     -- The server keeps everything in this subdirectory; the quotes keep the shell from reading the name.
     directory = directory .. "/version-2"
     os.execute("mkdir -p '" .. directory:gsub("'", "'\\''") .. "'")
-    local file, message = io.open(("%s/snapshot.%x"):format(directory, ZXID), "wb")
+    local file, message = io.open(("%s/snapshot.%s"):format(directory, zxid), "wb")
     if not file then
         fail(message)
     end

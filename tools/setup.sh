@@ -39,7 +39,7 @@ specs=(
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo
-    stunnel4 openssl binutils
+    stunnel4 openssl binutils locales
 )
 rivals=(
     lua-luv valgrind gnuplot-nox luajit2 libluajit2-5.1-dev

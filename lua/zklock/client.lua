@@ -463,9 +463,11 @@ end
 --   * `reentrant` false unless given; true lets the holder acquire again, it is free after as many releases.
 --   * `identity`, `acl` as for `zklock.connect`, for this lock's nodes; the client's unless given.
 --   * `wait_release` true unless given; false lets release return before the server has acknowledged it.
---   * `handoff` whole number, 0 or more, 16 unless given: how many waiting acquisitions of this client, one after the other, a
---     released lock may go to without a request, before those of other clients get their turn. Readers that wait together go in
---     together, and count once. 0: strict order of arrival across the fleet.
+--   * `handoff` whole number, 0 or more, 16 unless given: one node of this client serves so many acquisitions after its first one,
+--     without a request. So a waiter elsewhere waits for the acquisitions that were asked for before its own, however many, and of
+--     each other client for at most `handoff` later ones (of a semaphore: by each grant that the other client holds). Readers that
+--     wait together go in together, and count once. While no other client queues, the bound does not count. 0: strict order of
+--     arrival across the fleet.
 --   * `linger` seconds, 0 or more, 0 unless given: for so long a released lock stays with this client, which can have it again
 --     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once. A
 --     try elsewhere does not queue: it is refused for as long as the lock lingers. Not of a semaphore.
@@ -509,7 +511,8 @@ end
 --- Makes a lock with several permits, of which each acquisition takes one or more. Sends nothing. Whoever uses the path first
 -- fixes the number of permits; an acquire with another number is answered "mismatch". See `Semaphore`.
 --
--- @tparam string path as of Client:mutex; its children "locks" and "leases" are the semaphore's
+-- @tparam string path as of Client:mutex. Its children "locks", which is the semaphore's queue, and "leases" are the semaphore's:
+--   no lock should use their paths. (zklock.path makes neither.) Holding a lock on the queue keeps others from taking permits.
 -- @tparam number permits a whole number from 1 to 2147483647
 -- @tparam table|nil settings as of Client:mutex, but for `linger`: permits cannot linger, and any number but 0 is refused
 -- @treturn Semaphore
@@ -532,7 +535,8 @@ end
 --
 -- @tparam table locks a list of locks of this client, each on a path of its own; of a read/write lock its read or its write
 -- @treturn Multi
--- @raise when the list is empty or malformed, or names a path twice, or locks of another client
+-- @raise when the list is empty or malformed, or names a path twice, or locks of another client, or a semaphore and a lock on the
+--   semaphore's queue (its path and "/locks")
 function Client:multi(locks)
     check_self(self, "multi")
     local members, wrong = Multi.check_members(self, locks)

@@ -666,13 +666,33 @@ function Lock:remaining()
     return claim and claim:remaining() or 0
 end
 
---- The fencing token of the present hold. Tokens of one path compare as strings: a later grant's is greater. Give it to
--- whatever the lock protects, and let that refuse smaller ones.
+--- The fencing token of the present hold. Tokens of one path compare as strings, in every locale: a later grant's is greater.
+-- Give it to whatever the lock protects, and let that refuse smaller ones.
+--
+-- A token is 30 characters: 19 decimal digits (the czxid of the lock's node), a hyphen, 10 decimal digits (how many grants that
+-- node has served before).
 -- @treturn string|nil nil when not held
 function Lock:token()
     check_self(self, "token")
     local claim = held_claim(self)
     return claim and claim:token() or nil
+end
+
+--- The fencing token of the present hold as three whole numbers, for stores that compare integers. They are compared as a row: the
+-- second number counts only where the first ones are equal, and the third one where the second ones are equal too.
+--
+-- Each is less than 2^32, so every Lua holds and prints it exactly, also those whose numbers are doubles. One number for the two
+-- halves of the czxid could be rounded there.
+-- @treturn number|nil high the upper 32 bits of the czxid of the lock's node; nil when not held
+-- @treturn number low the lower 32 bits of it
+-- @treturn number grants how many grants that node has served before
+function Lock:token_numbers()
+    check_self(self, "token_numbers")
+    local claim = held_claim(self)
+    if claim then
+        return claim:token_numbers()
+    end
+    return nil
 end
 
 --- The path that the lock was made with.

@@ -52,6 +52,26 @@ local function by_path(one, other)
     return precedes(one._path, other._path)
 end
 
+--- Finds a semaphore and a lock on the semaphore's queue, which cannot be held together: the lock would wait for the head of the
+-- queue, which waits for the permits.
+-- @treturn string|nil what is wrong
+local function queue_among(members)
+    local queues = {}
+    for _, member in ipairs(members) do
+        if member._permits then
+            queues[member._path .. "/locks"] = member._path
+        end
+    end
+    for _, member in ipairs(members) do
+        local semaphore = not member._permits and queues[member._path]
+        if semaphore then
+            return format("the path %s is the queue of the semaphore %s: the two would wait for each other", member._path,
+                semaphore)
+        end
+    end
+    return nil
+end
+
 --- Checks the members, for Client:multi.
 -- @treturn table the members in the order of their paths; or nil and what is wrong
 function Multi.check_members(client, members)
@@ -83,6 +103,10 @@ function Multi.check_members(client, members)
         if ordered[index]._path == ordered[index - 1]._path then
             return nil, format("two members are on the path %s: they would wait for each other", ordered[index]._path)
         end
+    end
+    local wrong = queue_among(ordered)
+    if wrong then
+        return nil, wrong
     end
     return ordered
 end

@@ -10,8 +10,9 @@
 --     "no_auth", "disconnected" (no connection when time was up; a write whose outcome is unknown), "timeout", "closed",
 --     "auth_failed", "forked", "phase", "failed" (what else ZooKeeper or the system said).
 --   * Mistakes of the caller (types, paths, unknown settings) raise.
---   * A stat is a table: `czxid`, `mzxid`, `pzxid`, `ephemeral_owner` (strings of 16 hexadecimal digits; no owner:
---     all zeros), `ctime`, `mtime` (seconds since 1970), `version`, `cversion`, `aversion`, `data_length`, `num_children`.
+--   * A stat is a table: `czxid`, `mzxid`, `pzxid`, `ephemeral_owner` (strings of 16 hexadecimal digits, which Lua's `<` does not
+--     order in every locale; no owner: all zeros), `ctime`, `mtime` (seconds since 1970), `version`, `cversion`, `aversion`,
+--     `data_length`, `num_children`.
 --   * Data are strings of any bytes. "No data" (nil) and "" are both read as "".
 --   * Paths are below the chroot of the connection string, as those of locks are. They have at most 900000 bytes, and each request
 --     1000000 in all: a server hangs up at more.

@@ -91,6 +91,11 @@ function checker.tokens(grants)
     return found
 end
 
+--- The epoch that a zxid belongs to: its upper half. The campaign's are all far below 2^53, which every Lua holds exactly.
+local function epoch_of(zxid)
+    return math.floor(zxid / 2 ^ 32)
+end
+
 --- Grants whose node the servers have forgotten although they had acknowledged it: no client can do anything against that, but
 -- it explains what follows. `truncations`: zxids to which servers cut their logs back, as 16 hexadecimal digits.
 -- @treturn number how many
@@ -98,10 +103,11 @@ end
 function checker.forgotten(grants, truncations)
     local count, first = 0, nil
     for _, grant in ipairs(grants) do
-        local czxid = grant.token and grant.token:sub(1, 16)
+        local czxid = grant.token and tonumber(grant.token:match("^%d+"))
         for _, zxid in ipairs(truncations) do
-            -- The upper half is the epoch; in a later one the leader knows nothing of what is cut off.
-            if czxid and czxid:sub(1, 8) == zxid:sub(1, 8) and czxid > zxid then
+            local last = tonumber(zxid, 16)
+            -- In a later epoch the leader knows nothing of what is cut off.
+            if czxid and epoch_of(czxid) == epoch_of(last) and czxid > last then
                 count = count + 1
                 first = first or format("%s: %s; but a server was told to forget all after %s", grant.path, describe(grant),
                     zxid)

@@ -96,11 +96,14 @@ describe("the campaign's checker #once", function()
     end)
 
     it("finds what servers acknowledged and then forgot", function()
-        local token = "0000000900001600-00000000"
+        local function token(zxid, grants)
+            return ("%019.0f-%010d"):format(tonumber(zxid, 16), grants)
+        end
         local truncations = { "0000000800000001", "0000000900001543" }
-        assert.equal(1, (checker.forgotten({ grant({ token = token }) }, truncations)))
+        assert.equal(1, (checker.forgotten({ grant({ token = token("900001600", 0) }) }, truncations)))
+        assert.equal(1, (checker.forgotten({ grant({ token = token("900001544", 7) }) }, truncations)))
         assert.equal(0, (checker.forgotten({
-            grant({ token = "0000000900001543-00000007" }), grant({ token = "0000000a00001600-00000000" })
+            grant({ token = token("900001543", 7) }), grant({ token = token("a00001600", 0) })
         }, truncations)))
     end)
 

@@ -4,7 +4,8 @@
  *   exclusion  No two conflicting grants are valid at the same simulated instant. A grant is valid while its claim says
  *              GRANTED and its client's clock is below what lease_changed said last. A foreign contender's grant is valid from
  *              when it sees itself first until it deletes its node, as long as the node exists.
- *   token      Valid grants of one path that conflict carry growing tokens, in the order in which they are given. (Not a grant
+ *   token      Valid grants of one path that conflict carry growing tokens, in the order in which they are given, and no node
+ *              serves more grants than a token can count. (Not a grant
  *              on a node that an administrator has deleted: its token is stale, which is what tokens are for.)
  *   limit      The permits of one semaphore that are granted validly, with those of foreigners, are never more than its
  *              directory says, and nobody holds some under another limit (limits.c).
@@ -460,7 +461,7 @@ static void check_shared(claim_record *record, node_record *node)
 /* Permits that passed to the claim from another one. */
 static void check_inherited(const claim_record *record)
 {
-    int64_t handed_over = strtol(record->token + 17, NULL, 16);
+    int64_t handed_over = strtol(record->token + ZKL_TOKEN_NUMBER_DIGITS + 1, NULL, 10);
     totals.inherited += handed_over > 0;
     if (handed_over > record->handoff)
         fail("fairness", "claim %d of client %d was handed permits that had been handed over %d times before",
@@ -688,6 +689,10 @@ static void check_token(claim_record *record)
 {
     if (strlen(record->token) != ZKL_TOKEN_SIZE - 1)
         fail("token", "claim %d has the token '%s'", record->number, record->token);
+    int64_t grants = strtol(record->token + ZKL_TOKEN_NUMBER_DIGITS + 1, NULL, 10);
+    if (grants > zkl_most_grants && record->mode != ZKL_MODE_PERMITS && record->writer == NULL)
+        fail("token", "claim %d of client %d got token %s, by a node for %d grants", record->number, record->client,
+             record->token, (int)zkl_most_grants);
     if (!run.leases || excused(record))
         return;
     for (const claim_record *each = run.claims; each != NULL; each = each->next) {
@@ -1042,8 +1047,8 @@ static uint64_t hash_record(const claim_record *record)
                      (uint64_t)(record->claim != NULL) << 5;
     uint64_t hash = sim_mix((uint64_t)record->client << 32 ^ (uint64_t)record->phase, flags);
     /* The first half of the token is the czxid of what it is held by. */
-    hash =
-        sim_mix(hash, sim_hash_text(record->token[0] != '\0' ? record->token + 16 : "") ^ sim_hash_text(record->node));
+    const char *grants = record->token[0] != '\0' ? record->token + ZKL_TOKEN_NUMBER_DIGITS : "";
+    hash = sim_mix(hash, sim_hash_text(grants) ^ sim_hash_text(record->node));
     hash = sim_mix(hash, millis(record->asked_at) ^ millis(record->granted_at) << 32);
     hash = sim_mix(hash, millis(record->excused_since) ^ millis(record->lease_began) << 32);
     hash = sim_mix(hash, (uint64_t)record->end_code << 32 ^ (uint64_t)record->revocations);

@@ -3,6 +3,8 @@
  */
 #include "schedule.h"
 
+/* One a line, so that two that are added at the same time do not touch the same lines. */
+/* clang-format off */
 const broken_rule broken_rules[] = {
     {ZKL_BREAK_LEASE, 0, "lease", false},
     {ZKL_BREAK_AHEAD, 0, "ahead", false},
@@ -46,8 +48,10 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_ONCE, 0, "once", false},
     {ZKL_BREAK_EVICTED, 0, "evicted", false},
     {ZKL_BREAK_TOGETHER, 0, "together", false},
+    {ZKL_BREAK_GRANTS, 0, "grants", false},
     {0, 0, NULL, false},
 };
+/* clang-format on */
 
 uint32_t forced_faults;
 bool one_lock;

@@ -271,6 +271,7 @@ static void choose(uint64_t seed)
         run.foreigner_count = 0;
         run.keen = run.in_turns = run.calm = false;
     }
+    zkl_most_grants = run.handoff % 2 == 1 ? 10 : INT32_C(1) << 30;
 }
 
 /* The parts of the world that the seed decides before the world begins. */

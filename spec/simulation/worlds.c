@@ -308,6 +308,7 @@ const rule_fit rule_fits[] = {
     {"repeated", "mutex", NULL},
     {"alone", NULL,
      "the bound does not count for as long as it takes to hear of who comes, which no small world waits for"},
+    {"grants", NULL, "a node serves more grants than small worlds ask for"},
     {"leftovers", NULL, "a send that fails in silence, and one that was under way before it, of the same client"},
     {"foresee", NULL, "nobody is foreseen before three clients have taken three turns each"},
     {"impostor", NULL,

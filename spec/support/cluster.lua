@@ -92,6 +92,7 @@ end
 --     reap          milliseconds between the servers' looks for empty containers (an hour: none goes unless a spec says so, and
 --                   a directory that is empty for a moment is still the same one afterwards)
 --     seed          {["/path"] = number of the next sequential child}
+--     zxid          hexadecimal digits of the last transaction that the servers take for done
 --     directory     where to keep everything (a temporary directory)
 --     owner         process with whose end everything ends (this one)
 function cluster.start(options)
@@ -117,6 +118,9 @@ function cluster.start(options)
     end
     for path, number in pairs(options.seed or {}) do
         add("--seed-sequence", ("%s=%d"):format(path, number))
+    end
+    if options.zxid then
+        add("--seed-zxid", options.zxid)
     end
     local output, status = cluster.run(words)
     local servers, directory = output:match("ZOOKEEPER=(%S+)"), output:match("ZOOKEEPER_DIR=(%S+)")

@@ -5,11 +5,9 @@
 --     local result = stage:run("v3")          -- 800 requests from 200 connections
 --     stage:stop()
 
-local redis = require "redis"
 local cluster = require "spec.support.cluster"
-local eventually = require "spec.support.eventually"
 local nginx = require "spec.support.nginx"
-local ports = require "spec.support.ports"
+local redis_server = require "spec.support.redis_server"
 
 local seckill = { STOCK = 288, REQUESTS = 800, CONNECTIONS = 200 }
 
@@ -18,35 +16,11 @@ Stage.__index = Stage
 
 local EXAMPLE = cluster.root .. "/examples/seckill/"
 
---- Starts a Redis that ends with this process; its pid.
-local function start_redis(port)
-    local pipe = assert(io.popen(([[ (
-        redis-server --port %d --bind 127.0.0.1 --save '' --appendonly no --maxclients 4000 >/dev/null 2>&1 &
-        child=$!
-        echo $child
-        exec >/dev/null 2>&1
-        while kill -0 %d && kill -0 $child; do sleep 0.5; done
-        kill -KILL $child
-    ) & ]]):format(port, cluster.process_id())))
-    local pid = tonumber(pipe:read("*l"))
-    pipe:close()
-    return pid
-end
-
---- Connects to it, once it answers.
-local function connect_redis(port)
-    return eventually(function()
-        local ok, connection = pcall(redis.connect, "127.0.0.1", port)
-        return ok and pcall(connection.ping, connection) and connection
-    end, 20, "Redis")
-end
-
 function seckill.start(zookeeper)
     local self = setmetatable({ services = {} }, Stage)
-    local redis_port = ports.free()
-    self.redis_pid = start_redis(redis_port)
-    self.redis = connect_redis(redis_port)
-    local values = { ZOOKEEPER = zookeeper, REDIS_PORT = redis_port }
+    self.redis_server = redis_server.start()
+    self.redis = self.redis_server.connection
+    local values = { ZOOKEEPER = zookeeper, REDIS_PORT = self.redis_server.port }
     for index = 1, 2 do
         self.services[index] = nginx.start { template = EXAMPLE .. "service.conf", values = values }
     end
@@ -61,7 +35,7 @@ function Stage:stop()
     for _, server in ipairs { self.proxy, self.services[1], self.services[2] } do
         server:stop()
     end
-    cluster.run({ "kill", "-KILL", tostring(self.redis_pid) })
+    self.redis_server:stop()
 end
 
 --- How many were sold and how many are left, as Redis has it.

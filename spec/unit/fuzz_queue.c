@@ -128,21 +128,19 @@ static bool is_lock(zkl_node node)
     return node.kind == ZKL_NODE_EXCLUSIVE || node.kind == ZKL_NODE_SHARED;
 }
 
-/* A number is the digits at the end, with or without the hyphen before them; other ends are strangers'. */
+/* A lock node's name ends in its number, as ZooKeeper writes that: %010d, and no digit before it. Other ends are strangers'. */
 static void check_parse(const char *name)
 {
     const zkl_node node = zkl_node_parse(name);
     hold(same_node(node, zkl_node_parse(name)), "parsing is a function of the name", name);
     size_t length = strlen(name);
-    size_t head = length;
-    while (head > 0 && name[head - 1] >= '0' && name[head - 1] <= '9') {
-        head--;
-    }
     if (node.kind != ZKL_NODE_STRANGER) {
-        hold(head < length, "a lock node's name ends in digits", name);
-        long long magnitude = strtoll(name + head, NULL, 10);
-        hold(node.sequence == magnitude || (node.sequence == -magnitude && head > 0 && name[head - 1] == '-'),
-             "the sequence is the number at the end", name);
+        char number[16];
+        size_t width = (size_t)snprintf(number, sizeof(number), "%010d", node.sequence);
+        hold(length > width && strcmp(name + length - width, number) == 0, "a lock node's name ends in its number",
+             name);
+        char before = name[length - width - 1];
+        hold(before < '0' || before > '9', "no digit stands before that", name);
     }
     char *junk = malloc(length + 2);
     if (junk == NULL) {

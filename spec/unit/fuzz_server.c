@@ -182,14 +182,15 @@ static void check_grant(const holder *who, zkl_claim *claim)
     char token[ZKL_TOKEN_SIZE];
     zkl_token_format(zkl_claim_token(claim), token);
     hold(strlen(token) == ZKL_TOKEN_SIZE - 1, "a grant has a token", node);
-    hold(token[0] <= '7', "a token is not negative", token);
+    hold(strspn(token, "0123456789") == ZKL_TOKEN_NUMBER_DIGITS, "a token begins with a number", token);
+    hold(zkl_claim_token(claim).grants >= 0, "a node has not served fewer grants than none", token);
     hold(server_was_asked_for(node), "the node of a grant is one that was asked for", node);
     if (was_granted_before(node)) {
         return;
     }
     if (who->mode == ZKL_MODE_PERMITS) {
         hold(server_told_room(node, who->permits, is_lease), "permits are granted within their limit", node);
-    } else if (token[ZKL_TOKEN_SIZE - 2] == '0') { /* beside its writer there is no list */
+    } else if (zkl_claim_token(claim).grants == 0) { /* beside its writer there is no list */
         hold(server_told_first(node, stands_before) || told_foremost(node, MOST_FOLLOWING),
              "whoever is granted was told that nobody stands before it", node);
     }

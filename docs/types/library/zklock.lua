@@ -82,7 +82,7 @@
 ---@field identity? string for this lock's nodes; the client's
 ---@field acl? zklock.Acl for this lock's nodes; the client's
 ---@field wait_release? boolean release waits until the server has acknowledged it; true
----@field handoff? integer how many waiting acquisitions of this client a released lock may go to in a row; 16
+---@field handoff? integer how many acquisitions one node of this client serves after its first one, if others queue; 16
 ---@field linger? number seconds that a released lock stays with this client, unless somebody else queues; 0, also of semaphores
 ---@field max_hold? number seconds, above 0, after which a grant ends by itself; never
 ---@field on_lost? zklock.OnLost
@@ -398,9 +398,15 @@ function Lock:held() end
 ---@return number seconds
 function Lock:remaining() end
 
---- The fencing token of the present hold: tokens of one path compare as strings.
+--- The fencing token of the present hold: tokens of one path compare as strings, in every locale.
 ---@return string? token
 function Lock:token() end
+
+--- The same token as three whole numbers below 2^32, for stores that compare integers; the first decides.
+---@return number? high the upper 32 bits of the czxid of the lock's node
+---@return number? low the lower 32 bits of it
+---@return number? grants how many grants that node has served before
+function Lock:token_numbers() end
 
 --- The path that the lock was made with.
 ---@return string path

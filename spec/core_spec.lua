@@ -1,0 +1,101 @@
+--- zklock.core, the module in C: whatever a program does with its objects, it gets an answer or an error.
+
+local core = require "zklock.core"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+
+--- The objects of zklock.core, by what they are: all of them answered.
+local function objects()
+    local client = fixture.client()
+    local handle, path = client._core, fixture.path()
+    local terms = assert(core.terms(path, "mutex", "a spec", "open"))
+    local all = {
+        client = handle, terms = terms, claim = assert(handle:claim(terms, {})), flush = assert(handle:flush()),
+        contenders = assert(handle:contenders("/", true)), operation = assert(handle:operate { kind = "get", path = "/" }),
+        watch = assert(handle:operate { kind = "get", path = "/", watch = true })
+    }
+    eventually(function()
+        return all.claim:held() and all.flush:done() and all.contenders:done() and all.operation:done() and all.watch:done()
+    end)
+    return all
+end
+
+--- The methods of an object. The calls are made in this order, so that nothing is over before it has been tried.
+local function methods_of(object)
+    local names, methods = {}, getmetatable(object).__index
+    for name in pairs(methods) do
+        names[#names + 1] = name
+    end
+    table.sort(names)
+    return names, methods
+end
+
+describe("zklock.core", function()
+    after_each(fixture.clean)
+
+    it("raises an error for a method of another kind of object #valgrind #asan", function()
+        local all = objects()
+        for kind, object in pairs(all) do
+            local names, methods = methods_of(object)
+            for _, name in ipairs(names) do
+                for other_kind, other in pairs(all) do
+                    if not getmetatable(other).__index[name] then
+                        local ok, problem = pcall(methods[name], other)
+                        local called = ("%s.%s(%s)"):format(kind, name, other_kind)
+                        assert.is_false(ok, called)
+                        assert.truthy(problem:find("bad argument #1", 1, true), called .. ": " .. problem)
+                    end
+                end
+                for _, other in ipairs { false, 7, "text", {}, print, io.stdout } do
+                    assert.is_false((pcall(methods[name], other)))
+                end
+                assert.is_false((pcall(methods[name])))
+            end
+        end
+        assert.is_true(all.claim:held())
+    end)
+
+    it("gives claims, questions and operations no method in common but those that fit each of them", function()
+        local all = objects()
+        local function methods(kind)
+            return (methods_of(all[kind]))
+        end
+        assert.same({ "cancel", "done", "id", "result" }, methods("contenders"))
+        assert.same(methods("contenders"), methods("flush"))
+        assert.same({ "cancel", "done", "event", "id", "take" }, methods("operation"))
+        assert.same({
+            "cancel", "done", "finished", "held", "id", "node", "nodes", "phase", "release", "released", "remaining", "revocations",
+            "token", "token_numbers", "waits"
+        }, methods("claim"))
+    end)
+
+    it("raises an error for a reader beside a claim of another client", function()
+        local all, other = objects(), fixture.client()
+        local terms = assert(core.terms(fixture.path(), "read", "a spec", "open"))
+        local ok, problem = pcall(other._core.claim, other._core, terms, {}, false, false, nil, all.claim)
+        assert.is_false(ok)
+        assert.truthy(problem:find("another client", 1, true), problem)
+    end)
+
+    it("raises an error for an operation whose answer has been taken", function()
+        local operation = objects().operation
+        assert.equal("string", type(operation:take()))
+        for _, name in ipairs { "take", "event", "done", "id", "cancel" } do
+            local ok, problem = pcall(operation[name], operation)
+            assert.is_false(ok)
+            assert.truthy(problem:find("operation", 1, true), problem)
+        end
+    end)
+
+    it("collects an object once, and none of another kind", function()
+        local all = objects()
+        all.client = nil -- fixture.clean closes the client
+        local collect_claim, collect_terms = getmetatable(all.claim).__gc, getmetatable(all.terms).__gc
+        for _, object in pairs(all) do
+            assert.is_false((pcall(object == all.terms and collect_claim or collect_terms, object)))
+            assert.is_false((pcall(getmetatable(object).__gc, io.stdout)))
+            getmetatable(object).__gc(object)
+            getmetatable(object).__gc(object)
+        end
+    end)
+end)

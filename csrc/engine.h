@@ -138,6 +138,8 @@ typedef struct {
     void (*log)(void *context, int level, const char *message);
     /* A request is about to be handed to the C client, which sends it at once if it can. NULL: nobody wants to know. */
     void (*sending)(void *context);
+    /* The C client has taken the request, or has refused it. Comes once after each `sending`. NULL: nobody wants to know. */
+    void (*sent)(void *context);
 } zkl_host;
 
 typedef struct {

@@ -77,7 +77,7 @@ typedef struct {
     void (*create_requested)(void *context, int caller, const char *path);
     /* A request of `caller` was throttled. */
     void (*throttled)(void *context, int caller);
-    /* The leader declared a client's session expired. */
+    /* The leader declared a client's session expired, or a server refused its credentials, which ends it for the client. */
     void (*expired)(void *context, int caller, int64_t session);
 } sim_hooks;
 
@@ -230,6 +230,7 @@ typedef struct {
     int64_t inconsistencies; /* ZRUNTIMEINCONSISTENCY: replies that did not match */
     int64_t name_failures;
     int64_t stale_refusals; /* connections refused because the server was behind */
+    int64_t refusals;       /* of credentials that were accepted before */
     int64_t reaped;
     int64_t notifications;
     int64_t deposed_reads; /* answered by a server that was cut off from the leader */

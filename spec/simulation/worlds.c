@@ -319,5 +319,6 @@ const rule_fit rule_fits[] = {
     {"search", NULL, "the same servers"},
     {"once", NULL, "the same servers"},
     {"together", "together", NULL},
+    {"refusal", NULL, "servers that refuse credentials, which those of small worlds never do"},
     {NULL, NULL, NULL},
 };

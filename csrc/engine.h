@@ -459,7 +459,8 @@ typedef enum {
     ZKL_BREAK_REPEATED,  /* take the answer to a repeated delete for proof that somebody else has deleted the node */
     ZKL_BREAK_EVICTED,   /* take a heartbeat for proof though somebody has deleted the node, and hold on */
     ZKL_BREAK_TOGETHER,  /* let readers that come later share the turn of those who have waited together */
-    ZKL_BREAK_REFUSAL    /* take the refusal of credentials that were accepted before for final */
+    ZKL_BREAK_REFUSAL,   /* take the refusal of credentials that were accepted before for final */
+    ZKL_BREAK_UNREADABLE /* go on looking at a node that may not be read */
 } zkl_broken_rule;
 /* The set of those that are broken, 1 << rule. */
 extern uint64_t zkl_broken_rules;

@@ -39,6 +39,8 @@ Commands, one a line over TCP; each is answered by one line, "ok ..." or "error 
   disarm                     take the trap away
   deny KIND CODE [TIMES]     from now on, a request of this KIND that succeeds is answered with the error CODE (-102) instead,
                              so many TIMES or always; 0 ends it
+  stamp ZXID                 from now on, watch events carry this zxid (a decimal number), as those of servers since 3.9 carry
+                             one; -1 is what older servers send
   wait [MS]                  answers when the trap has sprung ("ok create path=/a/b"), or with an error after MS
   session                    the last session seen: "ok id=16 hex digits passwd=hex timeout=MS"
   counts, reset-counts       what was passed on since: requests by name, replies, notifications, bytes_up, bytes_down,
@@ -75,6 +77,7 @@ local counts
 local trap
 local trap_waiters = {}
 local denied = {}
+local stamp
 local session
 local proxy_address = "127.0.0.1"
 local listener, proxy_port, listening
@@ -231,6 +234,9 @@ local function check_reply(connection, frame)
         return "hold"
     end
     count(xid == NOTIFICATION and "notifications" or "replies")
+    if stamp and xid == NOTIFICATION then
+        return nil, frame:sub(1, 8) .. string.pack(">i8", stamp) .. frame:sub(17)
+    end
     local code = connection.denied[xid]
     connection.denied[xid] = nil
     if code and #frame >= 20 and unpack(">i4", frame, 17) == 0 then
@@ -537,6 +543,11 @@ function commands.deny(answer, kind, code, times)
     end
     denied[kind] = code ~= 0 and {code = code, times = times} or nil
     return answer("ok")
+end
+
+function commands.stamp(answer, zxid)
+    stamp = math.tointeger(tonumber(zxid))
+    return answer(stamp and "ok" or "error expected a zxid")
 end
 
 function commands.wait(answer, ms)

@@ -303,6 +303,8 @@ static void prepare_directories(void)
         sim_deny(directory, run.unreadable ? ZOO_PERM_READ | ZOO_PERM_CREATE : ZOO_PERM_CREATE);
         run.denied = true;
     }
+    if (!run.leases && run.seed % 4 == 0)
+        sim_hide_nodes();
     if (sim_chance(1, 25)) {
         sim_preset_counter(directory, sim_chance(1, 2) ? ZKL_SEQUENCE_LIMIT - (int32_t)sim_below(20)
                                                        : INT32_MAX - (int32_t)sim_below(20));

@@ -181,6 +181,8 @@ void sim_drop_leader(void); /* it gives up leadership, as after an internal erro
 void sim_heal(void);        /* ends every fault above */
 /* Directories in which some operations are not allowed; ZOO_PERM_* bits. */
 void sim_deny(const char *directory, int permissions);
+/* To look whether a node exists takes the permission to read it, as since 3.8.4, and no client may read nodes that have an owner. */
+void sim_hide_nodes(void);
 /* The counter that a directory starts with when it is first created. Made anew it starts with 0, as all others do. */
 void sim_preset_counter(const char *directory, int32_t counter);
 void sim_reap_containers(void);

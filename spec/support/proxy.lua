@@ -161,6 +161,11 @@ function Proxy:deny(kind, code, times)
     tell(self, "deny", kind, code or 0, times)
 end
 
+-- From now on, watch events carry this zxid, a string of decimal digits, as those of servers since 3.9 carry one.
+function Proxy:stamp(zxid)
+    tell(self, "stamp", zxid)
+end
+
 -- Waits until the trap has sprung, at most so many seconds (10). Returns what it caught, "create path=/a"; raises an
 -- error if it caught nothing.
 function Proxy:wait_fired(timeout)

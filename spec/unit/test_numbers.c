@@ -15,11 +15,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "../../csrc/client.h"
+#include "../../csrc/client_private.h"
 #include "real_server.h"
 
 #define PATIENCE (120 * ZKL_SECOND)
@@ -175,10 +177,54 @@ static void goes_beyond_the_special_numbers(void **state)
     assert_int_equal(times_asked, 2);
 }
 
+typedef struct {
+    _Atomic bool inside, over;
+} sender;
+
+/* In the middle of a request, as it were. */
+static void *send_long(void *argument)
+{
+    sender *self = argument;
+    zkl_xid_begin();
+    atomic_store(&self->inside, true);
+    while (!atomic_load(&self->over)) {
+        poll(NULL, 0, 1);
+    }
+    zkl_xid_end();
+    return NULL;
+}
+
+static void a_child_does_not_wait_for_the_threads_of_its_parent(void **state)
+{
+    (void)state;
+    sender self = {0};
+    pthread_t thread;
+    close_client(open_client()); /* from the first client on, forks are noticed */
+    assert_int_equal(pthread_create(&thread, NULL, send_long, &self), 0);
+    while (!atomic_load(&self.inside)) {
+        poll(NULL, 0, 1);
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        for (int i = 0; i < 100000; i++) { /* some of them look at the counter */
+            zkl_xid_begin();
+            zkl_xid_end();
+        }
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    atomic_store(&self.over, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goes_beyond_the_special_numbers),
+        cmocka_unit_test(goes_beyond_the_special_numbers), /* the first: it says where the counter begins */
+        cmocka_unit_test(a_child_does_not_wait_for_the_threads_of_its_parent),
     };
     return cmocka_run_group_tests_name("numbers", tests, start_server, stop_server);
 }

@@ -183,6 +183,13 @@ static void on_sending(void *context)
         int on = 1;
         client->corked = setsockopt(client->socket, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0;
     }
+    zkl_xid_begin();
+}
+
+static void on_sent(void *context)
+{
+    (void)context;
+    zkl_xid_end();
 }
 
 /* The turn is over. If the C client has closed the socket meanwhile, its number may be somebody else's: no harm is done. */
@@ -225,17 +232,21 @@ static bool said_before(zkl_client *client, const char *text)
 /* "2026-01-01 00:00:00,000:123:ZOO_WARN@function@42: text" */
 static void on_zookeeper_log(const char *line)
 {
-    if (thread_client == NULL || thread_client->lines == NULL) {
-        return;
-    }
     int level = ZOO_LOG_LEVEL_INFO;
     const char *mark = strstr(line, ":ZOO_");
     if (mark != NULL) {
-        level = mark[5] == 'E' ? ZOO_LOG_LEVEL_ERROR : mark[5] == 'W' ? ZOO_LOG_LEVEL_WARN : ZOO_LOG_LEVEL_INFO;
+        level = mark[5] == 'E'   ? ZOO_LOG_LEVEL_ERROR
+                : mark[5] == 'W' ? ZOO_LOG_LEVEL_WARN
+                : mark[5] == 'I' ? ZOO_LOG_LEVEL_INFO
+                                 : ZOO_LOG_LEVEL_DEBUG;
         const char *text = strstr(mark, ": ");
         line = text != NULL ? text + 2 : line;
     }
-    if (!said_before(thread_client, line)) {
+    if (level > ZKL_ZOOKEEPER_LOG_LEVEL && mark != NULL) {
+        zkl_xid_read(line); /* the level is raised for a moment, for the sake of one line */
+        return;
+    }
+    if (thread_client != NULL && thread_client->lines != NULL && !said_before(thread_client, line)) {
         on_log(thread_client, level, line);
     }
 }
@@ -448,6 +459,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
         .state_changed = on_state_changed,
         .log = on_log,
         .sending = on_sending,
+        .sent = on_sent,
     };
     client->engine = zkl_engine_new(&config, &host);
     zkl_free(servers);

@@ -7,6 +7,7 @@
  *   registry.c  all open clients of the process: for exit() and fork()
  *   doorbell.c  the socket that nginx gets in place of the pipe for news
  *   helm.c      who waits for the server: the I/O thread, or a caller that has to wait anyway
+ *   xid.c       the numbers that the C client gives to requests, of all clients of the process
  *
  * Who may touch what:
  *   - what stands under "engine" in the two structs, engine claims, and the engine itself: whoever holds engine_mutex. The I/O
@@ -187,6 +188,19 @@ void zkl_registry_add(zkl_client *client);
 void zkl_registry_remove(zkl_client *client);
 /* How many forks lie between this process and the one that loaded the module. */
 uint32_t zkl_registry_forks(void);
+
+/* xid.c ------------------------------------------------------------------------------------------------------------ */
+
+/* The level of the C client's log, which is one for the process. Below it, every connection and every request has a line. */
+#define ZKL_ZOOKEEPER_LOG_LEVEL ZOO_LOG_LEVEL_WARN
+
+/* Before and after each call of the C client that makes a request, on one thread. In between nothing may wait. Any thread. */
+void zkl_xid_begin(void);
+void zkl_xid_end(void);
+/* A line of the C client's log below that level, made on this thread. */
+void zkl_xid_read(const char *text);
+/* In the child of a fork, on its only thread. */
+void zkl_xid_forked(void);
 
 /* ticket.c --------------------------------------------------------------------------------------------------------- */
 

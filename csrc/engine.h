@@ -143,6 +143,8 @@ typedef struct {
     void (*log)(void *context, int level, const char *message);
     /* A request is about to be handed to the C client, which sends it at once if it can. NULL: nobody wants to know. */
     void (*sending)(void *context);
+    /* The C client has taken the request, or has refused it. Comes once after each `sending`. NULL: nobody wants to know. */
+    void (*sent)(void *context);
 } zkl_host;
 
 typedef struct {
@@ -472,7 +474,9 @@ typedef enum {
     ZKL_BREAK_FORESEE,   /* take the node that was foreseen for the only one */
     ZKL_BREAK_REPEATED,  /* take the answer to a repeated delete for proof that somebody else has deleted the node */
     ZKL_BREAK_EVICTED,   /* take a heartbeat for proof though somebody has deleted the node, and hold on */
-    ZKL_BREAK_TOGETHER   /* let readers that come later share the turn of those who have waited together */
+    ZKL_BREAK_TOGETHER,  /* let readers that come later share the turn of those who have waited together */
+    ZKL_BREAK_REFUSAL,   /* take the refusal of credentials that were accepted before for final */
+    ZKL_BREAK_UNREADABLE /* go on looking at a node that may not be read */
 } zkl_broken_rule;
 /* The set of those that are broken, 1 << rule. */
 extern uint64_t zkl_broken_rules;

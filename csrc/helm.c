@@ -35,6 +35,17 @@
 #define PATIENT_TRIES 50
 #define PATIENCE (2 * ZKL_SECOND / 1000)
 
+/*
+ * glibc 2.30 has a function that waits for a mutex by a clock which nobody sets. musl has none, and ThreadSanitizer does not know it.
+ * Without it, look so often.
+ */
+#if defined(__GLIBC__) && defined(__GLIBC_PREREQ) && !defined(__SANITIZE_THREAD__)
+#if __GLIBC_PREREQ(2, 30)
+#define HAS_CLOCKLOCK
+#endif
+#endif
+#define LOOKS_WITHIN_PATIENCE 20
+
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -109,17 +120,36 @@ static bool is_connected(zkl_client *client)
     return connected;
 }
 
+/*
+ * Locks the mutex if it can be had within PATIENCE. pthread_mutex_timedlock would wait until a time of the wall clock: for an hour, if
+ * that is set back by an hour meanwhile.
+ */
+static bool lock_within_patience(pthread_mutex_t *mutex)
+{
+#ifdef HAS_CLOCKLOCK
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += PATIENCE;
+    until.tv_sec += until.tv_nsec / ZKL_SECOND;
+    until.tv_nsec %= ZKL_SECOND;
+    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
+#else
+    const struct timespec moment = {.tv_nsec = PATIENCE / LOOKS_WITHIN_PATIENCE};
+    bool locked = pthread_mutex_trylock(mutex) == 0;
+    for (int i = 0; i < LOOKS_WITHIN_PATIENCE && !locked; i++) {
+        nanosleep(&moment, NULL);
+        locked = pthread_mutex_trylock(mutex) == 0;
+    }
+    return locked;
+#endif
+}
+
 /* Takes engine_mutex; false if the I/O thread keeps it. Without a connection it may do so for long: it resolves a name. */
 static bool take_engine(zkl_client *client)
 {
     bool taken = pthread_mutex_trylock(&client->engine_mutex) == 0;
     for (int i = 0; i < PATIENT_TRIES && !taken && is_connected(client); i++) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += PATIENCE;
-        until.tv_sec += until.tv_nsec / ZKL_SECOND;
-        until.tv_nsec %= ZKL_SECOND;
-        taken = pthread_mutex_timedlock(&client->engine_mutex, &until) == 0;
+        taken = lock_within_patience(&client->engine_mutex);
     }
     return taken;
 }

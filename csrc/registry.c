@@ -36,6 +36,7 @@ static void forget_registry(void)
 {
     atomic_fetch_add(&forks, 1);
     TAILQ_INIT(&registry);
+    zkl_xid_forked();
     unlock_registry();
 }
 
@@ -45,8 +46,7 @@ static void set_up_registry(void)
 {
     pthread_atfork(lock_registry, unlock_registry, forget_registry);
     atexit(take_leave);
-    /* The level is the C client's global. Below this one it reports every connection and every request. */
-    zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
+    zoo_set_debug_level(ZKL_ZOOKEEPER_LOG_LEVEL);
 }
 
 /* exit(): lets every open client say goodbye, so that its locks pass on now and not after the session timeout. */

@@ -272,6 +272,16 @@ static void on_done(int rc, const void *data)
 
 /* --- sending ------------------------------------------------------------------------------------------------------- */
 
+/* After the C client's function has returned `rc`: whether it has taken the request. */
+static bool taken(const zkl_request *request, int rc)
+{
+    const zkl_engine *engine = request->engine;
+    if (engine->host.sent != NULL) {
+        engine->host.sent(engine->host.context);
+    }
+    return rc == ZOK;
+}
+
 static zkl_request *about_seat(zkl_seat *seat, zkl_request_kind kind)
 {
     zkl_request *request = zkl_request_new(seat->engine, kind);
@@ -285,7 +295,7 @@ static zkl_request *about_seat(zkl_seat *seat, zkl_request_kind kind)
 
 static bool sent_for_seat(zkl_request *request, int rc)
 {
-    if (rc == ZOK) {
+    if (taken(request, rc)) {
         return true;
     }
     zkl_seat *seat = request->about.seat;
@@ -369,7 +379,7 @@ bool zkl_send_delete(zkl_seat *seat)
 /* For requests whose failure to go out needs no more than putting the context away. */
 static bool sent(zkl_request *request, int rc)
 {
-    if (rc == ZOK) {
+    if (taken(request, rc)) {
         return true;
     }
     zkl_request_refused(request, rc);
@@ -389,7 +399,7 @@ static zkl_request *about_line(zkl_line *line, zkl_request_kind kind)
 
 static bool sent_for_line(zkl_request *request, int rc)
 {
-    if (rc == ZOK) {
+    if (taken(request, rc)) {
         return true;
     }
     zkl_line *line = request->about.line;

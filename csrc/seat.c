@@ -932,6 +932,29 @@ void zkl_seat_synced(zkl_request *request, int rc)
     }
 }
 
+/*
+ * The node that the lost reply was about is there, and by its uuid it is the seat's, of this session. But the client may not read it, so
+ * its czxid, which the token is made of, is not to be had: servers since 3.8.4 and 3.9.2 want READ for exists. The node is deleted, and
+ * who wants one gets another.
+ */
+static void found_unreadable(zkl_seat *seat)
+{
+    const char *name = seat->node + strlen(seat->line->path) + 1;
+    zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN,
+            "deleting '%s', since the reply to its create was lost and the acl does not let the client read it",
+            seat->node);
+    if (!seat->wanted) {
+        move(seat, ZKL_SEAT_LEAVING);
+        zkl_seat_step(seat);
+    } else if (zkl_seat_adopt(seat->line, name, seat->serial)) {
+        not_created(seat, ZINVALIDSTATE);
+    } else {
+        zkl_free(seat->node);
+        seat->node = NULL;
+        zkl_seat_wait_long(seat); /* no memory: looks for it again */
+    }
+}
+
 void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
 {
     zkl_seat *seat = request->about.seat;
@@ -951,6 +974,8 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
         seated(seat, stat->czxid, 0);
     } else if (rc == ZOK || rc == ZNONODE) {
         not_created(seat, ZINVALIDSTATE); /* deleted meanwhile, or not of this session: it goes with its own */
+    } else if (rc == ZNOAUTH && !ZKL_BROKEN(ZKL_BREAK_UNREADABLE)) {
+        found_unreadable(seat);
     } else {
         zkl_free(seat->node);
         seat->node = NULL;

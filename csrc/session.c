@@ -216,10 +216,20 @@ static void on_disconnected(zkl_engine *engine)
               "the connection to '%s' is lost", engine->hosts);
 }
 
+/*
+ * A server refused the credentials. If another one has accepted them on this session before, or the C client took some other answer
+ * for a refusal, a new session tells: its first server refuses them too, or all is well.
+ */
 static void on_auth_failed(zkl_engine *engine)
 {
+    bool accepted_before = engine->greeted && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
     engine->over = true;
     session_over(engine, "authentication failed");
+    if (accepted_before) {
+        set_state(engine, ZKL_STATE_CONNECTING, ZKL_LOST,
+                  "a server of '%s' refused the credentials; the session is over", engine->hosts);
+        return;
+    }
     set_state(engine, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' refused the credentials", engine->servers);
     zkl_claim *claim, *next;
     for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {

@@ -65,6 +65,7 @@ build = {
         "csrc/ticket_operation.c",
         "csrc/user_watch.c",
         "csrc/watch.c",
+        "csrc/xid.c",
       },
       -- More hardening than this is for CFLAGS and LIBFLAG: docs/security.md.
       defines = { "_GNU_SOURCE", "_FORTIFY_SOURCE=2" },

@@ -606,6 +606,37 @@ describe("tools/faultproxy.lua #once", function()
         assert.same({nil, "session_expired"}, {zk.close_session(server.servers, session.id, ("00"):rep(16))})
     end)
 
+    it("answers requests that succeed with an error, when told to", function()
+        link:deny("exists", -102)
+        assert.same({nil, "no_auth"}, {client:exists("/proxied")})
+        assert.same({nil, "no_node"}, {client:exists("/no-such-node")})
+        assert.truthy(client:get("/proxied"))
+        link:deny("exists")
+        assert.truthy(client:exists("/proxied"))
+    end)
+
+    it("stamps watch events with a zxid, when told to", function()
+        local plain = assert(socket.connect(link.address:match("^(.*):(%d+)$")))
+        local function frame(hex)
+            local body = hex:gsub("%s", ""):gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
+            return ("\0"):rep(3) .. string.char(#body) .. body
+        end
+        local function next_frame()
+            return assert(plain:receive(assert(plain:receive(4)):byte(4)))
+        end
+        plain:settimeout(10)
+        plain:send(frame("00000000 0000000000000000 00002710 0000000000000000 00000010" .. ("00"):rep(16)))
+        next_frame()
+        plain:send(frame("00000001 00000003 00000008 2f7374616d706564 01")) -- exists "/stamped", with a watch
+        next_frame()
+        link:stamp("72623859790382856")
+        assert(client:create("/stamped"))
+        assert.equal(("\255"):rep(4) .. "\1\2\3\4\5\6\7\8" .. ("\0"):rep(4), next_frame():sub(1, 16))
+        link:stamp("-1")
+        plain:close()
+        client:delete("/stamped")
+    end)
+
     it("sends new connections elsewhere when told to", function()
         local other = cluster.start()
         link:target(other:address())

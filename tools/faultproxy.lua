@@ -37,6 +37,10 @@ Commands, one a line over TCP; each is answered by one line, "ok ..." or "error 
                              One trap at a time: arm replaces the last one. If the connection ends before the reply,
                              the trap waits for the next such request.
   disarm                     take the trap away
+  deny KIND CODE [TIMES]     from now on, a request of this KIND that succeeds is answered with the error CODE (-102) instead,
+                             so many TIMES or always; 0 ends it
+  stamp ZXID                 from now on, watch events carry this zxid (a decimal number), as those of servers since 3.9 carry
+                             one; -1 is what older servers send
   wait [MS]                  answers when the trap has sprung ("ok create path=/a/b"), or with an error after MS
   session                    the last session seen: "ok id=16 hex digits passwd=hex timeout=MS"
   counts, reset-counts       what was passed on since: requests by name, replies, notifications, bytes_up, bytes_down,
@@ -72,6 +76,8 @@ local delays = {up = 0, down = 0}
 local counts
 local trap
 local trap_waiters = {}
+local denied = {}
+local stamp
 local session
 local proxy_address = "127.0.0.1"
 local listener, proxy_port, listening
@@ -187,11 +193,22 @@ local function check_request(connection, frame)
         end
         trap.state, trap.connection, trap.xid, trap.path = "pending", connection, xid, path
     end
+    local denial = denied[operation[2]]
+    if denial and denial.times > 0 then
+        denial.times = denial.times - 1
+        connection.denied[xid] = denial.code
+    end
     count(operation[1])
     return false
 end
 
--- Looks at what a server sent before it is passed on; "cut" or "hold" if it must not be.
+-- The reply to a request that succeeded, as one to a request that failed.
+local function deny(frame, code)
+    return string.pack(">i4", 16) .. frame:sub(5, 16) .. string.pack(">i4", code)
+end
+
+-- Looks at what a server sent before it is passed on; "cut" or "hold" if it must not be. Otherwise the second result is
+-- what to pass on in its place, if anything.
 local function check_reply(connection, frame)
     if connection.raw then
         return nil
@@ -217,6 +234,14 @@ local function check_reply(connection, frame)
         return "hold"
     end
     count(xid == NOTIFICATION and "notifications" or "replies")
+    if stamp and xid == NOTIFICATION then
+        return nil, frame:sub(1, 8) .. string.pack(">i8", stamp) .. frame:sub(17)
+    end
+    local code = connection.denied[xid]
+    connection.denied[xid] = nil
+    if code and #frame >= 20 and unpack(">i4", frame, 17) == 0 then
+        return nil, deny(frame, code)
+    end
     return nil
 end
 
@@ -241,20 +266,21 @@ local function pump(connection, direction)
             end
             return
         end
-        local verdict
+        local verdict, replacement
         if direction.name == "up" then
             verdict = check_request(connection, item.bytes)
         else
-            verdict = check_reply(connection, item.bytes)
+            verdict, replacement = check_reply(connection, item.bytes)
         end
         if verdict then
             return
         end
         queue[direction.first] = nil
         direction.first = direction.first + 1
-        count("bytes_" .. direction.name, #item.bytes)
+        local bytes = replacement or item.bytes
+        count("bytes_" .. direction.name, #bytes)
         -- An error here is seen by the reading side as well.
-        pcall(uv.write, direction.sink(), item.bytes)
+        pcall(uv.write, direction.sink(), bytes)
     end
 end
 
@@ -334,7 +360,7 @@ local function accept_client()
     end
     client:nodelay(true)
     count("connections")
-    local connection = {client = client, raw = all_raw}
+    local connection = {client = client, raw = all_raw, denied = {}}
     connection.up = new_direction("up", function() return connection.server end)
     connection.down = new_direction("down", function() return connection.client end)
     connections[connection] = true
@@ -507,6 +533,22 @@ end
 function commands.disarm(answer)
     trap = nil
     return answer("ok")
+end
+
+function commands.deny(answer, kind, code, times)
+    code, times = math.tointeger(tonumber(code)), tonumber(times or math.huge)
+    if not KINDS[kind] or kind == "any" then
+        return answer("error no such kind of request")
+    elseif not code or not times then
+        return answer("error expected the number of an error, and how many times")
+    end
+    denied[kind] = code ~= 0 and {code = code, times = times} or nil
+    return answer("ok")
+end
+
+function commands.stamp(answer, zxid)
+    stamp = math.tointeger(tonumber(zxid))
+    return answer(stamp and "ok" or "error expected a zxid")
 end
 
 function commands.wait(answer, ms)

@@ -331,7 +331,7 @@ function node.extend(Client, check_self)
         return read(self, "children", path, settings, "listing the children of")
     end
 
-    --- Looks whether there is such a node.
+    --- Looks whether there is such a node. Servers since 3.8.4 and 3.9.2 answer "no_auth" where the node may not be read.
     -- @tparam string path
     -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the node is created, changed or
     --   deleted

@@ -49,6 +49,8 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_EVICTED, 0, "evicted", false},
     {ZKL_BREAK_TOGETHER, 0, "together", false},
     {ZKL_BREAK_GRANTS, 0, "grants", false},
+    {ZKL_BREAK_REFUSAL, 0, "refusal", false},
+    {ZKL_BREAK_UNREADABLE, 0, "unreadable", false},
     {0, 0, NULL, false},
 };
 /* clang-format on */

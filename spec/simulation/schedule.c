@@ -193,7 +193,7 @@ void open_client(client *of)
     char servers[64];
     const char *list = run.options.servers == 1 ? "h1:2181" : "h1:2181,h2:2181,h3:2181";
     snprintf(servers, sizeof(servers), "%s%s", list, run.prefix);
-    zkl_host host = {of, claim_changed, lease_changed, state_changed, log_line, NULL};
+    zkl_host host = {of, claim_changed, lease_changed, state_changed, log_line, NULL, NULL};
     zkl_engine_config config = {.servers = servers,
                                 .session_timeout_ms =
                                     (int32_t)(run.timeout / SIM_MILLISECOND * (1 + (int64_t)run.seed % 2)),
@@ -321,6 +321,8 @@ static void prepare_directories(void)
         sim_deny(directory, run.unreadable ? ZOO_PERM_READ | ZOO_PERM_CREATE : ZOO_PERM_CREATE);
         run.denied = true;
     }
+    if (!run.leases && run.seed % 4 == 0)
+        sim_hide_nodes();
     if (sim_chance(1, 25)) {
         sim_preset_counter(directory, sim_chance(1, 2) ? ZKL_SEQUENCE_LIMIT - (int32_t)sim_below(20)
                                                        : INT32_MAX - (int32_t)sim_below(20));

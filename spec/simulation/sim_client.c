@@ -659,9 +659,18 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
         return ZOK;
     }
     if (reply->xid == SIM_XID_AUTH) {
-        if (reply->err != ZOK)
+        int err = reply->err;
+        /* By the time and not by chance, so that the schedules in which this does not happen are as they were. */
+        if (err == ZOK && zh->accepted && !sim.options.by_hand && sim.now / SIM_MICROSECOND % 40 == 0) {
+            sim_trace("client %d: this server refuses the credentials that another one has accepted", zh->caller);
+            sim.statistics.refusals++;
+            err = ZAUTHFAILED;
+            if (sim.hooks.expired != NULL)
+                sim.hooks.expired(sim.hooks.context, zh->caller, zh->client_id.client_id);
+        }
+        if (err != ZOK)
             zh->state = ZOO_AUTH_FAILED_STATE;
-        call_credentials(zh, reply->err);
+        call_credentials(zh, err);
         return zh->state < 0 ? handle_error(zh, ZAUTHFAILED) : ZOK;
     }
     sim_completion *entry = zh->sent.head;
@@ -675,6 +684,7 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
         zh->last_zxid = reply->zxid;
     entry->reply = reply;
     entry->err = reply->err;
+    zh->accepted = zh->accepted || reply->err == ZOK || reply->err == ZNONODE || reply->err == ZNOAUTH;
     bool lists = entry->request == SIM_CHILDREN || entry->request == SIM_CHILDREN2;
     if (entry->watcher != NULL) {
         if (entry->request == SIM_EXISTS && reply->err == ZNONODE)

@@ -90,6 +90,7 @@ struct _zhandle {
     clientid_t client_id;
     int64_t password;
     bool had_session;
+    bool accepted; /* a request of this session was answered: the credentials, if any, were good */
     int64_t last_zxid;
     int servers[SIM_MAX_SERVERS];
     int server_count, next_server, current_server;

@@ -612,10 +612,14 @@ static void execute_read(server *at, sim_request *request)
         }
         break;
     case SIM_EXISTS:
-        if (node == NULL)
+        if (node == NULL) {
             reply.err = ZNONODE;
-        else
+        } else if (sim_hidden(node)) {
+            reply.err = ZNOAUTH;
+            break;
+        } else {
             sim_tree_stat(&at->tree, node, &reply.stat);
+        }
         if (request->watch)
             sim_watch_add(&at->watches, connection, request->operation.path, false);
         break;

@@ -254,6 +254,8 @@ uint64_t sim_hash_connection(const sim_connection *connection);
 void sim_prepare_begin(void);
 /* Whether sim_deny took away a permission on this very node. */
 bool sim_denied(int path, int permission);
+/* Whether sim_hide_nodes keeps clients from looking at this node. */
+bool sim_hidden(const sim_node *node);
 /* What an operation would do to a tree, or its error, which it also returns. */
 int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const struct sim_session *session,
                           sim_change *change);

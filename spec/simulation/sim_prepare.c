@@ -13,10 +13,22 @@ typedef struct denial {
 } denial;
 
 static denial *denials;
+static bool hidden;
 
 void sim_prepare_begin(void)
 {
     denials = NULL;
+    hidden = false;
+}
+
+void sim_hide_nodes(void)
+{
+    hidden = true;
+}
+
+bool sim_hidden(const sim_node *node)
+{
+    return hidden && node->owner != 0;
 }
 
 void sim_deny(const char *directory, int permissions)

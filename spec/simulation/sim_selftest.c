@@ -1123,6 +1123,14 @@ static void test_mixed_multi(void)
     CHECK(results[0].err == ZOK && results[1].err == ZNOAUTH && sim_exists("/d/m"));
     CHECK(zoo_amulti(handles[0], 0, ops, results, on_void, data_of(0)) == ZOK);
     CHECK(says(0, "v0 "));
+    /* To look at a node with an owner takes a permission that nobody has; one that is not there is not there. */
+    sim_hide_nodes();
+    CHECK(zoo_aexists(handles[0], "/d/n-0000000004", 0, on_stat, data_of(0)) == ZOK);
+    CHECK(says(0, "x-102 "));
+    CHECK(zoo_aexists(handles[0], "/d/none", 0, on_stat, data_of(0)) == ZOK);
+    CHECK(says(0, "x-101 "));
+    CHECK(zoo_aexists(handles[0], "/d", 0, on_stat, data_of(0)) == ZOK);
+    CHECK(says(0, "x0 "));
     end();
 }
 

@@ -77,7 +77,7 @@ typedef struct {
     void (*create_requested)(void *context, int caller, const char *path);
     /* A request of `caller` was throttled. */
     void (*throttled)(void *context, int caller);
-    /* The leader declared a client's session expired. */
+    /* The leader declared a client's session expired, or a server refused its credentials, which ends it for the client. */
     void (*expired)(void *context, int caller, int64_t session);
 } sim_hooks;
 
@@ -185,6 +185,8 @@ void sim_drop_leader(void); /* it gives up leadership, as after an internal erro
 void sim_heal(void);        /* ends every fault above */
 /* Directories in which some operations are not allowed; ZOO_PERM_* bits. */
 void sim_deny(const char *directory, int permissions);
+/* To look whether a node exists takes the permission to read it, as since 3.8.4, and no client may read nodes that have an owner. */
+void sim_hide_nodes(void);
 /* The counter that a directory starts with when it is first created. Made anew it starts with 0, as all others do. */
 void sim_preset_counter(const char *directory, int32_t counter);
 void sim_reap_containers(void);
@@ -239,6 +241,7 @@ typedef struct {
     int64_t inconsistencies; /* ZRUNTIMEINCONSISTENCY: replies that did not match */
     int64_t name_failures;
     int64_t stale_refusals; /* connections refused because the server was behind */
+    int64_t refusals;       /* of credentials that were accepted before */
     int64_t reaped;
     int64_t notifications;
     int64_t deposed_reads; /* answered by a server that was cut off from the leader */

@@ -91,8 +91,9 @@ static void print_totals(double seconds)
            world->transactions, world->lost_requests, world->lost_replies, world->expiries, world->elections,
            world->truncated, world->moved);
     printf("       failed sends %" PRId64 ", mismatched replies %" PRId64 ", failed names %" PRId64
-           ", refused by stale servers %" PRId64 ", reads from cut off servers %" PRId64 ", reaped %" PRId64 "\n",
-           world->send_failures, world->inconsistencies, world->name_failures, world->stale_refusals,
+           ", refused by stale servers %" PRId64 ", credentials refused %" PRId64
+           ", reads from cut off servers %" PRId64 ", reaped %" PRId64 "\n",
+           world->send_failures, world->inconsistencies, world->name_failures, world->stale_refusals, world->refusals,
            world->deposed_reads, world->reaped);
     printf("       replies lost of creates %" PRId64 ", of deletes %" PRId64 ", late creates %" PRId64
            ", strays %" PRId64 ", visits to them %" PRId64 "\n",

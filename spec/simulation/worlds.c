@@ -320,5 +320,7 @@ const rule_fit rule_fits[] = {
     {"search", NULL, "the same servers"},
     {"once", NULL, "the same servers"},
     {"together", "together", NULL},
+    {"unreadable", NULL, "nodes that may not be looked at, of which small worlds have none"},
+    {"refusal", NULL, "servers that refuse credentials, which those of small worlds never do"},
     {NULL, NULL, NULL},
 };

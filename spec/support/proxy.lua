@@ -156,6 +156,17 @@ function Proxy:disarm()
     tell(self, "disarm")
 end
 
+-- From now on, requests of a kind that succeed are answered with an error instead (-102: no permission), so many times or
+-- always; 0 or nothing ends it.
+function Proxy:deny(kind, code, times)
+    tell(self, "deny", kind, code or 0, times)
+end
+
+-- From now on, watch events carry this zxid, a string of decimal digits, as those of servers since 3.9 carry one.
+function Proxy:stamp(zxid)
+    tell(self, "stamp", zxid)
+end
+
 -- Waits until the trap has sprung, at most so many seconds (10). Returns what it caught, "create path=/a"; raises an
 -- error if it caught nothing.
 function Proxy:wait_fired(timeout)

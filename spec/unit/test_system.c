@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -76,13 +77,31 @@ void freeaddrinfo(struct addrinfo *result)
 /* For how long the machine has slept; of the clocks only that of CLOCK_BOOTTIME goes on meanwhile. */
 static _Atomic int64_t slept;
 
+/* By how much the wall clock will have been set back when somebody waits for what it says now. */
+static _Atomic int64_t set_back_seconds;
+
 int clock_gettime(clockid_t clock, struct timespec *at)
 {
     int result = (int)syscall(SYS_clock_gettime, clock, at);
     if (clock == CLOCK_BOOTTIME) {
         at->tv_sec += (time_t)(atomic_load(&slept) / ZKL_SECOND);
+    } else if (clock == CLOCK_REALTIME) {
+        at->tv_sec += (time_t)atomic_load(&set_back_seconds);
     }
     return result;
+}
+
+/* While `sends_block`, whoever sends does not return, and `sending` says that somebody is there. */
+static atomic_bool sends_block, sending;
+
+ssize_t send(int fd, const void *bytes, size_t size, int flags)
+{
+    while (atomic_load(&sends_block)) {
+        atomic_store(&sending, true);
+        poll(NULL, 0, 1);
+    }
+    atomic_store(&sending, false);
+    return sendto(fd, bytes, size, flags, NULL, 0);
 }
 
 /* The generators of random numbers are the program's. */
@@ -236,6 +255,49 @@ static void loses_what_it_held_before_the_machine_slept(void **state)
     close_client(client);
 }
 
+typedef struct {
+    zkl_client *client;
+    atomic_bool over;
+} latecomer;
+
+static void *catch_up(void *argument)
+{
+    latecomer *self = argument;
+    zkl_client_catch_up(self->client);
+    atomic_store(&self->over, true);
+    return NULL;
+}
+
+/*
+ * A caller that wants the engine waits for the I/O thread for a tenth of a second at most. It waited until a time of the wall clock: if
+ * that was set back meanwhile, for as long as it was set back by.
+ */
+static void waits_no_longer_when_the_wall_clock_is_set_back(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client();
+    zkl_ticket *held = acquire(client);
+    atomic_store(&sends_block, true);
+    for (int64_t until = zkl_clock() + PATIENCE; !atomic_load(&sending);) { /* the heartbeat: by the I/O thread */
+        assert_true(zkl_clock() < until);
+        poll(NULL, 0, 1);
+    }
+    atomic_store(&set_back_seconds, 3600);
+    latecomer self = {.client = client};
+    pthread_t caller;
+    assert_int_equal(pthread_create(&caller, NULL, catch_up, &self), 0);
+    for (int64_t until = zkl_clock() + PATIENCE; !atomic_load(&self.over) && zkl_clock() < until;) {
+        poll(NULL, 0, 1);
+    }
+    bool over_in_time = atomic_load(&self.over);
+    atomic_store(&set_back_seconds, 0);
+    atomic_store(&sends_block, false);
+    pthread_join(caller, NULL);
+    assert_true(over_in_time);
+    zkl_ticket_release(held);
+    close_client(client);
+}
+
 static void leaves_random_numbers_alone(void **state)
 {
     (void)state;
@@ -254,6 +316,7 @@ int main(void)
         cmocka_unit_test(looks_no_name_up_while_connected),
         cmocka_unit_test(outlives_names_that_do_not_resolve),
         cmocka_unit_test(loses_what_it_held_before_the_machine_slept),
+        cmocka_unit_test(waits_no_longer_when_the_wall_clock_is_set_back),
         cmocka_unit_test(leaves_random_numbers_alone),
         cmocka_unit_test(gives_all_memory_back),
     };

@@ -65,7 +65,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument);
 int __wrap_pthread_join(pthread_t thread, void **result);
 int __wrap_pthread_detach(pthread_t thread);
-int __wrap_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until);
+int __wrap_pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until);
 int __wrap_timerfd_create(clockid_t clock, int flags);
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *before);
 ssize_t __real_read(int fd, void *bytes, size_t size);
@@ -285,9 +285,9 @@ int __wrap_pthread_detach(pthread_t thread)
 }
 
 /* Nobody sleeps with a mutex in his hands. */
-int __wrap_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
+int __wrap_pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
-    (void)until;
+    (void)clock, (void)until;
     return pthread_mutex_trylock(mutex);
 }
 

@@ -456,7 +456,9 @@ typedef enum {
     ZKL_BREAK_FORESEE,   /* take the node that was foreseen for the only one */
     ZKL_BREAK_REPEATED,  /* take the answer to a repeated delete for proof that somebody else has deleted the node */
     ZKL_BREAK_EVICTED,   /* take a heartbeat for proof though somebody has deleted the node, and hold on */
-    ZKL_BREAK_TOGETHER   /* let readers that come later share the turn of those who have waited together */
+    ZKL_BREAK_TOGETHER,  /* let readers that come later share the turn of those who have waited together */
+    ZKL_BREAK_OUTLIVED, /* keep what was concluded about a directory over the end of the connection and of the session */
+    ZKL_BREAK_AGE       /* believe it at any age */
 } zkl_broken_rule;
 /* The set of those that are broken, 1 << rule. */
 extern uint64_t zkl_broken_rules;

@@ -435,9 +435,10 @@ struct zkl_line {
     int64_t cleared_at; /* when the server said so */
     int64_t cleared_writes;
     int32_t cleared_sequence;
-    bool follows;    /* the latest number that we got came right after it */
-    int64_t lost_in; /* the session in which a create here was lost, and its node was not there; 0: none was */
-    int64_t creates; /* of those that engine->writes counts, the creates of nodes in this directory */
+    uint32_t cleared_on; /* the connection on which the server said so */
+    bool follows;        /* the latest number that we got came right after it */
+    int64_t lost_in;     /* the session in which a create here was lost, and its node was not there; 0: none was */
+    int64_t creates;     /* of those that engine->writes counts, the creates of nodes in this directory */
 
     zkl_neighbour neighbour;
     int64_t cleaned_at; /* a list showed all nodes of ours */
@@ -477,6 +478,8 @@ void zkl_line_keep(zkl_line *line);
 bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
 /* Whether a create in this directory has been lost in this session: it may be carried out yet. */
 bool zkl_line_may_have_strays(const zkl_line *line);
+/* The session is over: nothing that was concluded about any directory counts any more. docs/design.md has the list. */
+void zkl_lines_forget(zkl_engine *engine);
 void zkl_lines_free(zkl_engine *engine);
 void zkl_line_parent_made(zkl_request *request, int rc);
 
@@ -625,8 +628,10 @@ void zkl_seat_uuid(const zkl_seat *seat, char *uuid);
 
 /* follow.c --------------------------------------------------------------------------------------------------------- */
 
-/* The seat's node is deleted: if nobody stood before it, nobody stands before the next number. */
-void zkl_seat_clears(const zkl_seat *seat);
+/* The seat's node is deleted, says `connection`: if nobody stood before it, nobody stands before the next number. */
+void zkl_seat_clears(const zkl_seat *seat, uint32_t connection);
+/* Forgets that. */
+void zkl_line_unclear(zkl_line *line);
 /*
  * How many nodes can stand before the seat's, whose czxid is `created`, at most: 0 if it comes right after one by which we held;
  * INT32_MAX: that cannot be told. Our own writes elsewhere took `elsewhere` of the zxids between the two.
@@ -639,6 +644,8 @@ bool zkl_seat_likely_follows(const zkl_seat *seat);
 
 /* A list shows the seat's node right behind `name`. */
 void zkl_seat_stands_behind(const zkl_seat *seat, const char *name);
+/* Forgets behind whom this client's nodes stood. */
+void zkl_line_lose_neighbour(zkl_line *line);
 /* Whether it is foreseen behind whom a node that is created now will stand: then the list that comes with it is left out. */
 bool zkl_seat_may_foresee(const zkl_seat *seat);
 /* Watches the node foreseen; the seat hears of it as by a list. False: the line is to be listed. */
@@ -779,6 +786,8 @@ void zkl_permits_confirm(zkl_claim *claim);
  * nothing is left to the claim.
  */
 bool zkl_permits_pass(zkl_claim *claim);
+/* Forgets for how many permits the directory was made. */
+void zkl_line_unlimit(zkl_line *leases);
 /* The data that the directory of the permits is made with; `data` has room for 12 characters. */
 const char *zkl_permits_data(const zkl_claim *claim, char *data);
 /* The list of the permits, asked for by zkl_send_leases or by the watch. */

@@ -154,6 +154,8 @@ static void session_over(zkl_engine *engine, const char *why)
         next = TAILQ_NEXT(seat, all);
         zkl_seat_session_over(seat, why);
     }
+    zkl_lines_forget(engine);
+    engine->no_containers = false;
     zkl_user_watches_end(engine, engine->closing ? ZKL_CLOSED : ZKL_LOST);
     engine->check_at = ZKL_NEVER;
     engine->confirming = false;

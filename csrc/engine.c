@@ -15,6 +15,7 @@
 #ifdef ZKL_BREAKABLE
 uint64_t zkl_broken_rules;
 int32_t zkl_most_in_flight = 1000;
+int64_t zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
 #endif
 
 /* --- names of enums ------------------------------------------------------------------------------------------------ */

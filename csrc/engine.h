@@ -418,6 +418,9 @@ const char *zkl_path_problem(const char *path, size_t length);
 /* The same for a path that names any node, "/" and those below "/zookeeper" included. */
 const char *zkl_node_path_problem(const char *path, size_t length);
 
+/* See ZKL_MAX_WATCHED_BYTES. */
+#define ZKL_USUAL_WATCHED_BYTES (INT64_C(700) * 1024)
+
 #ifdef ZKL_BREAKABLE
 /* The simulation's switches: each breaks one rule of the protocol, to show that the checks notice. */
 typedef enum {
@@ -464,6 +467,8 @@ typedef enum {
 extern uint64_t zkl_broken_rules;
 /* ZKL_MAX_IN_FLIGHT, for the simulation to reach. */
 extern int32_t zkl_most_in_flight;
+/* ZKL_MAX_WATCHED_BYTES, likewise. */
+extern int64_t zkl_most_watched_bytes;
 #define ZKL_BROKEN(rule) ((zkl_broken_rules >> (rule)&1) != 0)
 #else
 #define ZKL_BROKEN(rule) false

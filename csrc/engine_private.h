@@ -39,7 +39,11 @@
  * Bytes of watched paths per handle, chroots included. After a reconnect the C client sends them all in one SetWatches packet,
  * which the server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */
-#define ZKL_MAX_WATCHED_BYTES (INT64_C(700) * 1024)
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_WATCHED_BYTES zkl_most_watched_bytes
+#else
+#define ZKL_MAX_WATCHED_BYTES ZKL_USUAL_WATCHED_BYTES
+#endif
 /* The same of watches of holders on their own nodes, beside all those: whoever waits must not wait for holders. */
 #define ZKL_MAX_OWN_BYTES (INT64_C(200) * 1024)
 /* What a path takes there besides its own bytes. */

@@ -137,20 +137,11 @@ void zkl_line_keep(zkl_line *line)
     }
 }
 
-static void keep_none(zkl_engine *engine)
-{
-    zkl_line *line;
-    while ((line = TAILQ_FIRST(&engine->kept)) != NULL) {
-        let_go(line);
-    }
-}
-
 void zkl_lines_forget(zkl_engine *engine)
 {
     if (ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
         return;
     }
-    keep_none(engine);
     for (uint32_t slot = 0; slot < engine->line_slots; slot++) {
         zkl_line *line;
         LIST_FOREACH(line, &engine->lines[slot], hash)
@@ -166,7 +157,10 @@ void zkl_lines_forget(zkl_engine *engine)
 
 void zkl_lines_free(zkl_engine *engine)
 {
-    keep_none(engine);
+    zkl_line *line;
+    while ((line = TAILQ_FIRST(&engine->kept)) != NULL) {
+        let_go(line);
+    }
     zkl_free(engine->lines);
 }
 

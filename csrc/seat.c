@@ -438,6 +438,7 @@ static void step_parked(zkl_seat *seat)
     }
     if (seat->role != ZKL_ROLE_PERMIT && !zkl_seat_fits(seat)) {
         if (!seat->starved) {
+            be_fed(seat); /* it may wait for its turn, or for a while, already */
             seat->starved = true;
             TAILQ_INSERT_TAIL(&seat->engine->starved, seat, in_hungry);
         }
@@ -547,7 +548,8 @@ void zkl_seat_leave(zkl_seat *seat)
         break;
     case ZKL_SEAT_JOINING:
     case ZKL_SEAT_RECOVERING:
-        move(seat, seat->state); /* now counts as cleaning; the reply decides */
+        zkl_seat_reserve(seat, false); /* it will watch nothing, and what became of its node may never be known */
+        move(seat, seat->state);       /* now counts as cleaning; the reply decides */
         break;
     case ZKL_SEAT_GRANTED:
         seat->held = true;

@@ -17,6 +17,7 @@
  *   linger     A node that nobody holds by goes: when others come, or when it has lingered long enough.
  *   requests   A claim that is granted by a node that is there already costs no request.
  *   pause      What a server throttles is not tried again at once.
+ *   lists      A seat that waits to be stepped does so in one list.
  *   flood      Of the requests for one list of contenders no more are under way than may be, and one.
  *   owner      A grant ends with its session, at the latest when the client has a new one.
  *   listed     No grant is given by a list that does not contain the claim's own node.
@@ -573,9 +574,35 @@ static void check_questions(const client *of)
              of->index, (int)asked, (int)questions, (int)zkl_most_in_flight);
 }
 
+/* A seat stands in one list at most of those that wait to be stepped, and in the one that it says. */
+static void check_waiting(const client *of)
+{
+    const zkl_seat *seat;
+    int32_t said = 0, there = 0;
+    TAILQ_FOREACH(seat, &of->engine->seats, all)
+    {
+        int32_t lists = seat->hungry + seat->starved + seat->delayed;
+        said += lists;
+        totals.starved += seat->starved;
+        if (lists > 1)
+            fail("lists", "a seat of client %d waits in %d lists at once", of->index, (int)lists);
+    }
+    const struct zkl_seat_list *all[] = {&of->engine->hungry, &of->engine->starved, &of->engine->delayed};
+    for (int i = 0; i < 3 && !run.failed; i++) {
+        TAILQ_FOREACH(seat, all[i], in_hungry)
+        {
+            there++;
+        }
+    }
+    if (said != there)
+        fail("lists", "%d seats of client %d say that they wait in a list, and %d do", (int)said, of->index,
+             (int)there);
+}
+
 void check_after_call(client *of)
 {
     check_questions(of);
+    check_waiting(of);
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
         if (each->client != of->index)
             continue;

@@ -252,11 +252,11 @@ static bool close_client(client *of, bool kill)
 
 /*
  * The servers carry out what a client asks for, perhaps when it has long looked for it in vain and asked anew. (Not where nobody
- * can look, or is refused before he has looked.)
+ * can look, or is refused before he has looked, or has no room to queue there again.)
  */
 static bool lose_reply(const client *of)
 {
-    if (run.denied || run.exhausting)
+    if (run.denied || run.exhausting || run.few_watches)
         return false;
     int64_t after = sim_chance(1, 3)   ? 0
                     : sim_chance(1, 2) ? 1 + sim_below(run.options.delay * 40)

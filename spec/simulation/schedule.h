@@ -213,6 +213,9 @@ typedef struct {
     bool leases;
     bool mismatch; /* now and then somebody asks for another limit */
     bool denied, exhausting;
+    /* Each client may watch a few nodes only. Then nobody wants a second lock while he holds one: those of his own that wait for it
+     * may have taken all the room. */
+    bool few_watches;
     bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
     bool short_of_memory; /* some allocations of the engines fail */
     bool short_for_long; /* so many that it must be over when all is to come to an end: they are not tried that often */
@@ -249,6 +252,7 @@ typedef struct {
     int64_t shared, lingered, inherited, overheard, beyond;
     int64_t refused_for_memory;
     int64_t strays, visits;
+    int64_t starved; /* turns after which a seat had no room for its watch, summed up */
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
     zkl_stats engines; /* sums */

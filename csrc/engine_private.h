@@ -82,6 +82,7 @@ struct zkl_engine {
     int32_t asked_timeout_ms;
     bool lease;
     bool leftovers; /* the handle has kept requests of a connection that it lost in silence */
+    bool unwatched; /* the server has forgotten watches that the handle still counts on */
     log_callback_fn zookeeper_log;
 
     int64_t now; /* as of the driver's latest call */
@@ -246,6 +247,11 @@ static inline int64_t zkl_session_timeout(const zkl_engine *engine)
 {
     return (int64_t)engine->timeout_ms * (ZKL_SECOND / 1000);
 }
+/*
+ * The server says that it has no watch where one was armed on this very connection: its data were replaced meanwhile. The C client
+ * keeps the watch, and arms it anew on the next connection only.
+ */
+void zkl_session_unwatched(zkl_engine *engine);
 /* Sends a read: any shows that a ZooKeeper answers, whether the chroot exists, and that the follower has heard of us. */
 void zkl_session_greet(zkl_engine *engine);
 /* Its reply. */

@@ -91,6 +91,14 @@ static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const 
     engine->host.state_changed(engine->host.context, state, code, problem);
 }
 
+void zkl_session_unwatched(zkl_engine *engine)
+{
+    if (!engine->unwatched) {
+        engine->unwatched = true;
+        zkl_log(engine, ZOO_LOG_LEVEL_WARN, "a server of '%s' has forgotten watches: connecting anew", engine->hosts);
+    }
+}
+
 void zkl_session_greet(zkl_engine *engine)
 {
     if (zkl_send_greeting(engine)) {
@@ -200,7 +208,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
 
 static void on_disconnected(zkl_engine *engine)
 {
-    engine->connected = engine->ready = false;
+    engine->connected = engine->ready = engine->unwatched = false;
     engine->lost_at = engine->now;
     zkl_claim *claim, *next;
     for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
@@ -255,7 +263,7 @@ static void close_handle(zkl_engine *engine)
 {
     zhandle_t *handle = engine->handle;
     engine->over = true; /* completions that come from inside the close send nothing new */
-    engine->connected = engine->ready = engine->leftovers = false;
+    engine->connected = engine->ready = engine->leftovers = engine->unwatched = false;
     zookeeper_close(handle);
     engine->handle = NULL;
     zkl_lease_look_on(engine); /* there is nothing to look at any more */
@@ -370,8 +378,8 @@ static void ask_interest(zkl_engine *engine, zkl_poll *poll)
     }
     poll->fd = fd;
     if (fd >= 0) {
-        poll->spoilt = engine->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS);
-        engine->leftovers = false;
+        poll->spoilt = (engine->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS)) || engine->unwatched;
+        engine->leftovers = engine->unwatched = false;
     }
     poll->events =
         (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));

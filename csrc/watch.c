@@ -400,11 +400,12 @@ void zkl_watch_removed(zkl_request *request, int rc)
     zkl_watch *watch = request->about.watch;
     watch->flying--;
     if (watch->state == ZKL_WATCH_REMOVING) {
-        bool removed = rc == ZOK || rc == ZNOWATCHER;
-        watch->state = removed ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
-        if (removed) {
+        watch->state = rc == ZOK ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
+        if (rc == ZOK) {
             zkl_user_watches_forgotten(watch->engine, watch->node, watch->children);
             rearm_or_free(watch);
+        } else if (rc == ZNOWATCHER) {
+            zkl_session_unwatched(watch->engine); /* the C client removes it with ZOK only (deactivateWatcher) */
         } else {
             keep_watch(watch, rc);
         }
@@ -500,8 +501,12 @@ bool zkl_watch_wanted(const zkl_engine *engine, const char *path, bool children)
 void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool children)
 {
     zkl_watch *watch = find_by_path(engine, path, children);
-    if (watch != NULL && watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
+    if (watch == NULL) {
+        return;
+    }
+    /* One whose own removal is under way has gone with the others; the answer to that says so, and means nothing any more. */
+    if (watch->state == ZKL_WATCH_REMOVING || (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch))) {
         watch->state = ZKL_WATCH_IDLE;
-        free_if_unused(watch);
+        rearm_or_free(watch);
     }
 }

@@ -30,7 +30,10 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "foreigner crash",
                                               "client killed",
                                               "client closed",
-                                              "requests throttled"};
+                                              "requests throttled",
+                                              "data wiped",
+                                              "data restored",
+                                              "data restored live"};
 
 /* An undo is one number: what, and to whom. */
 enum {
@@ -39,7 +42,8 @@ enum {
     UNDO_LINK,
     UNDO_NAMES,
     UNDO_STALL,
-    UNDO_THROTTLE
+    UNDO_THROTTLE,
+    UNDO_LIVE
 };
 
 static int64_t duration(int64_t most_tenths);
@@ -75,6 +79,9 @@ static void undo(void *context, int64_t what)
         break;
     case UNDO_THROTTLE:
         sim_throttle(one, false);
+        break;
+    case UNDO_LIVE: /* as docs/reliability.md asks for */
+        sim_reset_connections(-1);
         break;
     case UNDO_STALL:
         sim_stall_requests(one, false);
@@ -275,6 +282,38 @@ void throttle_deletes(client *of)
     undo_later(UNDO_THROTTLE, of->index, 0, during);
 }
 
+/*
+ * A backup is made, or the latest one put back. (Not where a node of its own that is there again might keep a client from queueing,
+ * or from looking.)
+ */
+static bool replace_data(sim_replacement how)
+{
+    if (run.denied || run.exhausting || run.few_watches || sim_leader() < 0)
+        return false;
+    if (how != SIM_WIPED && (!sim_has_backup() || sim_chance(1, 3))) {
+        sim_back_up();
+        return true;
+    }
+    if (!sim_chance(1, 3))
+        return false;
+    note_replacing(how);
+    bool replaced = sim_replace_data(how, run.prefix);
+    note_replaced(how);
+    if (!replaced)
+        return false;
+    if (how == SIM_RESTORED_LIVE) {
+        int64_t during = duration(10);
+        for (int i = 0; i < run.client_count; i++)
+            run.clients[i].unheard_until = sim_now() + during;
+        undo_later(UNDO_LIVE, 0, 0, during);
+        return true;
+    }
+    int64_t during = duration(10);
+    for (int i = 0; i < run.options.servers; i++)
+        undo_later(UNDO_CRASH, i, 0, during + sim_below(SIM_SECOND));
+    return true;
+}
+
 static bool inflict(fault_kind kind)
 {
     client *of = &run.clients[sim_below(run.client_count)];
@@ -374,6 +413,12 @@ static bool inflict(fault_kind kind)
         sim_throttle(of->index, true);
         undo_later(UNDO_THROTTLE, of->index, 0, during);
         break;
+    case FAULT_WIPE:
+        return replace_data(SIM_WIPED);
+    case FAULT_RESTORE:
+        return replace_data(SIM_RESTORED);
+    case FAULT_RESTORE_LIVE:
+        return replace_data(SIM_RESTORED_LIVE);
     case FAULT_KINDS:
         return false;
     }

@@ -40,6 +40,8 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_ONCE, 0, "once"},
     {ZKL_BREAK_EVICTED, 0, "evicted"},
     {ZKL_BREAK_TOGETHER, 0, "together"},
+    {ZKL_BREAK_OUTLIVED, UINT32_C(1) << FAULT_WIPE | UINT32_C(1) << FAULT_RESTORE, "outlived"},
+    {ZKL_BREAK_AGE, UINT32_C(1) << FAULT_RESTORE_LIVE, "age"},
     {0, 0, NULL},
 };
 

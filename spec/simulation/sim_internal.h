@@ -149,6 +149,7 @@ typedef struct sim_transaction {
     int change_count;
     sim_change *changes;
     struct sim_session *creates, *closes;
+    const sim_tree *restores; /* all of the data are these from now on; NULL: no */
 } sim_transaction;
 
 typedef struct sim_reply {
@@ -299,6 +300,7 @@ typedef struct sim_session {
     int owner;                        /* server, -1 unknown */
     int64_t touched;                  /* when the leader last heard of it */
     bool touched_at[SIM_MAX_SERVERS]; /* not yet told to the leader */
+    bool backed_up;
 } sim_session;
 
 void sim_ensemble_begin(void);

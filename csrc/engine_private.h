@@ -442,7 +442,7 @@ struct zkl_line {
 
     /* follow.c: every node up to this one, which was ours, is gone. 0: nothing of the kind is known. */
     int64_t cleared_czxid;
-    int64_t cleared_at; /* when the server said so */
+    int64_t cleared_at; /* its deletion was asked for then */
     int64_t cleared_writes;
     int32_t cleared_sequence;
     uint32_t cleared_on; /* the connection on which the server said so */
@@ -638,8 +638,8 @@ void zkl_seat_uuid(const zkl_seat *seat, char *uuid);
 
 /* follow.c --------------------------------------------------------------------------------------------------------- */
 
-/* The seat's node is deleted, says `connection`: if nobody stood before it, nobody stands before the next number. */
-void zkl_seat_clears(const zkl_seat *seat, uint32_t connection);
+/* The seat's node is deleted, as `request` wanted: if nobody stood before it, nobody stands before the next number. */
+void zkl_seat_clears(const zkl_seat *seat, const zkl_request *request);
 /* Forgets that. */
 void zkl_line_unclear(zkl_line *line);
 /*

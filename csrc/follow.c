@@ -19,15 +19,15 @@
 /* For so long after a release it is likely that nobody else has come; and for no longer is it proof that nobody has. */
 #define SOON ZKL_SECOND
 
-void zkl_seat_clears(const zkl_seat *seat, uint32_t connection)
+void zkl_seat_clears(const zkl_seat *seat, const zkl_request *request)
 {
     zkl_line *line = seat->line;
-    if (seat->foremost && (seat->czxid > line->cleared_czxid || connection != line->cleared_on)) {
+    if (seat->foremost && (seat->czxid > line->cleared_czxid || request->connection != line->cleared_on)) {
         line->cleared_czxid = seat->czxid;
         line->cleared_writes = seat->writes;
         line->cleared_sequence = seat->sequence;
-        line->cleared_at = seat->engine->now;
-        line->cleared_on = connection;
+        line->cleared_at = request->sent_at;
+        line->cleared_on = request->connection;
         zkl_line_keep(line);
     }
 }

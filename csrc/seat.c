@@ -602,7 +602,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     }
     seat->deleting = false;
     if (rc == ZOK) {
-        zkl_seat_clears(seat, request->connection);
+        zkl_seat_clears(seat, request);
     } else if (rc == ZNONODE && seat->held && seat->claim != NULL &&
                (!seat->doubted || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
         zkl_claim_robbed(seat->claim, seat->node); /* of our deletes only this one can have done it, and has not */

@@ -363,7 +363,7 @@ void note_replaced(sim_replacement how)
 }
 
 /*
- * The claim has its node, and may rely on a number of its own that was cleared less than a second before by the client's clock; in
+ * The claim has its node, and may rely on a number of its own that it gave back less than a second before, by the client's clock; in
  * between the data were replaced, and nothing told the client. That is as long as such a proof counts: see follow.c.
  */
 static bool follows_old_number(const claim_record *record, const zkl_claim *claim)
@@ -372,8 +372,12 @@ static bool follows_old_number(const claim_record *record, const zkl_claim *clai
     const zkl_line *line = claim->line;
     if (run.replaced_live_at == 0 || line->cleared_czxid == 0 || record->held_count == 0)
         return false;
+    const node_record *before = run.nodes;
+    while (before != NULL && (before->czxid != line->cleared_czxid || before->client != record->client))
+        before = before->next;
     int64_t cleared = line->cleared_at;
-    bool between = cleared < client_clock(of, run.replaced_live_at) && record->held[0]->made_at > run.replaced_live_at;
+    bool between = before != NULL && before->made_at < run.replaced_live_at && !before->outlived &&
+                   record->held[0]->made_at > run.replaced_live_at;
     return between && (client_clock(of, record->held[0]->made_at) - cleared <= ZKL_SECOND ||
                        of->last_read - cleared <= ZKL_SECOND);
 }
@@ -859,7 +863,7 @@ static void check_granted(claim_record *record, zkl_claim *claim)
     }
     record->misled = follows_old_number(record, claim) || holds_by_revived(record);
     totals.misled += record->misled;
-    if (!holds_by_revived(record))
+    if (!record->misled)
         check_token(record);
     if (record->mode == ZKL_MODE_PERMITS)
         check_permits_granted(record);

@@ -120,8 +120,36 @@ static claim_record *ask(client *of, int path, int64_t linger)
     return record;
 }
 
+/* A claim that is granted and given back, all of it acknowledged. */
+static void take_turn(client *of)
+{
+    claim_record *record = ask(of, 0, 0);
+    until(record, ZKL_CLAIM_GRANTED);
+    end_claim(record);
+    deliver_all();
+}
+
+static void replace_data(sim_replacement how)
+{
+    note_replacing(how);
+    CHECK(sim_replace_data(how, ""));
+    note_replaced(how);
+    for (int i = 0; i < run.options.servers; i++)
+        sim_restart_server(i);
+    deliver_all();
+}
+
+/* Time passes, and all that comes of it. */
+static void wait_until(int64_t instant)
+{
+    while (!run.failed && sim_now() < instant)
+        pass_time();
+}
+
 static void end_scene(void)
 {
+    for (int i = 0; i < run.client_count && run.replaced_live_at != 0; i++)
+        sim_lose_connection(i, false); /* the servers have forgotten the watches */
     run.draining = true;
     int64_t limit = sim_now() + 20 * run.timeout + 2 * run.longest_linger;
     while (!run.failed && !nothing_left() && sim_now() < limit)
@@ -172,11 +200,92 @@ static void directory_made_without_room(bool trace)
     end_scene();
 }
 
+#define NUMBER 40 /* of the first node */
+
+static void begin_with_numbers(const char *name, const broken_rule *rule, bool trace)
+{
+    begin_scene(name, 1, trace);
+    break_rule(rule);
+    snprintf(run.paths[0], sizeof(run.paths[0]), "/l");
+    sim_preset_counter(run.paths[0], NUMBER);
+    sim_foreign_create(0, run.paths[0], "", 0);
+    sim_run_until(sim_now());
+}
+
+/* One has had the number, the other one holds by it in the new data: the first, who gets the next one, must wait. */
+static void meet_again(client *one, client *other)
+{
+    claim_record *holder = ask(other, 0, 0);
+    until(holder, ZKL_CLAIM_GRANTED);
+    CHECK(run.failed || zkl_node_parse(strrchr(holder->node, '/') + 1).sequence == NUMBER);
+    while (!run.failed && one->state != ZKL_STATE_CONNECTED)
+        pass_time();
+    claim_record *waiter = ask(one, 0, 0);
+    deliver_all();
+    CHECK(run.failed || (is(waiter, ZKL_CLAIM_WAITING) && is(holder, ZKL_CLAIM_GRANTED)));
+    if (run.failed)
+        return;
+    CHECK(zkl_node_parse(strrchr(waiter->node, '/') + 1).sequence == NUMBER + 1);
+    end_claim(holder);
+    until(waiter, ZKL_CLAIM_GRANTED);
+    end_claim(waiter);
+}
+
+/* What a broken rule does must be noticed. */
+static void end_with_numbers(const broken_rule *rule)
+{
+    bool noticed = run.failed && strcmp(run.check, "exclusion") == 0;
+    if (rule == NULL) {
+        end_scene();
+    } else {
+        CHECK(noticed);
+        end_run();
+    }
+    break_rule(NULL);
+}
+
+/* The servers are stopped, lose what they have, and are given what they had before. Another client comes only then. */
+static void restored_data(const broken_rule *rule, bool trace)
+{
+    begin_with_numbers("data are restored while a client stays", rule, trace);
+    sim_back_up();
+    client *one = new_client();
+    take_turn(one);
+    replace_data(SIM_RESTORED);
+    meet_again(one, new_client());
+    end_with_numbers(rule);
+}
+
+/* The same under the clients' connections; longer ago than a number counts. */
+static void restored_live(const broken_rule *rule, bool trace)
+{
+    begin_with_numbers("data are restored under living connections", rule, trace);
+    client *one = new_client(), *other = new_client();
+    sim_back_up();
+    take_turn(one);
+    replace_data(SIM_RESTORED_LIVE);
+    wait_until(sim_now() + 2 * ZKL_SECOND);
+    meet_again(one, other);
+    end_with_numbers(rule);
+}
+
+static const broken_rule *rule_of(zkl_broken_rule which)
+{
+    const broken_rule *rule = broken_rules;
+    while (rule->rule != which)
+        rule++;
+    return rule;
+}
+
 int main(int argc, char **argv)
 {
     bool trace = argc > 1 && strcmp(argv[1], "--trace") == 0;
     alarm(LONGEST);
     directory_made_without_room(trace);
+    restored_data(NULL, trace);
+    restored_data(rule_of(ZKL_BREAK_OUTLIVED), trace);
+    restored_live(NULL, trace);
+    restored_live(rule_of(ZKL_BREAK_AGE), trace);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

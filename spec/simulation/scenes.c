@@ -269,6 +269,31 @@ static void restored_live(const broken_rule *rule, bool trace)
     end_with_numbers(rule);
 }
 
+/*
+ * The server has forgotten the watch of a claim that is given up. The C client has not: it keeps what the server does not know, for
+ * the next connection.
+ */
+static void forgotten_watch(bool trace)
+{
+    begin_with_numbers("a watch is removed that the server has forgotten", NULL, trace);
+    client *one = new_client(), *other = new_client();
+    claim_record *holder = ask(one, 0, 0);
+    until(holder, ZKL_CLAIM_GRANTED);
+    claim_record *waiter = ask(other, 0, 0);
+    deliver_all();
+    CHECK(is(waiter, ZKL_CLAIM_WAITING) && sim_client_watches(other->index) == 1);
+    sim_back_up();
+    replace_data(SIM_RESTORED_LIVE);
+    end_claim(waiter);
+    int64_t limit = sim_now() + 10 * run.timeout;
+    while (!run.failed && sim_client_watches(other->index) > 0 && sim_now() < limit)
+        pass_time();
+    CHECK(sim_client_watches(other->index) == 0);
+    CHECK(zkl_engine_stats(other->engine)->watches == 0);
+    end_claim(holder);
+    end_scene();
+}
+
 static const broken_rule *rule_of(zkl_broken_rule which)
 {
     const broken_rule *rule = broken_rules;
@@ -286,6 +311,7 @@ int main(int argc, char **argv)
     restored_data(rule_of(ZKL_BREAK_OUTLIVED), trace);
     restored_live(NULL, trace);
     restored_live(rule_of(ZKL_BREAK_AGE), trace);
+    forgotten_watch(trace);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -445,7 +445,7 @@ struct zkl_line {
     int64_t cleared_at; /* its deletion was asked for then */
     int64_t cleared_writes;
     int32_t cleared_sequence;
-    uint32_t cleared_on; /* the connection on which the server said so */
+    uint32_t cleared_on; /* on this connection it was acknowledged */
     bool follows;        /* the latest number that we got came right after it */
     int64_t lost_in;     /* the session in which a create here was lost, and its node was not there; 0: none was */
     int64_t creates;     /* of those that engine->writes counts, the creates of nodes in this directory */

@@ -10,13 +10,13 @@
  * one leader, that cannot be. (One transaction could make many nodes; no lock recipe does that in its line.) Zxids that our own
  * writes elsewhere took do not count: what is acknowledged between two of a session's replies was executed between the two.
  *
- * Servers that are wiped, or restored from a backup, number nodes and transactions anew, and both may be as if nothing had happened
- * in between. So what was cleared counts on the same connection only, which a server that begins anew does not keep, and for no
- * longer than the list that it saves is likely to be superfluous: data can be replaced under living connections too.
+ * Servers that are wiped, or restored from a backup, number nodes and transactions anew. Both numbers may then be as if nothing had
+ * happened in between. So a cleared number counts on the same connection only: a server that begins anew does not keep one. It counts
+ * for a second only: data can be replaced under living connections too.
  */
 #include "engine_private.h"
 
-/* For so long after a release it is likely that nobody else has come; and for no longer is it proof that nobody has. */
+/* For so long after a release it is likely that no other client has come. A cleared number is proof for no longer. */
 #define SOON ZKL_SECOND
 
 void zkl_seat_clears(const zkl_seat *seat, const zkl_request *request)

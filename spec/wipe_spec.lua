@@ -1,5 +1,5 @@
---- What a mutex promises when its server was wiped, or restored from a backup, behind the same address: numbers and transaction
--- ids begin again, and what a client has concluded from those before does not count.
+--- A mutex whose server was wiped, or restored from a backup, behind the same address. Sequence numbers and transaction ids begin
+-- again, and conclusions from those before do not count.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -53,7 +53,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
         until reached >= number
     end
 
-    --- Somebody writes elsewhere until the server's transactions are as many as they were.
+    --- Writes elsewhere until the server's transaction id is as high as it was.
     local function pad(zxid)
         observer = assert(zk.connect(server.servers))
         assert(observer:create("/elsewhere"))

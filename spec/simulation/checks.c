@@ -343,7 +343,7 @@ void note_replacing(sim_replacement how)
     replacement = how;
 }
 
-/* What has the higher zxid is not in the data any more, and from there on zxids are given once more. */
+/* Nodes of higher zxids are not in the data any more, and these zxids are given once more. */
 static void forget_tokens(int64_t zxid)
 {
     for (claim_record *each = run.claims; each != NULL; each = each->next)
@@ -363,8 +363,8 @@ void note_replaced(sim_replacement how)
 }
 
 /*
- * The claim has its node, and may rely on a number of its own that it gave back less than a second before, by the client's clock; in
- * between the data were replaced, and nothing told the client. That is as long as such a proof counts: see follow.c.
+ * The claim has its node, and may rely on a number of its own that it gave back less than a second before, by the client's clock. In
+ * between the data were replaced, and the client was not told. A number counts for so long: see follow.c.
  */
 static bool follows_old_number(const claim_record *record, const zkl_claim *claim)
 {

@@ -195,12 +195,12 @@ static void directory_made_without_room(bool trace)
     while (line->parents_flying > 0 && deliver_one()) {
     }
     CHECK(!is(second, ZKL_CLAIM_GRANTED) && waits->seat->starved && !waits->seat->hungry);
-    until(second, ZKL_CLAIM_GRANTED); /* what lingers has gone */
+    until(second, ZKL_CLAIM_GRANTED); /* the lingering node has gone */
     end_claim(second);
     end_scene();
 }
 
-#define NUMBER 40 /* of the first node */
+#define NUMBER 40 /* the first node's */
 
 static void begin_with_numbers(const char *name, const broken_rule *rule, bool trace)
 {
@@ -231,7 +231,7 @@ static void meet_again(client *one, client *other)
     end_claim(waiter);
 }
 
-/* What a broken rule does must be noticed. */
+/* Two holders must be noticed if a rule is broken, and only then. */
 static void end_with_numbers(const broken_rule *rule)
 {
     bool noticed = run.failed && strcmp(run.check, "exclusion") == 0;

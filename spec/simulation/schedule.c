@@ -22,7 +22,7 @@ totals_state totals;
 /* Heartbeats, for one, are tried five times in a session timeout: as many failures as this last no longer than two. */
 #define MANY_FAILURES 10
 
-/* What one watch of a client takes of its bound, about. */
+/* One watch takes so much of a client's bound, about. */
 #define BYTES_OF_A_WATCH 90
 
 /* More turns in one simulated second than this: the engine spins. */

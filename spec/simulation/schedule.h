@@ -81,7 +81,7 @@ typedef struct node_record {
     int32_t number;
     int64_t made_at;
     bool gone;
-    bool outlived;                       /* the servers' data were replaced, and it is there still, or again */
+    bool outlived;                       /* it was there when the servers' data had been replaced */
     bool revived;                        /* it had been deleted before */
     bool taken;                          /* it was deleted, and not by its client */
     bool asked;                          /* somebody has asked by it for the lock */
@@ -137,8 +137,8 @@ typedef struct claim_record {
     char node[160]; /* as the server names it; of the present or last seat */
     /* An administrator has deleted the node; see checks.c for how long that excuses a second holder. */
     bool excused;
-    bool wiped;  /* that was a wipe: nobody confirms the session any more */
-    bool misled; /* by numbers of data that were replaced a moment before: see checks.c */
+    bool wiped;  /* by a wipe, which ends the session too */
+    bool misled; /* granted on data that were replaced: see checks.c */
     int64_t excused_since;
     int64_t lease_began; /* the present one of its client, if it began after the claim was made */
     bool excuse_ending;
@@ -221,8 +221,8 @@ typedef struct {
     bool leases;
     bool mismatch; /* now and then somebody asks for another limit */
     bool denied, exhausting;
-    /* Each client may watch a few nodes only. Then nobody wants a second lock while he holds one: those of his own that wait for it
-     * may have taken all the room. */
+    /* Each client may watch a few nodes only. Then no client wants a second lock while it holds one: other claims of the same client,
+     * which wait for the first lock, may have taken all the room. */
     bool few_watches;
     bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
     bool short_of_memory; /* some allocations of the engines fail */

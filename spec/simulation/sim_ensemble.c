@@ -1267,7 +1267,7 @@ static void restore_truth(const sim_tree *data)
     replacing = false;
 }
 
-/* A server has the new data. What it knew of watches stood in the old ones. */
+/* A server takes the new data. The table of watches belonged to the old data. */
 static void take_restored(server *at, const sim_tree *data)
 {
     sim_tree_copy(&at->tree, data);

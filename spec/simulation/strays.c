@@ -82,7 +82,7 @@ static bool was_visited(const node_record *node)
 
 /*
  * A permit that is there again out of a backup, in a session that was there too, is found by its client at the head of the line
- * only, and may keep the head waiting. That ends with the session: see docs/reliability.md.
+ * only, and may keep the head waiting until the session ends: see docs/reliability.md.
  */
 static void restart(client *of)
 {

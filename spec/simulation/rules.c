@@ -20,7 +20,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_ARRIVAL, UINT32_C(1) << FAULT_STALL, "arrival"},
     {ZKL_BREAK_READERS, 0, "readers"},
     {ZKL_BREAK_DOWNGRADE, 0, "downgrade"},
-    {ZKL_BREAK_WRITER, 0, "writer"},
+    {ZKL_BREAK_WRITER, UINT32_C(1) << FAULT_ADMIN_DELETE, "writer"},
     {ZKL_BREAK_PERMITS, 0, "permits"},
     {ZKL_BREAK_TURN, 0, "turn"},
     {ZKL_BREAK_LIMIT, 0, "limit"},

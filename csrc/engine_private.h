@@ -711,6 +711,11 @@ void zkl_watch_removed(zkl_request *request, int rc);
 void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context);
 /* Requests may go out again: remove what could not be removed. */
 void zkl_watches_resume(zkl_engine *engine);
+/*
+ * On a new connection: heads of semaphores' queues look again. Their watches are armed anew, but tell only of changes whose zxids are
+ * higher than those that the client has seen, which a restored server may not give yet.
+ */
+void zkl_watches_look_again(zkl_engine *engine);
 /* The handle is closed: nobody will call back. */
 void zkl_watches_closed(zkl_engine *engine);
 /* Whether a seat waits for a watch on a node, whose full path this is, or on its children. */

@@ -116,6 +116,7 @@ bool zkl_session_usable(const zkl_engine *engine)
 static void resume(zkl_engine *engine)
 {
     zkl_watches_resume(engine);
+    zkl_watches_look_again(engine);
     zkl_user_watches_resume(engine);
     zkl_queries_resume(engine);
     if (engine->nodes > 0) {

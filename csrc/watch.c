@@ -460,6 +460,18 @@ void zkl_watches_resume(zkl_engine *engine)
     }
 }
 
+void zkl_watches_look_again(zkl_engine *engine)
+{
+    zkl_seat *seat;
+    TAILQ_FOREACH(seat, &engine->seats, all)
+    {
+        bool waits = seat->role == ZKL_ROLE_TURN && seat->state == ZKL_SEAT_CONFIRMING && seat->watch != NULL;
+        if (waits && seat->watch->state == ZKL_WATCH_ARMED && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
+            zkl_permits_look_again(seat->claim);
+        }
+    }
+}
+
 void zkl_watches_closed(zkl_engine *engine)
 {
     for (uint32_t slot = 0; slot < engine->line_slots; slot++) {

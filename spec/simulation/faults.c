@@ -284,11 +284,11 @@ void throttle_deletes(client *of)
 
 /*
  * A backup is made, or the latest one put back. (Not where a node of its own that is there again might keep a client from queueing,
- * or from looking.)
+ * or from looking. And not under clients without leases whose sessions go on: they do not hear that their nodes are gone.)
  */
 static bool replace_data(sim_replacement how)
 {
-    if (run.denied || run.exhausting || run.few_watches || sim_leader() < 0)
+    if (run.denied || run.exhausting || run.few_watches || sim_leader() < 0 || (how != SIM_WIPED && !run.leases))
         return false;
     if (how != SIM_WIPED && (!sim_has_backup() || sim_chance(1, 3))) {
         sim_back_up();

@@ -29,7 +29,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_RELEASED, 0, "released"},
     {ZKL_BREAK_LINGER, 0, "linger"},
     {ZKL_BREAK_HANDOFF, 0, "handoff"},
-    {ZKL_BREAK_ALONE, 0, "alone"},
+    {ZKL_BREAK_ALONE, UINT32_C(1) << FAULT_NAMES, "alone"},
     {ZKL_BREAK_FOLLOW, 0, "follow"},
     {ZKL_BREAK_REPEATED, 0, "repeated"},
     {ZKL_BREAK_LEFTOVERS, 0, "leftovers"},

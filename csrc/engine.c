@@ -16,6 +16,7 @@
 uint64_t zkl_broken_rules;
 int32_t zkl_most_in_flight = 1000;
 int32_t zkl_most_grants = INT32_C(1) << 30;
+int64_t zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
 #endif
 
 /* --- names of enums ------------------------------------------------------------------------------------------------ */

@@ -49,7 +49,11 @@
  * Bytes of watched paths per handle, chroots included. After a reconnect the C client sends them all in one SetWatches packet,
  * which the server drops when it is larger than jute.maxbuffer (1 MB by default), connection after connection.
  */
-#define ZKL_MAX_WATCHED_BYTES (INT64_C(700) * 1024)
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_WATCHED_BYTES zkl_most_watched_bytes
+#else
+#define ZKL_MAX_WATCHED_BYTES ZKL_USUAL_WATCHED_BYTES
+#endif
 /* The same of watches of holders on their own nodes, beside all those: whoever waits must not wait for holders. */
 #define ZKL_MAX_OWN_BYTES (INT64_C(200) * 1024)
 /* What a path takes there besides its own bytes. */
@@ -143,6 +147,7 @@ struct zkl_engine {
     int32_t asked_timeout_ms;
     bool lease;
     bool leftovers; /* the handle has kept requests of a connection that it lost in silence */
+    bool unwatched; /* the server has forgotten watches that the handle still counts on */
     log_callback_fn zookeeper_log;
 
     int64_t now; /* as of the driver's latest call */
@@ -309,6 +314,11 @@ static inline int64_t zkl_session_timeout(const zkl_engine *engine)
 {
     return (int64_t)(ZKL_BROKEN(ZKL_BREAK_LEAST) ? engine->timeout_ms : engine->least_ms) * (ZKL_SECOND / 1000);
 }
+/*
+ * The server says that it has no watch where one was armed on this very connection: its data were replaced meanwhile. The C client
+ * keeps the watch, and arms it anew on the next connection only.
+ */
+void zkl_session_unwatched(zkl_engine *engine);
 /* Sends a read: any shows that a ZooKeeper answers, and whether the chroot exists. */
 void zkl_session_greet(zkl_engine *engine);
 /* Its reply. */
@@ -489,12 +499,13 @@ struct zkl_line {
 
     /* follow.c: every node up to this one, which was ours, is gone. 0: nothing of the kind is known. */
     int64_t cleared_czxid;
-    int64_t cleared_at; /* when the server said so */
+    int64_t cleared_at; /* its deletion was asked for then */
     int64_t cleared_writes;
     int32_t cleared_sequence;
-    bool follows;    /* the latest number that we got came right after it */
-    int64_t lost_in; /* the session in which a create here was lost, and its node was not there; 0: none was */
-    int64_t creates; /* of those that engine->writes counts, the creates of nodes in this directory */
+    uint32_t cleared_on; /* on this connection it was acknowledged */
+    bool follows;        /* the latest number that we got came right after it */
+    int64_t lost_in;     /* the session in which a create here was lost, and its node was not there; 0: none was */
+    int64_t creates;     /* of those that engine->writes counts, the creates of nodes in this directory */
 
     zkl_neighbour neighbour;
     int64_t cleaned_at; /* a list showed all nodes of ours */
@@ -534,6 +545,8 @@ void zkl_line_keep(zkl_line *line);
 bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
 /* Whether a create in this directory has been lost in this session: it may be carried out yet. */
 bool zkl_line_may_have_strays(const zkl_line *line);
+/* The session is over: nothing that was concluded about any directory counts any more. docs/design.md has the list. */
+void zkl_lines_forget(zkl_engine *engine);
 void zkl_lines_free(zkl_engine *engine);
 void zkl_line_parent_made(zkl_request *request, int rc);
 
@@ -682,8 +695,10 @@ void zkl_seat_uuid(const zkl_seat *seat, char *uuid);
 
 /* follow.c --------------------------------------------------------------------------------------------------------- */
 
-/* The seat's node is deleted: if nobody stood before it, nobody stands before the next number. */
-void zkl_seat_clears(const zkl_seat *seat);
+/* The seat's node is deleted, as `request` wanted: if nobody stood before it, nobody stands before the next number. */
+void zkl_seat_clears(const zkl_seat *seat, const zkl_request *request);
+/* Forgets that. */
+void zkl_line_unclear(zkl_line *line);
 /*
  * How many nodes can stand before the seat's, whose czxid is `created`, at most: 0 if it comes right after one by which we held;
  * INT32_MAX: that cannot be told. Our own writes elsewhere took `elsewhere` of the zxids between the two.
@@ -696,6 +711,8 @@ bool zkl_seat_likely_follows(const zkl_seat *seat);
 
 /* A list shows the seat's node right behind `name`. */
 void zkl_seat_stands_behind(const zkl_seat *seat, const char *name);
+/* Forgets behind whom this client's nodes stood. */
+void zkl_line_lose_neighbour(zkl_line *line);
 /* Whether it is foreseen behind whom a node that is created now will stand: then the list that comes with it is left out. */
 bool zkl_seat_may_foresee(const zkl_seat *seat);
 /* Watches the node foreseen; the seat hears of it as by a list. False: the line is to be listed. */
@@ -751,6 +768,11 @@ void zkl_watch_removed(zkl_request *request, int rc);
 void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context);
 /* Requests may go out again: remove what could not be removed. */
 void zkl_watches_resume(zkl_engine *engine);
+/*
+ * On a new connection: heads of semaphores' queues look again. Their watches are armed anew, but tell only of changes whose zxids are
+ * higher than those that the client has seen, which a restored server may not give yet.
+ */
+void zkl_watches_look_again(zkl_engine *engine);
 /* The handle is closed: nobody will call back. */
 void zkl_watches_closed(zkl_engine *engine);
 /* Whether a seat waits for a watch on a node, whose full path this is, or on its children. */
@@ -836,6 +858,8 @@ void zkl_permits_confirm(zkl_claim *claim);
  * nothing is left to the claim.
  */
 bool zkl_permits_pass(zkl_claim *claim);
+/* Forgets for how many permits the directory was made. */
+void zkl_line_unlimit(zkl_line *leases);
 /* The data that the directory of the permits is made with; `data` has room for 12 characters. */
 const char *zkl_permits_data(const zkl_claim *claim, char *data);
 /* The list of the permits, asked for by zkl_send_leases or by the watch. */

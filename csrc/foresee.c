@@ -73,6 +73,12 @@ void zkl_seat_stands_behind(const zkl_seat *seat, const char *name)
     memcpy(known->stem, stem, ZKL_UUID_STEM_LENGTH);
 }
 
+void zkl_line_lose_neighbour(zkl_line *line)
+{
+    line->neighbour = (zkl_neighbour){.steady = false};
+    line->cleaned_at = 0;
+}
+
 bool zkl_seat_may_foresee(const zkl_seat *seat)
 {
     const zkl_line *line = seat->line;

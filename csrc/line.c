@@ -137,6 +137,24 @@ void zkl_line_keep(zkl_line *line)
     }
 }
 
+void zkl_lines_forget(zkl_engine *engine)
+{
+    if (ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
+        return;
+    }
+    for (uint32_t slot = 0; slot < engine->line_slots; slot++) {
+        zkl_line *line;
+        LIST_FOREACH(line, &engine->lines[slot], hash)
+        {
+            zkl_line_unclear(line);
+            zkl_line_lose_neighbour(line);
+            zkl_line_unlimit(line);
+            line->lost_in = 0;
+            line->warned = line->busy = false;
+        }
+    }
+}
+
 void zkl_lines_free(zkl_engine *engine)
 {
     zkl_line *line;

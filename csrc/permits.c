@@ -142,6 +142,12 @@ static void limit_known(zkl_line *leases, int rc)
     }
 }
 
+void zkl_line_unlimit(zkl_line *leases)
+{
+    leases->limit_czxid = 0;
+    leases->limit_unwritable = false;
+}
+
 static void note_limit(zkl_line *leases, int32_t limit, const struct Stat *stat)
 {
     leases->limit = limit;

@@ -438,6 +438,7 @@ static void step_parked(zkl_seat *seat)
     }
     if (seat->role != ZKL_ROLE_PERMIT && !zkl_seat_fits(seat)) {
         if (!seat->starved) {
+            be_fed(seat); /* it may wait for its turn, or for a while, already */
             seat->starved = true;
             TAILQ_INSERT_TAIL(&seat->engine->starved, seat, in_hungry);
         }
@@ -548,7 +549,8 @@ void zkl_seat_leave(zkl_seat *seat)
         break;
     case ZKL_SEAT_JOINING:
     case ZKL_SEAT_RECOVERING:
-        move(seat, seat->state); /* now counts as cleaning; the reply decides */
+        zkl_seat_reserve(seat, false); /* it will watch nothing, and what became of its node may never be known */
+        move(seat, seat->state);       /* now counts as cleaning; the reply decides */
         break;
     case ZKL_SEAT_GRANTED:
         seat->held = true;
@@ -601,7 +603,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
     }
     seat->deleting = false;
     if (rc == ZOK) {
-        zkl_seat_clears(seat);
+        zkl_seat_clears(seat, request);
     } else if (rc == ZNONODE && seat->held && seat->claim != NULL &&
                (!seat->doubted || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
         zkl_claim_robbed(seat->claim, seat->node); /* of our deletes only this one can have done it, and has not */

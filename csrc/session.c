@@ -91,6 +91,14 @@ static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const 
     engine->host.state_changed(engine->host.context, state, code, problem);
 }
 
+void zkl_session_unwatched(zkl_engine *engine)
+{
+    if (!engine->unwatched) {
+        engine->unwatched = true;
+        zkl_log(engine, ZOO_LOG_LEVEL_WARN, "a server of '%s' has forgotten watches: connecting anew", engine->hosts);
+    }
+}
+
 void zkl_session_greet(zkl_engine *engine)
 {
     if (zkl_send_greeting(engine)) {
@@ -108,6 +116,7 @@ bool zkl_session_usable(const zkl_engine *engine)
 static void resume(zkl_engine *engine)
 {
     zkl_watches_resume(engine);
+    zkl_watches_look_again(engine);
     zkl_user_watches_resume(engine);
     zkl_queries_resume(engine);
     if (engine->nodes > 0) {
@@ -154,6 +163,8 @@ static void session_over(zkl_engine *engine, const char *why)
         next = TAILQ_NEXT(seat, all);
         zkl_seat_session_over(seat, why);
     }
+    zkl_lines_forget(engine);
+    engine->no_containers = false;
     zkl_user_watches_end(engine, engine->closing ? ZKL_CLOSED : ZKL_LOST);
     engine->check_at = ZKL_NEVER;
     engine->confirming = false;
@@ -209,7 +220,7 @@ static void connection_lost(zkl_engine *engine)
 
 static void on_disconnected(zkl_engine *engine)
 {
-    engine->connected = engine->ready = false;
+    engine->connected = engine->ready = engine->unwatched = false;
     engine->lost_at = engine->now;
     connection_lost(engine);
     set_state(engine, engine->greeted ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
@@ -270,7 +281,7 @@ static void close_handle(zkl_engine *engine)
 {
     zhandle_t *handle = engine->handle;
     engine->over = true; /* completions that come from inside the close send nothing new */
-    engine->connected = engine->ready = engine->leftovers = false;
+    engine->connected = engine->ready = engine->leftovers = engine->unwatched = false;
     zookeeper_close(handle);
     engine->handle = NULL;
     zkl_lease_look_on(engine); /* there is nothing to look at any more */
@@ -399,8 +410,8 @@ static void ask_interest(zkl_engine *engine, zkl_poll *poll)
     }
     poll->fd = fd;
     if (fd >= 0) {
-        poll->spoilt = engine->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS);
-        engine->leftovers = false;
+        poll->spoilt = (engine->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS)) || engine->unwatched;
+        engine->leftovers = engine->unwatched = false;
     }
     poll->events =
         (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));

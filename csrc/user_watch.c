@@ -171,9 +171,11 @@ void zkl_user_watch_removed(zkl_request *request, int rc)
 {
     zkl_user_watch *watch = request->about.user_watch;
     zkl_engine *engine = watch->engine;
-    if (watch->state == ZKL_WATCH_REMOVING && rc != ZOK && rc != ZNOWATCHER) {
+    if (watch->state == ZKL_WATCH_REMOVING && rc != ZOK) {
         watch->state = ZKL_WATCH_ARMED;
-        if (!zkl_outcome_unknown(rc)) {
+        if (rc == ZNOWATCHER) {
+            zkl_session_unwatched(engine);
+        } else if (!zkl_outcome_unknown(rc)) {
             zkl_try_later(engine); /* after a lost connection it is tried again anyway */
         }
     } else if (watch->state == ZKL_WATCH_REMOVING) {

@@ -400,11 +400,12 @@ void zkl_watch_removed(zkl_request *request, int rc)
     zkl_watch *watch = request->about.watch;
     watch->flying--;
     if (watch->state == ZKL_WATCH_REMOVING) {
-        bool removed = rc == ZOK || rc == ZNOWATCHER;
-        watch->state = removed ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
-        if (removed) {
+        watch->state = rc == ZOK ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
+        if (rc == ZOK) {
             zkl_user_watches_forgotten(watch->engine, watch->node, watch->children);
             rearm_or_free(watch);
+        } else if (rc == ZNOWATCHER) {
+            zkl_session_unwatched(watch->engine); /* the C client removes it with ZOK only (deactivateWatcher) */
         } else {
             keep_watch(watch, rc);
         }
@@ -459,6 +460,18 @@ void zkl_watches_resume(zkl_engine *engine)
     }
 }
 
+void zkl_watches_look_again(zkl_engine *engine)
+{
+    zkl_seat *seat;
+    TAILQ_FOREACH(seat, &engine->seats, all)
+    {
+        bool waits = seat->role == ZKL_ROLE_TURN && seat->state == ZKL_SEAT_CONFIRMING && seat->watch != NULL;
+        if (waits && seat->watch->state == ZKL_WATCH_ARMED && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
+            zkl_permits_look_again(seat->claim);
+        }
+    }
+}
+
 void zkl_watches_closed(zkl_engine *engine)
 {
     for (uint32_t slot = 0; slot < engine->line_slots; slot++) {
@@ -500,8 +513,12 @@ bool zkl_watch_wanted(const zkl_engine *engine, const char *path, bool children)
 void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool children)
 {
     zkl_watch *watch = find_by_path(engine, path, children);
-    if (watch != NULL && watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
+    if (watch == NULL) {
+        return;
+    }
+    /* One whose own removal is under way has gone with the others; the answer to that says so, and means nothing any more. */
+    if (watch->state == ZKL_WATCH_REMOVING || (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch))) {
         watch->state = ZKL_WATCH_IDLE;
-        free_if_unused(watch);
+        rearm_or_free(watch);
     }
 }

@@ -234,6 +234,7 @@ suites_sim() {
     suite "simulation: a seed replays exactly" ours 200 'simulate c --replay-check'
     suite "simulation under ASan and UBSan" ours 400 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
     suite "simulation: the simulator itself" ours 200 'computing build/c/sim_selftest'
+    suite "simulation: single scenes" ours 200 'computing build/c/scenes'
     suite "simulated Lua programs" ours 200 'computing build/c/simulate_lua --seeds 1 500'
     suite "simulated Lua programs never seen before" ours 200 'computing build/c/simulate_lua --fresh 10'
     suite "simulated Lua programs: broken rules are noticed" ours 300 'computing build/c/simulate_lua --breaks'

@@ -18,6 +18,7 @@
  *   linger     A node that nobody holds by goes: when others come, or when it has lingered long enough.
  *   requests   A claim that is granted by a node that is there already costs no request.
  *   pause      What a server throttles is not tried again at once.
+ *   lists      A seat that waits to be stepped does so in one list.
  *   flood      Of the requests for one list of contenders no more are under way than may be, and one.
  *   owner      A grant ends with its session, at the latest when the client has a new one.
  *   listed     No grant is given by a list that does not contain the claim's own node.
@@ -32,6 +33,14 @@
  *   strays     A node that a client has made and does not know of goes when that client queues there again (strays.c).
  *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for. A release says
  *              that the lock was lost only if somebody else has deleted a node by which it was held.
+ *
+ * Servers whose data are replaced forget what they have acknowledged. All nodes that are not there any more count as deleted by an
+ * administrator, as below; after a wipe, which ends the connections and the sessions, for no longer than a lease lasts. Nothing else
+ * excuses a second holder but these two (misled). Where data are replaced under connections that stay, a client that has given a
+ * number back less than a second ago may be given the next one of another history. And a client whose node was deleted, with its
+ * session or by somebody, and came back out of the backup before it heard of that, takes a turn that has passed on. Tokens of nodes that were made after the
+ * backup do not count for those that come later, since zxids begin again there; all others do. And a client that lingers, or
+ * has stopped to count, by a node that has outlived a restore need not hear who comes.
  *
  * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
  * deletion is committed until a multi that names the node has been answered to the victim with ZNONODE, or an exists with ZNONODE
@@ -51,14 +60,16 @@ typedef struct {
     char path[160];
     int64_t at;
     bool committed;
+    bool wiped; /* with all else */
 } admin_deletion;
-#define MAX_DELETIONS 256
+#define MAX_DELETIONS 1024
 
 /* Requests of one client, with its twenty claims or so. */
 #define MOST_THROTTLED 100
 
 static admin_deletion deletions[MAX_DELETIONS];
 static int deletion_count;
+static sim_replacement replacement; /* while the servers' data are replaced, and afterwards */
 
 void fail(const char *check, const char *format, ...)
 {
@@ -76,6 +87,7 @@ void fail(const char *check, const char *format, ...)
 void reset_checks(void)
 {
     deletion_count = 0;
+    replacement = SIM_WIPED;
 }
 
 bool grant_valid(const claim_record *record)
@@ -92,7 +104,9 @@ bool grant_valid(const claim_record *record)
 bool excused(const claim_record *record)
 {
     int64_t since = record->excused_since > record->lease_began ? record->excused_since : record->lease_began;
-    return record->excused && sim_now() < since + run.timeout;
+    /* Nothing that was sent after a wipe extends an old lease; the clocks may differ by 1 %. */
+    int64_t most = record->wiped ? run.timeout / 2 + run.timeout / 50 : run.timeout;
+    return record->excused && sim_now() < since + most;
 }
 
 /* ---- exclusion ---- */
@@ -106,7 +120,7 @@ static void check_pair(const claim_record *one, const claim_record *other)
 {
     if (!modes_conflict(one->mode, other->mode) || one->writer == other || other->writer == one)
         return;
-    if (excused(one) || excused(other)) {
+    if (excused(one) || excused(other) || one->misled || other->misled) {
         totals.excused_overlaps++;
         return;
     }
@@ -119,7 +133,7 @@ static void check_foreigners(const claim_record *record)
     for (int i = 0; i < run.foreigner_count; i++) {
         const foreigner *who = &run.foreigners[i];
         if (who->path == record->path && foreigner_holds(who) && modes_conflict(who->mode, record->mode) &&
-            !excused(record))
+            !excused(record) && !record->misled)
             fail("exclusion", "claim %d of client %d (%s) holds %s, and so does the foreigner's %s", record->number,
                  record->client, record->node, run.paths[record->path], who->node);
     }
@@ -168,14 +182,29 @@ static int client_of(const char *data, int length)
     return length > 7 && strncmp(data, "client-", 7) == 0 ? data[7] - '0' : -1;
 }
 
+/* A node of that name is there again: itself, out of a backup; else an impostor's, of the name that a contender's had. */
+static void note_revived(node_record *node, int64_t zxid)
+{
+    if (!sim_replacing() || node->czxid != zxid)
+        return;
+    node->gone = false;
+    node->revived = true;
+    node->visitor = NULL;
+    node->visited_at = 0;
+}
+
 static void node_created(void *context, const char *path, int64_t session, int64_t zxid)
 {
     (void)context;
     (void)session;
     note_limit_change(path);
     zkl_node node = zkl_node_parse(strrchr(path, '/') + 1);
-    if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0 || find_node(path) != NULL)
-        return; /* no contender's; or an impostor's, of the name that a contender's had */
+    if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0)
+        return; /* no contender's */
+    if (find_node(path) != NULL) {
+        note_revived(find_node(path), zxid);
+        return;
+    }
     node_record *fresh = calloc(1, sizeof(*fresh));
     if (fresh == NULL)
         abort();
@@ -269,9 +298,10 @@ static const admin_deletion *admin_deleted(const claim_record *record)
     return latest;
 }
 
-static void excuse(claim_record *record, int64_t since)
+static void excuse(claim_record *record, const admin_deletion *deletion, int64_t since)
 {
     record->excused = true;
+    record->wiped = deletion->wiped;
     record->excuse_ending = false;
     record->excused_since = since;
 }
@@ -288,20 +318,75 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     }
     if (by != 0)
         return;
+    if (sim_replacing() && node != NULL)
+        note_admin_delete(path);
     for (int i = 0; i < deletion_count; i++) {
         if (strcmp(deletions[i].path, path) == 0) { /* a second time: the impostor's that had come in its place */
             deletions[i].committed = true;
             deletions[i].at = sim_now();
+            deletions[i].wiped = sim_replacing() && replacement == SIM_WIPED;
             if (node != NULL && node->client >= 0)
                 run.clients[node->client].disturbed_at = sim_now();
             for (claim_record *each = run.claims; each != NULL; each = each->next) {
                 if (!owns(each, path))
                     continue;
-                excuse(each, sim_now());
+                excuse(each, &deletions[i], sim_now());
                 run.clients[each->client].disturbed_at = sim_now();
             }
         }
     }
+}
+
+/* ---- data that are replaced ---- */
+
+void note_replacing(sim_replacement how)
+{
+    replacement = how;
+}
+
+/* Nodes of higher zxids are not in the data any more, and these zxids are given once more. */
+static void forget_tokens(int64_t zxid)
+{
+    for (claim_record *each = run.claims; each != NULL; each = each->next)
+        each->comparable = each->comparable && strtoll(each->token, NULL, 16) <= zxid;
+}
+
+void note_replaced(sim_replacement how)
+{
+    if (how != SIM_RESTORED_LIVE)
+        forget_tokens(sim_last_zxid());
+    else
+        run.replaced_live_at = sim_now();
+    for (node_record *each = run.nodes; each != NULL; each = each->next)
+        each->outlived = each->outlived || !each->gone;
+    for (int i = 0; i < run.client_count; i++)
+        run.clients[i].disturbed_at = sim_now();
+}
+
+/*
+ * The claim has its node, and may rely on a number of its own that it gave back less than a second before, by the client's clock. In
+ * between the data were replaced, and the client was not told. A number counts for so long: see follow.c.
+ */
+static bool follows_old_number(const claim_record *record, const zkl_claim *claim)
+{
+    const client *of = &run.clients[record->client];
+    const zkl_line *line = claim->line;
+    if (run.replaced_live_at == 0 || line->cleared_czxid == 0 || record->held_count == 0)
+        return false;
+    const node_record *before = run.nodes;
+    while (before != NULL && (before->czxid != line->cleared_czxid || before->client != record->client))
+        before = before->next;
+    int64_t cleared = line->cleared_at;
+    bool between = before != NULL && before->made_at < run.replaced_live_at && !before->outlived &&
+                   record->held[0]->made_at > run.replaced_live_at;
+    return between && (client_clock(of, record->held[0]->made_at) - cleared <= ZKL_SECOND ||
+                       of->last_read - cleared <= ZKL_SECOND);
+}
+
+/* Its node had been deleted, and came back before its client heard of that. */
+static bool holds_by_revived(const claim_record *record)
+{
+    return record->held_count > 0 && record->held[0]->revived;
 }
 
 /* The client was told that the node is not there, or not its own. */
@@ -399,6 +484,12 @@ static bool begins_turn(const claim_record *record, node_record *node)
     return !together;
 }
 
+/* A watch on who comes and goes, armed anew after a reconnect, tells of zxids that are higher than those that were seen. */
+static bool may_not_be_told(const node_record *node, const node_record *other)
+{
+    return node->outlived || other->outlived;
+}
+
 /* Whoever waits elsewhere waits for so many turns of one client's claims at most. */
 static void check_fairness(const claim_record *record, node_record *node)
 {
@@ -418,7 +509,7 @@ static void check_fairness(const claim_record *record, node_record *node)
             continue;
         int64_t told_from = each->made_at > node->lingered_since ? each->made_at : node->lingered_since;
         if (each->client != node->client && told_from + (listed ? 0 : HEARS_WITHIN) < first &&
-            stands_behind(each, node))
+            stands_behind(each, node) && !may_not_be_told(node, each))
             fail("fairness", "%s waits, and %d claims of client %d were handed %s, the latest is %d", each->path,
                  (int)run.handoff + 1, record->client, node->path, record->number);
     }
@@ -517,13 +608,14 @@ static void check_idle(const client *of, const node_record *node)
     int64_t since = node->idle_since > of->unheard_until ? node->idle_since : of->unheard_until;
     if (run.short_for_long && since < run.quiet_at)
         since = run.quiet_at; /* until then there may be no memory for the request that ends it */
-    if (of->state != ZKL_STATE_CONNECTED || of->paused_until >= sim_now() || sim_now() < since + HEARS_WITHIN ||
-        of->closing || sim_owner(node->path) != sim_client_session(of->index))
+    if (node->revived || of->state != ZKL_STATE_CONNECTED || of->paused_until >= sim_now() ||
+        sim_now() < since + HEARS_WITHIN || of->closing || sim_owner(node->path) != sim_client_session(of->index))
         return;
     if (sim_now() > node->idle_since + node->linger + HEARS_WITHIN && sim_now() > since + HEARS_WITHIN)
         fail("linger", "nobody holds by %s of client %d for longer than it may linger", node->path, of->index);
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {
-        if (sim_now() > each->made_at + HEARS_WITHIN && each != node && stands_behind(each, node))
+        if (sim_now() > each->made_at + HEARS_WITHIN && each != node && stands_behind(each, node) &&
+            !may_not_be_told(node, each))
             fail("linger", "%s of client %d lingers although %s waits", node->path, of->index, each->path);
     }
 }
@@ -574,9 +666,35 @@ static void check_questions(const client *of)
              of->index, (int)asked, (int)questions, (int)zkl_most_in_flight);
 }
 
+/* A seat stands in one list at most of those that wait to be stepped, and in the one that it says. */
+static void check_waiting(const client *of)
+{
+    const zkl_seat *seat;
+    int32_t said = 0, there = 0;
+    TAILQ_FOREACH(seat, &of->engine->seats, all)
+    {
+        int32_t lists = seat->hungry + seat->starved + seat->delayed;
+        said += lists;
+        totals.starved += seat->starved;
+        if (lists > 1)
+            fail("lists", "a seat of client %d waits in %d lists at once", of->index, (int)lists);
+    }
+    const struct zkl_seat_list *all[] = {&of->engine->hungry, &of->engine->starved, &of->engine->delayed};
+    for (int i = 0; i < 3 && !run.failed; i++) {
+        TAILQ_FOREACH(seat, all[i], in_hungry)
+        {
+            there++;
+        }
+    }
+    if (said != there)
+        fail("lists", "%d seats of client %d say that they wait in a list, and %d do", (int)said, of->index,
+             (int)there);
+}
+
 void check_after_call(client *of)
 {
     check_questions(of);
+    check_waiting(of);
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
         if (each->client != of->index)
             continue;
@@ -666,7 +784,7 @@ static void check_lost(const claim_record *record, zkl_claim *claim)
         return;
     }
     bool lease_over = client_clock(of, sim_now()) >= of->valid_until;
-    if (!lease_over && !of->closing && !of->expired && nodes_exist(record) && run.leases)
+    if (!lease_over && !of->closing && !of->expired && nodes_exist(record) && run.leases && !record->excused)
         fail("final", "claim %d of client %d was lost (%s) although its lease and its node %s are good", record->number,
              record->client, zkl_claim_message(claim), record->node);
 }
@@ -746,9 +864,12 @@ static void check_granted(claim_record *record, zkl_claim *claim)
     if (gone != NULL) {
         /* A waiter with an impostor's node in place of its own learns of it only when it holds. */
         int64_t learns_from = sim_exists(record->node) ? first_grant(record->held[0]) : gone->at;
-        excuse(record, learns_from > gone->at ? learns_from : gone->at);
+        excuse(record, gone, learns_from > gone->at ? learns_from : gone->at);
     }
-    check_token(record);
+    record->misled = follows_old_number(record, claim) || holds_by_revived(record);
+    totals.misled += record->misled;
+    if (!record->misled)
+        check_token(record);
     if (record->mode == ZKL_MODE_PERMITS)
         check_permits_granted(record);
 }
@@ -898,11 +1019,13 @@ static bool is_own(int caller, const char *path)
     return node != NULL && node->client == caller && node->overheard;
 }
 
-/* An impostor's node stands where a waiter believes its own to be, or between two who know of each other. */
+/*
+ * An impostor's node, or one out of a backup, stands where a waiter believes its own to be, or between two who know of each other.
+ */
 static bool has_impostor(int lock)
 {
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {
-        if (each->lock == lock && each->gone && sim_exists(each->path))
+        if (each->lock == lock && (each->gone || each->revived) && sim_exists(each->path))
             return true;
     }
     return false;
@@ -1031,7 +1154,8 @@ static uint64_t hash_node(const node_record *node)
 {
     uint64_t flags = (uint64_t)node->gone | (uint64_t)node->asked << 1 | (uint64_t)node->told << 2 |
                      (uint64_t)node->overheard << 3 | (uint64_t)node->lost << 4 | (uint64_t)node->lingered << 5 |
-                     (uint64_t)node->taken << 6;
+                     (uint64_t)node->taken << 6 | (uint64_t)node->outlived << 7;
+    flags = sim_mix(flags, (uint64_t)node->revived);
     uint64_t hash =
         sim_mix(sim_hash_text(node->path), flags ^ (uint64_t)node->grants << 8 ^ (uint64_t)node->turns << 32);
     hash = sim_mix(hash, millis(node->lingered_since));
@@ -1044,7 +1168,8 @@ static uint64_t hash_record(const claim_record *record)
 {
     uint64_t flags = (uint64_t)record->settled | (uint64_t)record->ended << 1 | (uint64_t)record->comparable << 2 |
                      (uint64_t)record->excused << 3 | (uint64_t)record->excuse_ending << 4 |
-                     (uint64_t)(record->claim != NULL) << 5;
+                     (uint64_t)(record->claim != NULL) << 5 | (uint64_t)record->wiped << 6 |
+                     (uint64_t)record->misled << 7;
     uint64_t hash = sim_mix((uint64_t)record->client << 32 ^ (uint64_t)record->phase, flags);
     /* The first half of the token is the czxid of what it is held by. */
     const char *grants = record->token[0] != '\0' ? record->token + ZKL_TOKEN_NUMBER_DIGITS : "";
@@ -1081,5 +1206,6 @@ uint64_t hash_checks(void)
     }
     for (int path = 0; path < run.path_count; path++)
         sum += sim_mix((uint64_t)path, millis(run.limit_since[path]));
+    sum += sim_mix((uint64_t)replacement, millis(run.replaced_live_at));
     return sum;
 }

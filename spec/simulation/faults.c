@@ -31,7 +31,10 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "foreigner crash",
                                               "client killed",
                                               "client closed",
-                                              "requests throttled"};
+                                              "requests throttled",
+                                              "data wiped",
+                                              "data restored",
+                                              "data restored live"};
 
 /* An undo is one number: what, and to whom. */
 enum {
@@ -41,7 +44,8 @@ enum {
     UNDO_WAY,
     UNDO_NAMES,
     UNDO_STALL,
-    UNDO_THROTTLE
+    UNDO_THROTTLE,
+    UNDO_LIVE
 };
 
 static int64_t duration(int64_t most_tenths);
@@ -87,6 +91,9 @@ static void undo(void *context, int64_t what)
         break;
     case UNDO_THROTTLE:
         sim_throttle(one, false);
+        break;
+    case UNDO_LIVE: /* as docs/reliability.md asks for */
+        sim_reset_connections(-1);
         break;
     case UNDO_STALL:
         sim_stall_requests(one, false);
@@ -293,11 +300,11 @@ static bool close_client(client *of, bool kill)
 
 /*
  * The servers carry out what a client asks for, perhaps when it has long looked for it in vain and asked anew. (Not where nobody
- * can look, or is refused before he has looked.)
+ * can look, or is refused before he has looked, or has no room to queue there again.)
  */
 static bool lose_reply(const client *of)
 {
-    if (run.denied || run.exhausting)
+    if (run.denied || run.exhausting || run.few_watches)
         return false;
     int64_t after = sim_chance(1, 3)   ? 0
                     : sim_chance(1, 2) ? 1 + sim_below(run.options.delay * 40)
@@ -314,6 +321,38 @@ void throttle_deletes(client *of)
     of->unheard_until = sim_now() + during + 2 * SIM_SECOND; /* it is in no hurry to try again */
     sim_throttle_deletes(of->index);
     undo_later(UNDO_THROTTLE, of->index, 0, during);
+}
+
+/*
+ * A backup is made, or the latest one put back. (Not where a node of its own that is there again might keep a client from queueing,
+ * or from looking. And not under clients without leases whose sessions go on: they do not hear that their nodes are gone.)
+ */
+static bool replace_data(sim_replacement how)
+{
+    if (run.denied || run.exhausting || run.few_watches || sim_leader() < 0 || (how != SIM_WIPED && !run.leases))
+        return false;
+    if (how != SIM_WIPED && (!sim_has_backup() || sim_chance(1, 3))) {
+        sim_back_up();
+        return true;
+    }
+    if (!sim_chance(1, 3))
+        return false;
+    note_replacing(how);
+    bool replaced = sim_replace_data(how, run.prefix);
+    note_replaced(how);
+    if (!replaced)
+        return false;
+    if (how == SIM_RESTORED_LIVE) {
+        int64_t during = duration(10);
+        for (int i = 0; i < run.client_count; i++)
+            run.clients[i].unheard_until = sim_now() + during;
+        undo_later(UNDO_LIVE, 0, 0, during);
+        return true;
+    }
+    int64_t during = duration(10);
+    for (int i = 0; i < run.options.servers; i++)
+        undo_later(UNDO_CRASH, i, 0, during + sim_below(SIM_SECOND));
+    return true;
 }
 
 static bool inflict(fault_kind kind)
@@ -420,6 +459,12 @@ static bool inflict(fault_kind kind)
         sim_throttle(of->index, true);
         undo_later(UNDO_THROTTLE, of->index, 0, during);
         break;
+    case FAULT_WIPE:
+        return replace_data(SIM_WIPED);
+    case FAULT_RESTORE:
+        return replace_data(SIM_RESTORED);
+    case FAULT_RESTORE_LIVE:
+        return replace_data(SIM_RESTORED_LIVE);
     case FAULT_KINDS:
         return false;
     }

@@ -231,6 +231,8 @@ static void foreign_act(void *context, int64_t argument)
     if (run.failed)
         return;
     sim_schedule(sim_now() + 1 + sim_below(run.timeout / 20), foreign_act, who, argument);
+    if (who->session != 0 && !sim_session_lives(who->session))
+        who->session = 0; /* and its nodes with it */
     bool has_node = who->state > FOREIGNER_JOINING && who->state != FOREIGNER_TAKING;
     if (has_node && !sim_exists(who->node))
         begin_again(who);

@@ -28,7 +28,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_LEAST, UINT32_C(1) << FAULT_RESET, "least", false},
     {ZKL_BREAK_READERS, 0, "readers", false},
     {ZKL_BREAK_DOWNGRADE, 0, "downgrade", false},
-    {ZKL_BREAK_WRITER, 0, "writer", false},
+    {ZKL_BREAK_WRITER, UINT32_C(1) << FAULT_ADMIN_DELETE, "writer", false},
     {ZKL_BREAK_PERMITS, 0, "permits", false},
     {ZKL_BREAK_TURN, 0, "turn", false},
     {ZKL_BREAK_LIMIT, 0, "limit", false},
@@ -37,7 +37,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_RELEASED, 0, "released", false},
     {ZKL_BREAK_LINGER, 0, "linger", false},
     {ZKL_BREAK_HANDOFF, 0, "handoff", false},
-    {ZKL_BREAK_ALONE, 0, "alone", false},
+    {ZKL_BREAK_ALONE, UINT32_C(1) << FAULT_NAMES, "alone", false},
     {ZKL_BREAK_FOLLOW, 0, "follow", false},
     {ZKL_BREAK_REPEATED, 0, "repeated", false},
     {ZKL_BREAK_LEFTOVERS, 0, "leftovers", false},
@@ -51,6 +51,8 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_GRANTS, 0, "grants", false},
     {ZKL_BREAK_REFUSAL, 0, "refusal", false},
     {ZKL_BREAK_UNREADABLE, 0, "unreadable", false},
+    {ZKL_BREAK_OUTLIVED, UINT32_C(1) << FAULT_WIPE | UINT32_C(1) << FAULT_RESTORE, "outlived", false},
+    {ZKL_BREAK_AGE, UINT32_C(1) << FAULT_RESTORE_LIVE, "age", false},
     {0, 0, NULL, false},
 };
 /* clang-format on */

@@ -22,6 +22,9 @@ totals_state totals;
 /* Heartbeats, for one, are tried five times in a session timeout: as many failures as this last no longer than two. */
 #define MANY_FAILURES 10
 
+/* One watch takes so much of a client's bound, about. */
+#define BYTES_OF_A_WATCH 90
+
 /* More turns in one simulated second than this: the engine spins. */
 #define MAX_TURNS 20000
 
@@ -264,6 +267,8 @@ static void choose(uint64_t seed)
     run.client_count = 2 + (int)sim_below(MAX_CLIENTS - 1);
     run.foreigner_count = sim_chance(1, 2) ? 0 : 1 + (int)sim_below(MAX_FOREIGNERS);
     zkl_most_in_flight = sim_chance(1, 8) ? 1 + (int32_t)sim_below(8) : 1000;
+    run.few_watches = sim_chance(1, 10);
+    zkl_most_watched_bytes = run.few_watches ? (1 + sim_below(4)) * BYTES_OF_A_WATCH : ZKL_USUAL_WATCHED_BYTES;
     choose_paths();
     if (one_lock) {
         run.path_count = 1;

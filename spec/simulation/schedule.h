@@ -62,6 +62,9 @@ typedef enum {
     FAULT_KILL_CLIENT,
     FAULT_CLOSE_CLIENT,
     FAULT_THROTTLE,
+    FAULT_WIPE,
+    FAULT_RESTORE,
+    FAULT_RESTORE_LIVE,
     FAULT_KINDS
 } fault_kind;
 extern const char *const fault_names[FAULT_KINDS];
@@ -79,6 +82,8 @@ typedef struct node_record {
     int32_t number;
     int64_t made_at;
     bool gone;
+    bool outlived;                       /* it was there when the servers' data had been replaced */
+    bool revived;                        /* it had been deleted before */
     bool taken;                          /* it was deleted, and not by its client */
     bool asked;                          /* somebody has asked by it for the lock */
     int64_t asked_since;                 /* its data say so since then; 0: they do not */
@@ -133,6 +138,8 @@ typedef struct claim_record {
     char node[160]; /* as the server names it; of the present or last seat */
     /* An administrator has deleted the node; see checks.c for how long that excuses a second holder. */
     bool excused;
+    bool wiped;  /* by a wipe, which ends the session too */
+    bool misled; /* granted on data that were replaced: see checks.c */
     int64_t excused_since;
     int64_t lease_began; /* the present one of its client, if it began after the claim was made */
     bool excuse_ending;
@@ -206,6 +213,7 @@ typedef struct {
     int64_t timeout;           /* the session timeout that is negotiated, in ns */
     int64_t started, quiet_at; /* faults and new claims end at the latter */
     int64_t longest_linger;    /* of a claim that was made */
+    int64_t replaced_live_at;  /* the latest time that the servers' data were replaced while they served; 0: never */
     bool trace;
     bool keen;     /* the first client wants the first lock all the time, several times at once */
     bool in_turns; /* all clients want the first lock again and again */
@@ -214,6 +222,9 @@ typedef struct {
     bool leases;
     bool mismatch; /* now and then somebody asks for another limit */
     bool denied, exhausting;
+    /* Each client may watch a few nodes only. Then no client wants a second lock while it holds one: other claims of the same client,
+     * which wait for the first lock, may have taken all the room. */
+    bool few_watches;
     bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
     bool short_of_memory; /* some allocations of the engines fail */
     bool short_for_long; /* so many that it must be over when all is to come to an end: they are not tried that often */
@@ -250,6 +261,8 @@ typedef struct {
     int64_t shared, lingered, inherited, overheard, beyond;
     int64_t refused_for_memory;
     int64_t strays, visits;
+    int64_t starved; /* turns after which a seat had no room for its watch, summed up */
+    int64_t misled;
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
     zkl_stats engines; /* sums */
@@ -362,6 +375,9 @@ void check_asked(claim_record *record);
 /* Somebody has deleted nodes, and without heartbeats their owners do not hear of it. */
 bool deletions_unheard(void);
 void note_admin_delete(const char *server_path);
+/* The servers' data are about to be replaced, and then they have been. */
+void note_replacing(sim_replacement how);
+void note_replaced(sim_replacement how);
 bool grant_valid(const claim_record *record);
 bool excused(const claim_record *record);
 void note_forgotten(const claim_record *record);

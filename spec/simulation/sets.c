@@ -82,7 +82,7 @@ static void go_on(void *context, int64_t argument)
 
 void make_set(client *of)
 {
-    if (run.path_count < 2)
+    if (run.path_count < 2 || run.few_watches)
         return;
     lock_set *set = calloc(1, sizeof(*set));
     if (set == NULL)

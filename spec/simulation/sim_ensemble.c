@@ -86,7 +86,7 @@ static link links[SIM_MAX_SERVERS][SIM_MAX_SERVERS];
 static sim_transaction **entries; /* the log; position p is entries[p - 1] */
 static int entry_count, entry_capacity;
 static int committed;
-static int64_t epoch, counter, stamps;
+static int64_t epoch, counter, stamps, leaderships;
 static sim_tree prepared; /* the leader's view, with what is proposed but not committed */
 static sim_tree truth;    /* what is committed */
 static sim_session *sessions;
@@ -94,6 +94,8 @@ static int64_t last_session;
 static waiting_sync *syncs;
 static bool election_planned;
 static int delayed_writes;
+static sim_tree backup; /* count 0: there is none */
+static bool replacing;
 
 static void plan_election(void);
 static void watch_links(void);
@@ -273,9 +275,15 @@ static void answer_transaction(server *at, const sim_transaction *transaction, c
     answer(at, request, &reply);
 }
 
+static void take_restored(server *at, const sim_tree *data);
+
 static void apply_one(server *at)
 {
     const sim_transaction *transaction = entries[at->applied++];
+    if (transaction->restores != NULL) {
+        take_restored(at, transaction->restores);
+        return;
+    }
     const sim_request *request = transaction->request;
     struct Stat *stats = NULL;
     if (request != NULL && request->type == SIM_MULTI && request->server == at->id)
@@ -344,10 +352,16 @@ static void apply_known(server *at)
 
 /* ---- the leader: proposing and committing ---- */
 
+static void restore_truth(const sim_tree *data);
+
 static void commit_until(int position)
 {
     while (committed < position) {
         const sim_transaction *transaction = entries[committed++];
+        if (transaction->restores != NULL) {
+            restore_truth(transaction->restores);
+            continue;
+        }
         for (int i = 0; i < transaction->change_count && transaction->err == ZOK; i++) {
             const sim_change *change = &transaction->changes[i];
             const sim_node *node = sim_tree_find(&truth, change->path);
@@ -437,9 +451,8 @@ static void leader_logged(void *context, int64_t argument)
     recompute_commit(leader);
 }
 
-static void propose(server *leader, sim_transaction *transaction)
+static void append(sim_transaction *transaction)
 {
-    transaction->zxid = (epoch << 32) | ++counter;
     if (entry_count == entry_capacity) {
         int capacity = entry_capacity ? entry_capacity * 2 : 512;
         sim_transaction **larger = sim_alloc((size_t)capacity * sizeof(*larger));
@@ -450,6 +463,12 @@ static void propose(server *leader, sim_transaction *transaction)
     }
     entries[entry_count++] = transaction;
     sim.statistics.transactions++;
+}
+
+static void propose(server *leader, sim_transaction *transaction)
+{
+    transaction->zxid = (epoch << 32) | ++counter;
+    append(transaction);
     if (transaction->creates != NULL)
         transaction->creates->created_at = entry_count;
     if (transaction->closes != NULL)
@@ -1035,8 +1054,13 @@ static void join(server *at, server *leader)
 
 static void lead(server *at)
 {
-    epoch++;
-    counter = 0;
+    /* A server on its own goes on in the epoch in which it has stopped. */
+    if (sim.options.servers > 1 || epoch == 0) {
+        epoch++;
+        counter = 0;
+    } else {
+        counter = at->logged > 0 ? entries[at->logged - 1]->zxid & UINT32_MAX : 0;
+    }
     sim.statistics.elections++;
     for (int i = 0; i < sim.options.servers; i++) {
         if (servers[i].role == LEADING)
@@ -1063,7 +1087,7 @@ static void lead(server *at)
     }
     at->role = LEADING;
     at->deposed = at->outstanding = false;
-    at->leadership = epoch;
+    at->leadership = ++leaderships;
     at->stamp = ++stamps;
     at->noticing = false;
     commit_until(entry_count);
@@ -1288,6 +1312,168 @@ void sim_heal(void)
     memset(sim.throttles, 0, sizeof(sim.throttles));
 }
 
+/* ---- data that are replaced ---- */
+
+bool sim_replacing(void)
+{
+    return replacing;
+}
+
+bool sim_has_backup(void)
+{
+    return backup.count > 0;
+}
+
+void sim_back_up(void)
+{
+    sim_trace("an administrator makes a backup, of zxid %llx", (long long)truth.zxid);
+    sim_tree_copy(&backup, &truth);
+    for (sim_session *each = sessions; each != NULL; each = each->next) {
+        bool created = each->created_at != 0 && each->created_at <= committed;
+        each->backed_up = created && (each->closed_at == 0 || each->closed_at > committed);
+    }
+}
+
+static bool same_node(const sim_tree *tree, const sim_node *node)
+{
+    const sim_node *other = sim_tree_find(tree, node->path);
+    return other != NULL && other->czxid == node->czxid;
+}
+
+/* Tells of what is not there any more, of what is there again, and of what was different. */
+static void restore_truth(const sim_tree *data)
+{
+    sim_tree before = {0};
+    sim_tree_copy(&before, &truth);
+    sim_tree_copy(&truth, data);
+    replacing = true;
+    for (int i = 1; i < before.count; i++) {
+        const sim_node *node = &before.nodes[i];
+        if (!same_node(&truth, node)) {
+            sim_trace("replaced: %s is gone", sim_path_text(node->path));
+            if (sim.hooks.deleted != NULL)
+                sim.hooks.deleted(sim.hooks.context, sim_path_text(node->path), node->owner, 0, truth.zxid);
+        }
+    }
+    for (int i = 1; i < truth.count; i++) {
+        const sim_node *node = &truth.nodes[i];
+        if (!same_node(&before, node)) {
+            sim_trace("replaced: %s is there again", sim_path_text(node->path));
+            sim.statistics.revived++;
+            if (sim.hooks.created != NULL)
+                sim.hooks.created(sim.hooks.context, sim_path_text(node->path), node->owner, node->czxid);
+        } else if (sim_tree_find(&before, node->path)->mzxid != node->mzxid && sim.hooks.changed != NULL) {
+            sim.hooks.changed(sim.hooks.context, sim_path_text(node->path), 0);
+        }
+    }
+    replacing = false;
+}
+
+/* A server takes the new data. The table of watches belonged to the old data. */
+static void take_restored(server *at, const sim_tree *data)
+{
+    sim_tree_copy(&at->tree, data);
+    at->watches.count = 0;
+    for (sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        if (each->server == at->id && each->accepted && each->session != NULL && !session_alive(each->session))
+            sim_connection_shut(each);
+    }
+}
+
+/* As of the log position at which the data are replaced. */
+static void replace_sessions(sim_replacement how, int position)
+{
+    for (sim_session *each = sessions; each != NULL; each = each->next) {
+        if (each->created_at == 0)
+            continue;
+        bool lived = session_alive(each);
+        if (how != SIM_WIPED && each->backed_up) {
+            each->closed_at = 0;
+            each->closing = each->polled = false;
+            touch(each, each->timeout_ms);
+            each->doomed = each->caller < 0;
+            continue;
+        }
+        each->closing = true;
+        if (each->closed_at == 0)
+            each->closed_at = position;
+        if (lived && each->caller >= 0 && sim.hooks.expired != NULL)
+            sim.hooks.expired(sim.hooks.context, each->caller, each->id);
+    }
+}
+
+static sim_tree *new_data(sim_replacement how, const char *keep)
+{
+    sim_tree *data = sim_alloc(sizeof(*data));
+    if (how != SIM_WIPED) {
+        sim_tree_copy(data, &backup);
+        return data;
+    }
+    const sim_tree root = {.nodes = truth.nodes, .count = 1, .capacity = truth.capacity};
+    sim_tree_copy(data, &root); /* the root is always the first, and */
+    data->nodes[0].counter = 0;
+    data->nodes[0].pzxid = 0;
+    if (keep[0] != '\0') {
+        const sim_change create = {.kind = SIM_CHANGE_CREATE, .path = sim_path(keep), .data = ""};
+        sim_tree_apply(data, &create, 0);
+    }
+    return data;
+}
+
+static void replace_live(server *leader, sim_transaction *transaction)
+{
+    sim_tree_copy(&prepared, transaction->restores);
+    propose(leader, transaction);
+    replace_sessions(SIM_RESTORED_LIVE, entry_count);
+    sim.statistics.restored_live++;
+}
+
+/* All servers have stopped; what was not committed is forgotten with all else. */
+static void replace_stopped(sim_replacement how, sim_transaction *transaction)
+{
+    for (int i = 0; i < sim.options.servers; i++)
+        sim_crash_server(i);
+    entry_count = committed;
+    for (sim_session *each = sessions; each != NULL; each = each->next) {
+        each->created_at = each->created_at > committed ? 0 : each->created_at;
+        each->closed_at = each->closed_at > committed ? 0 : each->closed_at;
+    }
+    transaction->zxid = transaction->restores->zxid;
+    append(transaction);
+    replace_sessions(how, entry_count);
+    commit_until(entry_count);
+    for (int i = 0; i < sim.options.servers; i++) {
+        take_restored(&servers[i], transaction->restores);
+        servers[i].logged = servers[i].acked = servers[i].commit_known = servers[i].applied = entry_count;
+    }
+    epoch = transaction->zxid >> 32;
+    counter = transaction->zxid & UINT32_MAX;
+    sim.statistics.wiped += how == SIM_WIPED;
+    sim.statistics.restored += how == SIM_RESTORED;
+}
+
+bool sim_replace_data(sim_replacement how, const char *keep)
+{
+    static const char *const names[] = {"wiped", "restored", "restored live"};
+    server *leader = active_leader();
+    if (leader == NULL || broken(leader) || (how != SIM_WIPED && !sim_has_backup()))
+        return false;
+    sim_trace("fault: the servers' data are %s", names[how]);
+    sim_transaction *transaction = sim_alloc(sizeof(*transaction));
+    transaction->restores = new_data(how, keep);
+    if (how == SIM_RESTORED_LIVE)
+        replace_live(leader, transaction);
+    else
+        replace_stopped(how, transaction);
+    return true;
+}
+
+bool sim_session_lives(int64_t session)
+{
+    const sim_session *found = find_session(session);
+    return found != NULL && session_alive(found);
+}
+
 /* ---- foreigners and administrators ---- */
 
 static bool submit_foreign(int64_t session_id, int type, const char *path, const char *data, int mode)
@@ -1458,6 +1644,8 @@ int64_t sim_last_zxid(void)
 static uint64_t hash_transaction(const sim_transaction *transaction)
 {
     uint64_t hash = sim_mix((uint64_t)transaction->zxid, (uint64_t)transaction->err);
+    if (transaction->restores != NULL)
+        hash = sim_mix(hash, sim_tree_hash(transaction->restores));
     for (int i = 0; i < transaction->change_count; i++) {
         const sim_change *change = &transaction->changes[i];
         hash = sim_mix(hash, sim_path_hash(change->path) ^ (uint64_t)change->kind);
@@ -1514,7 +1702,7 @@ static uint64_t hash_session(const sim_session *session)
     uint64_t hash = sim_mix((uint64_t)session->id, (uint64_t)(session->touched / SIM_MILLISECOND));
     uint64_t created = session->created_at > committed ? distance(session->created_at) : session->created_at > 0;
     uint64_t closed = session->closed_at > committed ? distance(session->closed_at) : session->closed_at > 0;
-    hash = sim_mix(hash, created << 32 ^ closed);
+    hash = sim_mix(hash, created << 32 ^ closed ^ (uint64_t)session->backed_up << 63);
     hash = sim_mix(hash, (uint64_t)session->timeout_ms << 32 ^ (uint64_t)session->closing << 1 ^
                              (uint64_t)session->doomed ^ (uint64_t)(session->caller + 1) << 8 ^
                              (uint64_t)session->polled << 2 ^ (uint64_t)session->present_ms << 16);
@@ -1529,6 +1717,7 @@ uint64_t sim_ensemble_hash(void)
     hash = sim_mix(hash, (uint64_t)last_session ^ (uint64_t)election_planned << 63);
     hash = sim_mix(hash, sim_tree_hash(&prepared));
     hash = sim_mix(hash, sim_tree_hash(&truth));
+    hash = sim_mix(hash, sim_tree_hash(&backup));
     for (const sim_session *each = sessions; each != NULL; each = each->next)
         hash = sim_mix(hash, hash_session(each));
     for (int i = 0; i < sim.options.servers; i++)
@@ -1546,7 +1735,9 @@ void sim_ensemble_begin(void)
     memset(links, 0, sizeof(links));
     entries = NULL;
     entry_count = entry_capacity = committed = 0;
-    epoch = counter = stamps = 0;
+    epoch = counter = stamps = leaderships = 0;
+    backup = (sim_tree){0};
+    replacing = false;
     sessions = NULL;
     last_session = INT64_C(0x100000000) * (1 + sim_below(100));
     syncs = NULL;

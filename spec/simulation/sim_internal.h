@@ -149,6 +149,7 @@ typedef struct sim_transaction {
     int change_count;
     sim_change *changes;
     struct sim_session *creates, *closes;
+    const sim_tree *restores; /* all of the data are these from now on; NULL: no */
 } sim_transaction;
 
 typedef struct sim_reply {
@@ -306,6 +307,7 @@ typedef struct sim_session {
     int64_t restarted;                /* and that was to any effect */
     bool touched_at[SIM_MAX_SERVERS]; /* not yet told to the leader */
     bool missed_at[SIM_MAX_SERVERS];  /* its latest request there will not be told */
+    bool backed_up;
 } sim_session;
 
 void sim_ensemble_begin(void);

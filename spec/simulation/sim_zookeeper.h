@@ -180,6 +180,27 @@ void sim_set_way(int from, int to, bool up);
 /* One server negotiates within other bounds than the rest. */
 void sim_set_limits(int server, int32_t least_ms, int32_t most_ms);
 void sim_set_lag(int server, int64_t until);
+/*
+ * The servers' data are replaced while all of them are down, which ends every connection; they stay down until
+ * sim_restart_server. SIM_WIPED: nothing is left but the node `keep`, "" for none, and zxids begin anew. SIM_RESTORED: what
+ * sim_back_up has kept is there again, its sessions too, and zxids go on from there.
+ * SIM_RESTORED_LIVE: the same with servers that go on serving, as an administrator's command does it since ZooKeeper 3.9
+ * (ZooKeeperServer.restoreFromSnapshot): connections stay but for those whose sessions are not in the backup, zxids go on from where
+ * they were, and the servers forget all watches. False: there is no leader, or no backup.
+ * Sessions of foreigners do not survive any of them for long.
+ */
+typedef enum {
+    SIM_WIPED = 0,
+    SIM_RESTORED,
+    SIM_RESTORED_LIVE
+} sim_replacement;
+bool sim_replace_data(sim_replacement how, const char *keep);
+/* Keeps what is committed now. */
+void sim_back_up(void);
+bool sim_has_backup(void);
+/* Inside a hook: the nodes are told of because the data are being replaced, not one by one. */
+bool sim_replacing(void);
+bool sim_session_lives(int64_t session);
 int sim_leader(void);       /* -1 while there is none */
 void sim_drop_leader(void); /* it gives up leadership, as after an internal error */
 void sim_heal(void);        /* ends every fault above */
@@ -244,7 +265,9 @@ typedef struct {
     int64_t refusals;       /* of credentials that were accepted before */
     int64_t reaped;
     int64_t notifications;
-    int64_t deposed_reads; /* answered by a server that was cut off from the leader */
+    int64_t deposed_reads;                  /* answered by a server that was cut off from the leader */
+    int64_t wiped, restored, restored_live; /* by sim_replace_data */
+    int64_t revived;                        /* nodes that had been deleted since the backup */
 } sim_statistics;
 sim_statistics sim_stats(void);
 

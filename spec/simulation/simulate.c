@@ -96,8 +96,11 @@ static void print_totals(double seconds)
            world->send_failures, world->inconsistencies, world->name_failures, world->stale_refusals, world->refusals,
            world->deposed_reads, world->reaped);
     printf("       replies lost of creates %" PRId64 ", of deletes %" PRId64 ", late creates %" PRId64
-           ", strays %" PRId64 ", visits to them %" PRId64 "\n",
-           world->lost_creates, world->lost_deletes, world->late_creates, totals.strays, totals.visits);
+           ", strays %" PRId64 ", visits to them %" PRId64 ", turns without room for a watch %" PRId64 "\n",
+           world->lost_creates, world->lost_deletes, world->late_creates, totals.strays, totals.visits, totals.starved);
+    printf("       wiped %" PRId64 ", restored %" PRId64 ", restored live %" PRId64 ", nodes there again %" PRId64
+           ", misled by numbers %" PRId64 "\n",
+           world->wiped, world->restored, world->restored_live, world->revived, totals.misled);
     printf("faults:");
     for (int i = 0; i < FAULT_KINDS; i++)
         printf("%s %s %" PRId64, i > 0 ? "," : "", fault_names[i], totals.faults[i]);

@@ -80,12 +80,29 @@ static bool was_visited(const node_record *node)
     return node->visitor != NULL && !node->visitor->try_only && node->visitor->phase != ZKL_CLAIM_REFUSED;
 }
 
+/*
+ * A permit that is there again out of a backup, in a session that was there too, is found by its client at the head of the line
+ * only, and may keep the head waiting until the session ends: see docs/reliability.md.
+ */
+static void restart(client *of)
+{
+    if (of->closing)
+        return;
+    sim_trace("client %d: is started again, since it has permits that it does not know", of->index);
+    drop_client(of, true);
+    open_client(of);
+}
+
 void visit_strays(void)
 {
     for (node_record *each = run.nodes; each != NULL && !run.failed; each = each->next) {
         if (!is_stray(each) || run.clients[each->client].state != ZKL_STATE_CONNECTED)
             continue;
         client *of = &run.clients[each->client];
+        if (each->revived && run.limits[each->lock] > 0) {
+            restart(of);
+            continue;
+        }
         totals.strays += each->visitor == NULL;
         bool visited = was_visited(each);
         if (sim_now() < each->visited_at + (visited ? GOES_WITHIN : 2 * run.timeout))

@@ -408,7 +408,7 @@ static void downgrade(claim_record *writer)
 static bool may_downgrade(const claim_record *record)
 {
     return record->mode == ZKL_MODE_WRITE && record->phase == ZKL_CLAIM_GRANTED && record->claim != NULL &&
-           !record->ended && record->reader == NULL && record->set == NULL;
+           !record->ended && record->reader == NULL && record->set == NULL && !run.few_watches;
 }
 
 static void downgrade_event(void *context, int64_t number)

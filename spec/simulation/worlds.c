@@ -293,6 +293,12 @@ const rule_fit rule_fits[] = {
     {"try", "try", NULL},
     {"lapse", "paused", NULL},
     {"arrival", NULL, "the same with requests that are held back on their way to the follower: three faults"},
+    {"twice", NULL, "three servers, and a report that misses a request, which by hand none does"},
+    {"pinged", NULL, "three servers, one of which is not spoken to for most of a session timeout, and a dozen ticks"},
+    {"reported", NULL, "the same"},
+    {"reached", NULL, "the same"},
+    {"chain", NULL, "the same for longer, and a session tracker that takes a moment, which by hand it does not"},
+    {"least", NULL, "servers of different limits, of which small worlds have none"},
     {"readers", "readers-3", NULL},
     {"downgrade", "downgrade", NULL},
     {"writer", "disowned", NULL},
@@ -322,5 +328,10 @@ const rule_fit rule_fits[] = {
     {"together", "together", NULL},
     {"unreadable", NULL, "nodes that may not be looked at, of which small worlds have none"},
     {"refusal", NULL, "servers that refuse credentials, which those of small worlds never do"},
+    {"outlived", NULL,
+     "data that are restored, two clients that connect anew meanwhile, and heartbeats until zxids are what they were: "
+     "more than "
+     "200000 states; scenes.c has one of the orders"},
+    {"age", NULL, "data that are restored, and more than a second, in which both clients are at work: the same"},
     {NULL, NULL, NULL},
 };

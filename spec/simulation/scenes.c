@@ -1,0 +1,317 @@
+/*
+ * scenes: single scenes, message by message, that random schedules hardly come to and that are too long for small worlds.
+ *
+ *   scenes [--trace]
+ *
+ * Each scene has the clients, servers and checks of schedule.h, and a world that is run by hand.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine_private.h"
+#include "schedule.h"
+
+#define SESSION_TIMEOUT_MS 1000
+#define MOST_DELIVERIES 32
+/* Seconds after which a scene has hung: in a list that runs in a circle, say. */
+#define LONGEST 60
+
+static int passed, failed;
+static const char *scene;
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (condition) {                                                                                               \
+            passed++;                                                                                                  \
+        } else {                                                                                                       \
+            failed++;                                                                                                  \
+            printf("%s, line %d: not so: %s\n", scene, __LINE__, #condition);                                          \
+        }                                                                                                              \
+    } while (0)
+
+/* ---- time and messages ---- */
+
+/* The next message arrives; false: none is under way. */
+static bool deliver_one(void)
+{
+    sim_delivery deliveries[MOST_DELIVERIES];
+    if (run.failed || sim_deliveries(deliveries, MOST_DELIVERIES) == 0)
+        return false;
+    sim_run_until(sim_now() + SIM_MICROSECOND);
+    sim_deliver(&deliveries[0]);
+    sim_run_until(sim_now());
+    return true;
+}
+
+static void deliver_all(void)
+{
+    while (deliver_one()) {
+    }
+}
+
+/* All that is under way arrives, and time passes up to the next thing that is due. */
+static void pass_time(void)
+{
+    deliver_all();
+    if (!run.failed)
+        sim_run_until(sim_next_event(event_counts));
+    deliver_all();
+}
+
+static bool is(const claim_record *record, zkl_claim_phase phase)
+{
+    return record->phase == phase;
+}
+
+/* For ten session timeouts at most. */
+static void until(const claim_record *record, zkl_claim_phase phase)
+{
+    int64_t limit = sim_now() + 10 * run.timeout;
+    while (!run.failed && !is(record, phase) && sim_now() < limit)
+        pass_time();
+    CHECK(is(record, phase));
+}
+
+/* ---- a scene ---- */
+
+static void begin_scene(const char *name, int paths, bool trace)
+{
+    scene = name;
+    sim_options options = {.seed = 1,
+                           .servers = 1,
+                           .min_session_timeout_ms = SESSION_TIMEOUT_MS,
+                           .max_session_timeout_ms = SESSION_TIMEOUT_MS,
+                           .tick_ms = SESSION_TIMEOUT_MS / 5,
+                           .containers = true,
+                           .trace = trace,
+                           .by_hand = true};
+    begin_run(&options);
+    run.seed = 2; /* no credentials, and the session timeout as it is */
+    run.timeout = SESSION_TIMEOUT_MS * SIM_MILLISECOND;
+    run.leases = true;
+    run.prefix = "";
+    run.path_count = paths;
+    run.weights[ZKL_MODE_MUTEX] = 1;
+    zkl_most_in_flight = 1000;
+    zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
+    while (sim_leader() < 0)
+        sim_run_until(sim_next_event(event_counts));
+}
+
+static client *new_client(void)
+{
+    client *of = &run.clients[run.client_count];
+    of->index = run.client_count++;
+    open_client(of);
+    while (of->state != ZKL_STATE_CONNECTED)
+        pass_time();
+    return of;
+}
+
+static claim_record *ask(client *of, int path, int64_t linger)
+{
+    claim_record *record = new_record(of, path);
+    record->handoff = 0; /* a node of its own */
+    record->linger = linger;
+    run.longest_linger = linger > run.longest_linger ? linger : run.longest_linger;
+    submit_claim(record);
+    return record;
+}
+
+/* A claim that is granted and given back, all of it acknowledged. */
+static void take_turn(client *of)
+{
+    claim_record *record = ask(of, 0, 0);
+    until(record, ZKL_CLAIM_GRANTED);
+    end_claim(record);
+    deliver_all();
+}
+
+static void replace_data(sim_replacement how)
+{
+    note_replacing(how);
+    CHECK(sim_replace_data(how, ""));
+    note_replaced(how);
+    for (int i = 0; i < run.options.servers; i++)
+        sim_restart_server(i);
+    deliver_all();
+}
+
+/* Time passes, and all that comes of it. */
+static void wait_until(int64_t instant)
+{
+    while (!run.failed && sim_now() < instant)
+        pass_time();
+}
+
+static void end_scene(void)
+{
+    for (int i = 0; i < run.client_count && run.replaced_live_at != 0; i++)
+        sim_lose_connection(i, false); /* the servers have forgotten the watches */
+    run.draining = true;
+    int64_t limit = sim_now() + 20 * run.timeout + 2 * run.longest_linger;
+    while (!run.failed && !nothing_left() && sim_now() < limit)
+        pass_time();
+    if (!run.failed)
+        check_quiet();
+    bool good = end_run();
+    CHECK(good);
+    if (!good)
+        printf("%s: check '%s': %s\n", scene, run.check, run.problem);
+}
+
+/* ---- the scenes ---- */
+
+/*
+ * A claim that may not send yet waits in its turn while its directory is being made for another one, which is given up. When the
+ * directory is there, a node that lingers elsewhere has taken the last room for a watch.
+ */
+static void directory_made_without_room(bool trace)
+{
+    begin_scene("a directory is made for a claim that finds no room", 2, trace);
+    zkl_most_in_flight = 2;
+    zkl_most_watched_bytes = 100;
+    snprintf(run.paths[0], sizeof(run.paths[0]), "/l");
+    snprintf(run.paths[1], sizeof(run.paths[1]), "/new/l");
+    client *of = new_client();
+
+    claim_record *holder = ask(of, 0, 2 * run.timeout);
+    until(holder, ZKL_CLAIM_GRANTED);
+    deliver_all();
+
+    claim_record *first = ask(of, 1, 0);
+    const zkl_line *line = first->claim->line;
+    while (line->parents_flying == 0 && deliver_one()) {
+    }
+    CHECK(line->parents_flying == 2);
+    claim_record *second = ask(of, 1, 0);
+    const zkl_claim *waits = second->claim;
+    CHECK(waits->seat != first->claim->seat && waits->seat->hungry && !waits->seat->reserved);
+    end_claim(first);
+    end_claim(holder);
+    CHECK(!zkl_seat_fits(waits->seat));
+    while (line->parents_flying > 0 && deliver_one()) {
+    }
+    CHECK(!is(second, ZKL_CLAIM_GRANTED) && waits->seat->starved && !waits->seat->hungry);
+    until(second, ZKL_CLAIM_GRANTED); /* the lingering node has gone */
+    end_claim(second);
+    end_scene();
+}
+
+#define NUMBER 40 /* the first node's */
+
+static void begin_with_numbers(const char *name, const broken_rule *rule, bool trace)
+{
+    begin_scene(name, 1, trace);
+    break_rule(rule);
+    snprintf(run.paths[0], sizeof(run.paths[0]), "/l");
+    sim_preset_counter(run.paths[0], NUMBER);
+    sim_foreign_create(0, run.paths[0], "", 0);
+    sim_run_until(sim_now());
+}
+
+/* One has had the number, the other one holds by it in the new data: the first, who gets the next one, must wait. */
+static void meet_again(client *one, client *other)
+{
+    claim_record *holder = ask(other, 0, 0);
+    until(holder, ZKL_CLAIM_GRANTED);
+    CHECK(run.failed || zkl_node_parse(strrchr(holder->node, '/') + 1).sequence == NUMBER);
+    while (!run.failed && one->state != ZKL_STATE_CONNECTED)
+        pass_time();
+    claim_record *waiter = ask(one, 0, 0);
+    deliver_all();
+    CHECK(run.failed || (is(waiter, ZKL_CLAIM_WAITING) && is(holder, ZKL_CLAIM_GRANTED)));
+    if (run.failed)
+        return;
+    CHECK(zkl_node_parse(strrchr(waiter->node, '/') + 1).sequence == NUMBER + 1);
+    end_claim(holder);
+    until(waiter, ZKL_CLAIM_GRANTED);
+    end_claim(waiter);
+}
+
+/* Two holders must be noticed if a rule is broken, and only then. */
+static void end_with_numbers(const broken_rule *rule)
+{
+    bool noticed = run.failed && strcmp(run.check, "exclusion") == 0;
+    if (rule == NULL) {
+        end_scene();
+    } else {
+        CHECK(noticed);
+        end_run();
+    }
+    break_rule(NULL);
+}
+
+/* The servers are stopped, lose what they have, and are given what they had before. Another client comes only then. */
+static void restored_data(const broken_rule *rule, bool trace)
+{
+    begin_with_numbers("data are restored while a client stays", rule, trace);
+    sim_back_up();
+    client *one = new_client();
+    take_turn(one);
+    replace_data(SIM_RESTORED);
+    meet_again(one, new_client());
+    end_with_numbers(rule);
+}
+
+/* The same under the clients' connections; longer ago than a number counts. */
+static void restored_live(const broken_rule *rule, bool trace)
+{
+    begin_with_numbers("data are restored under living connections", rule, trace);
+    client *one = new_client(), *other = new_client();
+    sim_back_up();
+    take_turn(one);
+    replace_data(SIM_RESTORED_LIVE);
+    wait_until(sim_now() + 2 * ZKL_SECOND);
+    meet_again(one, other);
+    end_with_numbers(rule);
+}
+
+/*
+ * The server has forgotten the watch of a claim that is given up. The C client has not: it keeps what the server does not know, for
+ * the next connection.
+ */
+static void forgotten_watch(bool trace)
+{
+    begin_with_numbers("a watch is removed that the server has forgotten", NULL, trace);
+    client *one = new_client(), *other = new_client();
+    claim_record *holder = ask(one, 0, 0);
+    until(holder, ZKL_CLAIM_GRANTED);
+    claim_record *waiter = ask(other, 0, 0);
+    deliver_all();
+    CHECK(is(waiter, ZKL_CLAIM_WAITING) && sim_client_watches(other->index) == 1);
+    sim_back_up();
+    replace_data(SIM_RESTORED_LIVE);
+    end_claim(waiter);
+    int64_t limit = sim_now() + 10 * run.timeout;
+    while (!run.failed && sim_client_watches(other->index) > 0 && sim_now() < limit)
+        pass_time();
+    CHECK(sim_client_watches(other->index) == 0);
+    CHECK(zkl_engine_stats(other->engine)->watches == 0);
+    end_claim(holder);
+    end_scene();
+}
+
+static const broken_rule *rule_of(zkl_broken_rule which)
+{
+    const broken_rule *rule = broken_rules;
+    while (rule->rule != which)
+        rule++;
+    return rule;
+}
+
+int main(int argc, char **argv)
+{
+    bool trace = argc > 1 && strcmp(argv[1], "--trace") == 0;
+    alarm(LONGEST);
+    directory_made_without_room(trace);
+    restored_data(NULL, trace);
+    restored_data(rule_of(ZKL_BREAK_OUTLIVED), trace);
+    restored_live(NULL, trace);
+    restored_live(rule_of(ZKL_BREAK_AGE), trace);
+    forgotten_watch(trace);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

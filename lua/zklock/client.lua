@@ -80,7 +80,7 @@ function Client.new(handle, servers, adapter, settings)
         _adapter = adapter,
         _registry = wait.new_registry(),
         _protect = protection(adapter),
-        _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way
+        _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way; of a multi: its run -> itself
         _identity = settings.identity,
         _acl = settings.acl,
         _has_auth = settings.auth ~= nil,
@@ -560,7 +560,7 @@ end
 
 --- `local client <close> = assert(zklock.connect(…))` closes it at the end of the block.
 function Client:__close()
-    self:close()
+    self:close(not wait.is_possible(self) and 0 or nil)
 end
 
 return Client

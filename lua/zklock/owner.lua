@@ -1,0 +1,309 @@
+--- owner: which hold of a lock object a call is about, where several coroutines use the object.
+--
+-- A hold belongs to the coroutine that acquired it. The lock object is itself what holds for the first coroutine. A coroutine
+-- that acquires while the object is in use by another one gets a *companion*: a lock object with the same settings and a hold of
+-- its own, which goes into the queue behind the others. `acquire` returns it, and `with_lock` gives it to its function. All methods
+-- of the object find the companion of the running coroutine (`_others`, by taker), so that programs need not know.
+--
+-- A *taker* stands for a coroutine, without keeping it. Where the adapter has the function `owner`, the takers of one owner (inside
+-- nginx: of one request) form a *group*: they may use each other's holds, and what a coroutine holds when it ends is the group's.
+
+local Hold = require "zklock.hold"
+
+local coroutine, getmetatable, next, pairs, pcall, setmetatable = coroutine, getmetatable, next, pairs, pcall, setmetatable
+local running = coroutine.running
+local present = Hold.present
+
+local Owner = {}
+
+local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
+
+--- In place of the thread of the main program, where Lua has none for it.
+local MAIN = {}
+
+-- Takers --------------------------------------------------------------------------------------------------------------
+
+--- thread -> its taker, where the adapter knows no owners.
+local takers = setmetatable({}, WEAK_KEYS)
+
+--- owner -> its group: `takers` is the set of its takers, `by_thread` finds the one of a thread. (nginx uses threads again for
+-- other requests, so each group has takers of its own.)
+local groups = setmetatable({}, WEAK_KEYS)
+
+--- Refers to its thread and its group weakly; `grouped` says that there was a group.
+local function new_taker(thread, group)
+    return setmetatable({ thread = thread, group = group, grouped = group ~= nil }, WEAK_VALUES)
+end
+
+--- The taker of a thread in the group of an owner.
+local function member(owner, thread)
+    local group = groups[owner]
+    if not group then
+        group = { by_thread = setmetatable({}, WEAK_KEYS), takers = setmetatable({}, WEAK_KEYS) }
+        groups[owner] = group
+    end
+    local taker = group.by_thread[thread]
+    if not taker then
+        taker = new_taker(thread, group)
+        group.by_thread[thread] = taker
+        group.takers[taker] = true
+    end
+    return taker
+end
+
+--- The taker of the running coroutine.
+local function running_taker(client)
+    local thread, ask = running() or MAIN, client._adapter.owner
+    local owner = ask and ask()
+    if owner ~= nil then
+        return member(owner, thread)
+    end
+    local taker = takers[thread]
+    if not taker then
+        taker = new_taker(thread)
+        takers[thread] = taker
+    end
+    return taker
+end
+Owner.running = running_taker
+
+--- What coroutine.status says of a taker's coroutine: "dead" if it was collected. Inside nginx this is right only for the request
+-- that asks.
+local function status(taker)
+    local thread = taker.thread
+    if thread == MAIN then
+        return "normal"
+    elseif thread == nil then
+        return "dead"
+    end
+    local ok, word = pcall(coroutine.status, thread)
+    return ok and word or "suspended"
+end
+
+--- Whether a taker's coroutine has ended, and what it has left held is the running coroutine's to use.
+local function has_left(taker, me)
+    if taker.grouped and (taker.group == nil or taker.group ~= me.group) then
+        return false
+    end
+    local word = status(taker)
+    return word == "dead" or word == "zombie" -- the latter is nginx's, of a light thread that nobody has waited for
+end
+
+--- Whether a taker's coroutine cannot run before the running one has yielded or ended: it has resumed that one.
+local function is_above(taker, me)
+    return taker ~= me and taker.group == me.group and status(taker) == "normal"
+end
+Owner.is_above = is_above
+
+--- Notes that a coroutine asks for a lock itself. (A group is noted as one.)
+function Owner.note(lock, me)
+    local object, key = lock._origin or lock, me.group or me
+    local first = object._taker
+    if not first then
+        object._taker = key
+    elseif first ~= key then
+        object._takers = object._takers or setmetatable({}, WEAK_KEYS)
+        object._takers[key] = true
+    end
+end
+
+--- Whether a coroutine, or another one of its group, has ever asked for the lock itself.
+local function has_asked(lock, me)
+    local object, key = lock._origin or lock, me.group or me
+    return object._taker == key or object._takers and object._takers[key] or false
+end
+Owner.has_asked = has_asked
+
+--- Whose waits a cancel by this coroutine ends: those of its group alone, if that has asked for the lock.
+-- @treturn function(hold) whether the wait for this hold is one of them
+function Owner.cancels(lock, me)
+    local group = me.group
+    if group == nil or not has_asked(lock, me) then
+        return function()
+            return true
+        end
+    end
+    return function(hold)
+        return hold.taker.group == group
+    end
+end
+
+-- Companions ----------------------------------------------------------------------------------------------------------
+
+--- What a lock object is in use by: its hold, or its acquisition under way; nil if it is free.
+local function use(lock)
+    return present(lock) or lock._client._attempts[lock]
+end
+
+--- Whether a lock object is in use by this coroutine.
+local function is_used_by(lock, me)
+    local hold = use(lock)
+    return hold ~= nil and hold.taker == me
+end
+
+--- A lock object with the settings of another one, for the acquisitions of one coroutine.
+local function new_companion(object)
+    local lock = {}
+    for key, value in pairs(object) do
+        lock[key] = value
+    end
+    lock._origin, lock._hold, lock._taker, lock._takers, lock._others, lock._latest = object, false, false, false, false, false
+    return setmetatable(lock, getmetatable(object))
+end
+
+--- What ended coroutines have left held through an object, if it is this coroutine's now.
+local function left_over(object, me)
+    local hold, others, group = present(object), object._others, me.group
+    if hold and has_left(hold.taker, me) then
+        return object
+    elseif not others then
+        return nil
+    end
+    if group then
+        for taker in pairs(group.takers) do
+            local lock = others[taker]
+            if lock and present(lock) and has_left(taker, me) then
+                return lock
+            end
+        end
+        return nil
+    end
+    local latest = object._latest
+    return latest and present(latest) and has_left(latest._hold.taker, me) and latest or nil
+end
+
+--- By which lock object this coroutine holds through `lock`, or is acquiring; nil if it does neither.
+local function own(lock, me)
+    local object = lock._origin or lock
+    if is_used_by(object, me) then
+        return object
+    end
+    local companion = object._others and object._others[me]
+    if companion and is_used_by(companion, me) then
+        return companion
+    end
+    return left_over(object, me)
+end
+Owner.own = own
+
+--- By which lock object this coroutine is to acquire: the one by which it holds already, else `lock` if that is free, else a
+-- companion.
+function Owner.place(lock, me)
+    local mine = own(lock, me)
+    if mine then
+        return mine
+    end
+    local object = lock._origin or lock
+    local others = object._others
+    local companion = others and others[me]
+    if use(lock) == nil then
+        companion = lock
+    elseif not companion or use(companion) then
+        companion = new_companion(object)
+    end
+    if companion ~= object then
+        object._others = others or setmetatable({}, WEAK_KEYS)
+        object._others[me] = companion
+    end
+    return companion
+end
+
+--- Notes by which lock object something is held now.
+function Owner.note_held(lock)
+    if lock._origin then
+        lock._origin._latest = lock
+    end
+end
+
+--- Notes that a hold, or an attempt at one, of a lock object has ended.
+function Owner.forget(lock, hold)
+    local object = lock._origin
+    if not object then
+        return
+    elseif object._latest == lock then
+        object._latest = false
+    end
+    local others = object._others
+    if others and others[hold.taker] == lock then
+        others[hold.taker] = nil
+        if next(others) == nil then
+            object._others = false
+        end
+    end
+end
+
+--- All lock objects that hold through an object, itself first: an iterator.
+function Owner.each(lock)
+    local object = lock._origin or lock
+    local others, at, begun = object._others, nil, false
+    return function()
+        if not begun then
+            begun = true
+            if object._hold then
+                return object
+            end
+        end
+        while others do
+            local companion
+            at, companion = next(others, at)
+            if companion == nil then
+                return nil
+            elseif companion._hold then
+                return companion
+            end
+        end
+    end
+end
+
+-- Looking -------------------------------------------------------------------------------------------------------------
+
+--- Whether this coroutine, which does not hold by itself, may use a hold of another one. It may if both are of one group; if the
+-- other one has ended; and if it has never asked for the lock: then it was given the object for what is held through it.
+local function may_use(object, hold, me)
+    return me.group ~= nil and hold.taker.group == me.group or not has_asked(object, me) or has_left(hold.taker, me)
+end
+
+--- Of what is held through an object: the only one that fits, or nil.
+local function only(object, fits, me)
+    local found
+    for lock in Owner.each(object) do
+        local hold = present(lock)
+        if hold and fits(object, hold, me) then
+            if found then
+                return nil
+            end
+            found = lock
+        end
+    end
+    return found
+end
+
+local function is_of_group(_, hold, me)
+    return hold.taker.group == me.group
+end
+
+local function is_held(object, hold, me)
+    return hold.claim:held() and may_use(object, hold, me)
+end
+
+--- Which lock object a method of `lock`, called by this coroutine, is about: a companion itself; of an object, that by which this
+-- coroutine holds; else the one by which its group holds; else the only one that it may use; the object itself if nothing is held
+-- through it. nil if what is held is not for this coroutine.
+function Owner.meant(lock, me)
+    local hold = present(lock)
+    if lock._origin or hold and hold.taker == me then
+        return lock
+    end
+    local others = lock._others
+    if not others then
+        return (not hold or may_use(lock, hold, me)) and lock or nil
+    end
+    local companion = others[me]
+    if companion and present(companion) and companion._hold.taker == me then
+        return companion
+    end
+    companion = me.group and only(lock, is_of_group, me) or only(lock, is_held, me)
+    return companion or Owner.each(lock)() == nil and lock or nil
+end
+
+return Owner

@@ -7,8 +7,8 @@
 -- Any number of coroutines (inside nginx: of requests) may use one object, for example one that a module keeps. Each of them
 -- acquires for itself, and waits for the others; `held`, `token`, `release` and the rest are about what the running coroutine
 -- holds. For a coroutine that has never called acquire, try_acquire or with_lock of the object they are about what it was given:
--- the only hold of the object. If there are several, it has none of them. `acquire` returns, and `with_lock` gives to its function, a
--- lock with all methods that stands for this acquisition: the object itself, or if other coroutines use that, one that is like it.
+-- the only hold of the object. If there are several, it has none of them. `acquire` returns, and `with_lock` gives to its function,
+-- a lock with all methods that stands for this acquisition: the object itself, or if other coroutines use that, one like it.
 
 -- Inside.
 --

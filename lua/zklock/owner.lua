@@ -95,9 +95,13 @@ local function is_above(taker, me)
 end
 Owner.is_above = is_above
 
---- Notes that a coroutine asks for a lock itself. (A group is noted as one.)
+--- Notes that a coroutine asks for a lock itself, by this lock object. (A group is noted as one.)
 function Owner.note(lock, me)
     local object, key = lock._origin or lock, me.group or me
+    if lock ~= object then
+        object._others = object._others or setmetatable({}, WEAK_KEYS)
+        object._others[me] = lock
+    end
     local first = object._taker
     if not first then
         object._taker = key
@@ -193,19 +197,7 @@ function Owner.place(lock, me)
     if mine then
         return mine
     end
-    local object = lock._origin or lock
-    local others = object._others
-    local companion = others and others[me]
-    if use(lock) == nil then
-        companion = lock
-    elseif not companion or use(companion) then
-        companion = new_companion(object)
-    end
-    if companion ~= object then
-        object._others = others or setmetatable({}, WEAK_KEYS)
-        object._others[me] = companion
-    end
-    return companion
+    return use(lock) == nil and lock or new_companion(lock._origin or lock)
 end
 
 --- Notes by which lock object something is held now.

@@ -439,6 +439,10 @@ local function enter(self, timeout, count)
     if not self._hold and not self._others and not self._twin and not self._origin and not self._client._attempts[self] then
         return acquire(self, timeout, count, me) -- what _deadlock would find out more slowly
     end
+    local hold = present(self)
+    if hold and Owner.is_gone(hold.taker) and not hold.claim:held() then
+        drop_lost(self) -- nobody else would
+    end
     return enter_placed(Owner.place(self, me), timeout, count, me)
 end
 Lock._enter = enter

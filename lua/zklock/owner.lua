@@ -16,7 +16,7 @@ local present = Hold.present
 
 local Owner = {}
 
-local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
+local WEAK_KEYS, WEAK_VALUES, WEAK = { __mode = "k" }, { __mode = "v" }, { __mode = "kv" }
 
 --- In place of the thread of the main program, where Lua has none for it.
 local MAIN = {}
@@ -30,16 +30,17 @@ local takers = setmetatable({}, WEAK_KEYS)
 -- other requests, so each group has takers of its own.)
 local groups = setmetatable({}, WEAK_KEYS)
 
---- Refers to its thread and its group weakly; `grouped` says that there was a group.
+--- `weak.thread` is its coroutine; `companions` are those that its coroutine uses, by the object. So companions live as long as the
+-- coroutine, and in a group as long as the owner.
 local function new_taker(thread, group)
-    return setmetatable({ thread = thread, group = group, grouped = group ~= nil }, WEAK_VALUES)
+    return { weak = setmetatable({ thread = thread }, WEAK_VALUES), group = group, companions = false }
 end
 
 --- The taker of a thread in the group of an owner.
 local function member(owner, thread)
     local group = groups[owner]
     if not group then
-        group = { by_thread = setmetatable({}, WEAK_KEYS), takers = setmetatable({}, WEAK_KEYS) }
+        group = { by_thread = setmetatable({}, WEAK_KEYS), takers = {}, weak = setmetatable({ owner = owner }, WEAK_VALUES) }
         groups[owner] = group
     end
     local taker = group.by_thread[thread]
@@ -70,7 +71,7 @@ Owner.running = running_taker
 --- What coroutine.status says of a taker's coroutine: "dead" if it was collected. Inside nginx this is right only for the request
 -- that asks.
 local function status(taker)
-    local thread = taker.thread
+    local thread = taker.weak.thread
     if thread == MAIN then
         return "normal"
     elseif thread == nil then
@@ -82,7 +83,7 @@ end
 
 --- Whether a taker's coroutine has ended, and what it has left held is the running coroutine's to use.
 local function has_left(taker, me)
-    if taker.grouped and (taker.group == nil or taker.group ~= me.group) then
+    if taker.group and taker.group ~= me.group then
         return false
     end
     local word = status(taker)
@@ -95,12 +96,23 @@ local function is_above(taker, me)
 end
 Owner.is_above = is_above
 
+--- Whether nobody is left who could ask what became of a taker's hold.
+function Owner.is_gone(taker)
+    local group = taker.group
+    if group then
+        return group.weak.owner == nil
+    end
+    return taker.weak.thread == nil
+end
+
 --- Notes that a coroutine asks for a lock itself, by this lock object. (A group is noted as one.)
 function Owner.note(lock, me)
     local object, key = lock._origin or lock, me.group or me
     if lock ~= object then
-        object._others = object._others or setmetatable({}, WEAK_KEYS)
+        object._others = object._others or setmetatable({}, WEAK)
         object._others[me] = lock
+        me.companions = me.companions or setmetatable({}, WEAK_KEYS)
+        me.companions[object] = lock
     end
     local first = object._taker
     if not first then
@@ -217,7 +229,7 @@ function Owner.forget(lock, hold)
     end
     local others = object._others
     if others and others[hold.taker] == lock then
-        others[hold.taker] = nil
+        others[hold.taker], hold.taker.companions[object] = nil, nil
         if next(others) == nil then
             object._others = false
         end

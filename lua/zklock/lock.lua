@@ -481,13 +481,14 @@ Lock._read_acquire = read_acquire
 --- Acquires the lock, waiting for its turn.
 --
 -- One deadline covers everything: waiting for a connection, for others, reconnecting, retrying. When it passes the
--- place in the queue is given up, in the background. On an object that is already held or being acquired the answer is
--- "deadlock" at once, unless it is reentrant and held. If an earlier hold of the object was lost unnoticed, a new one
--- begins; a reentrant one first answers "lost" once, because the caller may stand within the lost one.
+-- place in the queue is given up, in the background. By an object by which the running coroutine holds already, or is
+-- acquiring, the answer is "deadlock" at once, unless it is reentrant and held. What another coroutine holds by the same
+-- object is waited for; the answer is "deadlock" if that one could not go on meanwhile. If an earlier hold was lost
+-- unnoticed, a new one begins; a reentrant one first answers "lost" once, because the caller may stand within the lost one.
 --
--- Of a read/write lock: the read half, acquired while the write half of the same object is held, is granted at once beside
--- it, so that releasing the write half then lets other readers in, and no other writer (a downgrade). The write half,
--- acquired while the read half is held, is refused with "deadlock" (an upgrade would wait for itself).
+-- Of a read/write lock: the read half, acquired while this coroutine holds the write half of the same object, is granted at
+-- once beside it, so that releasing the write half then lets other readers in, and no other writer (a downgrade). The write
+-- half, acquired while this coroutine holds the read half, is refused with "deadlock" (an upgrade would wait for itself).
 --
 -- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block what is still held, unless another
 -- coroutine has acquired the object since. Of a reentrant lock it releases one level: who has released that within the block
@@ -495,7 +496,7 @@ Lock._read_acquire = read_acquire
 --
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire. A
 --   semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
--- @treturn Lock|nil
+-- @treturn Lock|nil what stands for this hold: the object itself, unless other coroutines are using it
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (others have it), "disconnected" (no connection to ZooKeeper when time was up),
 --   "cancelled", "deadlock", "lost" (granted, and lost or given back by on_revoke before this returned), "mismatch" (the
@@ -743,7 +744,7 @@ local function finish(self, hold, level, ok, ...)
     return true, ...
 end
 
---- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens.
+--- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens. `lock` is what acquire returns.
 --
 -- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall
 -- forbids it. fn may release the lock early itself. What it has acquired anew then is released too; what another coroutine has

@@ -33,6 +33,7 @@ describe("inside nginx #nginx", function()
                     local inside = require "spec.support.inside_nginx"
                     inside.held = inside.mutex("@PATH@")
                     assert(inside.held:acquire(20))
+                    inside.held._hold.keep = true -- for other requests, too
                     ngx.say("held")
                 }
             }
@@ -190,6 +191,18 @@ describe("inside nginx #nginx", function()
                     ngx.shared.results:set("other", ok and "true" or code)
                 }
             }
+            location = /stranger {
+                content_by_lua_block {
+                    local args = ngx.req.get_uri_args()
+                    local lock = require("spec.support.inside_nginx").kept_lock(args.kind, args.reentrant == "true")
+                    local _, _, code = lock:release()
+                    ngx.say(tostring(lock:held()), " ", code, " ", tostring(lock:cancel()))
+                }
+                log_by_lua_block {
+                    local args = ngx.req.get_uri_args()
+                    require("spec.support.inside_nginx").kept_lock(args.kind, args.reentrant == "true"):release { wait = false }
+                }
+            }
             location = /forget { content_by_lua_block { ngx.shared.results:flush_all() ngx.say("forgotten") } }
         ]])
         for _, kind in ipairs({ "mutex", "write", "semaphore", "multi" }) do
@@ -199,6 +212,7 @@ describe("inside nginx #nginx", function()
                 eventually(function()
                     return select(2, server:get("/report?name=inside")) == "true"
                 end)
+                assert.same({ 200, "false not_held false" }, { server:get("/stranger" .. arguments) })
                 assert.same({ 200, "timeout timeout not_held not_held false" }, { server:get("/other" .. arguments) })
                 assert.same({ 200, "true" }, { span:answer() })
                 for name, outcome in pairs({ span = "true true", other = "not_held" }) do

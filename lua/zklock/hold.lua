@@ -8,7 +8,10 @@
 local getmetatable, setmetatable = getmetatable, setmetatable
 
 --- What a hold is in the beginning. What each of them is given, Hold.new lists: a table that gets a field more is made anew.
-local Hold = { count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false }
+local Hold = {
+    count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false,
+    keep = false -- whether it is to outlive the request that acquires it
+}
 Hold.__index = Hold
 
 --- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.

@@ -557,15 +557,15 @@ function Lock:_cancel()
     return true
 end
 
---- Ends the waits of other coroutines in this object's acquire, which answers "cancelled". Inside nginx, in a request that has
--- acquired by the object itself: the waits of this request only. Does nothing to an object in which nobody waits, now or later.
+--- Ends the waits of other coroutines in this object's acquire, which answers "cancelled". Does nothing to an object in which
+-- nobody waits, now or later. Inside nginx, where several requests use the object, only the waits of the calling request end.
 -- @treturn boolean whether there was a wait to end
 function Lock:cancel()
     check_self(self, "cancel")
     local waiting, cancelled = {}, false
     local cancels = Owner.cancels(self, running_taker(self._client))
     for lock, hold in pairs(self._client._attempts) do
-        if (lock == self or lock._origin == self) and cancels(hold) then
+        if (lock == self or lock._origin == self) and cancels(hold.taker) then
             waiting[#waiting + 1] = lock
         end
     end
@@ -663,8 +663,8 @@ local RELEASE_SCHEMA = { wait = { options.boolean } }
 --- Releases the lock; of a reentrant one, one level. Waits until the server has acknowledged it, unless told not to,
 -- but never longer than the session timeout: after that the node goes by itself, in the background.
 --
--- What another coroutine has acquired by the same object is released by one that was given the object: that has never acquired
--- by it itself, or is of the same nginx request, or comes when the other one has ended. For any other it is not held.
+-- A coroutine also releases what another one has acquired by the same object, if it has never acquired by the object itself, or if
+-- the other one has ended. Inside nginx a request does not release what another request has. To others the answer is "not_held".
 -- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given
 -- @treturn true|nil
 -- @treturn string|nil message
@@ -694,9 +694,9 @@ function Lock:release(settings)
     return leave(lock, wait_for_server)
 end
 
---- What the end of a with_lock that had the object by this hold, so many levels deep, has to release; nil if nothing. A function
+--- Finds the lock that the end of a with_lock has to release, which had the object by this hold, so many levels deep. A function
 -- that released its own level, or more, has left nothing; one that acquired anew, in the same coroutine, has.
--- @treturn Lock|nil
+-- @treturn Lock|nil nil if there is nothing to release
 function Lock:_ends(hold, level)
     local current = present(self)
     if current == hold then
@@ -709,16 +709,16 @@ function Lock:_ends(hold, level)
     return anew and anew._hold and anew._hold.taker == me and anew or nil
 end
 
---- What the end of a block has to release; nil if nothing: what this coroutine holds through the object; else the object's hold, if
--- this coroutine has never asked for it itself: then it was given the hold.
--- @treturn Lock|nil
+--- Finds the lock that the end of a block has to release: the one by which this coroutine holds; otherwise the object itself, if
+-- this coroutine was given its hold.
+-- @treturn Lock|nil nil if there is nothing to release
 function Lock:_closes()
     local me = running_taker(self._client)
     local mine = own(self, me)
     if mine and mine._hold and mine._hold.taker == me then
         return mine
     end
-    return present(self) and not Owner.has_asked(self, me) and self or nil
+    return Owner.given(self, me)
 end
 
 --- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.

@@ -247,7 +247,7 @@ local function begin_to_keep(self, run)
     self._kept[run.kept], self._keepers[run.kept] = run.members, run
 end
 
---- What the run has taken is not to be given back any more.
+--- Has nothing given back any more of what a run has taken.
 local function forget_kept(self, kept)
     self._kept[kept], self._keepers[kept] = nil, nil
 end
@@ -527,7 +527,7 @@ function Multi:cancel()
     local runs, cancelled = {}, false
     local cancels = Owner.cancels(self._members[1], Owner.running(self._client))
     for _, run in pairs(self._runs) do
-        if cancels(run) then
+        if cancels(run.taker) then
             runs[#runs + 1] = run
         end
     end

@@ -30,8 +30,8 @@ local takers = setmetatable({}, WEAK_KEYS)
 -- other requests, so each group has takers of its own.)
 local groups = setmetatable({}, WEAK_KEYS)
 
---- `weak.thread` is its coroutine; `companions` are those that its coroutine uses, by the object. So companions live as long as the
--- coroutine, and in a group as long as the owner.
+--- `weak.thread` is its coroutine; `companions` are those that its coroutine uses, by the object. So companions stay as long as
+-- the coroutine, and in a group as long as the owner.
 local function new_taker(thread, group)
     return { weak = setmetatable({ thread = thread }, WEAK_VALUES), group = group, companions = false }
 end
@@ -68,8 +68,8 @@ local function running_taker(client)
 end
 Owner.running = running_taker
 
---- What coroutine.status says of a taker's coroutine: "dead" if it was collected. Inside nginx this is right only for the request
--- that asks.
+--- The status of a taker's coroutine, as of coroutine.status: "dead" if it was collected. Inside nginx this is right only for the
+-- request that asks.
 local function status(taker)
     local thread = taker.weak.thread
     if thread == MAIN then
@@ -130,23 +130,20 @@ local function has_asked(lock, me)
 end
 Owner.has_asked = has_asked
 
---- Whose waits a cancel by this coroutine ends: those of its group alone, if that has asked for the lock.
--- @treturn function(hold) whether the wait for this hold is one of them
+--- Tells which waits a cancel by this coroutine ends: all, if there are no groups, or if only one other group has ever asked for
+-- the lock; otherwise those of its own group.
+-- @treturn function(taker) whether a wait of this taker is ended
 function Owner.cancels(lock, me)
-    local group = me.group
-    if group == nil or not has_asked(lock, me) then
-        return function()
-            return true
-        end
-    end
-    return function(hold)
-        return hold.taker.group == group
+    local group, object = me.group, lock._origin or lock
+    local none_but_mine = group ~= nil and (has_asked(object, me) or object._takers ~= false)
+    return function(taker)
+        return not none_but_mine or taker.group == group
     end
 end
 
 -- Companions ----------------------------------------------------------------------------------------------------------
 
---- What a lock object is in use by: its hold, or its acquisition under way; nil if it is free.
+--- The hold that a lock object is in use for, its own or that of its acquisition under way; nil if it is free.
 local function use(lock)
     return present(lock) or lock._client._attempts[lock]
 end
@@ -167,7 +164,7 @@ local function new_companion(object)
     return setmetatable(lock, getmetatable(object))
 end
 
---- What ended coroutines have left held through an object, if it is this coroutine's now.
+--- A lock object that an ended coroutine has left held, of those that hold through an object, and that is this coroutine's now.
 local function left_over(object, me)
     local hold, others, group = present(object), object._others, me.group
     if hold and has_left(hold.taker, me) then
@@ -261,10 +258,22 @@ end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
 
---- Whether this coroutine, which does not hold by itself, may use a hold of another one. It may if both are of one group; if the
--- other one has ended; and if it has never asked for the lock: then it was given the object for what is held through it.
+--- Whether this coroutine was given the object for a hold of another one: if it has never asked for the lock itself. A hold of
+-- another group was not given to it, unless it is to outlive that group (`keep`).
+local function was_given(object, hold, me)
+    local group = hold.taker.group
+    return (group == nil or group == me.group or hold.keep == true) and not has_asked(object, me)
+end
+
+--- Returns a lock object if this coroutine was given its hold.
+function Owner.given(lock, me)
+    local hold = present(lock)
+    return hold and was_given(lock, hold, me) and lock or nil
+end
+
+--- Whether this coroutine may use a hold of another one: of its own group, or left by a coroutine that has ended, or given to it.
 local function may_use(object, hold, me)
-    return me.group ~= nil and hold.taker.group == me.group or not has_asked(object, me) or has_left(hold.taker, me)
+    return me.group ~= nil and hold.taker.group == me.group or was_given(object, hold, me) or has_left(hold.taker, me)
 end
 
 --- Of what is held through an object: the only one that fits, or nil.
@@ -290,9 +299,10 @@ local function is_held(object, hold, me)
     return hold.claim:held() and may_use(object, hold, me)
 end
 
---- Which lock object a method of `lock`, called by this coroutine, is about: a companion itself; of an object, that by which this
--- coroutine holds; else the one by which its group holds; else the only one that it may use; the object itself if nothing is held
--- through it. nil if what is held is not for this coroutine.
+--- Finds the lock object that a method of `lock`, called by this coroutine, is about. A companion's methods are about itself. Of an
+-- object it is, in this order: the one by which this coroutine holds; the only one by which its group holds; the only one that it
+-- may use; the object itself, if nothing is held through it.
+-- @treturn Lock|nil nil if what is held is not for this coroutine
 function Owner.meant(lock, me)
     local hold = present(lock)
     if lock._origin or hold and hold.taker == me then

@@ -64,7 +64,7 @@ function inside.kept_lock(kind, reentrant)
     return kept[reentrant][kind]
 end
 
---- What requests have done with a kept lock: how many are inside, were at most, and have been.
+--- Counts the requests that use a kept lock: how many are inside, how many were at most, and how many have been.
 local uses = setmetatable({}, { __index = function(all, lock)
     all[lock] = { inside = 0, most = 0, turns = 0 }
     return all[lock]

@@ -422,7 +422,7 @@ local REQUEST = {}
 --- Where there is no request, nor a timer.
 local WITHOUT_REQUEST = { init = true, init_worker = true, exit_worker = true }
 
---- What stands for the running request or timer: a table whose field `ctx` is nil once that has ended.
+--- Finds the table that stands for the running request or timer. Its field `ctx` is nil once that has ended.
 local function running_request(phase)
     local ctx = ngx.ctx
     local request = ctx[REQUEST]

@@ -149,8 +149,8 @@ local PERMITS = 3
 -- connection, as long as the session lives.
 local HEARS_WITHIN = 2 * T + GRACE
 
---- Whether an administrator has taken away what is held by a claim, and the holder need not know yet. (Of a semaphore's permits only
--- one is known by name.)
+--- Whether an administrator has taken away what is held by a claim, and the holder need not know yet. (Of a semaphore's permits
+-- only one is known by name.)
 local function disowned(object, claim)
     if not ADMINISTRATED then
         return false

@@ -707,3 +707,65 @@ describe("coroutines that are forgotten", function()
         client:close(0)
     end)
 end)
+
+describe("owners that are gone", function()
+    after_each(fixture.clean)
+
+    --- A client whose coroutines work for owners[1]; in a table, so that no local variable keeps an owner.
+    local function client_of(owners)
+        local adapter = setmetatable({ owner = function()
+            return owners[1]
+        end }, { __index = require "zklock.adapters.blocking" })
+        return fixture.client({ wait = adapter, session_timeout = 4 })
+    end
+
+    --- Does something in a coroutine for a new owner, which is then gone.
+    local function for_an_owner(owners, fn)
+        owners[1] = {}
+        begin(fn)
+        owners[1] = {}
+        collectgarbage()
+        collectgarbage()
+    end
+
+    it("leave a lost hold to the next who acquires by the object itself", function()
+        local owners, told = {}, 0
+        local client, path = client_of(owners), fixture.path()
+        local lock = client:mutex(path, { on_lost = function()
+            told = told + 1
+        end })
+        local held
+        for_an_owner(owners, function()
+            assert(lock:acquire(10))
+            held = lock:node()
+        end)
+        assert(fixture.observer():delete(held))
+        eventually(function()
+            client:pump()
+            return told == 1
+        end)
+        assert.equal(lock, lock:acquire(10))
+        assert.is_true(lock:release())
+        assert.equal(1, told)
+        assert_unused(lock)
+    end)
+
+    it("give up what they held beside others, when they are collected", function()
+        local owners = {}
+        local client, path = client_of(owners), fixture.path()
+        local rw = client:rwlock(path)
+        local first = {}
+        owners[1] = first
+        assert(rw.read:acquire(10))
+        for_an_owner(owners, function()
+            assert(rw.read ~= assert(rw.read:acquire(10)))
+        end)
+        owners[1] = first
+        assert.is_true(rw.read:held())
+        assert.is_true(rw.read:release())
+        eventually(function()
+            collectgarbage()
+            return client:rwlock(path).write:try_acquire()
+        end)
+    end)
+end)

@@ -90,7 +90,7 @@ function Lock.new(class, client, kind, path, settings)
         _taker = false,   -- who asked for the object first …
         _takers = false,  -- … and all others that did
         _others = false,  -- the companions in use, by their takers
-        _latest = false,  -- the one of them that was granted last
+        _latest = false,  -- the one of them that was granted last, in a weak table
         _origin = false,  -- of a companion: the object
         _hold = false
     }, class)
@@ -359,7 +359,7 @@ end
 -- looked through: the object and what was granted last will do.
 local function any_held_above(object, me, alone)
     if not alone then
-        return is_held_above(object, me) or is_held_above(object._latest, me)
+        return is_held_above(object, me) or object._latest and is_held_above(object._latest.lock, me)
     end
     for lock in Owner.each(object) do
         if is_held_above(lock, me, true) then

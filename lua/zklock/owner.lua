@@ -31,16 +31,21 @@ local takers = setmetatable({}, WEAK_KEYS)
 local groups = setmetatable({}, WEAK_KEYS)
 
 --- `weak.thread` is its coroutine; `companions` are those that its coroutine uses, by the object. So companions stay as long as
--- the coroutine, and in a group as long as the owner.
+-- the coroutine, and in a group as long as the owner. `mark` is what lock objects remember of it, or of its group.
 local function new_taker(thread, group)
-    return { weak = setmetatable({ thread = thread }, WEAK_VALUES), group = group, companions = false }
+    return {
+        weak = setmetatable({ thread = thread }, WEAK_VALUES), group = group, companions = false,
+        mark = group and group.mark or {}
+    }
 end
 
 --- The taker of a thread in the group of an owner.
 local function member(owner, thread)
     local group = groups[owner]
     if not group then
-        group = { by_thread = setmetatable({}, WEAK_KEYS), takers = {}, weak = setmetatable({ owner = owner }, WEAK_VALUES) }
+        group = {
+            by_thread = setmetatable({}, WEAK_KEYS), takers = {}, weak = setmetatable({ owner = owner }, WEAK_VALUES), mark = {}
+        }
         groups[owner] = group
     end
     local taker = group.by_thread[thread]
@@ -107,7 +112,7 @@ end
 
 --- Notes that a coroutine asks for a lock itself, by this lock object. (A group is noted as one.)
 function Owner.note(lock, me)
-    local object, key = lock._origin or lock, me.group or me
+    local object, mark = lock._origin or lock, me.mark
     if lock ~= object then
         object._others = object._others or setmetatable({}, WEAK)
         object._others[me] = lock
@@ -116,17 +121,17 @@ function Owner.note(lock, me)
     end
     local first = object._taker
     if not first then
-        object._taker = key
-    elseif first ~= key then
+        object._taker = mark
+    elseif first ~= mark then
         object._takers = object._takers or setmetatable({}, WEAK_KEYS)
-        object._takers[key] = true
+        object._takers[mark] = true
     end
 end
 
 --- Whether a coroutine, or another one of its group, has ever asked for the lock itself.
 local function has_asked(lock, me)
-    local object, key = lock._origin or lock, me.group or me
-    return object._taker == key or object._takers and object._takers[key] or false
+    local object, mark = lock._origin or lock, me.mark
+    return object._taker == mark or object._takers and object._takers[mark] or false
 end
 Owner.has_asked = has_asked
 
@@ -181,7 +186,7 @@ local function left_over(object, me)
         end
         return nil
     end
-    local latest = object._latest
+    local latest = object._latest and object._latest.lock
     return latest and present(latest) and has_left(latest._hold.taker, me) and latest or nil
 end
 
@@ -211,8 +216,10 @@ end
 
 --- Notes by which lock object something is held now.
 function Owner.note_held(lock)
-    if lock._origin then
-        lock._origin._latest = lock
+    local object = lock._origin
+    if object then
+        object._latest = object._latest or setmetatable({}, WEAK_VALUES)
+        object._latest.lock = lock
     end
 end
 
@@ -221,8 +228,8 @@ function Owner.forget(lock, hold)
     local object = lock._origin
     if not object then
         return
-    elseif object._latest == lock then
-        object._latest = false
+    elseif object._latest and object._latest.lock == lock then
+        object._latest.lock = nil
     end
     local others = object._others
     if others and others[hold.taker] == lock then

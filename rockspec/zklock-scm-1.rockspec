@@ -88,6 +88,7 @@ build = {
     ["zklock.multi"] = "lua/zklock/multi.lua",
     ["zklock.node"] = "lua/zklock/node.lua",
     ["zklock.options"] = "lua/zklock/options.lua",
+    ["zklock.owner"] = "lua/zklock/owner.lua",
     ["zklock.rwlock"] = "lua/zklock/rwlock.lua",
     ["zklock.semaphore"] = "lua/zklock/semaphore.lua",
     ["zklock.sha256"] = "lua/zklock/sha256.lua",

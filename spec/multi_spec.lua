@@ -286,21 +286,36 @@ describe("a multi", function()
         fixture.assert_nothing_left(client)
     end)
 
-    it("says deadlock to a second coroutine that acquires it while the first one waits", function()
+    it("is acquired by several coroutines one after the other, each for itself", function()
         local paths = three_paths()
-        local all = multi_of(new_client(), paths)
+        local all, locks = multi_of(new_client(), paths)
         local node = fixture.join(paths[2])
-        loop.run(function()
-            assert(all:acquire(20))
-        end, function()
+        local order, inside = {}, 0
+        local function work(number)
+            return function()
+                assert.equal(all, all:acquire(20))
+                assert.same({ true, true, true }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+                assert.is_true(all:held())
+                inside, order[#order + 1] = inside + 1, number
+                assert.equal(1, inside)
+                local turns = 0
+                loop.until_true(function()
+                    turns = turns + 1
+                    return turns == 3
+                end)
+                inside = inside - 1
+                assert.is_true(all:release())
+                assert.is_false(all:held())
+                assert.equal("not_held", select(3, all:release()))
+            end
+        end
+        loop.run(work(1), work(2), work(3), function()
             fixture.until_children(paths[2], 2)
-            local ok, message, code = all:acquire(20)
-            assert.same({ nil, "deadlock" }, { ok, code })
-            assert.truthy(message:find("already being acquired", 1, true), message)
             assert(fixture.observer():delete(node))
         end)
-        assert.is_true(all:held())
-        assert.is_true(all:release())
+        table.sort(order)
+        assert.same({ 1, 2, 3 }, order)
+        await_counts(paths, "0 0 0")
     end)
 
     it("may have the same lock objects as another multi: they are one hold", function()
@@ -845,7 +860,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         eventually(function()
             assert(coroutine.resume(thread))
             client:pump()
-            return locks[2]:held() and counts(paths) == "1 1 2"
+            return counts(paths) == "1 1 2"
         end)
         suspend, thread = false, nil -- luacheck: ignore thread
         eventually(function()
@@ -876,9 +891,12 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         fixture.join(paths[3])
         local all, locks = multi_of(client, paths, options)
         local case = { client = client, paths = paths, all = all, locks = locks, waiters = waiters, thread = nil }
-        function case.run()
+        function case.run(before)
             coroutine.wrap(function()
                 case.thread = coroutine.create(function()
+                    if before then
+                        before()
+                    end
                     all:acquire(60)
                 end)
                 suspend = true
@@ -966,25 +984,23 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert.equal("suspended", coroutine.status(thread))
     end)
 
-    it("leaves alone what was taken of its reentrant locks before, and beside it, when its coroutine is killed", function()
+    it("leaves alone what was taken of its reentrant locks before, when its coroutine is killed", function()
         local case = waiting_for_the_last({ reentrant = true })
-        assert(case.locks[1]:acquire(10)) -- before
-        case.run()
-        assert(case.locks[2]:acquire(10)) -- beside it
+        case.run(function()
+            assert(case.locks[1]:acquire(10))
+        end)
         wait.forsake(case.client, case.waiters[1])
-        assert.is_true(case.locks[1]:held())
-        assert.is_true(case.locks[2]:held())
-        for index = 1, 2 do
-            assert.is_true(case.locks[index]:release())
-            assert.is_false(case.locks[index]:held())
-        end
+        assert.same({ true, false, false }, { case.locks[1]:held(), case.locks[2]:held(), case.locks[3]:held() })
+        assert.is_true(case.locks[1]:release())
+        assert.is_false(case.locks[1]:held())
         await_counts(case.paths, "0 0 1")
     end)
 
-    it("leaves its reentrant locks to who has taken them beside it, when its coroutine is forgotten", function()
+    it("leaves alone what was taken of its reentrant locks before, when its coroutine is forgotten", function()
         local case = waiting_for_the_last({ reentrant = true })
-        case.run()
-        assert(case.locks[2]:acquire(10))
+        case.run(function()
+            assert(case.locks[2]:acquire(10))
+        end)
         case.thread, case.waiters[1] = nil, nil
         eventually(function()
             collectgarbage()
@@ -1694,9 +1710,9 @@ describe("when connections and sessions fail, a multi", function()
         local client = new_client({ session_timeout = 6 })
         local all, locks = multi_of(client, paths, { reentrant = true })
         local blocker = fixture.join(paths[3])
-        assert(locks[1]:acquire(10))
         local answer
         loop.run(function()
+            assert(locks[1]:acquire(10))
             answer = pack(all:acquire(40))
         end, function()
             loop.until_true(function()

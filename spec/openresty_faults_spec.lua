@@ -20,6 +20,7 @@ local KEPT = [[
         local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = @TIMEOUT@ }))
         inside.kept = client:mutex("@PATH@", { handoff = 0 })
         assert(inside.kept:acquire(20))
+        inside.kept._hold.keep = true -- for other requests, too
         inside.write = inside.kept:transaction():create("@PATH@-late", "late")
         ngx.say(inside.kept:token())
     } }

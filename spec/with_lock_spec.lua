@@ -2,6 +2,7 @@
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 
 --- Whether coroutines can yield across pcall: not in PUC Lua 5.1.
@@ -347,6 +348,64 @@ describe("a to-be-closed lock", function()
                 end
             end
         end)
+
+        --- Begins fn in a coroutine, until it yields, and closes that.
+        -- @return what coroutine.close returned
+        local function close_inside(fn, ...)
+            local thread = coroutine.create(fn)
+            assert(coroutine.resume(thread, ...))
+            return coroutine.close(thread) -- luacheck: ignore
+        end
+
+        for name, adapter in pairs({ ["an adapter that yields"] = loop, ["a blocking adapter"] = "blocking" }) do
+            it(("releases what a coroutine holds that is closed, without an error, by %s #asan"):format(name), function()
+                local scoped = assert(load_text([[
+                    local held <close> = ...
+                    coroutine.yield()
+                ]]))
+                local client = fixture.client({ wait = adapter })
+                for _, kind in ipairs(kinds) do
+                    local path = fixture.path()
+                    local lock = kind.new(client, path)
+                    local all = client:multi({ lock, client:mutex(fixture.path()) })
+                    for _, held in ipairs({ lock, all }) do
+                        assert(held:acquire(10)) -- in the main program, where the adapter blocks
+                        assert.is_true(held:held())
+                        assert.is_true((close_inside(scoped, held)))
+                        assert.is_false(held:held())
+                        assert(client:flush(10))
+                        fixture.await_children(path .. kind.directories[#kind.directories], 0)
+                    end
+                end
+            end)
+
+            it(("releases at an error in a coroutine, which goes on unchanged, by %s"):format(name), function()
+                local failing = assert(load_text([[
+                    local held <close>, problem = ...
+                    error(problem)
+                ]]))
+                local lock = fixture.client({ wait = adapter }):mutex(fixture.path())
+                assert(lock:acquire(10))
+                local problem = {}
+                local ok, raised = pcall(coroutine.wrap(failing), lock, problem)
+                assert.same({ false, problem }, { ok, raised })
+                assert.equal(problem, raised)
+                assert.is_false(lock:held())
+                fixture.await_children(lock:path(), 0)
+            end)
+
+            it(("closes a client of a coroutine that is closed, without an error, by %s"):format(name), function()
+                local scoped = assert(load_text([[
+                    local client <close> = ...
+                    coroutine.yield()
+                ]]))
+                local client = fixture.client({ wait = adapter })
+                assert.is_true((close_inside(scoped, client)))
+                eventually(function()
+                    return client:state() == "closed"
+                end)
+            end)
+        end
 
         it("releases what another coroutine has acquired for it", function()
             local scoped = assert(load_text("local held <close> = ..."))

@@ -32,6 +32,10 @@
 --                       optional: for how many seconds other calls may block the whole program, here and now, because wait
 --                       would too; nil: not at all.
 --     adapter.here()    optional: the adapter that is to be used in place of this one, here and now; nil: this one.
+--     adapter.owner()   optional: what the running coroutine works for, such as a request: a table, userdata or coroutine that is
+--                       not used for anything else later. nil: the coroutine works for itself. Must not yield. A hold belongs to
+--                       the coroutine that acquired it. Coroutines of one owner may also release, and look at, what another one
+--                       of them holds; and when a coroutine ends while it holds, the hold is its owner's.
 --     adapter.caller()  optional: something about who is running, kept in each hold as `owner`, for the adapter's own use.
 --
 -- An adapter that learns that a waiter's coroutine was killed calls zklock.wait's forsake(client, waiter), which gives up what

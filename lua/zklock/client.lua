@@ -80,7 +80,7 @@ function Client.new(handle, servers, adapter, settings)
         _adapter = adapter,
         _registry = wait.new_registry(),
         _protect = protection(adapter),
-        _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way
+        _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way; of a multi: its run -> itself
         _identity = settings.identity,
         _acl = settings.acl,
         _has_auth = settings.auth ~= nil,
@@ -456,11 +456,11 @@ end
 
 --- Makes a lock that one holder at a time can have, over all processes that name the same path. Sends nothing.
 --
--- The lock *object* is what holds: two objects on one path exclude each other, also within one client, and the
--- coroutines that share an object share its hold. Keep a reference while holding: a lock that is collected is given up.
+-- Two objects on one path exclude each other, also within one client. Coroutines that share an object acquire each for itself, and
+-- wait for each other. Keep a reference while holding: a lock that is collected is given up.
 --
 -- Options:
---   * `reentrant` false unless given; true lets the holder acquire again, it is free after as many releases.
+--   * `reentrant` false unless given; true lets the coroutine that holds acquire again, it is free after as many releases.
 --   * `identity`, `acl` as for `zklock.connect`, for this lock's nodes; the client's unless given.
 --   * `wait_release` true unless given; false lets release return before the server has acknowledged it.
 --   * `handoff` whole number, 0 or more, 16 unless given: one node of this client serves so many acquisitions after its first one,
@@ -564,7 +564,7 @@ end
 
 --- `local client <close> = assert(zklock.connect(…))` closes it at the end of the block.
 function Client:__close()
-    self:close()
+    self:close(not wait.is_possible(self) and 0 or nil)
 end
 
 return Client

@@ -1,62 +1,30 @@
 --- hold: one acquisition of a lock object, from its request to its end, with its claim on the C side.
 --
--- For zklock.lock and zklock.multi. A lock object has at most one hold (`_hold`, else false); it may have several levels, if the
--- lock is reentrant. A multi that has some of its locks and waits for others has their holds *on a tether*: such a hold is the
--- object's, but ends when the multi's coroutine is collected.
+-- For zklock.lock and zklock.multi. A lock object has at most one hold (`_hold`, else false), which belongs to the coroutine that
+-- acquired it (`taker`, see zklock.owner); it may have several levels, if the lock is reentrant. A multi that has some of its
+-- locks and waits for others has their holds *on a tether*: such a hold is the object's, but ends when the multi's coroutine is
+-- collected.
 
-local coroutine, getmetatable, setmetatable = coroutine, getmetatable, setmetatable
-local running = coroutine.running
+local getmetatable, setmetatable = getmetatable, setmetatable
 
 --- What a hold is in the beginning. What each of them is given, Hold.new lists: a table that gets a field more is made anew.
-local Hold = { count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false }
+local Hold = {
+    count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false,
+    keep = false -- whether it is to outlive the request that acquires it
+}
 Hold.__index = Hold
 
 --- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
 -- @tparam string|boolean try one of Lock.WAIT, Lock.TRY, Lock.HASTY
 -- @tparam number count
+-- @tparam table taker what stands for the coroutine that acquires
 -- @treturn table
-function Hold.new(try, count)
-    local hold = setmetatable({ claim = false, try = try, taker = false, released = false }, Hold)
+function Hold.new(try, count, taker)
+    local hold = setmetatable({ claim = false, try = try, taker = taker, released = false }, Hold)
     if count ~= 1 then
         hold.count = count
     end
     return hold
-end
-
--- Who has acquired ----------------------------------------------------------------------------------------------------
-
---- What stands for each coroutine that has acquired a lock: a table, which does not keep the coroutine.
-local takers, MAIN = setmetatable({}, { __mode = "k" }), {}
-
---- What stands for the running one.
-local function taker()
-    local thread = running() or MAIN -- Lua 5.1 has none for the main program
-    local known = takers[thread]
-    if not known then
-        known = {}
-        takers[thread] = known
-    end
-    return known
-end
-Hold.running_taker = taker
-
---- Notes that the running coroutine has acquired the object, by its hold.
-function Hold.note_taker(lock, hold)
-    local mine = takers[running() or MAIN] or taker() -- which is a call less
-    hold.taker = mine
-    local first = lock._taker
-    if not first then
-        lock._taker = mine
-    elseif first ~= mine then
-        lock._takers = lock._takers or setmetatable({}, { __mode = "k" })
-        lock._takers[mine] = true
-    end
-end
-
---- Whether the running coroutine has ever acquired the object.
-function Hold.was_taker(lock)
-    local mine = taker()
-    return lock._taker == mine or lock._takers and lock._takers[mine] or false
 end
 
 -- Tethers -------------------------------------------------------------------------------------------------------------

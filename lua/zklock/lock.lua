@@ -1,8 +1,14 @@
 --- lock: something that is acquired and released.
 --
--- What `Client:mutex` makes; the two halves of a read/write lock (`RwLock`) are locks too, and so is a `Semaphore`. The object is
--- what holds: it has at most one hold, or one attempt at one, at a time. Two objects on one path exclude each other, also within
--- one client. Times are in seconds. Keep a reference to a lock that is held: one that is collected is given up.
+-- What `Client:mutex` makes; the two halves of a read/write lock (`RwLock`) are locks too, and so is a `Semaphore`. Two objects on
+-- one path exclude each other, also within one client. Times are in seconds. Keep a reference to a lock that is held: one that is
+-- collected is given up.
+--
+-- Any number of coroutines (inside nginx: of requests) may use one object, for example one that a module keeps. Each of them
+-- acquires for itself, and waits for the others; `held`, `token`, `release` and the rest are about what the running coroutine
+-- holds. For a coroutine that has never called acquire, try_acquire or with_lock of the object they are about what it was given:
+-- the only hold of the object. If there are several, it has none of them. `acquire` returns, and `with_lock` gives to its function,
+-- a lock with all methods that stands for this acquisition: the object itself, or if other coroutines use that, one like it.
 
 -- Inside.
 --
@@ -10,22 +16,25 @@
 -- one class with a different *kind* (Lock.MUTEX, …); zklock.semaphore adds what only that has. What is here: who may ask
 -- when (one acquisition of an object at a time), deadlines, and what to tell whom.
 --
--- A *hold* (zklock.hold) is one acquisition, from its request to its end. An object has at most one hold (`_hold`) or one
+-- A *hold* (zklock.hold) is one acquisition, from its request to its end. A lock object has at most one hold (`_hold`) or one
 -- attempt at one (`client._attempts[lock]`, weak: if its coroutine is never resumed, or died of an error where waits cannot
--- be protected, the attempt and its claim are collected and the object is free again).
+-- be protected, the attempt and its claim are collected and the object is free again). Further coroutines have lock objects of
+-- their own behind it, companions: zklock.owner finds the right one. Public methods do so first; all others are about one object.
 
 local core = require "zklock.core"
 local Hold = require "zklock.hold"
 local node = require "zklock.node"
 local options = require "zklock.options"
+local Owner = require "zklock.owner"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, getmetatable, pcall, setmetatable, type = error, getmetatable, pcall, setmetatable, type
+local error, getmetatable, pairs, pcall, setmetatable, type = error, getmetatable, pairs, pcall, setmetatable, type
 local format = string.format
 local huge, min = math.huge, math.min
 local now, REVOKE = core.now, core.REVOKE
-local held_claim, new_hold, note_taker, present = Hold.held_claim, Hold.new, Hold.note_taker, Hold.present
+local held_claim, new_hold, present = Hold.held_claim, Hold.new, Hold.present
+local meant, own, running_taker = Owner.meant, Owner.own, Owner.running
 
 local Lock = {}
 Lock.__index = Lock
@@ -78,8 +87,11 @@ function Lock.new(class, client, kind, path, settings)
         _terms = false,   -- what C knows of all that, once there was an acquisition
         _permits = false, -- a semaphore's
         _twin = false,    -- the other half of a read/write lock
-        _taker = false,   -- the coroutine that acquired the object first …
+        _taker = false,   -- who asked for the object first …
         _takers = false,  -- … and all others that did
+        _others = false,  -- the companions in use, by their takers
+        _latest = false,  -- the one of them that was granted last, in a weak table
+        _origin = false,  -- of a companion: the object
         _hold = false
     }, class)
 end
@@ -106,6 +118,7 @@ local function drop(self, patience, if_held)
         return nil
     end
     self._hold = false
+    Owner.forget(self, hold)
     if hold.observed then
         self._client._registry.observers[hold.claim:id()] = nil
     end
@@ -226,7 +239,7 @@ local function request(self, hold, patience)
         end
     end
     client._attempts[self] = hold
-    local writer = self._twin and self._kind == Lock.READ and held_claim(self._twin) or nil
+    local writer = self._twin and self._kind == Lock.READ and held_claim(own(self._twin, hold.taker)) or nil
     -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
     local try = hold.try
     return client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
@@ -239,7 +252,7 @@ local function take(self, hold)
     local client = self._client
     local caller = client._adapter.caller
     self._hold = hold
-    note_taker(self, hold)
+    Owner.note_held(self)
     if caller or self._on_lost or self._on_revoke then
         hold.observed = true
         hold.owner = caller and caller()
@@ -284,6 +297,7 @@ function Lock:_abandon(hold)
     if self._hold == hold then
         self._hold = false
     end
+    Owner.forget(self, hold)
     if hold.claim then
         hold.claim:cancel()
     end
@@ -320,9 +334,10 @@ local function attempt(self, hold, timeout)
     return self:_conclude(hold, timeout)
 end
 
---- One acquisition from beginning to end. `timeout` in seconds, 0 tries.
-local function acquire(self, timeout, count)
-    local hold = new_hold(timeout == 0 and TRY, count)
+--- One acquisition from beginning to end. `timeout` in seconds, 0 tries; `me` is the running coroutine's taker.
+local function acquire(self, timeout, count, me)
+    local hold = new_hold(timeout == 0 and TRY, count, me)
+    Owner.note(self, me)
     local ok, granted, message, code = self._client._protect(attempt, self, hold, timeout)
     if ok and granted then
         return self
@@ -334,14 +349,59 @@ local function acquire(self, timeout, count)
     return nil, message, code
 end
 
---- Why an acquisition of so many permits would wait for this very object; nil if it would not.
-function Lock:_deadlock(count)
+--- Whether a lock object is held by a coroutine that cannot go on while this one waits.
+local function is_held_above(lock, me, alone)
+    local hold = lock and held_claim(lock) and lock._hold
+    return hold and (alone and hold.taker ~= me or Owner.is_above(hold.taker, me)) or false
+end
+
+--- Whether that is so of one of the locks that hold through an object. Where others can run, as many as there may be are not
+-- looked through: the object and what was granted last will do.
+local function any_held_above(object, me, alone)
+    if not alone then
+        return is_held_above(object, me) or object._latest and is_held_above(object._latest.lock, me)
+    end
+    for lock in Owner.each(object) do
+        if is_held_above(lock, me, true) then
+            return true
+        end
+    end
+    return false
+end
+
+--- Whether waiting for so many permits would keep those coroutines from running on that hold them through the same object. Of a
+-- semaphore this is known only where nobody else can run.
+local function waits_for_itself(self, count, me)
+    local object, alone = self._origin or self, wait.is_alone(self._client)
+    if self._permits then
+        local taken = count
+        for lock in Owner.each(object) do
+            taken = taken + (held_claim(lock) and lock._hold.count or 0)
+        end
+        return alone and taken > self._permits
+    elseif alone and self._client._attempts[object] then
+        return true -- by a callback of that one's wait
+    end
+    return self._kind ~= Lock.READ and any_held_above(object, me, alone) or self._twin and
+        (self._kind == Lock.WRITE or not held_claim(own(self._twin, me))) and any_held_above(self._twin, me, alone)
+end
+
+--- Why an acquisition of so many permits would wait for itself; nil if it would not.
+-- @tparam number timeout seconds; 0 does not wait
+-- @tparam table me the running coroutine's taker, for which this lock object is
+function Lock:_deadlock(timeout, count, me)
     local hold = self._hold
     if self._client._attempts[self] then
         return format("the %s %s is already being acquired by this object", self._kind.name, self._path)
     elseif not hold then
-        return self._kind == Lock.WRITE and held_claim(self._twin) and format("the write lock %s cannot be acquired while " ..
-            "this object's read lock is held: it would wait for itself", self._path) or nil
+        if self._kind == Lock.WRITE and held_claim(own(self._twin, me)) then
+            return format("the write lock %s cannot be acquired while this object's read lock is held: it would wait for itself",
+                self._path)
+        elseif timeout > 0 and waits_for_itself(self, count, me) then
+            return format("the %s %s would wait for itself: this object holds in a coroutine that cannot go on meanwhile",
+                self._kind.name, self._path)
+        end
+        return nil
     elseif not hold.claim:held() then
         return nil
     elseif not self._reentrant then
@@ -353,26 +413,37 @@ function Lock:_deadlock(count)
     return nil
 end
 
---- Acquires on behalf of the object: settles first what it has already.
-local function enter(self, timeout, count)
-    if not self._hold and not self._twin and not self._client._attempts[self] then
-        return acquire(self, timeout, count) -- what _deadlock would find out more slowly
-    end
-    local deadlock = self:_deadlock(count)
+--- Acquires by the lock object that is the running coroutine's: settles first what that has already.
+local function enter_placed(self, timeout, count, me)
+    local deadlock = self:_deadlock(timeout, count, me)
     local hold = present(self)
     if deadlock then
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
-        return acquire(self, timeout, count)
+        return acquire(self, timeout, count, me)
     elseif hold.claim:held() then
-        hold.levels = hold.levels + 1
+        hold.levels, hold.taker = hold.levels + 1, me
         Hold.untether(self, hold) -- it is not the multi's alone any more
         return self
     elseif self._reentrant then
         return give_up_lost(self)
     end
     drop_lost(self)
-    return enter(self, timeout, count)
+    return enter_placed(Owner.place(self, me), timeout, count, me)
+end
+
+--- Acquires on behalf of the running coroutine.
+-- @treturn Lock|nil by which lock object it holds; nil, message, code
+local function enter(self, timeout, count)
+    local me = running_taker(self._client)
+    if not self._hold and not self._others and not self._twin and not self._origin and not self._client._attempts[self] then
+        return acquire(self, timeout, count, me) -- what _deadlock would find out more slowly
+    end
+    local hold = present(self)
+    if hold and Owner.is_gone(hold.taker) and not hold.claim:held() then
+        drop_lost(self) -- nobody else would
+    end
+    return enter_placed(Owner.place(self, me), timeout, count, me)
 end
 Lock._enter = enter
 
@@ -410,13 +481,14 @@ Lock._read_acquire = read_acquire
 --- Acquires the lock, waiting for its turn.
 --
 -- One deadline covers everything: waiting for a connection, for others, reconnecting, retrying. When it passes the
--- place in the queue is given up, in the background. On an object that is already held or being acquired the answer is
--- "deadlock" at once, unless it is reentrant and held. If an earlier hold of the object was lost unnoticed, a new one
--- begins; a reentrant one first answers "lost" once, because the caller may stand within the lost one.
+-- place in the queue is given up, in the background. By an object by which the running coroutine holds already, or is
+-- acquiring, the answer is "deadlock" at once, unless it is reentrant and held. What another coroutine holds by the same
+-- object is waited for; the answer is "deadlock" if that one could not go on meanwhile. If an earlier hold was lost
+-- unnoticed, a new one begins; a reentrant one first answers "lost" once, because the caller may stand within the lost one.
 --
--- Of a read/write lock: the read half, acquired while the write half of the same object is held, is granted at once beside
--- it, so that releasing the write half then lets other readers in, and no other writer (a downgrade). The write half,
--- acquired while the read half is held, is refused with "deadlock" (an upgrade would wait for itself).
+-- Of a read/write lock: the read half, acquired while this coroutine holds the write half of the same object, is granted at
+-- once beside it, so that releasing the write half then lets other readers in, and no other writer (a downgrade). The write
+-- half, acquired while this coroutine holds the read half, is refused with "deadlock" (an upgrade would wait for itself).
 --
 -- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block what is still held, unless another
 -- coroutine has acquired the object since. Of a reentrant lock it releases one level: who has released that within the block
@@ -424,7 +496,7 @@ Lock._read_acquire = read_acquire
 --
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire. A
 --   semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
--- @treturn Lock|nil
+-- @treturn Lock|nil what stands for this hold: the object itself, unless other coroutines are using it
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (others have it), "disconnected" (no connection to ZooKeeper when time was up),
 --   "cancelled", "deadlock", "lost" (granted, and lost or given back by on_revoke before this returned), "mismatch" (the
@@ -467,11 +539,9 @@ function Lock:try_acquire(settings)
     return enter(self, 0, count)
 end
 
---- Ends the wait of another coroutine in this object's acquire, which answers "cancelled". Does nothing to an object
--- that does not wait, now or later.
+--- Ends the wait in one acquisition of this lock object.
 -- @treturn boolean whether there was a wait to end
-function Lock:cancel()
-    check_self(self, "cancel")
+function Lock:_cancel()
     local hold = self._client._attempts[self]
     if not hold or hold.cancelled then
         return false
@@ -485,6 +555,24 @@ function Lock:cancel()
         end
     end
     return true
+end
+
+--- Ends the waits of other coroutines in this object's acquire, which answers "cancelled". Does nothing to an object in which
+-- nobody waits, now or later. Inside nginx, where several requests use the object, only the waits of the calling request end.
+-- @treturn boolean whether there was a wait to end
+function Lock:cancel()
+    check_self(self, "cancel")
+    local waiting, cancelled = {}, false
+    local cancels = Owner.cancels(self, running_taker(self._client))
+    for lock, hold in pairs(self._client._attempts) do
+        if (lock == self or lock._origin == self) and cancels(hold.taker) then
+            waiting[#waiting + 1] = lock
+        end
+    end
+    for index = 1, #waiting do
+        cancelled = waiting[index]:_cancel() or cancelled
+    end
+    return cancelled
 end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
@@ -514,6 +602,27 @@ local function begin_release(self, patience)
     return nil, format("the %s %s is not held", self._kind.name, self._path), "not_held"
 end
 Lock._begin_release = begin_release
+
+--- The answer to a coroutine that holds nothing through the object, while others do.
+function Lock:_not_yours()
+    local state, problem, code = self._client._core:state()
+    if state == nil then
+        return nil, problem, code
+    end
+    return nil, format("the %s %s is not held by this coroutine, but by another one through the same object", self._kind.name,
+        self._path), "not_held"
+end
+
+--- The lock object that a call of the running coroutine is about; nil if what the object holds is not for that coroutine.
+local function meant_here(self)
+    return meant(self, running_taker(self._client))
+end
+Lock._meant = meant_here
+
+--- The claim by which the running coroutine holds at this instant, or nil.
+local function claim_here(self)
+    return held_claim(meant_here(self))
+end
 
 --- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
 function Lock:_await_release(hold, deadline)
@@ -553,6 +662,9 @@ local RELEASE_SCHEMA = { wait = { options.boolean } }
 
 --- Releases the lock; of a reentrant one, one level. Waits until the server has acknowledged it, unless told not to,
 -- but never longer than the session timeout: after that the node goes by itself, in the background.
+--
+-- A coroutine also releases what another one has acquired by the same object, if it has never acquired by the object itself, or if
+-- the other one has ended. Inside nginx a request does not release what another request has. To others the answer is "not_held".
 -- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given
 -- @treturn true|nil
 -- @treturn string|nil message
@@ -575,35 +687,47 @@ function Lock:release(settings)
             wait_for_server = read.wait
         end
     end
-    return leave(self, wait_for_server)
+    local lock = meant_here(self)
+    if not lock then
+        return self:_not_yours()
+    end
+    return leave(lock, wait_for_server)
 end
 
---- Whether the end of a with_lock that had the object by this hold, so many levels deep, has something to release. A function
+--- Finds the lock that the end of a with_lock has to release, which had the object by this hold, so many levels deep. A function
 -- that released its own level, or more, has left nothing; one that acquired anew, in the same coroutine, has.
+-- @treturn Lock|nil nil if there is nothing to release
 function Lock:_ends(hold, level)
     local current = present(self)
     if current == hold then
-        return current ~= nil and hold.levels >= level
+        return current ~= nil and hold.levels >= level and self or nil
+    elseif level > 1 then
+        return nil
     end
-    return current ~= nil and level == 1 and current.taker == Hold.running_taker()
+    local me = running_taker(self._client)
+    local anew = own(self, me)
+    return anew and anew._hold and anew._hold.taker == me and anew or nil
 end
 
---- Whether the end of a block has something to release: the object's hold, unless it is another coroutine's, and this one has
--- had the object itself, and has let go of it or lost it. Whoever has not, was given the hold.
+--- Finds the lock that the end of a block has to release: the one by which this coroutine holds; otherwise the object itself, if
+-- this coroutine was given its hold.
+-- @treturn Lock|nil nil if there is nothing to release
 function Lock:_closes()
-    local hold = present(self)
-    if not hold or hold.taker == Hold.running_taker() then
-        return hold ~= nil
+    local me = running_taker(self._client)
+    local mine = own(self, me)
+    if mine and mine._hold and mine._hold.taker == me then
+        return mine
     end
-    return not Hold.was_taker(self)
+    return Owner.given(self, me)
 end
 
 --- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.
 local function finish(self, hold, level, ok, ...)
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
-    if self:_ends(hold, level) then
-        local released, problem, code = leave(self, self._wait_release)
+    local held = self:_ends(hold, level)
+    if held then
+        local released, problem, code = leave(held, self._wait_release)
         if not lost and not released and code == "lost" then
             lost, message = true, problem -- as the release has found
         end
@@ -620,7 +744,7 @@ local function finish(self, hold, level, ok, ...)
     return true, ...
 end
 
---- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens.
+--- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens. `lock` is what acquire returns.
 --
 -- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall
 -- forbids it. fn may release the lock early itself. What it has acquired anew then is released too; what another coroutine has
@@ -641,12 +765,12 @@ function Lock:with_lock(fn, timeout, ...)
     if not seconds then
         error("lock:with_lock: " .. count, 2)
     end
-    local got, message, code = enter(self, seconds, count)
-    if not got then
+    local lock, message, code = enter(self, seconds, count)
+    if not lock then
         return nil, message, code
     end
-    local hold = self._hold
-    return finish(self, hold, hold.levels, pcall(fn, self, ...))
+    local hold = lock._hold
+    return finish(lock, hold, hold.levels, pcall(fn, lock, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
@@ -655,14 +779,14 @@ end
 -- @treturn boolean
 function Lock:held()
     check_self(self, "held")
-    return held_claim(self) ~= nil
+    return claim_here(self) ~= nil
 end
 
 --- How much longer the lock is certainly held if no further word comes from ZooKeeper.
 -- @treturn number seconds; 0 when not held; math.huge without a lease
 function Lock:remaining()
     check_self(self, "remaining")
-    local claim = held_claim(self)
+    local claim = claim_here(self)
     return claim and claim:remaining() or 0
 end
 
@@ -674,7 +798,7 @@ end
 -- @treturn string|nil nil when not held
 function Lock:token()
     check_self(self, "token")
-    local claim = held_claim(self)
+    local claim = claim_here(self)
     return claim and claim:token() or nil
 end
 
@@ -706,7 +830,7 @@ end
 -- @treturn string|nil nil when not held
 function Lock:node()
     check_self(self, "node")
-    local claim = held_claim(self)
+    local claim = claim_here(self)
     return claim and claim:node() or nil
 end
 
@@ -815,24 +939,27 @@ end
 -- @treturn Transaction bound to the present hold: a later hold of the same object needs another
 function Lock:transaction()
     check_self(self, "transaction")
-    return Transaction._guarded(self, present(self))
+    local lock = meant_here(self)
+    return Transaction._guarded(lock or self, lock and present(lock))
 end
 
 --- "zklock mutex (/path, held)".
 function Lock:__tostring()
-    local state = "free"
-    if self._client._attempts[self] then
+    local state, lock = "free", meant_here(self)
+    local hold = lock and present(lock)
+    if hold then
+        state = hold.claim:held() and "held" or "lost"
+    elseif self._client._attempts[self] then
         state = "being acquired"
-    elseif present(self) then
-        state = self._hold.claim:held() and "held" or "lost"
     end
     return format("zklock %s (%s, %s)", self._kind.name, self._path, state)
 end
 
 --- Lua 5.4's `local held <close> = …`: releases at the end of the block, if it still is held and not another coroutine's.
 function Lock:__close()
-    if self:_closes() then
-        leave(self, self._wait_release)
+    local lock = self:_closes()
+    if lock then
+        leave(lock, self._wait_release and wait.is_possible(self._client))
     end
 end
 

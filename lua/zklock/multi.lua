@@ -13,6 +13,7 @@ local core = require "zklock.core"
 local Hold = require "zklock.hold"
 local Lock = require "zklock.lock"
 local options = require "zklock.options"
+local Owner = require "zklock.owner"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
@@ -149,7 +150,9 @@ function Multi.new(client, ordered)
     return setmetatable({
         _client = client,
         _members = ordered,
-        _kept = nil    -- the holds that the acquisition under way has taken
+        _runs = setmetatable({}, { __mode = "kv" }), -- the acquisitions under way, by the takers of their coroutines
+        _kept = {},                                  -- the holds that each of them has taken -> the locks that these are of …
+        _keepers = setmetatable({}, { __mode = "v" })  -- … and -> the acquisition
     }, Multi)
 end
 
@@ -174,8 +177,16 @@ local function release(self, wait_for_server)
         first_code = first_code or code
     end
     local deadline, count = now() + self._client:_patience(), #self._members
+    local members = {}
     for index = count, 1, -1 do
-        local hold, message, code = self._members[index]:_begin_release()
+        local member = self._members[index]:_meant()
+        local hold, message, code
+        if member then
+            members[index] = member
+            hold, message, code = member:_begin_release()
+        else
+            hold, message, code = self._members[index]:_not_yours()
+        end
         if not hold then
             note(message, code)
         elseif hold ~= true then
@@ -183,9 +194,9 @@ local function release(self, wait_for_server)
         end
     end
     for index = 1, count do
-        local member, hold = self._members[index], holds[index]
+        local member, hold = members[index], holds[index]
         local waits = wait_for_server
-        if waits == nil then
+        if waits == nil and hold then
             waits = member._wait_release
         end
         if hold and waits then
@@ -204,7 +215,8 @@ end
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 --
 -- A *run* is one acquisition: `taken` members, from the first on, are held, by the holds `kept`; `holds` are those that are
--- asked for, by index. It is known weakly (`client._attempts[multi]`), as a lock's attempt is: if its coroutine is never
+-- asked for, by index. `members` are the lock objects by which its coroutine acquires them: the multi's own, or companions of these
+-- where other coroutines use them. It is known weakly (`client._attempts[run]`), as a lock's attempt is: if its coroutine is never
 -- resumed, it is collected, with all that it waited for and, since they are on its `tethers`, all that it had taken. But for a
 -- level of a reentrant lock on which others count too: that is given back by the next acquisition.
 
@@ -219,23 +231,23 @@ local function run_decided(run)
 end
 
 --- Gives up what the run has asked for and not got.
-local function abandon(self, run)
+local function abandon(run)
     for index, hold in pairs(run.holds) do
         run.holds[index] = nil
-        self._members[index]:_abandon(hold)
+        run.members[index]:_abandon(hold)
     end
 end
 
 --- Notes that the run holds its members up to this one.
-local function keep(self, run, index)
-    run.kept[index] = self._members[index]._hold
+local function keep(run, index)
+    run.kept[index] = run.members[index]._hold
     run.taken = index
 end
 
 --- Before a wait for others: has what was taken last only as long as the run.
-local function tether(self, run)
+local function tether(run)
     for index = run.tethered + 1, run.taken do
-        local member, hold = self._members[index], run.kept[index]
+        local member, hold = run.members[index], run.kept[index]
         if member._hold == hold and hold.levels == 1 then
             run.tethers[index] = Hold.tether(member)
         end
@@ -244,21 +256,46 @@ local function tether(self, run)
 end
 
 --- Gives back what a run has taken, and still is as it was.
-local function give_back(self, kept)
-    for index, hold in pairs(kept or {}) do
-        local member = self._members[index]
+local function give_back(members, kept)
+    for index, hold in pairs(kept) do
+        local member = members[index]
         if Hold.present(member) == hold then
             member:_begin_release()
         end
     end
 end
 
+--- Gives the run a new list of what it has taken, which outlives it.
+local function begin_to_keep(self, run)
+    run.taken, run.tethered, run.kept, run.members = 0, 0, {}, {}
+    self._kept[run.kept], self._keepers[run.kept] = run.members, run
+end
+
+--- Has nothing given back any more of what a run has taken.
+local function forget_kept(self, kept)
+    self._kept[kept], self._keepers[kept] = nil, nil
+end
+
 --- Gives back what the run has taken: it may begin anew.
 local function let_go(self, run)
-    local kept = run.kept
-    run.taken, run.tethered, run.kept = 0, 0, {}
-    self._kept = run.kept
-    give_back(self, kept)
+    local members, kept = run.members, run.kept
+    forget_kept(self, kept)
+    begin_to_keep(self, run)
+    give_back(members, kept)
+end
+
+--- Gives back what runs have taken that were collected with their coroutines.
+local function give_back_forgotten(self)
+    local forgotten = {}
+    for kept, members in pairs(self._kept) do
+        if self._keepers[kept] == nil then
+            forgotten[kept] = members
+        end
+    end
+    for kept, members in pairs(forgotten) do
+        forget_kept(self, kept)
+        give_back(members, kept)
+    end
 end
 
 local Run = {}
@@ -268,10 +305,12 @@ Run.__index = Run
 function Run:forsake()
     local multi = self.multi
     self.cancelled = true
-    if multi._client._attempts[multi] == self then
-        multi._client._attempts[multi] = nil
-        abandon(multi, self)
+    if multi._client._attempts[self] then
+        multi._client._attempts[self] = nil
+        multi._runs[self.taker] = nil
+        abandon(self)
         let_go(multi, self)
+        forget_kept(multi, self.kept)
     end
 end
 
@@ -282,24 +321,32 @@ local function note_refusal(self, member, code)
     end
 end
 
+--- Finds the lock object by which the run's coroutine acquires a member.
+local function place(self, run, index)
+    local member = Owner.place(self._members[index], run.taker)
+    run.members[index] = member
+    return member
+end
+
 --- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
 -- those behind it.
 -- @treturn true|nil message and code of the first that was not granted
 local function take_together(self, run, way, deadline)
-    local tickets, members = {}, self._members
+    local tickets, members = {}, run.members
     for index = 1, #members do
-        local hold = Hold.new(way, 1)
+        local hold = Hold.new(way, 1, run.taker)
         run.holds[index] = hold
+        Owner.note(members[index], run.taker)
         local claim, message, code = members[index]:_request(hold)
         if not claim then
-            abandon(self, run)
+            abandon(run)
             return nil, message, code
         end
         tickets[index] = claim:id()
     end
     local able, message, code = wait.until_decided(self._client, tickets, deadline, run_decided, run)
     if able == nil then
-        abandon(self, run)
+        abandon(run)
         return nil, message, code
     end
     for index = 1, #members do
@@ -307,11 +354,11 @@ local function take_together(self, run, way, deadline)
         held, message, code = members[index]:_conclude(run.holds[index], 0)
         if not held then
             note_refusal(self, members[index], code)
-            abandon(self, run)
+            abandon(run)
             return nil, message, code
         end
         run.holds[index] = nil
-        keep(self, run, index)
+        keep(run, index)
     end
     return true
 end
@@ -322,8 +369,8 @@ local function take_in_order(self, run, deadline)
         if run.cancelled then
             return nil, "waiting for the locks was cancelled", "cancelled"
         end
-        tether(self, run)
-        run.current = self._members[index]
+        tether(run)
+        run.current = place(self, run, index)
         local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
         local got, message, code = run.current:_enter(timeout, 1)
         run.current = nil
@@ -331,17 +378,18 @@ local function take_in_order(self, run, deadline)
             note_refusal(self, self._members[index], code)
             return nil, message, code
         end
-        keep(self, run, index)
+        run.members[index] = got
+        keep(run, index)
     end
     return true
 end
 
 --- A member that is held no more of those taken, which happens while others are waited for; nil when all are held.
-local function find_lost(self, run)
+local function find_lost(run)
     for index = 1, run.taken do
         local hold = run.kept[index]
         if hold.released or not hold.claim:held() then
-            return self._members[index], hold
+            return run.members[index], hold
         end
     end
 end
@@ -355,7 +403,7 @@ local function take_all_in_order(self, run, deadline)
         if not taken then
             return nil, message, code
         end
-        local member, hold = find_lost(self, run)
+        local member, hold = find_lost(run)
         if not member then
             return true
         elseif member._reentrant or now() >= deadline then
@@ -366,8 +414,8 @@ local function take_all_in_order(self, run, deadline)
 end
 
 --- Whether no member is held or being acquired by its object.
-local function all_free(self)
-    for _, member in ipairs(self._members) do
+local function all_free(self, run)
+    for _, member in ipairs(run.members) do
         if Hold.present(member) or self._client._attempts[member] then
             return false
         end
@@ -386,15 +434,15 @@ end
 
 --- Acquires all members; runs protected. Whatever it does not return true for is given back by its caller.
 local function attempt(self, run, timeout)
-    for _, member in ipairs(self._members) do
-        local deadlock = member:_deadlock(1)
+    for index = 1, #self._members do
+        local deadlock = place(self, run, index):_deadlock(timeout, 1, run.taker)
         if deadlock then
             return nil, deadlock, "deadlock"
         end
     end
     local deadline = now() + timeout
     run.try = timeout == 0
-    if is_contended(self) or #self._members == 1 and timeout > 0 or not all_free(self) then
+    if is_contended(self) or #self._members == 1 and timeout > 0 or not all_free(self, run) then
         return take_all_in_order(self, run, deadline)
     end
     local taken, message, code
@@ -403,7 +451,7 @@ local function attempt(self, run, timeout)
     else
         taken, message, code = take_together(self, run, Lock.TRY, now() + self._client:_patience())
     end
-    local member, hold = find_lost(self, run)
+    local member, hold = find_lost(run)
     if taken and member then -- by the callback of another one
         taken, message, code = nil, member:_lost_message(hold), "lost"
         let_go(self, run)
@@ -414,29 +462,41 @@ local function attempt(self, run, timeout)
     return take_all_in_order(self, run, deadline)
 end
 
+--- One acquisition from beginning to end.
+-- @treturn table|nil the run, which has the members and their holds; nil, message, code
 local function acquire(self, timeout)
-    local attempts = self._client._attempts
-    if attempts[self] then
+    local attempts, me = self._client._attempts, Owner.running(self._client)
+    if self._runs[me] then
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
-    give_back(self, self._kept)
+    give_back_forgotten(self)
     local run = setmetatable({
-        multi = self, taken = 0, tethered = 0, holds = {}, kept = {}, tethers = {}, current = nil, try = false, cancelled = false
+        multi = self, taker = me, holds = {}, tethers = {}, current = nil, try = false, cancelled = false
     }, Run)
-    attempts[self], self._kept = run, run.kept
+    begin_to_keep(self, run)
+    attempts[run], self._runs[me] = run, run
     local ok, got, message, code = self._client._protect(attempt, self, run, timeout)
-    attempts[self] = nil
+    attempts[run], self._runs[me] = nil, nil
     if ok and got then
-        self._kept = nil
+        forget_kept(self, run.kept)
         for index in pairs(run.tethers) do
-            Hold.untether(self._members[index], run.kept[index])
+            Hold.untether(run.members[index], run.kept[index])
         end
-        return self
+        return run
     end
-    abandon(self, run)
+    abandon(run)
     let_go(self, run)
+    forget_kept(self, run.kept)
     if not ok then
         error(got, 0)
+    end
+    return nil, message, code
+end
+
+--- What acquire answers.
+local function answer(self, run, message, code)
+    if run then
+        return self
     end
     return nil, message, code
 end
@@ -457,7 +517,7 @@ function Multi:acquire(timeout)
     if not seconds then
         error("multi:acquire: " .. wrong, 2)
     end
-    return acquire(self, seconds)
+    return answer(self, acquire(self, seconds))
 end
 
 --- Acquires all members if nobody has any of them or is ahead; nothing is written for a member that is taken.
@@ -466,25 +526,39 @@ end
 -- @treturn string|nil code as of Lock:try_acquire
 function Multi:try_acquire()
     check_self(self, "try_acquire")
-    return acquire(self, 0)
+    return answer(self, acquire(self, 0))
 end
 
---- Ends the wait of another coroutine in this object's acquire, which answers "cancelled" and holds nothing.
--- @treturn boolean whether there was a wait to end
-function Multi:cancel()
-    check_self(self, "cancel")
-    local run = self._client._attempts[self]
-    if not run or run.cancelled then
+--- Ends one acquisition under way.
+local function cancel(run)
+    if run.cancelled then
         return false
     end
     run.cancelled = true
     if run.current then
-        run.current:cancel()
+        run.current:_cancel()
     end
     for index in pairs(run.holds) do
-        self._members[index]:cancel()
+        run.members[index]:_cancel()
     end
     return true
+end
+
+--- Ends the waits of other coroutines in this object's acquire, which answers "cancelled" and holds nothing: as Lock:cancel.
+-- @treturn boolean whether there was a wait to end
+function Multi:cancel()
+    check_self(self, "cancel")
+    local runs, cancelled = {}, false
+    local cancels = Owner.cancels(self._members[1], Owner.running(self._client))
+    for _, run in pairs(self._runs) do
+        if cancels(run.taker) then
+            runs[#runs + 1] = run
+        end
+    end
+    for index = 1, #runs do
+        cancelled = cancel(runs[index]) or cancelled
+    end
+    return cancelled
 end
 
 local RELEASE_SCHEMA = { wait = { options.boolean } }
@@ -505,12 +579,14 @@ function Multi:release(settings)
 end
 
 --- Waits until the server has acknowledged the ends of holds that have begun, as each member was made.
+-- @tparam table holds the hold whose end has begun, by index; false or true where there is nothing to wait for
+-- @tparam table members the lock objects that these are of
 -- @treturn string|nil the message of one that finds its lock lost
-local function await_releases(self, holds)
+local function await_releases(self, holds, members)
     local deadline = now() + self._client:_patience()
     local lost
-    for index, member in ipairs(self._members) do
-        local hold = holds[index]
+    for index = 1, #self._members do
+        local member, hold = members[index], holds[index]
         if hold and hold ~= true and member._wait_release then
             local released, message, code = member:_await_release(hold, deadline)
             lost = lost or not released and code == "lost" and message or nil
@@ -519,20 +595,21 @@ local function await_releases(self, holds)
     return lost
 end
 
---- The end of with_lock: `holds` are those that it began with, `levels` how deep they were, `ok, …` what pcall said of the
+--- The end of with_lock: `run` has the holds that it began with, `levels` is how deep they were, `ok, …` what pcall said of the
 -- function.
-local function finish(self, holds, levels, ok, ...)
+local function finish(self, run, levels, ok, ...)
     local lost
-    for index, hold in ipairs(holds) do
+    for index, hold in ipairs(run.kept) do
         if not hold.released and not hold.claim:held() then
-            lost = lost or self._members[index]:_lost_message(hold)
+            lost = lost or run.members[index]:_lost_message(hold)
         end
     end
-    for index = #holds, 1, -1 do
-        local member = self._members[index]
-        holds[index] = member:_ends(holds[index], levels[index]) and member:_begin_release() or false
+    local holds, members = {}, {}
+    for index = #run.kept, 1, -1 do
+        local member = run.members[index]:_ends(run.kept[index], levels[index])
+        members[index], holds[index] = member or false, member and member:_begin_release() or false
     end
-    local found = await_releases(self, holds)
+    local found = await_releases(self, holds, members)
     lost = lost or found
     if not ok then
         error((...), 0)
@@ -558,15 +635,15 @@ function Multi:with_lock(fn, timeout, ...)
     if not seconds then
         error("multi:with_lock: " .. wrong, 2)
     end
-    local got, message, code = acquire(self, seconds)
-    if not got then
+    local run, message, code = acquire(self, seconds)
+    if not run then
         return nil, message, code
     end
-    local holds, levels = {}, {}
-    for index, member in ipairs(self._members) do
-        holds[index], levels[index] = member._hold, member._hold.levels
+    local levels = {}
+    for index, hold in ipairs(run.kept) do
+        levels[index] = hold.levels
     end
-    return finish(self, holds, levels, pcall(fn, self, ...))
+    return finish(self, run, levels, pcall(fn, self, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
@@ -606,11 +683,12 @@ end
 -- @treturn Transaction bound to the present holds: if a member was released, or lost, and acquired again, it needs another
 function Multi:transaction()
     check_self(self, "transaction")
-    local holds = {}
-    for index, member in ipairs(self._members) do
-        holds[index] = Hold.present(member) or false
+    local members, holds = {}, {}
+    for index, object in ipairs(self._members) do
+        local member = object:_meant()
+        members[index], holds[index] = member or object, member and Hold.present(member) or false
     end
-    return Transaction._guarded_by_all(self._client, self._members, holds)
+    return Transaction._guarded_by_all(self._client, members, holds)
 end
 
 --- "zklock multi (3 locks, held)".
@@ -620,12 +698,14 @@ end
 
 --- Lua 5.4's `local held <close> = …`: releases at the end of the block what still is held and not another coroutine's.
 function Multi:__close()
-    local holds = {}
+    local holds, members = {}, {}
     for index = #self._members, 1, -1 do
-        local member = self._members[index]
-        holds[index] = member:_closes() and member:_begin_release() or false
+        local member = self._members[index]:_closes()
+        members[index], holds[index] = member or false, member and member:_begin_release() or false
     end
-    await_releases(self, holds)
+    if wait.is_possible(self._client) then
+        await_releases(self, holds, members)
+    end
 end
 
 return Multi

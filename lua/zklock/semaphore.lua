@@ -1,8 +1,8 @@
 --- semaphore: a lock with several permits.
 --
 -- The layout is that of Curator's InterProcessSemaphoreV2: a line of those who wait in `<path>/locks`, and a node for each
--- permit that is taken in `<path>/leases`. Everything else is as for any lock, one hold of an object at a time included: who
--- wants permits in several coroutines makes an object for each, which costs a table.
+-- permit that is taken in `<path>/leases`. Everything else is as for any lock: a coroutine holds once by an object, with as many
+-- permits as it asked for together.
 
 local Lock = require "zklock.lock"
 local node = require "zklock.node"

@@ -9,6 +9,7 @@
 -- hands over log lines. Any waiter may run it, and so may the adapter's own pump.
 
 local core = require "zklock.core"
+local Owner = require "zklock.owner"
 
 local collectgarbage, pcall = collectgarbage, pcall
 local now = core.now
@@ -159,6 +160,25 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
     return among_others_until_decided(client, adapter, ticket, deadline, decided, subject)
 end
 
+--- Whether a wait here would block the whole program: then nothing changes meanwhile but by what other processes do.
+-- @treturn boolean
+function wait.is_alone(client)
+    local adapter = client._adapter
+    local here = adapter.here and adapter.here() or adapter
+    return here.alone == true
+end
+
+--- Whether the running coroutine can wait: not in a metamethod __close that coroutine.close calls, unless waits do not yield.
+-- @treturn boolean
+function wait.is_possible(client)
+    local isyieldable = coroutine.isyieldable
+    if isyieldable == nil or isyieldable() or wait.is_alone(client) or client._adapter.yields == false then
+        return true
+    end
+    local _, is_main = coroutine.running()
+    return is_main == true -- there the adapter knows what to do
+end
+
 --- Gives up one acquisition that nobody waits for any more.
 -- @treturn table|nil the run of a multi that it was part of
 local function forsake_hold(client, hold)
@@ -174,6 +194,7 @@ local function forsake_hold(client, hold)
     end
     if lock then
         client._attempts[lock] = nil
+        Owner.forget(lock, hold)
         for _, attempt in pairs(client._attempts) do
             if attempt.current == lock then
                 run = attempt

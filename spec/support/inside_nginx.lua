@@ -45,6 +45,62 @@ function inside.probe(name)
     ngx.shared.results:set(name, table.concat(words, "; "))
 end
 
+--- The locks that this module keeps for all requests: reentrant or not, by kind.
+local kept = { [true] = nil, [false] = nil }
+
+--- One of them.
+-- @tparam string kind "mutex", "read", "write", "semaphore" or "multi"
+function inside.kept_lock(kind, reentrant)
+    if not kept[reentrant] then
+        local client, settings = inside.client(), { reentrant = reentrant }
+        local path = inside.path .. (reentrant and "-r" or "")
+        local rw = client:rwlock(path .. "-rw", settings)
+        kept[reentrant] = {
+            mutex = client:mutex(path .. "-mutex", settings), read = rw.read, write = rw.write,
+            semaphore = client:semaphore(path .. "-semaphore", 1, settings),
+            multi = client:multi { client:mutex(path .. "-a", settings), client:mutex(path .. "-b", settings) }
+        }
+    end
+    return kept[reentrant][kind]
+end
+
+--- Counts the requests that use a kept lock: how many are inside, how many were at most, and how many have been.
+local uses = setmetatable({}, { __index = function(all, lock)
+    all[lock] = { inside = 0, most = 0, turns = 0 }
+    return all[lock]
+end })
+
+--- Work with a kept lock that is held: until another request is inside too or, if it cannot be, waits; or has been inside.
+local function work(held, lock, reentrant, kind)
+    local use = uses[lock]
+    use.inside = use.inside + 1
+    use.most = math.max(use.most, use.inside)
+    while use.inside < 2 and use.turns == 0 and (kind == "read" or next(inside.client()._attempts) == nil) do
+        ngx.sleep(0.01)
+    end
+    assert(held:held() and lock:held(), "not held")
+    local again, _, code = lock:acquire(20)
+    assert(reentrant and again or code == "deadlock", code)
+    assert(not again or lock:release())
+    assert(lock:held(), "not held any more")
+    use.inside, use.turns = use.inside - 1, use.turns + 1
+end
+
+--- Answers with how many requests were inside at most, of those that use the kept lock ?kind= ?way=.
+function inside.use_kept()
+    local args = ngx.req.get_uri_args()
+    local reentrant = args.reentrant == "true"
+    local lock = inside.kept_lock(args.kind, reentrant)
+    if args.way == "with_lock" then
+        assert(lock:with_lock(work, 20, lock, reentrant, args.kind))
+    else
+        work(assert(lock:acquire(20)), lock, reentrant, args.kind)
+        assert(lock:release())
+    end
+    local _, _, code = lock:release()
+    ngx.say(uses[lock].most, " ", code)
+end
+
 --- Answers with what has been kept under a name, or "".
 function inside.report(name)
     ngx.say(ngx.shared.results:get(name) or "")

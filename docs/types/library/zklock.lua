@@ -14,7 +14,7 @@
 ---| "lost" # the lock was held, and is not any more; of a watch: its session is over
 ---| "max_hold" # why on_lost was called: the lock was held for as long as max_hold allows
 ---| "not_held" # release of what is not held
----| "deadlock" # this object holds, or is acquiring, already; it would wait for itself
+---| "deadlock" # this coroutine holds, or is acquiring, by this object already; it would wait for itself
 ---| "cancelled" # the wait was ended by cancel
 ---| "closed" # the client was closed
 ---| "mismatch" # others use the semaphore with another number of permits
@@ -174,6 +174,7 @@
 ---@field alone? boolean wait blocks the whole program
 ---@field patience? fun(): number? for how many seconds other calls may block the whole program, here and now; nil: not at all
 ---@field here? fun(): table|nil the adapter to be used in place of this one, here and now
+---@field owner? fun(): table|nil what the running coroutine works for, such as a request: holds belong to it
 ---@field caller? fun(): any something about who is running, kept in each hold
 ---@field attach? fun(client: zklock.Client) the client was opened
 ---@field detach? fun(client: zklock.Client) the client is closed
@@ -370,7 +371,7 @@ function Lock:acquire(timeout) end
 ---@return zklock.Code? code
 function Lock:try_acquire(settings) end
 
---- Ends the wait of another coroutine in this object's acquire.
+--- Ends the waits of other coroutines in this object's acquire; in nginx, of this request if it has acquired by the object.
 ---@return boolean was_waiting
 function Lock:cancel() end
 
@@ -527,7 +528,7 @@ function Multi:acquire(timeout) end
 ---@return zklock.Code? code
 function Multi:try_acquire() end
 
---- Ends the wait of another coroutine in this object's acquire.
+--- Ends the waits of other coroutines in this object's acquire; in nginx, of this request if it has acquired by the object.
 ---@return boolean was_waiting
 function Multi:cancel() end
 

@@ -419,12 +419,11 @@ end
 
 local REQUEST = {}
 
---- The running request or timer, for a hold to remember: a table whose field `ctx` is nil once that has ended.
-function openresty.caller()
-    local phase = get_phase()
-    if not YIELDING[phase] then
-        return nil
-    end
+--- Where there is no request, nor a timer.
+local WITHOUT_REQUEST = { init = true, init_worker = true, exit_worker = true }
+
+--- Finds the table that stands for the running request or timer. Its field `ctx` is nil once that has ended.
+local function running_request(phase)
     local ctx = ngx.ctx
     local request = ctx[REQUEST]
     if not request then
@@ -432,6 +431,18 @@ function openresty.caller()
         ctx[REQUEST] = request
     end
     return request
+end
+
+--- The running request or timer, for a hold to remember.
+function openresty.caller()
+    local phase = get_phase()
+    return YIELDING[phase] and running_request(phase) or nil
+end
+
+--- Holds belong to requests: what a request has acquired in one phase it can release in another.
+function openresty.owner()
+    local phase = get_phase()
+    return not WITHOUT_REQUEST[phase] and running_request(phase) or nil
 end
 
 return openresty

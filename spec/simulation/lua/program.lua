@@ -11,6 +11,8 @@
 
 -- luacheck: globals world
 local core = require "zklock.core"
+local Hold = require "zklock.hold"
+local Owner = require "zklock.owner"
 local zklock = require "zklock"
 
 local below, now = world.below, core.now
@@ -147,16 +149,16 @@ local PERMITS = 3
 -- connection, as long as the session lives.
 local HEARS_WITHIN = 2 * T + GRACE
 
---- Whether an administrator has taken away what is held, and the holder need not know yet. (Of a semaphore's permits only one is
--- known by name.)
-local function disowned(object, lock)
+--- Whether an administrator has taken away what is held by a claim, and the holder need not know yet. (Of a semaphore's permits
+-- only one is known by name.)
+local function disowned(object, claim)
     if not ADMINISTRATED then
         return false
     end
-    local node, ago = lock:node(), nil
+    local node, ago = claim:node(), nil
     if node then
         ago = world.deleted(node)
-        if ago and ago > HEARS_WITHIN and lock:held() then
+        if ago and ago > HEARS_WITHIN and claim:held() then
             violated("hears that its node was deleted", node, tostring(ago))
         end
     end
@@ -166,8 +168,19 @@ local function disowned(object, lock)
     return ago and ago <= HEARS_WITHIN
 end
 
-local function holds(object, lock)
-    return lock:held() and not disowned(object, lock)
+--- Calls fn(hold) for each hold of a lock object, whichever coroutine's, that is held just now; returns how many there are.
+local function each_held(object, lock, fn)
+    local count = 0
+    for holder in Owner.each(lock) do
+        local claim = Hold.held_claim(holder)
+        if claim and not disowned(object, claim) then
+            count = count + 1
+            if fn then
+                fn(holder._hold)
+            end
+        end
+    end
+    return count
 end
 
 --- Of one path, what is held just now by all of its objects.
@@ -178,13 +191,18 @@ local function held_on(path)
             local lock = object.lock
             if object.path ~= path then -- luacheck: ignore
             elseif object.kind == "mutex" then
-                exclusive = exclusive + (holds(object, lock) and 1 or 0)
+                exclusive = exclusive + each_held(object, lock)
             elseif object.kind == "rwlock" then
-                local writes = lock.write:held()
-                exclusive = exclusive + (holds(object, lock.write) and 1 or 0)
-                shared = shared + (not writes and holds(object, lock.read) and 1 or 0)
-            elseif holds(object, lock) then
-                permits = permits + object.count
+                exclusive = exclusive + each_held(object, lock.write)
+                each_held(object, lock.read, function(hold)
+                    if not Hold.held_claim(Owner.own(lock.write, hold.taker)) then -- else its coroutine writes, too
+                        shared = shared + 1
+                    end
+                end)
+            else
+                each_held(object, lock, function(hold)
+                    permits = permits + hold.count
+                end)
             end
         end
     end
@@ -204,6 +222,7 @@ end
 
 local latest = {} -- path -> the latest grant's token, and whose it was
 local latest_lock = setmetatable({}, { __mode = "v" })
+local latest_thread = setmetatable({}, { __mode = "v" }) -- path -> the coroutine that was granted it last
 
 local function check_token(path, lock)
     if ADMINISTRATED and world.deleted(lock:node() or "") then
@@ -316,12 +335,22 @@ local function random_half(object, timeout)
     return object.lock, timeout
 end
 
+--- Whether a lock object is held, by whichever coroutine.
+local function is_any_held(lock)
+    for holder in Owner.each(lock) do
+        if Hold.held_claim(holder) then
+            return true
+        end
+    end
+    return false
+end
+
 --- Whether any part of an object is held.
 local function is_held(object)
     if object.kind == "rwlock" then
-        return object.lock.read:held() or object.lock.write:held()
+        return is_any_held(object.lock.read) or is_any_held(object.lock.write)
     end
-    return object.lock:held()
+    return is_any_held(object.lock)
 end
 
 --- Calls try(…) with an object that may be held afterwards, or meanwhile.
@@ -347,13 +376,21 @@ end
 
 local function hold(object, lock)
     grants = grants + 1
-    if object.kind == "mutex" or object.kind == "rwlock" and lock == object.lock.write then
+    local alone, thread = object.kind == "mutex" or object.kind == "rwlock" and lock == object.lock.write, coroutine.running()
+    if alone then
         check_token(object.path, lock)
+    end
+    local token = lock:token()
+    if alone and token then
+        latest_thread[object.path] = thread
     end
     if chance(3, 4) then
         sleep(below(1000) / 1000 * T * (chance(1, 10) and 2 or 0.1))
     end
     check_exclusion()
+    if alone and not ADMINISTRATED and token and lock:token() == token and latest_thread[object.path] ~= thread then
+        violated("one coroutine is inside", object.path)
+    end
     if chance(1, 30) then
         return -- and keeps it
     end
@@ -371,7 +408,8 @@ end
 operation(12, function(object)
     local timeout = pick(TIMEOUTS)
     local lock, given = random_half(object, timeout)
-    if busily(object, "acquire", limit_of(timeout), ACQUIRE, lock.acquire, lock, given) then
+    local got = busily(object, "acquire", limit_of(timeout), ACQUIRE, lock.acquire, lock, given)
+    if got and not is_shortage(got) then
         hold(object, lock)
     end
 end)

@@ -1,0 +1,330 @@
+--- owner: which hold of a lock object a call is about, where several coroutines use the object.
+--
+-- A hold belongs to the coroutine that acquired it. The lock object is itself what holds for the first coroutine. A coroutine
+-- that acquires while the object is in use by another one gets a *companion*: a lock object with the same settings and a hold of
+-- its own, which goes into the queue behind the others. `acquire` returns it, and `with_lock` gives it to its function. All methods
+-- of the object find the companion of the running coroutine (`_others`, by taker), so that programs need not know.
+--
+-- A *taker* stands for a coroutine, without keeping it. Where the adapter has the function `owner`, the takers of one owner (inside
+-- nginx: of one request) form a *group*: they may use each other's holds, and what a coroutine holds when it ends is the group's.
+
+local Hold = require "zklock.hold"
+
+local coroutine, getmetatable, next, pairs, pcall, setmetatable = coroutine, getmetatable, next, pairs, pcall, setmetatable
+local running = coroutine.running
+local present = Hold.present
+
+local Owner = {}
+
+local WEAK_KEYS, WEAK_VALUES, WEAK = { __mode = "k" }, { __mode = "v" }, { __mode = "kv" }
+
+--- In place of the thread of the main program, where Lua has none for it.
+local MAIN = {}
+
+-- Takers --------------------------------------------------------------------------------------------------------------
+
+--- thread -> its taker, where the adapter knows no owners.
+local takers = setmetatable({}, WEAK_KEYS)
+
+--- owner -> its group: `takers` is the set of its takers, `by_thread` finds the one of a thread. (nginx uses threads again for
+-- other requests, so each group has takers of its own.)
+local groups = setmetatable({}, WEAK_KEYS)
+
+--- `weak.thread` is its coroutine; `companions` are those that its coroutine uses, by the object. So companions stay as long as
+-- the coroutine, and in a group as long as the owner. `mark` is what lock objects remember of it, or of its group.
+local function new_taker(thread, group)
+    return {
+        weak = setmetatable({ thread = thread }, WEAK_VALUES), group = group, companions = false,
+        mark = group and group.mark or {}
+    }
+end
+
+--- The taker of a thread in the group of an owner.
+local function member(owner, thread)
+    local group = groups[owner]
+    if not group then
+        group = {
+            by_thread = setmetatable({}, WEAK_KEYS), takers = {}, weak = setmetatable({ owner = owner }, WEAK_VALUES), mark = {}
+        }
+        groups[owner] = group
+    end
+    local taker = group.by_thread[thread]
+    if not taker then
+        taker = new_taker(thread, group)
+        group.by_thread[thread] = taker
+        group.takers[taker] = true
+    end
+    return taker
+end
+
+--- The taker of the running coroutine.
+local function running_taker(client)
+    local thread, ask = running() or MAIN, client._adapter.owner
+    local owner = ask and ask()
+    if owner ~= nil then
+        return member(owner, thread)
+    end
+    local taker = takers[thread]
+    if not taker then
+        taker = new_taker(thread)
+        takers[thread] = taker
+    end
+    return taker
+end
+Owner.running = running_taker
+
+--- The status of a taker's coroutine, as of coroutine.status: "dead" if it was collected. Inside nginx this is right only for the
+-- request that asks.
+local function status(taker)
+    local thread = taker.weak.thread
+    if thread == MAIN then
+        return "normal"
+    elseif thread == nil then
+        return "dead"
+    end
+    local ok, word = pcall(coroutine.status, thread)
+    return ok and word or "suspended"
+end
+
+--- Whether a taker's coroutine has ended, and what it has left held is the running coroutine's to use.
+local function has_left(taker, me)
+    if taker.group and taker.group ~= me.group then
+        return false
+    end
+    local word = status(taker)
+    return word == "dead" or word == "zombie" -- the latter is nginx's, of a light thread that nobody has waited for
+end
+
+--- Whether a taker's coroutine cannot run before the running one has yielded or ended: it has resumed that one.
+local function is_above(taker, me)
+    return taker ~= me and taker.group == me.group and status(taker) == "normal"
+end
+Owner.is_above = is_above
+
+--- Whether nobody is left who could ask what became of a taker's hold.
+function Owner.is_gone(taker)
+    local group = taker.group
+    if group then
+        return group.weak.owner == nil
+    end
+    return taker.weak.thread == nil
+end
+
+--- Notes that a coroutine asks for a lock itself, by this lock object. (A group is noted as one.)
+function Owner.note(lock, me)
+    local object, mark = lock._origin or lock, me.mark
+    if lock ~= object then
+        object._others = object._others or setmetatable({}, WEAK)
+        object._others[me] = lock
+        me.companions = me.companions or setmetatable({}, WEAK_KEYS)
+        me.companions[object] = lock
+    end
+    local first = object._taker
+    if not first then
+        object._taker = mark
+    elseif first ~= mark then
+        object._takers = object._takers or setmetatable({}, WEAK_KEYS)
+        object._takers[mark] = true
+    end
+end
+
+--- Whether a coroutine, or another one of its group, has ever asked for the lock itself.
+local function has_asked(lock, me)
+    local object, mark = lock._origin or lock, me.mark
+    return object._taker == mark or object._takers and object._takers[mark] or false
+end
+Owner.has_asked = has_asked
+
+--- Tells which waits a cancel by this coroutine ends: all, if there are no groups, or if only one other group has ever asked for
+-- the lock; otherwise those of its own group.
+-- @treturn function(taker) whether a wait of this taker is ended
+function Owner.cancels(lock, me)
+    local group, object = me.group, lock._origin or lock
+    local none_but_mine = group ~= nil and (has_asked(object, me) or object._takers ~= false)
+    return function(taker)
+        return not none_but_mine or taker.group == group
+    end
+end
+
+-- Companions ----------------------------------------------------------------------------------------------------------
+
+--- The hold that a lock object is in use for, its own or that of its acquisition under way; nil if it is free.
+local function use(lock)
+    return present(lock) or lock._client._attempts[lock]
+end
+
+--- Whether a lock object is in use by this coroutine.
+local function is_used_by(lock, me)
+    local hold = use(lock)
+    return hold ~= nil and hold.taker == me
+end
+
+--- A lock object with the settings of another one, for the acquisitions of one coroutine.
+local function new_companion(object)
+    local lock = {}
+    for key, value in pairs(object) do
+        lock[key] = value
+    end
+    lock._origin, lock._hold, lock._taker, lock._takers, lock._others, lock._latest = object, false, false, false, false, false
+    return setmetatable(lock, getmetatable(object))
+end
+
+--- A lock object that an ended coroutine has left held, of those that hold through an object, and that is this coroutine's now.
+local function left_over(object, me)
+    local hold, others, group = present(object), object._others, me.group
+    if hold and has_left(hold.taker, me) then
+        return object
+    elseif not others then
+        return nil
+    end
+    if group then
+        for taker in pairs(group.takers) do
+            local lock = others[taker]
+            if lock and present(lock) and has_left(taker, me) then
+                return lock
+            end
+        end
+        return nil
+    end
+    local latest = object._latest and object._latest.lock
+    return latest and present(latest) and has_left(latest._hold.taker, me) and latest or nil
+end
+
+--- By which lock object this coroutine holds through `lock`, or is acquiring; nil if it does neither.
+local function own(lock, me)
+    local object = lock._origin or lock
+    if is_used_by(object, me) then
+        return object
+    end
+    local companion = object._others and object._others[me]
+    if companion and is_used_by(companion, me) then
+        return companion
+    end
+    return left_over(object, me)
+end
+Owner.own = own
+
+--- By which lock object this coroutine is to acquire: the one by which it holds already, else `lock` if that is free, else a
+-- companion.
+function Owner.place(lock, me)
+    local mine = own(lock, me)
+    if mine then
+        return mine
+    end
+    return use(lock) == nil and lock or new_companion(lock._origin or lock)
+end
+
+--- Notes by which lock object something is held now.
+function Owner.note_held(lock)
+    local object = lock._origin
+    if object then
+        object._latest = object._latest or setmetatable({}, WEAK_VALUES)
+        object._latest.lock = lock
+    end
+end
+
+--- Notes that a hold, or an attempt at one, of a lock object has ended.
+function Owner.forget(lock, hold)
+    local object = lock._origin
+    if not object then
+        return
+    elseif object._latest and object._latest.lock == lock then
+        object._latest.lock = nil
+    end
+    local others = object._others
+    if others and others[hold.taker] == lock then
+        others[hold.taker], hold.taker.companions[object] = nil, nil
+        if next(others) == nil then
+            object._others = false
+        end
+    end
+end
+
+--- All lock objects that hold through an object, itself first: an iterator.
+function Owner.each(lock)
+    local object = lock._origin or lock
+    local others, at, begun = object._others, nil, false
+    return function()
+        if not begun then
+            begun = true
+            if object._hold then
+                return object
+            end
+        end
+        while others do
+            local companion
+            at, companion = next(others, at)
+            if companion == nil then
+                return nil
+            elseif companion._hold then
+                return companion
+            end
+        end
+    end
+end
+
+-- Looking -------------------------------------------------------------------------------------------------------------
+
+--- Whether this coroutine was given the object for a hold of another one: if it has never asked for the lock itself. A hold of
+-- another group was not given to it, unless it is to outlive that group (`keep`).
+local function was_given(object, hold, me)
+    local group = hold.taker.group
+    return (group == nil or group == me.group or hold.keep == true) and not has_asked(object, me)
+end
+
+--- Returns a lock object if this coroutine was given its hold.
+function Owner.given(lock, me)
+    local hold = present(lock)
+    return hold and was_given(lock, hold, me) and lock or nil
+end
+
+--- Whether this coroutine may use a hold of another one: of its own group, or left by a coroutine that has ended, or given to it.
+local function may_use(object, hold, me)
+    return me.group ~= nil and hold.taker.group == me.group or was_given(object, hold, me) or has_left(hold.taker, me)
+end
+
+--- Of what is held through an object: the only one that fits, or nil.
+local function only(object, fits, me)
+    local found
+    for lock in Owner.each(object) do
+        local hold = present(lock)
+        if hold and fits(object, hold, me) then
+            if found then
+                return nil
+            end
+            found = lock
+        end
+    end
+    return found
+end
+
+local function is_of_group(_, hold, me)
+    return hold.taker.group == me.group
+end
+
+local function is_held(object, hold, me)
+    return hold.claim:held() and may_use(object, hold, me)
+end
+
+--- Finds the lock object that a method of `lock`, called by this coroutine, is about. A companion's methods are about itself. Of an
+-- object it is, in this order: the one by which this coroutine holds; the only one by which its group holds; the only one that it
+-- may use; the object itself, if nothing is held through it.
+-- @treturn Lock|nil nil if what is held is not for this coroutine
+function Owner.meant(lock, me)
+    local hold = present(lock)
+    if lock._origin or hold and hold.taker == me then
+        return lock
+    end
+    local others = lock._others
+    if not others then
+        return (not hold or may_use(lock, hold, me)) and lock or nil
+    end
+    local companion = others[me]
+    if companion and present(companion) and companion._hold.taker == me then
+        return companion
+    end
+    companion = me.group and only(lock, is_of_group, me) or only(lock, is_held, me)
+    return companion or Owner.each(lock)() == nil and lock or nil
+end
+
+return Owner

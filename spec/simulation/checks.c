@@ -348,7 +348,7 @@ void note_replacing(sim_replacement how)
 static void forget_tokens(int64_t zxid)
 {
     for (claim_record *each = run.claims; each != NULL; each = each->next)
-        each->comparable = each->comparable && strtoll(each->token, NULL, 16) <= zxid;
+        each->comparable = each->comparable && strtoll(each->token, NULL, 10) <= zxid;
 }
 
 void note_replaced(sim_replacement how)

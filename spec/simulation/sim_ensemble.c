@@ -1391,6 +1391,7 @@ static void replace_sessions(sim_replacement how, int position)
             each->closed_at = 0;
             each->closing = each->polled = false;
             touch(each, each->timeout_ms);
+            memset(each->touched_at, 0, sizeof(each->touched_at));
             each->doomed = each->caller < 0;
             continue;
         }

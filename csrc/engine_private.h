@@ -123,17 +123,17 @@ typedef struct {
     struct zkl_heard {
         int64_t
             first; /* two requests, the second of which was sent when the first, of this instant, had been answered */
-        int64_t since;   /* were both answered by this instant; ZKL_NEVER until that is known */
-    } heard[16];         /* ring, some of those */
-    int32_t heard_count; /* ever written */
-    int64_t reported;    /* the follower has reported a request of this instant, or a later one */
-    int64_t arrived;     /* such a report has arrived at the leader */
-    int64_t proven;      /* the same, and a quorum write was acknowledged afterwards: not dated yet */
+        int64_t since; /* were both answered by this instant; ZKL_NEVER until that is known */
+    } heard[16];       /* ring, some of those */
+    int64_t reported;  /* the follower has reported a request of this instant, or a later one */
+    int64_t arrived;   /* such a report has arrived at the leader */
+    int64_t proven;    /* the same, and a quorum write was acknowledged afterwards: not dated yet */
     int64_t
         restarted_at; /* the leader restarted the timer at this instant or later, if the follower's leader is the leader */
     int64_t unbroken_since; /* at each instant since then the one before was less than 9T/10 old */
     bool sound;             /* so it has been since the session began, or for so long that this is as good */
     bool begins;            /* the connection itself is not dated yet */
+    int32_t heard_count;    /* entries of `heard` that were ever written */
     bool round_over;        /* nor is the end of the latest round of requests */
 } zkl_chain;
 
@@ -171,7 +171,6 @@ struct zkl_engine {
     int64_t retry_at;     /* not before this instant is a session opened again */
     int64_t lost_at;      /* the connection was lost at this instant */
     int64_t handshake_at; /* the present connection's handshake was sent at this instant or later */
-    int32_t least_ms;     /* the shortest timeout that the session's connections have negotiated */
 
     /* lease.c */
     int64_t lease_until;
@@ -183,6 +182,7 @@ struct zkl_engine {
     int64_t restarted_at; /* the leader restarted the session's timer at this instant or later: proven */
     zkl_chain chain;      /* the same as far as this connection alone tells */
     int32_t looks_flying; /* at nodes that are held, behind heartbeats */
+    int32_t least_ms;     /* the shortest timeout that the session has negotiated */
 
     /* request.c */
     struct zkl_request_list flying;
@@ -191,6 +191,7 @@ struct zkl_engine {
     int32_t in_flight;
     /* operation.c: the server refused one for now, and none goes out before delayed_until. */
     bool operations_paused;
+    bool own_ephemerals; /* the program may have ephemeral nodes in this session */
 
     /* line.c */
     struct zkl_line_list *lines; /* hash table by path */
@@ -216,7 +217,6 @@ struct zkl_engine {
     struct zkl_operation_list operations;         /* under way, or answered and not forgotten */
     struct zkl_user_watch_list user_watches;
     uint64_t operation_serial; /* of the latest */
-    bool own_ephemerals;       /* the program may have ephemeral nodes in this session */
     size_t sent_bytes;         /* of operations, since zkl_engine_prepare */
 
     /* engine.c */

@@ -49,7 +49,8 @@ static zkl_request *land(const void *data, int rc)
     }
     TAILQ_REMOVE(&engine->flying, request, all);
     engine->in_flight--;
-    if (rc == ZOK && request->connection == engine->connection) {
+    bool proof = rc == ZOK || (rc == ZNONODE && request->kind == ZKL_REQUEST_CHECK && ZKL_BROKEN(ZKL_BREAK_EVICTED));
+    if (proof && request->connection == engine->connection) {
         zkl_lease_answered(request);
     }
     return request;

@@ -59,6 +59,7 @@ const broken_rule broken_rules[] = {
 
 uint32_t forced_faults;
 bool one_lock;
+bool untraced;
 
 void break_rule(const broken_rule *rule)
 {

@@ -295,7 +295,8 @@ static sim_options choose_world(uint64_t seed, bool trace)
                            .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND,
                            .containers = (bits >> 24) % 8 != 0,
                            .auth_fails = (bits >> 32) % 150 == 0,
-                           .trace = trace};
+                           .trace = trace,
+                           .untraced = untraced};
     return options;
 }
 

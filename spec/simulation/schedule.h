@@ -283,6 +283,8 @@ extern const broken_rule broken_rules[];
 void break_rule(const broken_rule *rule);
 /* What goes wrong in all runs from now on, whatever their seeds say; 0: that. */
 extern uint32_t forced_faults;
+/* Nobody compares the traces of the runs from now on. */
+extern bool untraced;
 /* Three servers keep one lock in all runs from now on. */
 extern bool one_lock;
 

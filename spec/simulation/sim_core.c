@@ -315,7 +315,7 @@ int sim_path_parent(int path)
 
 void sim_trace(const char *format, ...)
 {
-    if (sim.options.by_hand && !sim.options.trace)
+    if ((sim.options.by_hand || sim.options.untraced) && !sim.options.trace)
         return; /* hundreds of thousands of worlds: nobody compares their traces */
     char line[512];
     va_list arguments;

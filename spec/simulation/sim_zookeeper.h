@@ -37,6 +37,7 @@ typedef struct {
     bool containers; /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
     bool auth_fails; /* every zoo_add_auth is refused */
     bool trace;      /* print the trace to stdout */
+    bool untraced;   /* make no hash of the trace either, which takes a fifth of the time */
     /*
      * Nothing is random and nothing takes time: what a client and its server send each other stays under way until
      * sim_deliver, everything else happens at once, or when a clock says so (sim_run_until).

@@ -333,6 +333,7 @@ static arguments parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     arguments args = parse(argc, argv);
+    untraced = args.mode != MODE_REPLAY;
     switch (args.mode) {
     case MODE_BREAKS:
         return run_breaks(&args);

@@ -338,6 +338,7 @@ end
 local function acquire(self, timeout, count, me)
     local hold = new_hold(timeout == 0 and TRY, count, me)
     Owner.note(self, me)
+    wait.note_thread(self._client._registry, hold)
     local ok, granted, message, code = self._client._protect(attempt, self, hold, timeout)
     if ok and granted then
         return self

@@ -473,6 +473,7 @@ local function acquire(self, timeout)
     local run = setmetatable({
         multi = self, taker = me, holds = {}, tethers = {}, current = nil, try = false, cancelled = false
     }, Run)
+    wait.note_thread(self._client._registry, run)
     begin_to_keep(self, run)
     attempts[run], self._runs[me] = run, run
     local ok, got, message, code = self._client._protect(attempt, self, run, timeout)

@@ -268,7 +268,9 @@ end
 
 --- What has come of an acquisition, once it is decided or its time is up: true, and the object holds; or nil, message, code.
 function Lock:_conclude(hold, timeout)
-    if hold.cancelled then
+    if hold.cancelled == "timeout" then
+        return timed_out(self, hold, timeout)
+    elseif hold.cancelled then
         return nil, format("waiting for the %s %s was cancelled", self._kind.name, self._path), "cancelled"
     elseif hold.claim:held() then
         return take(self, hold)
@@ -607,7 +609,7 @@ function Lock:_cancel()
     if not hold or hold.cancelled then
         return false
     end
-    hold.cancelled = true
+    hold.cancelled = "cancelled"
     if hold.claim then
         local waiter = self._client._registry.by_ticket[hold.claim:id()]
         hold.claim:cancel()

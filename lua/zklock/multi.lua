@@ -345,8 +345,8 @@ local Run = {}
 Run.__index = Run
 
 --- For zklock.wait: its coroutine was killed.
-function Run:forsake()
-    self.cancelled = true
+function Run:forsake(code)
+    self.cancelled = code
     if self.multi._client._attempts[self] then
         end_run(self.multi, self)
     end
@@ -366,6 +366,14 @@ local function place(self, run, index)
     return member
 end
 
+--- What an acquisition answers that was cancelled, or given up because its coroutine was not resumed in time.
+local function was_cancelled(run)
+    if run.cancelled == "timeout" then
+        return nil, "could not acquire the locks in time", "timeout"
+    end
+    return nil, "waiting for the locks was cancelled", "cancelled"
+end
+
 --- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
 -- those behind it.
 -- @treturn true|nil message and code of the first that was not granted
@@ -383,6 +391,8 @@ local function take_together(self, run, way, deadline)
     if able == nil then
         abandon(run)
         return nil, message, code
+    elseif run.cancelled then
+        return was_cancelled(run)
     end
     for index = 1, #members do
         local held
@@ -401,7 +411,7 @@ end
 local function take_in_order(self, run, deadline)
     for index = run.taken + 1, #self._members do
         if run.cancelled then
-            return nil, "waiting for the locks was cancelled", "cancelled"
+            return was_cancelled(run)
         end
         tether(run)
         run.current = place(self, run, index)
@@ -580,7 +590,7 @@ local function cancel(run)
     if run.cancelled then
         return false
     end
-    run.cancelled = true
+    run.cancelled = "cancelled"
     if run.current then
         run.current:_cancel()
         return true

@@ -152,12 +152,12 @@ local function wait_registered(client, adapter, waiter, ticket, deadline, decide
 end
 
 --- Gives up a wait that will not go on, with what it waited for.
-local function give_up(client, waiter)
+local function give_up(client, waiter, code)
     local forget = client._adapter.forget
     if forget then
         forget(waiter)
     end
-    wait.forsake(client, waiter)
+    wait.forsake(client, waiter, code)
 end
 
 --- Waits by an adapter that suspends the caller. An error that is raised in the wait goes on after the wait is given up.
@@ -216,10 +216,10 @@ function wait.is_possible(client)
     return is_main == true -- there the adapter knows what to do
 end
 
---- Gives up one acquisition that nobody waits for any more.
+--- Gives up one acquisition that nobody waits for any more. Should its coroutine go on nevertheless, its answer is `code`.
 -- @treturn table|nil the run of a multi that it was part of
-local function forsake_hold(client, hold)
-    hold.cancelled = true
+local function forsake_hold(client, hold, code)
+    hold.cancelled = code
     if hold.claim then
         hold.claim:cancel()
     end
@@ -243,7 +243,10 @@ end
 
 --- For adapters that know that a waiter's coroutine will never run again: gives up what it waited for, now and not when it
 -- is collected. Harmless when it has been done. Of coroutine.close, which Lua 5.4 has, no adapter need tell.
-function wait.forsake(client, waiter)
+-- @tparam Client client
+-- @tparam table waiter
+-- @tparam string|nil code what an acquisition answers if its coroutine goes on nevertheless; "cancelled" unless given
+function wait.forsake(client, waiter, code)
     local subject = client._registry.everybody[waiter]
     client._registry.everybody[waiter] = nil
     local run = nil
@@ -252,10 +255,10 @@ function wait.forsake(client, waiter)
     elseif subject and subject.forsake then
         run = subject
     elseif subject and subject.claim then
-        run = forsake_hold(client, subject)
+        run = forsake_hold(client, subject, code or "cancelled")
     end
     if run then
-        run:forsake()
+        run:forsake(code or "cancelled")
     end
 end
 
@@ -271,10 +274,10 @@ local function is_unwound(registry, thing)
     return thread ~= nil and (coroutine.status(thread) == "dead" or not core.stands_in(thread, thing))
 end
 
---- Whether a waiter should have gone on long ago.
+--- Whether a waiter has an acquisition under way and should have gone on long ago.
 local function is_overdue(registry, waiter, time)
-    local deadline = registry.deadlines[waiter]
-    if deadline == nil or deadline > time then
+    local deadline, subject = registry.deadlines[waiter], registry.everybody[waiter]
+    if deadline == nil or deadline > time or type(subject) ~= "table" or not (subject.claim or subject.forsake) then
         return false
     end
     local found = registry.overdue[waiter]
@@ -296,7 +299,7 @@ local function sweep(client, time)
         end
     end
     for index = 1, #doomed do
-        give_up(client, doomed[index])
+        give_up(client, doomed[index], "timeout")
     end
     doomed = {}
     for _, attempt in pairs(client._attempts) do
@@ -305,9 +308,9 @@ local function sweep(client, time)
         end
     end
     for index = 1, #doomed do
-        local run = doomed[index].forsake and doomed[index] or forsake_hold(client, doomed[index])
+        local run = doomed[index].forsake and doomed[index] or forsake_hold(client, doomed[index], "cancelled")
         if run then
-            run:forsake()
+            run:forsake("cancelled")
         end
     end
 end

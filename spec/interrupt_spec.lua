@@ -6,6 +6,8 @@
 
 local fixture = require "spec.support.fixture"
 local interrupts = require "spec.support.interrupts"
+local loop = require "spec.support.loop"
+local loops = require "spec.support.loops"
 
 --- Fails if on_lost was called: nothing is lost here.
 local function on_lost(_, reason)
@@ -267,6 +269,48 @@ describe("an error at any instruction of", function()
                 assert(holder:release())
                 assert_free(holder)
                 assert_usable(object)
+            end)
+        end
+    end
+
+    --- In an event loop, where waits suspend their coroutines. LuaJIT's hooks are not those of one coroutine.
+    local in_a_loop = rawget(_G, "jit") == nil and loops.PCALL_YIELDS and it or pending
+
+    for _, way in ipairs({ "acquire", "with_lock" }) do
+        for _, kind in ipairs({ KINDS[1], KINDS[9] }) do
+            in_a_loop(("%s leaves nothing of a %s that it waits for in an event loop"):format(way, kind.name), function()
+                local waiting = fixture.loop_client({ session_timeout = 30 })
+                loop.run(function()
+                    local path = fixture.path()
+                    local holder = client:mutex(kind.name == "multi" and path .. "/b" or path)
+                    assert(holder:acquire(20))
+                    local object = kind.new(waiting, path)
+                    assert.is_true(interrupts.sweep({
+                        stride = 5,
+                        spared = "support/loop.lua",
+                        prepare = function()
+                            return object
+                        end,
+                        check = function()
+                            for _, lock in ipairs(locks_of(object)) do
+                                assert(tostring(lock):find("free", 1, true), tostring(lock))
+                            end
+                            assert(waiting:flush(20))
+                            assert.equal(0, waiting:stats().seats)
+                            assert.is_false(waiting:needs_pump())
+                        end,
+                        run = function()
+                            if way == "acquire" then
+                                assert(select(3, object:acquire(0.001)) == "timeout")
+                            else
+                                assert(select(3, object:with_lock(print, 0.001)) == "timeout")
+                            end
+                        end
+                    }) > 5)
+                    assert(holder:release())
+                    assert(object:acquire(20))
+                    assert(object:release())
+                end)
             end)
         end
     end

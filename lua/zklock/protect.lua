@@ -1,9 +1,9 @@
 --- protect: calls that may wait, protected wherever Lua allows it.
 --
--- A call that is interrupted by an error gives up what it has asked for, which takes a pcall around it. A coroutine may yield
--- across pcall everywhere but in PUC Lua 5.1. There a call that may yield runs unprotected, unless it cannot yield where it is
--- (inside a pcall of the program's own, for one): then nothing is lost by protecting it, and its wait, which is going to
--- raise, gives up what it has asked for first. What remains is found by zklock.wait's sweep.
+-- A call that is interrupted by an error gives up what it has asked for. That takes a pcall around it. A coroutine may yield
+-- across pcall on all versions of Lua but PUC Lua 5.1. There a call that may yield runs unprotected. If it cannot yield where it
+-- is, for example inside a pcall of the program, it is protected: its wait is going to raise, and the call then gives up what it
+-- has asked for. zklock.wait's sweep finds the rest.
 
 local core = require "zklock.core"
 

@@ -326,6 +326,9 @@ local function promises(loop)
                         local ok, problem = barrier(object.acquire, object, 20)
                         assert.is_false(ok)
                         assert.truthy(tostring(problem):find(BOUNDARY, 1, true), tostring(problem))
+                        if name == "pcall" then -- Lua shows the others only partly: what they leave is found by the pump
+                            assert.is_nil(next(client._attempts))
+                        end
                         until_true(loop, function()
                             return fixture.has(locks[2]:path(), 1) and fixture.has(locks[1]:path(), 0)
                         end, "the place in the queue to be given up")

@@ -4,6 +4,7 @@
 -- the lock is free, or held as before. After an interrupted with_lock it is as it was before. The collector, which would give up
 -- what was forgotten, is stopped meanwhile.
 
+local core = require "zklock.core"
 local fixture = require "spec.support.fixture"
 local interrupts = require "spec.support.interrupts"
 local loop = require "spec.support.loop"
@@ -314,4 +315,29 @@ describe("an error at any instruction of", function()
             end)
         end
     end
+
+    -- The pump is interrupted between what it takes from C and what it does about it.
+    local across_pcall = loops.PCALL_YIELDS and it or pending
+    across_pcall("the pump loses no wake-up", function()
+        local waiting, path = fixture.loop_client({ session_timeout = 30 }), fixture.path()
+        for count = 1, 100, interrupts.STRIDE do
+            local node, ended = fixture.join(path), false
+            loop.run(function()
+                local lock = waiting:mutex(path)
+                assert(lock:acquire(20))
+                ended = true
+                assert(lock:release())
+            end, function()
+                loop.until_true(function()
+                    return fixture.has(path, 2)
+                end)
+                fixture.observer():delete(node)
+                assert(core.poll(waiting:pollfd(), 20))
+                interrupts.call(count, "support/loop.lua", waiting.pump, waiting)
+                loop.until_true(function()
+                    return ended
+                end, 10)
+            end)
+        end
+    end)
 end)

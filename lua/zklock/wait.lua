@@ -33,7 +33,8 @@ function wait.new_registry()
         deadlines = setmetatable({}, WEAK_KEYS),   -- all waiters whose wait has an end -> when that is
         overdue = setmetatable({}, WEAK_KEYS),     -- waiters that a sweep has found behind their deadline -> when
         threads = setmetatable({}, WEAK_BOTH),     -- on PUC Lua 5.1: waiters and acquisitions -> their coroutines
-        sweep_due = 0                              -- the time of the next sweep
+        sweep_due = 0,                             -- the time of the next sweep
+        missed = false                             -- whether an error has kept a pump from passing on news
     }
 end
 
@@ -358,9 +359,19 @@ function wait.wake_everybody(client)
     end
 end
 
---- Passes on what C has to say, without waiting. What changes while this runs makes the fd readable again, so that
--- nothing is left lying: tickets come first, because taking the last of them is what clears the fd.
-function wait.pump(client)
+--- Tells every observer that something may have changed.
+local function tell_observers(registry)
+    local observers = {}
+    for _, observer in pairs(registry.observers) do
+        observers[#observers + 1] = observer
+    end
+    for index = 1, #observers do
+        observers[index]:_ticket_changed()
+    end
+end
+
+--- What pump does, protected. `missed`: news may have been taken from C and not passed on.
+local function pass_on(client, missed)
     local handle, registry = client._core, client._registry
     local ticket, changed = handle:next()
     while ticket do
@@ -373,12 +384,30 @@ function wait.pump(client)
         end
         ticket, changed = handle:next()
     end
+    if missed then
+        tell_observers(registry)
+    end
     sweep_if_due(client)
-    if changed then
+    if changed or missed then
         client:_drain_log()
         if client:_state_changed() then
             wait.wake_everybody(client)
         end
+    end
+end
+
+--- Passes on what C has to say, without waiting. What changes while this runs makes the fd readable again, so that
+-- nothing is left lying: tickets come first, because taking the last of them is what clears the fd. After an error (Ctrl-C) all
+-- waiters look for themselves, and the next pump tells all observers: the news may have been taken and not passed on.
+function wait.pump(client)
+    local registry = client._registry
+    local missed = registry.missed
+    registry.missed = false
+    local ok, problem = pcall(pass_on, client, missed)
+    if not ok then
+        registry.missed = true
+        wait.wake_everybody(client)
+        error(problem, 0)
     end
 end
 

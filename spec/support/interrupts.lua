@@ -33,6 +33,7 @@ local ENOUGH = 3
 
 --- Lua versions whose interpreters differ in what an instruction is, and how a hook is called. On the others each tenth must do.
 local STRIDE = (rawget(_G, "jit") or _VERSION == "Lua 5.4") and 1 or 10
+interrupts.STRIDE = STRIDE
 
 --- Runs an operation again and again, raising an error in it one instruction later each time, until it ends before.
 -- @tparam table steps `prepare()` returns what the others are called with; `run(case)` is the operation; `check(case, interrupted)`

@@ -250,7 +250,7 @@ static int claim_revocations(lua_State *L)
     return 1;
 }
 
-/* Removes the claim from what the Lua side has noted: see ticket_end. Can run out of memory before it has changed anything. */
+/* Removes the claim from what the Lua side has noted: see claim_release. Can run out of memory before it has changed anything. */
 static void unregister(lua_State *L, uint64_t id)
 {
     if (lua_istable(L, 5)) {

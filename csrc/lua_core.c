@@ -140,6 +140,8 @@ static const luaL_Reg functions[] = {
     {"default_identity", core_default_identity},
     {"memory", core_memory},
     {"alarm", core_alarm},
+    {"yieldable", core_yieldable},
+    {"stands_in", core_stands_in},
     {"openings", core_openings},
     {"features", core_features},
     {NULL, NULL},

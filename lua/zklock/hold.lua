@@ -34,7 +34,7 @@ local function no()
 end
 
 --- In place of the claim of a hold that went with its tether.
-local GONE = { held = no }
+local GONE = { held = no, cancel = no, id = no }
 
 --- Of a hold on a tether: it refers to its claim weakly.
 local Tethered = { __mode = "v", __index = setmetatable({ claim = GONE }, Hold) }

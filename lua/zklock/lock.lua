@@ -111,19 +111,15 @@ end
 -- @tparam boolean|nil if_held not unless it holds at this instant
 -- @treturn boolean|nil whether there is nothing left to clean up, nor to tell; nil: it does not hold
 local function drop(self, patience, if_held)
-    local hold = self._hold
-    -- First of all: whatever interrupts the rest, the lock is given back.
-    local settled, news = hold.claim:release(patience, if_held)
+    local hold, client = self._hold, self._client
+    -- C notes the end in the same step: the hold is `released` if it held, and the object's and the observers' no more.
+    local settled, news = hold.claim:release(patience, if_held, self, hold.observed and client._registry.observers)
     if settled == nil and if_held then
         return nil
     end
-    self._hold = false
     Owner.forget(self, hold)
-    if hold.observed then
-        self._client._registry.observers[hold.claim:id()] = nil
-    end
     if news then
-        wait.pump(self._client)
+        wait.pump(client)
     end
     return settled
 end
@@ -244,7 +240,6 @@ local function request(self, hold, patience)
     local try = hold.try
     return client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
 end
-Lock._request = request
 
 --- The object holds from now on, unless its on_revoke gives it back at once.
 -- @treturn true|nil message, code
@@ -273,7 +268,9 @@ end
 
 --- What has come of an acquisition, once it is decided or its time is up: true, and the object holds; or nil, message, code.
 function Lock:_conclude(hold, timeout)
-    if hold.cancelled then
+    if hold.cancelled == "timeout" then
+        return timed_out(self, hold, timeout)
+    elseif hold.cancelled then
         return nil, format("waiting for the %s %s was cancelled", self._kind.name, self._path), "cancelled"
     elseif hold.claim:held() then
         return take(self, hold)
@@ -291,22 +288,28 @@ function Lock:_conclude(hold, timeout)
     return nil, message, code
 end
 
---- Gives up an acquisition that has not come about.
+--- Gives up an acquisition, whatever has come of it. Does nothing the second time.
 function Lock:_abandon(hold)
-    self._client._attempts[self] = nil
+    local client, claim = self._client, hold.claim
+    if client._attempts[self] == hold then
+        client._attempts[self] = nil
+    end
     if self._hold == hold then
         self._hold = false
     end
     Owner.forget(self, hold)
-    if hold.claim then
-        hold.claim:cancel()
+    if claim then
+        if hold.observed then
+            client._registry.observers[claim:id()] = nil
+        end
+        claim:cancel()
     end
 end
 
 --- Seconds that a try waits for C to say that there is no connection: while a name is resolved nobody hears it.
 local OFFLINE_PATIENCE = 0.1
 
---- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
+--- Asks for the lock and waits. Whatever it does not return true for is given up by its caller.
 local function attempt(self, hold, timeout)
     local client = self._client
     local ask = not self._lingers and client._adapter.patience -- one that lingers is as a rule there at once
@@ -334,19 +337,74 @@ local function attempt(self, hold, timeout)
     return self:_conclude(hold, timeout)
 end
 
---- One acquisition from beginning to end. `timeout` in seconds, 0 tries; `me` is the running coroutine's taker.
-local function acquire(self, timeout, count, me)
-    local hold = new_hold(timeout == 0 and TRY, count, me)
-    Owner.note(self, me)
-    local ok, granted, message, code = self._client._protect(attempt, self, hold, timeout)
-    if ok and granted then
+--- The same; gives up itself what has not come about. Runs protected.
+local function attempt_or_abandon(self, hold, timeout)
+    local granted, message, code = attempt(self, hold, timeout)
+    if granted then
         return self
     end
     self:_abandon(hold)
-    if not ok then
-        error(granted, 0)
-    end
     return nil, message, code
+end
+
+--- A *scope* is the record of one acquisition, for the code that ends it after an error: by which lock object, which hold, and how
+-- many levels the hold has by it. All of it is noted before anything is asked for, and does not change afterwards. So the lock
+-- object shows what has come of the acquisition, at whatever instruction the error was raised.
+local function note_scope(scope, lock, hold, level)
+    scope.lock, scope.level = lock, level
+    scope.hold = hold -- the last, in a statement of its own: with it the record is valid
+end
+
+function Lock.new_scope()
+    return { lock = false, hold = false, level = 0 }
+end
+
+--- Asks for the lock without waiting, for a multi, which concludes it or takes back the scope. Returns what _request does.
+function Lock:_ask(way, taker, scope)
+    local hold = new_hold(way, 1, taker)
+    Owner.note(self, taker)
+    note_scope(scope, self, hold, 1)
+    return request(self, hold)
+end
+
+--- A scope for the hold that the object has, or for nothing.
+function Lock:_scope_of_hold()
+    local scope, hold = Lock.new_scope(), present(self)
+    if hold then
+        note_scope(scope, self, hold, hold.levels)
+    end
+    return scope
+end
+
+--- Gives back what was acquired in a scope, or gives it up. Does nothing the second time.
+function Lock.take_back(scope)
+    local lock, hold = scope.lock, scope.hold
+    if not hold then
+        return
+    elseif lock._client._attempts[lock] ~= hold and present(lock) == hold then
+        if hold.levels >= scope.level then
+            lock:_begin_release()
+        end
+    elseif scope.level == 1 then
+        lock:_abandon(hold)
+    end
+end
+
+--- One acquisition from beginning to end. `timeout` in seconds, 0 tries; `me` is the running coroutine's taker.
+-- An error gives it up. After the protected call nothing is left to do that another error could prevent.
+local function acquire(self, timeout, count, me, scope)
+    local hold = new_hold(timeout == 0 and TRY, count, me)
+    Owner.note(self, me)
+    wait.note_thread(self._client._registry, hold)
+    if scope then
+        note_scope(scope, self, hold, 1)
+    end
+    local ok, got, message, code = self._client._protect(attempt_or_abandon, self, hold, timeout)
+    if ok then
+        return got, message, code
+    end
+    self:_abandon(hold)
+    error(got, 0)
 end
 
 --- Whether a lock object is held by a coroutine that cannot go on while this one waits.
@@ -414,36 +472,41 @@ function Lock:_deadlock(timeout, count, me)
 end
 
 --- Acquires by the lock object that is the running coroutine's: settles first what that has already.
-local function enter_placed(self, timeout, count, me)
+local function enter_placed(self, timeout, count, me, scope)
     local deadlock = self:_deadlock(timeout, count, me)
     local hold = present(self)
     if deadlock then
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
-        return acquire(self, timeout, count, me)
+        return acquire(self, timeout, count, me, scope)
     elseif hold.claim:held() then
-        hold.levels, hold.taker = hold.levels + 1, me
+        local level = hold.levels + 1
         Hold.untether(self, hold) -- it is not the multi's alone any more
+        hold.taker = me
+        if scope then
+            note_scope(scope, self, hold, level)
+        end
+        hold.levels = level
         return self
     elseif self._reentrant then
         return give_up_lost(self)
     end
     drop_lost(self)
-    return enter_placed(Owner.place(self, me), timeout, count, me)
+    return enter_placed(Owner.place(self, me), timeout, count, me, scope)
 end
 
---- Acquires on behalf of the running coroutine.
+--- Acquires on behalf of the running coroutine; `scope`, which may be nil, notes what.
 -- @treturn Lock|nil by which lock object it holds; nil, message, code
-local function enter(self, timeout, count)
+local function enter(self, timeout, count, scope)
     local me = running_taker(self._client)
     if not self._hold and not self._others and not self._twin and not self._origin and not self._client._attempts[self] then
-        return acquire(self, timeout, count, me) -- what _deadlock would find out more slowly
+        return acquire(self, timeout, count, me, scope) -- what _deadlock would find out more slowly
     end
     local hold = present(self)
     if hold and Owner.is_gone(hold.taker) and not hold.claim:held() then
         drop_lost(self) -- nobody else would
     end
-    return enter_placed(Owner.place(self, me), timeout, count, me)
+    return enter_placed(Owner.place(self, me), timeout, count, me, scope)
 end
 Lock._enter = enter
 
@@ -546,7 +609,7 @@ function Lock:_cancel()
     if not hold or hold.cancelled then
         return false
     end
-    hold.cancelled = true
+    hold.cancelled = "cancelled"
     if hold.claim then
         local waiter = self._client._registry.by_ticket[hold.claim:id()]
         hold.claim:cancel()
@@ -586,7 +649,6 @@ local function begin_release(self, patience)
     if hold and hold.levels == 1 then
         local settled = drop(self, patience, true)
         if settled ~= nil then
-            hold.released = true
             return settled or hold
         end
     elseif hold and hold.claim:held() then
@@ -721,11 +783,12 @@ function Lock:_closes()
     return Owner.given(self, me)
 end
 
---- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.
-local function finish(self, hold, level, ok, ...)
+--- The end of with_lock's function: `ok, …` is what pcall said of it. Releases what with_lock has acquired.
+local function finish(scope, ok, ...)
+    local self, hold = scope.lock, scope.hold
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
-    local held = self:_ends(hold, level)
+    local held = self:_ends(hold, scope.level)
     if held then
         local released, problem, code = leave(held, self._wait_release)
         if not lost and not released and code == "lost" then
@@ -742,6 +805,27 @@ local function finish(self, hold, level, ok, ...)
         return nil, message, "lost", ...
     end
     return true, ...
+end
+
+--- What with_lock does, protected.
+local function acquire_and_run(self, scope, fn, seconds, count, ...)
+    local lock, message, code = enter(self, seconds, count, scope)
+    if not lock then
+        return nil, message, code
+    end
+    return finish(scope, pcall(fn, lock, ...))
+end
+
+--- The end of with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
+local function conclude_with(scope, ok, ...)
+    if ok then
+        return ...
+    end
+    local held = scope.hold and scope.lock:_ends(scope.hold, scope.level)
+    if held then
+        leave(held, held._wait_release)
+    end
+    error((...), 0)
 end
 
 --- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens. `lock` is what acquire returns.
@@ -765,12 +849,8 @@ function Lock:with_lock(fn, timeout, ...)
     if not seconds then
         error("lock:with_lock: " .. count, 2)
     end
-    local lock, message, code = enter(self, seconds, count)
-    if not lock then
-        return nil, message, code
-    end
-    local hold = lock._hold
-    return finish(lock, hold, hold.levels, pcall(fn, lock, ...))
+    local scope = Lock.new_scope()
+    return conclude_with(scope, self._client._protect(acquire_and_run, self, scope, fn, seconds, count, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------

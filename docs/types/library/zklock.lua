@@ -177,6 +177,7 @@
 ---@field owner? fun(): table|nil what the running coroutine works for, such as a request: holds belong to it
 ---@field caller? fun(): any something about who is running, kept in each hold
 ---@field attach? fun(client: zklock.Client) the client was opened
+---@field forget? fun(waiter: table) the waiter will not go on
 ---@field detach? fun(client: zklock.Client) the client is closed
 ---@field attend? fun(client: zklock.Client) something is to be told though nobody may wait: the pump is to run
 ---@field spawn? fun(fn: fun()) runs fn in a coroutine of its own: for the program's callbacks

@@ -32,7 +32,7 @@ describe("inside nginx #nginx", function()
                 content_by_lua_block {
                     local inside = require "spec.support.inside_nginx"
                     inside.held = inside.mutex("@PATH@")
-                    assert(inside.held:acquire(20))
+                    assert(inside.held:acquire { timeout = 20, keep = true })
                     ngx.say("held")
                 }
             }
@@ -404,7 +404,7 @@ describe("inside nginx #nginx", function()
         location = /park { content_by_lua_block {
             local inside = require "spec.support.inside_nginx"
             package.loaded.parked = inside.mutex("@PATH@-parked")
-            assert(package.loaded.parked:acquire(20))
+            assert(package.loaded.parked:acquire { timeout = 20, keep = true })
             ngx.say("parked")
         } }
         location = /lead { content_by_lua_block {
@@ -569,7 +569,7 @@ describe("inside nginx #nginx", function()
                     lock:release()
                     ngx.shared.results:set("lost", reason .. " " .. tostring(lock:acquire(20) ~= nil))
                 end })
-                assert(inside.watched:acquire(20))
+                assert(inside.watched:acquire { timeout = 20, keep = true })
                 ngx.say(inside.watched:node())
             } }
         ]])

@@ -8,19 +8,43 @@ local coroutine, getmetatable, setmetatable = coroutine, getmetatable, setmetata
 local running = coroutine.running
 
 --- What a hold is in the beginning. What each of them is given, Hold.new lists: a table that gets a field more is made anew.
-local Hold = { count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false }
+local Hold = {
+    count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false,
+    keep = false,  -- whether it is to outlive the request that acquires it
+    within = false -- the level at which it is with_lock's
+}
 Hold.__index = Hold
 
 --- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
 -- @tparam string|boolean try one of Lock.WAIT, Lock.TRY, Lock.HASTY
 -- @tparam number count
+-- @tparam boolean|nil keep whether it is to outlive the request that acquires it
 -- @treturn table
-function Hold.new(try, count)
+function Hold.new(try, count, keep)
     local hold = setmetatable({ claim = false, try = try, taker = false, released = false }, Hold)
     if count ~= 1 then
         hold.count = count
     end
+    if keep then
+        hold.keep = true
+    end
     return hold
+end
+
+--- with_lock holds the object from now on, by this hold.
+function Hold.enclose(lock, hold)
+    local enclose = lock._client._adapter.enclose
+    if enclose and not hold.within then
+        hold.within = hold.levels
+        enclose(hold)
+    end
+end
+
+--- The end of a with_lock that began at this level.
+function Hold.disclose(hold, level)
+    if hold.within == level then
+        hold.within = false
+    end
 end
 
 -- Who has acquired ----------------------------------------------------------------------------------------------------

@@ -31,10 +31,10 @@ local Lock = {}
 Lock.__index = Lock
 
 --- What acquire knows, of every kind but semaphores.
-local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
+local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge }, keep = { options.boolean } }
 
 --- What try_acquire knows, likewise.
-local TRY_SCHEMA = {}
+local TRY_SCHEMA = { keep = { options.boolean } }
 
 --- The kinds. `name` is for messages, `mode` is what the C side calls it, `schema` is what acquire takes in a table,
 -- `try_schema` what try_acquire does.
@@ -120,6 +120,9 @@ function Lock:_lost_message(hold)
     local phase, _, message = hold.claim:phase()
     if phase == "lost" and message ~= "" then
         return message
+    elseif phase == "released" then
+        return format("the %s %s was released when the request ended that had acquired it: acquire it with keep = true if it is " ..
+            "to be held for longer", self._kind.name, self._path)
     end
     return format("the %s %s was lost", self._kind.name, self._path)
 end
@@ -151,7 +154,9 @@ function Lock:_ticket_changed()
         return tell_revoked(self, hold)
     end
     local phase, code = hold.claim:phase()
-    tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))
+    if phase ~= "released" then -- by the adapter, since its request has ended
+        tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))
+    end
 end
 
 --- Drops a hold that is lost. on_lost runs first and may have done so itself, or may have acquired anew.
@@ -229,7 +234,11 @@ local function request(self, hold, patience)
     local writer = self._twin and self._kind == Lock.READ and held_claim(self._twin) or nil
     -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
     local try = hold.try
-    return client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
+    local claim, granted, news = client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
+    if claim and client._adapter.bind then
+        client._adapter.bind(hold)
+    end
+    return claim, granted, news
 end
 Lock._request = request
 
@@ -237,12 +246,14 @@ Lock._request = request
 -- @treturn true|nil message, code
 local function take(self, hold)
     local client = self._client
-    local caller = client._adapter.caller
+    local adapter = client._adapter
     self._hold = hold
     note_taker(self, hold)
-    if caller or self._on_lost or self._on_revoke then
+    if hold.keep and adapter.keep then
+        adapter.keep(hold)
+    end
+    if adapter.bind or self._on_lost or self._on_revoke then
         hold.observed = true
-        hold.owner = caller and caller()
         wait.observe(client, hold.claim:id(), self)
     elseif client._state_listeners[1] then
         wait.attend(client)
@@ -321,8 +332,8 @@ local function attempt(self, hold, timeout)
 end
 
 --- One acquisition from beginning to end. `timeout` in seconds, 0 tries.
-local function acquire(self, timeout, count)
-    local hold = new_hold(timeout == 0 and TRY, count)
+local function acquire(self, timeout, count, keep)
+    local hold = new_hold(timeout == 0 and TRY, count, keep)
     local ok, granted, message, code = self._client._protect(attempt, self, hold, timeout)
     if ok and granted then
         return self
@@ -354,16 +365,16 @@ function Lock:_deadlock(count)
 end
 
 --- Acquires on behalf of the object: settles first what it has already.
-local function enter(self, timeout, count)
+local function enter(self, timeout, count, keep)
     if not self._hold and not self._twin and not self._client._attempts[self] then
-        return acquire(self, timeout, count) -- what _deadlock would find out more slowly
+        return acquire(self, timeout, count, keep) -- what _deadlock would find out more slowly
     end
     local deadlock = self:_deadlock(count)
     local hold = present(self)
     if deadlock then
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
-        return acquire(self, timeout, count)
+        return acquire(self, timeout, count, keep)
     elseif hold.claim:held() then
         hold.levels = hold.levels + 1
         Hold.untether(self, hold) -- it is not the multi's alone any more
@@ -372,7 +383,7 @@ local function enter(self, timeout, count)
         return give_up_lost(self)
     end
     drop_lost(self)
-    return enter(self, timeout, count)
+    return enter(self, timeout, count, keep)
 end
 Lock._enter = enter
 
@@ -387,7 +398,7 @@ local function read_count(self, settings)
 end
 
 --- Reads what acquire and with_lock take: nil, seconds, or a table as the kind knows it.
--- @treturn number seconds and count; or nil and what is wrong
+-- @treturn number seconds, count and whether to keep; or nil and what is wrong
 local function read_acquire(self, given)
     if given == nil then
         return huge, 1
@@ -403,7 +414,7 @@ local function read_acquire(self, given)
     if not count then
         return nil, wrong
     end
-    return settings.timeout, count
+    return settings.timeout, count, settings.keep
 end
 Lock._read_acquire = read_acquire
 
@@ -422,8 +433,11 @@ Lock._read_acquire = read_acquire
 -- coroutine has acquired the object since. Of a reentrant lock it releases one level: who has released that within the block
 -- gives back an outer one, which with_lock does not.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire. A
---   semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
+-- In nginx the hold ends with the request, or the timer handler, that acquires it. With `keep = true` it does not; elsewhere
+-- `keep` means nothing.
+--
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`; nil: for ever; 0: as
+--   try_acquire. A semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
 -- @treturn Lock|nil
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (others have it), "disconnected" (no connection to ZooKeeper when time was up),
@@ -436,20 +450,20 @@ function Lock:acquire(timeout)
     if not classes[getmetatable(self)] then
         check_self(self, "acquire") -- called where it has something to say: this, and release, are all that some programs do
     end
-    local seconds, count = huge, 1
+    local seconds, count, keep = huge, 1, nil
     if timeout ~= nil then
-        seconds, count = read_acquire(self, timeout)
+        seconds, count, keep = read_acquire(self, timeout)
         if not seconds then
             error("lock:acquire: " .. count, 2)
         end
     end
-    return enter(self, seconds, count)
+    return enter(self, seconds, count, keep)
 end
 
 --- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. Without a connection the answer
 -- is "disconnected" at once. A lock that lingers at another client (option `linger`) cannot be told from one that is held: the try
 -- is refused, and since it writes nothing the lock stays there. It leaves for the first who queues: acquire with a short timeout.
--- @tparam table|nil settings a semaphore's `{count = permits}`
+-- @tparam table|nil settings `{keep = boolean}`, see acquire; a semaphore also takes `count`, how many permits
 -- @treturn Lock|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of acquire: "timeout" when others have it
@@ -464,7 +478,7 @@ function Lock:try_acquire(settings)
     if not count then
         error("lock:try_acquire: " .. wrong, 2)
     end
-    return enter(self, 0, count)
+    return enter(self, 0, count, read.keep)
 end
 
 --- Ends the wait of another coroutine in this object's acquire, which answers "cancelled". Does nothing to an object
@@ -602,6 +616,7 @@ end
 local function finish(self, hold, level, ok, ...)
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
+    Hold.disclose(hold, level)
     if self:_ends(hold, level) then
         local released, problem, code = leave(self, self._wait_release)
         if not lost and not released and code == "lost" then
@@ -637,15 +652,16 @@ function Lock:with_lock(fn, timeout, ...)
     if not options.callback(fn) then
         error("lock:with_lock: the first argument must be a function", 2)
     end
-    local seconds, count = read_acquire(self, timeout)
+    local seconds, count, keep = read_acquire(self, timeout)
     if not seconds then
         error("lock:with_lock: " .. count, 2)
     end
-    local got, message, code = enter(self, seconds, count)
+    local got, message, code = enter(self, seconds, count, keep)
     if not got then
         return nil, message, code
     end
     local hold = self._hold
+    Hold.enclose(self, hold)
     return finish(self, hold, hold.levels, pcall(fn, self, ...))
 end
 

@@ -26,7 +26,7 @@ local now, precedes = core.now, options.precedes
 local Multi = {}
 Multi.__index = Multi
 
-local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
+local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge }, keep = { options.boolean } }
 
 --- How many acquisitions of a path go by the order after it was found taken.
 local IN_ORDER_AFTER_REFUSAL = 8
@@ -39,12 +39,16 @@ local SHORTEST_WAIT = 0.001
 
 --- Reads what acquire and with_lock take.
 -- @treturn number seconds; or nil and what is wrong
+-- @treturn boolean|nil whether to keep
 local function read_timeout(given)
     if given == nil then
         return huge
     end
     local settings, wrong = options.read_timeout_or_table(given, ACQUIRE_SCHEMA)
-    return settings and settings.timeout, wrong
+    if not settings then
+        return nil, wrong
+    end
+    return settings.timeout, settings.keep
 end
 
 --- By bytes: the whole fleet has to agree, whatever locale a program of it runs in.
@@ -288,7 +292,7 @@ end
 local function take_together(self, run, way, deadline)
     local tickets, members = {}, self._members
     for index = 1, #members do
-        local hold = Hold.new(way, 1)
+        local hold = Hold.new(way, 1, run.keep)
         run.holds[index] = hold
         local claim, message, code = members[index]:_request(hold)
         if not claim then
@@ -325,7 +329,7 @@ local function take_in_order(self, run, deadline)
         tether(self, run)
         run.current = self._members[index]
         local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
-        local got, message, code = run.current:_enter(timeout, 1)
+        local got, message, code = run.current:_enter(timeout, 1, run.keep)
         run.current = nil
         if not got then
             note_refusal(self, self._members[index], code)
@@ -414,14 +418,15 @@ local function attempt(self, run, timeout)
     return take_all_in_order(self, run, deadline)
 end
 
-local function acquire(self, timeout)
+local function acquire(self, timeout, keep_it)
     local attempts = self._client._attempts
     if attempts[self] then
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
     give_back(self, self._kept)
     local run = setmetatable({
-        multi = self, taken = 0, tethered = 0, holds = {}, kept = {}, tethers = {}, current = nil, try = false, cancelled = false
+        multi = self, taken = 0, tethered = 0, holds = {}, kept = {}, tethers = {}, current = nil, try = false, cancelled = false,
+        keep = keep_it
     }, Run)
     attempts[self], self._kept = run, run.kept
     local ok, got, message, code = self._client._protect(attempt, self, run, timeout)
@@ -446,18 +451,19 @@ end
 -- One deadline covers all of them. When one cannot be had, those that were taken are released, and the answer is that
 -- one's. A member that is held already is a "deadlock", unless it is reentrant.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire; nil: for
+--   ever; 0: as try_acquire
 -- @treturn Multi|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:acquire
 -- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after everything is given up
 function Multi:acquire(timeout)
     check_self(self, "acquire")
-    local seconds, wrong = read_timeout(timeout)
+    local seconds, keep_it = read_timeout(timeout)
     if not seconds then
-        error("multi:acquire: " .. wrong, 2)
+        error("multi:acquire: " .. keep_it, 2)
     end
-    return acquire(self, seconds)
+    return acquire(self, seconds, keep_it)
 end
 
 --- Acquires all members if nobody has any of them or is ahead; nothing is written for a member that is taken.
@@ -524,6 +530,7 @@ end
 local function finish(self, holds, levels, ok, ...)
     local lost
     for index, hold in ipairs(holds) do
+        Hold.disclose(hold, levels[index])
         if not hold.released and not hold.claim:held() then
             lost = lost or self._members[index]:_lost_message(hold)
         end
@@ -554,17 +561,18 @@ function Multi:with_lock(fn, timeout, ...)
     if not options.callback(fn) then
         error("multi:with_lock: the first argument must be a function", 2)
     end
-    local seconds, wrong = read_timeout(timeout)
+    local seconds, keep_it = read_timeout(timeout)
     if not seconds then
-        error("multi:with_lock: " .. wrong, 2)
+        error("multi:with_lock: " .. keep_it, 2)
     end
-    local got, message, code = acquire(self, seconds)
+    local got, message, code = acquire(self, seconds, keep_it)
     if not got then
         return nil, message, code
     end
     local holds, levels = {}, {}
     for index, member in ipairs(self._members) do
         holds[index], levels[index] = member._hold, member._hold.levels
+        Hold.enclose(member, member._hold)
     end
     return finish(self, holds, levels, pcall(fn, self, ...))
 end

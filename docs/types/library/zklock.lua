@@ -90,13 +90,19 @@
 
 ---@class zklock.AcquireOptions
 ---@field timeout? number seconds, 0 or more; 0 tries; for ever
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; false
+
+---@class zklock.TryOptions
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; false
 
 ---@class zklock.SemaphoreAcquireOptions
 ---@field timeout? number seconds, 0 or more; 0 tries; for ever
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; 1
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; false
 
 ---@class zklock.SemaphoreTryOptions
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; 1
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; false
 
 ---@class zklock.ReleaseOptions
 ---@field wait? boolean false returns at once; the lock's wait_release
@@ -174,7 +180,9 @@
 ---@field alone? boolean wait blocks the whole program
 ---@field patience? fun(): number? for how many seconds other calls may block the whole program, here and now; nil: not at all
 ---@field here? fun(): table|nil the adapter to be used in place of this one, here and now
----@field caller? fun(): any something about who is running, kept in each hold
+---@field bind? fun(hold: table) a lock has been asked for: its claim may end together with whatever runs
+---@field keep? fun(hold: table) a lock was acquired with `keep = true`: its claim is not to end so
+---@field enclose? fun(hold: table) with_lock, called by the running coroutine, holds a lock from now on
 ---@field attach? fun(client: zklock.Client) the client was opened
 ---@field detach? fun(client: zklock.Client) the client is closed
 ---@field attend? fun(client: zklock.Client) something is to be told though nobody may wait: the pump is to run
@@ -364,7 +372,7 @@ function Lock:acquire(timeout) end
 
 --- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. It is refused while the lock lingers at
 --- another client, too, from where it leaves for the first who queues: acquire with a timeout.
----@param settings? {} there are none but of a semaphore
+---@param settings? zklock.TryOptions
 ---@return self? lock
 ---@return string? message
 ---@return zklock.Code? code

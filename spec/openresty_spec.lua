@@ -392,7 +392,7 @@ describe("inside nginx #nginx", function()
         assert.same({ 200, "held" }, { cycle(server, 0, "&timeout=40"):answer() })
         local dropped = {}
         for _, line in ipairs(server:complaints()) do
-            assert.truthy(line:find("lua_max_running_timers are not enough", 1, true), line)
+            assert.truthy(line:find("lua_max_running_timers", 1, true), line)
             dropped[#dropped + 1] = line
         end
         assert.is_true(#dropped > 0)

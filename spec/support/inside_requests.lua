@@ -25,7 +25,7 @@ function requests.say(word)
 end
 
 --- Says that a name is held, and by which worker, and waits for "go".
-local function held(name)
+function requests.held(name)
     ngx.shared.results:set("worker-" .. name, ngx.worker.id())
     ngx.shared.results:incr("holders", 1, 0)
     await("go")
@@ -73,14 +73,14 @@ function requests.hold()
     local lock = inside.mutex(inside.path .. "-" .. name)
     if way == "error" then
         assert(lock:acquire(20))
-        held(name)
+        requests.held(name)
         error("as the spec wants it")
     elseif way == "forget" then
         assert(lock:acquire(20))
-        return held(name)
+        return requests.held(name)
     elseif way == "kill" then
         local thread = ngx.thread.spawn(lock.with_lock, lock, function()
-            held(name)
+            requests.held(name)
             await("stop")
         end)
         await("go")
@@ -91,9 +91,24 @@ function requests.hold()
         return requests.linger()
     end
     lock:with_lock(function()
-        held(name)
+        requests.held(name)
         ways[way]()
     end, 20)
+end
+
+--- Holds ?name= in a light thread, and kills it.
+function requests.kill()
+    local name = ngx.var.arg_name
+    local lock = inside.mutex(inside.path .. "-" .. name)
+    local semaphore = require("ngx.semaphore").new(0)
+    local thread = ngx.thread.spawn(lock.with_lock, lock, function()
+        ngx.shared.results:set("worker-" .. name, ngx.worker.id())
+        semaphore:post(1)
+        await("stop")
+    end)
+    assert(semaphore:wait(20))
+    ngx.thread.kill(thread)
+    requests.linger()
 end
 
 --- Waits for ?name=, if this is the worker ?worker=; says at once whether it is.

@@ -6,6 +6,7 @@
 
 local coroutine, getmetatable, setmetatable = coroutine, getmetatable, setmetatable
 local running = coroutine.running
+local huge, max = math.huge, math.max
 
 --- What a hold is in the beginning. What each of them is given, Hold.new lists: a table that gets a field more is made anew.
 local Hold = {
@@ -38,6 +39,15 @@ function Hold.enclose(lock, hold)
         hold.within = hold.levels
         enclose(hold)
     end
+end
+
+--- Seconds that the release at the end of a with_lock waits at least, however short its acquisition was to be.
+local SHORTEST_RELEASE = 1
+
+--- How long the release at the end of with_lock waits at most: as long as its acquisition was to wait, but SHORTEST_RELEASE at
+-- least; nil: there is no such bound.
+function Hold.release_timeout(seconds)
+    return seconds < huge and max(seconds, SHORTEST_RELEASE) or nil
 end
 
 --- The end of a with_lock that began at this level.

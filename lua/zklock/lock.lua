@@ -529,8 +529,9 @@ local function begin_release(self, patience)
 end
 Lock._begin_release = begin_release
 
---- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
-function Lock:_await_release(hold, deadline)
+--- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock. The release was to take
+-- `seconds` at most.
+function Lock:_await_release(hold, deadline, seconds)
     local client, claim = self._client, hold.claim
     local done, message, code = wait.until_decided(client, claim:id(), deadline, claim.finished, claim)
     if done and claim:released() then
@@ -547,27 +548,35 @@ function Lock:_await_release(hold, deadline)
     elseif done == nil then
         return nil, message, code
     end
-    local what = format("release of the %s %s not acknowledged within %g s", self._kind.name, self._path, client:_patience())
+    local what = format("release of the %s %s not acknowledged within %g s", self._kind.name, self._path, seconds)
     return nil, client:_unreachable(what), "disconnected"
 end
 
 --- Ends one level of the object's hold.
-local function leave(self, wait_for_server)
+-- @tparam boolean wait_for_server
+-- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
+local function leave(self, wait_for_server, timeout)
     local ask = wait_for_server and not self._lingers and self._client._adapter.patience
-    local hold, message, code = begin_release(self, ask and ask() or nil)
+    local patience, begun = ask and ask() or nil, timeout and now()
+    if timeout and patience then
+        patience = min(patience, timeout)
+    end
+    local hold, message, code = begin_release(self, patience)
     if not hold then
         return nil, message, code
     elseif hold == true or not wait_for_server then
         return true
     end
-    return self:_await_release(hold, now() + self._client:_patience())
+    local seconds = self._client:_release_patience(timeout)
+    return self:_await_release(hold, (begun or now()) + seconds, seconds)
 end
 
-local RELEASE_SCHEMA = { wait = { options.boolean } }
+local RELEASE_SCHEMA = { wait = { options.boolean }, timeout = { options.timeout } }
 
 --- Releases the lock; of a reentrant one, one level. Waits until the server has acknowledged it, unless told not to,
 -- but never longer than the session timeout: after that the node goes by itself, in the background.
--- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given
+-- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given. `{timeout = seconds}` waits
+--   no longer than that; the session timeout unless given, and at most
 -- @treturn true|nil
 -- @treturn string|nil message
 -- @treturn string|nil code: "not_held"; "lost" (it ended before, which may show only in that the server finds no node to delete;
@@ -579,7 +588,7 @@ function Lock:release(settings)
     if not classes[getmetatable(self)] then
         check_self(self, "release")
     end
-    local wait_for_server = self._wait_release
+    local wait_for_server, timeout = self._wait_release, nil
     if settings ~= nil then
         local read, wrong = options.read(settings, RELEASE_SCHEMA)
         if not read then
@@ -588,8 +597,9 @@ function Lock:release(settings)
         if read.wait ~= nil then
             wait_for_server = read.wait
         end
+        timeout = read.timeout
     end
-    return leave(self, wait_for_server)
+    return leave(self, wait_for_server, timeout)
 end
 
 --- Whether the end of a with_lock that had the object by this hold, so many levels deep, has something to release. A function
@@ -612,13 +622,14 @@ function Lock:_closes()
     return not Hold.was_taker(self)
 end
 
---- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.
-local function finish(self, hold, level, ok, ...)
+--- The end of with_lock: `level` is how deep the hold was when it began, `seconds` how long it was to be waited for, `ok, …` what
+-- pcall said of the function.
+local function finish(self, hold, level, seconds, ok, ...)
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
     Hold.disclose(hold, level)
     if self:_ends(hold, level) then
-        local released, problem, code = leave(self, self._wait_release)
+        local released, problem, code = leave(self, self._wait_release, Hold.release_timeout(seconds))
         if not lost and not released and code == "lost" then
             lost, message = true, problem -- as the release has found
         end
@@ -641,6 +652,9 @@ end
 -- forbids it. fn may release the lock early itself. What it has acquired anew then is released too; what another coroutine has
 -- acquired of this object meanwhile is not.
 --
+-- The release waits for the server as long as the acquisition was to wait, but for a second at least and for the session timeout
+-- at most. If the server has not acknowledged it by then, it goes on in the background.
+--
 -- @tparam function fn
 -- @tparam table|number|nil timeout as of acquire; nil waits for ever
 -- @param ... further arguments for fn
@@ -662,7 +676,7 @@ function Lock:with_lock(fn, timeout, ...)
     end
     local hold = self._hold
     Hold.enclose(self, hold)
-    return finish(self, hold, hold.levels, pcall(fn, self, ...))
+    return finish(self, hold, hold.levels, seconds, pcall(fn, self, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------

@@ -168,16 +168,18 @@ end
 
 --- Releases the members: begins with all of them, then waits for all. What fails does not keep the others.
 -- @tparam boolean|nil wait_for_server nil: as each member was made
+-- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
 -- @treturn true|nil
 -- @treturn string|nil what went wrong, with each that failed
 -- @treturn string|nil code of the first that failed
-local function release(self, wait_for_server)
+local function release(self, wait_for_server, timeout)
     local problems, first_code, holds = {}, nil, {}
     local function note(message, code)
         problems[#problems + 1] = message
         first_code = first_code or code
     end
-    local deadline, count = now() + self._client:_patience(), #self._members
+    local seconds, count = self._client:_release_patience(timeout), #self._members
+    local deadline = now() + seconds
     for index = count, 1, -1 do
         local hold, message, code = self._members[index]:_begin_release()
         if not hold then
@@ -193,7 +195,7 @@ local function release(self, wait_for_server)
             waits = member._wait_release
         end
         if hold and waits then
-            local released, message, code = member:_await_release(hold, deadline)
+            local released, message, code = member:_await_release(hold, deadline, seconds)
             if not released then
                 note(message, code)
             end
@@ -493,10 +495,11 @@ function Multi:cancel()
     return true
 end
 
-local RELEASE_SCHEMA = { wait = { options.boolean } }
+local RELEASE_SCHEMA = { wait = { options.boolean }, timeout = { options.timeout } }
 
 --- Releases all members, also when some releases fail.
--- @tparam table|nil settings `{wait = false}` returns at once; as each member was made unless given
+-- @tparam table|nil settings `{wait = false}` returns at once; as each member was made unless given. `{timeout = seconds}`:
+--   as of Lock:release
 -- @treturn true|nil
 -- @treturn string|nil message, of all that failed
 -- @treturn string|nil code of the first that failed: as of Lock:release
@@ -507,27 +510,28 @@ function Multi:release(settings)
     if not read then
         error("multi:release: " .. wrong, 2)
     end
-    return release(self, read.wait)
+    return release(self, read.wait, read.timeout)
 end
 
 --- Waits until the server has acknowledged the ends of holds that have begun, as each member was made.
 -- @treturn string|nil the message of one that finds its lock lost
-local function await_releases(self, holds)
-    local deadline = now() + self._client:_patience()
+local function await_releases(self, holds, timeout)
+    local seconds = self._client:_release_patience(timeout)
+    local deadline = now() + seconds
     local lost
     for index, member in ipairs(self._members) do
         local hold = holds[index]
         if hold and hold ~= true and member._wait_release then
-            local released, message, code = member:_await_release(hold, deadline)
+            local released, message, code = member:_await_release(hold, deadline, seconds)
             lost = lost or not released and code == "lost" and message or nil
         end
     end
     return lost
 end
 
---- The end of with_lock: `holds` are those that it began with, `levels` how deep they were, `ok, …` what pcall said of the
--- function.
-local function finish(self, holds, levels, ok, ...)
+--- The end of with_lock: `holds` are those that it began with, `levels` how deep they were, `seconds` how long they were to be
+-- waited for, `ok, …` what pcall said of the function.
+local function finish(self, holds, levels, seconds, ok, ...)
     local lost
     for index, hold in ipairs(holds) do
         Hold.disclose(hold, levels[index])
@@ -539,7 +543,7 @@ local function finish(self, holds, levels, ok, ...)
         local member = self._members[index]
         holds[index] = member:_ends(holds[index], levels[index]) and member:_begin_release() or false
     end
-    local found = await_releases(self, holds)
+    local found = await_releases(self, holds, Hold.release_timeout(seconds))
     lost = lost or found
     if not ok then
         error((...), 0)
@@ -574,7 +578,7 @@ function Multi:with_lock(fn, timeout, ...)
         holds[index], levels[index] = member._hold, member._hold.levels
         Hold.enclose(member, member._hold)
     end
-    return finish(self, holds, levels, pcall(fn, self, ...))
+    return finish(self, holds, levels, seconds, pcall(fn, self, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------

@@ -106,6 +106,7 @@
 
 ---@class zklock.ReleaseOptions
 ---@field wait? boolean false returns at once; the lock's wait_release
+---@field timeout? number seconds, 0 or more, to wait at most; the session timeout
 
 ---@class zklock.ReadOptions
 ---@field timeout? number seconds, 0 or more; for ever

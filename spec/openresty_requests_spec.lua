@@ -15,7 +15,7 @@ local clean, nobody_complained = inside.clean, inside.nobody_complained
 
 --- The ways to end, see support.inside_requests; in which location, and what is sent with the request.
 local WAYS = { "exit", "redirect", "exec", "set_uri", "hang_up", "hang_up_unseen", "body_timeout", "slow_reader", "error", "forget",
-    "kill", "capture" }
+    "kill", "capture", "multi_exit", "multi_kill" }
 local LOCATIONS = { set_uri = "/rewrite", hang_up_unseen = "/unseen" }
 local HEADERS = { body_timeout = "Content-Length: 10\r\n" }
 
@@ -242,12 +242,15 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         nobody_complained(server)
     end)
 
-    it("but not when its ngx.ctx is assigned and the worker is to exit; nor is all garbage collected then", function()
+    --- Lets a worker exit in which a request holds that has assigned its ngx.ctx. `before`: Lua that runs before all else;
+    -- `within`: what the request does after the assignment.
+    local function assign_and_exit(before, within)
         local server = inside.start([[
             location = /assign { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
                 inside.mutex("@PATH@"):with_lock(function(lock)
                     ngx.ctx = {}
+]] .. within .. [[
                     collections = 0
                     require("spec.support.inside_requests").held("assign")
                     ngx.say(tostring(lock:held()), " ", collections)
@@ -259,6 +262,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
             } }
             location = /go { content_by_lua_block { require("spec.support.inside_requests").say("go") } }
         ]], { head = inside.HEAD:gsub("init_by_lua_block {", [[%0
+            ]] .. before .. [[
             local collect = collectgarbage
             collections = 0
             function collectgarbage(what, ...)
@@ -276,6 +280,18 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         server:get("/go")
         assert.same({ 200, "true 0" }, { request:answer() })
         nobody_complained(server)
+    end
+
+    it("but not when its ngx.ctx is assigned and the worker is to exit; nor is all garbage collected then", function()
+        assign_and_exit("", [[
+            local other = inside.mutex("@PATH@-other")
+            assert(other:acquire(20))
+            assert(other:release())
+        ]])
+    end)
+
+    it("nor then where nginx does not export what that takes", function()
+        assign_and_exit("require('zklock.core').scope = function() end ", "")
     end)
 
     it("nor while a coroutine of any sort goes on within with_lock", function()

@@ -71,6 +71,10 @@ function requests.hold()
     local args = ngx.req.get_uri_args()
     local name, way = args.name, args.way
     local lock = inside.mutex(inside.path .. "-" .. name)
+    if way:find("^multi_") then
+        way = way:sub(#"multi_" + 1)
+        lock = inside.client():multi { lock, inside.mutex(inside.path .. "-" .. name .. "-other") }
+    end
     if way == "error" then
         assert(lock:acquire(20))
         requests.held(name)

@@ -123,8 +123,8 @@ local function is_over(request)
     elseif request.scope then
         return request.scope:context() ~= request.context
     end
-    local ctx = registry_of_lua.ngx_lua_ctx_tables[request.context]
-    return type(ctx) ~= "table" or (ctx[MARK] or request) ~= request
+    local context = request.context
+    return requests[-context] ~= request or type(registry_of_lua.ngx_lua_ctx_tables[context]) ~= "table"
 end
 
 --- Remembers a request, by its address or, below 0, by its context.
@@ -148,19 +148,25 @@ local function remember(key, request)
     return request
 end
 
---- The running request by its ngx.ctx, where there are no scopes, as in the stream module.
-local function marked_request(ctx)
-    if ctx[MARK] then
-        return ctx[MARK]
-    end
-    local request = { scope = false, phase = get_phase() }
-    ctx[MARK] = request
+--- The index of an ngx.ctx in nginx's table of all of them, or nil.
+local function context_of(ctx)
     for context, table in pairs(registry_of_lua.ngx_lua_ctx_tables) do
         if table == ctx then
-            request.context = context
+            return context
         end
     end
-    return request.context and remember(-request.context, request)
+    return nil
+end
+
+--- The running request by its ngx.ctx, where there are no scopes, as in the stream module. There an internal redirect is not seen:
+-- what was acquired before it ends with the request. A request that has assigned its ngx.ctx and then acquires another lock
+-- looks like a new request, so that its earlier locks end.
+local function marked_request(ctx)
+    if not ctx[MARK] then
+        local context = context_of(ctx)
+        ctx[MARK] = context and remember(-context, { scope = false, phase = get_phase(), context = context })
+    end
+    return ctx[MARK]
 end
 
 --- The running request or timer handler: a table, the same one each time, until nginx ends or redirects it; nil if there is none.

@@ -167,8 +167,8 @@ void zkl_scope_release(zkl_scope *scope);
 /* Its request; NULL once that has ended. */
 void *zkl_scope_request(const zkl_scope *scope);
 /*
- * What nginx's Lua module has for the request at present; false once the request has ended. It changes when nginx redirects the
- * request internally, and the module starts anew.
+ * Reads the number that nginx's Lua module has for the request at present; false once the request has ended. The number changes
+ * when nginx redirects the request internally, and the module starts anew.
  */
 bool zkl_scope_context(const zkl_scope *scope, int32_t *context);
 /* Has a claim end with the scope: it is given back if granted, given up if waiting. At once, if the scope has ended. */

@@ -1,8 +1,8 @@
 /*
  * scope: the claims of one nginx request, which end with it.
  *
- * nginx keeps a list of cleanup handlers with each memory pool and calls them before it frees the pool. A request has a pool of its
- * own, which is freed after the log phase, however the request ended. So does the handler of a timer. A scope registers such a
+ * nginx keeps a list of cleanup handlers with each memory pool and calls them before it frees the pool. Each request, and each timer of
+ * nginx's Lua module, has a pool, which nginx frees after the log phase, however the request ended. A scope registers such a
  * handler. The handler ends the claims in C: no Lua runs, and the Lua state need not exist any more.
  *
  * Ownership and lifetime:
@@ -11,8 +11,8 @@
  *   - A scope does not own its tickets. A ticket is in one scope at most, from zkl_scope_add until it leaves: when its owner ends it,
  *     when its owner drops its reference, or when the scope ends. So no ticket in a scope has been freed.
  *   - `request` is nginx's. It is valid until the handler is called, and NULL afterwards.
- * Thread: all functions here are called on the thread of the nginx worker, as Lua is; none of them takes a lock. nginx calls the
- * handler from its own code only, never from within a function of this module.
+ * Thread: all functions here, and the handler, run on the thread of the nginx worker, as Lua does. None of them takes a lock.
+ * nginx calls the handler from its own code, never from within a function of this module.
  * In the child of a fork nothing is sent: zkl_ticket_cut sees to it.
  *
  * nginx's headers are not needed. Its functions are looked up at run time. Without them zkl_scope_open returns NULL, as it does in
@@ -78,7 +78,7 @@ static void *pool_at(void *request, size_t place)
 /* Whether the latest allocation of a pool, in one of its blocks, ends at `end`. */
 static bool ends_at(const nginx_block *block, const char *end)
 {
-    /* What is no pointer to a block, and so no pool, must not be followed: blocks are aligned, and not in the first pages. */
+    /* The word may be no pointer at all. A block is aligned, and does not lie in the first pages. */
     while ((uintptr_t)block > UINT16_MAX && (uintptr_t)block % sizeof(void *) == 0) {
         if (block->last == end) {
             return true;

@@ -1,5 +1,5 @@
---- What a request has acquired ends with the request, however it ends, and without the collector. LuaJIT whatever Lua runs the
--- specs: once is enough.
+--- Locks end with the request that acquired them, however it ends, and without the collector. LuaJIT whatever Lua runs the specs:
+-- once is enough.
 
 if not rawget(_G, "jit") then
     return

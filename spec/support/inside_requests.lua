@@ -1,7 +1,8 @@
 --- support.inside_requests: what runs inside nginx in specs about requests that end while they hold: locations are made of these.
 --
--- A request *holds* under a name until the spec says "/go", and then ends in one of several ways. What it leaves to live on lives
--- until the spec says "/stop". Both words, and who holds, are in the shared dictionary, since there are several workers.
+-- A request *holds* under a name until the spec says "/go", and then ends in one of several ways. If nginx goes on with it all
+-- the same, that lasts until the spec says "/stop". Both words, and the names that are held, are in the shared dictionary, since
+-- there are several workers.
 
 local inside = require "spec.support.inside_nginx"
 

@@ -1,6 +1,6 @@
 /*
- * Scopes: the claims of an nginx request end with it. nginx is made up here: its functions, and what a request looks like in an
- * nginx with the HTTP cache, in one without, and in one that nobody knows. Needs no server: the claims wait for a connection.
+ * Scopes: the claims of an nginx request end with it. The nginx is made up here: its functions, and the layout of a request with
+ * the HTTP cache, without it, and an unknown one. The tests need no server: the claims wait for a connection.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -42,11 +42,11 @@ enum {
     SIGNATURE = 0x50545448,
     PLACE_WITH_CACHE = 11,
     PLACE_WITHOUT_CACHE = 10,
-    PLACE_NOBODY_KNOWS = 12,
+    UNKNOWN_PLACE = 12,
     WORDS = 20
 };
 
-/* What the functions below know of the request, which stands for any. */
+/* The only request: its first words, and its pool. */
 static struct {
     void *words[WORDS];
     pool *first, *second;
@@ -269,7 +269,7 @@ static void a_pool_is_found_where_nginx_has_it_or_not_at_all(void **state)
     (void)state;
     assert_true(finds(PLACE_WITH_CACHE));
     assert_true(finds(PLACE_WITHOUT_CACHE));
-    assert_false(finds(PLACE_NOBODY_KNOWS));
+    assert_false(finds(UNKNOWN_PLACE));
 }
 
 static void what_is_no_request_of_the_http_module_has_no_scope(void **state)

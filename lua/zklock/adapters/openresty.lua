@@ -10,7 +10,7 @@
 -- it off its semaphore. A waiter that waits and is not on its semaphore is therefore dead, and what it waited for is given up: by
 -- the ticker, or at once when the lock is granted to it.
 --
--- What a request acquires ends with the request. Each claim is in the *scope* of its request (csrc/scope.c), which nginx ends
+-- A claim ends with the request that made it. Each claim is in the *scope* of its request (csrc/scope.c), which nginx ends
 -- when it frees the request, without any Lua. A timer handler is a request, too. Two kinds of holds must end sooner. nginx
 -- reports neither, so the ticker looks for them:
 --   * holds from before nginx redirected the request internally (ngx.exec, error_page);
@@ -108,8 +108,8 @@ local reported_late = -huge
 
 -- Requests ------------------------------------------------------------------------------------------------------------
 
---- Address of a request -> a table about it: its `scope`, or false; the `phase` in which it was seen first; the `context` that
--- nginx's Lua module has for it. Requests that are over are forgotten when there are more than `room`.
+--- Address of a request -> a table about it. Its `scope` is false where there are no scopes. `phase` is where it was seen first,
+-- `context` the number that nginx's Lua module has for it. Requests that are over are forgotten when there are more than `room`.
 local requests, request_count, room = {}, 0, 64
 
 --- In ngx.ctx of a request that has no scope: the same.

@@ -140,6 +140,7 @@ static const luaL_Reg functions[] = {
     {"default_identity", core_default_identity},
     {"memory", core_memory},
     {"alarm", core_alarm},
+    {"scope", core_scope},
     {"yieldable", core_yieldable},
     {"stands_in", core_stands_in},
     {"openings", core_openings},

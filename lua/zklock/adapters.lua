@@ -39,7 +39,15 @@
 --                       not used for anything else later. nil: the coroutine works for itself. Must not yield. A hold belongs to
 --                       the coroutine that acquired it. Coroutines of one owner may also release, and look at, what another one
 --                       of them holds; and when a coroutine ends while it holds, the hold is its owner's.
---     adapter.caller()  optional: something about who is running, kept in each hold as `owner`, for the adapter's own use.
+--     adapter.bind(hold)
+--                       optional: the running coroutine has asked for a lock, by the claim `hold.claim`. The adapter may have the
+--                       claim end together with whatever runs; `hold.owner` is for its own use. With it the client's pump is
+--                       attended to while any lock is held.
+--     adapter.keep(hold)
+--                       optional: the lock was acquired with `keep = true`: its claim is not to end so.
+--     adapter.enclose(hold)
+--                       optional: with_lock, called by the running coroutine, holds the lock from now on. While it does,
+--                       `hold.within` is true.
 --
 -- An adapter that learns that a waiter's coroutine was killed calls zklock.wait's forsake(client, waiter), which gives up what
 -- it waited for; otherwise that happens when it is collected. Of coroutine.close, in Lua 5.4, it need not tell. A pump that calls

@@ -24,7 +24,7 @@ local wait = require "zklock.wait"
 local error, getmetatable, next, pcall, rawget, setmetatable, tostring, type =
     error, getmetatable, next, pcall, rawget, setmetatable, tostring, type
 local format = string.format
-local max = math.max
+local max, min = math.max, math.min
 local now = core.now
 
 --- Lua 5.4's warn, which a program turns on if it wants to hear it.
@@ -303,6 +303,12 @@ end
 function Client:_patience()
     local negotiated = self._core:session_timeout()
     return negotiated and negotiated > 0 and negotiated or self._session_timeout
+end
+
+--- The same for a release: the session timeout, or `given`, what the program has said, whichever is less.
+function Client:_release_patience(given)
+    local patience = self:_patience()
+    return given and min(given, patience) or patience
 end
 
 local function query_done(query)

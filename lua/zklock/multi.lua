@@ -27,7 +27,7 @@ local now, precedes = core.now, options.precedes
 local Multi = {}
 Multi.__index = Multi
 
-local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
+local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge }, keep = { options.boolean } }
 
 --- How many acquisitions of a path go by the order after it was found taken.
 local IN_ORDER_AFTER_REFUSAL = 8
@@ -40,12 +40,16 @@ local SHORTEST_WAIT = 0.001
 
 --- Reads what acquire and with_lock take.
 -- @treturn number seconds; or nil and what is wrong
+-- @treturn boolean|nil whether to keep
 local function read_timeout(given)
     if given == nil then
         return huge
     end
     local settings, wrong = options.read_timeout_or_table(given, ACQUIRE_SCHEMA)
-    return settings and settings.timeout, wrong
+    if not settings then
+        return nil, wrong
+    end
+    return settings.timeout, settings.keep
 end
 
 --- By bytes: the whole fleet has to agree, whatever locale a program of it runs in.
@@ -165,31 +169,32 @@ end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
---- Notes in `scopes` what release is going to give back: all of it before the first is given back.
-local function note_members(self, scopes)
+--- Notes in `records` what release is going to give back: all of it before the first is given back.
+local function note_members(self, records)
     local noted = {}
     for index, member in ipairs(self._members) do
         local lock = member:_meant()
-        noted[index] = lock and lock:_scope_of_hold()
+        noted[index] = lock and lock:_record_of_hold()
     end
-    scopes.noted = noted
+    records.noted = noted
 end
 
 --- Releases the members: begins with all of them, then waits for all. What fails does not keep the others. Runs protected.
--- @tparam table scopes what was noted is in its field `noted`
+-- @tparam table records what was noted is in its field `noted`
 -- @tparam boolean|nil wait_for_server nil: as each member was made
+-- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
 -- @treturn true|nil
 -- @treturn string|nil what went wrong, with each that failed
 -- @treturn string|nil code of the first that failed
-local function release_noted(self, scopes, wait_for_server)
-    note_members(self, scopes)
+local function release_noted(self, records, wait_for_server, timeout)
+    note_members(self, records)
     local problems, first_code, holds = {}, nil, {}
     local function note(message, code)
         problems[#problems + 1] = message
         first_code = first_code or code
     end
-    local deadline, count = now() + self._client:_patience(), #self._members
-    local members = {}
+    local seconds, count, members = self._client:_release_patience(timeout), #self._members, {}
+    local deadline = now() + seconds
     for index = count, 1, -1 do
         local member = self._members[index]:_meant()
         local hold, message, code
@@ -212,7 +217,7 @@ local function release_noted(self, scopes, wait_for_server)
             waits = member._wait_release
         end
         if hold and waits then
-            local released, message, code = member:_await_release(hold, deadline)
+            local released, message, code = member:_await_release(hold, deadline, seconds)
             if not released then
                 note(message, code)
             end
@@ -225,16 +230,16 @@ local function release_noted(self, scopes, wait_for_server)
 end
 
 --- The same. After an error all members are released, or none.
-local function release(self, wait_for_server)
-    local scopes = { noted = {} }
-    local ok, released, message, code = self._client._protect(release_noted, self, scopes, wait_for_server)
+local function release(self, wait_for_server, timeout)
+    local records = { noted = {} }
+    local ok, released, message, code = self._client._protect(release_noted, self, records, wait_for_server, timeout)
     if ok then
         return released, message, code
     end
     for index = #self._members, 1, -1 do
-        local scope = scopes.noted[index]
-        if scope then
-            Lock.take_back(scope)
+        local record = records.noted[index]
+        if record then
+            Lock.take_back(record)
         end
     end
     error(released, 0)
@@ -242,7 +247,7 @@ end
 
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 --
--- A *run* is one acquisition: `scopes` (see zklock.lock) tells by index what is asked for, from before that on. The first
+-- A *run* is one acquisition: `records` (see zklock.lock) tells by index what is asked for, from before that on. The first
 -- `taken` of them are held; these are `kept`. `members` are the lock objects by which its coroutine acquires them: the multi's
 -- own, or companions of these where other coroutines use them. The run is known weakly (`client._attempts[run]`), as a lock's
 -- attempt is: if its coroutine is never resumed, it is collected, with all that it waited for and, since they are on its
@@ -251,8 +256,8 @@ end
 
 --- All that the run has asked for is decided.
 local function run_decided(run)
-    for index = run.taken + 1, #run.scopes do
-        local hold = run.scopes[index].hold
+    for index = run.taken + 1, #run.records do
+        local hold = run.records[index].hold
         if not hold.cancelled and hold.claim:waits() then
             return false
         end
@@ -261,23 +266,23 @@ local function run_decided(run)
 end
 
 --- Notes that the run begins to ask for a member.
-local function new_scope(run, index)
-    local scope = Lock.new_scope()
-    run.scopes[index] = scope
-    return scope
+local function new_record(run, index)
+    local record = Lock.new_record()
+    run.records[index] = record
+    return record
 end
 
 --- Gives up what the run has asked for and not got.
 local function abandon(run)
-    for index = #run.scopes, run.taken + 1, -1 do
-        Lock.take_back(run.scopes[index])
-        run.scopes[index] = nil
+    for index = #run.records, run.taken + 1, -1 do
+        Lock.take_back(run.records[index])
+        run.records[index] = nil
     end
 end
 
 --- Notes that the run holds its members up to this one.
 local function keep(run, index)
-    run.kept[index] = run.scopes[index]
+    run.kept[index] = run.records[index]
     run.taken = index
 end
 
@@ -293,15 +298,15 @@ local function tether(run)
 end
 
 --- Gives back what a run has taken, and still is as it was.
-local function give_back(scopes)
-    for index = #scopes, 1, -1 do
-        Lock.take_back(scopes[index])
+local function give_back(records)
+    for index = #records, 1, -1 do
+        Lock.take_back(records[index])
     end
 end
 
 --- Gives the run a new list of what it has taken, which outlives it.
 local function begin_to_keep(self, run)
-    run.taken, run.tethered, run.scopes, run.kept, run.members = 0, 0, {}, {}, {}
+    run.taken, run.tethered, run.records, run.kept, run.members = 0, 0, {}, {}, {}
     self._kept[run.kept], self._keepers[run.kept] = true, run
 end
 
@@ -312,7 +317,7 @@ end
 
 --- Gives back what the run has taken: it may begin anew.
 local function let_go(self, run)
-    give_back(run.scopes)
+    give_back(run.records)
     forget_kept(self, run.kept)
     begin_to_keep(self, run)
 end
@@ -333,7 +338,7 @@ end
 
 --- Ends a run, with all that it has asked for and taken. Does nothing the second time.
 local function end_run(self, run)
-    give_back(run.scopes)
+    give_back(run.records)
     forget_kept(self, run.kept)
     self._client._attempts[run] = nil
     if self._runs[run.taker] == run then
@@ -380,7 +385,7 @@ end
 local function take_together(self, run, way, deadline)
     local tickets, members = {}, run.members
     for index = 1, #members do
-        local claim, message, code = members[index]:_ask(way, run.taker, new_scope(run, index))
+        local claim, message, code = members[index]:_ask(way, run.taker, run.keep, new_record(run, index))
         if not claim then
             abandon(run)
             return nil, message, code
@@ -396,7 +401,7 @@ local function take_together(self, run, way, deadline)
     end
     for index = 1, #members do
         local held
-        held, message, code = members[index]:_conclude(run.scopes[index].hold, 0)
+        held, message, code = members[index]:_conclude(run.records[index].hold, 0)
         if not held then
             note_refusal(self, members[index], code)
             abandon(run)
@@ -416,7 +421,7 @@ local function take_in_order(self, run, deadline)
         tether(run)
         run.current = place(self, run, index)
         local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
-        local got, message, code = run.current:_enter(timeout, 1, new_scope(run, index))
+        local got, message, code = run.current:_enter(timeout, 1, run.keep, new_record(run, index))
         run.current = nil
         if not got then
             abandon(run)
@@ -526,10 +531,10 @@ local function attempt_or_end(self, run, timeout)
 end
 
 --- A new acquisition of the running coroutine, of which nothing is asked for yet.
-local function new_run(self)
+local function new_run(self, keep_it)
     return setmetatable({
-        multi = self, taker = Owner.running(self._client), scopes = {}, kept = {}, tethers = {}, current = nil, try = false,
-        cancelled = false
+        multi = self, taker = Owner.running(self._client), records = {}, kept = {}, tethers = {}, current = nil, try = false,
+        cancelled = false, keep = keep_it or false
     }, Run)
 end
 
@@ -562,18 +567,19 @@ end
 -- One deadline covers all of them. When one cannot be had, those that were taken are released, and the answer is that
 -- one's. A member that is held already is a "deadlock", unless it is reentrant.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire; nil: for
+--   ever; 0: as try_acquire
 -- @treturn Multi|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:acquire
 -- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after everything is given up
 function Multi:acquire(timeout)
     check_self(self, "acquire")
-    local seconds, wrong = read_timeout(timeout)
+    local seconds, keep_it = read_timeout(timeout)
     if not seconds then
-        error("multi:acquire: " .. wrong, 2)
+        error("multi:acquire: " .. keep_it, 2)
     end
-    return answer(self, acquire(self, seconds, new_run(self)))
+    return answer(self, acquire(self, seconds, new_run(self, keep_it)))
 end
 
 --- Acquires all members if nobody has any of them or is ahead; nothing is written for a member that is taken.
@@ -595,7 +601,7 @@ local function cancel(run)
         run.current:_cancel()
         return true
     end
-    for index = run.taken + 1, #run.scopes do
+    for index = run.taken + 1, #run.records do
         run.members[index]:_cancel()
     end
     return true
@@ -618,10 +624,11 @@ function Multi:cancel()
     return cancelled
 end
 
-local RELEASE_SCHEMA = { wait = { options.boolean } }
+local RELEASE_SCHEMA = { wait = { options.boolean }, timeout = { options.timeout } }
 
 --- Releases all members, also when some releases fail.
--- @tparam table|nil settings `{wait = false}` returns at once; as each member was made unless given
+-- @tparam table|nil settings `{wait = false}` returns at once; as each member was made unless given. `{timeout = seconds}`:
+--   as of Lock:release
 -- @treturn true|nil
 -- @treturn string|nil message, of all that failed
 -- @treturn string|nil code of the first that failed: as of Lock:release
@@ -632,20 +639,22 @@ function Multi:release(settings)
     if not read then
         error("multi:release: " .. wrong, 2)
     end
-    return release(self, read.wait)
+    return release(self, read.wait, read.timeout)
 end
 
 --- Waits until the server has acknowledged the ends of holds that have begun, as each member was made.
+-- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
 -- @tparam table holds the hold whose end has begun, by index; false or true where there is nothing to wait for
 -- @tparam table members the lock objects that these are of
 -- @treturn string|nil the message of one that finds its lock lost
-local function await_releases(self, holds, members)
-    local deadline = now() + self._client:_patience()
+local function await_releases(self, timeout, holds, members)
+    local seconds = self._client:_release_patience(timeout)
+    local deadline = now() + seconds
     local lost
     for index = 1, #self._members do
         local member, hold = members[index], holds[index]
         if hold and hold ~= true and member._wait_release then
-            local released, message, code = member:_await_release(hold, deadline)
+            local released, message, code = member:_await_release(hold, deadline, seconds)
             lost = lost or not released and code == "lost" and message or nil
         end
     end
@@ -657,24 +666,29 @@ end
 -- @treturn table of each member the lock object that this is of, or false
 local function begin_end(run)
     local holds, members = {}, {}
-    for index = #run.scopes, 1, -1 do
-        local scope = run.scopes[index]
-        local member = scope.hold and scope.lock:_ends(scope.hold, scope.level)
+    for index = #run.records, 1, -1 do
+        local record = run.records[index]
+        local hold, level, member = record.hold, record.level, nil
+        if hold then
+            Hold.disclose(hold, level)
+            member = record.lock:_ends(hold, level)
+        end
         members[index], holds[index] = member or false, member and member:_begin_release() or false
     end
     return holds, members
 end
 
 --- The end of with_lock's function: `ok, …` is what pcall said of it. Releases what with_lock has acquired.
-local function finish(self, run, ok, ...)
+-- `seconds` is how long that was to be waited for.
+local function finish(self, run, seconds, ok, ...)
     local lost
-    for index = 1, #run.scopes do
-        local scope = run.scopes[index]
-        if not scope.hold.released and not scope.hold.claim:held() then
-            lost = lost or scope.lock:_lost_message(scope.hold)
+    for index = 1, #run.records do
+        local record = run.records[index]
+        if not record.hold.released and not record.hold.claim:held() then
+            lost = lost or record.lock:_lost_message(record.hold)
         end
     end
-    local found = await_releases(self, begin_end(run))
+    local found = await_releases(self, Hold.release_timeout(seconds), begin_end(run))
     lost = lost or found
     if not ok then
         error((...), 0)
@@ -690,15 +704,19 @@ local function acquire_and_run(self, run, fn, seconds, ...)
     if not got then
         return nil, message, code
     end
-    return finish(self, run, pcall(fn, self, ...))
+    for index = 1, #run.records do
+        local record = run.records[index]
+        Hold.enclose(record.lock, record.hold)
+    end
+    return finish(self, run, seconds, pcall(fn, self, ...))
 end
 
 --- The end of with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
-local function conclude_with(self, run, ok, ...)
+local function conclude_with(self, run, seconds, ok, ...)
     if ok then
         return ...
     end
-    await_releases(self, begin_end(run))
+    await_releases(self, Hold.release_timeout(seconds), begin_end(run))
     error((...), 0)
 end
 
@@ -714,12 +732,12 @@ function Multi:with_lock(fn, timeout, ...)
     if not options.callback(fn) then
         error("multi:with_lock: the first argument must be a function", 2)
     end
-    local seconds, wrong = read_timeout(timeout)
+    local seconds, keep_it = read_timeout(timeout)
     if not seconds then
-        error("multi:with_lock: " .. wrong, 2)
+        error("multi:with_lock: " .. keep_it, 2)
     end
-    local run = new_run(self)
-    return conclude_with(self, run, self._client._protect(acquire_and_run, self, run, fn, seconds, ...))
+    local run = new_run(self, keep_it)
+    return conclude_with(self, run, seconds, self._client._protect(acquire_and_run, self, run, fn, seconds, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
@@ -780,7 +798,7 @@ function Multi:__close()
         members[index], holds[index] = member or false, member and member:_begin_release() or false
     end
     if wait.is_possible(self._client) then
-        await_releases(self, holds, members)
+        await_releases(self, nil, holds, members)
     end
 end
 

@@ -158,13 +158,28 @@ local function context_of(ctx)
     return nil
 end
 
+--- What tells a request from all later ones in the same place: the number of its connection, and of the request in it. nil where
+-- there is no such thing, as in timers. Over HTTP/2 the second number may change during a request.
+local function number_of_request()
+    local ok, connection, request = pcall(function()
+        return ngx.var.connection, ngx.var.connection_requests
+    end)
+    return ok and connection and connection .. "/" .. (request or "") or nil
+end
+
 --- The running request by its ngx.ctx, where there are no scopes, as in the stream module. There an internal redirect is not seen:
--- what was acquired before it ends with the request. A request that has assigned its ngx.ctx and then acquires another lock
--- looks like a new request, so that its earlier locks end.
-local function marked_request(ctx)
+-- what was acquired before it ends with the request. A request that has assigned its ngx.ctx is recognised by its number. A
+-- request without one looks like a new request then, so that its earlier locks end.
+local function marked_request(ctx, address)
     if not ctx[MARK] then
-        local context = context_of(ctx)
-        ctx[MARK] = context and remember(-context, { scope = false, phase = get_phase(), context = context })
+        local context, number = context_of(ctx), number_of_request()
+        local known = context and requests[-context]
+        if not (known and number and known.number == number and known.address == address) then
+            known = context and remember(-context, {
+                scope = false, phase = get_phase(), context = context, address = address, number = number
+            })
+        end
+        ctx[MARK] = known
     end
     return ctx[MARK]
 end
@@ -183,7 +198,7 @@ function openresty.request()
     local ctx = ngx.ctx -- is made by this, if there was none yet, and the scope's context with it
     local scope = new_scope(address)
     if not scope then
-        return marked_request(ctx)
+        return marked_request(ctx, address)
     end
     return remember(address, { scope = scope, phase = get_phase(), context = scope:context() })
 end

@@ -238,6 +238,46 @@ describe("an error at any instruction of", function()
         end)
     end
 
+    -- An adapter that is told of holds, as inside nginx.
+    for _, kind in ipairs({ KINDS[1], KINDS[4], KINDS[9], KINDS[10] }) do
+        it(("with_lock leaves a %s as it was before, by an adapter that binds holds"):format(kind.name), function()
+            local calls = { bind = 0, keep = 0, enclose = 0 }
+            local adapter = setmetatable({}, { __index = require "zklock.adapters.blocking" })
+            for name in pairs(calls) do
+                adapter[name] = function(hold)
+                    calls[name] = calls[name] + (hold.claim and 1 or 0)
+                end
+            end
+            local told, path = fixture.client({ wait = adapter, session_timeout = 30 }), fixture.path()
+            assert.is_true(interrupts.sweep({
+                prepare = function()
+                    local object, outer = kind.new(told, path)
+                    if outer then
+                        assert(outer:acquire(20))
+                    end
+                    return { object = object, outer = outer }
+                end,
+                check = function(case)
+                    if case.outer then
+                        assert.is_false(case.outer._hold.within)
+                        assert(case.outer:release())
+                    end
+                    assert(not is_any_held(case.object), "it is held")
+                    assert(told:flush(20))
+                    assert.equal(0, told:stats().seats)
+                    assert.is_false(told:needs_pump())
+                end,
+                run = function(case)
+                    assert(case.object:with_lock(function()
+                        return case.object:held()
+                    end, { timeout = 20, keep = true }))
+                end
+            }) > 5)
+            assert.is_true(calls.bind > 0 and calls.enclose > 0)
+            assert.equal(kind ~= KINDS[4], calls.keep > 0)
+        end)
+    end
+
     --- Operations that end without the lock, for another object has it.
     for _, kind in ipairs({ KINDS[1], KINDS[8], KINDS[9] }) do
         for _, way in ipairs({ "acquire", "try_acquire", "with_lock" }) do

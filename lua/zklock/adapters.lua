@@ -47,7 +47,7 @@
 --                       optional: the lock was acquired with `keep = true`: its claim is not to end so.
 --     adapter.enclose(hold)
 --                       optional: with_lock, called by the running coroutine, holds the lock from now on. While it does,
---                       `hold.within` is true.
+--                       `hold.within` is not false.
 --
 -- An adapter that learns that a waiter's coroutine was killed calls zklock.wait's forsake(client, waiter), which gives up what
 -- it waited for; otherwise that happens when it is collected. Of coroutine.close, in Lua 5.4, it need not tell. A pump that calls

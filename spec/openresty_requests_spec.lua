@@ -208,6 +208,43 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         nobody_complained(server)
     end)
 
+    it("and leaves nothing at a lock object that other requests use, too", function()
+        local server = inside.start([[
+            location = /first { content_by_lua_block {
+                local inside, requests = require "spec.support.inside_nginx", require "spec.support.inside_requests"
+                inside.kept = inside.mutex("@PATH@")
+                assert(inside.kept:acquire(20))
+                requests.held("first")
+                ngx.exit(200)
+            } }
+            location = /next { content_by_lua_block {
+                local kept = require("spec.support.inside_nginx").kept
+                local lock = assert(kept:acquire(20))
+                ngx.say(tostring(lock ~= kept), " ", tostring(kept:held()))
+            } }
+            location = /go { content_by_lua_block { require("spec.support.inside_requests").say("go") } }
+            location = /look { content_by_lua_block {
+                local kept = require("spec.support.inside_nginx").kept
+                ngx.say(tostring(kept._others), " ", tostring(kept))
+            } }
+        ]])
+        local first = server:ask("/first")
+        await_holders(server, 1)
+        local second = server:ask("/next")
+        eventually(function()
+            return select(2, server:get("/waiters")) == "1"
+        end, 20, "the next request to wait")
+        server:get("/go")
+        assert.equal(200, (first:answer()))
+        assert.same({ 200, "true true" }, { second:answer() })
+        fixture.await_children(server.path, 0)
+        eventually(function()
+            return select(2, server:get("/look")):find("^false ")
+        end, 20, "the second hold to be forgotten")
+        assert.same({ 200, "false true" }, { server:get("/next") })
+        nobody_complained(server)
+    end)
+
     it("unless the lock is to be kept, which then ends with its release, in another request or a timer", function()
         local server = inside.start([[
             location = /keep { content_by_lua_block {

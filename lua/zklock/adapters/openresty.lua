@@ -158,8 +158,8 @@ local function context_of(ctx)
     return nil
 end
 
---- What tells a request from all later ones in the same place: the number of its connection, and of the request in it. nil where
--- there is no such thing, as in timers. Over HTTP/2 the second number may change during a request.
+--- Returns a text that no later request in the same place has: the connection's number, and the request's number in the connection.
+-- nil where there is no connection, as in timers. Over HTTP/2 the second number may change during a request.
 local function number_of_request()
     local ok, connection, request = pcall(function()
         return ngx.var.connection, ngx.var.connection_requests

@@ -152,6 +152,30 @@ int32_t zkl_ticket_failed_part(const zkl_ticket *ticket);
 /* An operation's watch: what it has seen. `code` is ZKL_OK as long as it may still see something. */
 zkl_node_event zkl_ticket_event(zkl_ticket *ticket, zkl_code *code);
 
+/* --- scopes -------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The claims of one nginx request, which end with it. scope.c says who owns what. Unlike the rest of this file, these are for the
+ * one thread that runs the request and owns the tickets.
+ */
+typedef struct zkl_scope zkl_scope;
+
+/* A new scope of an nginx request, with one reference for the caller; NULL where there is no such thing, or no memory. */
+zkl_scope *zkl_scope_open(void *request);
+/* Drops the caller's reference. The scope goes on until its request ends. */
+void zkl_scope_release(zkl_scope *scope);
+/* Its request; NULL once that has ended. */
+void *zkl_scope_request(const zkl_scope *scope);
+/*
+ * Reads the number that nginx's Lua module has for the request at present; false once the request has ended. The number changes
+ * when nginx redirects the request internally, and the module starts anew.
+ */
+bool zkl_scope_context(const zkl_scope *scope, int32_t *context);
+/* Has a claim end with the scope: it is given back if granted, given up if waiting. At once, if the scope has ended. */
+void zkl_scope_add(zkl_scope *scope, zkl_ticket *ticket);
+/* Takes a claim out of its scope, if it is in one. */
+void zkl_scope_remove(zkl_ticket *ticket);
+
 /* The clock of leases, in nanoseconds: counts while the machine sleeps, where the system has such a clock. */
 int64_t zkl_clock(void);
 

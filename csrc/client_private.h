@@ -6,6 +6,7 @@
  *   ticket_operation.c  the same for reads and writes of the program's own, and their watches
  *   registry.c  all open clients of the process: for exit() and fork()
  *   doorbell.c  the socket that nginx gets in place of the pipe for news
+ *   scope.c     the claims of one nginx request, which end with it
  *   helm.c      who waits for the server: the I/O thread, or a caller that has to wait anyway
  *   xid.c       the numbers that the C client gives to requests, of all clients of the process
  *
@@ -16,6 +17,7 @@
  *     the socket for the reply already). A caller that finds it taken leaves its wish on the list and writes a byte. A caller
  *     that blocks may do the I/O thread's work while it waits (helm.c);
  *   - what stands under "shared": whoever holds client->mutex;
+ *   - a ticket's place in a scope: the thread that its owner runs on;
  *   - atomics: anybody.
  * engine_mutex is taken before mutex, never after. A ticket is referenced by its caller and, until nothing more can come of
  * it, by the engine's side; it references its client.
@@ -114,6 +116,10 @@ struct zkl_ticket {
     char *nodes; /* of a grant of several permits, as of zkl_claim_nodes; once there, constant */
 
     zkl_question *question; /* NULL: a claim */
+
+    /* the owner's thread, see scope.c */
+    zkl_scope *scope; /* which ends this claim when it ends; NULL: none */
+    LIST_ENTRY(zkl_ticket) in_scope;
 };
 
 typedef struct {
@@ -236,6 +242,11 @@ bool zkl_ticket_decided(const zkl_ticket *ticket);
 
 /* Mutex held, or nobody else knows the client. Removes what zkl_client_listen has made. */
 void zkl_doorbell_forget(zkl_client *client);
+
+/* scope.c ---------------------------------------------------------------------------------------------------------- */
+
+/* As zkl_ticket_end, but not at the owner's word: the owner has news of it. In ticket.c. */
+void zkl_ticket_cut(zkl_ticket *ticket);
 
 /* ticket_operation.c ----------------------------------------------------------------------------------------------- */
 

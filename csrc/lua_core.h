@@ -7,6 +7,8 @@
  *   lua_ticket.c     tickets: claims and questions, and what all kinds of tickets have in common
  *   lua_operation.c  tickets for reads and writes of the program's own
  *   lua_alarm.c      a descriptor that becomes readable at a given time
+ *   lua_scope.c      the claims of one nginx request
+ *   lua_stack.c      what the stack of a coroutine shows
  */
 #ifndef ZKLOCK_LUA_CORE_H
 #define ZKLOCK_LUA_CORE_H
@@ -141,5 +143,14 @@ int core_node_path_problem(lua_State *L);
 /* lua_alarm.c ------------------------------------------------------------------------------------------------------ */
 
 int core_alarm(lua_State *L);
+
+/* lua_scope.c ------------------------------------------------------------------------------------------------------ */
+
+int core_scope(lua_State *L);
+
+/* lua_stack.c ------------------------------------------------------------------------------------------------------ */
+
+int core_yieldable(lua_State *L);
+int core_stands_in(lua_State *L);
 
 #endif

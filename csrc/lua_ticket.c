@@ -250,12 +250,35 @@ static int claim_revocations(lua_State *L)
     return 1;
 }
 
+/* Removes the claim from what the Lua side has noted: see claim_release. Can run out of memory before it has changed anything. */
+static void unregister(lua_State *L, uint64_t id)
+{
+    if (lua_istable(L, 5)) {
+        zkl_push_integer(L, id);
+        lua_pushnil(L);
+        lua_rawset(L, 5);
+    }
+    if (lua_istable(L, 4)) {
+        lua_getfield(L, 4, "_hold");
+        if (lua_toboolean(L, 3) && lua_istable(L, -1)) {
+            lua_pushboolean(L, 1);
+            lua_setfield(L, -2, "released");
+        }
+        lua_pushboolean(L, 0);
+        lua_setfield(L, 4, "_hold");
+    }
+}
+
 /*
- * claim:release(seconds, if_held) -> whether it is settled, and there is nothing to tell (zkl_ticket_released), whether there is
- *   news for client:next
+ * claim:release(seconds, if_held, lock, observers) -> whether it is settled, and there is nothing to tell (zkl_ticket_released),
+ *   whether there is news for client:next
  *
  * Ends a claim in any phase. For so many seconds, none by default, the call may block until the claim is finished; see
  * zkl_client_wait. With if_held nothing happens, and the answer is nil, unless it is held at this instant.
+ *
+ * `lock` is the object that holds by the claim: its field _hold becomes false, and with if_held that hold's field `released` true.
+ * `observers` is the table in which the claim's id stands for it, or nil. All of that is one step: a debug hook, which may raise an
+ * error at any instruction of the VM, finds the lock held and noted, or neither.
  */
 static int claim_release(lua_State *L)
 {
@@ -269,6 +292,7 @@ static int claim_release(lua_State *L)
         lua_pushnil(L);
         return 1;
     }
+    unregister(L, zkl_ticket_id(ticket));
     zkl_ticket_end(ticket, patience);
     lua_pushboolean(L, zkl_ticket_released(ticket));
     lua_pushboolean(L, patience > 0 && zkl_client_has_news(zkl_ticket_client(ticket)));

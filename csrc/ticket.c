@@ -445,6 +445,7 @@ static void ask(zkl_ticket *ticket, unsigned todo, bool quietly, int64_t patienc
 
 void zkl_ticket_release(zkl_ticket *ticket)
 {
+    zkl_scope_remove(ticket);
     if (zkl_client_forked(ticket->client)) {
         return;
     }
@@ -614,8 +615,16 @@ bool zkl_ticket_held(zkl_ticket *ticket)
 
 void zkl_ticket_end(zkl_ticket *ticket, int64_t patience)
 {
+    zkl_scope_remove(ticket);
     if (!zkl_client_forked(ticket->client)) {
         ask(ticket, TODO_END, true, patience);
+    }
+}
+
+void zkl_ticket_cut(zkl_ticket *ticket)
+{
+    if (!zkl_client_forked(ticket->client)) {
+        ask(ticket, TODO_END, false, 0);
     }
 }
 

@@ -1,57 +1,383 @@
---- What Ctrl-C may do: raise at any instruction of an acquire, and leave nothing behind that nobody can give back.
+--- What Ctrl-C may do: raise at any instruction of an operation, and leave nothing behind that nobody can give back.
 --
--- The interpreter turns a signal into an error raised by a debug hook. A hook that counts instructions does the same at every
--- place in turn, without a signal.
+-- After an interrupted acquire nothing is left, or `held()` is true and one `release()` gives it back. After an interrupted release
+-- the lock is free, or held as before. After an interrupted with_lock it is as it was before. The collector, which would give up
+-- what was forgotten, is stopped meanwhile.
 
-local unpack = rawget(_G, "unpack") or table.unpack
-
+local core = require "zklock.core"
 local fixture = require "spec.support.fixture"
+local interrupts = require "spec.support.interrupts"
+local loop = require "spec.support.loop"
+local loops = require "spec.support.loops"
 
---- Calls fn(...); raises "interrupted!" in it after so many instructions, or right after it.
-local function interrupted_after(count, fn, ...)
-    local arguments = { ... }
-    return pcall(function()
-        debug.sethook(function()
-            debug.sethook()
-            error("interrupted!")
-        end, "", count)
-        fn(unpack(arguments))
-        debug.sethook()
-    end)
+--- Fails if on_lost was called: nothing is lost here.
+local function on_lost(_, reason)
+    error("on_lost was called: " .. reason)
 end
 
-describe("an acquire that is interrupted", function()
+--- The locks that are swept, by name. `new` makes one; its second result is a lock to be held before, which must stay held.
+-- Of those with `sparse` only each seventh instruction is tried, since they are acquired by the same code as others.
+local KINDS = {
+    {
+        name = "mutex",
+        new = function(client, path)
+            return client:mutex(path, { on_lost = on_lost })
+        end
+    },
+    {
+        name = "mutex without callbacks",
+        sparse = true,
+        new = function(client, path)
+            return client:mutex(path)
+        end
+    },
+    {
+        name = "reentrant mutex",
+        sparse = true,
+        new = function(client, path)
+            return client:mutex(path, { reentrant = true, on_lost = on_lost })
+        end
+    },
+    {
+        name = "reentrant mutex that is held",
+        new = function(client, path)
+            local lock = client:mutex(path, { reentrant = true, on_lost = on_lost })
+            return lock, lock
+        end
+    },
+    {
+        name = "read lock",
+        sparse = true,
+        new = function(client, path)
+            return client:rwlock(path, { on_lost = on_lost }).read
+        end
+    },
+    {
+        name = "write lock",
+        sparse = true,
+        new = function(client, path)
+            return client:rwlock(path, { on_lost = on_lost }).write
+        end
+    },
+    {
+        name = "read lock beside the write lock",
+        new = function(client, path)
+            local rwlock = client:rwlock(path, { on_lost = on_lost })
+            return rwlock.read, rwlock.write
+        end
+    },
+    {
+        name = "semaphore",
+        sparse = true,
+        new = function(client, path)
+            return client:semaphore(path, 3, { on_lost = on_lost })
+        end
+    },
+    {
+        name = "multi",
+        new = function(client, path)
+            return client:multi({ client:mutex(path .. "/a", { on_lost = on_lost }), client:rwlock(path .. "/b").read,
+                client:semaphore(path .. "/c", 2, { on_lost = on_lost }) })
+        end
+    },
+    {
+        name = "multi with a reentrant member that is held",
+        new = function(client, path)
+            local member = client:mutex(path .. "/a", { reentrant = true, on_lost = on_lost })
+            return client:multi({ member, client:mutex(path .. "/b", { on_lost = on_lost }) }), member
+        end
+    }
+}
+
+--- What is checked of an object: itself, or the members of a multi.
+local function locks_of(object)
+    return object.members and object:members() or { object }
+end
+
+local function is_any_held(object)
+    for _, lock in ipairs(locks_of(object)) do
+        if lock:held() then
+            return true
+        end
+    end
+    return false
+end
+
+describe("an error at any instruction of", function()
+    local client
+
     setup(function()
         if rawget(_G, "jit") then
             jit.off() -- compiled code looks at no hooks
+            jit.flush()
         end
-        collectgarbage("stop") -- which would give up what was forgotten
+        client = fixture.client({ session_timeout = 30 })
+        collectgarbage("stop")
+    end)
+
+    before_each(function()
+        collectgarbage("stop")
+    end)
+
+    after_each(function()
+        collectgarbage("restart")
+        collectgarbage()
     end)
 
     teardown(function()
-        collectgarbage("restart")
         if rawget(_G, "jit") then
             jit.on()
         end
         fixture.clean()
     end)
 
-    it("at any instruction leaves the lock free, or held by an object that says so", function()
-        local client = fixture.client({ session_timeout = 30 })
-        local path = fixture.path()
-        local interrupted = 0
-        for count = 1, 240 do
-            local lock = client:mutex(path)
-            local ok = interrupted_after(count, lock.acquire, lock, 10)
-            interrupted = interrupted + (ok and 0 or 1)
-            if lock:held() then
-                assert.is_true(lock:release())
-            end
-            assert(client:flush(10))
-            assert.same({}, fixture.children(path), "after " .. count .. " instructions")
-            assert(lock:acquire(10))
-            assert.is_true(lock:release())
+    --- Raises unless an object is free, the client has so many seats, nobody is noted as waiting or holding, and the object works.
+    local function assert_free(object, seats)
+        for _, lock in ipairs(locks_of(object)) do
+            assert(tostring(lock):find("free", 1, true), tostring(lock))
         end
-        assert.is_true(interrupted > 50)
+        assert(client:flush(20))
+        assert.equal(seats or 0, client:stats().seats)
+        assert.is_false(seats == nil and client:needs_pump())
+        assert(client._attempts[object] == nil, "it is said to be acquired")
+    end
+
+    local function assert_usable(object)
+        assert(object:acquire(20))
+        assert.is_true(object:held())
+        assert(object:release())
+    end
+
+    for _, kind in ipairs(KINDS) do
+        local path = fixture.path()
+
+        local stride = kind.sparse and 7 or 1
+
+        local function prepare()
+            local object, outer = kind.new(client, path)
+            if outer then
+                assert(outer:acquire(20))
+            end
+            return { object = object, outer = outer }
+        end
+
+        --- Ends what a case has beyond the operation.
+        local function finish(case)
+            if case.outer then
+                assert(case.outer:held(), "what was held before is not")
+                assert(case.outer:release())
+            end
+            assert_free(case.object)
+        end
+
+        --- After an acquire: gives back what was acquired. Of a reentrant lock that is held it does not show whether that is so.
+        local function check_acquired(case)
+            local object, outer = case.object, case.outer
+            if outer and outer == object then
+                assert(object:release())
+                if object:held() then
+                    assert(object:release())
+                end
+                return assert_free(object)
+            elseif object.members and outer then
+                if object:held() then
+                    assert(object:release())
+                end
+                return finish(case)
+            end
+            if object:held() then
+                assert(object:release())
+            end
+            assert(not is_any_held(object), "it is held after its release")
+            finish(case)
+        end
+
+        it(("acquire leaves a %s free, or held by an object that says so"):format(kind.name), function()
+            assert.is_true(interrupts.sweep({ stride = stride, prepare = prepare, check = check_acquired, run = function(case)
+                assert(case.object:acquire(20))
+            end }) > 5)
+        end)
+
+        it(("try_acquire leaves a %s free, or held by an object that says so"):format(kind.name), function()
+            assert.is_true(interrupts.sweep({ stride = stride, prepare = prepare, check = check_acquired, run = function(case)
+                assert(case.object:try_acquire())
+            end }) > 5)
+        end)
+
+        it(("release leaves a %s free, or held as before"):format(kind.name), function()
+            assert.is_true(interrupts.sweep({
+                stride = stride,
+                prepare = function()
+                    local case = prepare()
+                    assert(case.object:acquire(20))
+                    return case
+                end,
+                check = check_acquired,
+                run = function(case)
+                    assert(case.object:release())
+                end
+            }) > 5)
+        end)
+
+        it(("with_lock leaves a %s as it was before"):format(kind.name), function()
+            assert.is_true(interrupts.sweep({
+                stride = stride,
+                prepare = prepare,
+                check = function(case)
+                    if not case.outer then
+                        assert(not is_any_held(case.object), "it is held")
+                    end
+                    finish(case)
+                end,
+                run = function(case)
+                    assert(case.object:with_lock(function()
+                        return case.object:held()
+                    end, 20))
+                end
+            }) > 5)
+        end)
+    end
+
+    -- An adapter that is told of holds, as inside nginx.
+    for _, kind in ipairs({ KINDS[1], KINDS[4], KINDS[9], KINDS[10] }) do
+        it(("with_lock leaves a %s as it was before, by an adapter that binds holds"):format(kind.name), function()
+            local calls = { bind = 0, keep = 0, enclose = 0 }
+            local adapter = setmetatable({}, { __index = require "zklock.adapters.blocking" })
+            for name in pairs(calls) do
+                adapter[name] = function(hold)
+                    calls[name] = calls[name] + (hold.claim and 1 or 0)
+                end
+            end
+            local told, path = fixture.client({ wait = adapter, session_timeout = 30 }), fixture.path()
+            assert.is_true(interrupts.sweep({
+                prepare = function()
+                    local object, outer = kind.new(told, path)
+                    if outer then
+                        assert(outer:acquire(20))
+                    end
+                    return { object = object, outer = outer }
+                end,
+                check = function(case)
+                    if case.outer then
+                        assert.is_false(case.outer._hold.within)
+                        assert(case.outer:release())
+                    end
+                    assert(not is_any_held(case.object), "it is held")
+                    assert(told:flush(20))
+                    assert.equal(0, told:stats().seats)
+                    assert.is_false(told:needs_pump())
+                end,
+                run = function(case)
+                    assert(case.object:with_lock(function()
+                        return case.object:held()
+                    end, { timeout = 20, keep = true }))
+                end
+            }) > 5)
+            assert.is_true(calls.bind > 0 and calls.enclose > 0)
+            assert.equal(kind ~= KINDS[4], calls.keep > 0)
+        end)
+    end
+
+    --- Operations that end without the lock, for another object has it.
+    for _, kind in ipairs({ KINDS[1], KINDS[8], KINDS[9] }) do
+        for _, way in ipairs({ "acquire", "try_acquire", "with_lock" }) do
+            it(("%s leaves nothing of a %s that another object has"):format(way, kind.name), function()
+                local path = fixture.path()
+                local holder = kind.name == "multi" and client:mutex(path .. "/a") or kind.new(client, path)
+                assert(holder:acquire({ timeout = 20, count = kind.name == "semaphore" and 3 or nil }))
+                assert(client:flush(20))
+                local seats = client:stats().seats
+                local object = kind.new(client, path)
+                local interrupted = interrupts.sweep({
+                    stride = 3,
+                    prepare = function()
+                        return object
+                    end,
+                    check = function()
+                        assert_free(object, seats)
+                    end,
+                    run = function()
+                        if way == "acquire" then
+                            assert(select(3, object:acquire(0.001)) == "timeout")
+                        elseif way == "try_acquire" then
+                            assert(select(3, object:try_acquire()) == "timeout")
+                        else
+                            assert(select(3, object:with_lock(print, 0.001)) == "timeout")
+                        end
+                    end
+                })
+                assert.is_true(interrupted > 5)
+                assert(holder:release())
+                assert_free(holder)
+                assert_usable(object)
+            end)
+        end
+    end
+
+    --- In an event loop, where waits suspend their coroutines. LuaJIT's hooks are not those of one coroutine.
+    local in_a_loop = rawget(_G, "jit") == nil and loops.PCALL_YIELDS and it or pending
+
+    for _, way in ipairs({ "acquire", "with_lock" }) do
+        for _, kind in ipairs({ KINDS[1], KINDS[9] }) do
+            in_a_loop(("%s leaves nothing of a %s that it waits for in an event loop"):format(way, kind.name), function()
+                local waiting = fixture.loop_client({ session_timeout = 30 })
+                loop.run(function()
+                    local path = fixture.path()
+                    local holder = client:mutex(kind.name == "multi" and path .. "/b" or path)
+                    assert(holder:acquire(20))
+                    local object = kind.new(waiting, path)
+                    assert.is_true(interrupts.sweep({
+                        stride = 5,
+                        spared = "support/loop.lua",
+                        prepare = function()
+                            return object
+                        end,
+                        check = function()
+                            for _, lock in ipairs(locks_of(object)) do
+                                assert(tostring(lock):find("free", 1, true), tostring(lock))
+                            end
+                            assert(waiting:flush(20))
+                            assert.equal(0, waiting:stats().seats)
+                            assert.is_false(waiting:needs_pump())
+                        end,
+                        run = function()
+                            if way == "acquire" then
+                                assert(select(3, object:acquire(0.001)) == "timeout")
+                            else
+                                assert(select(3, object:with_lock(print, 0.001)) == "timeout")
+                            end
+                        end
+                    }) > 5)
+                    assert(holder:release())
+                    assert(object:acquire(20))
+                    assert(object:release())
+                end)
+            end)
+        end
+    end
+
+    -- The pump is interrupted between what it takes from C and what it does about it.
+    local across_pcall = loops.PCALL_YIELDS and it or pending
+    across_pcall("the pump loses no wake-up", function()
+        local waiting, path = fixture.loop_client({ session_timeout = 30 }), fixture.path()
+        for count = 1, 100, interrupts.STRIDE do
+            local node, ended = fixture.join(path), false
+            loop.run(function()
+                local lock = waiting:mutex(path)
+                assert(lock:acquire(20))
+                ended = true
+                assert(lock:release())
+            end, function()
+                loop.until_true(function()
+                    return fixture.has(path, 2)
+                end)
+                fixture.observer():delete(node)
+                assert(core.poll(waiting:pollfd(), 20))
+                interrupts.call(count, "support/loop.lua", waiting.pump, waiting)
+                loop.until_true(function()
+                    return ended
+                end, 10)
+            end)
+        end
     end)
 end)

@@ -7,6 +7,8 @@ local kinds = require "spec.support.kinds"
 local loops = require "spec.support.loops"
 local zklock = require "zklock"
 
+local unpack = rawget(_G, "unpack") or table.unpack
+
 local function pack(...)
     return { n = select("#", ...), ... }
 end
@@ -280,6 +282,112 @@ local function promises(loop)
                 assert.is_true(lock:held())
             end)
         end)
+    end
+
+    if not loops.PCALL_YIELDS then
+        --- Calls of functions that Lua 5.1 does not let yield, by name: each calls fn(...) and returns what pcall would.
+        local barriers = {
+            pcall = pcall,
+            ["a metamethod"] = function(fn, ...)
+                local arguments = { ... }
+                local proxy = setmetatable({}, { __index = function()
+                    return fn(unpack(arguments))
+                end })
+                return coroutine.resume(coroutine.create(function()
+                    return proxy.result
+                end))
+            end,
+            ["an iterator"] = function(fn, ...)
+                local arguments = { ... }
+                return coroutine.resume(coroutine.create(function()
+                    for _ in function()
+                        return fn(unpack(arguments))
+                    end do
+                        error("the iterator has returned", 0)
+                    end
+                end))
+            end
+        }
+
+        --- What a wait raises that cannot suspend its coroutine.
+        local BOUNDARY = "C-call boundary"
+
+        for name, barrier in pairs(barriers) do
+            it(("a wait that cannot suspend in %s gives up what it asked for before it raises"):format(name), function()
+                finally(function()
+                    collectgarbage("restart")
+                end)
+                loop.run(function()
+                    local client = client_of()
+                    local locks = { client:mutex(fixture.path()), client:mutex(fixture.path()) }
+                    local all, node = client:multi(locks), fixture.join(locks[2]:path())
+                    collectgarbage("stop") -- nothing may depend on it
+                    for _, object in ipairs({ locks[2], client:rwlock(locks[2]:path()).write, all }) do
+                        local ok, problem = barrier(object.acquire, object, 20)
+                        assert.is_false(ok)
+                        assert.truthy(tostring(problem):find(BOUNDARY, 1, true), tostring(problem))
+                        if name == "pcall" then -- Lua shows the others only partly: what they leave is found by the pump
+                            assert.is_nil(next(client._attempts))
+                        end
+                        until_true(loop, function()
+                            return fixture.has(locks[2]:path(), 1) and fixture.has(locks[1]:path(), 0)
+                        end, "the place in the queue to be given up")
+                    end
+                    until_true(loop, function()
+                        return not client:needs_pump()
+                    end)
+                    fixture.observer():delete(node)
+                    assert(all:acquire(20))
+                    assert(locks[1]:release())
+                    local ok, problem = barrier(locks[2].release, locks[2]) -- which raises if it has to wait
+                    assert.truthy(ok or tostring(problem):find(BOUNDARY, 1, true), tostring(problem))
+                    assert.is_false(locks[2]:held())
+                    until_true(loop, function()
+                        return fixture.has(locks[2]:path(), 0)
+                    end, "the lock to be given back")
+                end)
+            end)
+        end
+
+        it("other waits inside pcall raise, and nothing waits on after them", function()
+            finally(function()
+                collectgarbage("restart")
+            end)
+            loop.run(function()
+                local client, path = client_of(), fixture.directory()
+                local lock = client:mutex(fixture.path())
+                local _, _, watch = assert(client:get(path, { watch = true }))
+                collectgarbage("stop")
+                for name, call in pairs({
+                    get = function() client:get(path) end, set = function() client:set(path, "text") end,
+                    contenders = function() lock:contenders() end, watch = function() watch:wait() end,
+                    commit = function() client:transaction():check(path):commit() end
+                }) do
+                    local ok, problem = pcall(call) -- which raises if it has to wait
+                    assert.truthy(ok or tostring(problem):find(BOUNDARY, 1, true), name .. ": " .. tostring(problem))
+                end
+                watch:cancel()
+                assert(client:flush(20))
+                until_true(loop, function()
+                    return not client:needs_pump()
+                end)
+                assert.is_false(pcall(zklock.connect, fixture.servers(), { wait = loop.name }))
+            end)
+        end)
+
+        if loop.run_out then
+            it("a wait that could not suspend does not keep the loop from ending", function()
+                finally(function()
+                    collectgarbage("restart")
+                end)
+                collectgarbage("stop")
+                loop.run_out(function()
+                    local lock = client_of():mutex(fixture.path())
+                    fixture.join(lock:path())
+                    assert.is_false(pcall(lock.acquire, lock))
+                end)
+            end)
+        end
     end
 
     -- Granted without a wait: the node is there already, or the answer was, while the caller stood still. No wait starts the pump.
@@ -626,6 +734,60 @@ describe("a coroutine that is closed while it waits", function()
             assert.is_false(client:needs_pump())
             assert.equal(2, #kept)
             client:close(0)
+        end)
+    end
+end)
+
+describe("a wait that nobody will resume", function()
+    after_each(fixture.clean)
+
+    --- Begins to wait for a lock in a coroutine whose adapter suspends it so, and pumps until all is given up. Returns the lock.
+    local function until_given_up(suspend, timeout, multi)
+        finally(function()
+            collectgarbage("restart")
+        end)
+        local client = assert(zklock.connect(fixture.servers(), {
+            wait = { wait = suspend, wake = function() end }, connect_timeout = 0
+        }))
+        eventually(function()
+            return client:state() == "connected"
+        end)
+        local lock, first = client:mutex(fixture.path()), client:mutex(fixture.path())
+        lock, first = first, lock -- the one that is waited for comes last in the order of a multi
+        local node, object = fixture.join(lock:path()), multi and client:multi({ first, lock }) or lock
+        collectgarbage("stop")
+        local thread = coroutine.create(function()
+            object:acquire(timeout)
+        end)
+        assert(coroutine.resume(thread))
+        eventually(function()
+            coroutine.resume(thread, "pumped")
+            client:pump()
+            return not client:needs_pump() and fixture.has(lock:path(), 1) and fixture.has(first:path(), 0)
+        end)
+        fixture.observer():delete(node)
+        assert.truthy(tostring(lock):find("free", 1, true), tostring(lock))
+        client:close(0)
+        return thread
+    end
+
+    for _, multi in ipairs({ false, true }) do
+        local what = multi and "several locks" or "a lock"
+
+        it(("for %s is given up after its deadline"):format(what), function()
+            local thread = until_given_up(function()
+                repeat until coroutine.yield() ~= "pumped"
+                return true
+            end, 0.1, multi)
+            assert.equal("suspended", coroutine.status(thread))
+        end)
+
+        it(("for %s is given up where an error has ended its coroutine"):format(what), function()
+            local thread = until_given_up(function()
+                coroutine.yield()
+                error("an error of the adapter's own")
+            end, 600, multi)
+            assert.equal("dead", coroutine.status(thread))
         end)
     end
 end)

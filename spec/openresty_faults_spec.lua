@@ -19,8 +19,7 @@ local KEPT = [[
         local inside = require "spec.support.inside_nginx"
         local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = @TIMEOUT@ }))
         inside.kept = client:mutex("@PATH@", { handoff = 0 })
-        assert(inside.kept:acquire(20))
-        inside.kept._hold.keep = true -- for other requests, too
+        assert(inside.kept:acquire { timeout = 20, keep = true })
         inside.write = inside.kept:transaction():create("@PATH@-late", "late")
         ngx.say(inside.kept:token())
     } }

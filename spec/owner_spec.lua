@@ -120,6 +120,8 @@ for _, kind in ipairs(kinds) do
                     most = math.max(most, inside)
                     assert.is_true(given:held() and lock:held())
                     assert.equal(given:token(), lock:token())
+                    assert.same({ given:token_numbers() }, { lock:token_numbers() })
+                    assert.is_number((lock:token_numbers()))
                     assert.equal("deadlock", code_of(lock:with_lock(error, 10)))
                     if PCALL_YIELDS then
                         pass()

@@ -431,3 +431,61 @@ describe("a to-be-closed lock", function()
         end)
     end
 end)
+
+describe("the release when ZooKeeper does not answer", function()
+    after_each(fixture.clean)
+
+    --- A client behind a proxy, the proxy, and a function that returns the longest wait, in seconds, that the client has asked for
+    -- since its last call.
+    local function watched_client()
+        local longest = 0
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30, wait = {
+            wake = loop.wake,
+            wait = function(client, waiter, seconds)
+                longest = math.max(longest, seconds)
+                return loop.wait(client, waiter, seconds)
+            end
+        } })
+        return client, link, function()
+            local seconds = longest
+            longest = 0
+            return seconds
+        end
+    end
+
+    it("of with_lock waits as long as its acquisition was to wait, a second at least", function()
+        local client, link, asked = watched_client()
+        local path = fixture.path()
+        for seconds, bound in pairs { [5] = 5, [0] = 1 } do
+            for _, lock in ipairs { client:mutex(path .. seconds), client:multi { client:mutex(path .. "multi" .. seconds) } } do
+                assert(client:flush(20))
+                local settled = lock:with_lock(function()
+                    link:stall()
+                    asked()
+                end, { timeout = seconds })
+                assert.is_true(settled)
+                local longest = asked()
+                assert.is_true(longest <= bound and longest > 0.5, tostring(longest))
+                link:resume()
+            end
+        end
+    end)
+
+    it("waits no longer than it is told", function()
+        local client, link, asked = watched_client()
+        local path = fixture.path()
+        for index, lock in ipairs { client:mutex(path .. "1"), client:multi { client:mutex(path .. "2") } } do
+            assert(lock:acquire(20))
+            link:stall()
+            asked()
+            local released, message, code = lock:release { timeout = 0.2 }
+            assert.is_nil(released)
+            assert.equal("disconnected", code)
+            assert.truthy(message:find("not acknowledged within 0.2 s", 1, true), message)
+            assert.is_true(asked() <= 0.2)
+            assert.is_false(lock:held())
+            link:resume()
+            fixture.await_children(path .. index, 0)
+        end
+    end)
+end)

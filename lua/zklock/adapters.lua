@@ -26,6 +26,9 @@
 --                       callbacks (on_lost, on_revoke, on("state")), which may then wait without delaying the pump;
 --                       without it they run inside it.
 --
+--     adapter.forget(waiter)
+--                       optional: the waiter will not go on: an error has ended its wait, or its coroutine was not resumed in
+--                       time. Called before what it waited for is given up.
 --     adapter.alone     optional: true if wait blocks the whole program, so that there is nobody else to wake; then no waiter is
 --                       given to wait, and wake is never called.
 --     adapter.patience()
@@ -36,11 +39,20 @@
 --                       not used for anything else later. nil: the coroutine works for itself. Must not yield. A hold belongs to
 --                       the coroutine that acquired it. Coroutines of one owner may also release, and look at, what another one
 --                       of them holds; and when a coroutine ends while it holds, the hold is its owner's.
---     adapter.caller()  optional: something about who is running, kept in each hold as `owner`, for the adapter's own use.
+--     adapter.bind(hold)
+--                       optional: the running coroutine has asked for a lock, by the claim `hold.claim`. The adapter may have the
+--                       claim end together with whatever runs; `hold.owner` is for its own use. With it the client's pump is
+--                       attended to while any lock is held.
+--     adapter.keep(hold)
+--                       optional: the lock was acquired with `keep = true`: its claim is not to end so.
+--     adapter.enclose(hold)
+--                       optional: with_lock, called by the running coroutine, holds the lock from now on. While it does,
+--                       `hold.within` is not false.
 --
 -- An adapter that learns that a waiter's coroutine was killed calls zklock.wait's forsake(client, waiter), which gives up what
 -- it waited for; otherwise that happens when it is collected. Of coroutine.close, in Lua 5.4, it need not tell. A pump that calls
--- zklock.wait's collect() twice a second, or so, sees to it that the collector goes on in a program that does nothing but wait.
+-- zklock.wait's collect(client) twice a second, or so, sees to it that the collector goes on in a program that does nothing but
+-- wait, and that waits are given up which will not go on.
 --
 -- `waiter` is a fresh table for each wait loop, empty, for the adapter to keep in it what it likes: a coroutine, a
 -- condition, a metatable. The loop around wait looks whether it is done, calls wait, calls client:pump(), and looks

@@ -15,30 +15,21 @@ local Lock = require "zklock.lock"
 local Multi = require "zklock.multi"
 local node = require "zklock.node"
 local options = require "zklock.options"
+local protect = require "zklock.protect"
 local RwLock = require "zklock.rwlock"
 local Semaphore = require "zklock.semaphore"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local coroutine, error, getmetatable, next, pcall, rawget, setmetatable, tostring, type =
-    coroutine, error, getmetatable, next, pcall, rawget, setmetatable, tostring, type
+local error, getmetatable, next, pcall, rawget, setmetatable, tostring, type =
+    error, getmetatable, next, pcall, rawget, setmetatable, tostring, type
 local format = string.format
-local max = math.max
+local max, min = math.max, math.min
 local now = core.now
 
 --- Lua 5.4's warn, which a program turns on if it wants to hear it.
 local warn = rawget(_G, "warn") or function()
 end
-
---- Whether a coroutine may yield across pcall here: everywhere but in PUC Lua 5.1. LuaJIT is not asked: inside nginx coroutines
--- belong to nginx, which cannot run any while a module is loaded.
-local PCALL_YIELDS = rawget(_G, "jit") ~= nil or (function()
-    local probe = coroutine.create(function()
-        pcall(coroutine.yield)
-    end)
-    coroutine.resume(probe)
-    return coroutine.status(probe) == "suspended"
-end)()
 
 --- How long close waits for the goodbye to be said, in seconds, unless told otherwise. The C side bounds it too.
 local CLOSE_TIMEOUT = 5
@@ -54,24 +45,6 @@ local FINAL_STATES = { closed = true, auth_failed = true }
 local Client = {}
 Client.__index = Client
 
---- Calls without protection, where protection would forbid the wait to yield; answers like pcall.
-local function call_unprotected(fn, ...)
-    return true, fn(...)
-end
-
---- How calls are protected that may wait by an adapter: by pcall, except where that would forbid them to yield.
-local function protection(adapter)
-    local yields = adapter.yields
-    if PCALL_YIELDS or yields == false then
-        return pcall
-    elseif type(yields) ~= "function" then
-        return call_unprotected
-    end
-    return function(...)
-        return (yields() and call_unprotected or pcall)(...)
-    end
-end
-
 --- For zklock.connect. `handle` is the C client; `settings` have been checked.
 function Client.new(handle, servers, adapter, settings)
     local client = setmetatable({
@@ -79,7 +52,7 @@ function Client.new(handle, servers, adapter, settings)
         _servers = servers,
         _adapter = adapter,
         _registry = wait.new_registry(),
-        _protect = protection(adapter),
+        _protect = protect.by(adapter),
         _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way; of a multi: its run -> itself
         _identity = settings.identity,
         _acl = settings.acl,
@@ -330,6 +303,12 @@ end
 function Client:_patience()
     local negotiated = self._core:session_timeout()
     return negotiated and negotiated > 0 and negotiated or self._session_timeout
+end
+
+--- The same for a release: the session timeout, or `given`, what the program has said, whichever is less.
+function Client:_release_patience(given)
+    local patience = self:_patience()
+    return given and min(given, patience) or patience
 end
 
 local function query_done(query)

@@ -6,11 +6,13 @@
 -- collected.
 
 local getmetatable, setmetatable = getmetatable, setmetatable
+local huge, max = math.huge, math.max
 
 --- What a hold is in the beginning. What each of them is given, Hold.new lists: a table that gets a field more is made anew.
 local Hold = {
     count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false,
-    keep = false -- whether it is to outlive the request that acquires it
+    keep = false,  -- whether it is to outlive the request that acquires it
+    within = false -- the level at which it is with_lock's
 }
 Hold.__index = Hold
 
@@ -18,13 +20,42 @@ Hold.__index = Hold
 -- @tparam string|boolean try one of Lock.WAIT, Lock.TRY, Lock.HASTY
 -- @tparam number count
 -- @tparam table taker what stands for the coroutine that acquires
+-- @tparam boolean|nil keep whether it is to outlive the request that acquires it
 -- @treturn table
-function Hold.new(try, count, taker)
+function Hold.new(try, count, taker, keep)
     local hold = setmetatable({ claim = false, try = try, taker = taker, released = false }, Hold)
     if count ~= 1 then
         hold.count = count
     end
+    if keep then
+        hold.keep = true
+    end
     return hold
+end
+
+--- with_lock holds the object from now on, by this hold.
+function Hold.enclose(lock, hold)
+    local enclose = lock._client._adapter.enclose
+    if enclose and not hold.within then
+        hold.within = hold.levels
+        enclose(hold)
+    end
+end
+
+--- The end of a with_lock that began at this level. Does nothing the second time.
+function Hold.disclose(hold, level)
+    if hold.within == level then
+        hold.within = false
+    end
+end
+
+--- Seconds that the release at the end of a with_lock waits at least, however short its acquisition was to be.
+local SHORTEST_RELEASE = 1
+
+--- How long the release at the end of with_lock waits at most: as long as its acquisition was to wait, but SHORTEST_RELEASE at
+-- least; nil: there is no such bound.
+function Hold.release_timeout(seconds)
+    return seconds < huge and max(seconds, SHORTEST_RELEASE) or nil
 end
 
 -- Tethers -------------------------------------------------------------------------------------------------------------
@@ -34,7 +65,7 @@ local function no()
 end
 
 --- In place of the claim of a hold that went with its tether.
-local GONE = { held = no }
+local GONE = { held = no, cancel = no, id = no }
 
 --- Of a hold on a tether: it refers to its claim weakly.
 local Tethered = { __mode = "v", __index = setmetatable({ claim = GONE }, Hold) }

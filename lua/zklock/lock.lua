@@ -40,10 +40,10 @@ local Lock = {}
 Lock.__index = Lock
 
 --- What acquire knows, of every kind but semaphores.
-local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
+local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge }, keep = { options.boolean } }
 
 --- What try_acquire knows, likewise.
-local TRY_SCHEMA = {}
+local TRY_SCHEMA = { keep = { options.boolean } }
 
 --- The kinds. `name` is for messages, `mode` is what the C side calls it, `schema` is what acquire takes in a table,
 -- `try_schema` what try_acquire does.
@@ -111,19 +111,15 @@ end
 -- @tparam boolean|nil if_held not unless it holds at this instant
 -- @treturn boolean|nil whether there is nothing left to clean up, nor to tell; nil: it does not hold
 local function drop(self, patience, if_held)
-    local hold = self._hold
-    -- First of all: whatever interrupts the rest, the lock is given back.
-    local settled, news = hold.claim:release(patience, if_held)
+    local hold, client = self._hold, self._client
+    -- C notes the end in the same step: the hold is `released` if it held, and the object's and the observers' no more.
+    local settled, news = hold.claim:release(patience, if_held, self, hold.observed and client._registry.observers)
     if settled == nil and if_held then
         return nil
     end
-    self._hold = false
     Owner.forget(self, hold)
-    if hold.observed then
-        self._client._registry.observers[hold.claim:id()] = nil
-    end
     if news then
-        wait.pump(self._client)
+        wait.pump(client)
     end
     return settled
 end
@@ -133,6 +129,9 @@ function Lock:_lost_message(hold)
     local phase, _, message = hold.claim:phase()
     if phase == "lost" and message ~= "" then
         return message
+    elseif phase == "released" then
+        return format("the %s %s was released when the request ended that had acquired it: acquire it with keep = true if it is " ..
+            "to be held for longer", self._kind.name, self._path)
     end
     return format("the %s %s was lost", self._kind.name, self._path)
 end
@@ -164,7 +163,11 @@ function Lock:_ticket_changed()
         return tell_revoked(self, hold)
     end
     local phase, code = hold.claim:phase()
-    tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))
+    if phase ~= "released" then
+        tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))
+    elseif self._origin then -- by the adapter, since its request has ended: nobody is going to use the companion
+        drop(self)
+    end
 end
 
 --- Drops a hold that is lost. on_lost runs first and may have done so itself, or may have acquired anew.
@@ -242,20 +245,25 @@ local function request(self, hold, patience)
     local writer = self._twin and self._kind == Lock.READ and held_claim(own(self._twin, hold.taker)) or nil
     -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
     local try = hold.try
-    return client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
+    local claim, granted, news = client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
+    if claim and client._adapter.bind then
+        client._adapter.bind(hold)
+    end
+    return claim, granted, news
 end
-Lock._request = request
 
 --- The object holds from now on, unless its on_revoke gives it back at once.
 -- @treturn true|nil message, code
 local function take(self, hold)
     local client = self._client
-    local caller = client._adapter.caller
+    local adapter = client._adapter
     self._hold = hold
     Owner.note_held(self)
-    if caller or self._on_lost or self._on_revoke then
+    if hold.keep and adapter.keep then
+        adapter.keep(hold)
+    end
+    if adapter.bind or self._on_lost or self._on_revoke then
         hold.observed = true
-        hold.owner = caller and caller()
         wait.observe(client, hold.claim:id(), self)
     elseif client._state_listeners[1] then
         wait.attend(client)
@@ -273,7 +281,9 @@ end
 
 --- What has come of an acquisition, once it is decided or its time is up: true, and the object holds; or nil, message, code.
 function Lock:_conclude(hold, timeout)
-    if hold.cancelled then
+    if hold.cancelled == "timeout" then
+        return timed_out(self, hold, timeout)
+    elseif hold.cancelled then
         return nil, format("waiting for the %s %s was cancelled", self._kind.name, self._path), "cancelled"
     elseif hold.claim:held() then
         return take(self, hold)
@@ -291,22 +301,28 @@ function Lock:_conclude(hold, timeout)
     return nil, message, code
 end
 
---- Gives up an acquisition that has not come about.
+--- Gives up an acquisition, whatever has come of it. Does nothing the second time.
 function Lock:_abandon(hold)
-    self._client._attempts[self] = nil
+    local client, claim = self._client, hold.claim
+    if client._attempts[self] == hold then
+        client._attempts[self] = nil
+    end
     if self._hold == hold then
         self._hold = false
     end
     Owner.forget(self, hold)
-    if hold.claim then
-        hold.claim:cancel()
+    if claim then
+        if hold.observed then
+            client._registry.observers[claim:id()] = nil
+        end
+        claim:cancel()
     end
 end
 
 --- Seconds that a try waits for C to say that there is no connection: while a name is resolved nobody hears it.
 local OFFLINE_PATIENCE = 0.1
 
---- Asks for the lock and waits; runs protected. Whatever it does not return true for is given up by its caller.
+--- Asks for the lock and waits. Whatever it does not return true for is given up by its caller.
 local function attempt(self, hold, timeout)
     local client = self._client
     local ask = not self._lingers and client._adapter.patience -- one that lingers is as a rule there at once
@@ -334,19 +350,74 @@ local function attempt(self, hold, timeout)
     return self:_conclude(hold, timeout)
 end
 
---- One acquisition from beginning to end. `timeout` in seconds, 0 tries; `me` is the running coroutine's taker.
-local function acquire(self, timeout, count, me)
-    local hold = new_hold(timeout == 0 and TRY, count, me)
-    Owner.note(self, me)
-    local ok, granted, message, code = self._client._protect(attempt, self, hold, timeout)
-    if ok and granted then
+--- The same; gives up itself what has not come about. Runs protected.
+local function attempt_or_abandon(self, hold, timeout)
+    local granted, message, code = attempt(self, hold, timeout)
+    if granted then
         return self
     end
     self:_abandon(hold)
-    if not ok then
-        error(granted, 0)
-    end
     return nil, message, code
+end
+
+--- A *record* is of one acquisition, for the code that ends it after an error: by which lock object, which hold, and how many
+-- levels the hold has by it. All of it is noted before anything is asked for, and does not change afterwards. So the lock
+-- object shows what has come of the acquisition, at whatever instruction the error was raised.
+local function note_record(record, lock, hold, level)
+    record.lock, record.level = lock, level
+    record.hold = hold -- the last, in a statement of its own: with it the record is valid
+end
+
+function Lock.new_record()
+    return { lock = false, hold = false, level = 0 }
+end
+
+--- Asks for the lock without waiting, for a multi, which concludes it or takes back the record. Returns what `request` does.
+function Lock:_ask(way, taker, keep, record)
+    local hold = new_hold(way, 1, taker, keep)
+    Owner.note(self, taker)
+    note_record(record, self, hold, 1)
+    return request(self, hold)
+end
+
+--- A record of the hold that the object has, or of nothing.
+function Lock:_record_of_hold()
+    local record, hold = Lock.new_record(), present(self)
+    if hold then
+        note_record(record, self, hold, hold.levels)
+    end
+    return record
+end
+
+--- Gives back what a record says was acquired, or gives it up. Does nothing the second time.
+function Lock.take_back(record)
+    local lock, hold = record.lock, record.hold
+    if not hold then
+        return
+    elseif lock._client._attempts[lock] ~= hold and present(lock) == hold then
+        if hold.levels >= record.level then
+            lock:_begin_release()
+        end
+    elseif record.level == 1 then
+        lock:_abandon(hold)
+    end
+end
+
+--- One acquisition from beginning to end. `timeout` in seconds, 0 tries; `me` is the running coroutine's taker.
+-- An error gives it up. After the protected call nothing is left to do that another error could prevent.
+local function acquire(self, timeout, count, keep, me, record)
+    local hold = new_hold(timeout == 0 and TRY, count, me, keep)
+    Owner.note(self, me)
+    wait.note_thread(self._client._registry, hold)
+    if record then
+        note_record(record, self, hold, 1)
+    end
+    local ok, got, message, code = self._client._protect(attempt_or_abandon, self, hold, timeout)
+    if ok then
+        return got, message, code
+    end
+    self:_abandon(hold)
+    error(got, 0)
 end
 
 --- Whether a lock object is held by a coroutine that cannot go on while this one waits.
@@ -414,36 +485,50 @@ function Lock:_deadlock(timeout, count, me)
 end
 
 --- Acquires by the lock object that is the running coroutine's: settles first what that has already.
-local function enter_placed(self, timeout, count, me)
+local function enter_placed(self, timeout, count, keep, me, record)
     local deadlock = self:_deadlock(timeout, count, me)
     local hold = present(self)
     if deadlock then
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
-        return acquire(self, timeout, count, me)
+        return acquire(self, timeout, count, keep, me, record)
     elseif hold.claim:held() then
-        hold.levels, hold.taker = hold.levels + 1, me
+        local level = hold.levels + 1
         Hold.untether(self, hold) -- it is not the multi's alone any more
+        hold.taker = me
+        if record then
+            note_record(record, self, hold, level)
+        end
+        hold.levels = level
         return self
     elseif self._reentrant then
         return give_up_lost(self)
     end
     drop_lost(self)
-    return enter_placed(Owner.place(self, me), timeout, count, me)
+    return enter_placed(Owner.place(self, me), timeout, count, keep, me, record)
+end
+
+--- Whether a hold has ended, and nobody is left who could ask what became of it: its coroutine or its request has ended.
+local function is_left_behind(hold, me)
+    return not hold.claim:held() and (Owner.is_gone(hold.taker) or hold.taker ~= me and hold.claim:phase() == "released")
 end
 
 --- Acquires on behalf of the running coroutine.
+-- @tparam number timeout
+-- @tparam number count
+-- @tparam boolean|nil keep
+-- @tparam table|nil record notes what
 -- @treturn Lock|nil by which lock object it holds; nil, message, code
-local function enter(self, timeout, count)
+local function enter(self, timeout, count, keep, record)
     local me = running_taker(self._client)
     if not self._hold and not self._others and not self._twin and not self._origin and not self._client._attempts[self] then
-        return acquire(self, timeout, count, me) -- what _deadlock would find out more slowly
+        return acquire(self, timeout, count, keep, me, record) -- what _deadlock would find out more slowly
     end
     local hold = present(self)
-    if hold and Owner.is_gone(hold.taker) and not hold.claim:held() then
+    if hold and is_left_behind(hold, me) then
         drop_lost(self) -- nobody else would
     end
-    return enter_placed(Owner.place(self, me), timeout, count, me)
+    return enter_placed(Owner.place(self, me), timeout, count, keep, me, record)
 end
 Lock._enter = enter
 
@@ -458,7 +543,7 @@ local function read_count(self, settings)
 end
 
 --- Reads what acquire and with_lock take: nil, seconds, or a table as the kind knows it.
--- @treturn number seconds and count; or nil and what is wrong
+-- @treturn number seconds, count and whether to keep; or nil and what is wrong
 local function read_acquire(self, given)
     if given == nil then
         return huge, 1
@@ -474,7 +559,7 @@ local function read_acquire(self, given)
     if not count then
         return nil, wrong
     end
-    return settings.timeout, count
+    return settings.timeout, count, settings.keep
 end
 Lock._read_acquire = read_acquire
 
@@ -494,8 +579,11 @@ Lock._read_acquire = read_acquire
 -- coroutine has acquired the object since. Of a reentrant lock it releases one level: who has released that within the block
 -- gives back an outer one, which with_lock does not.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire. A
---   semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
+-- In nginx the hold ends with the request, or the timer handler, that acquires it. With `keep = true` it does not; elsewhere
+-- `keep` means nothing.
+--
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`; nil: for ever; 0: as
+--   try_acquire. A semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
 -- @treturn Lock|nil what stands for this hold: the object itself, unless other coroutines are using it
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (others have it), "disconnected" (no connection to ZooKeeper when time was up),
@@ -508,20 +596,20 @@ function Lock:acquire(timeout)
     if not classes[getmetatable(self)] then
         check_self(self, "acquire") -- called where it has something to say: this, and release, are all that some programs do
     end
-    local seconds, count = huge, 1
+    local seconds, count, keep = huge, 1, nil
     if timeout ~= nil then
-        seconds, count = read_acquire(self, timeout)
+        seconds, count, keep = read_acquire(self, timeout)
         if not seconds then
             error("lock:acquire: " .. count, 2)
         end
     end
-    return enter(self, seconds, count)
+    return enter(self, seconds, count, keep)
 end
 
 --- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. Without a connection the answer
 -- is "disconnected" at once. A lock that lingers at another client (option `linger`) cannot be told from one that is held: the try
 -- is refused, and since it writes nothing the lock stays there. It leaves for the first who queues: acquire with a short timeout.
--- @tparam table|nil settings a semaphore's `{count = permits}`
+-- @tparam table|nil settings `{keep = boolean}`, see acquire; a semaphore also takes `count`, how many permits
 -- @treturn Lock|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of acquire: "timeout" when others have it
@@ -536,7 +624,7 @@ function Lock:try_acquire(settings)
     if not count then
         error("lock:try_acquire: " .. wrong, 2)
     end
-    return enter(self, 0, count)
+    return enter(self, 0, count, read.keep)
 end
 
 --- Ends the wait in one acquisition of this lock object.
@@ -546,7 +634,7 @@ function Lock:_cancel()
     if not hold or hold.cancelled then
         return false
     end
-    hold.cancelled = true
+    hold.cancelled = "cancelled"
     if hold.claim then
         local waiter = self._client._registry.by_ticket[hold.claim:id()]
         hold.claim:cancel()
@@ -586,7 +674,6 @@ local function begin_release(self, patience)
     if hold and hold.levels == 1 then
         local settled = drop(self, patience, true)
         if settled ~= nil then
-            hold.released = true
             return settled or hold
         end
     elseif hold and hold.claim:held() then
@@ -609,6 +696,10 @@ function Lock:_not_yours()
     if state == nil then
         return nil, problem, code
     end
+    local hold = present(self)
+    if hold and hold.claim:phase() == "released" then
+        return nil, self:_lost_message(hold), "not_held"
+    end
     return nil, format("the %s %s is not held by this coroutine, but by another one through the same object", self._kind.name,
         self._path), "not_held"
 end
@@ -624,8 +715,9 @@ local function claim_here(self)
     return held_claim(meant_here(self))
 end
 
---- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock.
-function Lock:_await_release(hold, deadline)
+--- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock. The release was to take
+-- `seconds` at most.
+function Lock:_await_release(hold, deadline, seconds)
     local client, claim = self._client, hold.claim
     local done, message, code = wait.until_decided(client, claim:id(), deadline, claim.finished, claim)
     if done and claim:released() then
@@ -642,30 +734,38 @@ function Lock:_await_release(hold, deadline)
     elseif done == nil then
         return nil, message, code
     end
-    local what = format("release of the %s %s not acknowledged within %g s", self._kind.name, self._path, client:_patience())
+    local what = format("release of the %s %s not acknowledged within %g s", self._kind.name, self._path, seconds)
     return nil, client:_unreachable(what), "disconnected"
 end
 
 --- Ends one level of the object's hold.
-local function leave(self, wait_for_server)
+-- @tparam boolean wait_for_server
+-- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
+local function leave(self, wait_for_server, timeout)
     local ask = wait_for_server and not self._lingers and self._client._adapter.patience
-    local hold, message, code = begin_release(self, ask and ask() or nil)
+    local patience, begun = ask and ask() or nil, timeout and now()
+    if timeout and patience then
+        patience = min(patience, timeout)
+    end
+    local hold, message, code = begin_release(self, patience)
     if not hold then
         return nil, message, code
     elseif hold == true or not wait_for_server then
         return true
     end
-    return self:_await_release(hold, now() + self._client:_patience())
+    local seconds = self._client:_release_patience(timeout)
+    return self:_await_release(hold, (begun or now()) + seconds, seconds)
 end
 
-local RELEASE_SCHEMA = { wait = { options.boolean } }
+local RELEASE_SCHEMA = { wait = { options.boolean }, timeout = { options.timeout } }
 
 --- Releases the lock; of a reentrant one, one level. Waits until the server has acknowledged it, unless told not to,
 -- but never longer than the session timeout: after that the node goes by itself, in the background.
 --
 -- A coroutine also releases what another one has acquired by the same object, if it has never acquired by the object itself, or if
 -- the other one has ended. Inside nginx a request does not release what another request has. To others the answer is "not_held".
--- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given
+-- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given. `{timeout = seconds}` waits
+--   no longer than that; the session timeout unless given, and at most
 -- @treturn true|nil
 -- @treturn string|nil message
 -- @treturn string|nil code: "not_held"; "lost" (it ended before, which may show only in that the server finds no node to delete;
@@ -677,7 +777,7 @@ function Lock:release(settings)
     if not classes[getmetatable(self)] then
         check_self(self, "release")
     end
-    local wait_for_server = self._wait_release
+    local wait_for_server, timeout = self._wait_release, nil
     if settings ~= nil then
         local read, wrong = options.read(settings, RELEASE_SCHEMA)
         if not read then
@@ -686,12 +786,13 @@ function Lock:release(settings)
         if read.wait ~= nil then
             wait_for_server = read.wait
         end
+        timeout = read.timeout
     end
     local lock = meant_here(self)
     if not lock then
         return self:_not_yours()
     end
-    return leave(lock, wait_for_server)
+    return leave(lock, wait_for_server, timeout)
 end
 
 --- Finds the lock that the end of a with_lock has to release, which had the object by this hold, so many levels deep. A function
@@ -721,21 +822,32 @@ function Lock:_closes()
     return Owner.given(self, me)
 end
 
---- The end of with_lock: `level` is how deep the hold was when it began, `ok, …` what pcall said of the function.
-local function finish(self, hold, level, ok, ...)
+--- The end of what with_lock has acquired, as its record says; `seconds` is how long it was to be waited for.
+-- @treturn boolean|nil whether something was released that was still held; nil, message, code: as of release
+local function end_recorded(record, seconds)
+    local lock, hold = record.lock, record.hold
+    Hold.disclose(hold, record.level)
+    local held = lock:_ends(hold, record.level)
+    if held then
+        return leave(held, held._wait_release, Hold.release_timeout(seconds))
+    end
+    return false
+end
+
+--- The end of with_lock's function: `ok, …` is what pcall said of it. Releases what with_lock has acquired.
+local function finish(record, seconds, ok, ...)
+    local self, hold = record.lock, record.hold
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
-    local held = self:_ends(hold, level)
-    if held then
-        local released, problem, code = leave(held, self._wait_release)
-        if not lost and not released and code == "lost" then
-            lost, message = true, problem -- as the release has found
-        end
+    local _, problem, code = end_recorded(record, seconds)
+    if not lost and code == "lost" then
+        lost, message = true, problem -- as the release has found
     end
     if not ok then
         error((...), 0)
     elseif lost then
-        local state, problem, code = self._client._core:state()
+        local state
+        state, problem, code = self._client._core:state()
         if state == nil then
             return nil, problem, code, ... -- fn has forked, and this is the child
         end
@@ -744,11 +856,34 @@ local function finish(self, hold, level, ok, ...)
     return true, ...
 end
 
+--- What with_lock does, protected.
+local function acquire_and_run(self, record, fn, seconds, count, keep, ...)
+    local lock, message, code = enter(self, seconds, count, keep, record)
+    if not lock then
+        return nil, message, code
+    end
+    Hold.enclose(lock, record.hold)
+    return finish(record, seconds, pcall(fn, lock, ...))
+end
+
+--- The end of with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
+local function conclude_with(record, seconds, ok, ...)
+    if ok then
+        return ...
+    elseif record.hold then
+        end_recorded(record, seconds)
+    end
+    error((...), 0)
+end
+
 --- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens. `lock` is what acquire returns.
 --
 -- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall
 -- forbids it. fn may release the lock early itself. What it has acquired anew then is released too; what another coroutine has
 -- acquired of this object meanwhile is not.
+--
+-- The release waits for the server as long as the acquisition was to wait, but for a second at least and for the session timeout
+-- at most. If the server has not acknowledged it by then, it goes on in the background.
 --
 -- @tparam function fn
 -- @tparam table|number|nil timeout as of acquire; nil waits for ever
@@ -761,16 +896,13 @@ function Lock:with_lock(fn, timeout, ...)
     if not options.callback(fn) then
         error("lock:with_lock: the first argument must be a function", 2)
     end
-    local seconds, count = read_acquire(self, timeout)
+    local seconds, count, keep = read_acquire(self, timeout)
     if not seconds then
         error("lock:with_lock: " .. count, 2)
     end
-    local lock, message, code = enter(self, seconds, count)
-    if not lock then
-        return nil, message, code
-    end
-    local hold = lock._hold
-    return finish(lock, hold, hold.levels, pcall(fn, lock, ...))
+    local record = Lock.new_record()
+    return conclude_with(record, seconds,
+        self._client._protect(acquire_and_run, self, record, fn, seconds, count, keep, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
@@ -812,7 +944,7 @@ end
 -- @treturn number grants how many grants that node has served before
 function Lock:token_numbers()
     check_self(self, "token_numbers")
-    local claim = held_claim(self)
+    local claim = claim_here(self)
     if claim then
         return claim:token_numbers()
     end

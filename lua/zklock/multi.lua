@@ -27,7 +27,7 @@ local now, precedes = core.now, options.precedes
 local Multi = {}
 Multi.__index = Multi
 
-local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge } }
+local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge }, keep = { options.boolean } }
 
 --- How many acquisitions of a path go by the order after it was found taken.
 local IN_ORDER_AFTER_REFUSAL = 8
@@ -40,12 +40,16 @@ local SHORTEST_WAIT = 0.001
 
 --- Reads what acquire and with_lock take.
 -- @treturn number seconds; or nil and what is wrong
+-- @treturn boolean|nil whether to keep
 local function read_timeout(given)
     if given == nil then
         return huge
     end
     local settings, wrong = options.read_timeout_or_table(given, ACQUIRE_SCHEMA)
-    return settings and settings.timeout, wrong
+    if not settings then
+        return nil, wrong
+    end
+    return settings.timeout, settings.keep
 end
 
 --- By bytes: the whole fleet has to agree, whatever locale a program of it runs in.
@@ -165,19 +169,32 @@ end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
---- Releases the members: begins with all of them, then waits for all. What fails does not keep the others.
+--- Notes in `records` what release is going to give back: all of it before the first is given back.
+local function note_members(self, records)
+    local noted = {}
+    for index, member in ipairs(self._members) do
+        local lock = member:_meant()
+        noted[index] = lock and lock:_record_of_hold()
+    end
+    records.noted = noted
+end
+
+--- Releases the members: begins with all of them, then waits for all. What fails does not keep the others. Runs protected.
+-- @tparam table records what was noted is in its field `noted`
 -- @tparam boolean|nil wait_for_server nil: as each member was made
+-- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
 -- @treturn true|nil
 -- @treturn string|nil what went wrong, with each that failed
 -- @treturn string|nil code of the first that failed
-local function release(self, wait_for_server)
+local function release_noted(self, records, wait_for_server, timeout)
+    note_members(self, records)
     local problems, first_code, holds = {}, nil, {}
     local function note(message, code)
         problems[#problems + 1] = message
         first_code = first_code or code
     end
-    local deadline, count = now() + self._client:_patience(), #self._members
-    local members = {}
+    local seconds, count, members = self._client:_release_patience(timeout), #self._members, {}
+    local deadline = now() + seconds
     for index = count, 1, -1 do
         local member = self._members[index]:_meant()
         local hold, message, code
@@ -200,7 +217,7 @@ local function release(self, wait_for_server)
             waits = member._wait_release
         end
         if hold and waits then
-            local released, message, code = member:_await_release(hold, deadline)
+            local released, message, code = member:_await_release(hold, deadline, seconds)
             if not released then
                 note(message, code)
             end
@@ -212,17 +229,35 @@ local function release(self, wait_for_server)
     return true
 end
 
+--- The same. After an error all members are released, or none.
+local function release(self, wait_for_server, timeout)
+    local records = { noted = {} }
+    local ok, released, message, code = self._client._protect(release_noted, self, records, wait_for_server, timeout)
+    if ok then
+        return released, message, code
+    end
+    for index = #self._members, 1, -1 do
+        local record = records.noted[index]
+        if record then
+            Lock.take_back(record)
+        end
+    end
+    error(released, 0)
+end
+
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 --
--- A *run* is one acquisition: `taken` members, from the first on, are held, by the holds `kept`; `holds` are those that are
--- asked for, by index. `members` are the lock objects by which its coroutine acquires them: the multi's own, or companions of these
--- where other coroutines use them. It is known weakly (`client._attempts[run]`), as a lock's attempt is: if its coroutine is never
--- resumed, it is collected, with all that it waited for and, since they are on its `tethers`, all that it had taken. But for a
--- level of a reentrant lock on which others count too: that is given back by the next acquisition.
+-- A *run* is one acquisition: `records` (see zklock.lock) tells by index what is asked for, from before that on. The first
+-- `taken` of them are held; these are `kept`. `members` are the lock objects by which its coroutine acquires them: the multi's
+-- own, or companions of these where other coroutines use them. The run is known weakly (`client._attempts[run]`), as a lock's
+-- attempt is: if its coroutine is never resumed, it is collected, with all that it waited for and, since they are on its
+-- `tethers`, all that it had taken. But for a level of a reentrant lock on which others count too: that is given back by the
+-- next acquisition.
 
 --- All that the run has asked for is decided.
 local function run_decided(run)
-    for _, hold in pairs(run.holds) do
+    for index = run.taken + 1, #run.records do
+        local hold = run.records[index].hold
         if not hold.cancelled and hold.claim:waits() then
             return false
         end
@@ -230,24 +265,31 @@ local function run_decided(run)
     return true
 end
 
+--- Notes that the run begins to ask for a member.
+local function new_record(run, index)
+    local record = Lock.new_record()
+    run.records[index] = record
+    return record
+end
+
 --- Gives up what the run has asked for and not got.
 local function abandon(run)
-    for index, hold in pairs(run.holds) do
-        run.holds[index] = nil
-        run.members[index]:_abandon(hold)
+    for index = #run.records, run.taken + 1, -1 do
+        Lock.take_back(run.records[index])
+        run.records[index] = nil
     end
 end
 
 --- Notes that the run holds its members up to this one.
 local function keep(run, index)
-    run.kept[index] = run.members[index]._hold
+    run.kept[index] = run.records[index]
     run.taken = index
 end
 
 --- Before a wait for others: has what was taken last only as long as the run.
 local function tether(run)
     for index = run.tethered + 1, run.taken do
-        local member, hold = run.members[index], run.kept[index]
+        local member, hold = run.members[index], run.kept[index].hold
         if member._hold == hold and hold.levels == 1 then
             run.tethers[index] = Hold.tether(member)
         end
@@ -256,19 +298,16 @@ local function tether(run)
 end
 
 --- Gives back what a run has taken, and still is as it was.
-local function give_back(members, kept)
-    for index, hold in pairs(kept) do
-        local member = members[index]
-        if Hold.present(member) == hold then
-            member:_begin_release()
-        end
+local function give_back(records)
+    for index = #records, 1, -1 do
+        Lock.take_back(records[index])
     end
 end
 
 --- Gives the run a new list of what it has taken, which outlives it.
 local function begin_to_keep(self, run)
-    run.taken, run.tethered, run.kept, run.members = 0, 0, {}, {}
-    self._kept[run.kept], self._keepers[run.kept] = run.members, run
+    run.taken, run.tethered, run.records, run.kept, run.members = 0, 0, {}, {}, {}
+    self._kept[run.kept], self._keepers[run.kept] = true, run
 end
 
 --- Has nothing given back any more of what a run has taken.
@@ -278,23 +317,32 @@ end
 
 --- Gives back what the run has taken: it may begin anew.
 local function let_go(self, run)
-    local members, kept = run.members, run.kept
-    forget_kept(self, kept)
+    give_back(run.records)
+    forget_kept(self, run.kept)
     begin_to_keep(self, run)
-    give_back(members, kept)
 end
 
 --- Gives back what runs have taken that were collected with their coroutines.
 local function give_back_forgotten(self)
     local forgotten = {}
-    for kept, members in pairs(self._kept) do
+    for kept in pairs(self._kept) do
         if self._keepers[kept] == nil then
-            forgotten[kept] = members
+            forgotten[#forgotten + 1] = kept
         end
     end
-    for kept, members in pairs(forgotten) do
-        forget_kept(self, kept)
-        give_back(members, kept)
+    for index = 1, #forgotten do
+        give_back(forgotten[index])
+        forget_kept(self, forgotten[index])
+    end
+end
+
+--- Ends a run, with all that it has asked for and taken. Does nothing the second time.
+local function end_run(self, run)
+    give_back(run.records)
+    forget_kept(self, run.kept)
+    self._client._attempts[run] = nil
+    if self._runs[run.taker] == run then
+        self._runs[run.taker] = nil
     end
 end
 
@@ -302,15 +350,10 @@ local Run = {}
 Run.__index = Run
 
 --- For zklock.wait: its coroutine was killed.
-function Run:forsake()
-    local multi = self.multi
-    self.cancelled = true
-    if multi._client._attempts[self] then
-        multi._client._attempts[self] = nil
-        multi._runs[self.taker] = nil
-        abandon(self)
-        let_go(multi, self)
-        forget_kept(multi, self.kept)
+function Run:forsake(code)
+    self.cancelled = code
+    if self.multi._client._attempts[self] then
+        end_run(self.multi, self)
     end
 end
 
@@ -328,16 +371,21 @@ local function place(self, run, index)
     return member
 end
 
+--- What an acquisition answers that was cancelled, or given up because its coroutine was not resumed in time.
+local function was_cancelled(run)
+    if run.cancelled == "timeout" then
+        return nil, "could not acquire the locks in time", "timeout"
+    end
+    return nil, "waiting for the locks was cancelled", "cancelled"
+end
+
 --- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
 -- those behind it.
 -- @treturn true|nil message and code of the first that was not granted
 local function take_together(self, run, way, deadline)
     local tickets, members = {}, run.members
     for index = 1, #members do
-        local hold = Hold.new(way, 1, run.taker)
-        run.holds[index] = hold
-        Owner.note(members[index], run.taker)
-        local claim, message, code = members[index]:_request(hold)
+        local claim, message, code = members[index]:_ask(way, run.taker, run.keep, new_record(run, index))
         if not claim then
             abandon(run)
             return nil, message, code
@@ -348,16 +396,17 @@ local function take_together(self, run, way, deadline)
     if able == nil then
         abandon(run)
         return nil, message, code
+    elseif run.cancelled then
+        return was_cancelled(run)
     end
     for index = 1, #members do
         local held
-        held, message, code = members[index]:_conclude(run.holds[index], 0)
+        held, message, code = members[index]:_conclude(run.records[index].hold, 0)
         if not held then
             note_refusal(self, members[index], code)
             abandon(run)
             return nil, message, code
         end
-        run.holds[index] = nil
         keep(run, index)
     end
     return true
@@ -367,14 +416,15 @@ end
 local function take_in_order(self, run, deadline)
     for index = run.taken + 1, #self._members do
         if run.cancelled then
-            return nil, "waiting for the locks was cancelled", "cancelled"
+            return was_cancelled(run)
         end
         tether(run)
         run.current = place(self, run, index)
         local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
-        local got, message, code = run.current:_enter(timeout, 1)
+        local got, message, code = run.current:_enter(timeout, 1, run.keep, new_record(run, index))
         run.current = nil
         if not got then
+            abandon(run)
             note_refusal(self, self._members[index], code)
             return nil, message, code
         end
@@ -387,7 +437,7 @@ end
 --- A member that is held no more of those taken, which happens while others are waited for; nil when all are held.
 local function find_lost(run)
     for index = 1, run.taken do
-        local hold = run.kept[index]
+        local hold = run.kept[index].hold
         if hold.released or not hold.claim:held() then
             return run.members[index], hold
         end
@@ -462,35 +512,46 @@ local function attempt(self, run, timeout)
     return take_all_in_order(self, run, deadline)
 end
 
---- One acquisition from beginning to end.
+--- Acquires all members, or gives back what it has taken; runs protected.
+local function attempt_or_end(self, run, timeout)
+    give_back_forgotten(self)
+    begin_to_keep(self, run)
+    self._client._attempts[run], self._runs[run.taker] = run, run
+    local got, message, code = attempt(self, run, timeout)
+    if not got then
+        end_run(self, run)
+        return nil, message, code
+    end
+    for index in pairs(run.tethers) do
+        Hold.untether(run.members[index], run.kept[index].hold)
+    end
+    forget_kept(self, run.kept)
+    self._client._attempts[run], self._runs[run.taker] = nil, nil
+    return run
+end
+
+--- A new acquisition of the running coroutine, of which nothing is asked for yet.
+local function new_run(self, keep_it)
+    return setmetatable({
+        multi = self, taker = Owner.running(self._client), records = {}, kept = {}, tethers = {}, current = nil, try = false,
+        cancelled = false, keep = keep_it or false
+    }, Run)
+end
+
+--- One acquisition from beginning to end. An error gives it up. After the protected call there is nothing left to do that another
+-- error could prevent.
 -- @treturn table|nil the run, which has the members and their holds; nil, message, code
-local function acquire(self, timeout)
-    local attempts, me = self._client._attempts, Owner.running(self._client)
-    if self._runs[me] then
+local function acquire(self, timeout, run)
+    if self._runs[run.taker] then
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
-    give_back_forgotten(self)
-    local run = setmetatable({
-        multi = self, taker = me, holds = {}, tethers = {}, current = nil, try = false, cancelled = false
-    }, Run)
-    begin_to_keep(self, run)
-    attempts[run], self._runs[me] = run, run
-    local ok, got, message, code = self._client._protect(attempt, self, run, timeout)
-    attempts[run], self._runs[me] = nil, nil
-    if ok and got then
-        forget_kept(self, run.kept)
-        for index in pairs(run.tethers) do
-            Hold.untether(run.members[index], run.kept[index])
-        end
-        return run
+    wait.note_thread(self._client._registry, run)
+    local ok, got, message, code = self._client._protect(attempt_or_end, self, run, timeout)
+    if ok then
+        return got, message, code
     end
-    abandon(run)
-    let_go(self, run)
-    forget_kept(self, run.kept)
-    if not ok then
-        error(got, 0)
-    end
-    return nil, message, code
+    end_run(self, run)
+    error(got, 0)
 end
 
 --- What acquire answers.
@@ -506,18 +567,19 @@ end
 -- One deadline covers all of them. When one cannot be had, those that were taken are released, and the answer is that
 -- one's. A member that is held already is a "deadlock", unless it is reentrant.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds}`; nil: for ever; 0: as try_acquire
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire; nil: for
+--   ever; 0: as try_acquire
 -- @treturn Multi|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:acquire
 -- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after everything is given up
 function Multi:acquire(timeout)
     check_self(self, "acquire")
-    local seconds, wrong = read_timeout(timeout)
+    local seconds, keep_it = read_timeout(timeout)
     if not seconds then
-        error("multi:acquire: " .. wrong, 2)
+        error("multi:acquire: " .. keep_it, 2)
     end
-    return answer(self, acquire(self, seconds))
+    return answer(self, acquire(self, seconds, new_run(self, keep_it)))
 end
 
 --- Acquires all members if nobody has any of them or is ahead; nothing is written for a member that is taken.
@@ -526,7 +588,7 @@ end
 -- @treturn string|nil code as of Lock:try_acquire
 function Multi:try_acquire()
     check_self(self, "try_acquire")
-    return answer(self, acquire(self, 0))
+    return answer(self, acquire(self, 0, new_run(self)))
 end
 
 --- Ends one acquisition under way.
@@ -534,11 +596,12 @@ local function cancel(run)
     if run.cancelled then
         return false
     end
-    run.cancelled = true
+    run.cancelled = "cancelled"
     if run.current then
         run.current:_cancel()
+        return true
     end
-    for index in pairs(run.holds) do
+    for index = run.taken + 1, #run.records do
         run.members[index]:_cancel()
     end
     return true
@@ -561,10 +624,11 @@ function Multi:cancel()
     return cancelled
 end
 
-local RELEASE_SCHEMA = { wait = { options.boolean } }
+local RELEASE_SCHEMA = { wait = { options.boolean }, timeout = { options.timeout } }
 
 --- Releases all members, also when some releases fail.
--- @tparam table|nil settings `{wait = false}` returns at once; as each member was made unless given
+-- @tparam table|nil settings `{wait = false}` returns at once; as each member was made unless given. `{timeout = seconds}`:
+--   as of Lock:release
 -- @treturn true|nil
 -- @treturn string|nil message, of all that failed
 -- @treturn string|nil code of the first that failed: as of Lock:release
@@ -575,41 +639,56 @@ function Multi:release(settings)
     if not read then
         error("multi:release: " .. wrong, 2)
     end
-    return release(self, read.wait)
+    return release(self, read.wait, read.timeout)
 end
 
 --- Waits until the server has acknowledged the ends of holds that have begun, as each member was made.
+-- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
 -- @tparam table holds the hold whose end has begun, by index; false or true where there is nothing to wait for
 -- @tparam table members the lock objects that these are of
 -- @treturn string|nil the message of one that finds its lock lost
-local function await_releases(self, holds, members)
-    local deadline = now() + self._client:_patience()
+local function await_releases(self, timeout, holds, members)
+    local seconds = self._client:_release_patience(timeout)
+    local deadline = now() + seconds
     local lost
     for index = 1, #self._members do
         local member, hold = members[index], holds[index]
         if hold and hold ~= true and member._wait_release then
-            local released, message, code = member:_await_release(hold, deadline)
+            local released, message, code = member:_await_release(hold, deadline, seconds)
             lost = lost or not released and code == "lost" and message or nil
         end
     end
     return lost
 end
 
---- The end of with_lock: `run` has the holds that it began with, `levels` is how deep they were, `ok, …` what pcall said of the
--- function.
-local function finish(self, run, levels, ok, ...)
-    local lost
-    for index, hold in ipairs(run.kept) do
-        if not hold.released and not hold.claim:held() then
-            lost = lost or run.members[index]:_lost_message(hold)
-        end
-    end
+--- Begins to release what a with_lock has acquired and still holds.
+-- @treturn table of each member the hold whose end has begun, true, or false, as await_releases takes it
+-- @treturn table of each member the lock object that this is of, or false
+local function begin_end(run)
     local holds, members = {}, {}
-    for index = #run.kept, 1, -1 do
-        local member = run.members[index]:_ends(run.kept[index], levels[index])
+    for index = #run.records, 1, -1 do
+        local record = run.records[index]
+        local hold, level, member = record.hold, record.level, nil
+        if hold then
+            Hold.disclose(hold, level)
+            member = record.lock:_ends(hold, level)
+        end
         members[index], holds[index] = member or false, member and member:_begin_release() or false
     end
-    local found = await_releases(self, holds, members)
+    return holds, members
+end
+
+--- The end of with_lock's function: `ok, …` is what pcall said of it. Releases what with_lock has acquired.
+-- `seconds` is how long that was to be waited for.
+local function finish(self, run, seconds, ok, ...)
+    local lost
+    for index = 1, #run.records do
+        local record = run.records[index]
+        if not record.hold.released and not record.hold.claim:held() then
+            lost = lost or record.lock:_lost_message(record.hold)
+        end
+    end
+    local found = await_releases(self, Hold.release_timeout(seconds), begin_end(run))
     lost = lost or found
     if not ok then
         error((...), 0)
@@ -617,6 +696,28 @@ local function finish(self, run, levels, ok, ...)
         return nil, lost, "lost", ...
     end
     return true, ...
+end
+
+--- What with_lock does, protected.
+local function acquire_and_run(self, run, fn, seconds, ...)
+    local got, message, code = acquire(self, seconds, run)
+    if not got then
+        return nil, message, code
+    end
+    for index = 1, #run.records do
+        local record = run.records[index]
+        Hold.enclose(record.lock, record.hold)
+    end
+    return finish(self, run, seconds, pcall(fn, self, ...))
+end
+
+--- The end of with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
+local function conclude_with(self, run, seconds, ok, ...)
+    if ok then
+        return ...
+    end
+    await_releases(self, Hold.release_timeout(seconds), begin_end(run))
+    error((...), 0)
 end
 
 --- Runs `fn(multi, …)` while holding all members, and releases them whatever happens: as Lock:with_lock.
@@ -631,19 +732,12 @@ function Multi:with_lock(fn, timeout, ...)
     if not options.callback(fn) then
         error("multi:with_lock: the first argument must be a function", 2)
     end
-    local seconds, wrong = read_timeout(timeout)
+    local seconds, keep_it = read_timeout(timeout)
     if not seconds then
-        error("multi:with_lock: " .. wrong, 2)
+        error("multi:with_lock: " .. keep_it, 2)
     end
-    local run, message, code = acquire(self, seconds)
-    if not run then
-        return nil, message, code
-    end
-    local levels = {}
-    for index, hold in ipairs(run.kept) do
-        levels[index] = hold.levels
-    end
-    return finish(self, run, levels, pcall(fn, self, ...))
+    local run = new_run(self, keep_it)
+    return conclude_with(self, run, seconds, self._client._protect(acquire_and_run, self, run, fn, seconds, ...))
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
@@ -704,7 +798,7 @@ function Multi:__close()
         members[index], holds[index] = member or false, member and member:_begin_release() or false
     end
     if wait.is_possible(self._client) then
-        await_releases(self, holds, members)
+        await_releases(self, nil, holds, members)
     end
 end
 

@@ -21,8 +21,8 @@ local LARGEST_LIMIT = 2147483647
 local KIND = {
     name = "semaphore",
     mode = "permits",
-    schema = { timeout = { options.timeout, huge }, count = { options.count, 1 } },
-    try_schema = { count = { options.count, 1 } }
+    schema = { timeout = { options.timeout, huge }, count = { options.count, 1 }, keep = { options.boolean } },
+    try_schema = { count = { options.count, 1 }, keep = { options.boolean } }
 }
 
 --- For Client:semaphore. The arguments have been checked.

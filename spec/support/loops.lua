@@ -62,7 +62,10 @@ local function new_cqueues()
             controller:wrap(body)
         end
         while not is_over(run) do
-            assert(controller:step(1))
+            local ok, problem = controller:step(1)
+            if not ok then
+                error(problem, 0)
+            end
         end
         conclude(run)
     end
@@ -198,9 +201,11 @@ local function new_copas()
         end
     end
 
+    local alarms = {} -- those that nobody uses: specs that stop the collector would run out of descriptors
+
     --- Debian's has no sleep.
     function loop.sleep(seconds)
-        local alarm, due = core.alarm(), core.now() + seconds
+        local alarm, due = table.remove(alarms) or core.alarm(), core.now() + seconds
         alarm:set(seconds)
         copas.receive({
             getfd = function()
@@ -218,6 +223,7 @@ local function new_copas()
             close = function()
             end
         })
+        alarms[#alarms + 1] = alarm
     end
 
     function loop.spawn(fn)

@@ -33,11 +33,12 @@ inside.HEAD = [[
         location = /plain { content_by_lua_block { ngx.say("plain") } }
 ]]
 
---- Starts nginx with one worker, the locations above and these; `@PATH@` is a path of its own.
+--- Starts nginx with one worker, or as many as the options say, the locations above and these; `@PATH@` is a path of its own.
 function inside.start(locations, options)
     options = options or {}
     local path = options.path or fixture.path()
     local server = inside.remember(nginx.start {
+        workers = options.workers,
         http = (options.head or inside.HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
         values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free() }
     })

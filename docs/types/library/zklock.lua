@@ -90,16 +90,23 @@
 
 ---@class zklock.AcquireOptions
 ---@field timeout? number seconds, 0 or more; 0 tries; for ever
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; false
+
+---@class zklock.TryOptions
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; false
 
 ---@class zklock.SemaphoreAcquireOptions
 ---@field timeout? number seconds, 0 or more; 0 tries; for ever
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; 1
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; false
 
 ---@class zklock.SemaphoreTryOptions
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; 1
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; false
 
 ---@class zklock.ReleaseOptions
 ---@field wait? boolean false returns at once; the lock's wait_release
+---@field timeout? number seconds, 0 or more, to wait at most; the session timeout
 
 ---@class zklock.ReadOptions
 ---@field timeout? number seconds, 0 or more; for ever
@@ -175,8 +182,11 @@
 ---@field patience? fun(): number? for how many seconds other calls may block the whole program, here and now; nil: not at all
 ---@field here? fun(): table|nil the adapter to be used in place of this one, here and now
 ---@field owner? fun(): table|nil what the running coroutine works for, such as a request: holds belong to it
----@field caller? fun(): any something about who is running, kept in each hold
+---@field bind? fun(hold: table) a lock has been asked for: its claim may end together with whatever runs
+---@field keep? fun(hold: table) a lock was acquired with `keep = true`: its claim is not to end so
+---@field enclose? fun(hold: table) with_lock, called by the running coroutine, holds a lock from now on
 ---@field attach? fun(client: zklock.Client) the client was opened
+---@field forget? fun(waiter: table) the waiter will not go on
 ---@field detach? fun(client: zklock.Client) the client is closed
 ---@field attend? fun(client: zklock.Client) something is to be told though nobody may wait: the pump is to run
 ---@field spawn? fun(fn: fun()) runs fn in a coroutine of its own: for the program's callbacks
@@ -365,7 +375,7 @@ function Lock:acquire(timeout) end
 
 --- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. It is refused while the lock lingers at
 --- another client, too, from where it leaves for the first who queues: acquire with a timeout.
----@param settings? {} there are none but of a semaphore
+---@param settings? zklock.TryOptions
 ---@return self? lock
 ---@return string? message
 ---@return zklock.Code? code

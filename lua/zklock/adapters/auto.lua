@@ -89,6 +89,13 @@ function auto.wake(waiter)
     end
 end
 
+function auto.forget(waiter)
+    local forget = waiter.adapter and waiter.adapter.forget
+    if forget then
+        forget(waiter)
+    end
+end
+
 --- Whether a wait may yield here.
 function auto.yields()
     return look_around() ~= "blocking"

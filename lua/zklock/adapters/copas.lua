@@ -11,6 +11,7 @@
 
 local copas = require "copas"
 local core = require "zklock.core"
+local protect = require "zklock.protect"
 local wait = require "zklock.wait"
 
 local coroutine, pairs, setmetatable = coroutine, pairs, setmetatable
@@ -94,8 +95,12 @@ function Pump:getfd()
     return self.fd
 end
 
+local function is_over(pump)
+    return pump.stopped or not pump.client:needs_pump()
+end
+
 function Pump:dirty()
-    return self.stopped or not self.client:needs_pump()
+    return is_over(self) or wait.is_sweep_due(self.client)
 end
 
 --- Lets copas wait once.
@@ -110,7 +115,7 @@ end
 Pump.close = Waiter.close
 
 local function run(pump)
-    while not pump:dirty() do
+    while not is_over(pump) do
         copas.receive(pump)
         pump.client:pump()
     end
@@ -136,6 +141,9 @@ function adapter.wait(client, waiter, seconds)
     if outside and copas.running then
         return nil, PHASE, "phase"
     end
+    if not outside then
+        protect.check_yieldable()
+    end
     alarm = alarm or core.alarm()
     setmetatable(waiter, Waiter)
     waiter.alarm, waiter.woken, waiter.due = alarm, false, now() + min(seconds, outside and SLICE or ROUND)
@@ -149,12 +157,16 @@ function adapter.wait(client, waiter, seconds)
     timed[waiter] = true
     set_alarm(waiter.due)
     copas.receive(waiter)
-    timed[waiter] = nil
-    renew_alarm()
+    adapter.forget(waiter)
     if not waiter.woken then
-        wait.collect()
+        wait.collect(client)
     end
     return true
+end
+
+function adapter.forget(waiter)
+    timed[waiter] = nil
+    renew_alarm()
 end
 
 adapter.attend = start

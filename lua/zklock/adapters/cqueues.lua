@@ -10,6 +10,7 @@
 local cqueues = require "cqueues"
 local condition = require "cqueues.condition"
 local core = require "zklock.core"
+local protect = require "zklock.protect"
 local wait = require "zklock.wait"
 
 local huge, min = math.huge, math.min
@@ -52,7 +53,7 @@ local function run(client, controller, pump)
         cqueues.poll(readable, pump.wake, next(pump.waiting) and COLLECT or IDLE)
         client:pump()
         if now() >= due then
-            wait.collect()
+            wait.collect(client)
             due = now() + COLLECT
         end
     end
@@ -89,19 +90,27 @@ function adapter.wait(client, waiter, seconds)
         core.poll(client:pollfd(), min(seconds, SLICE))
         return true
     end
+    protect.check_yieldable()
     local pump = pump_of(client, controller)
-    waiter.changed = waiter.changed or condition.new()
+    waiter.changed, waiter.pump = waiter.changed or condition.new(), pump
     pump.waiting[waiter] = true
     if seconds < huge then
         cqueues.poll(waiter.changed, seconds)
     else
         cqueues.poll(waiter.changed)
     end
-    pump.waiting[waiter] = nil
-    if next(pump.waiting) == nil then
-        pump.wake:signal() -- it may be needed no more
-    end
+    adapter.forget(waiter)
     return true
+end
+
+function adapter.forget(waiter)
+    local pump = waiter.pump
+    if pump and pump.waiting[waiter] then
+        pump.waiting[waiter] = nil
+        if next(pump.waiting) == nil then
+            pump.wake:signal() -- it may be needed no more
+        end
+    end
 end
 
 function adapter.attend(client)

@@ -9,12 +9,16 @@
 -- On the main thread, outside of the loop, a wait runs the loop itself. Inside a callback, which is the main thread too, it
 -- answers "phase": the loop cannot be run from within.
 
+local core = require "zklock.core"
+local protect = require "zklock.protect"
 local uv = require "luv"
 local wait = require "zklock.wait"
 
 local coroutine, error, next, pairs, setmetatable = coroutine, error, next, pairs, setmetatable
 local traceback = debug.traceback
 local ceil, max, min = math.ceil, math.max, math.min
+
+local PCALL_YIELDS = protect.PCALL_YIELDS
 
 --- Seconds after which Ctrl-C is noticed, in a wait that runs the loop.
 local SLICE = 0.5
@@ -39,6 +43,12 @@ local ready, kick = {}, nil
 
 local run_ready
 
+--- Whether a waiter's coroutine is suspended in its wait. On PUC Lua 5.1 an error may have ended the wait without a trace.
+local function is_resumable(waiter)
+    local thread = waiter.suspended and waiter.thread
+    return thread and coroutine.status(thread) == "suspended" and (PCALL_YIELDS or core.stands_in(thread, waiter))
+end
+
 local function schedule()
     kick = kick or uv.new_timer()
     if not kick:is_active() then
@@ -53,9 +63,9 @@ function run_ready()
     while woken[index + 1] do
         index = index + 1
         local waiter = woken[index]
-        local thread = waiter.suspended and waiter.thread
+        local thread = waiter.thread
         waiter.woken = false
-        if thread and coroutine.status(thread) == "suspended" then
+        if is_resumable(waiter) then
             local ok, problem = coroutine.resume(thread)
             if not ok then
                 for rest = index + 1, #woken do
@@ -141,7 +151,7 @@ local function start(client)
         client:pump()
     end)
     pump.timer = start_timer(IDLE, IDLE, function()
-        wait.collect()
+        wait.collect(client)
         if next(pump.waiting) == nil and not client:needs_pump() then
             stop(client)
         end
@@ -183,6 +193,9 @@ function luv.wait(client, waiter, seconds)
     if outside and uv.loop_mode() then
         return nil, PHASE, "phase"
     end
+    if not outside then
+        protect.check_yieldable()
+    end
     local pump = start(client)
     setmetatable(waiter, WAITER)
     waiter.thread = not outside and coroutine.running() or nil
@@ -210,6 +223,8 @@ function luv.wait(client, waiter, seconds)
     leave(waiter)
     return true
 end
+
+luv.forget = leave
 
 luv.attend = start
 

@@ -10,20 +10,39 @@
 -- it off its semaphore. A waiter that waits and is not on its semaphore is therefore dead, and what it waited for is given up: by
 -- the ticker, or at once when the lock is granted to it.
 --
+-- A claim ends with the request that made it. Each claim is in the *scope* of its request (csrc/scope.c), which nginx ends
+-- when it frees the request, without any Lua. A timer handler is a request, too. Two kinds of holds must end sooner. nginx
+-- reports neither, so the ticker looks for them:
+--   * holds from before nginx redirected the request internally (ngx.exec, error_page);
+--   * holds of with_lock in a coroutine that nginx has dropped (ngx.thread.kill; ngx.exit, while the answer is being sent).
+-- Holds that were acquired with `keep = true` are left alone.
+--
 -- When the worker exits, requests that hold or wait for locks are let finish, as nginx lets requests finish. What is held by
--- nobody alive passes on at once, what timers hold or wait for after a moment. A request lives as long as its ngx.ctx.
+-- no request passes on at once, what timers hold or wait for after a moment.
 --
 -- Nothing here refers to a client strongly but while it runs: a client that the program forgets is collected. A pump whose
--- client is not in use goes to sleep, since a timer keeps its Lua VM alive: with lua_code_cache off each request has one.
+-- client is not in use goes to sleep. A timer keeps its Lua VM alive: with lua_code_cache off, where each request has one, there
+-- are neither pumps nor tickers, and waiters look themselves.
 
+local base = require "resty.core.base"
 local core = require "zklock.core"
+local ffi = require "ffi"
 local semaphore = require "ngx.semaphore"
 local wait = require "zklock.wait"
 
 local ngx = ngx
-local collectgarbage, next, pairs, pcall, setmetatable = collectgarbage, next, pairs, pcall, setmetatable
+local collectgarbage, next, pairs, pcall, setmetatable, tonumber, type =
+    collectgarbage, next, pairs, pcall, setmetatable, tonumber, type
+local running_thread = coroutine.running
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
+local cast, registry_of_lua = ffi.cast, debug.getregistry()
+local get_request = base.get_request
+
+--- The stream module's requests have no scopes.
+local new_scope = ngx.config.subsystem == "http" and core.scope or function()
+    return nil
+end
 local exiting, get_phase, timer_at = ngx.worker.exiting, ngx.get_phase, ngx.timer.at
 local new_semaphore = semaphore.new
 
@@ -43,8 +62,18 @@ local LONGEST_WAIT, SHORTEST_WAIT = 5, 0.001
 -- when it is out of connections.
 local OVERDUE = 2
 
---- One wait where there can be no pump, in seconds: then the waiters look themselves.
+--- The longest wait where there is no pump, in seconds: waiters then look themselves. The first wait is the shortest possible, each
+-- further one is twice as long as the one before.
 local WAIT_WITHOUT_PUMP = 0.05
+
+--- Seconds after which a pump that has not begun is reported to the error log, and between two such reports.
+local LATE, NEXT_REPORT = 0.1, 60
+
+--- How many waiters one turn of nginx's event loop wakes. The rest is left to the next turns, between which nginx does other work.
+local WAKES = 32
+
+--- Seconds until the next turn: the shortest sleep that nginx does not warn of.
+local NEXT_TURN = 0.001
 
 --- Milliseconds of a read: never, within the life of a pump.
 local NO_READ_TIMEOUT = 86400000
@@ -64,6 +93,8 @@ local YIELDING = {
 
 local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
 
+local VOID, ADDRESS = ffi.typeof("void *"), ffi.typeof("uintptr_t")
+
 local openresty = { name = "openresty" }
 
 --- client -> its pump.
@@ -71,6 +102,196 @@ local pumps = setmetatable({}, WEAK_KEYS)
 
 --- When the next tick is due, or nil; and which timer that is, of all that there were.
 local tick_due, tick_number = nil, 0
+
+--- When a pump that does not begin was last reported.
+local reported_late = -huge
+
+-- Requests ------------------------------------------------------------------------------------------------------------
+
+--- Address of a request -> a table about it. Its `scope` is false where there are no scopes. `phase` is where it was seen first,
+-- `context` the number that nginx's Lua module has for it. Requests that are over are forgotten when there are more than `room`.
+local requests, request_count, room = {}, 0, 64
+
+--- In ngx.ctx of a request that has no scope: the same.
+local MARK = {}
+
+--- Whether a request has ended, or was redirected. A request without a scope whose ngx.ctx was assigned counts as living until
+-- its place in nginx's table is free, or another request's.
+local function is_over(request)
+    if not request then
+        return true
+    elseif request.scope then
+        return request.scope:context() ~= request.context
+    end
+    local context = request.context
+    return requests[-context] ~= request or type(registry_of_lua.ngx_lua_ctx_tables[context]) ~= "table"
+end
+
+--- Remembers a request, by its address or, below 0, by its context.
+local function remember(key, request)
+    if not requests[key] then
+        request_count = request_count + 1
+    end
+    requests[key] = request
+    if request_count <= room then
+        return request
+    end
+    request_count = 0
+    for known, other in pairs(requests) do
+        if is_over(other) then
+            requests[known] = nil
+        else
+            request_count = request_count + 1
+        end
+    end
+    room = max(64, 2 * request_count)
+    return request
+end
+
+--- The index of an ngx.ctx in nginx's table of all of them, or nil.
+local function context_of(ctx)
+    for context, table in pairs(registry_of_lua.ngx_lua_ctx_tables) do
+        if table == ctx then
+            return context
+        end
+    end
+    return nil
+end
+
+--- Returns a text that no later request in the same place has: the connection's number, and the request's number in the connection.
+-- nil where there is no connection, as in timers. Over HTTP/2 the second number may change during a request.
+local function number_of_request()
+    local ok, connection, request = pcall(function()
+        return ngx.var.connection, ngx.var.connection_requests
+    end)
+    return ok and connection and connection .. "/" .. (request or "") or nil
+end
+
+--- The running request by its ngx.ctx, where there are no scopes, as in the stream module. There an internal redirect is not seen:
+-- what was acquired before it ends with the request. A request that has assigned its ngx.ctx is recognised by its number. A
+-- request without one looks like a new request then, so that its earlier locks end.
+local function marked_request(ctx, address)
+    if not ctx[MARK] then
+        local context, number = context_of(ctx), number_of_request()
+        local known = context and requests[-context]
+        if not (known and number and known.number == number and known.address == address) then
+            known = context and remember(-context, {
+                scope = false, phase = get_phase(), context = context, address = address, number = number
+            })
+        end
+        ctx[MARK] = known
+    end
+    return ctx[MARK]
+end
+
+--- The running request or timer handler: a table, the same one each time, until nginx ends or redirects it; nil if there is none.
+function openresty.request()
+    local pointer = get_request()
+    if pointer == nil then
+        return nil
+    end
+    local address = tonumber(cast(ADDRESS, cast(VOID, pointer)))
+    local request = requests[address]
+    if request and not is_over(request) then
+        return request
+    end
+    local ctx = ngx.ctx -- is made by this, if there was none yet, and the scope's context with it
+    local scope = new_scope(address)
+    if not scope then
+        return marked_request(ctx, address)
+    end
+    return remember(address, { scope = scope, phase = get_phase(), context = scope:context() })
+end
+
+--- Holds belong to requests: what a request has acquired in one phase it can release in another.
+openresty.owner = openresty.request
+
+--- nginx's table of all coroutines that it may resume: an array, with numbers in free places. Coroutines that the program has made
+-- by coroutine.create are not in it.
+local threads
+
+local function find_threads()
+    local thread = running_thread()
+    for key, table in pairs(registry_of_lua) do
+        if type(key) == "userdata" and type(table) == "table" then
+            for _, value in pairs(table) do
+                if value == thread then
+                    return table
+                end
+            end
+        end
+    end
+    return nil
+end
+
+--- Coroutine -> the owner of what it acquires: a table with its `request` and the coroutine, `thread`, both weakly; and `place`,
+-- once it is known: the index in `threads`, or false.
+local owners = setmetatable({}, WEAK_KEYS)
+
+--- In place of a coroutine for code that runs in none.
+local MAIN = {}
+
+local function running_owner()
+    local request = openresty.request()
+    if not request then
+        return nil
+    end
+    local thread = running_thread()
+    local owner = owners[thread or MAIN]
+    if not owner or owner.request ~= request then
+        owner = setmetatable({ request = request, thread = thread }, WEAK_VALUES)
+        owners[thread or MAIN] = owner
+    end
+    return owner
+end
+
+--- The index of a living coroutine in `threads`, or false.
+local function place_of(thread)
+    threads = threads or find_threads()
+    for place = 1, threads and #threads or 0 do
+        if threads[place] == thread then
+            return place
+        end
+    end
+    return false
+end
+
+--- Whether nginx has dropped the coroutine of an owner. Never true of coroutines that the program has made: it cannot be seen.
+local function is_dropped_thread(owner)
+    local place, thread, request = owner.place, owner.thread, owner.request
+    if not place then
+        return false
+    end
+    return thread == nil or threads[place] ~= thread or request.scope and not request.scope:has(thread)
+end
+
+--- Whether the request, or the with_lock, that a hold belongs to has ended.
+local function is_abandoned(hold)
+    local owner = hold.owner
+    return not owner or is_over(owner.request) or hold.within and is_dropped_thread(owner)
+end
+
+--- Gives back abandoned holds, those with `keep` only if `all`, and if their time of grace is over those of timers.
+-- @treturn boolean whether something is still held
+local function release_abandoned(client, all, grace_is_over)
+    local abandoned, living = {}, false
+    for _, lock in pairs(client._registry.observers) do
+        local hold = lock._hold
+        if hold then
+            local over = (all or not hold.keep) and is_abandoned(hold)
+                or grace_is_over and hold.owner.request.phase == "timer"
+            if over then
+                abandoned[#abandoned + 1] = hold.claim
+            else
+                living = true
+            end
+        end
+    end
+    for index = 1, #abandoned do
+        abandoned[index]:release()
+    end
+    return living
+end
 
 -- Waiters -------------------------------------------------------------------------------------------------------------
 
@@ -96,8 +317,50 @@ end
 
 local start_pump, start_ticker, is_ticking
 
+local function post(waiter)
+    waiter.posted = true
+    waiter.semaphore:post(1)
+end
+
+--- nginx's time in the turn of the event loop that woke a waiter last, and how many waiters that turn has woken.
+local turn_of_wakes, wakes = 0, 0
+
+--- Wakes a waiter unless this turn has woken enough.
+-- @treturn boolean whether it has
+local function wake_now(waiter)
+    local now = ngx.now()
+    if now ~= turn_of_wakes then
+        turn_of_wakes, wakes = now, 0
+    end
+    if wakes >= WAKES then
+        return false
+    end
+    wakes = wakes + 1
+    post(waiter)
+    return true
+end
+
+--- Wakes the first waiters of the queue, as many as this turn still may.
+-- @treturn boolean whether some are left
+local function wake_next(pump)
+    local queue = pump.queue
+    while queue.first <= queue.last do
+        local waiter = queue[queue.first]
+        if is_dead(waiter) then
+            wait.forsake(waiter.client, waiter)
+        elseif waiter.waiting and not waiter.posted and not wake_now(waiter) then
+            return true
+        end
+        waiter.queued = false
+        queue[queue.first] = nil
+        queue.first = queue.first + 1
+    end
+    queue.first, queue.last = 1, 0
+    return false
+end
+
 --- Whether a client's session is over, or is another process's.
-local function is_over(client)
+local function is_closed(client)
     local state = client._core:state()
     return state == nil or state == "closed"
 end
@@ -109,18 +372,21 @@ local function turn(pump)
         return false
     end
     client:pump()
-    return not is_over(client)
+    while wake_next(pump) do
+        ngx.sleep(NEXT_TURN)
+    end
+    return not is_closed(client)
 end
 
 --- Connects to the client's doorbell.
 local function connect(pump)
     local client = pump.weak.client
-    if not client or is_over(client) then
+    if not client or is_closed(client) then
         return nil
     end
     local path, problem = client._core:listen()
     if not path then
-        return nil, not is_over(client) and problem or nil
+        return nil, not is_closed(client) and problem or nil
     end
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, NO_READ_TIMEOUT)
@@ -130,7 +396,7 @@ local function connect(pump)
         return socket
     end
     socket:close()
-    if is_over(client) then
+    if is_closed(client) then
         return nil -- closed meanwhile, and its doorbell is gone
     end
     return nil, problem or "no connection"
@@ -168,8 +434,12 @@ local function run_pump(_, pump, number)
     end
     local client = pump.weak.client
     if client and (not ok or pump.broken) then
+        while pump.queue.first <= pump.queue.last do
+            pump.queue[pump.queue.last].queued = false
+            pump.queue.last = pump.queue.last - 1
+        end
         wait.wake_everybody(client) -- who have to look themselves
-    elseif client and not pump.asleep and not is_over(client) then
+    elseif client and not pump.asleep and not is_closed(client) then
         start_pump(client, pump)
     end
 end
@@ -206,32 +476,14 @@ local function is_vm_passing()
     return core.openings() > 2
 end
 
---- Gives back what is held by requests that have ended; whether a living one still holds something.
-local function release_parked(client, grace_is_over)
-    local parked, living = {}, false
-    for _, lock in pairs(client._registry.observers) do
-        local hold = lock._hold
-        local request = hold and hold.owner
-        if request and request.ctx and not (grace_is_over and request.phase == "timer") then
-            living = true
-        elseif hold then
-            parked[#parked + 1] = hold.claim
-        end
-    end
-    for index = 1, #parked do
-        parked[index]:release()
-    end
-    return living
-end
-
---- Whether anybody needs to hear of a client's news soon. What a request has left in a VM that no other will see is given back.
-local function is_used(client)
+--- Whether anybody needs to hear of a client's news soon. `holding`: whether a living request holds a lock, all that counts
+-- in a VM that no other request will see.
+local function is_used(client, holding)
     local registry = client._registry
     if next(registry.everybody) ~= nil then
         return true
     elseif is_vm_passing() then
-        collectgarbage() -- the ngx.ctx of requests that have ended
-        return release_parked(client)
+        return holding
     end
     return next(registry.observers) ~= nil or client._log ~= nil or #client._state_listeners > 0
 end
@@ -239,7 +491,7 @@ end
 --- What a tick does for one client.
 local function look_after(client, pump, now)
     sweep(client)
-    if is_used(client) then
+    if is_used(client, release_abandoned(client, is_vm_passing())) then
         pump.used = now
     end
     if is_dropped(pump) then
@@ -265,10 +517,9 @@ end
 --- Closes every client that nobody needs any more; whether some are left.
 local function close_unused(grace_is_over)
     local left = false
-    collectgarbage() -- the ngx.ctx of requests that have ended
     for client in pairs(pumps) do
-        if not is_over(client) then
-            local holding = release_parked(client, grace_is_over)
+        if not is_closed(client) then
+            local holding = release_abandoned(client, true, grace_is_over)
             if has_waiters(client, grace_is_over) or holding then
                 left = true
             else
@@ -343,7 +594,12 @@ function openresty.prepare(settings)
 end
 
 function openresty.attach(client)
-    local pump = { weak = setmetatable({ client = client }, WEAK_VALUES), number = 0 }
+    if is_vm_passing() then
+        return -- its timer would keep the VM, and there would be one for each request
+    end
+    local pump = {
+        weak = setmetatable({ client = client }, WEAK_VALUES), number = 0, queue = { first = 1, last = 0 }
+    }
     pumps[client] = pump
     start_pump(client, pump)
 end
@@ -352,11 +608,11 @@ function openresty.detach(client)
     pumps[client] = nil
 end
 
---- Sees to it that a client's pump runs; how long its waiters may wait at once.
+--- Sees to it that a client's pump runs; whether its waiters hear of the news by it.
 local function wake_pump(client)
     local pump = pumps[client]
     if not pump then
-        return WAIT_WITHOUT_PUMP -- it was closed
+        return false -- there is none in this VM, or it was closed
     elseif not pump.running or pump.asleep or is_dropped(pump) then
         if pump.begun and pump.running then
             pump.stop, pump.asleep = false, false -- it was about to go to sleep
@@ -367,10 +623,20 @@ local function wake_pump(client)
     if not is_ticking() then
         start_ticker()
     end
-    return pump.broken and WAIT_WITHOUT_PUMP or LONGEST_WAIT
+    return pump.begun and not pump.broken
 end
 
 openresty.attend = wake_pump
+
+--- Reports a pump that nginx does not begin.
+local function report_late(pump)
+    local now = ngx.now()
+    if pump and pump.running and not pump.begun and now - pump.since > LATE and now - reported_late > NEXT_REPORT then
+        reported_late = now
+        ngx.log(ngx.WARN, "zklock: nginx has not begun a timer within ", LATE, " s: lua_max_running_timers or ",
+            "worker_connections may be used up. Until it does, waiters are woken with a delay of up to ", WAIT_WITHOUT_PUMP, " s")
+    end
+end
 
 --- See zklock.adapters for what an adapter's functions promise.
 function openresty.wait(client, waiter, seconds)
@@ -378,8 +644,13 @@ function openresty.wait(client, waiter, seconds)
     if not YIELDING[phase] then
         return nil, format("nothing can be waited for in nginx's phase '%s'", phase), "phase"
     end
-    local longest = wake_pump(client)
-    local problem
+    local longest = LONGEST_WAIT
+    local woken, problem
+    if not wake_pump(client) then
+        report_late(pumps[client])
+        longest = min(2 * (waiter.pause or SHORTEST_WAIT / 2), WAIT_WITHOUT_PUMP)
+        waiter.pause = longest
+    end
     if not waiter.semaphore then
         waiter.semaphore, problem = new_semaphore(0)
         if not waiter.semaphore then
@@ -388,7 +659,6 @@ function openresty.wait(client, waiter, seconds)
         waiter.client, waiter.phase = client, phase
     end
     waiter.waiting = true
-    local woken
     woken, problem = waiter.semaphore:wait(max(min(seconds, longest), SHORTEST_WAIT))
     waiter.waiting, waiter.posted = false, false
     if not woken and problem ~= "timeout" then
@@ -400,11 +670,20 @@ end
 function openresty.wake(waiter)
     if is_dead(waiter) then
         return wait.forsake(waiter.client, waiter)
-    elseif not waiter.waiting or waiter.posted then
+    elseif not waiter.waiting or waiter.posted or waiter.queued then
         return
     end
-    waiter.posted = true
-    waiter.semaphore:post(1)
+    local pump = pumps[waiter.client]
+    local queue = pump and pump.begun and pump.running and not pump.broken and pump.queue
+    if not queue then
+        return post(waiter)
+    elseif queue.first > queue.last and wake_now(waiter) then
+        return
+    end
+    waiter.queued = true
+    queue.last = queue.last + 1
+    queue[queue.last] = waiter
+    waiter.client._core:ring() -- the pump goes on with it
 end
 
 --- A callback runs in a timer of its own, so that it may wait; where there is none left, on the spot.
@@ -417,32 +696,29 @@ function openresty.spawn(fn)
     end
 end
 
-local REQUEST = {}
-
---- Where there is no request, nor a timer.
-local WITHOUT_REQUEST = { init = true, init_worker = true, exit_worker = true }
-
---- Finds the table that stands for the running request or timer. Its field `ctx` is nil once that has ended.
-local function running_request(phase)
-    local ctx = ngx.ctx
-    local request = ctx[REQUEST]
-    if not request then
-        request = setmetatable({ ctx = ctx, phase = phase }, WEAK_VALUES)
-        ctx[REQUEST] = request
+--- Notes who has asked for a lock: what is asked for ends with the request.
+function openresty.bind(hold)
+    local owner = running_owner()
+    hold.owner = owner
+    if owner and owner.request.scope then
+        owner.request.scope:add(hold.claim)
     end
-    return request
 end
 
---- The running request or timer, for a hold to remember.
-function openresty.caller()
-    local phase = get_phase()
-    return YIELDING[phase] and running_request(phase) or nil
+--- A hold is to outlive its request.
+function openresty.keep(hold)
+    local owner = hold.owner
+    if owner and owner.request and owner.request.scope then
+        owner.request.scope:remove(hold.claim)
+    end
 end
 
---- Holds belong to requests: what a request has acquired in one phase it can release in another.
-function openresty.owner()
-    local phase = get_phase()
-    return not WITHOUT_REQUEST[phase] and running_request(phase) or nil
+--- A hold is with_lock's from now on: it ends with the running coroutine, if that has acquired it.
+function openresty.enclose(hold)
+    local owner, thread = hold.owner, running_thread()
+    if owner and thread and owner.thread == thread and owner.place == nil then
+        owner.place = place_of(thread)
+    end
 end
 
 return openresty

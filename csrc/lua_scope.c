@@ -1,0 +1,128 @@
+/*
+ * The part of zklock.core for scopes: the claims of one nginx request, which end with it.
+ */
+#include <dlfcn.h>
+#include <lauxlib.h>
+#include <pthread.h>
+
+#include "lua_core.h"
+
+static const char SCOPE_TYPE[] = "zklock.scope";
+
+static zkl_scope **box_of_scope(lua_State *L)
+{
+    return luaL_checkudata(L, 1, SCOPE_TYPE);
+}
+
+static zkl_scope *check_scope(lua_State *L)
+{
+    zkl_scope *scope = *box_of_scope(L);
+    if (scope == NULL) {
+        luaL_error(L, "this scope has been collected");
+    }
+    return scope;
+}
+
+static int scope_gc(lua_State *L)
+{
+    zkl_scope **box = box_of_scope(L);
+    zkl_scope *scope = *box;
+    *box = NULL;
+    if (scope != NULL) {
+        zkl_scope_release(scope);
+    }
+    return 0;
+}
+
+static zkl_ticket *check_claim(lua_State *L)
+{
+    zkl_ticket *ticket = *(zkl_ticket **)luaL_checkudata(L, 2, box_type_names[CLAIM_TYPE]);
+    if (ticket == NULL) {
+        luaL_error(L, "this claim has been collected");
+    }
+    return ticket;
+}
+
+/* scope:add(claim): see zkl_scope_add */
+static int scope_add(lua_State *L)
+{
+    zkl_scope_add(check_scope(L), check_claim(L));
+    return 0;
+}
+
+/* scope:remove(claim): see zkl_scope_remove */
+static int scope_remove(lua_State *L)
+{
+    check_scope(L);
+    zkl_scope_remove(check_claim(L));
+    return 0;
+}
+
+/*
+ * scope:context() -> what nginx's Lua module has for the request at present, as a number | nil: the request has ended
+ *
+ * The number changes when nginx redirects the request internally, after which nothing goes on that ran before. The caller has looked
+ * at ngx.ctx before the first call: until then there is no such number.
+ */
+static int scope_context(lua_State *L)
+{
+    int32_t context;
+    if (!zkl_scope_context(check_scope(L), &context)) {
+        lua_pushnil(L);
+    } else {
+        lua_pushinteger(L, context);
+    }
+    return 1;
+}
+
+static struct {
+    pthread_once_t once;
+    void *(*get_exdata)(lua_State *L);
+} luajit = {.once = PTHREAD_ONCE_INIT};
+
+static void look_up(void)
+{
+    *(void **)&luajit.get_exdata = dlsym(RTLD_DEFAULT, "lua_getexdata");
+}
+
+/*
+ * scope:has(coroutine) -> whether a coroutine that has yielded is still the request's
+ *
+ * nginx's Lua module uses coroutines again for other requests, if the LuaJIT is OpenResty's, which then also knows the request.
+ */
+static int scope_has(lua_State *L)
+{
+    const zkl_scope *scope = check_scope(L);
+    luaL_checktype(L, 2, LUA_TTHREAD);
+    lua_State *coroutine = lua_tothread(L, 2);
+    pthread_once(&luajit.once, look_up);
+    bool has = zkl_scope_request(scope) != NULL && lua_status(coroutine) == LUA_YIELD;
+    if (has && luajit.get_exdata != NULL) {
+        has = luajit.get_exdata(coroutine) == zkl_scope_request(scope);
+    }
+    lua_pushboolean(L, has);
+    return 1;
+}
+
+/* core.scope(address of an nginx request) -> scope | nil: there is no such thing here; see zkl_scope_open */
+int core_scope(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        {"add", scope_add}, {"remove", scope_remove}, {"context", scope_context}, {"has", scope_has}, {NULL, NULL}};
+    void *request = (void *)(uintptr_t)luaL_checknumber(L, 1);
+    zkl_scope **box = lua_newuserdata(L, sizeof *box);
+    *box = NULL;
+    if (luaL_newmetatable(L, SCOPE_TYPE)) {
+        lua_pushcfunction(L, scope_gc);
+        lua_setfield(L, -2, "__gc");
+        lua_newtable(L);
+        zkl_setfuncs(L, methods);
+        lua_setfield(L, -2, "__index");
+    }
+    lua_setmetatable(L, -2);
+    *box = zkl_scope_open(request);
+    if (*box == NULL) {
+        lua_pushnil(L);
+    }
+    return 1;
+}

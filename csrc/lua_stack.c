@@ -1,0 +1,60 @@
+/*
+ * The part of zklock.core that looks at the stacks of coroutines, for Lua 5.1. Its pcall cannot be yielded across, so waits run
+ * unprotected there, and what they leave behind after an error has to be found by other means.
+ */
+#include <string.h>
+
+#include "lua_core.h"
+
+/*
+ * core.yieldable() -> whether the caller may yield, as far as its stack shows
+ *
+ * False on the main thread, and below a C function (pcall, table.sort, …) or an iterator of a for loop. Lua 5.1 shows no trace of a
+ * metamethod: there the answer is true and a yield raises nevertheless. Later versions and LuaJIT let pcall yield and need not ask.
+ */
+int core_yieldable(lua_State *L)
+{
+    bool main = lua_pushthread(L) == 1;
+    lua_Debug frame;
+    for (int level = 1; !main && lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sn", &frame);
+        if (strcmp(frame.what, "C") == 0 || (frame.name != NULL && strcmp(frame.name, "(for generator)") == 0)) {
+            lua_pushboolean(L, 0);
+            return 1;
+        }
+    }
+    lua_pushboolean(L, !main);
+    return 1;
+}
+
+/* Whether a local variable of that frame of `thread` is the table at index 2 of `L`. */
+static bool has_local(lua_State *L, lua_State *thread, const lua_Debug *frame)
+{
+    const void *wanted = lua_topointer(L, 2);
+    for (int index = 1; lua_getlocal(thread, frame, index) != NULL; index++) {
+        bool same = lua_topointer(thread, -1) == wanted;
+        lua_pop(thread, 1);
+        if (same) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* core.stands_in(coroutine, table) -> whether a function that the coroutine has not left has the table in a local variable */
+int core_stands_in(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTHREAD);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_State *thread = lua_tothread(L, 1);
+    lua_Debug frame;
+    bool found = false;
+    if (thread != L && !lua_checkstack(thread, 1)) {
+        found = true; /* it cannot be told for want of memory */
+    }
+    for (int level = thread == L ? 1 : 0; !found && lua_getstack(thread, level, &frame); level++) {
+        found = has_local(L, thread, &frame);
+    }
+    lua_pushboolean(L, found);
+    return 1;
+}

@@ -1,0 +1,478 @@
+--- Locks end with the request that acquired them, however it ends, and without the collector. LuaJIT whatever Lua runs the specs:
+-- once is enough.
+
+if not rawget(_G, "jit") then
+    return
+end
+
+local socket = require "socket"
+
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local inside = require "spec.support.nginx_fixture"
+
+local clean, nobody_complained = inside.clean, inside.nobody_complained
+
+--- The ways to end, see support.inside_requests; in which location, and what is sent with the request.
+local WAYS = { "exit", "redirect", "exec", "set_uri", "hang_up", "hang_up_unseen", "body_timeout", "slow_reader", "error", "forget",
+    "kill", "capture", "multi_exit", "multi_kill" }
+local LOCATIONS = { set_uri = "/rewrite", hang_up_unseen = "/unseen" }
+local HEADERS = { body_timeout = "Content-Length: 10\r\n" }
+
+--- Where who waits for the lock is.
+local PLACES = { "same worker", "another worker", "another process" }
+
+local LOCATIONS_OF_HOLDERS = [[
+    client_body_timeout 1s;
+    send_timeout 60s;
+    location = /hold { content_by_lua_block { require("spec.support.inside_requests").hold() } }
+    location = /rewrite { rewrite_by_lua_block { require("spec.support.inside_requests").hold() } }
+    location = /unseen {
+        lua_check_client_abort off;
+        content_by_lua_block { require("spec.support.inside_requests").hold() }
+    }
+    location = /linger { content_by_lua_block { require("spec.support.inside_requests").linger() } }
+    location = /wait { content_by_lua_block { require("spec.support.inside_requests").wait() } }
+    location = /go { content_by_lua_block { require("spec.support.inside_requests").say("go") } }
+    location = /stop { content_by_lua_block { require("spec.support.inside_requests").say("stop") } }
+    location = /killed { content_by_lua_block { require("spec.support.inside_requests").kill() } }
+    location = /busy { content_by_lua_block { ngx.sleep(0.005) ngx.say("busy") } }
+]]
+
+--- Starts nginx with two workers, between which the kernel distributes connections evenly. `before`: Lua that runs before all else.
+local function start(megabytes, before, locations)
+    local head = inside.HEAD:gsub("backlog=4096", "%0 reuseport"):gsub("init_by_lua_block {", "%0 " .. (before or ""))
+    head = ("init_worker_by_lua_block { require('spec.support.inside_requests').fill_heap(%d) }\n"):format(megabytes) .. head
+    return inside.start(LOCATIONS_OF_HOLDERS .. (locations or ""), { workers = 2, head = head })
+end
+
+--- Sends a request and does not wait for what comes of it.
+local function send(server, location, headers)
+    local connection = assert(socket.tcp())
+    connection:settimeout(30)
+    connection:setoption("tcp-nodelay", true)
+    assert(connection:connect("127.0.0.1", server.port))
+    assert(connection:send(("GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"):format(location, headers or "Connection: close\r\n")))
+    return connection
+end
+
+--- Has a worker wait for the lock of that name; the connection, on which it says what comes of it.
+local function wait_in(server, name, worker)
+    while true do
+        local connection = send(server, ("/wait?name=%s&worker=%d"):format(name, worker))
+        local line
+        repeat
+            line = assert(connection:receive("*l"))
+        until line:find(" worker", 1, true)
+        if line == "this worker" then
+            return connection
+        end
+        connection:close()
+    end
+end
+
+--- A load of small requests until the function that this returns is called.
+local function load(server)
+    local pipe = io.popen(("exec ab -q -l -n 1000000 -c 2 http://127.0.0.1:%d/busy >/dev/null 2>&1 & echo $!"):format(server.port))
+    local pid = pipe:read("*l")
+    pipe:close()
+    return function()
+        os.execute("kill " .. pid)
+    end
+end
+
+--- Waits until so many names are held.
+local function await_holders(server, wanted)
+    eventually(function()
+        local _, count = server:get("/report?name=holders")
+        return tonumber(count) == wanted, tostring(count) .. " hold"
+    end, 30, "all to hold")
+end
+
+--- All of these ways to end, with a waiter in every place, all at once.
+local function end_in(ways, server)
+    local holders, waiters = {}, {}
+    for _, way in ipairs(ways) do
+        for place = 1, #PLACES do
+            local location = ("%s?way=%s&name=%s%d"):format(LOCATIONS[way] or "/hold", way, way, place)
+            holders[#holders + 1] = { way = way, connection = send(server, location, HEADERS[way]) }
+        end
+    end
+    await_holders(server, #holders)
+    for _, way in ipairs(ways) do
+        for place = 1, #PLACES do
+            local name = way .. place
+            local path = server.path .. "-" .. name
+            if place == #PLACES then
+                fixture.join(path)
+            else
+                local _, worker = server:get("/report?name=worker-" .. name)
+                waiters[#waiters + 1] = { name = way .. ", " .. PLACES[place],
+                    connection = wait_in(server, name, place == 1 and worker or 1 - worker) }
+            end
+            fixture.await_children(path, 2)
+        end
+    end
+    assert.equal(200, (server:get("/go")))
+    for _, holder in ipairs(holders) do
+        if holder.way:find("^hang_up") then
+            holder.connection:close()
+        end
+    end
+    for _, waiter in ipairs(waiters) do
+        waiter.connection:settimeout(20)
+        local line
+        repeat
+            line = waiter.connection:receive("*l")
+        until line == nil or line == "held"
+        assert(line, waiter.name)
+        waiter.connection:close()
+    end
+    for _, way in ipairs(ways) do
+        fixture.await_children(("%s-%s%d"):format(server.path, way, #PLACES), 1, 20)
+    end
+    assert.equal(200, (server:get("/stop")))
+    for _, holder in ipairs(holders) do
+        holder.connection:close()
+    end
+    for _, line in ipairs(server:complaints()) do
+        assert.truthy(line:find("as the spec wants it", 1, true), line)
+    end
+end
+
+--- The lines of a text, sorted.
+local function words(text)
+    local lines = {}
+    for line in text:gmatch("[^\n]+") do
+        lines[#lines + 1] = line
+    end
+    table.sort(lines)
+    return lines
+end
+
+describe("a request that ends while it holds gives its lock back #nginx", function()
+    after_each(clean)
+
+    for _, megabytes in ipairs { 0, 50 } do
+        it(("in every way, to every waiter, with a Lua heap of %d MB, idle and busy #nginxasan"):format(megabytes), function()
+            end_in(WAYS, start(megabytes))
+            local server = start(megabytes)
+            local stop = load(server)
+            local ok, problem = pcall(end_in, WAYS, server)
+            stop()
+            assert(ok, problem)
+        end)
+    end
+
+    it("where nginx does not export what that takes, within a second of its end", function()
+        local ways = { "exit", "redirect", "hang_up", "hang_up_unseen", "body_timeout", "error", "forget", "kill" }
+        end_in(ways, start(50, "require('zklock.core').scope = function() end "))
+    end)
+
+    it("so does a timer handler that fails", function()
+        local server = start(50, nil, [[
+            location = /timer { content_by_lua_block {
+                assert(ngx.timer.at(0, function()
+                    assert(require("spec.support.inside_nginx").mutex("@PATH@"):acquire(20))
+                    error("as the spec wants it")
+                end))
+            } }
+        ]])
+        assert.equal(200, (server:get("/timer")))
+        eventually(function()
+            return server:log():find("as the spec wants it", 1, true)
+        end, 20, "the timer")
+        fixture.await_children(server.path, 0)
+    end)
+
+    it("and finds a lock object that it has kept free again, with a word about keep", function()
+        local server = inside.start([[
+            location = /forget { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                inside.kept = inside.mutex("@PATH@", { on_lost = function() ngx.shared.results:set("lost", "told") end })
+                assert(inside.kept:acquire(20))
+            } }
+            location = /use { content_by_lua_block {
+                local kept = require("spec.support.inside_nginx").kept
+                while kept:held() do ngx.sleep(0.01) end
+                local released, message, code = kept:release()
+                ngx.say(tostring(released), " ", code, " ", message)
+                assert(kept:acquire(20))
+                ngx.say(tostring(kept:release()))
+            } }
+        ]])
+        server:get("/forget")
+        local _, text = server:get("/use")
+        assert.truthy(text:find("^nil not_held .*keep = true.*\ntrue$"), text)
+        assert.same({ 200, "" }, { server:get("/report?name=lost") })
+        nobody_complained(server)
+    end)
+
+    it("and leaves nothing at a lock object that other requests use, too", function()
+        local server = inside.start([[
+            location = /first { content_by_lua_block {
+                local inside, requests = require "spec.support.inside_nginx", require "spec.support.inside_requests"
+                inside.kept = inside.mutex("@PATH@")
+                assert(inside.kept:acquire(20))
+                requests.held("first")
+                ngx.exit(200)
+            } }
+            location = /next { content_by_lua_block {
+                local kept = require("spec.support.inside_nginx").kept
+                local lock = assert(kept:acquire(20))
+                ngx.say(tostring(lock ~= kept), " ", tostring(kept:held()))
+            } }
+            location = /go { content_by_lua_block { require("spec.support.inside_requests").say("go") } }
+            location = /look { content_by_lua_block {
+                local kept = require("spec.support.inside_nginx").kept
+                ngx.say(tostring(kept._others), " ", tostring(kept))
+            } }
+        ]])
+        local first = server:ask("/first")
+        await_holders(server, 1)
+        local second = server:ask("/next")
+        eventually(function()
+            return select(2, server:get("/waiters")) == "1"
+        end, 20, "the next request to wait")
+        server:get("/go")
+        assert.equal(200, (first:answer()))
+        assert.same({ 200, "true true" }, { second:answer() })
+        fixture.await_children(server.path, 0)
+        eventually(function()
+            return select(2, server:get("/look")):find("^false ")
+        end, 20, "the second hold to be forgotten")
+        assert.same({ 200, "false true" }, { server:get("/next") })
+        nobody_complained(server)
+    end)
+
+    it("unless the lock is to be kept, which then ends with its release, in another request or a timer", function()
+        local server = inside.start([[
+            location = /keep { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local lock = inside.client()[ngx.var.arg_kind](inside.client(), "@PATH@", tonumber(ngx.var.arg_permits))
+                inside.kept = ngx.var.arg_multi and inside.client():multi { lock } or lock
+                assert(inside.kept:acquire { timeout = 20, keep = true })
+                ngx.say("kept")
+            } }
+            location = /try { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                inside.kept = inside.mutex("@PATH@")
+                assert(inside.kept:try_acquire { keep = true })
+                ngx.say("kept")
+            } }
+            location = /release { content_by_lua_block {
+                local kept = require("spec.support.inside_nginx").kept
+                assert(kept:held())
+                assert(ngx.timer.at(0, function()
+                    ngx.shared.results:set("released", tostring(kept:release()))
+                end))
+            } }
+        ]])
+        for _, way in ipairs { "/keep?kind=mutex", "/keep?kind=mutex&multi=1", "/keep?kind=semaphore&permits=1", "/try" } do
+            assert.same({ 200, "kept" }, { server:get(way) })
+            server:get("/plain")
+            server:get("/release")
+            eventually(function()
+                return select(2, server:get("/report?name=released")) == "true"
+            end, 20, way)
+        end
+        nobody_complained(server)
+    end)
+
+    --- Lets a worker exit in which a request holds that has assigned its ngx.ctx. `before`: Lua that runs before all else;
+    -- `within`: what the request does after the assignment.
+    local function assign_and_exit(before, within)
+        local server = inside.start([[
+            location = /assign { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                inside.mutex("@PATH@"):with_lock(function(lock)
+                    ngx.ctx = {}
+]] .. within .. [[
+                    collections = 0
+                    require("spec.support.inside_requests").held("assign")
+                    ngx.say(tostring(lock:held()), " ", collections)
+                end, 20)
+            } }
+            location = /park { content_by_lua_block {
+                package.loaded.parked = require("spec.support.inside_nginx").mutex("@PATH@-parked")
+                assert(package.loaded.parked:acquire { timeout = 20, keep = true })
+            } }
+            location = /go { content_by_lua_block { require("spec.support.inside_requests").say("go") } }
+        ]], { head = inside.HEAD:gsub("init_by_lua_block {", [[%0
+            ]] .. before .. [[
+            local collect = collectgarbage
+            collections = 0
+            function collectgarbage(what, ...)
+                collections = collections + ((what or "collect") == "collect" and 1 or 0)
+                return collect(what, ...)
+            end
+        ]]) })
+        server:get("/park")
+        local request = server:ask("/assign")
+        await_holders(server, 1)
+        server:signal("HUP")
+        -- The old worker looks at its locks: what no request holds passes on.
+        local parked = fixture.client():mutex(server.path .. "-parked")
+        assert(parked:acquire(20))
+        server:get("/go")
+        assert.same({ 200, "true 0" }, { request:answer() })
+        nobody_complained(server)
+    end
+
+    it("but not when its ngx.ctx is assigned and the worker is to exit; nor is all garbage collected then", function()
+        assign_and_exit("", [[
+            local other = inside.mutex("@PATH@-other")
+            assert(other:acquire(20))
+            assert(other:release())
+        ]])
+    end)
+
+    it("nor then where nginx does not export what that takes", function()
+        assign_and_exit("require('zklock.core').scope = function() end ", "")
+    end)
+
+    it("nor while a coroutine of any sort goes on within with_lock", function()
+        local server = start(0, nil, [[
+            location = /sorts { content_by_lua_block {
+                local inside, requests = require "spec.support.inside_nginx", require "spec.support.inside_requests"
+                local function hold(name)
+                    return inside.mutex("@PATH@-" .. name):with_lock(function(lock)
+                        requests.held(name)
+                        ngx.say(name, " ", tostring(lock:held()))
+                    end, 20)
+                end
+                local light = ngx.thread.spawn(hold, "light")
+                local made = ngx.thread.spawn(function() coroutine.wrap(hold)("made") end)
+                hold("entry")
+                assert(ngx.thread.wait(light) and ngx.thread.wait(made))
+            } }
+        ]])
+        local request = server:ask("/sorts")
+        await_holders(server, 3)
+        -- The ticker looks at the holds: one of a killed light thread ends.
+        local _, worker = server:get("/report?name=worker-entry")
+        local name
+        repeat
+            name = "killed" .. socket.gettime()
+            server:ask("/killed?name=" .. name)
+            eventually(function()
+                return select(2, server:get("/report?name=worker-" .. name)) ~= ""
+            end, 20, "the lock to be held")
+        until select(2, server:get("/report?name=worker-" .. name)) == worker
+        fixture.await_children(server.path .. "-" .. name, 0, 20)
+        server:get("/go")
+        local _, text = request:answer()
+        assert.same({ "entry true", "light true", "made true" }, words(text))
+        nobody_complained(server)
+    end)
+end)
+
+describe("a crowd of waiters #nginx", function()
+    after_each(clean)
+
+    it("that gets its lock at once is woken over several turns of nginx's event loop", function()
+        local server = inside.start([[
+            location = /turns { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                inside.turn, inside.woken = 0, {}
+                ngx.say("turning")
+                ngx.flush(true)
+                while not inside.stop do
+                    ngx.sleep(0.001)
+                    inside.turn = inside.turn + 1
+                end
+                local most = 0
+                for _, count in pairs(inside.woken) do most = math.max(most, count) end
+                ngx.say(most)
+            } }
+            location = /read { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local lock = inside.client():rwlock("@PATH@").read
+                assert(lock:acquire(60))
+                inside.woken[inside.turn] = (inside.woken[inside.turn] or 0) + 1
+                lock:release { wait = false }
+                ngx.say("read")
+            } }
+            location = /stop { content_by_lua_block {
+                require("spec.support.inside_nginx").stop = true
+            } }
+        ]])
+        local writer = fixture.join(server.path, "__WRIT__")
+        local turns = server:ask("/turns")
+        repeat
+            local line = assert(turns.connection:receive("*l"))
+        until line == "turning"
+        local readers = {}
+        for index = 1, 300 do
+            readers[index] = server:ask("/read")
+        end
+        eventually(function()
+            return select(2, server:get("/waiters")) == "300"
+        end, 30, "the readers to wait")
+        assert(fixture.observer():delete(writer))
+        for index = 1, 300 do
+            assert.same({ 200, "read" }, { readers[index]:answer() })
+        end
+        server:get("/stop")
+        local rest = turns.connection:receive("*a")
+        local most = tonumber(rest:match("\r\n(%d+)\n"))
+        assert.is_true(most <= 100, rest)
+        nobody_complained(server)
+    end)
+end)
+
+describe("without a Lua cache #nginx", function()
+    after_each(clean)
+
+    it("more requests than there are timers do not stop the worker, and a reload ends it #nginxasan", function()
+        local server = inside.start(nil, { head = "lua_code_cache off; lua_max_running_timers 16;\n" .. inside.HEAD })
+        for _ = 1, 60 do
+            assert.same({ 200, "held" }, { inside.cycle(server):answer() })
+        end
+        server:reload()
+        assert.same({ 200, "held" }, { inside.cycle(server):answer() })
+        for _, line in ipairs(server:complaints()) do
+            assert.truthy(line:find("lua_code_cache is off", 1, true), line)
+        end
+    end)
+end)
+
+describe("a pump that nginx does not begin #nginx", function()
+    after_each(clean)
+
+    it("since the program's timers have taken all places is reported, and its locks are granted", function()
+        local server = inside.start([[
+            location = /fill {
+                content_by_lua_block {
+                    local inside = require "spec.support.inside_nginx"
+                    local begun = require("ngx.semaphore").new(0)
+                    for _ = 1, 2 do
+                        assert(ngx.timer.at(0, function()
+                            begun:post()
+                            while not inside.stop do ngx.sleep(0.01) end
+                        end))
+                        assert(begun:wait(20))
+                    end
+                    ngx.say("filled")
+                }
+            }
+            location = /acquire { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                assert(inside.mutex("@PATH@"):acquire(20))
+                ngx.say("held while ", ngx.timer.running_count(), " timers run")
+                inside.stop = true
+            } }
+        ]], { head = "lua_max_running_timers 2;\n" .. inside.HEAD })
+        assert.same({ 200, "filled" }, { server:get("/fill") })
+        local holder = fixture.join(server.path)
+        local request = server:ask("/acquire")
+        eventually(function()
+            return server:log():find("zklock: nginx has not begun a timer", 1, true)
+        end, 20, "the report")
+        assert(fixture.observer():delete(holder))
+        assert.same({ 200, "held while 2 timers run" }, { request:answer() })
+        for _, line in ipairs(server:complaints()) do
+            assert.truthy(line:find("lua_max_running_timers", 1, true), line)
+        end
+    end)
+end)

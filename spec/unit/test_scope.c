@@ -1,0 +1,292 @@
+/*
+ * Scopes: the claims of an nginx request end with it. The nginx is made up here: its functions, and the layout of a request with
+ * the HTTP cache, without it, and an unknown one. The tests need no server: the claims wait for a connection.
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../../csrc/client.h"
+#include "../../csrc/memory.h"
+
+#define PATIENCE_MS 30000
+
+/* --- nginx --------------------------------------------------------------------------------------------------------- */
+
+typedef struct cleanup cleanup;
+struct cleanup {
+    void (*handler)(void *data);
+    void *data;
+    cleanup *next;
+};
+
+/* A pool: its head, and the only block behind it, as full as it gets. */
+typedef struct pool pool;
+struct pool {
+    char *last, *end;
+    pool *next;
+    cleanup *cleanups;
+    char memory[1024];
+};
+
+enum {
+    SIGNATURE = 0x50545448,
+    PLACE_WITH_CACHE = 11,
+    PLACE_WITHOUT_CACHE = 10,
+    UNKNOWN_PLACE = 12,
+    WORDS = 20
+};
+
+/* The only request: its first words, and its pool. */
+static struct {
+    void *words[WORDS];
+    pool *first, *second;
+} request;
+
+static int context;
+
+static void *allocate(pool *from, size_t size)
+{
+    void *memory = from->last;
+    from->last += size;
+    assert_true(from->last <= from->end);
+    return memory;
+}
+
+static pool *new_pool(void)
+{
+    pool *made = calloc(1, sizeof *made);
+    assert_non_null(made);
+    made->last = made->memory;
+    made->end = made->memory + sizeof made->memory;
+    return made;
+}
+
+/* The first block of its pool is full: entries are allocated from the second. */
+static void begin_request(int place)
+{
+    memset(&request, 0, sizeof request);
+    request.first = new_pool();
+    request.second = new_pool();
+    request.first->next = request.second;
+    const uint32_t signature = SIGNATURE;
+    memcpy(request.words, &signature, sizeof signature);
+    request.words[place] = request.first;
+    request.words[place + 1] = &request; /* which is no pool */
+}
+
+static void end_request(void)
+{
+    for (cleanup *entry = request.first->cleanups; entry != NULL; entry = entry->next) {
+        if (entry->handler != NULL) {
+            entry->handler(entry->data);
+        }
+    }
+    free(request.first);
+    free(request.second);
+}
+
+/* Scopes look these up. */
+#pragma GCC visibility push(default)
+
+cleanup *ngx_http_cleanup_add(void *of, size_t size);
+cleanup *ngx_pool_cleanup_add(pool *of, size_t size);
+int ngx_http_lua_ffi_get_ctx_ref(void *of, int *in_ssl_phase, int *ssl_context);
+
+cleanup *ngx_http_cleanup_add(void *of, size_t size)
+{
+    assert_ptr_equal(&request, of);
+    assert_int_equal(0, size);
+    cleanup *entry = allocate(request.second, sizeof *entry);
+    *entry = (cleanup){0};
+    return entry;
+}
+
+cleanup *ngx_pool_cleanup_add(pool *of, size_t size)
+{
+    assert_ptr_equal(request.first, of);
+    assert_int_equal(0, size);
+    cleanup *entry = allocate(request.second, sizeof *entry);
+    *entry = (cleanup){.next = of->cleanups};
+    of->cleanups = entry;
+    return entry;
+}
+
+int ngx_http_lua_ffi_get_ctx_ref(void *of, int *in_ssl_phase, int *ssl_context)
+{
+    assert_ptr_equal(&request, of);
+    assert_null(in_ssl_phase);
+    assert_null(ssl_context);
+    return context;
+}
+
+#pragma GCC visibility pop
+
+/* --- claims -------------------------------------------------------------------------------------------------------- */
+
+static zkl_client *new_client(void)
+{
+    char message[ZKL_MESSAGE_SIZE];
+    const zkl_client_options options = {.servers = "127.0.0.1:1", .session_timeout_ms = 4000, .lease = true};
+    zkl_client *client = zkl_client_open(&options, message);
+    assert_non_null(client);
+    return client;
+}
+
+static zkl_ticket *new_claim(zkl_client *client)
+{
+    const zkl_lock lock = {
+        .path = "/lock", .mode = ZKL_MODE_MUTEX, .permits = 1, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE};
+    zkl_terms *terms = zkl_terms_new(&lock);
+    assert_non_null(terms);
+    const zkl_claim_request wanted = {.terms = terms, .count = 1};
+    zkl_ticket *claim = zkl_client_claim(client, &wanted, NULL, 0);
+    assert_non_null(claim);
+    zkl_terms_drop(terms);
+    return claim;
+}
+
+/* Waits until a claim waits no more, and until its owner is told. */
+static void await_end(zkl_client *client, const zkl_ticket *claim)
+{
+    uint64_t told = 0;
+    while (zkl_ticket_waits(claim) || told != zkl_ticket_id(claim)) {
+        struct pollfd news = {.fd = zkl_client_fd(client), .events = POLLIN};
+        assert_int_equal(1, poll(&news, 1, PATIENCE_MS));
+        bool changed;
+        uint64_t next;
+        while ((next = zkl_client_next(client, &changed)) != 0) {
+            told = next == zkl_ticket_id(claim) ? next : told;
+        }
+    }
+}
+
+static void is_cancelled(zkl_ticket *claim)
+{
+    zkl_ticket_view view;
+    zkl_ticket_look(claim, &view);
+    assert_int_equal(ZKL_CANCELLED, view.code);
+}
+
+/* --- tests --------------------------------------------------------------------------------------------------------- */
+
+static void claims_end_with_their_request(void **state)
+{
+    (void)state;
+    begin_request(PLACE_WITH_CACHE);
+    zkl_client *client = new_client();
+    zkl_scope *scope = zkl_scope_open(&request);
+    assert_non_null(scope);
+    zkl_ticket *claim = new_claim(client);
+    zkl_ticket *kept = new_claim(client);
+    zkl_ticket *released = new_claim(client);
+    zkl_ticket *dropped = new_claim(client);
+    zkl_ticket *const all[] = {claim, kept, released, dropped};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        zkl_scope_add(scope, all[i]);
+        zkl_scope_add(scope, all[i]); /* is in it once */
+    }
+    zkl_scope_remove(kept);
+    zkl_scope_remove(kept);
+    zkl_ticket_end(released, 0);
+    zkl_ticket_release(released);
+    zkl_ticket_release(dropped);
+    end_request();
+    await_end(client, claim);
+    is_cancelled(claim);
+    assert_true(zkl_ticket_waits(kept));
+    assert_null(zkl_scope_request(scope));
+
+    zkl_scope_add(scope, kept); /* ends at once */
+    await_end(client, kept);
+    is_cancelled(kept);
+    zkl_ticket_release(claim);
+    zkl_ticket_release(kept);
+    zkl_scope_release(scope);
+    zkl_client_release(client);
+}
+
+static void a_scope_goes_with_whoever_leaves_it_last(void **state)
+{
+    (void)state;
+    int64_t before = zkl_memory_in_use();
+    begin_request(PLACE_WITH_CACHE);
+    zkl_scope *first = zkl_scope_open(&request);
+    zkl_scope *second = zkl_scope_open(&request);
+    assert_true(first != NULL && second != NULL);
+    zkl_scope_release(first);
+    end_request();
+    zkl_scope_release(second);
+    assert_int_equal(before, zkl_memory_in_use());
+}
+
+static void the_context_is_the_requests_until_it_ends(void **state)
+{
+    (void)state;
+    begin_request(PLACE_WITH_CACHE);
+    zkl_scope *scope = zkl_scope_open(&request);
+    assert_non_null(scope);
+    assert_ptr_equal(&request, zkl_scope_request(scope));
+    int32_t seen;
+    context = 5;
+    assert_true(zkl_scope_context(scope, &seen));
+    assert_int_equal(5, seen);
+    context = -2;
+    assert_true(zkl_scope_context(scope, &seen));
+    assert_int_equal(-2, seen);
+    end_request();
+    assert_false(zkl_scope_context(scope, &seen));
+    zkl_scope_release(scope);
+}
+
+/* In a process of its own, which has met no request before: whether a request whose pool is at that place has a scope. */
+static bool finds(int place)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        begin_request(place);
+        zkl_scope *scope = zkl_scope_open(&request);
+        _exit(scope == NULL ? 1 : zkl_scope_request(scope) == &request ? 0 : 2);
+    }
+    int status;
+    assert_int_equal(child, waitpid(child, &status, 0));
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) <= 1);
+    return WEXITSTATUS(status) == 0;
+}
+
+static void a_pool_is_found_where_nginx_has_it_or_not_at_all(void **state)
+{
+    (void)state;
+    assert_true(finds(PLACE_WITH_CACHE));
+    assert_true(finds(PLACE_WITHOUT_CACHE));
+    assert_false(finds(UNKNOWN_PLACE));
+}
+
+static void what_is_no_request_of_the_http_module_has_no_scope(void **state)
+{
+    (void)state;
+    void *words[WORDS] = {0};
+    assert_null(zkl_scope_open(words));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pool_is_found_where_nginx_has_it_or_not_at_all), /* before any other has found it */
+        cmocka_unit_test(claims_end_with_their_request),
+        cmocka_unit_test(a_scope_goes_with_whoever_leaves_it_last),
+        cmocka_unit_test(the_context_is_the_requests_until_it_ends),
+        cmocka_unit_test(what_is_no_request_of_the_http_module_has_no_scope),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -487,7 +487,7 @@ typedef enum {
 extern uint64_t zkl_broken_rules;
 /* ZKL_MAX_IN_FLIGHT, for the simulation to reach. */
 extern int32_t zkl_most_in_flight;
-/* What the engine takes for true: the leader restarted the session's timer at this instant or later, to run for `timeout`. */
+/* The engine's belief: the leader restarted the session's timer at the returned instant or later, to run for `timeout`. */
 int64_t zkl_engine_restarted_at(const zkl_engine *engine, int64_t *timeout);
 /* ZKL_MAX_GRANTS, for the simulation to reach. */
 extern int32_t zkl_most_grants;

@@ -347,7 +347,7 @@ void zkl_lease_look_on(zkl_engine *engine);
 /* Their replies. */
 void zkl_lease_checked(zkl_request *request, int rc);
 void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat);
-/* What the answer to a request that is about to be sent will prove. */
+/* Returns the facts that the answer to a request that is about to be sent will prove. */
 zkl_evidence zkl_lease_evidence(const zkl_engine *engine, zkl_request_kind kind);
 /* The request has been answered with ZOK. */
 void zkl_lease_answered(const zkl_request *request);

@@ -19,7 +19,7 @@
  *
  * When the timer was restarted. A write that a follower forwards does not restart it (LeaderZooKeeperServer.submitLearnerRequest).
  * The follower's report does, and the follower reports only in answer to a ping of the leader that it has received (Learner.ping,
- * LearnerHandler.run). What the leader sends may stall while what the follower sends arrives. So it takes four answered requests, all
+ * LearnerHandler.run). The packets of the leader may stall while those of the follower arrive. So it takes four answered requests, all
  * on one connection, each sent when the one before had been answered:
  *
  *   j1, j2   The follower has heard of us. The report that is made at the moment of a request may miss that one request
@@ -130,7 +130,7 @@ static bool through_leader(zkl_request_kind kind)
     }
 }
 
-/* Of these, whether a majority of the servers has acknowledged it. */
+/* Whether an answer with ZOK means that a majority of the servers has acknowledged the request. */
 static bool is_quorum_write(zkl_request_kind kind)
 {
     return through_leader(kind) && kind != ZKL_REQUEST_SYNC && kind != ZKL_REQUEST_PULSE;
@@ -165,7 +165,7 @@ zkl_evidence zkl_lease_evidence(const zkl_engine *engine, zkl_request_kind kind)
     return evidence;
 }
 
-/* What is of use was answered long ago: what is kept is spread over time. */
+/* Only answers of some time ago are of use, so the entries are spread over time. */
 static void note_heard(zkl_engine *engine, const zkl_request *request)
 {
     zkl_chain *chain = &engine->chain;
@@ -205,7 +205,7 @@ void zkl_lease_answered(const zkl_request *request)
     }
 }
 
-/* What is known now was known less than 9T/10 after `before`. */
+/* Whether this turn is less than 9T/10 after `before`. */
 static bool is_unbroken(const zkl_engine *engine, int64_t before)
 {
     return engine->now < before + LIVES_FOR(zkl_session_timeout(engine)) || ZKL_BROKEN(ZKL_BREAK_CHAIN);

@@ -729,8 +729,8 @@ describe("a lease", function()
                 return claim:phase() ~= "waiting"
             end)
             connections = client:stats().connections
-            -- What was answered last before the stall is all that is known to have restarted the session's timer, until requests
-            -- that are sent later have been answered, 3T/10 apart.
+            -- The last request that was answered before the stall is the latest one that has certainly restarted the session's
+            -- timer, until requests that are sent later have been answered, 3T/10 apart.
             proven_anew = core.now() >= resumed + 0.3 * timeout
             bound = stalled + 0.9 * timeout - core.now()
             remaining = claim:remaining()

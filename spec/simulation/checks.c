@@ -968,8 +968,8 @@ void check_asked(claim_record *record)
 }
 
 /*
- * A lease is made of two things: that the leader restarted the session's timer at some instant or later, and the session timeout. Both
- * must be true, whether or not somebody else would get a lock too early by what is not.
+ * A lease is made of two facts: the leader restarted the session's timer at some instant or later, and the session timeout. Both must
+ * be true, even where no other client would get a lock too early.
  */
 static void check_timer(const client *of, int64_t valid_until)
 {

@@ -130,9 +130,9 @@ static void isolate(int server)
 }
 
 /*
- * What the leader sends to a follower stalls, what the follower sends arrives: no ping reaches it, so that it reports nobody, and yet
- * the leader carries out what its clients ask for. They look around meanwhile, and ask just before their sessions end, or are about
- * to be in doubt. When they hear of it the follower may be cut off, before what it reports then has arrived.
+ * The link from the leader to a follower stalls, the other direction works. No ping reaches the follower, so that it reports no session,
+ * and yet the leader carries out the requests of its clients. The clients read meanwhile, and ask for locks just before their sessions
+ * end, or are about to be in doubt. When the answers arrive the follower may be cut off, before its next report has reached the leader.
  */
 static void silence_leader(int leader, int follower)
 {

@@ -283,7 +283,7 @@ extern const broken_rule broken_rules[];
 void break_rule(const broken_rule *rule);
 /* What goes wrong in all runs from now on, whatever their seeds say; 0: that. */
 extern uint32_t forced_faults;
-/* Nobody compares the traces of the runs from now on. */
+/* The traces of the runs from now on are not hashed. */
 extern bool untraced;
 /* Three servers keep one lock in all runs from now on. */
 extern bool one_lock;
@@ -334,7 +334,7 @@ void start_workload(void);
 void start_rush(void);
 /* The client asks for something after so long. */
 void want_soon(client *of, int64_t after);
-/* It asks who contends for something: a read. */
+/* The client lists some lock's contenders after so long: reads. */
 void look_soon(client *of, int64_t after);
 bool client_ready(const client *of);
 zkl_mode random_mode(int path);

@@ -184,8 +184,9 @@ static void touch(sim_session *session, int32_t timeout_ms)
 }
 
 /*
- * A server notes that it has heard of the session, to report it. It may do so in the table that it is just reporting, too late for
- * that report, and then in no other: one request in three, but never two in a row, since the next finds the new table.
+ * A server notes that it has heard of the session, to report it. It may do so in the table that it is just reporting, too late for that
+ * report, and then in no other. Here this happens to one request in three. It never happens twice in a row, since the next request finds
+ * the new table.
  */
 static void note_touch(sim_session *session, int index)
 {
@@ -906,7 +907,7 @@ static void receive_as_leader(server *leader, server *from, const sim_message *m
     }
 }
 
-/* Which of its clients it has heard of since its last report. */
+/* The follower reports the sessions that have sent a request since its last report. */
 static void report_clients(server *follower)
 {
     letter touches = {0};

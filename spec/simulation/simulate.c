@@ -207,7 +207,7 @@ static int run_memory(const arguments *args)
     return finish(passed, failed);
 }
 
-/* What has to go wrong for the rule to be noticed. */
+/* Sets the faults that must happen for a broken rule to be noticed. */
 static void set_stage(const broken_rule *rule)
 {
     forced_faults = rule != NULL ? rule->fault_mask : 0;

@@ -283,8 +283,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pool_is_found_where_nginx_has_it_or_not_at_all), /* before any other has found it */
+        cmocka_unit_test(
+            a_scope_goes_with_whoever_leaves_it_last), /* before a client's thread frees anything meanwhile */
         cmocka_unit_test(claims_end_with_their_request),
-        cmocka_unit_test(a_scope_goes_with_whoever_leaves_it_last),
         cmocka_unit_test(the_context_is_the_requests_until_it_ends),
         cmocka_unit_test(what_is_no_request_of_the_http_module_has_no_scope),
     };

@@ -95,6 +95,7 @@ typedef enum {
     ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
     ZKL_REQUEST_UNWATCH,
     ZKL_REQUEST_PULSE,      /* sync "/": a round trip through the leader */
+    ZKL_REQUEST_WITNESS,    /* a version check of "/": a quorum write of a client that has no node to check */
     ZKL_REQUEST_CHECK,      /* heartbeat */
     ZKL_REQUEST_LOOK,       /* at one of its nodes: is it still the same? */
     ZKL_REQUEST_LEASES,     /* list of a semaphore's permits */
@@ -124,12 +125,13 @@ typedef struct {
         int64_t
             first; /* two requests, the second of which was sent when the first, of this instant, had been answered */
         int64_t since; /* were both answered by this instant; ZKL_NEVER until that is known */
-    } heard[16];       /* ring, some of those */
+    } heard[32];       /* ring, some of those */
     int64_t reported;  /* the follower has reported a request of this instant, or a later one */
     int64_t arrived;   /* such a report has arrived at the leader */
     int64_t proven;    /* the same, and a quorum write was acknowledged afterwards: not dated yet */
     int64_t
         restarted_at; /* the leader restarted the timer at this instant or later, if the follower's leader is the leader */
+    int64_t round_began;    /* the latest round of requests */
     int64_t unbroken_since; /* at each instant since then the one before was less than 9T/10 old */
     bool sound;             /* so it has been since the session began, or for so long that this is as good */
     bool begins;            /* the connection itself is not dated yet */
@@ -170,6 +172,7 @@ struct zkl_engine {
     char problem[256];
     int64_t retry_at;     /* not before this instant is a session opened again */
     int64_t lost_at;      /* the connection was lost at this instant */
+    int64_t renewed_at;   /* a new session was to replace a living one at this instant; 0: none is awaited */
     int64_t handshake_at; /* the present connection's handshake was sent at this instant or later */
 
     /* lease.c */
@@ -177,10 +180,13 @@ struct zkl_engine {
     int64_t check_at;              /* next round of heartbeats */
     struct zkl_checks_list checks; /* heartbeats of which an answer, or a look at a node, is still to come */
     int32_t checks_flying;         /* of these in flight; or of a round's other requests */
-    bool confirming;               /* somebody is first in line and needs a lease to be granted */
+    int64_t confirming_since;      /* a seat is first in line since then and needs a lease to be granted, if */
+    bool confirming;               /* this is set */
     int64_t alive_at;     /* the session lived at this instant or later: its latest quorum write was sent then */
     int64_t restarted_at; /* the leader restarted the session's timer at this instant or later: proven */
     zkl_chain chain;      /* the same as far as this connection alone tells */
+    zoo_op_t witness;     /* of the request of that name, while it is in flight */
+    zoo_op_result_t witness_result;
     int32_t looks_flying; /* at nodes that are held, behind heartbeats */
     int32_t least_ms;     /* the shortest timeout that the session has negotiated */
 
@@ -191,6 +197,7 @@ struct zkl_engine {
     int32_t in_flight;
     /* operation.c: the server refused one for now, and none goes out before delayed_until. */
     bool operations_paused;
+    bool no_witness;     /* "/" may not be read, or is not there */
     bool own_ephemerals; /* the program may have ephemeral nodes in this session */
 
     /* line.c */
@@ -340,7 +347,7 @@ void zkl_lease_want_now(zkl_engine *engine);
 void zkl_lease_rest(zkl_engine *engine);
 /* Begins a round of heartbeats. */
 void zkl_lease_beat(zkl_engine *engine);
-/* A round's request through the leader was answered. */
+/* A round's request that is no heartbeat was answered. */
 void zkl_lease_pulsed(zkl_request *request, int rc);
 /* Goes on with the looks at nodes that are due, and judges the heartbeats of which all is in. */
 void zkl_lease_look_on(zkl_engine *engine);
@@ -357,6 +364,10 @@ void zkl_lease_date_answers(zkl_engine *engine);
 void zkl_lease_connected(zkl_engine *engine, bool fresh);
 /* Whether a new session should be opened before anything joins a queue by this one, which may be about to end. */
 bool zkl_lease_wants_session(const zkl_engine *engine);
+/* Whether a seat has been first in line for so long without a lease that it should make way, by a new session. */
+bool zkl_lease_waits_in_vain(zkl_engine *engine);
+/* The instant at which that may be so; ZKL_NEVER: no seat needs a lease. */
+int64_t zkl_lease_waits_until(const zkl_engine *engine);
 /* Whether nothing should join a queue now, since that may be so. */
 bool zkl_lease_holds_back(const zkl_engine *engine);
 /* Grants that outlived their lease are lost for good. */
@@ -430,6 +441,8 @@ bool zkl_send_query_list(zkl_query *query);
 bool zkl_send_query_get(zkl_query *query, int32_t index, const char *path);
 /* A sync, which goes through the leader and asks no quorum. `last`: of its round. */
 bool zkl_send_pulse(zkl_engine *engine, bool last);
+/* A multi with one version check, of "/". The last request of its round. */
+bool zkl_send_witness(zkl_engine *engine);
 /* Heartbeat over `count` operations; `checks` is given back with the reply. */
 bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks);
 /* Looks at the heartbeat's `index`-th node. */

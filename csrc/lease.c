@@ -44,9 +44,9 @@
  * An instant at which an answer was here is known when the clock has been read afterwards, at the next turn: the thread may have stood
  * still in between. So answers are dated there (zkl_lease_date_answers).
  *
- * Rounds of requests provide the evidence: a sync, then, when that is answered, the heartbeat, or another sync where there is no node.
- * Rounds begin every T/5, or 3T/10 after the end of the one before where the client has no nodes. The instant that is known is then
- * less than 2T/3 old.
+ * Rounds of requests provide the evidence: a sync, then, when that is answered, the heartbeat; where there is no node, another sync, or
+ * a version check of "/" if the program has ephemeral nodes or watches. next_round says how far apart they are. With quick round trips
+ * the instant that is known is then less than 2T/3 old. If a round trip takes more than about T/11, no lease can be kept.
  */
 #include <string.h>
 
@@ -60,6 +60,7 @@
 #define PINGED_WITHIN(timeout) ((timeout) / 10 * 3)
 #define LIVES_FOR(timeout) ((timeout) / 10 * 9)
 #define ENDED_WITHIN(timeout) ((timeout) / 2)
+#define GIVES_WAY_AFTER(timeout) ((timeout) / 2 * 3)
 
 /*
  * Nodes checked by one heartbeat request, and bytes of their paths in it: a server hangs up at a packet above jute.maxbuffer
@@ -101,7 +102,7 @@ void zkl_lease_lapse(zkl_engine *engine)
     for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
         next = TAILQ_NEXT(claim, all);
         zkl_claim_lose(claim, ZKL_LOST,
-                       "'%s' is lost: no ZooKeeper quorum has confirmed the session for half of its timeout (%d ms)",
+                       "'%s' is lost: it is not certain any more that the session lives (its timeout is %d ms)",
                        zkl_claim_path(claim), engine->timeout_ms);
     }
 }
@@ -123,6 +124,7 @@ static bool through_leader(zkl_request_kind kind)
     case ZKL_REQUEST_DELETE:
     case ZKL_REQUEST_PARENT:
     case ZKL_REQUEST_PULSE:
+    case ZKL_REQUEST_WITNESS:
     case ZKL_REQUEST_CHECK:
         return true;
     default: /* the program's own requests, and those of a LIMIT, may be reads */
@@ -268,6 +270,21 @@ static void extend(zkl_engine *engine)
     }
 }
 
+/*
+ * The next round begins at the latest when the answers of this one are old enough for it to be their w. The rounds before that are spread
+ * evenly, so that each round finds the answers of another one just old enough. They are at most T/5 apart. A client without nodes needs
+ * no rounds between, unless round trips take so long that each instant would become known too late.
+ */
+static int64_t next_round(const zkl_engine *engine)
+{
+    int64_t timeout = zkl_session_timeout(engine);
+    int64_t took = engine->now - engine->chain.round_began;
+    int64_t until_w = PINGED_WITHIN(timeout) + took + timeout / 100;
+    bool often = engine->nodes > 0 || took > timeout / 20;
+    int64_t rounds = often ? until_w / SPEAK_EVERY(timeout) + 1 : 1;
+    return later(engine->now, engine->chain.round_began + until_w / rounds);
+}
+
 void zkl_lease_date_answers(zkl_engine *engine)
 {
     zkl_chain *chain = &engine->chain;
@@ -300,9 +317,7 @@ void zkl_lease_date_answers(zkl_engine *engine)
     chain->proven = ZKL_LONG_AGO;
     if (chain->round_over) {
         chain->round_over = false;
-        if (engine->nodes == 0) {
-            engine->check_at = engine->now + PINGED_WITHIN(zkl_session_timeout(engine));
-        }
+        engine->check_at = next_round(engine);
     }
 }
 
@@ -344,6 +359,33 @@ bool zkl_lease_wants_session(const zkl_engine *engine)
 {
     return engine->lease && !engine->chain.begins && !TAILQ_EMPTY(&engine->seats) && engine->in_flight == 0 &&
            wants_session(engine);
+}
+
+static bool any_confirming(const zkl_engine *engine)
+{
+    const zkl_seat *seat;
+    TAILQ_FOREACH(seat, &engine->seats, all)
+    {
+        if (seat->state == ZKL_SEAT_CONFIRMING && seat->role != ZKL_ROLE_TURN) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t zkl_lease_waits_until(const zkl_engine *engine)
+{
+    bool waits = engine->lease && engine->confirming;
+    return waits ? engine->confirming_since + GIVES_WAY_AFTER(zkl_session_timeout(engine)) : ZKL_NEVER;
+}
+
+bool zkl_lease_waits_in_vain(zkl_engine *engine)
+{
+    if (engine->now < zkl_lease_waits_until(engine)) {
+        return false;
+    }
+    engine->confirming = any_confirming(engine); /* else the seat that needed a lease has left */
+    return engine->confirming;
 }
 
 bool zkl_lease_holds_back(const zkl_engine *engine)
@@ -479,6 +521,7 @@ void zkl_lease_look_on(zkl_engine *engine)
         }
         TAILQ_REMOVE(&engine->checks, checks, all);
         engine->checks_flying--;
+        engine->chain.round_over = engine->chain.round_over || engine->checks_flying == 0;
         if (!checks->failed) {
             zkl_lease_prove(engine, checks->sent_at);
         }
@@ -519,11 +562,26 @@ static void send_pulse(zkl_engine *engine, bool last)
     }
 }
 
+/*
+ * The second request of a round without nodes. A client that has something to lose with its session sends a quorum write, so that the
+ * chain goes on over a lost connection.
+ */
+static void send_last(zkl_engine *engine)
+{
+    if (!has_something(engine) || engine->no_witness) {
+        send_pulse(engine, true);
+    } else if (zkl_send_witness(engine)) {
+        engine->checks_flying++;
+        engine->stats.heartbeats++;
+    }
+}
+
 void zkl_lease_beat(zkl_engine *engine)
 {
     bool only_aliveness = engine->confirming && engine->chain.sound &&
                           engine->now < engine->restarted_at + ENDED_WITHIN(zkl_session_timeout(engine));
     zkl_lease_rest(engine);
+    engine->chain.round_began = engine->now;
     if (only_aliveness) {
         send_all_checks(engine); /* a seat waits for its grant: the shortest way */
     } else {
@@ -540,12 +598,13 @@ void zkl_lease_pulsed(zkl_request *request, int rc)
         return; /* the next connection has rounds of its own */
     }
     if (last) {
+        engine->no_witness = engine->no_witness || rc == ZNOAUTH || rc == ZNONODE;
         engine->chain.round_over = rc == ZOK;
         return;
     }
     send_all_checks(engine);
     if (engine->checks_flying == 0) {
-        send_pulse(engine, true);
+        send_last(engine);
     }
 }
 

@@ -86,6 +86,7 @@ static void release_about(zkl_request *request)
     case ZKL_REQUEST_WATCH:
     case ZKL_REQUEST_UNWATCH:
     case ZKL_REQUEST_PULSE:
+    case ZKL_REQUEST_WITNESS:
     case ZKL_REQUEST_CHECK:
     case ZKL_REQUEST_LOOK:
     case ZKL_REQUEST_QUERY_LIST:
@@ -258,6 +259,9 @@ static void on_done(int rc, const void *data)
         break;
     case ZKL_REQUEST_CHECK:
         zkl_lease_checked(request, rc);
+        break;
+    case ZKL_REQUEST_WITNESS:
+        zkl_lease_pulsed(request, rc);
         break;
     case ZKL_REQUEST_OPERATION:
         zkl_operation_landed(request, rc, &(zkl_reply){0});
@@ -479,6 +483,17 @@ bool zkl_send_pulse(zkl_engine *engine, bool last)
     }
     request->index = last;
     return sent(request, zoo_async(engine->handle, "/", on_text, request));
+}
+
+bool zkl_send_witness(zkl_engine *engine)
+{
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_WITNESS);
+    if (request == NULL) {
+        return false;
+    }
+    request->index = 1;
+    zoo_check_op_init(&engine->witness, "/", -1);
+    return sent(request, zoo_amulti(engine->handle, 1, &engine->witness, &engine->witness_result, on_done, request));
 }
 
 bool zkl_send_query_list(zkl_query *query)

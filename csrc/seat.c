@@ -338,7 +338,10 @@ static void grant(zkl_seat *seat)
 
 static void want_lease(zkl_engine *engine)
 {
-    engine->confirming = true;
+    if (!engine->confirming) {
+        engine->confirming = true;
+        engine->confirming_since = engine->now;
+    }
     if (engine->checks_flying == 0) {
         zkl_lease_want_now(engine);
     }

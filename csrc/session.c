@@ -127,7 +127,7 @@ static void resume(zkl_engine *engine)
 static void now_ready(zkl_engine *engine)
 {
     engine->ready = true;
-    zkl_lease_rest(engine);
+    engine->check_at = engine->now + zkl_session_timeout(engine) / 10;
     if (engine->chroot_missing) {
         set_state(engine, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
                   strchr(engine->servers, '/'), engine->servers);
@@ -189,12 +189,14 @@ static void on_connected(zkl_engine *engine, bool read_only)
         return;
     }
     engine->connected = true;
+    engine->renewed_at = 0;
+    engine->confirming_since = engine->now;
     engine->check_at = engine->now;
     int64_t session_id = zoo_client_id(engine->handle)->client_id;
     bool fresh = session_id != engine->session_id;
     if (fresh) {
         engine->session_id = session_id;
-        engine->greeted = engine->own_ephemerals = false;
+        engine->greeted = engine->own_ephemerals = engine->no_witness = false;
         engine->least_ms = engine->timeout_ms;
         engine->stats.sessions++;
     } else if (engine->timeout_ms < engine->least_ms) {
@@ -335,7 +337,6 @@ static void note_problem(zkl_engine *engine, int rc, int error)
     } else if (error == EHOSTDOWN) {
         set_state(engine, engine->state, ZKL_DISCONNECTED, "'%s' closed the connection", engine->hosts);
     }
-    connection_lost(engine); /* tries that have waited for a new session */
 }
 
 /*
@@ -373,14 +374,32 @@ static void give_up_session(zkl_engine *engine)
     }
 }
 
+/* Tries that have waited for a new session are answered after so long without a connection. */
+#define TRIES_WAIT ZKL_SECOND
+
+static int64_t tries_end_at(const zkl_engine *engine)
+{
+    return engine->renewed_at != 0 ? engine->renewed_at + TRIES_WAIT : ZKL_NEVER;
+}
+
+static void give_up_tries(zkl_engine *engine)
+{
+    if (engine->now >= tries_end_at(engine)) {
+        engine->renewed_at = 0;
+        connection_lost(engine);
+    }
+}
+
 /*
- * The leader may have taken the session out already, although it has taken it back: the first lock would have to wait until that is
- * certain. Nothing of value is lost with it, so that a new one, which needs a moment, is quicker.
+ * Replaces a living session by a new one. The leader may have taken the old one out already, although it has taken it back: the first
+ * lock would have to wait until that is certain. Nothing of value is lost with it, and a new one takes a moment only. Or a seat is first
+ * in line, and no lease comes about, as with round trips that take a tenth of the session timeout: then others must not wait for it.
  */
 static void renew_session(zkl_engine *engine)
 {
-    if (zkl_session_usable(engine) && zkl_lease_wants_session(engine)) {
+    if (zkl_session_usable(engine) && (zkl_lease_wants_session(engine) || zkl_lease_waits_in_vain(engine))) {
         engine->over = true;
+        engine->renewed_at = engine->now;
         session_over(engine, "it is not certain that the session lives on");
         set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'", engine->hosts);
     }
@@ -453,7 +472,7 @@ static void run_due(zkl_engine *engine)
     notice_silent_loss(engine);
     zkl_lease_lapse(engine);
     give_up_session(engine);
-    renew_session(engine);
+    give_up_tries(engine);
     zkl_claims_expire(engine);
     zkl_share_expire(engine, false);
     if (must_greet_again(engine) && engine->now >= engine->check_at) {
@@ -489,6 +508,7 @@ static int64_t next_due(const zkl_engine *engine)
         if (engine->lease && (engine->chain.begins || engine->chain.round_over || zkl_lease_wants_session(engine))) {
             due = engine->now;
         }
+        due = earlier(due, zkl_lease_waits_until(engine));
         if (engine->lease && engine->checks_flying == 0) {
             due = earlier(due, engine->check_at);
         }
@@ -499,7 +519,7 @@ static int64_t next_due(const zkl_engine *engine)
             due = engine->now;
         }
     }
-    due = earlier(due, given_up_at(engine));
+    due = earlier(earlier(due, given_up_at(engine)), tries_end_at(engine));
     if (engine->lease && engine->nodes > 0 && engine->lease_until > engine->now) {
         due = earlier(due, engine->lease_until);
     }
@@ -556,6 +576,8 @@ void zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
         note_problem(engine, rc, errno);
     }
     run_due(engine);
+    renew_session(
+        engine); /* not in a turn's first half: it opens handles, and a caller may be in it, who must not wait for names */
 }
 
 void zkl_engine_shut_down(zkl_engine *engine, int64_t now)

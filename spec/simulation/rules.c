@@ -42,7 +42,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_REPEATED, 0, "repeated", false},
     {ZKL_BREAK_LEFTOVERS, 0, "leftovers", false},
     {ZKL_BREAK_FORESEE, 0, "foresee", false},
-    {ZKL_BREAK_IMPOSTOR, 0, "impostor", false},
+    {ZKL_BREAK_IMPOSTOR, UINT32_C(1) << FAULT_IMPOSTOR, "impostor", false},
     {ZKL_BREAK_STRAYS, 0, "strays", false},
     {ZKL_BREAK_SEARCH, 0, "search", false},
     {ZKL_BREAK_ONCE, 0, "once", false},

@@ -196,10 +196,11 @@ builds_for() {
 }
 
 suites_lua() {
-    suite "specs: Lua 5.4" busted 800 'run_specs lua5.4 5.4'
     # What is tagged #once tests servers, tools and other clients more than it does Lua.
-    suite "specs: Lua 5.1, but those that one Lua is enough for" busted 800 'run_specs lua5.1 5.1 --exclude-tags=once'
-    suite "specs: LuaJIT, but those that one Lua is enough for" busted 800 'run_specs luajit luajit --exclude-tags=once,nginx'
+    suite "specs: Lua 5.4, but those that one Lua is enough for" busted 900 'run_specs lua5.4 5.4 --exclude-tags=once'
+    suite "specs: those that one Lua is enough for" busted 900 'run_specs lua5.4 5.4 --tags=once'
+    suite "specs: Lua 5.1, but those that one Lua is enough for" busted 900 'run_specs lua5.1 5.1 --exclude-tags=once'
+    suite "specs: LuaJIT, but those that one Lua is enough for" busted 900 'run_specs luajit luajit --exclude-tags=once,nginx'
     suite "specs: inside nginx" busted 800 'run_specs luajit luajit --tags=nginx'
     suite "specs under ASan and UBSan" busted 600 'run_specs_asan --tags=asan'
     suite "specs inside nginx under ASan and UBSan" busted 400 'run_specs_nginx_asan --tags=nginxasan'
@@ -225,7 +226,7 @@ suites_lint() {
 }
 
 suites_sim() {
-    suite "simulation: broken rules are noticed" ours 400 'simulate c --breaks'
+    suite "simulation: broken rules are noticed" ours 600 'simulate c --breaks'
     suite "simulation: known seeds" ours 400 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
     suite "simulation: seeds never seen before" ours 200 'simulate c --fresh'
     suite "small worlds in every order" ours 300 'computing build/c/explore'

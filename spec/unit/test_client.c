@@ -37,7 +37,7 @@ static zkl_client *open_client_for(int32_t session_timeout_ms)
 
 static zkl_client *open_client(void)
 {
-    return open_client_for(5000);
+    return open_client_for(10000); /* a machine that is busy for seconds must not end leases */
 }
 
 /*

@@ -294,6 +294,145 @@ static void forgotten_watch(bool trace)
     end_scene();
 }
 
+/* ---- round trips that take a part of the session timeout ---- */
+
+#define EVEN_TIMEOUT_MS 4000
+
+/* Every message takes so long that a round trip to the server is so many hundredths of the session timeout. */
+static void begin_even(const char *name, int percent, bool trace)
+{
+    scene = name;
+    sim_options options = {.seed = 1,
+                           .servers = 1,
+                           .min_session_timeout_ms = EVEN_TIMEOUT_MS,
+                           .max_session_timeout_ms = EVEN_TIMEOUT_MS,
+                           .tick_ms = EVEN_TIMEOUT_MS / 5,
+                           .delay = EVEN_TIMEOUT_MS * SIM_MILLISECOND * percent / 200,
+                           .containers = true,
+                           .even = true,
+                           .trace = trace};
+    begin_run(&options);
+    run.seed = 2;
+    run.timeout = EVEN_TIMEOUT_MS * SIM_MILLISECOND;
+    run.leases = true;
+    run.prefix = "";
+    run.path_count = 1;
+    run.weights[ZKL_MODE_MUTEX] = 1;
+    zkl_most_in_flight = 1000;
+    zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
+    snprintf(run.paths[0], sizeof(run.paths[0]), "/l");
+    while (sim_leader() < 0)
+        sim_step();
+}
+
+static void steps_until(int64_t at)
+{
+    while (!run.failed && sim_now() < at)
+        sim_step();
+}
+
+static client *even_client(void)
+{
+    client *of = &run.clients[run.client_count];
+    of->index = run.client_count++;
+    open_client(of);
+    while (of->state != ZKL_STATE_CONNECTED)
+        sim_step();
+    return of;
+}
+
+static claim_record *ask_for_mutex(client *of)
+{
+    claim_record *record = new_record(of, 0);
+    record->mode = ZKL_MODE_MUTEX;
+    record->handoff = 0;
+    record->linger = record->max_hold = 0;
+    record->revocable = record->try_only = record->hasty = false;
+    submit_claim(record);
+    return record;
+}
+
+/* For so many session timeouts at most. */
+static void steps_to(const claim_record *record, zkl_claim_phase phase, int timeouts)
+{
+    int64_t limit = sim_now() + timeouts * run.timeout;
+    while (!run.failed && !is(record, phase) && sim_now() < limit)
+        sim_step();
+    CHECK(is(record, phase));
+}
+
+static void give_back(claim_record *record)
+{
+    record->ended = true;
+    record->end_code = is(record, ZKL_CLAIM_WAITING) ? ZKL_CANCELLED : ZKL_OK;
+    zkl_claim_end(record->claim, record->end_code, read_clock(&run.clients[record->client]));
+    zkl_claim *claim = record->claim;
+    record->claim = NULL;
+    note_forgotten(record);
+    zkl_claim_forget(claim, read_clock(&run.clients[record->client]));
+    wake_client(&run.clients[record->client], sim_now());
+}
+
+static void end_even(void)
+{
+    for (claim_record *each = run.claims; each != NULL && !run.failed; each = each->next) {
+        if (each->claim != NULL)
+            give_back(each);
+    }
+    CHECK(!run.failed);
+    if (run.failed)
+        printf("%s: check '%s': %s\n", scene, run.check, run.problem);
+    run.draining = true;
+    steps_until(sim_now() + 5 * run.timeout);
+    end_run();
+}
+
+/* The evidence for the lease takes four round trips, one after the other, and must be there in time. */
+static void long_hold(int percent, bool trace)
+{
+    begin_even("a hold of thirty session timeouts", percent, trace);
+    claim_record *record = ask_for_mutex(even_client());
+    steps_to(record, ZKL_CLAIM_GRANTED, 10);
+    steps_until(sim_now() + 30 * run.timeout);
+    CHECK(is(record, ZKL_CLAIM_GRANTED) && grant_valid(record));
+    give_back(record);
+    end_even();
+}
+
+/* A client that is idle between its locks keeps its session. */
+static void idle_turns(int percent, bool trace)
+{
+    begin_even("locks of an idle client", percent, trace);
+    client *of = even_client();
+    for (int i = 0; i < 10 && !run.failed; i++) {
+        claim_record *record = ask_for_mutex(of);
+        steps_to(record, ZKL_CLAIM_GRANTED, 1);
+        give_back(record);
+        steps_until(sim_now() + 2 * run.timeout);
+    }
+    CHECK(zkl_engine_stats(of->engine)->sessions == 1);
+    end_even();
+}
+
+/* The round trips of one client take so long that it can keep no lease. When it is first in line it must not keep the others from it. */
+static void slow_head(bool trace)
+{
+    begin_even("a client that gets no lease makes way", 1, trace);
+    claim_record *holder = ask_for_mutex(even_client());
+    steps_to(holder, ZKL_CLAIM_GRANTED, 10);
+    sim_slow_down(1, run.timeout * 7 / 100);
+    const claim_record *slow = ask_for_mutex(even_client());
+    steps_until(sim_now() + run.timeout);
+    claim_record *quick = ask_for_mutex(even_client());
+    steps_until(sim_now() + 3 * run.timeout);
+    give_back(holder);
+    steps_to(quick, ZKL_CLAIM_GRANTED, 4);
+    steps_until(sim_now() + run.timeout);
+    CHECK(is(slow, ZKL_CLAIM_WAITING) && zkl_engine_stats(run.clients[1].engine)->sessions == 2);
+    give_back(quick);
+    end_even();
+}
+
 static const broken_rule *rule_of(zkl_broken_rule which)
 {
     const broken_rule *rule = broken_rules;
@@ -306,6 +445,12 @@ int main(int argc, char **argv)
 {
     bool trace = argc > 1 && strcmp(argv[1], "--trace") == 0;
     alarm(LONGEST);
+    static const int percents[] = {1, 3, 4, 5, 6, 7, 8};
+    for (size_t i = 0; i < sizeof(percents) / sizeof(*percents); i++) {
+        long_hold(percents[i], trace);
+        idle_turns(percents[i], trace);
+    }
+    slow_head(trace);
     directory_made_without_room(trace);
     restored_data(NULL, trace);
     restored_data(rule_of(ZKL_BREAK_OUTLIVED), trace);

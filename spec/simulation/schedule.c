@@ -292,7 +292,8 @@ static sim_options choose_world(uint64_t seed, bool trace)
                            .min_session_timeout_ms = timeout / 2,
                            .max_session_timeout_ms = timeout,
                            .tick_ms = timeout / ticks[one_lock ? 3 : (bits >> 44) % 4],
-                           .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND * ((bits >> 52) % 16 == 0 ? 3 : 1),
+                           .delay =
+                               (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND * ((bits >> 52) % 16 == 0 ? 3 : 1),
                            .containers = (bits >> 24) % 8 != 0,
                            .auth_fails = (bits >> 32) % 150 == 0,
                            .trace = trace,

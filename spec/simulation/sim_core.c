@@ -154,6 +154,8 @@ int64_t sim_delay(void)
     if (sim.options.by_hand)
         return 0;
     int64_t usual = sim.options.delay;
+    if (sim.options.even)
+        return usual;
     int64_t delay = usual / 2 + sim_below(usual + 1);
     if (sim_chance(1, 40))
         delay += sim_below(usual * 30 + 1);

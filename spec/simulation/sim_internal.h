@@ -193,6 +193,7 @@ typedef struct sim_message {
 typedef struct sim_channel {
     sim_message *head, *tail;
     int64_t last_at;
+    int64_t extra; /* delay of each message beside the usual one */
     bool cut;
     bool by_hand; /* nothing arrives by itself */
     void (*deliver)(void *owner, sim_message *message);
@@ -338,6 +339,7 @@ typedef struct {
     bool network_down[SIM_MAX_CALLERS][SIM_MAX_SERVERS];
     bool link_down[SIM_MAX_SERVERS][SIM_MAX_SERVERS]; /* from, to */
     int32_t least_timeout_ms[SIM_MAX_SERVERS], most_timeout_ms[SIM_MAX_SERVERS];
+    int64_t slow[SIM_MAX_CALLERS]; /* extra delay of each message on new connections */
     bool names_fail[SIM_MAX_CALLERS];
     bool send_fails[SIM_MAX_CALLERS];
     bool write_lost[SIM_MAX_CALLERS];     /* the next create or delete of a node takes its connection with it */

@@ -38,7 +38,7 @@ void sim_channel_send(sim_channel *channel, int kind, int64_t stamp, void *body)
     message->kind = kind;
     message->stamp = stamp;
     message->body = body;
-    message->at = sim.now + sim_delay();
+    message->at = sim.now + sim_delay() + channel->extra;
     if (message->at <= channel->last_at && !sim.options.by_hand)
         message->at = channel->last_at + 1;
     channel->last_at = message->at;
@@ -185,6 +185,11 @@ static void establish(void *context, int64_t argument)
     sim_connection_tell(connection);
 }
 
+void sim_slow_down(int caller, int64_t extra)
+{
+    sim.slow[caller] = extra;
+}
+
 sim_connection *sim_connect(struct _zhandle *handle, int caller, int server)
 {
     sim_connection *connection = sim_alloc(sizeof(*connection));
@@ -199,6 +204,7 @@ sim_connection *sim_connect(struct _zhandle *handle, int caller, int server)
     connection->up.owner = connection->down.owner = connection;
     connection->up.by_hand = connection->down.by_hand = sim.options.by_hand;
     connection->up.cut = connection->down.cut = sim.network_down[caller][server];
+    connection->up.extra = connection->down.extra = sim.slow[caller];
     connection->next = sim.connections;
     sim.connections = connection;
     sim.statistics.connections++;

@@ -37,6 +37,7 @@ typedef struct {
     bool containers; /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
     bool auth_fails; /* every zoo_add_auth is refused */
     bool trace;      /* print the trace to stdout */
+    bool even;       /* every message takes just that long */
     bool untraced;   /* make no hash of the trace either, which takes a fifth of the time */
     /*
      * Nothing is random and nothing takes time: what a client and its server send each other stays under way until
@@ -169,6 +170,8 @@ int sim_delayed_writes(void);
 void sim_throttle(int caller, bool throttle);
 /* The same, of deletes. */
 void sim_throttle_deletes(int caller);
+/* Each message of the caller's connections from now on takes so much longer. */
+void sim_slow_down(int caller, int64_t extra);
 void sim_set_names(int caller, bool resolvable);
 /* The client library's clock stands still for so long, as in a suspended machine (its clock is CLOCK_MONOTONIC_RAW). */
 void sim_skip_library_clock(int caller, int64_t nanoseconds);

@@ -287,7 +287,7 @@ static void release_event(void *context, int64_t number)
 
 void claim_granted(claim_record *record)
 {
-    if (run.options.by_hand)
+    if (run.options.by_hand || run.options.even)
         return;
     if (record->set != NULL) {
         set_changed(record->set);

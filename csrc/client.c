@@ -203,7 +203,7 @@ static void uncork(zkl_client *client)
 }
 
 /* The C client's log callback has no context: each I/O thread knows its own client. */
-static _Thread_local zkl_client *thread_client;
+static _Thread_local zkl_client *thread_client __attribute__((tls_model("initial-exec")));
 
 zkl_client *zkl_client_speaks(zkl_client *client)
 {

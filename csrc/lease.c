@@ -282,7 +282,8 @@ static int64_t next_round(const zkl_engine *engine)
     int64_t until_w = PINGED_WITHIN(timeout) + took + timeout / 100;
     bool often = engine->nodes > 0 || took > timeout / 20;
     int64_t rounds = often ? until_w / SPEAK_EVERY(timeout) + 1 : 1;
-    return later(engine->now, engine->chain.round_began + until_w / rounds);
+    int64_t apart = until_w / rounds / (ZKL_SECOND / 1000) * (ZKL_SECOND / 1000);
+    return later(engine->now, engine->chain.round_began + apart);
 }
 
 void zkl_lease_date_answers(zkl_engine *engine)

@@ -26,7 +26,7 @@
 #include "real_server.h"
 
 #define PATIENCE (30 * ZKL_SECOND)
-#define SESSION_MS 4000
+#define SESSION_MS 10000
 
 /* ---- the C library, as this program and the ZooKeeper client see it ---- */
 

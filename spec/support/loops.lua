@@ -8,7 +8,7 @@ local core = require "zklock.core"
 local loops = {}
 
 --- Seconds after which a run that has not ended is given up.
-local LIMIT = 60
+local LIMIT = 120
 
 local PCALL_YIELDS = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
 loops.PCALL_YIELDS = PCALL_YIELDS

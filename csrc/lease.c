@@ -278,7 +278,7 @@ static void extend(zkl_engine *engine)
 static int64_t next_round(const zkl_engine *engine)
 {
     int64_t timeout = zkl_session_timeout(engine);
-    int64_t took = engine->now - engine->chain.round_began;
+    int64_t took = later(engine->now - engine->chain.round_began, 0); /* a caller may have read its clock earlier */
     int64_t until_w = PINGED_WITHIN(timeout) + took + timeout / 100;
     bool often = engine->nodes > 0 || took > timeout / 20;
     int64_t rounds = often ? until_w / SPEAK_EVERY(timeout) + 1 : 1;

@@ -23,7 +23,7 @@
 #include "../../csrc/memory.h"
 #include "real_server.h"
 
-#define PATIENCE (30 * ZKL_SECOND)
+#define PATIENCE (90 * ZKL_SECOND)
 
 static zkl_client *open_client_for(int32_t session_timeout_ms)
 {

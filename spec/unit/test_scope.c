@@ -170,6 +170,23 @@ static void await_end(zkl_client *client, const zkl_ticket *claim)
     }
 }
 
+/* Its thread has freed everything when this returns. */
+static void close_client(zkl_client *client)
+{
+    char problem[ZKL_MESSAGE_SIZE];
+    zkl_code code;
+    zkl_client_close(client);
+    while (zkl_client_state(client, problem, &code) != ZKL_STATE_CLOSED) {
+        struct pollfd news = {.fd = zkl_client_fd(client), .events = POLLIN};
+        poll(&news, 1, 100);
+        bool changed;
+        while (zkl_client_next(client, &changed) != 0) {
+        }
+    }
+    zkl_client_join(client);
+    zkl_client_release(client);
+}
+
 static void is_cancelled(zkl_ticket *claim)
 {
     zkl_ticket_view view;
@@ -212,7 +229,7 @@ static void claims_end_with_their_request(void **state)
     zkl_ticket_release(claim);
     zkl_ticket_release(kept);
     zkl_scope_release(scope);
-    zkl_client_release(client);
+    close_client(client);
 }
 
 static void a_scope_goes_with_whoever_leaves_it_last(void **state)

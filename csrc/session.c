@@ -199,7 +199,8 @@ static void on_connected(zkl_engine *engine, bool read_only)
         engine->greeted = engine->own_ephemerals = engine->no_witness = false;
         engine->least_ms = engine->timeout_ms;
         engine->stats.sessions++;
-    } else if (engine->timeout_ms < engine->least_ms) {
+    } else if (engine->timeout_ms < engine->least_ms || engine->least_ms == 0) {
+        /* 0: what answers has given the number 0 to the session, as no server does */
         engine->least_ms = engine->timeout_ms;
     }
     zkl_lease_connected(engine, fresh);

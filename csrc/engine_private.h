@@ -556,6 +556,8 @@ void zkl_line_keep(zkl_line *line);
  * False: there was no memory for that; nobody but the next list will find it.
  */
 bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
+/* Deletes a node of this client that no seat knows, if this is one: a seat is about to wait for it. */
+void zkl_line_remove_if_stray(zkl_line *line, const char *name);
 /* Whether a create in this directory has been lost in this session: it may be carried out yet. */
 bool zkl_line_may_have_strays(const zkl_line *line);
 /* The session is over: nothing that was concluded about any directory counts any more. docs/design.md has the list. */

@@ -233,6 +233,13 @@ bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
     return all;
 }
 
+void zkl_line_remove_if_stray(zkl_line *line, const char *name)
+{
+    if (ours(line->engine, name) && !ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
+        (void)remove_stray(line, name);
+    }
+}
+
 bool zkl_line_may_have_strays(const zkl_line *line)
 {
     return line->lost_in != 0 && line->lost_in == line->engine->session_id;

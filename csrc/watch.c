@@ -184,6 +184,7 @@ static void join(zkl_seat *seat, zkl_watch *watch)
 
 void zkl_watch_node(zkl_seat *seat, const char *name)
 {
+    zkl_line_remove_if_stray(seat->line, name); /* else it would be waited for until the session ends */
     join(seat, take_watch(seat->line, name));
 }
 

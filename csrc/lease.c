@@ -46,7 +46,7 @@
  *
  * Rounds of requests provide the evidence: a sync, then, when that is answered, the heartbeat; where there is no node, another sync, or
  * a version check of "/" if the program has ephemeral nodes or watches. next_round says how far apart they are. With quick round trips
- * the instant that is known is then less than 2T/3 old. If a round trip takes more than about T/11, no lease can be kept.
+ * the instant that is known is then less than 2T/3 old. If a round trip takes more than about T/13, no lease can be kept.
  */
 #include <string.h>
 

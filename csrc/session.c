@@ -127,7 +127,7 @@ static void resume(zkl_engine *engine)
 static void now_ready(zkl_engine *engine)
 {
     engine->ready = true;
-    engine->check_at = engine->now + zkl_session_timeout(engine) / 20; /* a young session must prove itself, too */
+    zkl_lease_rest(engine);
     if (engine->chroot_missing) {
         set_state(engine, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
                   strchr(engine->servers, '/'), engine->servers);

@@ -445,7 +445,7 @@ int main(int argc, char **argv)
 {
     bool trace = argc > 1 && strcmp(argv[1], "--trace") == 0;
     alarm(LONGEST);
-    static const int percents[] = {1, 3, 4, 5, 6, 7, 8};
+    static const int percents[] = {1, 3, 4, 5, 6, 7};
     for (size_t i = 0; i < sizeof(percents) / sizeof(*percents); i++) {
         long_hold(percents[i], trace);
         idle_turns(percents[i], trace);

@@ -279,7 +279,7 @@ const rule_fit rule_fits[] = {
     {"lease", "paused", NULL},
     {"ahead", "cancel", NULL},
     {"recovery", "readers", NULL},
-    {"pairing", NULL, "other messages than those of the first moments: each client proves its young session there"},
+    {"pairing", "new", NULL},
     {"cleanup", "mutex", NULL},
     {"owner", "unleased", NULL},
     {"watch", "mismatch", NULL},

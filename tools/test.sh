@@ -229,8 +229,8 @@ suites_sim() {
     suite "simulation: broken rules are noticed" ours 600 'simulate c --breaks'
     suite "simulation: known seeds" ours 400 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
     suite "simulation: seeds never seen before" ours 200 'simulate c --fresh'
-    suite "small worlds in every order" ours 900 'computing build/c/explore'
-    suite "small worlds: broken rules are noticed" ours 900 'computing build/c/explore --breaks'
+    suite "small worlds in every order" ours 600 'computing build/c/explore'
+    suite "small worlds: broken rules are noticed" ours 600 'computing build/c/explore --breaks'
     suite "simulation: allocations that fail" ours 300 "simulate c-asan --memory 20 25"
     suite "simulation: a seed replays exactly" ours 200 'simulate c --replay-check'
     suite "simulation under ASan and UBSan" ours 400 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"

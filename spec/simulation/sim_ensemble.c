@@ -1636,6 +1636,12 @@ int sim_server_watches(const char **example)
     return count;
 }
 
+const char *sim_watched_path(int index, int nth)
+{
+    const sim_watch_table *table = &servers[index].watches;
+    return nth < table->count ? sim_path_text(table->watches[nth].path) : NULL;
+}
+
 int64_t sim_last_zxid(void)
 {
     return truth.zxid;

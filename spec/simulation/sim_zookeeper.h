@@ -20,7 +20,9 @@
 #include <stdint.h>
 
 #define SIM_MAX_SERVERS 3
+#ifndef SIM_MAX_CALLERS
 #define SIM_MAX_CALLERS 8
+#endif
 
 #define SIM_MICROSECOND INT64_C(1000)
 #define SIM_MILLISECOND INT64_C(1000000)
@@ -238,6 +240,8 @@ const char *sim_child(const char *directory, int index);
 /* Nodes with an owner other than the sessions of sim_foreign_session. Writes one path for a message if there is any. */
 int sim_client_nodes(const char **example);
 int sim_server_watches(const char **example);
+/* The path of the nth watch at a server, from 0; NULL: it has fewer. */
+const char *sim_watched_path(int server, int nth);
 int64_t sim_last_zxid(void);
 /* A list is being delivered to its completion just now, of the directory of `node`, and `node` is not in it. */
 bool sim_list_lacks(const char *node);

@@ -15,7 +15,9 @@
 #include "sim_zookeeper.h"
 
 /* The clients of a run; each one's thread is the fiber of the same number, which sim_set_caller is told of. */
+#ifndef MOST_FIBERS
 #define MOST_FIBERS SIM_MAX_CALLERS
+#endif
 
 /* The program's poll. (Fortified headers may have replaced the name.) */
 int machine_poll(struct pollfd *fds, nfds_t count, int timeout);

@@ -1,0 +1,168 @@
+--- virtual.cluster: the twin of support.cluster: simulated servers. There is one world at a time, so servers of its own take the
+-- place of those that a spec file shares, unless they are alike, and those begin anew afterwards.
+
+local world = require "spec.virtual.world"
+
+local real = assert(loadfile "spec/support/cluster.lua")()
+
+local cluster = {
+    root = real.root, quote = real.quote, command_line = real.command_line, run = real.run,
+}
+
+local Cluster = {}
+Cluster.__index = Cluster
+
+--- Seconds of simulated time in which servers are to have a leader.
+local PATIENCE = 60
+
+--- The same in every run: it is a part of paths.
+function cluster.process_id()
+    return 1
+end
+
+local present -- the servers of the world that is open
+
+local function finish()
+    collectgarbage()
+    collectgarbage()
+    world.close_observers()
+    world.finish()
+    if present then
+        present.stopped = true
+    end
+    present = nil
+end
+
+--- Servers like those that are there are those; else a new world begins.
+local function serve(options)
+    local count, tick, reap = options.servers or 1, options.tick or 500, options.reap or 3600000
+    for name in pairs(options.options or {}) do
+        error(("the option %s of servers needs the real world: tag the spec #real"):format(name), 3)
+    end
+    if options.java_options or options.zxid then
+        error("these options of servers need the real world: tag the spec #real", 3)
+    end
+    if world.is_open() and not (present and #present.addresses == count and present.tick == tick and present.reap == reap) then
+        finish()
+    end
+    if not present then
+        local addresses = {}
+        for number = 1, count do
+            addresses[number] = ("h%d:2181"):format(number)
+        end
+        world.begin { seed = world.seed, servers = count, tick = tick, reap = reap }
+        local servers = table.concat(addresses, ",")
+        present = setmetatable({ servers = servers, addresses = addresses, tick = tick, reap = reap }, Cluster)
+    end
+    for path, number in pairs(options.seed or {}) do
+        world.preset(path, number)
+    end
+    return present
+end
+
+--- The same options as those of support.cluster, as far as simulated servers have them.
+function cluster.start(options)
+    return serve(options or {})
+end
+
+--- Those that a spec has begun, as long as it has not stopped them.
+function cluster.shared()
+    if not present then
+        serve({}).is_shared = true
+    end
+    return present
+end
+
+--- The world ends with its file.
+function cluster.stop_shared()
+end
+
+function Cluster:address(n)
+    return self.addresses[n or 1]
+end
+
+local function watches(self, n)
+    local paths = {}
+    for number = n or 1, n or #self.addresses do
+        for _, path in ipairs(world.watches(number)) do
+            paths[#paths + 1] = path
+        end
+    end
+    return paths
+end
+
+function Cluster:ask(word, n)
+    if word == "wchp" then
+        return table.concat(watches(self, n or 1), "\n")
+    end
+    error(("the word %s needs the real world: tag the spec #real"):format(word), 2)
+end
+
+function Cluster:watch_count(n)
+    return #watches(self, n)
+end
+
+function Cluster:mode(n)
+    if not world.is_up(n or 1) then
+        return nil
+    end
+    return #self.addresses == 1 and "standalone" or world.leader() == (n or 1) and "leader" or "follower"
+end
+
+function Cluster:leader()
+    return world.leader()
+end
+
+local function each(self, n, fn)
+    for number = n == "all" and 1 or n or 1, n == "all" and #self.addresses or n or 1 do
+        fn(number)
+    end
+end
+
+function Cluster:kill(n)
+    each(self, n, world.crash)
+end
+
+function Cluster:pause(n)
+    each(self, n, function(number)
+        world.reach(number, false, false)
+    end)
+end
+
+function Cluster:resume(n)
+    each(self, n, function(number)
+        world.reach(number, true, true)
+    end)
+end
+
+function Cluster:restart(n)
+    each(self, n, function(number)
+        if world.is_up(number) then
+            world.crash(number)
+        end
+        world.restart(number)
+    end)
+    local up = 0
+    for number = 1, #self.addresses do
+        up = up + (world.is_up(number) and 1 or 0)
+    end
+    if 2 * up > #self.addresses then
+        self:wait()
+    end
+end
+
+function Cluster.wait()
+    local deadline = world.now() + PATIENCE
+    while not world.leader() do
+        assert(world.now() < deadline, "the simulated servers have no leader")
+        world.poll({}, 0.01)
+    end
+end
+
+function Cluster:stop()
+    if self == present and not self.is_shared then
+        finish()
+    end
+end
+
+return cluster

@@ -1,0 +1,45 @@
+--- virtual.helper: the helper of busted that makes spec files run in virtual time: `busted --helper=spec/virtual/helper.lua FILE`,
+-- with the module of build/c/virtual/ in LUA_CPATH.
+--
+-- What specs know of the world has a twin here with the same interface; `require` finds the twin. Each spec file gets a world of
+-- its own, which begins when the file first asks for servers. Its random numbers depend on the file's name and on ZKLOCK_SEED.
+
+local busted = require "busted"
+
+local twins = {
+    ["socket"] = "socket",
+    ["spec.support.cluster"] = "cluster",
+    ["spec.support.program"] = "program",
+    ["spec.support.proxy"] = "proxy",
+    ["spec.support.zk"] = "zk",
+}
+
+for name, twin in pairs(twins) do
+    package.preload[name] = assert(loadfile("spec/virtual/" .. twin .. ".lua"))
+end
+
+-- busted forgets what a spec file has loaded; this module must be the same for all.
+local world = require "spec.virtual.world"
+package.preload["spec.virtual.world"] = function()
+    return world
+end
+
+busted.subscribe({ "file", "start" }, function(file)
+    local seed = tonumber(os.getenv "ZKLOCK_SEED") or 1
+    for position = 1, #file.name do
+        seed = (seed * 31 + file.name:byte(position)) % 2147483647
+    end
+    world.seed = seed
+end)
+
+busted.subscribe({ "file", "end" }, function(file)
+    if world.is_open() then
+        collectgarbage()
+        collectgarbage()
+        world.close_observers()
+        local ok, problem = pcall(world.finish)
+        if not ok then
+            busted.publish({ "error", "file" }, file, nil, problem, "")
+        end
+    end
+end)

@@ -1,0 +1,660 @@
+/*
+ * world: a simulated ZooKeeper for ordinary specs. It is linked into one module with all of zklock below Lua, so that a spec file
+ * runs in virtual time: the servers, the network, the clock and the clients' threads are simulated (../simulation), Lua and the
+ * framework are the real ones.
+ *
+ * There is one world at a time. Time moves only while the program waits: in world.poll, in what waits below Lua, and in the
+ * calls of an observer, which is a client of the simulated servers without zklock. All run on the program's own thread.
+ *
+ * The Lua side is support.lua and the twins beside it. Functions raise errors where a spec is wrong.
+ */
+#include <inttypes.h>
+#include <lauxlib.h>
+#include <lua.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zookeeper/zookeeper.h>
+
+#include "lua_compat.h"
+#include "machine.h"
+#include "sim_zookeeper.h"
+
+/* What an observer may take for one operation, in simulated time. */
+#define PATIENCE (10 * SIM_SECOND)
+/* The longest that the program may be asked to sleep at once, in seconds. */
+#define LONGEST_SLEEP 3600.0
+#define MOST_DESCRIPTORS 256
+/* What dlsym finds. */
+#define LUA_PUBLIC __attribute__((visibility("default")))
+#define OBSERVER "zklock.world.observer"
+
+static struct {
+    bool open;
+    int64_t generation; /* how many worlds there were */
+    sim_options options;
+} world;
+
+/* Which callers are observers. */
+static bool is_taken[SIM_MAX_CALLERS];
+
+static void require_world(lua_State *L)
+{
+    if (!world.open) {
+        luaL_error(L, "there is no world yet");
+    }
+}
+
+static int server_argument(lua_State *L, int index)
+{
+    require_world(L);
+    lua_Integer server = luaL_checkinteger(L, index);
+    luaL_argcheck(L, server >= 1 && server <= world.options.servers, index, "there is no such server");
+    return (int)server - 1;
+}
+
+/* Lets the world go on until that instant; the clients' threads run meanwhile. */
+static void sleep_until(int64_t at)
+{
+    while (sim_now() < at) {
+        int64_t left = (at - sim_now()) / SIM_MILLISECOND;
+        machine_poll(NULL, 0, left > 1000000 ? 1000000 : (int)left);
+    }
+}
+
+/* --- the world ----------------------------------------------------------------------------------------------------- */
+
+static int32_t integer_field(lua_State *L, const char *name, int32_t usual)
+{
+    lua_getfield(L, 1, name);
+    int32_t value = (int32_t)luaL_optinteger(L, -1, usual);
+    lua_pop(L, 1);
+    return value;
+}
+
+/* The servers look for containers that are empty, again and again. */
+static void look_for_containers(void *context, int64_t interval)
+{
+    sim_reap_containers();
+    sim_schedule(sim_now() + interval, look_for_containers, context, interval);
+}
+
+/*
+ * world.begin { seed =, servers =, tick =, least =, most =, delay =, reap = }: a world of 1 or 3 servers that serve. tick, the least
+ * and the most session timeout, and how often servers look for empty containers, in milliseconds; delay, the usual one of a message, in
+ * microseconds.
+ */
+static int world_begin(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    if (world.open) {
+        return luaL_error(L, "there is a world already");
+    }
+    int32_t tick = integer_field(L, "tick", 500);
+    world.options = (sim_options){.seed = (uint64_t)integer_field(L, "seed", 1),
+                                  .servers = integer_field(L, "servers", 1),
+                                  .tick_ms = tick,
+                                  .min_session_timeout_ms = integer_field(L, "least", 2 * tick),
+                                  .max_session_timeout_ms = integer_field(L, "most", 60000),
+                                  .delay = integer_field(L, "delay", 100) * SIM_MICROSECOND,
+                                  .containers = true,
+                                  .untraced = getenv("ZKLOCK_TRACE") == NULL,
+                                  .trace = getenv("ZKLOCK_TRACE") != NULL};
+    luaL_argcheck(L, world.options.servers == 1 || world.options.servers == 3, 1, "1 or 3 servers");
+    sim_hooks hooks = {.context = NULL};
+    sim_begin(&world.options, &hooks);
+    while (sim_leader() < 0) {
+        sim_step();
+    }
+    int64_t reap = integer_field(L, "reap", 3600000) * SIM_MILLISECOND;
+    sim_schedule(sim_now() + reap, look_for_containers, NULL, reap);
+    machine_begin();
+    world.open = true;
+    world.generation++;
+    return 0;
+}
+
+/* world.finish(): ends the world, once the threads of all clients have ended, which takes up to a simulated minute */
+static int world_finish(lua_State *L)
+{
+    require_world(L);
+    sim_heal();
+    for (int64_t until = sim_now() + 60 * SIM_SECOND; !machine_is_idle() && sim_now() < until;) {
+        machine_poll(NULL, 0, 100);
+    }
+    if (!machine_is_idle()) {
+        return luaL_error(L, "a client's thread does not end: was the client closed?");
+    }
+    sim_end();
+    world.open = false;
+    memset(is_taken, 0, sizeof is_taken);
+    return 0;
+}
+
+/* world.is_open() */
+static int world_is_open(lua_State *L)
+{
+    lua_pushboolean(L, world.open);
+    return 1;
+}
+
+/* world.now() -> seconds; they go on from world to world */
+static int world_now(lua_State *L)
+{
+    lua_pushnumber(L, (lua_Number)(world.open ? sim_now() : 0) / 1e9);
+    return 1;
+}
+
+/* world.poll({fd, …}, seconds) -> the fds that are readable, in their order: sleeps until one is or the time is over */
+static int world_poll(lua_State *L)
+{
+    require_world(L);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    struct pollfd fds[MOST_DESCRIPTORS];
+    size_t count = lua_rawlen(L, 1);
+    luaL_argcheck(L, count <= MOST_DESCRIPTORS, 1, "too many descriptors");
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, 1, (int)i + 1);
+        fds[i] = (struct pollfd){.fd = (int)lua_tointeger(L, -1), .events = POLLIN};
+        lua_pop(L, 1);
+    }
+    lua_Number seconds = luaL_checknumber(L, 2);
+    machine_poll(fds, (nfds_t)count, (int)((seconds < LONGEST_SLEEP ? seconds : LONGEST_SLEEP) * 1000));
+    lua_newtable(L);
+    int readable = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (fds[i].revents != 0) {
+            lua_pushinteger(L, fds[i].fd);
+            lua_rawseti(L, -2, ++readable);
+        }
+    }
+    return 1;
+}
+
+/* world.freeze(seconds): the whole program stands still, and nobody else does */
+static int world_freeze(lua_State *L)
+{
+    require_world(L);
+    machine_freeze(sim_now() + (int64_t)(luaL_checknumber(L, 1) * 1e9));
+    return 0;
+}
+
+/* world.preset(path, number): the number of the first sequential child of a node that is to be made */
+static int world_preset(lua_State *L)
+{
+    require_world(L);
+    sim_preset_counter(luaL_checkstring(L, 1), (int32_t)luaL_checkinteger(L, 2));
+    return 0;
+}
+
+/* world.reap(): containers that are empty and were not go */
+static int world_reap(lua_State *L)
+{
+    require_world(L);
+    sim_reap_containers();
+    sleep_until(sim_now() + 100 * SIM_MILLISECOND);
+    return 0;
+}
+
+/* world.deny(path, permissions): the bits of zookeeper.h that nobody has at a node any more */
+static int world_deny(lua_State *L)
+{
+    require_world(L);
+    sim_deny(luaL_checkstring(L, 1), (int)luaL_checkinteger(L, 2));
+    return 0;
+}
+
+/* --- servers ------------------------------------------------------------------------------------------------------- */
+
+/* world.crash(server): it stops without a word */
+static int world_crash(lua_State *L)
+{
+    sim_crash_server(server_argument(L, 1));
+    return 0;
+}
+
+/* world.restart(server): it comes back, with what it had on disk */
+static int world_restart(lua_State *L)
+{
+    sim_restart_server(server_argument(L, 1));
+    return 0;
+}
+
+/* world.is_up(server) */
+static int world_is_up(lua_State *L)
+{
+    lua_pushboolean(L, sim_server_up(server_argument(L, 1)));
+    return 1;
+}
+
+/* world.leader() -> the number of the leader that serves, nil: there is none */
+static int world_leader(lua_State *L)
+{
+    require_world(L);
+    if (sim_leader() < 0) {
+        return 0;
+    }
+    lua_pushinteger(L, sim_leader() + 1);
+    return 1;
+}
+
+/* world.reach(server, clients, servers): whether clients, and other servers, can reach it; what is on its way waits if not */
+static int world_reach(lua_State *L)
+{
+    int server = server_argument(L, 1);
+    sim_set_network(-1, server, lua_toboolean(L, 2));
+    for (int other = 0; other < world.options.servers; other++) {
+        if (other != server) {
+            sim_set_link(server, other, lua_toboolean(L, 3));
+        }
+    }
+    return 0;
+}
+
+/* world.watches(server) -> the paths that are watched there, one a watch */
+static int world_watches(lua_State *L)
+{
+    int server = server_argument(L, 1);
+    const char *path;
+    lua_newtable(L);
+    for (int i = 0; (path = sim_watched_path(server, i)) != NULL; i++) {
+        lua_pushstring(L, path);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+/* world.end_session(id) -> true; false: there was none. The id is 16 hexadecimal digits. */
+static int world_end_session(lua_State *L)
+{
+    require_world(L);
+    int64_t id = (int64_t)strtoull(luaL_checkstring(L, 1), NULL, 16);
+    bool lived = sim_session_lives(id);
+    int64_t until = sim_now() + PATIENCE;
+    while (sim_session_lives(id) && sim_now() < until) {
+        sim_foreign_expire(id);
+        sleep_until(sim_now() + SIM_MILLISECOND);
+    }
+    lua_pushboolean(L, lived && !sim_session_lives(id));
+    return 1;
+}
+
+/* --- observers ----------------------------------------------------------------------------------------------------- */
+
+typedef enum {
+    CREATE,
+    DELETE,
+    EXISTS,
+    GET,
+    SET,
+    CHILDREN,
+    SYNC
+} operation;
+
+/* What an observer asks, and what became of it. */
+typedef struct {
+    operation kind;
+    const char *path, *data;
+    int length, mode;
+    bool done;
+    int rc;
+    struct Stat stat;
+} request;
+
+typedef struct {
+    zhandle_t *zh; /* NULL: closed */
+    int caller;
+    int64_t generation;
+    lua_State *L; /* where an answer is pushed */
+    request asked;
+} observer;
+
+static void nobody_watches(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)zh, (void)type, (void)state, (void)path, (void)context;
+}
+
+/* One turn of the C client, and of the world. */
+static void take_turn(zhandle_t *zh)
+{
+    struct pollfd fd = {.fd = -1};
+    int interest = 0;
+    struct timeval most = {0, 0};
+    if (zookeeper_interest(zh, &fd.fd, &interest, &most) != ZOK || fd.fd < 0) {
+        sleep_until(sim_now() + SIM_MILLISECOND);
+        return;
+    }
+    fd.events = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) | (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
+    int64_t ms = (int64_t)most.tv_sec * 1000 + most.tv_usec / 1000;
+    machine_poll(&fd, 1, ms < 1000 ? (int)ms + 1 : 1000);
+    int events =
+        (fd.revents & (POLLIN | POLLERR | POLLHUP) ? ZOOKEEPER_READ : 0) | (fd.revents & POLLOUT ? ZOOKEEPER_WRITE : 0);
+    zookeeper_process(zh, events);
+}
+
+/* Until the observer has a session. ZOK, ZSESSIONEXPIRED, or ZCONNECTIONLOSS when that takes too long. */
+static int ensure_connected(zhandle_t *zh)
+{
+    int64_t until = sim_now() + PATIENCE;
+    while (zoo_state(zh) != ZOO_CONNECTED_STATE) {
+        if (zoo_state(zh) == ZOO_EXPIRED_SESSION_STATE) {
+            return ZSESSIONEXPIRED;
+        }
+        if (sim_now() >= until) {
+            return ZCONNECTIONLOSS;
+        }
+        take_turn(zh);
+    }
+    return ZOK;
+}
+
+/* An observer takes no turns between its calls, and hears only now what has happened to its connection meanwhile. */
+static void catch_up(zhandle_t *zh)
+{
+    struct pollfd fd = {.fd = -1};
+    int interest = 0;
+    struct timeval most = {0, 0};
+    while (zookeeper_interest(zh, &fd.fd, &interest, &most) == ZOK && (sim_poll(fd.fd, POLLIN) & POLLIN) != 0) {
+        zookeeper_process(zh, ZOOKEEPER_READ);
+    }
+}
+
+static request *answered(const void *data, int rc)
+{
+    observer *self = (observer *)(intptr_t)data;
+    self->asked.done = true;
+    self->asked.rc = rc;
+    return &self->asked;
+}
+
+static void got_nothing(int rc, const void *data)
+{
+    answered(data, rc);
+}
+
+static void got_stat(int rc, const struct Stat *stat, const void *data)
+{
+    request *self = answered(data, rc);
+    if (rc == ZOK) {
+        self->stat = *stat;
+    }
+}
+
+static void got_name(int rc, const char *path, const void *data)
+{
+    (void)path;
+    answered(data, rc);
+}
+
+static void got_path(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    got_stat(rc, stat, data);
+    if (rc == ZOK) {
+        lua_pushstring(((const observer *)data)->L, path);
+    }
+}
+
+static void got_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+    got_stat(rc, stat, data);
+    if (rc == ZOK) {
+        lua_pushlstring(((const observer *)data)->L, length > 0 ? value : "", length > 0 ? (size_t)length : 0);
+    }
+}
+
+static void got_names(int rc, const struct String_vector *names, const void *data)
+{
+    lua_State *L = ((const observer *)data)->L;
+    answered(data, rc);
+    if (rc != ZOK) {
+        return;
+    }
+    lua_createtable(L, names->count, 0);
+    for (int i = 0; i < names->count; i++) {
+        lua_pushstring(L, names->data[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+static int send_request(observer *self)
+{
+    const request *asked = &self->asked;
+    zhandle_t *zh = self->zh;
+    switch (asked->kind) {
+    case CREATE:
+        return zoo_acreate2(zh, asked->path, asked->data, asked->length, &ZOO_OPEN_ACL_UNSAFE, asked->mode, got_path,
+                            self);
+    case DELETE:
+        return zoo_adelete(zh, asked->path, -1, got_nothing, self);
+    case EXISTS:
+        return zoo_aexists(zh, asked->path, 0, got_stat, self);
+    case GET:
+        return zoo_aget(zh, asked->path, 0, got_data, self);
+    case SET:
+        return zoo_aset(zh, asked->path, asked->data, asked->length, -1, got_stat, self);
+    case CHILDREN:
+        return zoo_aget_children(zh, asked->path, 0, got_names, self);
+    default:
+        return zoo_async(zh, asked->path, got_name, self);
+    }
+}
+
+/* Asks, and waits for the answer. ZOK: what it says is on the stack, and in self->asked.stat. */
+static int ask(observer *self)
+{
+    catch_up(self->zh);
+    int rc = ensure_connected(self->zh);
+    if (rc == ZOK) {
+        rc = send_request(self);
+    }
+    if (rc != ZOK) {
+        return rc;
+    }
+    int64_t until = sim_now() + PATIENCE;
+    while (!self->asked.done) {
+        if (sim_now() >= until) { /* which is answered by the loss of the connection at the latest */
+            sim_reset_connections(self->caller);
+            until += PATIENCE;
+        }
+        take_turn(self->zh);
+    }
+    return self->asked.rc;
+}
+
+static void set_hex(lua_State *L, const char *name, int64_t value)
+{
+    char digits[17];
+    snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)value);
+    lua_pushstring(L, digits);
+    lua_setfield(L, -2, name);
+}
+
+static void set_number(lua_State *L, const char *name, int64_t value)
+{
+    zkl_push_integer(L, value);
+    lua_setfield(L, -2, name);
+}
+
+static void push_stat(lua_State *L, const struct Stat *stat)
+{
+    lua_newtable(L);
+    set_hex(L, "czxid", stat->czxid);
+    set_hex(L, "mzxid", stat->mzxid);
+    set_hex(L, "pzxid", stat->pzxid);
+    set_hex(L, "ephemeralOwner", stat->ephemeralOwner);
+    set_number(L, "ctime", stat->ctime);
+    set_number(L, "mtime", stat->mtime);
+    set_number(L, "version", stat->version);
+    set_number(L, "cversion", stat->cversion);
+    set_number(L, "aversion", stat->aversion);
+    set_number(L, "dataLength", stat->dataLength);
+    set_number(L, "numChildren", stat->numChildren);
+}
+
+static bool is_open(const observer *self)
+{
+    return self->zh != NULL && world.open && self->generation == world.generation;
+}
+
+static observer *check_observer(lua_State *L)
+{
+    observer *self = luaL_checkudata(L, 1, OBSERVER);
+    if (!is_open(self)) {
+        luaL_error(L, "this observer's world has ended, or it is closed");
+    }
+    return self;
+}
+
+/* observer:call(operation, path, data, mode) -> what it gives, and a stat | nil, the code of the error */
+static int observer_call(lua_State *L)
+{
+    static const char *const names[] = {"create", "delete", "exists", "get", "set", "children", "sync", NULL};
+    observer *self = check_observer(L);
+    self->asked = (request){.kind = (operation)luaL_checkoption(L, 2, NULL, names), .path = luaL_checkstring(L, 3)};
+    size_t length;
+    self->asked.data = luaL_optlstring(L, 4, "", &length);
+    self->asked.length = (int)length;
+    self->asked.mode = (int)luaL_optinteger(L, 5, 0);
+    self->L = L;
+    lua_settop(L, 5);
+    int rc = ask(self);
+    if (rc != ZOK) {
+        lua_pushnil(L);
+        lua_pushinteger(L, rc == ZINVALIDSTATE ? ZSESSIONEXPIRED : rc);
+        return 2;
+    }
+    if (lua_gettop(L) == 5) {
+        lua_pushboolean(L, true);
+    }
+    push_stat(L, &self->asked.stat);
+    return 2;
+}
+
+static void close_observer(observer *self)
+{
+    if (is_open(self)) {
+        zookeeper_close(self->zh);
+        is_taken[self->caller] = false;
+    }
+    self->zh = NULL;
+}
+
+/* observer:is_open() -> whether it is not closed, and its world goes on */
+static int observer_is_open(lua_State *L)
+{
+    lua_pushboolean(L, is_open(luaL_checkudata(L, 1, OBSERVER)));
+    return 1;
+}
+
+/* observer:close() -> whether the session has ended */
+static int observer_close(lua_State *L)
+{
+    observer *self = luaL_checkudata(L, 1, OBSERVER);
+    if (!is_open(self)) {
+        lua_pushboolean(L, true);
+        return 1;
+    }
+    int64_t id = zoo_client_id(self->zh)->client_id;
+    close_observer(self);
+    int64_t until = sim_now() + PATIENCE;
+    while (sim_session_lives(id) && sim_now() < until) {
+        sleep_until(sim_now() + SIM_MILLISECOND);
+    }
+    lua_pushboolean(L, !sim_session_lives(id));
+    return 1;
+}
+
+/* observer:disconnect(): its connection is lost */
+static int observer_disconnect(lua_State *L)
+{
+    sim_reset_connections(check_observer(L)->caller);
+    return 0;
+}
+
+/* observer:session() -> its id, 16 hexadecimal digits, and the session timeout in milliseconds */
+static int observer_session(lua_State *L)
+{
+    observer *self = check_observer(L);
+    char digits[17];
+    snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)zoo_client_id(self->zh)->client_id);
+    lua_pushstring(L, digits);
+    lua_pushinteger(L, zoo_recv_timeout(self->zh));
+    return 2;
+}
+
+static int observer_collect(lua_State *L)
+{
+    close_observer(luaL_checkudata(L, 1, OBSERVER));
+    return 0;
+}
+
+static const luaL_Reg observer_methods[] = {
+    {"call", observer_call},
+    {"close", observer_close},
+    {"disconnect", observer_disconnect},
+    {"is_open", observer_is_open},
+    {"session", observer_session},
+    {"__gc", observer_collect},
+    {NULL, NULL},
+};
+
+/* world.observe(servers, timeout_ms) -> observer | nil, the code of the error */
+static int world_observe(lua_State *L)
+{
+    require_world(L);
+    const char *servers = luaL_checkstring(L, 1);
+    int timeout = (int)luaL_checkinteger(L, 2);
+    int caller = SIM_MAX_CALLERS - 1;
+    while (caller >= MOST_FIBERS && is_taken[caller]) {
+        caller--;
+    }
+    if (caller < MOST_FIBERS) {
+        return luaL_error(L, "too many observers");
+    }
+    observer *self = lua_newuserdata(L, sizeof *self);
+    *self = (observer){.caller = caller, .generation = world.generation};
+    luaL_getmetatable(L, OBSERVER);
+    lua_setmetatable(L, -2);
+    sim_set_caller(caller);
+    self->zh = zookeeper_init2(servers, nobody_watches, timeout, NULL, NULL, 0, NULL);
+    if (self->zh == NULL) {
+        return luaL_error(L, "no such servers: %s", servers);
+    }
+    is_taken[caller] = true;
+    int rc = ensure_connected(self->zh);
+    if (rc != ZOK) {
+        close_observer(self);
+        lua_pushnil(L);
+        lua_pushinteger(L, rc);
+        return 2;
+    }
+    return 1;
+}
+
+static const luaL_Reg functions[] = {
+    {"begin", world_begin},     {"crash", world_crash},
+    {"deny", world_deny},       {"end_session", world_end_session},
+    {"finish", world_finish},   {"freeze", world_freeze},
+    {"is_open", world_is_open}, {"is_up", world_is_up},
+    {"leader", world_leader},   {"now", world_now},
+    {"observe", world_observe}, {"poll", world_poll},
+    {"preset", world_preset},   {"reach", world_reach},
+    {"reap", world_reap},       {"restart", world_restart},
+    {"watches", world_watches}, {NULL, NULL},
+};
+
+LUA_PUBLIC int luaopen_zklock_world(lua_State *L);
+
+LUA_PUBLIC int luaopen_zklock_world(lua_State *L)
+{
+    if (luaL_newmetatable(L, OBSERVER)) {
+        zkl_setfuncs(L, observer_methods);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, -2, "__index");
+    }
+    lua_pop(L, 1);
+    lua_newtable(L);
+    zkl_setfuncs(L, functions);
+    return 1;
+}

@@ -1,0 +1,33 @@
+--- virtual.world: the functions of world.c, which is linked into the module that `require "zklock.core"` finds.
+
+local function find(name)
+    local tried = {}
+    for template in package.cpath:gmatch "[^;]+" do
+        local file = template:gsub("%?", (name:gsub("%.", "/")))
+        local handle = io.open(file)
+        if handle then
+            handle:close()
+            return file
+        end
+        tried[#tried + 1] = file
+    end
+    error("no module of zklock in " .. table.concat(tried, " "))
+end
+
+local open, problem = package.loadlib(find "zklock.core", "luaopen_zklock_world")
+if not open then
+    error("this module of zklock is not linked against the simulation: " .. tostring(problem))
+end
+local world = open()
+
+--- All observers that are open: observer -> true.
+world.observers = {}
+
+function world.close_observers()
+    for observer in pairs(world.observers) do
+        observer:close()
+    end
+    world.observers = {}
+end
+
+return world

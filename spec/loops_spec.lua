@@ -300,10 +300,10 @@ local function promises(loop)
             ["an iterator"] = function(fn, ...)
                 local arguments = { ... }
                 return coroutine.resume(coroutine.create(function()
-                    for _ in function()
+                    for result in function()
                         return fn(unpack(arguments))
                     end do
-                        error("the iterator has returned", 0)
+                        return result
                     end
                 end))
             end

@@ -34,7 +34,7 @@ build = {
   type = "builtin",
   modules = {
     ["zklock.core"] = {
-      -- CMakeLists.txt has the same list; spec/packaging_spec.lua holds the two together.
+      -- CMakeLists.txt has the same list; spec/contract/packaging_spec.lua holds the two together.
       sources = {
         "csrc/client.c",
         "csrc/contenders.c",

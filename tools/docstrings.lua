@@ -1,6 +1,6 @@
 --- docstrings: the functions of a Lua source and what the comments directly above them say.
 --
--- What tools/reference.lua makes the reference of, and what spec/docs_spec.lua holds against the functions that are there.
+-- What tools/reference.lua makes the reference of, and what spec/contract/docs_spec.lua holds against the functions that are there.
 -- Reads sources as this project writes them, line by line; it is no Lua parser.
 --
 -- A docstring is a comment whose first line begins with "---" and that stands directly above a definition. Tags are LDoc's.

@@ -1,4 +1,4 @@
---- support.documentation: what spec/docs_spec.lua holds against each other: what is there, and what is written about it.
+--- support.documentation: what spec/contract/docs_spec.lua holds against each other: what is there, and what is written about it.
 --
 -- Reads texts and functions and answers lists of problems, so that docs_spec can show each check at work on small sources
 -- that were made up for it.

@@ -4,7 +4,7 @@
 --
 --     "workspace.library": [ "<where zklock is>/docs/types/library" ]
 --
--- spec/docs_spec.lua holds the names, the parameters, the options and the codes against those that are there. What the
+-- spec/contract/docs_spec.lua holds the names, the parameters, the options and the codes against those that are there. What the
 -- functions do in full is in the reference: `make docs`.
 
 --- Why something did not work out: the third result of whatever can fail at run time.

@@ -107,7 +107,7 @@ describe("with_lock", function()
         local _, message = pcall(lock.with_lock, lock, function()
             error("here")
         end)
-        assert.truthy(message:find("^spec/with_lock_spec.lua:%d+: here$"), message)
+        assert.truthy(message:find("^spec/behaviour/with_lock_spec.lua:%d+: here$"), message)
     end)
 
     it("says lost, with the results, when the lock was lost while the function ran #asan", function()

@@ -60,7 +60,7 @@ end
 local function mistake(fn, ...)
     local ok, message = pcall(fn, ...)
     assert.is_false(ok, "no error")
-    assert.truthy(tostring(message):find("spec/multi_spec.lua:", 1, true), message)
+    assert.truthy(tostring(message):find("spec/behaviour/multi_spec.lua:", 1, true), message)
     return message
 end
 

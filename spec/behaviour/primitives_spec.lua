@@ -723,7 +723,7 @@ describe("a primitive refuses", function()
     local function mistake(words, fn)
         local ok, message = pcall(fn)
         assert.is_false(ok, "no error")
-        assert.truthy(message:find("spec/primitives_spec.lua:", 1, true), message)
+        assert.truthy(message:find("spec/behaviour/primitives_spec.lua:", 1, true), message)
         for _, word in ipairs(words) do
             assert.truthy(message:find(word, 1, true), message)
         end

@@ -977,7 +977,7 @@ describe("revoke", function()
                 return count
             end)
             assert.is_false(ok)
-            assert.truthy(message:find("^spec/hold_spec.lua:%d+: lock:revoke: timeout"), message)
+            assert.truthy(message:find("^spec/behaviour/hold_spec.lua:%d+: lock:revoke: timeout"), message)
         end
     end)
 end)

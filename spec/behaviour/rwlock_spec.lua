@@ -923,7 +923,7 @@ describe("client:rwlock refuses", function()
     local function mistake(fn)
         local ok, message = pcall(fn)
         assert.is_false(ok, "no error")
-        assert.truthy(tostring(message):find("^spec/rwlock_spec.lua:%d+: "), message)
+        assert.truthy(tostring(message):find("^spec/behaviour/rwlock_spec.lua:%d+: "), message)
         return message
     end
 

@@ -4,7 +4,7 @@ local fixture = require "spec.support.fixture"
 local zklock = require "zklock"
 
 local NAN = 0 / 0
-local HERE = "spec/bad_input_spec.lua:"
+local HERE = "spec/behaviour/bad_input_spec.lua:"
 
 --- Calls and returns the message, which must begin with this file's name: the level is right.
 local function mistake(fn, ...)

@@ -718,6 +718,18 @@ void check_after_call(client *of)
 
 /* ---- claims ---- */
 
+/*
+ * An impostor's node, or one out of a backup, stands where a waiter believes its own to be, or between two who know of each other.
+ */
+static bool has_impostor(int lock)
+{
+    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
+        if (each->lock == lock && (each->gone || each->revived) && sim_exists(each->path))
+            return true;
+    }
+    return false;
+}
+
 static bool refusal_explained(const claim_record *record, zkl_code code)
 {
     const client *of = &run.clients[record->client];
@@ -736,8 +748,8 @@ static bool refusal_explained(const claim_record *record, zkl_code code)
         return run.denied;
     case ZKL_AUTH_FAILED:
         return run.options.auth_fails;
-    case ZKL_EXHAUSTED:
-        return run.exhausting;
+    case ZKL_EXHAUSTED: /* an impostor's node keeps its number when the directory is made anew */
+        return run.exhausting || has_impostor(record->path);
     case ZKL_MISMATCH:
         return mismatch_explained(record);
     default:
@@ -1017,18 +1029,6 @@ static bool is_own(int caller, const char *path)
 {
     const node_record *node = find_node(path);
     return node != NULL && node->client == caller && node->overheard;
-}
-
-/*
- * An impostor's node, or one out of a backup, stands where a waiter believes its own to be, or between two who know of each other.
- */
-static bool has_impostor(int lock)
-{
-    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
-        if (each->lock == lock && (each->gone || each->revived) && sim_exists(each->path))
-            return true;
-    }
-    return false;
 }
 
 static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)

@@ -612,6 +612,7 @@ static int establish_session(zhandle_t *zh, const sim_reply *reply)
     }
     zh->had_session = true;
     zh->recv_timeout = reply->timeout_ms;
+    sim_session_told(reply->session_id, reply->timeout_ms);
     zh->client_id.client_id = reply->session_id;
     zh->password = reply->password;
     memcpy(zh->client_id.passwd, &zh->password, sizeof(zh->password));

@@ -166,7 +166,7 @@ static sim_session *new_session(int32_t timeout_ms, int caller)
     sim_session *session = sim_alloc(sizeof(*session));
     session->id = ++last_session;
     session->password = sim.options.by_hand ? session->id : (int64_t)(sim_random() >> 1);
-    session->timeout_ms = session->present_ms = timeout_ms;
+    session->timeout_ms = session->present_ms = session->told_ms = timeout_ms;
     session->caller = caller;
     session->owner = -1;
     session->next = sessions;
@@ -174,9 +174,22 @@ static sim_session *new_session(int32_t timeout_ms, int caller)
     return session;
 }
 
-/* The leader restarts its timer. Once the session tracker has taken it out of its queue, that comes too late. */
+void sim_session_told(int64_t id, int32_t timeout_ms)
+{
+    sim_session *session = find_session(id);
+    if (session != NULL && timeout_ms < session->told_ms)
+        session->told_ms = timeout_ms;
+}
+
+/*
+ * The leader restarts its timer. Once the session tracker has taken it out of its queue, that comes too late. Real servers of uneven
+ * limits also shorten a timer before the client hears of it, and when it never does (docs/reliability.md, "What is not promised"). Here
+ * they wait for that.
+ */
 static void touch(sim_session *session, int32_t timeout_ms)
 {
+    if (timeout_ms < session->told_ms)
+        timeout_ms = session->told_ms;
     session->touched = sim.now;
     if (!session->polled)
         session->restarted = sim.now;

@@ -298,6 +298,7 @@ typedef struct sim_session {
     int64_t password;
     int32_t timeout_ms;        /* as it was negotiated when the session was created */
     int32_t present_ms;        /* that the leader's timer runs with */
+    int32_t told_ms;           /* the shortest that its client was told of */
     int caller;                /* -1: a foreigner, who never expires by himself */
     int created_at, closed_at; /* log positions, 0: not yet */
     bool polled;               /* taken out of the tracker's queue, and about to end */
@@ -318,6 +319,8 @@ uint64_t sim_ensemble_hash(void);
 void sim_server_receive(sim_connection *connection, sim_request *request);
 /* The same for one that got stuck between the servers: it is carried out so much later, for a connection that is lost. */
 void sim_server_delay(sim_connection *connection, sim_request *request, int64_t after);
+/* The client has heard which timeout its session has at its new server. */
+void sim_session_told(int64_t id, int32_t timeout_ms);
 /* The server's side of a connection is gone. */
 void sim_server_forget(sim_connection *connection);
 bool sim_server_accepts(int server);

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+#
+# Runs specs in one of their worlds, under one Lua, with what was built for it.
+#
+#   virtual         simulated servers, network, clock and threads (spec/virtual): takes moments, and comes out the same each time
+#   virtual-asan    the same under AddressSanitizer and UndefinedBehaviorSanitizer, Lua 5.4
+#   real            real servers
+#   real-asan       real servers, the module under those sanitizers, Lua 5.4
+#   nginx-asan      real servers, nginx's workers under those sanitizers, LuaJIT
+#   valgrind        real servers, Lua 5.4 under valgrind
+#
+# Without a file or directory: spec/behaviour in virtual time, all of spec/ otherwise.
+#
+# Usage: tools/specs.sh WORLD [--lua LUA] [BUSTED ARGUMENTS…]      LUA: lua5.1 … lua5.4 (the default) or luajit
+
+set -eu
+cd "$(dirname "$0")/.."
+
+[ $# -gt 0 ] || { sed -n '3,/^$/s/^# \{0,1\}//p' "$0" && exit 2; }
+world=$1 lua=lua5.4
+shift
+if [ "${1:-}" = --lua ]; then
+    lua=$2
+    shift 2
+fi
+
+# The interpreters are not instrumented: the sanitizer's library has to be there before them. All programs that specs start
+# inherit it, so that those in Lua can load the module; what is asked of an interpreter and not of bash and Java stands in
+# the file that is named after it. Leaks of the interpreter's own libraries are not ours to judge.
+sanitizer=$(gcc -print-file-name=libasan.so)
+ubsan_options=print_stacktrace=1:halt_on_error=1
+interpreter_options=(
+    "LD_PRELOAD=$sanitizer" "UBSAN_OPTIONS=$ubsan_options"
+    "LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp:print_suppressions=0"
+)
+
+modules=build/${lua#lua}
+[ "$lua" != luajit ] || modules=build/luajit
+runner=(env)
+arguments=(--output=plainTerminal)
+directory=spec
+case $world in
+virtual)
+    modules=build/c/virtual/$lua
+    ;;
+virtual-asan)
+    modules=build/c-asan/virtual/$lua
+    # Fibers change their stacks, of which one check of ASan knows nothing.
+    runner+=("${interpreter_options[@]}" "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_stack_use_after_return=0")
+    ;;
+real) ;;
+real-asan)
+    modules=build/5.4-asan
+    runner+=(
+        "${interpreter_options[@]}"
+        "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:include_if_exists=$PWD/tools/asan-%b.options"
+    )
+    ;;
+nginx-asan)
+    # The workers only, whose reports spec/support/nginx.lua looks for; the specs themselves are not.
+    lua=luajit modules=build/luajit
+    runner+=(
+        ZKLOCK_NGINX_VARIANT=luajit-asan "ZKLOCK_NGINX_SANITIZER=$sanitizer"
+        ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=86:detect_stack_use_after_return=1
+        "UBSAN_OPTIONS=$ubsan_options"
+    )
+    ;;
+valgrind)
+    runner+=(
+        valgrind --quiet --error-exitcode=86 --leak-check=full --show-leak-kinds=definite
+        --errors-for-leak-kinds=definite
+    )
+    ;;
+*)
+    echo "tools/specs.sh: no such world: $world" >&2
+    exit 2
+    ;;
+esac
+case $world in virtual*)
+    arguments+=(--helper=spec/virtual/helper.lua --exclude-tags=real)
+    directory=spec/behaviour
+    ;;
+esac
+
+# Where no file is named, all are meant.
+named=
+for argument; do
+    [ ! -e "$argument" ] || named=yes
+done
+[ -n "$named" ] || set -- "$@" "$directory"
+
+exec env LUA_PATH="lua/?.lua;lua/?/init.lua;./?.lua;;" LUA_CPATH="$modules/?.so;;" ZKLOCK_LUA="$lua" \
+    "${runner[@]}" "$lua" "$(command -v busted)" "${arguments[@]}" "$@"

@@ -13,7 +13,7 @@ LUA_VERSION ?= 5.4
 LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
-.PHONY: help setup build test test-c test-client test-sim test-lua test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty examples docs install clean
+.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -28,9 +28,16 @@ build: ## the module for every Lua, build/<lua>/zklock/core.so
 	@tools/setup.sh build
 	@tools/build.sh 5.1 5.2 5.3 5.4 luajit
 
-test: ## everything; ends with "N passed, N failed"
+test: ## what must hold before a change lands, in minutes; ends with "N passed, N failed"
 	@tools/setup.sh test
 	@tools/test.sh
+
+test-all: ## that, and all specs on real servers, all sanitizers, long campaigns: for a night
+	@tools/setup.sh test
+	@tools/test.sh all
+
+check: ## what your changes touch, in seconds; FILE=spec/… for one file, LUA=luajit for another Lua
+	@tools/check.sh $(FILE)
 
 test-c: ## the C unit tests, plain and under sanitizers
 	@tools/setup.sh test
@@ -40,9 +47,13 @@ test-sim: ## the engine, and random Lua programs, against a simulated ZooKeeper
 	@tools/setup.sh test
 	@tools/test.sh sim
 
-test-lua: ## the specs against real servers, three Luas, sanitizers
+test-virtual: ## the specs of behaviour in virtual time, on every Lua
 	@tools/setup.sh test
-	@tools/test.sh lua
+	@tools/test.sh virtual
+
+test-real: ## all specs against real servers, three Luas, sanitizers
+	@tools/setup.sh test
+	@tools/test.sh real
 
 test-nginx-asan: ## all specs inside nginx, its workers under AddressSanitizer
 	@tools/setup.sh test

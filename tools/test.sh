@@ -2,153 +2,30 @@
 #
 # Runs the test suites, several at a time, and adds up what they say.
 #
-# Each suite is a command whose own counts are read from its output. A suite counts as failed if it fails, is killed, runs
-# out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
 # The last line is `N passed, N failed`, and the exit status says the same.
 #
-# Usage: tools/test.sh [GROUP…]     groups: lint lua campaign sim c rock (default: all of them); nginx-asan
+# Usage: tools/test.sh [GROUP…]
+#
+#   lint        layout, static analysis, documentation
+#   virtual     the specs of behaviour in virtual time, on every Lua, and under sanitizers
+#   contract    what only real servers, processes and nginx show
+#   campaign    faults on real servers, for some seconds
+#   sim         the simulation of the engine and of Lua programs
+#   c           the C unit tests, plain and under sanitizers, and the fuzzers
+#   rock        luarocks
+#   real        all specs on real servers: Lua 5.1, 5.4 and LuaJIT, sanitizers, valgrind
+#   long        longer campaigns, more seeds, more fuzzing
+#   nginx-asan  all specs inside nginx, its workers under AddressSanitizer
+#
+# Without an argument: lint virtual contract campaign sim c rock, which must pass before a change lands. "all": all of them.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-logs=build/test-logs
-mkdir -p "$logs"
-
-slots=$(($(nproc) * 2 + 1))
-rm -f "$logs"/*.result
-
-# Seconds since the start, for the headings.
-began=$SECONDS
-
-# ---- What a suite's output says: two numbers, passed and failed --------------------------------------------------------
-
-# cmocka, one group a program: "[  PASSED  ] 27 test(s)."
-count_cmocka() {
-    awk '
-        /^\[  PASSED  \] [0-9]+ test/ { passed += $4 }
-        /^\[  FAILED  \] [0-9]+ test/ { failed += $4 }
-        match($0, /run\.\[  (PASSED|FAILED)  \] [0-9]+ test/) {
-            split(substr($0, RSTART), word, " ")
-            if (word[2] == "PASSED") passed += word[4]; else failed += word[4]
-        }
-        END { print passed + 0, failed + 0 }' "$1"
-}
-
-# Our own programs: a line "N passed, N failed"; the last one of each run.
-count_ours() {
-    awk '/^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3 } END { print passed + 0, failed + 0 }' "$1"
-}
-
-# busted: "12 successes / 0 failures / 0 errors / 1 pending : 0.5 seconds"
-count_busted() {
-    awk '
-        /^[0-9]+ success(es)? \/ / {
-            for (i = 1; i < NF; i++) {
-                if ($(i + 1) ~ /^success/) passed += $i
-                if ($(i + 1) ~ /^(failure|error)/) failed += $i
-            }
-        }
-        END { print passed + 0, failed + 0 }' "$1"
-}
-
-# A check that says yes or no by its exit status.
-count_status() {
-    echo 1 0
-}
-
-# suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell, which knows the functions below. Runs in the background,
-# beside others, more of them than there are processors: most wait for servers most of the time.
-suite() {
-    while [ "$(jobs -rp | wc -l)" -ge "$slots" ]; do
-        wait -n
-    done
-    run_suite "$@" &
-}
-
-# All that has been begun is done: what follows needs it.
-settle() {
-    wait
-}
-
-run_suite() {
-    local name=$1 counter=$2 limit=$3 command=$4
-    local log status passed failed started=$SECONDS
-    log=$logs/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9.\n' '-').log
-    timeout --kill-after=20 "$limit" bash -c "$command" >"$log" 2>&1 </dev/null
-    status=$?
-    read -r passed failed < <("count_$counter" "$log")
-    [ "$counter" != status ] || [ $status = 0 ] || passed=0
-    if [ $status != 0 ] && [ "$failed" = 0 ]; then
-        failed=1
-        [ $status != 124 ] || echo "-- not done after $limit seconds" >>"$log"
-        echo "-- ended with status $status" >>"$log"
-    elif [ "$passed" = 0 ] && [ "$failed" = 0 ]; then
-        failed=1
-        echo "-- nothing was tested" >>"$log"
-    fi
-    {
-        printf '== %s\n' "$name"
-        [ "$failed" = 0 ] || cat "$log"
-        printf '   %d ok, %d not ok, %d s\n' "$passed" "$failed" "$((SECONDS - started))"
-    } >"$log.shown"
-    cat "$log.shown" # in one go: others may be printing too
-    printf '%d %d %s\n' "$passed" "$failed" "$name" >"$log.result"
-}
+# shellcheck source=tools/suites.sh
+. tools/suites.sh
 
 # ---- Suites ------------------------------------------------------------------------------------------------------------
-
-# What each sanitizer is to do; the same words everywhere, so that no report goes unnoticed.
-asan_options=detect_leaks=1:abort_on_error=0:exitcode=86:detect_stack_use_after_return=1
-ubsan_options=print_stacktrace=1:halt_on_error=1
-tsan_options=halt_on_error=1:exitcode=86:second_deadlock_stack=1:suppressions=$PWD/tools/tsan.supp
-
-sanitized() {
-    env ASAN_OPTIONS="$asan_options" UBSAN_OPTIONS="$ubsan_options" TSAN_OPTIONS="$tsan_options" "$@"
-}
-
-# run_units VARIANT: every C unit test of a variant; fails if one of them does, but runs them all.
-run_units() {
-    local result=0 program
-    for program in build/"$1"/unit/test_*; do
-        echo "-- $program"
-        sanitized "$program" || { echo "-- $program ended with status $?" && result=1; }
-    done
-    return $result
-}
-
-# run_specs LUA VARIANT [BUSTED ARGUMENTS…]: all specs, or those that match; `runner` may hold a command to run them under.
-run_specs() {
-    local lua=$1 variant=$2
-    shift 2
-    env LUA_PATH="lua/?.lua;lua/?/init.lua;./?.lua;;" LUA_CPATH="build/$variant/?.so;;" ZKLOCK_LUA="$lua" \
-        "${runner[@]}" "$lua" "$(command -v busted)" --output=plainTerminal "$@" spec
-}
-
-# The interpreters are not instrumented: the sanitizer's library has to be there before them. All programs that specs start
-# inherit it, so that those in Lua can load the module; what is asked of an interpreter and not of bash and Java stands in
-# the file that is named after it. Leaks of the interpreter's own libraries are not ours to judge.
-run_specs_asan() {
-    local runner=(
-        env "LD_PRELOAD=$(gcc -print-file-name=libasan.so)" "UBSAN_OPTIONS=$ubsan_options"
-        "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:include_if_exists=$PWD/tools/asan-%b.options"
-        "LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp:print_suppressions=0"
-    )
-    run_specs lua5.4 5.4-asan "$@"
-}
-
-# nginx's workers under ASan and UBSan, whose reports spec/support/nginx.lua looks for; the specs themselves are not.
-run_specs_nginx_asan() {
-    ZKLOCK_NGINX_VARIANT=luajit-asan ZKLOCK_NGINX_SANITIZER=$(gcc -print-file-name=libasan.so) \
-        ASAN_OPTIONS=${asan_options/detect_leaks=1/detect_leaks=0} UBSAN_OPTIONS=$ubsan_options \
-        run_specs luajit luajit "$@"
-}
-
-run_specs_valgrind() {
-    local runner=(
-        valgrind --quiet --error-exitcode=86 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite
-    )
-    run_specs lua5.4 5.4 --tags=valgrind
-}
 
 # The module loads, and says what it is; for the Luas that the specs are not run with.
 smoke() {
@@ -162,12 +39,6 @@ smoke() {
         assert(client:state() == "closed", client:state())'
 }
 
-# What only computes steps back for those that wait for servers, and whose servers have timeouts. (Not for fuzzers, which have their own
-# mind about leaks.)
-computing() {
-    sanitized nice -n 10 "$@"
-}
-
 simulate() {
     computing "build/$1/simulate" "${@:2}"
 }
@@ -177,41 +48,59 @@ campaign() {
     spec/campaign/run --size short --seconds 10 "$@"
 }
 
-export -f sanitized computing run_units run_specs run_specs_asan run_specs_nginx_asan run_specs_valgrind smoke simulate campaign
-export asan_options ubsan_options tsan_options
+export -f smoke simulate campaign
 
 # Which builds each group needs, and what it runs; the longest first. All that several suites use is built before any of them
 # runs: whoever links a module anew takes it away from those who load it at that moment.
 builds_for() {
     case $1 in
     c) echo c c-asan c-tsan fuzz ;;
-    sim) echo c c-asan ;;
-    lua) echo 5.1 5.2 5.3 5.4 luajit 5.4-asan luajit-asan ;;
+    sim | virtual) echo c c-asan ;;
+    contract) echo 5.1 5.2 5.3 5.4 luajit ;;
+    real) echo 5.1 5.4 luajit 5.4-asan luajit-asan ;;
     nginx-asan) echo luajit luajit-asan ;;
     lint) echo 5.1 5.4 luajit c ;;
     campaign) echo 5.4 luajit ;;
+    long) echo 5.4 luajit c c-asan fuzz ;;
     rock) ;;
     *) echo "tools/test.sh: no such group: $1" >&2 && return 2 ;;
     esac
 }
 
-suites_lua() {
-    # What is tagged #once tests servers, tools and other clients more than it does Lua.
-    suite "specs: Lua 5.4, but those that one Lua is enough for" busted 900 'run_specs lua5.4 5.4 --exclude-tags=once'
-    suite "specs: those that one Lua is enough for" busted 900 'run_specs lua5.4 5.4 --tags=once'
-    suite "specs: Lua 5.1, but those that one Lua is enough for" busted 900 'run_specs lua5.1 5.1 --exclude-tags=once'
-    suite "specs: LuaJIT, but those that one Lua is enough for" busted 900 'run_specs luajit luajit --exclude-tags=once,nginx'
-    suite "specs: inside nginx" busted 800 'run_specs luajit luajit --tags=nginx'
-    suite "specs under ASan and UBSan" busted 600 'run_specs_asan --tags=asan'
-    suite "specs inside nginx under ASan and UBSan" busted 400 'run_specs_nginx_asan --tags=nginxasan'
-    suite "specs under valgrind" busted 400 'run_specs_valgrind'
+# These compute only, and step back for those that wait for servers, whose servers have timeouts.
+suites_virtual() {
+    suite "behaviour in virtual time under ASan and UBSan" busted 400 'nice -n 10 tools/specs.sh virtual-asan'
+    local lua
+    for lua in lua5.1 lua5.2 lua5.3 lua5.4 luajit; do
+        suite "behaviour in virtual time: $lua" busted 300 "nice -n 10 tools/specs.sh virtual --lua $lua"
+    done
+}
+
+# Once each, on one Lua where one is enough; loops are different in each.
+suites_contract() {
+    suite "contracts: inside nginx" busted 800 'tools/specs.sh real --lua luajit --tags=nginx spec/contract'
+    suite "contracts: Lua 5.4" busted 800 'tools/specs.sh real --exclude-tags=nginx --exclude-pattern=loops spec/contract'
+    suite "contracts: loops, Lua 5.4" busted 600 'tools/specs.sh real spec/contract/loops*_spec.lua'
+    suite "contracts: loops, Lua 5.1" busted 600 'tools/specs.sh real --lua lua5.1 spec/contract/loops*_spec.lua'
+    suite "contracts: loops, LuaJIT" busted 600 'tools/specs.sh real --lua luajit spec/contract/loops*_spec.lua'
+    suite "behaviour that only the real world shows" busted 600 'tools/specs.sh real --tags=real spec/behaviour'
     suite "smoke: Lua 5.2" status 30 'smoke lua5.2'
     suite "smoke: Lua 5.3" status 30 'smoke lua5.3'
 }
 
-# All of them; those of the group lua are a choice.
+# What is tagged #once tests servers, tools and other clients more than it does Lua.
+suites_real() {
+    suite "real servers: Lua 5.4" busted 1800 'tools/specs.sh real'
+    suite "real servers: Lua 5.1" busted 1800 'tools/specs.sh real --lua lua5.1 --exclude-tags=once'
+    suite "real servers: LuaJIT" busted 1800 'tools/specs.sh real --lua luajit --exclude-tags=once,nginx'
+    suite "real servers: under ASan and UBSan" busted 1800 'tools/specs.sh real-asan --tags=asan'
+    suite "real servers: inside nginx under ASan and UBSan" busted 900 'tools/specs.sh nginx-asan --tags=nginxasan'
+    suite "real servers: under valgrind" busted 900 'tools/specs.sh valgrind --tags=valgrind'
+}
+
+# All of them; those of the group real are a choice.
 suites_nginx-asan() {
-    suite "all specs inside nginx under ASan and UBSan" busted 900 'run_specs_nginx_asan --tags=nginx'
+    suite "all specs inside nginx under ASan and UBSan" busted 1800 'tools/specs.sh nginx-asan --tags=nginx'
 }
 
 suites_campaign() {
@@ -256,7 +145,28 @@ suites_rock() {
     suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 }
 
-[ $# -gt 0 ] || set -- lint lua campaign sim c rock
+# Kinds of faults that take minutes to meet.
+suites_long() {
+    suite "fault campaign: a minute with everything" ours 600 'spec/campaign/run --size full --seconds 60'
+    suite "fault campaign: a minute of links that stall" ours 600 'spec/campaign/run --size stalled --seconds 60'
+    suite "lint: the tests' C, too" ours 1800 'nice -n 10 tools/lint.sh tidy'
+    suite "simulation: 20000 known seeds" ours 1800 'simulate c --seeds 1 20000'
+    suite "simulation: five minutes of seeds never seen before" ours 600 'simulate c --fresh --seconds 300'
+    suite "simulation: 2000 seeds under ASan and UBSan" ours 1800 'simulate c-asan --seeds 1 2000'
+    suite "simulated Lua programs: a minute of new ones" ours 300 'computing build/c/simulate_lua --fresh 60'
+    suite "fuzzers, a minute each" status 1200 'nice -n 10 tools/fuzz.sh 60'
+}
+
+must=(lint virtual contract campaign sim c rock)
+[ $# -gt 0 ] || set -- must
+for group; do
+    case $group in
+    must) set -- "$@" "${must[@]}" ;;
+    all) set -- "$@" "${must[@]}" real long nginx-asan ;;
+    *) set -- "$@" "$group" ;;
+    esac
+    shift
+done
 variants=$(for group; do builds_for "$group" || exit 2; done) || exit 2
 if [ -n "$variants" ]; then
     # shellcheck disable=SC2086 # one word each
@@ -272,22 +182,4 @@ if ! grep -qs '^[0-9]* [1-9]' "$logs"/build-*.result; then
     settle
 fi
 
-# digest LOG: what failed, in few lines; whoever sees only the end of all output has to know what it was.
-digest() {
-    local cut
-    cut=$(awk '
-        /^(Failure|Error) (->|→)/ || /^\[  FAILED  \]/ || /^(not ok|FAILED)/ {
-            left = 14
-        }
-        left > 0 { print "    " substr($0, 1, 200); left-- }' "$1" | head -n 70)
-    [ -n "$cut" ] || cut=$(tail -n 25 "$1" | cut -c 1-200 | sed 's/^/    /')
-    printf '%s\n' "$cut"
-}
-
-echo
-for result in "$logs"/*.result; do
-    read -r _ failed name <"$result"
-    [ "$failed" = 0 ] || { echo "not ok: $name" && digest "${result%.result}"; }
-done
-echo "took $((SECONDS - began)) s"
-awk '{ passed += $1; failed += $2 } END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 }' "$logs"/*.result
+summary

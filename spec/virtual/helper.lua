@@ -24,6 +24,21 @@ package.preload["spec.virtual.world"] = function()
     return world
 end
 
+-- Clients that a spec file leaves open must not outlive its world.
+local clients = setmetatable({}, { __mode = "k" })
+package.preload["zklock.core"] = function()
+    local core = world.open_core()
+    local open = core.open
+    function core.open(...)
+        local client, message, code = open(...)
+        if client then
+            clients[client] = true
+        end
+        return client, message, code
+    end
+    return core
+end
+
 busted.subscribe({ "file", "start" }, function(file)
     local seed = tonumber(os.getenv "ZKLOCK_SEED") or 1
     for position = 1, #file.name do
@@ -33,13 +48,15 @@ busted.subscribe({ "file", "start" }, function(file)
 end)
 
 busted.subscribe({ "file", "end" }, function(file)
-    if world.is_open() then
-        collectgarbage()
-        collectgarbage()
-        world.close_observers()
-        local ok, problem = pcall(world.finish)
-        if not ok then
-            busted.publish({ "error", "file" }, file, nil, problem, "")
-        end
+    if not world.is_open() then
+        return
+    end
+    for client in pairs(clients) do
+        client:close()
+    end
+    world.close_observers()
+    local ok, problem = pcall(world.finish)
+    if not ok then
+        busted.publish({ "error", "file" }, file, nil, problem, "")
     end
 end)

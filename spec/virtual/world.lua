@@ -14,11 +14,15 @@ local function find(name)
     error("no module of zklock in " .. table.concat(tried, " "))
 end
 
-local open, problem = package.loadlib(find "zklock.core", "luaopen_zklock_world")
+local file = find "zklock.core"
+local open, problem = package.loadlib(file, "luaopen_zklock_world")
 if not open then
     error("this module of zklock is not linked against the simulation: " .. tostring(problem))
 end
 local world = open()
+
+--- The module that `require "zklock.core"` would find.
+world.open_core = assert(package.loadlib(file, "luaopen_zklock_core"))
 
 --- All observers that are open: observer -> true.
 world.observers = {}

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+#
+# What tools/test.sh and tools/check.sh share: suites that run several at a time, and whose counts are added up. To be sourced from the
+# project's directory.
+#
+# Each suite is a command whose own counts are read from its output. A suite counts as failed if it fails, is killed, runs
+# out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
+# The last line is `N passed, N failed`, and the exit status of `summary` says the same.
+
+logs=build/test-logs
+mkdir -p "$logs"
+
+slots=$(($(nproc) * 2 + 1))
+rm -f "$logs"/*.result
+
+# Seconds since the start, for the headings.
+began=$SECONDS
+
+# ---- What a suite's output says: two numbers, passed and failed --------------------------------------------------------
+
+# cmocka, one group a program: "[  PASSED  ] 27 test(s)."
+count_cmocka() {
+    awk '
+        /^\[  PASSED  \] [0-9]+ test/ { passed += $4 }
+        /^\[  FAILED  \] [0-9]+ test/ { failed += $4 }
+        match($0, /run\.\[  (PASSED|FAILED)  \] [0-9]+ test/) {
+            split(substr($0, RSTART), word, " ")
+            if (word[2] == "PASSED") passed += word[4]; else failed += word[4]
+        }
+        END { print passed + 0, failed + 0 }' "$1"
+}
+
+# Our own programs: a line "N passed, N failed"; the last one of each run.
+count_ours() {
+    awk '/^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3 } END { print passed + 0, failed + 0 }' "$1"
+}
+
+# busted: "12 successes / 0 failures / 0 errors / 1 pending : 0.5 seconds"
+count_busted() {
+    awk '
+        /^[0-9]+ success(es)? \/ / {
+            for (i = 1; i < NF; i++) {
+                if ($(i + 1) ~ /^success/) passed += $i
+                if ($(i + 1) ~ /^(failure|error)/) failed += $i
+            }
+        }
+        END { print passed + 0, failed + 0 }' "$1"
+}
+
+# A check that says yes or no by its exit status.
+count_status() {
+    echo 1 0
+}
+
+# suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell, which knows the functions below. Runs in the background,
+# beside others, more of them than there are processors: most wait for servers most of the time.
+suite() {
+    while [ "$(jobs -rp | wc -l)" -ge "$slots" ]; do
+        wait -n
+    done
+    run_suite "$@" &
+}
+
+# All that has been begun is done: what follows needs it.
+settle() {
+    wait
+}
+
+run_suite() {
+    local name=$1 counter=$2 limit=$3 command=$4
+    local log status passed failed started=$SECONDS user system TIMEFORMAT='%0U %0S'
+    log=$logs/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9.\n' '-').log
+    { time timeout --kill-after=20 "$limit" bash -c "$command" >"$log" 2>&1 </dev/null; } 2>"$log.time"
+    status=$?
+    read -r user system < <(tail -n 1 "$log.time")
+    read -r passed failed < <("count_$counter" "$log")
+    [ "$counter" != status ] || [ $status = 0 ] || passed=0
+    if [ $status != 0 ] && [ "$failed" = 0 ]; then
+        failed=1
+        [ $status != 124 ] || echo "-- not done after $limit seconds" >>"$log"
+        echo "-- ended with status $status" >>"$log"
+    elif [ "$passed" = 0 ] && [ "$failed" = 0 ]; then
+        failed=1
+        echo "-- nothing was tested" >>"$log"
+    fi
+    {
+        printf '== %s\n' "$name"
+        [ "$failed" = 0 ] || cat "$log"
+        printf '   %d ok, %d not ok, %d s, %d s of a processor\n' "$passed" "$failed" "$((SECONDS - started))" \
+            "$((user + system))"
+    } >"$log.shown"
+    cat "$log.shown" # in one go: others may be printing too
+    printf '%d %d %s\n' "$passed" "$failed" "$name" >"$log.result"
+}
+
+# What each sanitizer is to do; the same words everywhere, so that no report goes unnoticed.
+asan_options=detect_leaks=1:abort_on_error=0:exitcode=86:detect_stack_use_after_return=1
+ubsan_options=print_stacktrace=1:halt_on_error=1
+tsan_options=halt_on_error=1:exitcode=86:second_deadlock_stack=1:suppressions=$PWD/tools/tsan.supp
+
+sanitized() {
+    env ASAN_OPTIONS="$asan_options" UBSAN_OPTIONS="$ubsan_options" TSAN_OPTIONS="$tsan_options" "$@"
+}
+
+run_unit() {
+    local output status
+    output=$(sanitized "$1" 2>&1)
+    status=$?
+    printf -- '-- %s\n%s\n' "$1" "$output" # in one go: others may be printing too
+    [ $status = 0 ] || { echo "-- $1 ended with status $status" && return 1; }
+}
+
+# run_units VARIANT: every C unit test of a variant, several at a time, for most of them wait; fails if one of them does, but runs
+# them all.
+run_units() {
+    # shellcheck disable=SC2016 # for the other shell
+    printf '%s\n' build/"$1"/unit/test_* | xargs -P 6 -n 1 bash -c 'run_unit "$0"'
+}
+
+# These step back for those that wait for servers, and whose servers have timeouts. (Not for fuzzers, which have their own
+# mind about leaks.)
+computing() {
+    sanitized nice -n 10 "$@"
+}
+
+export -f sanitized computing run_unit run_units
+export asan_options ubsan_options tsan_options
+
+# ---- The end -----------------------------------------------------------------------------------------------------------
+
+# digest LOG: what failed, in few lines; whoever sees only the end of all output has to know what it was.
+digest() {
+    local cut
+    cut=$(awk '
+        /^(Failure|Error) (->|→)/ || /^\[  FAILED  \]/ || /^(not ok|FAILED)/ {
+            left = 14
+        }
+        left > 0 { print "    " substr($0, 1, 200); left-- }' "$1" | head -n 70)
+    [ -n "$cut" ] || cut=$(tail -n 25 "$1" | cut -c 1-200 | sed 's/^/    /')
+    printf '%s\n' "$cut"
+}
+
+# Prints what failed, in few lines, and the line that counts.
+summary() {
+    local result failed name
+    echo
+    for result in "$logs"/*.result; do
+        read -r _ failed name <"$result"
+        [ "$failed" = 0 ] || { echo "not ok: $name" && digest "${result%.result}"; }
+    done
+    echo "took $((SECONDS - began)) s; $logs/ has the output of each, and the seconds of a processor that it took"
+    awk '{ passed += $1; failed += $2 } END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 }' "$logs"/*.result
+}

@@ -63,6 +63,7 @@ struct ACL_vector ZOO_READ_ACL_UNSAFE = {1, read_acl};
 struct ACL_vector ZOO_CREATOR_ALL_ACL = {1, creator_acl};
 
 static zhandle_t *handles;
+static bool in_order; /* zoo_deterministic_conn_order; without effect on lists in which names do not matter */
 
 void *sim_must(void *memory)
 {
@@ -308,7 +309,19 @@ static void next_server(zhandle_t *zh)
 {
     if (zh->next_server == zh->server_count)
         zh->next_server = 0;
-    zh->current_server = zh->servers[zh->next_server++];
+    zh->current = zh->next_server++;
+}
+
+/* The first connection goes through the list once, in its order, whatever has failed meanwhile (C:1588). */
+static const sim_host *cycle_server(zhandle_t *zh)
+{
+    if (zh->first_round >= 0 && zh->first_round < zh->server_count) {
+        zh->current = zh->first_round++;
+    } else {
+        zh->first_round = -1;
+        next_server(zh);
+    }
+    return &zh->servers[zh->current];
 }
 
 /* In the real client's order: C:1999, C:2022. */
@@ -430,6 +443,41 @@ static bool resolve(const zhandle_t *zh)
     return false;
 }
 
+/* All servers, in any order. */
+static void choose_all_servers(zhandle_t *zh)
+{
+    zh->server_count = sim.options.servers;
+    zh->servers = sim_alloc((size_t)zh->server_count * sizeof(*zh->servers));
+    for (int i = 0; i < zh->server_count; i++) {
+        int place = (int)sim_below(i + 1);
+        zh->servers[i] = zh->servers[place];
+        zh->servers[place] = (sim_host){.server = i};
+    }
+    for (int i = 0; i < zh->server_count && sim.options.by_hand; i++)
+        zh->servers[i].server = (zh->caller + i) % zh->server_count;
+    zh->first_round = -1;
+    next_server(zh);
+}
+
+/* The servers of a client. Returns 0, or what errno is when the client cannot be made. */
+static int choose_servers(zhandle_t *zh, const char *list)
+{
+    if (!sim_hosts_matter(list)) {
+        choose_all_servers(zh);
+        return 0;
+    }
+    zh->server_count = sim_find_hosts(list, &zh->servers);
+    if (zh->server_count <= 0)
+        return zh->server_count < 0 ? EINVAL : ENOENT;
+    for (int i = zh->server_count - 1; i > 0 && !in_order; i--) {
+        int place = (int)sim_below(i + 1);
+        sim_host other = zh->servers[i];
+        zh->servers[i] = zh->servers[place];
+        zh->servers[place] = other;
+    }
+    return 0;
+}
+
 zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, const clientid_t *clientid, void *context,
                            int flags, log_callback_fn log_callback)
 {
@@ -440,9 +488,10 @@ zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, co
     }
     zhandle_t *zh = sim_must(calloc(1, sizeof(*zh)));
     zh->caller = sim.caller;
-    if (!resolve(zh)) {
+    int error = resolve(zh) ? choose_servers(zh, host) : ENOENT;
+    if (error != 0) {
         free(zh);
-        errno = ENOENT;
+        errno = error;
         return NULL;
     }
     const char *chroot = strchr(host, '/');
@@ -458,15 +507,6 @@ zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, co
         memcpy(&zh->password, clientid->passwd, sizeof(zh->password));
         zh->had_session = true;
     }
-    zh->server_count = sim.options.servers;
-    for (int i = 0; i < zh->server_count; i++) {
-        int place = (int)sim_below(i + 1);
-        zh->servers[i] = zh->servers[place];
-        zh->servers[place] = i;
-    }
-    for (int i = 0; i < zh->server_count && sim.options.by_hand; i++)
-        zh->servers[i] = (zh->caller + i) % zh->server_count;
-    next_server(zh);
     zh->next_open = handles;
     handles = zh;
     sim_trace("client %d: opens a handle", zh->caller);
@@ -543,11 +583,14 @@ int zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv
             *tv = milliseconds(zh->recv_timeout / 60);
             zh->delay = false;
         } else {
-            next_server(zh);
-            zh->connection = sim_connect(zh, zh->caller, zh->current_server);
+            const sim_host *host = cycle_server(zh);
+            zh->connection = sim_connect(zh, zh->caller, host->server, host->link);
             zh->state = ZOO_CONNECTING_STATE;
             *tv = milliseconds(zh->recv_timeout / 3);
-            sim_trace("client %d: connects to server %d", zh->caller, zh->current_server);
+            if (host->link == 0)
+                sim_trace("client %d: connects to server %d", zh->caller, host->server);
+            else
+                sim_trace("client %d: connects to %s", zh->caller, host->name);
         }
         *fd = zh->connection != NULL ? zh->connection->descriptor : -1;
         zh->last_recv = zh->last_send = now;
@@ -606,6 +649,7 @@ static void send_set_watches(zhandle_t *zh)
 static int establish_session(zhandle_t *zh, const sim_reply *reply)
 {
     zh->priming = false;
+    zh->first_round = -1;
     if (zh->had_session && zh->client_id.client_id != reply->session_id) {
         zh->state = ZOO_EXPIRED_SESSION_STATE;
         return handle_error(zh, ZSESSIONEXPIRED);
@@ -617,7 +661,7 @@ static int establish_session(zhandle_t *zh, const sim_reply *reply)
     zh->password = reply->password;
     memcpy(zh->client_id.passwd, &zh->password, sizeof(zh->password));
     zh->state = ZOO_CONNECTED_STATE;
-    sim_trace("client %d: connected to server %d, session %lld", zh->caller, zh->current_server,
+    sim_trace("client %d: connected to server %d, session %lld", zh->caller, zh->connection->server,
               (long long)reply->session_id);
     send_set_watches(zh);
     for (const sim_credential *each = zh->credentials; each != NULL; each = each->next)
@@ -775,13 +819,16 @@ int zoo_set_servers_resolution_delay(zhandle_t *zh, int delay_ms)
 
 const char *zoo_get_current_server(zhandle_t *zh)
 {
-    snprintf(zh->endpoint, sizeof(zh->endpoint), "10.0.0.%d:2181", zh->current_server + 1);
+    const sim_host *host = &zh->servers[zh->current];
+    if (host->name != NULL)
+        return host->name;
+    snprintf(zh->endpoint, sizeof(zh->endpoint), "10.0.0.%d:2181", host->server + 1);
     return zh->endpoint;
 }
 
 void zoo_deterministic_conn_order(int yes)
 {
-    (void)yes;
+    in_order = yes != 0;
 }
 
 void zoo_set_debug_level(ZooLogLevel level)
@@ -926,7 +973,11 @@ int64_t sim_client_session(int caller)
 int sim_client_server(int caller)
 {
     const zhandle_t *zh = handle_of(caller);
-    return zh != NULL && sim_connected(zh) ? zh->current_server : -1;
+    if (zh == NULL || !sim_connected(zh))
+        return -1;
+    if (zh->servers[zh->current].link == 0)
+        return zh->servers[zh->current].server;
+    return zh->connection != NULL ? zh->connection->server : -1;
 }
 
 int32_t sim_session_timeout(int caller)
@@ -958,6 +1009,7 @@ uint64_t sim_handles_hash(void)
 void sim_clients_begin(void)
 {
     handles = NULL;
+    in_order = false;
 }
 
 void sim_clients_end(void)

@@ -92,8 +92,10 @@ struct _zhandle {
     bool had_session;
     bool accepted; /* a request of this session was answered: the credentials, if any, were good */
     int64_t last_zxid;
-    int servers[SIM_MAX_SERVERS];
-    int server_count, next_server, current_server;
+    sim_host *servers; /* in memory that lives until sim_end */
+    int server_count, next_server;
+    int current;
+    int first_round; /* how many servers of a list with names have been tried for the first connection; -1: that is over */
     int resolution_delay;
     bool delay;
     sim_connection *connection;

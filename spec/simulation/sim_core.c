@@ -366,6 +366,7 @@ void sim_begin(const sim_options *options, const sim_hooks *hooks)
     seed_generator(options->seed);
     sim.now = SIM_SECOND + sim_below(SIM_SECOND);
     sim_path("/");
+    sim_links_begin();
     sim_clients_begin();
     sim_ensemble_begin();
 }

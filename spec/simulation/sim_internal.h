@@ -206,6 +206,9 @@ int sim_channel_length(const sim_channel *channel);
 /* Keeps the first `keep` messages; returns how many were dropped. */
 int sim_channel_drop(sim_channel *channel, int keep);
 
+/* What a link keeps of a connection. */
+typedef struct sim_passage sim_passage;
+
 typedef struct sim_connection {
     struct sim_connection *next;
     int id;
@@ -214,6 +217,7 @@ typedef struct sim_connection {
     int server;
     struct sim_session *session; /* once the server knows it */
     sim_channel up, down;
+    sim_passage *passage; /* through a link; NULL: the connection leads straight to its server */
     /* server's side */
     bool accepted;      /* open at the server */
     int32_t timeout_ms; /* negotiated */
@@ -230,7 +234,8 @@ typedef struct sim_connection {
     sim_message *inbox, *inbox_last;
 } sim_connection;
 
-sim_connection *sim_connect(struct _zhandle *handle, int caller, int server);
+/* `link`: the number of the link that the connection leads through, whose server the link chooses. 0: none. */
+sim_connection *sim_connect(struct _zhandle *handle, int caller, int server, int link);
 sim_connection *sim_connections(void);
 sim_connection *sim_connection_of(int descriptor);
 /* Client's side. */
@@ -243,6 +248,35 @@ void sim_connection_abort(sim_connection *connection, bool lose_replies);
 
 /* The caller's side of it is gone. */
 void sim_connection_tell(sim_connection *connection);
+
+/* A request is at the server, or a reply at the client. */
+void sim_connection_pass_up(sim_connection *connection, sim_request *request);
+void sim_connection_pass_down(sim_connection *connection, const sim_reply *reply);
+
+/* --- sim_links.c --------------------------------------------------------------------------------------------------- */
+
+void sim_links_begin(void);
+
+/* A host of a client's list. */
+#define SIM_NOBODY (-1)
+typedef struct {
+    int server;       /* if `link` is 0 */
+    int link;         /* SIM_NOBODY: nobody listens there */
+    const char *name; /* with its port, as the list has it; NULL: names do not matter */
+} sim_host;
+
+/* Whether the names in this list decide where a client connects to. */
+bool sim_hosts_matter(const char *list);
+/* The hosts of such a list, in its order, without those that cannot be resolved; in memory that lives until sim_end. Returns how many,
+ * -1: the list is malformed. */
+int sim_find_hosts(const char *list, sim_host **out);
+
+/* The connection will lead through the link of this number, to the server that the link tries first, as far as is known. */
+void sim_link_attach(sim_connection *connection, int link);
+/* The link accepts the connection, and chooses its server. False: it refuses it, or there is no such link. */
+bool sim_link_accept(sim_connection *connection);
+/* Whether a link has accepted the connection and has not ended it since. */
+bool sim_link_has(const sim_connection *connection);
 
 /* --- sim_choices.c -------------------------------------------------------------------------------------------------- */
 

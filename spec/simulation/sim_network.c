@@ -121,10 +121,8 @@ static void lose_reply(sim_connection *connection, sim_request *request)
     sim_connection_abort(connection, true);
 }
 
-static void deliver_up(void *owner, sim_message *message)
+void sim_connection_pass_up(sim_connection *connection, sim_request *request)
 {
-    sim_connection *connection = owner;
-    sim_request *request = message->body;
     bool loses = sim.write_lost[connection->caller] && connection->accepted && connection->session != NULL &&
                  connection->handle != NULL && (request->type == SIM_DELETE || makes_node(request));
     if (request->type == SIM_FIN)
@@ -135,29 +133,41 @@ static void deliver_up(void *owner, sim_message *message)
         sim_server_receive(connection, request);
 }
 
+static void deliver_up(void *owner, sim_message *message)
+{
+    sim_connection_pass_up(owner, message->body);
+}
+
+void sim_connection_pass_down(sim_connection *connection, const sim_reply *reply)
+{
+    if (connection->handle == NULL)
+        return;
+    if (reply->eof)
+        connection->fragile = true;
+    sim_message *copy = sim_alloc(sizeof(*copy));
+    memcpy(&copy->body, &reply, sizeof(copy->body));
+    if (connection->inbox_last != NULL)
+        connection->inbox_last->next = copy;
+    else
+        connection->inbox = copy;
+    connection->inbox_last = copy;
+    sim_connection_tell(connection);
+}
+
 static void deliver_down(void *owner, sim_message *message)
 {
     sim_connection *connection = owner;
+    if (message->kind != DOWN_RESET) {
+        sim_connection_pass_down(connection, message->body);
+        return;
+    }
     if (connection->handle == NULL)
         return;
-    if (message->kind == DOWN_RESET) {
-        connection->reset = true;
-        /* The kernel throws away what was not read yet, or not, as it comes. */
-        if (connection->inbox != NULL && sim_chance(1, 2)) {
-            connection->inbox = connection->inbox_last = NULL;
-            sim.statistics.lost_replies++;
-        }
-    } else {
-        const sim_reply *reply = message->body;
-        if (reply->eof)
-            connection->fragile = true;
-        sim_message *copy = sim_alloc(sizeof(*copy));
-        copy->body = message->body;
-        if (connection->inbox_last != NULL)
-            connection->inbox_last->next = copy;
-        else
-            connection->inbox = copy;
-        connection->inbox_last = copy;
+    connection->reset = true;
+    /* The kernel throws away what was not read yet, or not, as it comes. */
+    if (connection->inbox != NULL && sim_chance(1, 2)) {
+        connection->inbox = connection->inbox_last = NULL;
+        sim.statistics.lost_replies++;
     }
     sim_connection_tell(connection);
 }
@@ -175,12 +185,11 @@ static void establish(void *context, int64_t argument)
         sim_schedule(sim.now + 50 * SIM_MILLISECOND, establish, connection, 0);
         return;
     }
-    if (sim_server_accepts(connection->server)) {
-        connection->established = true;
-        connection->accepted = true;
-    } else {
-        connection->refused = true;
-    }
+    if (connection->passage != NULL)
+        connection->established = sim_link_accept(connection);
+    else
+        connection->established = connection->accepted = sim_server_accepts(connection->server);
+    connection->refused = !connection->established;
     sim_note(connection->caller, connection->established ? 2 : 3);
     sim_connection_tell(connection);
 }
@@ -190,7 +199,7 @@ void sim_slow_down(int caller, int64_t extra)
     sim.slow[caller] = extra;
 }
 
-sim_connection *sim_connect(struct _zhandle *handle, int caller, int server)
+sim_connection *sim_connect(struct _zhandle *handle, int caller, int server, int link)
 {
     sim_connection *connection = sim_alloc(sizeof(*connection));
     connection->id = ++sim.last_connection;
@@ -203,7 +212,9 @@ sim_connection *sim_connect(struct _zhandle *handle, int caller, int server)
     connection->down.deliver = deliver_down;
     connection->up.owner = connection->down.owner = connection;
     connection->up.by_hand = connection->down.by_hand = sim.options.by_hand;
-    connection->up.cut = connection->down.cut = sim.network_down[caller][server];
+    if (link != 0)
+        sim_link_attach(connection, link);
+    connection->up.cut = connection->down.cut = sim.network_down[caller][connection->server];
     connection->up.extra = connection->down.extra = sim.slow[caller];
     connection->next = sim.connections;
     sim.connections = connection;
@@ -251,7 +262,7 @@ static void forget_finished(void)
     sim_connection **link = &sim.connections;
     while (*link != NULL) {
         sim_connection *each = *link;
-        if (each->handle == NULL && !each->accepted && each->up.head == NULL)
+        if (each->handle == NULL && !each->accepted && each->up.head == NULL && !sim_link_has(each))
             *link = each->next;
         else
             link = &each->next;
@@ -262,7 +273,7 @@ void sim_connection_close(sim_connection *connection)
 {
     connection->handle = NULL;
     connection->inbox = connection->inbox_last = NULL;
-    if (connection->accepted) {
+    if (connection->accepted || sim_link_has(connection)) {
         sim_request *fin = sim_alloc(sizeof(*fin));
         fin->type = SIM_FIN;
         sim_channel_send(&connection->up, 0, 0, fin);
@@ -290,14 +301,16 @@ void sim_connection_shut(sim_connection *connection)
 
 void sim_connection_abort(sim_connection *connection, bool lose_replies)
 {
-    sim.statistics.lost_requests += sim_channel_drop(&connection->up, 0);
+    /* What comes to a link still arrives there. */
+    if (!sim_link_has(connection))
+        sim.statistics.lost_requests += sim_channel_drop(&connection->up, 0);
     if (lose_replies) {
         int keep = (int)sim_below(sim_channel_length(&connection->down) + 1);
         sim.statistics.lost_replies += sim_channel_drop(&connection->down, keep);
     }
     if (connection->accepted)
         sim_server_forget(connection);
-    if (connection->handle != NULL)
+    if (connection->handle != NULL || sim_link_has(connection))
         sim_channel_send(&connection->down, DOWN_RESET, 0, NULL);
 }
 
@@ -316,7 +329,7 @@ void sim_reset_connections(int caller)
             each->up.head = message->next;
             if (each->up.head == NULL)
                 each->up.tail = NULL;
-            deliver_up(each, message);
+            each->up.deliver(each, message);
         }
         sim_connection_abort(each, true);
     }

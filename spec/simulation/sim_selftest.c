@@ -2,6 +2,7 @@
  * sim_selftest: checks the simulated ZooKeeper itself, without the engine, so that a failing schedule can be blamed on the
  * right side. Each test is a promise of the real client or server that the engine relies on, or a trap that it must survive.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -1256,6 +1257,647 @@ static void test_lost_multi(void)
     end();
 }
 
+/* ---- links ---- */
+
+static void open_at(int caller, const char *hosts)
+{
+    sim_set_caller(caller);
+    handles[caller] = zookeeper_init2(hosts, on_event, 4000, NULL, NULL, 0, NULL);
+    CHECK(handles[caller] != NULL);
+}
+
+/* A world with a link to server 0, and client 0 behind it. Returns the link. */
+static int begin_link(const char *name, int servers)
+{
+    static const int first[] = {0};
+    begin(name, servers);
+    int link = sim_link_begin(first, 1);
+    open_at(0, "link1:2181");
+    CHECK(link == 1 && says(0, "S3 "));
+    return link;
+}
+
+static bool is_text(const char *text, const char *expected)
+{
+    bool same = text != NULL && expected != NULL ? strcmp(text, expected) == 0 : text == expected;
+    if (!same)
+        printf("this is: %s\n", text != NULL ? text : "NULL");
+    return same;
+}
+
+static void exists_at(int caller, const char *path)
+{
+    sim_set_caller(caller);
+    CHECK(zoo_aexists(handles[caller], path, 0, on_stat, data_of(caller)) == ZOK);
+}
+
+/* A multi that creates /<name> and looks at its version. */
+static void multi_at(int caller, const char *path)
+{
+    static zoo_op_t ops[2];
+    static zoo_op_result_t results[2];
+    memset(results, 0, sizeof(results));
+    zoo_create_op_init(&ops[0], path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, NULL, 0);
+    zoo_check_op_init(&ops[1], path, 0);
+    sim_set_caller(caller);
+    CHECK(zoo_amulti(handles[caller], 2, ops, results, on_void, data_of(caller)) == ZOK);
+}
+
+static void test_link_counts(void)
+{
+    int link = begin_link("a link counts what it passes on", 3);
+    CHECK(sim_link_count(link, "connections") == 1 && sim_link_count(link, "connect") == 1);
+    CHECK(sim_client_server(0) == 0 && is_text(zoo_get_current_server(handles[0]), "link1:2181"));
+    open_at(1, "h1:2181");
+    CHECK(says(1, "S3 "));
+    sim_link_reset_counts(link);
+    create_at(0, "/d", ZOO_CONTAINER);
+    create_at(0, "/d/a", ZOO_EPHEMERAL);
+    sim_set_caller(0);
+    CHECK(zoo_acreate(handles[0], "/d/b", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, on_string, data_of(0)) == ZOK);
+    exists_at(0, "/d/none");
+    list_at(0, "/d");
+    list2_at(0, "/d", NULL);
+    get_at(0, "/d/b");
+    watch_at(0, "/d/a", "");
+    set_at(0, "/d/b", "y", -1);
+    multi_at(0, "/m");
+    CHECK(says(0, "s0 s0 s0 x-101 l0:2 l0:2 d0 d0 x0 v0 "));
+    remove_at(1, "/d/a");
+    run_for(SIM_SECOND);
+    CHECK(strcmp(story[1], "v0 ") == 0 && says(0, "W2 "));
+    CHECK(zoo_async(handles[0], "/d", on_string, data_of(0)) == ZOK);
+    remove_at(0, "/d/b");
+    CHECK(says(0, "s0 v0 "));
+    static const struct {
+        const char *name;
+        int64_t count;
+    } expected[] = {{"createContainer", 1}, {"create2", 1},       {"create", 1},     {"exists", 1},
+                    {"getChildren", 1},     {"getChildren2", 1},  {"getData", 2},    {"setData", 1},
+                    {"multi", 1},           {"notifications", 1}, {"sync", 1},       {"delete", 1},
+                    {"connections", 0},     {"connect", 0},       {"setWatches", 0}, {"closeSession", 0},
+                    {"bytes_up", 0},        {"bytes_down", 0},    {"other", 0}};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        bool same = sim_link_count(link, expected[i].name) == expected[i].count;
+        CHECK(same);
+        if (!same)
+            printf("%s: %d\n", expected[i].name, (int)sim_link_count(link, expected[i].name));
+    }
+    CHECK(sim_link_count(link, "replies") == 12 + sim_link_count(link, "ping"));
+    CHECK(sim_link_count(link, "nonsense") == -1 && is_text(sim_link_counted(0), "create"));
+    run_for(T);
+    CHECK(sim_link_count(link, "ping") > 0);
+    int names = 0;
+    while (sim_link_counted(names) != NULL)
+        names++;
+    CHECK(names == 31);
+    /* A watch that is left goes to the next connection. */
+    watch_at(0, "/d", "");
+    CHECK(says(0, "d0 "));
+    sim_link_reset_counts(link);
+    sim_link_cut(link, NULL);
+    CHECK(says(0, "S1 S3 "));
+    CHECK(sim_link_count(link, "setWatches") == 1 && sim_link_count(link, "connections") == 1);
+    end();
+}
+
+static void test_link_session(void)
+{
+    int link = begin_link("a link knows the session that it carries", 1);
+    sim_link_session session;
+    CHECK(sim_link_last_session(link, &session));
+    CHECK(session.id == sim_client_session(0) && session.timeout_ms == 4000);
+    /* With what it knows, anybody can end the session. */
+    clientid_t id = {.client_id = session.id};
+    memcpy(id.passwd, session.password, sizeof(id.passwd));
+    sim_set_caller(1);
+    handles[1] = zookeeper_init2("h1:2181", on_event, 4000, &id, NULL, 0, NULL);
+    while (zoo_state(handles[1]) != ZOO_CONNECTED_STATE)
+        run_for(SIM_MILLISECOND);
+    zookeeper_close(handles[1]);
+    handles[1] = NULL;
+    run_for(SIM_SECOND);
+    CHECK(!sim_session_lives(session.id));
+    CHECK(strstr(story[0], "S-112 ") != NULL);
+    CHECK(sim_link_last_session(link, &session) && session.id == 0);
+    const int first[] = {0};
+    CHECK(!sim_link_last_session(sim_link_begin(first, 1), &session));
+    end();
+}
+
+static void test_link_cut(void)
+{
+    static const char *const ways[] = {"rst", "fin"};
+    int link = begin_link("a link cuts connections, refuses and accepts them", 1);
+    for (int i = 0; i < 2; i++) {
+        CHECK(sim_link_state(link).connections == 1);
+        CHECK(sim_link_cut(link, ways[i]) == NULL);
+        CHECK(sim_link_state(link).connections == 0);
+        CHECK(says(0, "S1 S3 "));
+    }
+    sim_link_refuse(link, true);
+    create_at(0, "/a", ZOO_EPHEMERAL);
+    CHECK(says(0, "s0 ") && !sim_link_state(link).listening);
+    sim_link_cut(link, NULL);
+    CHECK(says(0, "S1 ") && zoo_state(handles[0]) != ZOO_CONNECTED_STATE);
+    sim_link_refuse(link, false);
+    CHECK(says(0, "S3 ") && sim_link_state(link).listening && sim_exists("/a"));
+    /* Requests that a link holds back when it cuts are lost, and so are replies. */
+    sim_link_stall(link, "up");
+    create_at(0, "/held", ZOO_PERSISTENT);
+    CHECK(says(0, ""));
+    sim_link_cut(link, NULL);
+    sim_link_resume(link);
+    CHECK(says(0, "S1 s-4 S3 ") && !sim_exists("/held"));
+    sim_link_stall(link, "down");
+    create_at(0, "/done", ZOO_PERSISTENT);
+    CHECK(says(0, ""));
+    sim_link_cut(link, NULL);
+    sim_link_resume(link);
+    CHECK(says(0, "S1 s-4 S3 ") && sim_exists("/done"));
+    /* What servers end, links end. */
+    sim_crash_server(0);
+    CHECK(says(0, "S1 ") && sim_link_state(link).connections == 0);
+    sim_restart_server(0);
+    run_for(SIM_SECOND);
+    CHECK(says(0, "S3 "));
+    sim_link_end(link);
+    run_for(T);
+    CHECK(says(0, "S1 ") && zoo_state(handles[0]) != ZOO_CONNECTED_STATE);
+    const int first[] = {0};
+    CHECK(sim_link_begin(first, 1) == link + 1);
+    end();
+}
+
+static void test_link_stall(void)
+{
+    int link = begin_link("a link holds back, and delays", 1);
+    static const char *const ways[] = {"up", "down", "both"};
+    for (int i = 0; i < 3; i++) {
+        char path[8];
+        snprintf(path, sizeof(path), "/%s", ways[i]);
+        CHECK(sim_link_stall(link, ways[i]) == NULL);
+        CHECK(is_text(sim_link_state(link).stalled, ways[i]));
+        create_at(0, path, ZOO_PERSISTENT);
+        CHECK(says(0, "") && sim_exists(path) == (i == 1));
+        sim_link_resume(link);
+        CHECK(says(0, "s0 ") && is_text(sim_link_state(link).stalled, "no"));
+    }
+    CHECK(sim_link_delay(link, 150, NULL) == NULL);
+    int64_t before = sim_now();
+    create_at(0, "/late", ZOO_PERSISTENT);
+    while (strcmp(story[0], "s0 ") != 0 && sim_now() < before + SIM_SECOND)
+        run_for(SIM_MILLISECOND);
+    CHECK(says(0, "s0 ") && sim_now() - before >= 300 * SIM_MILLISECOND);
+    CHECK(sim_link_delay(link, 0, "up") == NULL && sim_link_delay(link, 700, "down") == NULL);
+    create_at(0, "/down", ZOO_PERSISTENT);
+    list_at(0, "/");
+    run_for(600 * SIM_MILLISECOND);
+    CHECK(sim_exists("/down") && strcmp(story[0], "") == 0);
+    /* What is on its way keeps its order. */
+    sim_link_delay(link, 0, NULL);
+    list_at(0, "/none");
+    CHECK(says(0, "s-110 l0:4 l-101:-1 "));
+    end();
+}
+
+static void test_link_ends(void)
+{
+    int link = begin_link("a link holds back ends of connections", 1);
+    CHECK(sim_link_stall(link, "ends") == NULL && is_text(sim_link_state(link).stalled, "ends"));
+    create_at(0, "/a", ZOO_EPHEMERAL);
+    CHECK(says(0, "s0 "));
+    sim_crash_server(0);
+    run_for(SIM_SECOND / 4);
+    CHECK(zoo_state(handles[0]) == ZOO_CONNECTED_STATE && sim_link_state(link).connections == 1);
+    create_at(0, "/b", ZOO_EPHEMERAL);
+    run_for(SIM_SECOND / 4);
+    CHECK(strcmp(story[0], "") == 0);
+    sim_link_resume(link);
+    CHECK(says(0, "S1 s-4 ") && sim_link_state(link).connections == 0);
+    sim_restart_server(0);
+    run_for(SIM_SECOND);
+    CHECK(says(0, "S3 ") && sim_exists("/a") && !sim_exists("/b"));
+    /* The end that comes from a client, behind its last request. */
+    sim_link_stall(link, "up");
+    zookeeper_close(handles[0]);
+    handles[0] = NULL;
+    open_at(1, "h1:2181");
+    CHECK(says(1, "S3 ") && sim_exists("/a") && sim_link_state(link).connections == 1);
+    sim_link_resume(link);
+    run_for(SIM_SECOND);
+    CHECK(!sim_exists("/a") && sim_link_state(link).connections == 0);
+    CHECK(sim_link_count(link, "closeSession") == 1);
+    end();
+}
+
+static void test_link_half_close(void)
+{
+    int link = begin_link("a link closes half of a connection", 1);
+    CHECK(sim_link_half_close(link, "client") == NULL);
+    /* What a client sends before it reads the end arrives, what the server sends does not. */
+    create_at(0, "/a", ZOO_PERSISTENT);
+    CHECK(says(0, "S1 s-4 S3 ") && sim_link_state(link).connections == 1);
+    CHECK(sim_exists("/a"));
+    CHECK(sim_link_half_close(link, "server") == NULL);
+    create_at(0, "/b", ZOO_PERSISTENT);
+    CHECK(says(0, "S1 s-4 S3 ") && !sim_exists("/b"));
+    end();
+}
+
+static void test_link_targets(void)
+{
+    int link = begin_link("a link leads to its servers in turn", 3);
+    const int several[] = {1, 2};
+    sim_link_target(link, several, 2);
+    create_at(0, "/a", ZOO_PERSISTENT);
+    CHECK(says(0, "s0 ") && sim_client_server(0) == 0);
+    int seen = 0;
+    for (int i = 0; i < 4; i++) {
+        int before = sim_client_server(0);
+        sim_link_cut(link, NULL);
+        CHECK(says(0, "S1 S3 ") && sim_client_server(0) != before);
+        seen |= 1 << sim_client_server(0);
+    }
+    CHECK(seen == (1 << 1 | 1 << 2));
+    int down = sim_leader() == 1 ? 2 : 1;
+    sim_crash_server(down);
+    run_for(3 * SIM_SECOND);
+    forget_story();
+    for (int i = 0; i < 3; i++) {
+        sim_link_cut(link, NULL);
+        CHECK(says(0, "S1 S3 ") && sim_client_server(0) == 3 - down);
+    }
+    /* Nobody accepts: the link has, and cuts. */
+    sim_link_target(link, &down, 1);
+    sim_link_reset_counts(link);
+    sim_link_cut(link, NULL);
+    CHECK(says(0, "S1 ") && sim_link_count(link, "connections") > 1 && sim_link_count(link, "connect") == 0);
+    end();
+}
+
+static void test_link_network(void)
+{
+    int link = begin_link("a link is as silent as the network to its server", 3);
+    const int last[] = {2};
+    sim_link_target(link, last, 1);
+    sim_set_network(0, 0, false);
+    sim_link_cut(link, NULL);
+    CHECK(says(0, "S1 S3 ") && sim_client_server(0) == 2);
+    sim_set_network(0, 2, false);
+    create_at(0, "/a", ZOO_PERSISTENT);
+    CHECK(says(0, "") && !sim_exists("/a"));
+    sim_set_network(0, 2, true);
+    CHECK(says(0, "s0 "));
+    sim_set_network(0, 2, false);
+    sim_link_cut(link, NULL);
+    CHECK(says(0, "S1 ") && sim_link_state(link).connections == 0);
+    sim_set_network(0, 2, true);
+    run_for(SIM_SECOND);
+    CHECK(says(0, "S3 "));
+    sim_reset_connections(0);
+    CHECK(says(0, "S1 S3 ") && sim_link_state(link).connections == 1);
+    end();
+}
+
+static void test_link_traps(void)
+{
+    int link = begin_link("a link's traps for creates", 3);
+    CHECK(is_text(sim_link_state(link).trap, "none") && sim_link_caught(link) == NULL);
+    CHECK(sim_link_arm(link, "create", "before", 0, NULL) == NULL && is_text(sim_link_state(link).trap, "armed"));
+    list_at(0, "/");
+    CHECK(says(0, "l0:0 ") && sim_link_caught(link) == NULL);
+    create_at(0, "/before", ZOO_PERSISTENT);
+    CHECK(says(0, "S1 s-4 S3 ") && !sim_exists("/before"));
+    CHECK(is_text(sim_link_caught(link), "create path=/before") && is_text(sim_link_state(link).trap, "sprung"));
+    CHECK(sim_link_arm(link, "create", "after", 2, "fin") == NULL && sim_link_caught(link) == NULL);
+    create_at(0, "/one", ZOO_PERSISTENT);
+    create_at(0, "/two", ZOO_CONTAINER);
+    create_at(0, "/three", ZOO_CONTAINER);
+    create_at(0, "/four", ZOO_PERSISTENT);
+    CHECK(says(0, "s0 s0 S1 s-4 s-4 S3 ") && sim_exists("/three"));
+    CHECK(is_text(sim_link_caught(link), "create path=/three"));
+    CHECK(sim_link_arm(link, "create", "stall-reply", 0, NULL) == NULL);
+    sim_link_reset_counts(link);
+    create_at(0, "/held", ZOO_PERSISTENT);
+    list_at(0, "/none");
+    CHECK(says(0, "") && sim_exists("/held") && is_text(sim_link_caught(link), "create path=/held"));
+    CHECK(sim_link_count(link, "create2") == 1 && sim_link_count(link, "replies") == 0);
+    sim_link_resume(link);
+    CHECK(says(0, "s0 l-101:-1 ") && sim_link_count(link, "replies") == 2 + sim_link_count(link, "ping"));
+    CHECK(sim_link_arm(link, "create", "stall-request", 0, NULL) == NULL);
+    create_at(0, "/kept", ZOO_PERSISTENT);
+    list_at(0, "/none");
+    CHECK(says(0, "") && !sim_exists("/kept") && is_text(sim_link_caught(link), "create path=/kept"));
+    CHECK(sim_link_count(link, "create2") == 1 && sim_link_count(link, "getChildren") == 1);
+    sim_link_resume(link);
+    CHECK(says(0, "s0 l-101:-1 ") && sim_exists("/kept") && sim_link_count(link, "create2") == 2);
+    sim_link_arm(link, "create", "before", 0, NULL);
+    sim_link_disarm(link);
+    create_at(0, "/free", ZOO_PERSISTENT);
+    CHECK(says(0, "s0 ") && is_text(sim_link_state(link).trap, "none"));
+    end();
+}
+
+static void test_link_trap_waits(void)
+{
+    int link = begin_link("a link's trap waits for the next request if the connection ends before the reply", 1);
+    sim_link_arm(link, "create", "after", 1, NULL);
+    create_at(0, "/skipped", ZOO_PERSISTENT);
+    CHECK(says(0, "s0 "));
+    sim_link_stall(link, "down");
+    create_at(0, "/a", ZOO_PERSISTENT);
+    CHECK(says(0, "") && sim_exists("/a") && is_text(sim_link_state(link).trap, "pending"));
+    sim_link_cut(link, NULL);
+    CHECK(is_text(sim_link_state(link).trap, "armed") && sim_link_caught(link) == NULL);
+    sim_link_resume(link);
+    CHECK(says(0, "S1 s-4 S3 "));
+    create_at(0, "/b", ZOO_PERSISTENT);
+    CHECK(says(0, "S1 s-4 S3 ") && sim_exists("/b") && is_text(sim_link_caught(link), "create path=/b"));
+    /* While one request is looked after, others of its kind go by. */
+    open_at(1, "link1:2181");
+    run_for(SIM_SECOND);
+    forget_story();
+    sim_link_arm(link, "create", "stall-reply", 0, NULL);
+    create_at(0, "/c", ZOO_PERSISTENT);
+    run_for(SIM_SECOND / 4);
+    create_at(1, "/d", ZOO_PERSISTENT);
+    run_for(SIM_SECOND / 4);
+    CHECK(strcmp(story[0], "") == 0 && strcmp(story[1], "s0 ") == 0);
+    CHECK(is_text(sim_link_caught(link), "create path=/c"));
+    forget_story();
+    sim_link_resume(link);
+    CHECK(says(0, "s0 "));
+    end();
+}
+
+static void test_link_kinds(void)
+{
+    int link = begin_link("a link's traps, by kinds of requests", 1);
+    create_at(0, "/d", ZOO_PERSISTENT);
+    watch_at(0, "/d", "");
+    CHECK(says(0, "s0 d0 "));
+    sim_link_arm(link, "any", "before", 0, NULL);
+    sim_link_reset_counts(link);
+    run_for(T);
+    CHECK(sim_link_count(link, "ping") > 0 && sim_link_caught(link) == NULL);
+    CHECK(says(0, ""));
+    get_at(0, "/d");
+    /* The trap has sprung, or the next connection could not bring its watches. */
+    CHECK(says(0, "S1 d-4 S3 ") && is_text(sim_link_caught(link), "any path=/d"));
+    sim_link_arm(link, "set-watches", "before", 0, NULL);
+    sim_link_cut(link, NULL);
+    run_for(2 * SIM_SECOND);
+    CHECK(says(0, "S1 S3 S1 S3 ") && is_text(sim_link_caught(link), "set-watches"));
+    sim_link_arm(link, "ping", "after", 0, NULL);
+    run_for(T);
+    CHECK(is_text(sim_link_caught(link), "ping") && says(0, "S1 S3 "));
+    static const char *const kinds[] = {"delete",   "set",  "exists", "get",           "children",
+                                        "children", "sync", "multi",  "remove-watches"};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        CHECK(sim_link_arm(link, kinds[i], "stall-reply", 0, NULL) == NULL);
+        switch (i) {
+        case 0:
+            remove_at(0, "/none");
+            break;
+        case 1:
+            set_at(0, "/none", "", -1);
+            break;
+        case 2:
+            exists_at(0, "/none");
+            break;
+        case 3:
+            get_at(0, "/none");
+            break;
+        case 4:
+            list_at(0, "/none");
+            break;
+        case 5:
+            list2_at(0, "/none", NULL);
+            break;
+        case 6:
+            zoo_async(handles[0], "/none", on_string, data_of(0));
+            break;
+        case 7:
+            multi_at(0, "/none/first");
+            break;
+        default:
+            unwatch_at(0, "/none", ZWATCHTYPE_ANY);
+            break;
+        }
+        char expected[64];
+        snprintf(expected, sizeof(expected), "%s path=/none%s", kinds[i], i == 7 ? "/first" : "");
+        CHECK(says(0, "") && is_text(sim_link_caught(link), expected));
+        sim_link_resume(link);
+        run_for(SIM_SECOND);
+        CHECK(story[0][0] != '\0');
+        forget_story();
+    }
+    sim_link_arm(link, "auth", "after", 0, NULL);
+    CHECK(zoo_add_auth(handles[0], "digest", "a:b", 3, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "S1 v-4 S3 ") && is_text(sim_link_caught(link), "auth"));
+    /* Nobody waits for the answer to a goodbye. */
+    sim_link_arm(link, "close", "before", 0, NULL);
+    int64_t session = sim_client_session(0);
+    zookeeper_close(handles[0]);
+    handles[0] = NULL;
+    open_at(1, "h1:2181");
+    run_for(SIM_SECOND);
+    CHECK(is_text(sim_link_caught(link), "close") && sim_session_lives(session));
+    end();
+}
+
+static void test_link_deny(void)
+{
+    int link = begin_link("a link answers requests that succeed with an error", 1);
+    CHECK(sim_link_deny(link, "exists", ZNOAUTH, -1) == NULL);
+    for (int i = 0; i < 3; i++) {
+        exists_at(0, "/");
+        exists_at(0, "/none");
+        get_at(0, "/");
+    }
+    CHECK(says(0, "x-102 x-101 d0 x-102 x-101 d0 x-102 x-101 d0 "));
+    CHECK(sim_link_deny(link, "exists", 0, -1) == NULL);
+    exists_at(0, "/");
+    CHECK(says(0, "x0 "));
+    /* So many times, whether the request would have succeeded or not. */
+    CHECK(sim_link_deny(link, "create", ZNOAUTH, 2) == NULL);
+    create_at(0, "/none/a", ZOO_PERSISTENT);
+    create_at(0, "/a", ZOO_CONTAINER);
+    create_at(0, "/b", ZOO_PERSISTENT);
+    CHECK(says(0, "s-101 s-102 s0 ") && sim_exists("/a"));
+    sim_link_deny(link, "multi", ZNOAUTH, 1);
+    multi_at(0, "/m");
+    CHECK(says(0, "v-102 ") && sim_exists("/m"));
+    sim_link_deny(link, "auth", ZAUTHFAILED, 1);
+    CHECK(zoo_add_auth(handles[0], "digest", "a:b", 3, on_void, data_of(0)) == ZOK);
+    CHECK(says(0, "v-115 S-113 ") && zoo_state(handles[0]) == ZOO_AUTH_FAILED_STATE);
+    end();
+}
+
+static void test_link_stamp(void)
+{
+    int link = begin_link("a link stamps events with a zxid, which clients do not believe", 1);
+    sim_link_stamp(link, INT64_C(4611686018427387904));
+    create_at(0, "/a", ZOO_PERSISTENT);
+    watch_at(0, "/a", "");
+    CHECK(says(0, "s0 d0 "));
+    set_at(0, "/a", "y", -1);
+    CHECK(says(0, "W3 x0 "));
+    sim_link_cut(link, NULL);
+    CHECK(says(0, "S1 S3 ") && sim_stats().stale_refusals == 0);
+    end();
+}
+
+static void test_link_mistakes(void)
+{
+    int link = begin_link("a link explains what it does not understand", 1);
+    CHECK(is_text(sim_link_arm(link, "everything", "after", 0, NULL), "no such kind of request"));
+    CHECK(is_text(sim_link_arm(link, "other", "after", 0, NULL), "no such kind of request"));
+    CHECK(is_text(sim_link_arm(link, "any", "never", 0, NULL), "expected before, after, stall-reply or stall-request"));
+    CHECK(is_text(sim_link_arm(link, "any", "after", -1, NULL), "expected skip N, then rst or fin"));
+    CHECK(is_text(sim_link_arm(link, "any", "after", 0, "ack"), "expected skip N, then rst or fin"));
+    CHECK(is_text(sim_link_state(link).trap, "none"));
+    CHECK(is_text(sim_link_cut(link, "ack"), "expected rst or fin"));
+    CHECK(is_text(sim_link_stall(link, "sideways"), "expected up, down, both or ends"));
+    CHECK(is_text(sim_link_delay(link, 1, "ends"), "expected milliseconds, then up, down or both"));
+    CHECK(is_text(sim_link_delay(link, -1, NULL), "expected milliseconds, then up, down or both"));
+    CHECK(is_text(sim_link_half_close(link, "both"), "expected client or server"));
+    CHECK(is_text(sim_link_deny(link, "any", ZNOAUTH, 1), "no such kind of request"));
+    create_at(0, "/a", ZOO_PERSISTENT);
+    CHECK(says(0, "s0 ") && is_text(sim_link_state(link).stalled, "no"));
+    end();
+}
+
+static void test_all_callers(void)
+{
+    int link = begin_link("as many clients as there can be, through one link", 1);
+    for (int i = 1; i < SIM_MAX_CALLERS; i++)
+        open_at(i, "link1:2181");
+    run_for(SIM_SECOND);
+    CHECK(sim_link_state(link).connections == SIM_MAX_CALLERS);
+    forget_story();
+    for (int i = 0; i < SIM_MAX_CALLERS; i++)
+        create_at(i, "/n-", ZOO_EPHEMERAL_SEQUENTIAL);
+    run_for(SIM_SECOND);
+    for (int i = 0; i < SIM_MAX_CALLERS; i++)
+        CHECK(strcmp(story[i], "s0 ") == 0 && sim_owner(created[i]) == sim_client_session(i));
+    sim_link_cut(link, NULL);
+    run_for(2 * SIM_SECOND);
+    CHECK(sim_link_state(link).connections == SIM_MAX_CALLERS);
+    end();
+}
+
+/* The state of the world after some requests of a client, with or without a link, which the client may lead through. */
+static uint64_t hash_with_link(bool link, const char *hosts)
+{
+    const int all[] = {0, 1, 2};
+    begin("a link changes nothing for clients that do not use it", 3);
+    if (link) {
+        int number = sim_link_begin(all, 3);
+        sim_link_arm(number, "create", "after", 1, NULL);
+        sim_link_delay(number, 3, NULL);
+        sim_link_deny(number, "get", ZNOAUTH, -1);
+    }
+    open_at(0, hosts);
+    run_for(SIM_SECOND);
+    for (int i = 0; i < 5; i++) {
+        create_at(0, "/n-", ZOO_EPHEMERAL_SEQUENTIAL);
+        get_at(0, "/");
+        sim_reset_connections(0);
+        run_for(SIM_SECOND);
+    }
+    if (link)
+        sim_link_cut(1, NULL);
+    run_for(SIM_SECOND);
+    uint64_t hash = sim_trace_hash();
+    end();
+    return hash;
+}
+
+static void test_link_without_effect(void)
+{
+    uint64_t without = hash_with_link(false, "h1:2181,h2:2181,h3:2181");
+    CHECK(hash_with_link(true, "h1:2181,h2:2181,h3:2181") == without);
+    CHECK(hash_with_link(false, "h2:2181") == without);
+    uint64_t within = hash_with_link(true, "link1:2181");
+    CHECK(within != without && hash_with_link(true, "link1:2181") == within);
+}
+
+/* The server that a client with this list connects to, -1: none, -2: there is no such client; errno is why. */
+static int leads_to(const char *hosts)
+{
+    sim_set_caller(0);
+    errno = 0;
+    handles[0] = zookeeper_init2(hosts, on_event, 4000, NULL, NULL, 0, NULL);
+    if (handles[0] == NULL)
+        return -2;
+    run_for(SIM_SECOND);
+    int server = sim_client_server(0);
+    zookeeper_close(handles[0]);
+    handles[0] = NULL;
+    forget_story();
+    return server;
+}
+
+/* The servers that clients with this list connect to, a bit each. */
+static int lead_to(const char *hosts)
+{
+    int seen = 0;
+    for (int i = 0; i < 20; i++) {
+        int server = leads_to(hosts);
+        CHECK(server >= 0);
+        seen |= server >= 0 ? 1 << server : 0;
+    }
+    return seen;
+}
+
+static void test_hosts(void)
+{
+    const int last[] = {2};
+    begin("names of hosts, in a list with a link", 3);
+    sim_link_begin(last, 1);
+    CHECK(leads_to("link1:2181") == 2 && leads_to("link1:2181/") == 2);
+    sim_foreign_create(0, "/app", "", ZOO_PERSISTENT);
+    open_at(0, "link1:2181/app");
+    CHECK(says(0, "S3 "));
+    sim_link_arm(1, "create", "after", 0, NULL);
+    create_at(0, "/a", ZOO_EPHEMERAL);
+    CHECK(says(0, "S1 s-4 S3 ") && sim_exists("/app/a") && is_text(sim_link_caught(1), "create path=/app/a"));
+    zookeeper_close(handles[0]);
+    CHECK(leads_to("link2:2181") == -1 && leads_to("link1:2182") == -1);
+    CHECK(leads_to("127.0.0.1:1,link1:2181") == 2 && leads_to("link2:2181,h2:2181,link3:2181") == 1);
+    CHECK(leads_to("elsewhere:2181,,link1:2181") == 2);
+    CHECK(leads_to("link1:2181,h1") == -2 && errno == EINVAL);
+    CHECK(leads_to("link1:2181,h1:") == -2 && errno == EINVAL);
+    CHECK(leads_to("link1:2181,h1:21x") == -2 && errno == EINVAL);
+    /* In an order that is drawn, or in that of the list. */
+    CHECK(lead_to("link1:2181,h1:2181,h2:2181") == 7);
+    zoo_deterministic_conn_order(1);
+    int first = leads_to("link1:2181,h1:2181,h2:2181");
+    for (int i = 0; i < 8; i++)
+        CHECK(leads_to("link1:2181,h1:2181,h2:2181") == first);
+    end();
+    begin("names of hosts, where they matter", 3);
+    sim_end();
+    sim_options options = {
+        .seed = 9, .servers = 3, .min_session_timeout_ms = 1000, .max_session_timeout_ms = 4000, .named = true};
+    sim_begin(&options, NULL);
+    while (sim_leader() < 0)
+        sim_step();
+    for (int i = 0; i < 8; i++)
+        CHECK(leads_to("h2:2181") == 1 && leads_to("h3:2181,127.0.0.1:2181") == 2);
+    CHECK(leads_to("127.0.0.1:1") == -1 && leads_to("localhost:2181") == -1 && leads_to("h1:1") == -1);
+    CHECK(leads_to("elsewhere:2181") == -2 && errno == ENOENT);
+    CHECK(leads_to("h4:2181") == -2 && errno == ENOENT);
+    open_at(0, "h2:2181");
+    CHECK(says(0, "S3 ") && is_text(zoo_get_current_server(handles[0]), "h2:2181"));
+    end();
+    begin("names of hosts, where they do not matter", 3);
+    CHECK(lead_to("elsewhere") == 7);
+    end();
+}
+
 int main(void)
 {
     test_sequence_numbers();
@@ -1285,6 +1927,23 @@ int main(void)
     test_lost_multi();
     test_containers();
     test_elections();
+    test_link_counts();
+    test_link_session();
+    test_link_cut();
+    test_link_stall();
+    test_link_ends();
+    test_link_half_close();
+    test_link_targets();
+    test_link_network();
+    test_link_traps();
+    test_link_trap_waits();
+    test_link_kinds();
+    test_link_deny();
+    test_link_stamp();
+    test_link_mistakes();
+    test_all_callers();
+    test_link_without_effect();
+    test_hosts();
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -10,7 +10,8 @@
  *
  * Parts: sim_core.c (clock, events, random numbers, trace), sim_tree.c (znodes and transactions), sim_ensemble.c (servers,
  * leader, sessions), sim_prepare.c (what a request comes to), sim_server_watches.c, sim_network.c (channels and connections),
- * sim_client.c (the C client's handles), sim_client_watchers.c, sim_requests.c and sim_multi.c (its requests).
+ * sim_links.c (proxies that break connections), sim_client.c (the C client's handles), sim_client_watchers.c, sim_requests.c and
+ * sim_multi.c (its requests).
  */
 #ifndef ZKLOCK_SIM_ZOOKEEPER_H
 #define ZKLOCK_SIM_ZOOKEEPER_H
@@ -20,6 +21,7 @@
 #include <stdint.h>
 
 #define SIM_MAX_SERVERS 3
+/* A build may have more. */
 #ifndef SIM_MAX_CALLERS
 #define SIM_MAX_CALLERS 8
 #endif
@@ -41,6 +43,7 @@ typedef struct {
     bool trace;      /* print the trace to stdout */
     bool even;       /* every message takes just that long */
     bool untraced;   /* make no hash of the trace either, which takes a fifth of the time */
+    bool named;      /* the host names in every client's list matter, as they do in a list with a link: see "Links" */
     /*
      * Nothing is random and nothing takes time: what a client and its server send each other stays under way until
      * sim_deliver, everything else happens at once, or when a clock says so (sim_run_until).
@@ -217,6 +220,60 @@ void sim_hide_nodes(void);
 /* The counter that a directory starts with when it is first created. Made anew it starts with 0, as all others do. */
 void sim_preset_counter(const char *directory, int32_t counter);
 void sim_reap_containers(void);
+
+/*
+ * Links: proxies between clients and servers that break connections at chosen moments. Each command does what the command of that name
+ * of tools/faultproxy.lua does. Those that return a text return NULL, or what was wrong with the command, of which nothing was done then.
+ *
+ * A client connects to link N by the host "link<N>:2181". In a list with a link, and in every list if the option `named` is set,
+ * "h<N>:2181" is server N - 1, nobody listens at another port or at an IP address, and other names cannot be resolved. Without both, the
+ * list does not matter and stands for all servers. No link can be made in a world that is run by hand.
+ */
+
+/* Begins a link to these servers; each connection goes to the next one that accepts. Returns the link's number, from 1. */
+int sim_link_begin(const int *servers, int count);
+/* Ends the link and all its connections. The number is not used again in this world. */
+void sim_link_end(int link);
+/* how: "rst" or "fin"; NULL is "rst". */
+const char *sim_link_cut(int link, const char *how);
+void sim_link_refuse(int link, bool refuses); /* false: accept */
+/* which: "up", "down", "both" or "ends". */
+const char *sim_link_stall(int link, const char *which);
+void sim_link_resume(int link);
+/* which: "up", "down" or "both"; NULL is "both". */
+const char *sim_link_delay(int link, int64_t milliseconds, const char *which);
+/* side: "client" or "server". */
+const char *sim_link_half_close(int link, const char *side);
+void sim_link_target(int link, const int *servers, int count);
+const char *sim_link_arm(int link, const char *kind, const char *when, int skip, const char *how);
+void sim_link_disarm(int link);
+/* What the trap has caught, "create path=/a"; NULL: it has not sprung, or there is none. The path is the server's. Valid until sim_end. */
+const char *sim_link_caught(int link);
+/* times -1: always. */
+const char *sim_link_deny(int link, const char *kind, int code, int times);
+/* Without effect on the simulated client, which takes no notice of an event's zxid, as the real one. */
+void sim_link_stamp(int link, int64_t zxid);
+/* The names of what is counted, index from 0; NULL: there are no more. */
+const char *sim_link_counted(int index);
+/* How many of them passed since the beginning or the last reset, -1: no such name. bytes_up and bytes_down are always 0. */
+int64_t sim_link_count(int link, const char *name);
+void sim_link_reset_counts(int link);
+
+typedef struct {
+    int64_t id;
+    char password[16]; /* as in clientid_t */
+    int32_t timeout_ms;
+} sim_link_session;
+/* The last session that a server confirmed through the link, id 0: it has refused one. False: there was none. */
+bool sim_link_last_session(int link, sim_link_session *out);
+
+typedef struct {
+    int connections;
+    bool listening;
+    const char *stalled; /* "no", "up", "down", "both" or "ends" */
+    const char *trap;    /* "none", "armed", "pending" or "sprung" */
+} sim_link_status;
+sim_link_status sim_link_state(int link);
 
 /* Administrators and foreign clients: requests that reach the leader directly. False if there is no leader just now. */
 int64_t sim_foreign_session(void);

@@ -52,7 +52,7 @@ busted.subscribe({ "file", "end" }, function(file)
         return
     end
     for client in pairs(clients) do
-        client:close()
+        pcall(client.close, client) -- some have been collected before they were forgotten
     end
     world.close_observers()
     local ok, problem = pcall(world.finish)

@@ -17,6 +17,7 @@
 
 #include <zookeeper/zookeeper.h>
 
+#include "links.h"
 #include "lua_compat.h"
 #include "machine.h"
 #include "sim_zookeeper.h"
@@ -99,6 +100,7 @@ static int world_begin(lua_State *L)
                                   .max_session_timeout_ms = integer_field(L, "most", 60000),
                                   .delay = integer_field(L, "delay", 100) * SIM_MICROSECOND,
                                   .containers = true,
+                                  .named = true,
                                   .untraced = getenv("ZKLOCK_TRACE") == NULL,
                                   .trace = getenv("ZKLOCK_TRACE") != NULL};
     luaL_argcheck(L, world.options.servers == 1 || world.options.servers == 3, 1, "1 or 3 servers");
@@ -656,5 +658,7 @@ LUA_PUBLIC int luaopen_zklock_world(lua_State *L)
     lua_pop(L, 1);
     lua_newtable(L);
     zkl_setfuncs(L, functions);
+    push_links(L);
+    lua_setfield(L, -2, "links");
     return 1;
 }

@@ -7,42 +7,19 @@ local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 
-local function new_rival(kind, path)
-    return kind.rival(fixture.loop_client(), path)
-end
-
-local function client_of(settings)
-    return fixture.loop_client(settings, 30)
-end
-
---- Waits, without running the pump, until a lock is not held.
-local function until_not_held(lock)
-    eventually(function()
-        return not lock:held()
-    end)
-end
-
---- Pumps a client until a condition holds.
-local function pump_until(client, condition)
-    return eventually(function()
-        client:pump()
-        return condition()
-    end)
-end
-
 for _, kind in ipairs(kinds) do
     describe("max_hold of a " .. kind.name, function()
         after_each(fixture.clean)
 
         it("ends the hold after so long, tells once, and lets the next one in #valgrind #asan", function()
             local told = {}
-            local client = client_of()
+            local client = fixture.steady_client()
             local path = fixture.path()
             local lock = kind.new(client, path, { max_hold = 1.5, on_lost = function(...)
                 told[#told + 1] = { ... }
                 assert.is_false((...):held())
             end })
-            local rival = new_rival(kind, path)
+            local rival = kinds.new_rival(kind, path)
             local before = socket.gettime()
             assert(lock:acquire(10))
             local granted = socket.gettime()
@@ -58,7 +35,7 @@ for _, kind in ipairs(kinds) do
             assert.equal(0, lock:remaining())
             assert.is_nil(lock:token())
             assert.is_nil(lock:node())
-            pump_until(client, function()
+            fixture.pump_until(client, function()
                 return told[1]
             end)
             assert.equal(lock, told[1][1])
@@ -93,7 +70,7 @@ for _, kind in ipairs(kinds) do
             end
             assert.is_nil(lock:token())
             assert.equal(1, #fixture.children(kinds.holders(kind, path)))
-            pump_until(client, function()
+            fixture.pump_until(client, function()
                 return told[1]
             end)
             assert.same({ "max_hold" }, told)
@@ -105,7 +82,7 @@ for _, kind in ipairs(kinds) do
         end)
 
         it("that is over before acquire has returned is answered with lost", function()
-            local client = client_of({ session_timeout = 60 })
+            local client = fixture.steady_client({ session_timeout = 60 })
             local lock = kind.new(client, fixture.path(), { max_hold = 1e-9 })
             for _ = 1, 20 do
                 local held, message, code = lock:acquire(20)
@@ -116,7 +93,7 @@ for _, kind in ipairs(kinds) do
         end)
 
         it("ends all levels of a reentrant hold, counted from the first #asan", function()
-            local client = client_of()
+            local client = fixture.steady_client()
             local lock = kind.new(client, fixture.path(), { max_hold = 2, reentrant = true })
             assert(lock:acquire(10))
             local granted = socket.gettime()
@@ -124,7 +101,7 @@ for _, kind in ipairs(kinds) do
                 socket.sleep(0.1)
                 assert(lock:acquire(10))
             end
-            until_not_held(lock)
+            fixture.await_not_held(lock)
             assert.is_true(socket.gettime() - granted < 15)
             assert.equal("lost", select(3, lock:acquire(10)))
             assert.equal("not_held", select(3, lock:release()))
@@ -139,11 +116,11 @@ for _, kind in ipairs(kinds) do
 
         it("is heard where the holder waits; it lets go, and who asked gets it #valgrind #asan", function()
             local path = fixture.path()
-            local client, asked = client_of(), {}
+            local client, asked = fixture.steady_client(), {}
             local lock = kind.new(client, path, { on_revoke = function(...)
                 asked[#asked + 1] = { ... }
             end })
-            local rival = new_rival(kind, path)
+            local rival = kinds.new_rival(kind, path)
             assert(lock:acquire(10))
             loop.run(function()
                 loop.until_true(function()
@@ -169,14 +146,14 @@ for _, kind in ipairs(kinds) do
 
         it("may be answered by a release within on_revoke #asan", function()
             local path = fixture.path()
-            local client, released = client_of({ wait = "blocking" }), {}
+            local client, released = fixture.steady_client({ wait = "blocking" }), {}
             local lock = kind.new(client, path, { on_revoke = function(lock)
                 released = { lock:release() }
             end })
-            local rival = new_rival(kind, path)
+            local rival = kinds.new_rival(kind, path)
             assert(lock:acquire(10))
             assert.equal(1, rival:revoke(10))
-            pump_until(client, function()
+            fixture.pump_until(client, function()
                 return released[1]
             end)
             assert.same({ true }, released)
@@ -189,7 +166,7 @@ for _, kind in ipairs(kinds) do
         end)
 
         it("asks nobody when nobody holds it, and says so", function()
-            local lock = new_rival(kind, fixture.path())
+            local lock = kinds.new_rival(kind, fixture.path())
             assert.equal(0, lock:revoke(10))
             assert(lock:acquire(10))
             assert.is_true(lock:release())
@@ -198,16 +175,16 @@ for _, kind in ipairs(kinds) do
 
         it("is not heard by a holder without on_revoke, who keeps the lock", function()
             local path = fixture.path()
-            local client = client_of()
+            local client = fixture.steady_client()
             local lock = kind.new(client, path)
             assert(lock:acquire(10))
             assert.is_false(fixture.is_watched(path))
-            assert.equal(1, new_rival(kind, path):revoke(10))
+            assert.equal(1, kinds.new_rival(kind, path):revoke(10))
             assert.equal("__REVOKE__", (fixture.observer():get(lock:node())))
             assert(client:sync("/", { timeout = 10 }))
             client:pump()
             assert.is_true(lock:held())
-            assert.equal("timeout", select(3, new_rival(kind, path):try_acquire()))
+            assert.equal("timeout", select(3, kinds.new_rival(kind, path):try_acquire()))
             assert.is_true(lock:release())
         end)
 
@@ -218,19 +195,15 @@ for _, kind in ipairs(kinds) do
             local lock = kind.new(client, path, { on_revoke = function()
                 asked = asked + 1
             end })
-            local rival = new_rival(kind, path)
+            local rival = kinds.new_rival(kind, path)
             assert(lock:acquire(20))
             for times = 1, 4 do
                 if times == 3 then
-                    link:refuse()
-                    link:cut()
-                    eventually(function()
-                        return client:state() == "suspended"
-                    end)
+                    fixture.cut_off(client, link)
                 end
                 assert.equal(1, rival:revoke(10))
                 link:accept()
-                pump_until(client, function()
+                fixture.pump_until(client, function()
                     return asked >= times
                 end)
                 assert.equal(times, asked)
@@ -256,14 +229,14 @@ for _, kind in ipairs(kinds) do
             local lock = kind.new(client, path, { max_hold = 0.05, on_revoke = print })
             local held, message, code = lock:acquire(20)
             assert(held or code == "lost", message) -- on a busy machine it is over before acquire has returned
-            until_not_held(lock)
+            fixture.await_not_held(lock)
             assert(client:flush(10))
             assert.equal(0, client:stats().watches)
             assert.is_false(fixture.is_watched(path))
             lock = kind.new(client, path, { on_revoke = print })
             assert(lock:acquire(10))
             fixture.kill_owner_behind(link, lock:node())
-            until_not_held(lock)
+            fixture.await_not_held(lock)
             assert.equal("lost", select(3, lock:release()))
             assert(client:flush(20))
             assert.equal(0, client:stats().watches)
@@ -276,7 +249,7 @@ for _, kind in ipairs(kinds) do
 
         it("watches its node, and so is told at once when an administrator deletes it #asan", function()
             local told
-            local client = client_of({ session_timeout = 60 })
+            local client = fixture.steady_client({ session_timeout = 60 })
             local lock = kind.new(client, fixture.path(), { on_revoke = print, on_lost = function(_, reason)
                 told = reason
             end })
@@ -287,7 +260,7 @@ for _, kind in ipairs(kinds) do
             end)
             local before = socket.gettime()
             assert(fixture.observer():delete(node))
-            pump_until(client, function()
+            fixture.pump_until(client, function()
                 return told
             end)
             assert.equal("lost", told)
@@ -321,7 +294,7 @@ for _, kind in ipairs(kinds) do
                     told[#told + 1] = { ... }
                     assert.is_false((...):held())
                 end })
-                local rival = new_rival(kind, path)
+                local rival = kinds.new_rival(kind, path)
                 assert(lock:acquire(20))
                 local node = rob(lock, rival)
                 local ok, message, code = lock:release()
@@ -344,7 +317,7 @@ for _, kind in ipairs(kinds) do
                 local lock = kind.new(client, path, { on_lost = function()
                     lost = lost + 1
                 end })
-                local rival = new_rival(kind, path)
+                local rival = kinds.new_rival(kind, path)
                 local results = { lock:with_lock(function()
                     rob(lock, rival)
                     return 1, 2
@@ -366,12 +339,12 @@ for _, kind in ipairs(kinds) do
 
         it("tells nobody when it is told not to wait, and counts the loss", function()
             local lost = 0
-            local client = client_of()
+            local client = fixture.steady_client()
             local path = fixture.path()
             local lock = kind.new(client, path, { on_lost = function()
                 lost = lost + 1
             end })
-            local rival = new_rival(kind, path)
+            local rival = kinds.new_rival(kind, path)
             assert(lock:acquire(20))
             rob(lock, rival)
             assert.is_true(lock:release({ wait = false }))
@@ -381,10 +354,10 @@ for _, kind in ipairs(kinds) do
         end)
 
         it("says so as a member of a multi, and releases the others", function()
-            local client = client_of()
+            local client = fixture.steady_client()
             local path, other = fixture.path(), fixture.path()
             local lock = kind.new(client, path)
-            local rival = new_rival(kind, path)
+            local rival = kinds.new_rival(kind, path)
             local multi = client:multi({ client:mutex(other), lock })
             assert(multi:acquire(20))
             rob(lock, rival)
@@ -409,10 +382,10 @@ for _, kind in ipairs(kinds) do
         after_each(fixture.clean)
 
         it("is acquired three deep by one node, and free after as many releases #asan", function()
-            local client = client_of()
+            local client = fixture.steady_client()
             local path = fixture.path()
             local lock = kind.new(client, path, { reentrant = true })
-            local rival = new_rival(kind, path)
+            local rival = kinds.new_rival(kind, path)
             assert(lock:acquire(10))
             local token, node = lock:token(), lock:node()
             assert(lock:acquire())
@@ -431,7 +404,7 @@ for _, kind in ipairs(kinds) do
         end)
 
         it("says deadlock at the second acquire when it is not reentrant, and stays held", function()
-            local lock = kind.new(client_of(), fixture.path())
+            local lock = kind.new(fixture.steady_client(), fixture.path())
             assert(lock:acquire(10))
             assert.equal("deadlock", select(3, lock:acquire()))
             assert.equal("deadlock", select(3, lock:try_acquire()))
@@ -441,19 +414,19 @@ for _, kind in ipairs(kinds) do
         end)
 
         it("is asked once to let go, however deep it is held", function()
-            local client, asked = client_of(), 0
+            local client, asked = fixture.steady_client(), 0
             local path = fixture.path()
             local lock = kind.new(client, path, { reentrant = true, on_revoke = function(lock)
                 asked = asked + 1
                 assert.is_true(lock:release({ wait = false })) -- its own level, no more
             end })
-            local rival = new_rival(kind, path)
+            local rival = kinds.new_rival(kind, path)
             for _ = 1, 3 do
                 assert(lock:acquire(10))
             end
             for times = 1, 3 do
                 assert.equal(1, rival:revoke(10))
-                pump_until(client, function()
+                fixture.pump_until(client, function()
                     return asked >= times
                 end)
                 assert.equal(times, asked)
@@ -469,7 +442,7 @@ describe("a release that finds its node gone", function()
 
     it("says lost when one of several permits is, whichever", function()
         for which = 1, 3 do
-            local client = client_of()
+            local client = fixture.steady_client()
             local path = fixture.path()
             local semaphore = client:semaphore(path, 3)
             assert(semaphore:acquire({ count = 3, timeout = 20 }))
@@ -485,7 +458,7 @@ describe("a release that finds its node gone", function()
     end)
 
     it("says lost to the last of those to whom a node was handed, whose release it is", function()
-        local client = client_of()
+        local client = fixture.steady_client()
         local path = fixture.path()
         local first, second = client:mutex(path), client:mutex(path)
         local answers = {}
@@ -511,7 +484,7 @@ describe("a release that finds its node gone", function()
 
     it("is no release of what lingers, and nobody's loss", function()
         local told = 0
-        local client = client_of()
+        local client = fixture.steady_client()
         local path = fixture.path()
         local lock = client:mutex(path, { linger = 20, on_lost = function()
             told = told + 1
@@ -520,7 +493,7 @@ describe("a release that finds its node gone", function()
         local node = lock:node()
         assert.is_true(lock:release())
         assert(fixture.observer():delete(node))
-        pump_until(client, function()
+        fixture.pump_until(client, function()
             return client:stats().seats == 0
         end)
         assert.same({ 0, 0 }, { told, client:stats().losses })
@@ -549,7 +522,7 @@ describe("max_hold", function()
 
     it("that is not reached does nothing, and begins anew with each hold", function()
         local told = 0
-        local client = client_of()
+        local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { max_hold = 3, on_lost = function()
             told = told + 1
         end })
@@ -565,15 +538,13 @@ describe("max_hold", function()
     end)
 
     it("does not run while the lock is waited for", function()
-        local client = client_of()
+        local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { max_hold = 5 })
         local holder = fixture.join(lock:path())
         loop.run(function()
             assert(lock:acquire(20))
         end, function()
-            loop.until_true(function()
-                return fixture.is_watched(holder)
-            end)
+            fixture.until_watched(holder)
             socket.sleep(1.5)
             fixture.observer():delete(holder)
         end)
@@ -582,9 +553,9 @@ describe("max_hold", function()
 
     it("that with_lock overruns is told with the function's results, and nothing is released twice #valgrind #asan", function()
         for _, kind in ipairs(kinds) do
-            local lock = kind.new(client_of(), fixture.path(), { max_hold = 1 })
+            local lock = kind.new(fixture.steady_client(), fixture.path(), { max_hold = 1 })
             local results = { lock:with_lock(function(given, first)
-                until_not_held(given)
+                fixture.await_not_held(given)
                 return first, nil, 3
             end, 10, "x") }
             assert.is_nil(results[1])
@@ -593,7 +564,7 @@ describe("max_hold", function()
             assert.equal("not_held", select(3, lock:release()))
             local problem = {}
             local ok, raised = pcall(lock.with_lock, lock, function(given)
-                until_not_held(given)
+                fixture.await_not_held(given)
                 error(problem)
             end)
             assert.is_false(ok)
@@ -604,13 +575,13 @@ describe("max_hold", function()
 
     it("makes a stale holder's transaction be refused #asan", function()
         for _, kind in ipairs(kinds) do
-            local client = client_of()
+            local client = fixture.steady_client()
             local path = fixture.path()
             local target = fixture.directory()
             local lock = kind.new(client, path, { max_hold = 1 })
             assert(lock:acquire(10))
             local stale = lock:transaction():set(target, "stale")
-            until_not_held(lock)
+            fixture.await_not_held(lock)
             local results, message, code = stale:commit(10)
             assert.same({ nil, "lost" }, { results, code })
             assert.truthy(message:find(path, 1, true), message)
@@ -625,7 +596,7 @@ describe("max_hold", function()
     end)
 
     it("counts for each of several holds, whichever ends first", function()
-        local client = client_of()
+        local client = fixture.steady_client()
         local locks, order = {}, {}
         for index, seconds in ipairs({ 4, 1, 2.5 }) do
             locks[index] = client:mutex(fixture.path(), { max_hold = seconds, on_lost = function(_, reason)
@@ -634,14 +605,14 @@ describe("max_hold", function()
             end })
             assert(locks[index]:acquire(10))
         end
-        pump_until(client, function()
+        fixture.pump_until(client, function()
             return order[3]
         end)
         assert.same({ 2, 3, 1 }, order)
     end)
 
     it("of a read/write lock counts for each half: a downgraded reader goes on when its writer's is over #asan", function()
-        local client = client_of()
+        local client = fixture.steady_client()
         local path = fixture.path()
         local reasons = {}
         local rw = client:rwlock(path, { max_hold = 1.5, on_lost = function(lock, reason)
@@ -650,11 +621,11 @@ describe("max_hold", function()
         assert(rw.write:acquire(10))
         socket.sleep(0.8)
         assert(rw.read:acquire(10))
-        until_not_held(rw.write)
+        fixture.await_not_held(rw.write)
         assert.is_true(rw.read:held())
         assert(client:rwlock(path).read:acquire(10)) -- let in where the writer was
         assert.is_true(rw.read:held())
-        pump_until(client, function()
+        fixture.pump_until(client, function()
             return reasons[2]
         end)
         assert.same({ "max_hold", "max_hold" }, { reasons[1][2], reasons[2][2] })
@@ -664,12 +635,12 @@ describe("max_hold", function()
     end)
 
     it("takes all permits of a hold back together", function()
-        local client = client_of()
+        local client = fixture.steady_client()
         local path = fixture.path()
         local lock = client:semaphore(path, 3, { max_hold = 2 })
         assert(lock:acquire({ count = 3, timeout = 10 }))
         assert.equal(3, #fixture.children(path .. "/leases"))
-        until_not_held(lock)
+        fixture.await_not_held(lock)
         fixture.await_children(path .. "/leases", 0)
         assert(client:semaphore(path, 3):try_acquire({ count = 3 }))
         assert.equal("lost", select(3, lock:release()))
@@ -677,7 +648,7 @@ describe("max_hold", function()
 
     it("is over in the first instruction after a busy spell that let nobody run", function()
         local told = 0
-        local client = client_of({ wait = "blocking" })
+        local client = fixture.steady_client({ wait = "blocking" })
         local lock = client:mutex(fixture.path(), { max_hold = 0.2, on_lost = function()
             told = told + 1
         end })
@@ -707,7 +678,7 @@ describe("revoke", function()
         local path, asked = fixture.path(), 0
         local holders, nodes = {}, {}
         for index = 1, 3 do
-            holders[index] = client_of():rwlock(path, { on_revoke = function()
+            holders[index] = fixture.steady_client():rwlock(path, { on_revoke = function()
                 asked = asked + 1
             end }).read
             assert(holders[index]:acquire(10))
@@ -732,7 +703,7 @@ describe("revoke", function()
         local path = fixture.path()
         local readers, functions, asked = {}, {}, {} -- a reader that nobody keeps would give its lock back when it is collected
         for index = 1, 3 do
-            local client = client_of()
+            local client = fixture.steady_client()
             readers[index] = client:rwlock(path, { on_revoke = function(lock)
                 asked[index] = (asked[index] or 0) + 1
                 assert.is_true(lock:release({ wait = false }))
@@ -746,7 +717,7 @@ describe("revoke", function()
             end
         end
         local heard
-        local writer = client_of():rwlock(path, { on_revoke = function()
+        local writer = fixture.steady_client():rwlock(path, { on_revoke = function()
             heard = true
         end })
         loop.run(functions[1], functions[2], functions[3], function()
@@ -755,7 +726,7 @@ describe("revoke", function()
             loop.until_true(function()
                 return fixture.has(path, 4)
             end)
-            assert.equal(3, writer:path() == path and client_of():rwlock(path).read:revoke(10))
+            assert.equal(3, writer:path() == path and fixture.steady_client():rwlock(path).read:revoke(10))
         end)
         assert.same({ 1, 1, 1 }, asked)
         assert.same({ false, false, false }, { readers[1]:held(), readers[2]:held(), readers[3]:held() })
@@ -764,15 +735,15 @@ describe("revoke", function()
     end)
 
     it("asks a downgraded writer by both its nodes", function()
-        local client, asked = client_of(), {}
+        local client, asked = fixture.steady_client(), {}
         local rw = client:rwlock(fixture.path(), { on_revoke = function(lock)
             asked[#asked + 1] = lock
             assert.is_true(lock:release({ wait = false }))
         end })
         assert(rw.write:acquire(10))
         assert(rw.read:acquire(10))
-        assert.equal(2, client_of():rwlock(rw:path()).write:revoke(10))
-        pump_until(client, function()
+        assert.equal(2, fixture.steady_client():rwlock(rw:path()).write:revoke(10))
+        fixture.pump_until(client, function()
             return #asked == 2
         end)
         assert.is_true(asked[1] ~= asked[2])
@@ -785,16 +756,16 @@ describe("revoke", function()
         local path = fixture.path()
         local clients, asked = {}, {}
         for index = 1, 3 do
-            clients[index] = client_of()
+            clients[index] = fixture.steady_client()
             local holder = clients[index]:semaphore(path, 7, { on_revoke = function()
                 asked[index] = (asked[index] or 0) + 1
             end })
             assert(holder:acquire({ count = index, timeout = 10 }))
             clients["lock" .. index] = holder -- kept
         end
-        assert.equal(6, client_of():semaphore(path, 7):revoke(10)) -- as many nodes
+        assert.equal(6, fixture.steady_client():semaphore(path, 7):revoke(10)) -- as many nodes
         for index = 1, 3 do
-            pump_until(clients[index], function()
+            fixture.pump_until(clients[index], function()
                 return asked[index]
             end)
             assert(clients[index]:sync("/", { timeout = 10 }))
@@ -805,13 +776,13 @@ describe("revoke", function()
 
     it("by the holder itself reaches its own on_revoke", function()
         local asked
-        local client = client_of()
+        local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { on_revoke = function()
             asked = true
         end })
         assert(lock:acquire(10))
         assert.equal(1, lock:revoke(10))
-        pump_until(client, function()
+        fixture.pump_until(client, function()
             return asked
         end)
         assert.is_true(lock:held())
@@ -820,7 +791,7 @@ describe("revoke", function()
     --- Within the loop: runs fn(lock) for a mutex that gives itself back when it is asked for, and sees to it that the program
     -- hears of its grant and of that at once.
     local function with_early_revocation(fn)
-        local client, path = client_of(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local holder = fixture.client():mutex(path)
         local lock = client:mutex(path, { on_revoke = function(lock)
             lock:release()
@@ -870,14 +841,14 @@ describe("revoke", function()
 
     it("that comes with the grant, or before anybody pumps, is heard nevertheless", function()
         local asked = 0
-        local client = client_of({ wait = "blocking" })
+        local client = fixture.steady_client({ wait = "blocking" })
         local lock = client:mutex(fixture.path(), { on_revoke = function()
             asked = asked + 1
         end })
-        local other = client_of({ wait = "blocking" }):mutex(lock:path())
+        local other = fixture.steady_client({ wait = "blocking" }):mutex(lock:path())
         assert(lock:acquire(10))
         assert.equal(1, other:revoke(10)) -- perhaps before the watch is armed
-        pump_until(client, function()
+        fixture.pump_until(client, function()
             return asked > 0
         end)
         assert(client:sync("/", { timeout = 10 }))
@@ -887,7 +858,7 @@ describe("revoke", function()
 
     it("does not take other words in a holder's node for a request", function()
         local asked
-        local client = client_of()
+        local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { on_revoke = function()
             asked = true
         end })
@@ -904,15 +875,15 @@ describe("revoke", function()
             client:pump()
             assert.is_nil(asked)
         end
-        assert.equal(1, client_of():mutex(lock:path()):revoke(10))
-        pump_until(client, function()
+        assert.equal(1, fixture.steady_client():mutex(lock:path()):revoke(10))
+        fixture.pump_until(client, function()
             return asked
         end)
     end)
 
     it("whose on_revoke raises is reported through log, and the holder goes on #asan", function()
         local reported = {}
-        local client = client_of({ wait = "blocking", log = function(level, message)
+        local client = fixture.steady_client({ wait = "blocking", log = function(level, message)
             if message:find("on_revoke", 1, true) then
                 reported[#reported + 1] = level .. ": " .. message
             end
@@ -920,11 +891,11 @@ describe("revoke", function()
         local lock = client:mutex(fixture.path(), { on_revoke = function()
             error("no, mine")
         end })
-        local other = client_of():mutex(lock:path())
+        local other = fixture.steady_client():mutex(lock:path())
         assert(lock:acquire(10))
         for times = 1, 2 do
             assert.equal(1, other:revoke(10))
-            pump_until(client, function()
+            fixture.pump_until(client, function()
                 return #reported >= times
             end)
         end
@@ -934,7 +905,7 @@ describe("revoke", function()
     end)
 
     it("answers no_auth when the acl does not let us write into the holder's node", function()
-        local owner = client_of({ auth = { { scheme = "digest", credential = "user:password" } } })
+        local owner = fixture.steady_client({ auth = { { scheme = "digest", credential = "user:password" } } })
         local path = fixture.directory() -- open to everybody, unlike the nodes
         local acl = { { scheme = "auth", id = "", perms = "rcwda" }, { scheme = "world", id = "anyone", perms = "r" } }
         local asked
@@ -942,16 +913,16 @@ describe("revoke", function()
             asked = true
         end })
         assert(lock:acquire(10))
-        local asking = client_of():mutex(path)
+        local asking = fixture.steady_client():mutex(path)
         local count, message, code = asking:revoke(10)
         assert.same({ nil, "no_auth" }, { count, code })
         assert.truthy(message:find(path, 1, true), message)
         owner:pump()
         assert.is_nil(asked)
         assert.is_true(lock:held())
-        local trusted = client_of({ auth = { { scheme = "digest", credential = "user:password" } } }):mutex(path)
+        local trusted = fixture.steady_client({ auth = { { scheme = "digest", credential = "user:password" } } }):mutex(path)
         assert.equal(1, trusted:revoke(10))
-        pump_until(owner, function()
+        fixture.pump_until(owner, function()
             return asked
         end)
     end)
@@ -970,7 +941,7 @@ describe("revoke", function()
     end)
 
     it("refuses a timeout that is none", function()
-        local lock = client_of():mutex(fixture.path())
+        local lock = fixture.steady_client():mutex(fixture.path())
         for _, timeout in ipairs({ -1, "soon", {}, 0 / 0 }) do
             local ok, message = pcall(function()
                 local count = lock:revoke(timeout)
@@ -986,7 +957,7 @@ describe("a reentrant semaphore", function()
     after_each(fixture.clean)
 
     it("may be acquired again with a count up to the held one; with a greater one it says deadlock #asan", function()
-        local client = client_of()
+        local client = fixture.steady_client()
         local path = fixture.path()
         local lock = client:semaphore(path, 5, { reentrant = true })
         assert(lock:acquire({ count = 3, timeout = 10 }))

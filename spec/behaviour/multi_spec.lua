@@ -3,74 +3,24 @@
 
 local cluster = require "spec.support.cluster"
 local core = require "zklock.core"
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local mistake = require "spec.support.mistake"
+local multis = require "spec.support.multis"
 local program = require "spec.support.program"
+local assert_refused = require "spec.support.refused"
 local wait = require "zklock.wait"
-
-local spec_unpack = table.unpack or unpack -- luacheck: ignore
-
---- Lua 5.4's to-be-closed variables; load gives nil elsewhere, where the syntax does not exist.
-local load_text = loadstring or load -- luacheck: ignore
-
---- Whether coroutines can yield across pcall: not in PUC Lua 5.1.
-local PCALL_YIELDS = rawget(_G, "jit") ~= nil or _VERSION ~= "Lua 5.1"
-
-local function pack(...)
-    return { n = select("#", ...), ... }
-end
-
-local function new_client(options)
-    return fixture.loop_client(options, 30)
-end
-
---- Three paths, in order.
-local function three_paths()
-    local base = fixture.path()
-    return { base .. "/a", base .. "/b", base .. "/c" }
-end
-
---- A multi of mutexes on these paths, in the order given, and the mutexes.
-local function multi_of(client, paths, options)
-    local locks = {}
-    for index, path in ipairs(paths) do
-        locks[index] = client:mutex(path, options)
-    end
-    return client:multi(locks), locks
-end
-
---- How many nodes the paths have, as text: "1 1 1".
-local function counts(paths)
-    local numbers = {}
-    for index, path in ipairs(paths) do
-        numbers[index] = #fixture.children(path)
-    end
-    return table.concat(numbers, " ")
-end
-
-local function await_counts(paths, expected)
-    eventually(function()
-        return counts(paths) == expected, counts(paths)
-    end, 15, expected .. " nodes")
-end
-
---- Calls and returns the message, which must begin with this file's name: the level is right.
-local function mistake(fn, ...)
-    local ok, message = pcall(fn, ...)
-    assert.is_false(ok, "no error")
-    assert.truthy(tostring(message):find("spec/behaviour/multi_spec.lua:", 1, true), message)
-    return message
-end
 
 describe("a multi", function()
     after_each(fixture.clean)
 
     it("holds all of its locks, and releases all #valgrind #asan", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all, locks = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all, locks = multis.of(client, paths)
         assert.is_false(all:held())
         assert.equal(0, all:remaining())
         assert.equal("zklock multi (3 locks, not held)", tostring(all))
@@ -83,9 +33,9 @@ describe("a multi", function()
             assert.is_string(lock:token())
             assert.equal(paths[index], lock:node():match("^(.*)/"))
         end
-        assert.equal("1 1 1", counts(paths))
+        assert.equal("1 1 1", multis.counts(paths))
         assert.is_true(all:release())
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
         for _, lock in ipairs(locks) do
             assert.is_false(lock:held())
         end
@@ -93,8 +43,8 @@ describe("a multi", function()
     end)
 
     it("can be acquired again and again, with tokens that grow", function()
-        local paths = three_paths()
-        local all, locks = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all, locks = multis.of(fixture.steady_client(), paths)
         local last = { "", "", "" }
         for round = 1, 6 do
             assert(round % 2 == 0 and all:try_acquire() or all:acquire(10))
@@ -104,18 +54,18 @@ describe("a multi", function()
             end
             assert.is_true(all:release())
         end
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("is of one lock, or of fifty", function()
-        local client = new_client()
+        local client = fixture.steady_client()
         local base = fixture.path()
         for _, size in ipairs({ 1, 50 }) do
             local paths = {}
             for index = 1, size do
                 paths[index] = ("%s/%02d"):format(base, (index * 37) % 50)
             end
-            local all = multi_of(client, paths)
+            local all = multis.of(client, paths)
             assert(all:acquire(20))
             assert.equal(("zklock multi (%d locks, held)"):format(size), tostring(all))
             assert.is_true(all:release())
@@ -126,9 +76,9 @@ describe("a multi", function()
     end)
 
     it("takes its locks in the order of their paths, whatever order they were given in #asan", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all, locks = multi_of(client, { paths[3], paths[1], paths[2] })
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all, locks = multis.of(client, { paths[3], paths[1], paths[2] })
         assert.same({ locks[2], locks[3], locks[1] }, all:members())
         all:members()[1] = nil
         assert.equal(3, #all:members())
@@ -144,7 +94,7 @@ describe("a multi", function()
         end, function()
             fixture.until_children(paths[1], 2)
             loop.until_true(function()
-                return counts(paths) == "2 0 0"
+                return multis.counts(paths) == "2 0 0"
             end)
             fixture.observer():delete(blocker)
         end)
@@ -153,8 +103,8 @@ describe("a multi", function()
     end)
 
     it("orders paths by their bytes, the shorter first", function()
-        local client = new_client()
-        local all = multi_of(client, { "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/a~", "/Z" })
+        local client = fixture.steady_client()
+        local all = multis.of(client, { "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/a~", "/Z" })
         local paths = {}
         for index, lock in ipairs(all:members()) do
             paths[index] = lock:path()
@@ -181,14 +131,14 @@ describe("a multi", function()
     end)
 
     it("waits for one lock while holding those before it and none behind it", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local blocker = fixture.join(paths[2])
-        local all, locks = multi_of(new_client(), { paths[2], paths[3], paths[1] })
+        local all, locks = multis.of(fixture.steady_client(), { paths[2], paths[3], paths[1] })
         loop.run(function()
             assert(all:acquire(20))
         end, function()
             loop.until_true(function()
-                return counts(paths) == "1 2 0" and locks[3]:held()
+                return multis.counts(paths) == "1 2 0" and locks[3]:held()
             end)
             assert.is_false(locks[1]:held())
             assert.is_false(locks[2]:held())
@@ -196,13 +146,13 @@ describe("a multi", function()
             fixture.observer():delete(blocker)
         end)
         assert.is_true(all:held())
-        assert.equal("1 1 1", counts(paths))
+        assert.equal("1 1 1", multis.counts(paths))
     end)
 
     it("holds after a wait as it does without one: it is not collected, and hears of a loss #asan", function()
-        local paths, lost = three_paths(), {}
-        local client = new_client({ session_timeout = 12 })
-        local all, locks = multi_of(client, paths, { on_lost = function(lock)
+        local paths, lost = multis.three_paths(), {}
+        local client = fixture.steady_client({ session_timeout = 12 })
+        local all, locks = multis.of(client, paths, { on_lost = function(lock)
             lost[#lost + 1] = lock:path()
         end })
         local blocker = fixture.join(paths[3])
@@ -210,29 +160,27 @@ describe("a multi", function()
             assert(all:acquire(20))
         end, function()
             loop.until_true(function()
-                return counts(paths) == "1 1 2" and locks[2]:held()
+                return multis.counts(paths) == "1 1 2" and locks[2]:held()
             end)
             fixture.observer():delete(blocker)
         end)
-        collectgarbage()
-        collectgarbage()
+        fixture.collect()
         assert.is_true(all:held())
         assert(client:flush(10))
-        assert.equal("1 1 1", counts(paths))
+        assert.equal("1 1 1", multis.counts(paths))
         fixture.observer():delete(locks[1]:node())
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return lost[1]
         end)
         assert.same({ paths[1] }, lost)
         assert.equal("lost", select(3, all:release()))
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("hears of the loss of one that it has while it waits for another", function()
-        local paths, lost = three_paths(), {}
-        local client = new_client({ session_timeout = 12 })
-        local all, locks = multi_of(client, paths, { on_lost = function(lock)
+        local paths, lost = multis.three_paths(), {}
+        local client = fixture.steady_client({ session_timeout = 12 })
+        local all, locks = multis.of(client, paths, { on_lost = function(lock)
             lost[#lost + 1] = lock:path()
         end })
         local blocker = fixture.join(paths[3])
@@ -240,7 +188,7 @@ describe("a multi", function()
             assert(all:acquire(20))
         end, function()
             loop.until_true(function()
-                return counts(paths) == "1 1 2" and locks[2]:held()
+                return multis.counts(paths) == "1 1 2" and locks[2]:held()
             end)
             fixture.observer():delete(locks[1]:node())
             loop.until_true(function()
@@ -252,12 +200,12 @@ describe("a multi", function()
         assert.same({ paths[1] }, lost)
         assert.is_true(all:held())
         assert.is_true(all:release())
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("is of locks of any kind #valgrind #asan", function()
         local base = fixture.path()
-        local client, other = new_client(), new_client()
+        local client, other = fixture.steady_client(), fixture.steady_client()
         local rw, wr = client:rwlock(base .. "/b"), client:rwlock(base .. "/c")
         local all = client:multi({ client:semaphore(base .. "/d", 2), wr.write, rw.read, client:mutex(base .. "/a") })
         assert(all:acquire(10))
@@ -287,8 +235,8 @@ describe("a multi", function()
     end)
 
     it("is acquired by several coroutines one after the other, each for itself", function()
-        local paths = three_paths()
-        local all, locks = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all, locks = multis.of(fixture.steady_client(), paths)
         local node = fixture.join(paths[2])
         local order, inside = {}, 0
         local function work(number)
@@ -315,12 +263,12 @@ describe("a multi", function()
         end)
         table.sort(order)
         assert.same({ 1, 2, 3 }, order)
-        await_counts(paths, "0 0 0")
+        multis.await_counts(paths, "0 0 0")
     end)
 
     it("may have the same lock objects as another multi: they are one hold", function()
-        local paths = three_paths()
-        local client = new_client()
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
         local a, b, c = client:mutex(paths[1]), client:mutex(paths[2]), client:mutex(paths[3])
         local first, second = client:multi({ a, b }), client:multi({ c, b })
         assert(first:acquire(10))
@@ -334,27 +282,26 @@ describe("a multi", function()
     end)
 
     it("is given up when the program forgets it while holding #valgrind #asan", function()
-        local paths = three_paths()
-        local client = new_client()
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
         do
-            assert((multi_of(client, paths)):acquire(10))
+            assert((multis.of(client, paths)):acquire(10))
         end
-        collectgarbage()
-        collectgarbage()
-        await_counts(paths, "0 0 0")
+        fixture.collect()
+        multis.await_counts(paths, "0 0 0")
     end)
 
     it("is free for others at once when its client closes", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all = multis.of(client, paths)
         assert(all:acquire(10))
         assert.is_true(client:close())
         assert.is_false(all:held())
         assert.equal("lost", select(3, all:release()))
         assert.equal("closed", select(3, all:acquire(10)))
         assert.equal("closed", select(3, all:try_acquire()))
-        assert((multi_of(new_client(), paths)):try_acquire())
+        assert((multis.of(fixture.steady_client(), paths)):try_acquire())
     end)
 end)
 
@@ -362,9 +309,9 @@ describe("requests of a multi", function()
     after_each(fixture.clean)
 
     it("are one create for each mutex, and a list unless it comes after itself, and one delete, when all are free", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
-        local all = multi_of(client, { paths[2], paths[3], paths[1] })
+        local all = multis.of(client, { paths[2], paths[3], paths[1] })
         assert(all:acquire(20))
         assert.is_true(all:release())
         local function cycle()
@@ -386,9 +333,9 @@ describe("requests of a multi", function()
     end)
 
     it("go out without waiting for an answer", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
-        local all = multi_of(client, paths)
+        local all = multis.of(client, paths)
         assert(all:acquire(20))
         assert.is_true(all:release())
         assert(client:flush(10))
@@ -416,9 +363,9 @@ describe("requests of a multi", function()
     end)
 
     it("are no writes for a lock that is taken, and none at all for a try whose first is taken #asan", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all = multis.of(client, paths)
         for taken = 1, 3 do
             local blocker = fixture.join(paths[taken])
             local before = fixture.observer():exists(paths[taken])
@@ -429,7 +376,7 @@ describe("requests of a multi", function()
             assert(client:flush(10))
             assert.same(before, (fixture.observer():exists(paths[taken])))
             fixture.observer():delete(blocker)
-            await_counts(paths, "0 0 0")
+            multis.await_counts(paths, "0 0 0")
         end
     end)
 end)
@@ -439,20 +386,20 @@ describe("a lock of a multi that nobody has", function()
 
     for _, timeout in ipairs({ 0.05, 0 }) do
         it(("is left alone while one before it is taken, also by multis that are made anew (%g)"):format(timeout), function()
-            local paths = three_paths()
-            local client, first = new_client(), fixture.join(paths[1])
+            local paths = multis.three_paths()
+            local client, first = fixture.steady_client(), fixture.join(paths[1])
             fixture.observer():create_all(paths[2]) -- or it would be removed whenever it is empty
-            assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05))) -- which could not know
+            assert.equal("timeout", select(3, (multis.of(client, paths)):acquire(0.05))) -- which could not know
             assert(client:flush(10))
             local before = fixture.observer():exists(paths[2])
             for _ = 1, 20 do
-                assert.equal("timeout", select(3, (multi_of(client, { paths[2], paths[1] })):acquire(timeout)))
+                assert.equal("timeout", select(3, (multis.of(client, { paths[2], paths[1] })):acquire(timeout)))
             end
             assert(client:flush(10))
             assert.same(before, (fixture.observer():exists(paths[2])))
             fixture.observer():delete(first)
             for _ = 1, 10 do
-                local all = multi_of(client, paths)
+                local all = multis.of(client, paths)
                 assert(all:acquire(10))
                 assert.is_true(all:release())
             end
@@ -460,20 +407,20 @@ describe("a lock of a multi that nobody has", function()
     end
 
     it("is asked for at once again when those before it were free for a while", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local first = fixture.join(paths[1])
-        assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05)))
+        assert.equal("timeout", select(3, (multis.of(client, paths)):acquire(0.05)))
         fixture.observer():delete(first)
         for _ = 1, 10 do
-            local all = multi_of(client, paths)
+            local all = multis.of(client, paths)
             assert(all:acquire(20))
             assert.is_true(all:release())
         end
         assert(client:flush(10))
         link:reset_counts()
         link:stall("down")
-        local all = multi_of(client, paths)
+        local all = multis.of(client, paths)
         loop.run(function()
             assert(all:acquire(20))
         end, function()
@@ -486,10 +433,10 @@ describe("a lock of a multi that nobody has", function()
     end)
 
     it("is left alone whatever else the client has found taken meanwhile, and what is remembered is bounded", function()
-        local paths = three_paths()
-        local client = new_client()
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
         fixture.join(paths[1])
-        assert.equal("timeout", select(3, (multi_of(client, paths)):acquire(0.05)))
+        assert.equal("timeout", select(3, (multis.of(client, paths)):acquire(0.05)))
         local contended = client._contended
         for index = 1, 1000 do
             contended:note(("%s/%d"):format(paths[3], index))
@@ -509,9 +456,9 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
 
     for which = 1, 3 do
         it(("gives back the others after a timeout, or a try (%d) #asan"):format(which), function()
-            local paths = three_paths()
-            local client = new_client()
-            local all, locks = multi_of(client, paths)
+            local paths = multis.three_paths()
+            local client = fixture.steady_client()
+            local all, locks = multis.of(client, paths)
             local blocker = fixture.join(paths[which])
             local expected = ({ "1 0 0", "0 1 0", "0 0 1" })[which]
             for _, timeout in ipairs({ 0.2, 0, 0.2, 0.001 }) do
@@ -527,31 +474,31 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                     assert.is_false(lock:held())
                 end
                 fixture.assert_nothing_left(client)
-                assert.equal(expected, counts(paths))
+                assert.equal(expected, multis.counts(paths))
             end
             fixture.observer():delete(blocker)
             assert(all:acquire(10))
         end)
 
         it(("gives back the others when the server forbids one (%d)"):format(which), function()
-            local paths = three_paths()
+            local paths = multis.three_paths()
             local admin = fixture.client()
             assert(fixture.observer():create_all(paths[which]:match("^(.*)/")))
             assert(admin:create(paths[which], "", { acl = { { scheme = "world", id = "anyone", perms = "rda" } } }))
-            local client = new_client()
-            local all = multi_of(client, paths)
+            local client = fixture.steady_client()
+            local all = multis.of(client, paths)
             for _, timeout in ipairs({ 10, 0, { timeout = 10 } }) do
                 local ok, message, code = all:acquire(timeout)
                 assert.same({ nil, "no_auth" }, { ok, code })
                 assert.truthy(message:find(paths[which], 1, true), message)
                 fixture.assert_nothing_left(client)
-                assert.equal("0 0 0", counts(paths))
+                assert.equal("0 0 0", multis.counts(paths))
             end
         end)
 
         it(("gives back the others when one is a semaphore of another size (%d)"):format(which), function()
-            local paths = three_paths()
-            local other, client = new_client(), new_client()
+            local paths = multis.three_paths()
+            local other, client = fixture.steady_client(), fixture.steady_client()
             local taken = other:semaphore(paths[which], 3)
             assert(taken:acquire(10))
             local locks = {}
@@ -571,16 +518,16 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         end)
 
         it(("says deadlock when one is held by its object already, which stays held (%d)"):format(which), function()
-            local paths = three_paths()
-            local client = new_client()
-            local all, locks = multi_of(client, paths)
+            local paths = multis.three_paths()
+            local client = fixture.steady_client()
+            local all, locks = multis.of(client, paths)
             assert(locks[which]:acquire(10))
             for _, timeout in ipairs({ 10, 0 }) do
                 local ok, message, code = all:acquire(timeout)
                 assert.same({ nil, "deadlock" }, { ok, code })
                 assert.truthy(message:find(paths[which], 1, true), message)
                 assert(client:flush(10))
-                assert.equal(({ "1 0 0", "0 1 0", "0 0 1" })[which], counts(paths))
+                assert.equal(({ "1 0 0", "0 1 0", "0 0 1" })[which], multis.counts(paths))
             end
             assert.is_true(locks[which]:held())
             assert.is_true(locks[which]:release())
@@ -588,18 +535,18 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         end)
 
         it(("is cancelled by another coroutine while it waits, and gives back the others (%d) #asan"):format(which), function()
-            local paths = three_paths()
-            local client = new_client()
-            local all = multi_of(client, paths)
+            local paths = multis.three_paths()
+            local client = fixture.steady_client()
+            local all = multis.of(client, paths)
             local blocker = fixture.join(paths[which])
             local answer
             for _ = 1, 2 do
                 loop.run(function()
-                    answer = pack(all:acquire(30))
+                    answer = compat.pack(all:acquire(30))
                 end, function()
                     fixture.until_children(paths[which], 2)
                     loop.until_true(function()
-                        return counts(paths) == ({ "2 0 0", "1 2 0", "1 1 2" })[which]
+                        return multis.counts(paths) == ({ "2 0 0", "1 2 0", "1 1 2" })[which]
                     end)
                     assert.is_true(all:cancel())
                     assert.is_false(all:cancel())
@@ -607,7 +554,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 assert.same({ nil, "cancelled" }, { answer[1], answer[3] })
                 assert.is_string(answer[2])
                 fixture.assert_nothing_left(client)
-                assert.equal(({ "1 0 0", "0 1 0", "0 0 1" })[which], counts(paths))
+                assert.equal(({ "1 0 0", "0 1 0", "0 0 1" })[which], multis.counts(paths))
             end
             assert.is_false(all:cancel())
             fixture.observer():delete(blocker)
@@ -618,27 +565,27 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
     end
 
     it("is cancelled before anything has come to the server, too", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all = multis.of(client, paths)
         local blocker = fixture.join(paths[2]) -- it may have come there all the same, but it has not got them
         local answer
         loop.run(function()
-            answer = pack(all:acquire(30))
+            answer = compat.pack(all:acquire(30))
         end, function()
             assert.is_true(all:cancel())
         end)
         assert.same({ nil, "cancelled" }, { answer[1], answer[3] })
         fixture.assert_nothing_left(client)
-        assert.equal("0 1 0", counts(paths))
+        assert.equal("0 1 0", multis.counts(paths))
         fixture.observer():delete(blocker)
         assert(all:acquire(10))
     end)
 
     it("gives back what it has when its client is closed under it", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all = multis.of(client, paths)
         fixture.join(paths[3])
         local code
         loop.run(function()
@@ -648,17 +595,17 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             client:close()
         end)
         assert.equal("closed", code)
-        await_counts(paths, "0 0 1")
+        multis.await_counts(paths, "0 0 1")
     end)
 
     it("answers its one deadline, however many it waits for", function()
-        local paths = three_paths()
-        local all = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all = multis.of(fixture.steady_client(), paths)
         local blockers = { fixture.join(paths[1]), fixture.join(paths[2]), fixture.join(paths[3]) }
         local answer, seconds
         loop.run(function()
             local before = core.now()
-            answer = pack(all:acquire(4))
+            answer = compat.pack(all:acquire(4))
             seconds = core.now() - before
         end, function()
             for index = 1, 2 do
@@ -673,7 +620,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert.same({ nil, "timeout" }, { answer[1], answer[3] })
         assert.truthy(answer[2]:find(paths[3], 1, true), answer[2])
         assert.is_true(seconds >= 3.99 and seconds < 15, seconds)
-        await_counts(paths, "0 0 1")
+        multis.await_counts(paths, "0 0 1")
     end)
 
     --- Waits, without the client looking, until the lock is granted, and until another client that asks for it is heard.
@@ -690,7 +637,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
 
     for _, timeout in ipairs({ 20, 0 }) do
         it(("says lost when an on_revoke of one releases another before it returns (%g)"):format(timeout), function()
-            local paths = three_paths()
+            local paths = multis.three_paths()
             local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
             local locks = { client:mutex(paths[1]), nil, client:mutex(paths[3]) }
             locks[2] = client:mutex(paths[2], { on_revoke = function()
@@ -707,12 +654,12 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 assert.is_false(locks[index]:held())
             end
             fixture.assert_nothing_left(client)
-            assert.equal("0 0 0", counts(paths))
+            assert.equal("0 0 0", multis.counts(paths))
         end)
     end
 
     it("asks for no further lock once it is cancelled, also by an on_revoke when no wait is under way", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
         local all
         local locks = { client:mutex(paths[1], { on_revoke = function()
@@ -730,9 +677,9 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
     end)
 
     it("waits no longer for the rest when the first came as time was up, even if no answer comes", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local client, link, interfere = fixture.client_to_interfere({ session_timeout = 6 })
-        local all, locks = multi_of(client, paths)
+        local all, locks = multis.of(client, paths)
         client._contended:note(paths[1])
         interfere(function()
             local claim = client._attempts[locks[1]].claim
@@ -747,30 +694,30 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert.same({ nil, "timeout" }, { ok, code }) -- a try would have waited for the connection to be lost
         assert.truthy(message:find(paths[2], 1, true), message)
         fixture.assert_nothing_left(client)
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("tries once more what is free when its time is up, and waits no longer", function()
-        local paths = three_paths()
-        local all = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all = multis.of(fixture.steady_client(), paths)
         fixture.join(paths[1])
         local before = core.now()
         assert.equal("timeout", select(3, all:acquire(0.000001)))
         assert.is_true(core.now() - before < 5)
-        await_counts(paths, "1 0 0")
+        multis.await_counts(paths, "1 0 0")
     end)
 
     it("gives back everything when the wait raises #asan", function()
         local broken = false
         local problem = {}
-        local client = new_client({ wait = { yields = false, wake = loop.wake, wait = function(...)
+        local client = fixture.steady_client({ wait = { yields = false, wake = loop.wake, wait = function(...)
             if broken then
                 error(problem)
             end
             return loop.wait(...)
         end } })
-        local paths = three_paths()
-        local all, locks = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local all, locks = multis.of(client, paths)
         local blocker = fixture.join(paths[3])
         for _, contended in ipairs({ false, true }) do
             broken = true
@@ -783,7 +730,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 assert.truthy(tostring(lock):find("free", 1, true))
             end
             fixture.assert_nothing_left(client)
-            assert.equal("0 0 1", counts(paths))
+            assert.equal("0 0 1", multis.counts(paths))
             if not contended then
                 assert.equal("timeout", select(3, all:acquire(0.1)))
                 fixture.assert_nothing_left(client)
@@ -801,14 +748,14 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             end
             return loop.wait(...)
         end } })
-        local paths = three_paths()
-        local all = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local all = multis.of(client, paths)
         local blocker = fixture.join(paths[1]) -- or the answers might be there before anybody has to wait
         nowhere = true
         assert.same({ nil, "not in this phase", "phase" }, { all:acquire(20) })
         nowhere = false
         fixture.assert_nothing_left(client)
-        assert.equal("1 0 0", counts(paths))
+        assert.equal("1 0 0", multis.counts(paths))
         fixture.observer():delete(blocker)
         assert(all:acquire(10))
         nowhere = true
@@ -819,20 +766,20 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert.same({ nil, "phase" }, { ok, code })
         assert.truthy(message:find("not in this phase", 1, true), message)
         fixture.assert_nothing_left(client)
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("is free again when the coroutine that waited in it is forgotten #valgrind", function()
         local suspend = false
-        local client = new_client({ wait = { wake = loop.wake, wait = function(...)
+        local client = fixture.steady_client({ wait = { wake = loop.wake, wait = function(...)
             if suspend then
                 coroutine.yield()
                 return true
             end
             return loop.wait(...)
         end } })
-        local paths = three_paths()
-        local all, locks = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local all, locks = multis.of(client, paths)
         local blocker = fixture.join(paths[1])
         suspend = true
         local thread = coroutine.create(function()
@@ -860,7 +807,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         eventually(function()
             assert(coroutine.resume(thread))
             client:pump()
-            return counts(paths) == "1 1 2"
+            return multis.counts(paths) == "1 1 2"
         end)
         suspend, thread = false, nil -- luacheck: ignore thread
         eventually(function()
@@ -886,10 +833,10 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             end
             return loop.wait(client, waiter, seconds)
         end
-        local client = new_client({ wait = adapter })
-        local paths = three_paths()
+        local client = fixture.steady_client({ wait = adapter })
+        local paths = multis.three_paths()
         fixture.join(paths[3])
-        local all, locks = multi_of(client, paths, options)
+        local all, locks = multis.of(client, paths, options)
         local case = { client = client, paths = paths, all = all, locks = locks, waiters = waiters, thread = nil }
         function case.run(before)
             coroutine.wrap(function()
@@ -903,7 +850,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 eventually(function()
                     assert(coroutine.resume(case.thread))
                     client:pump()
-                    return locks[2]:held() and counts(paths) == "1 1 2"
+                    return locks[2]:held() and multis.counts(paths) == "1 1 2"
                 end)
                 suspend = false
             end)()
@@ -925,7 +872,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 case.thread, case.waiters[1] = nil, nil
                 eventually(function()
                     collectgarbage()
-                    return counts(case.paths) == "0 0 1"
+                    return multis.counts(case.paths) == "0 0 1"
                 end)
                 for index = 1, 3 do
                     assert.is_false(case.locks[index]:held())
@@ -948,7 +895,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         case.run()
         wait.forsake(case.client, case.waiters[1])
         assert.same({ false, false, false }, { case.locks[1]:held(), case.locks[2]:held(), case.locks[3]:held() })
-        await_counts(case.paths, "0 0 1")
+        multis.await_counts(case.paths, "0 0 1")
         assert.is_false(case.all:cancel())
         assert.equal("timeout", select(3, case.all:acquire(0.1)))
         wait.forsake(case.client, case.waiters[1])
@@ -967,8 +914,8 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             end
             return loop.wait(...)
         end } })
-        local paths = three_paths()
-        local all = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local all = multis.of(client, paths)
         link:stall("down")
         suspend = true
         local thread = coroutine.create(function()
@@ -979,7 +926,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         suspend = false
         link:resume()
         fixture.assert_nothing_left(client)
-        await_counts(paths, "0 0 0")
+        multis.await_counts(paths, "0 0 0")
         assert(all:acquire(10))
         assert.equal("suspended", coroutine.status(thread))
     end)
@@ -993,7 +940,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert.same({ true, false, false }, { case.locks[1]:held(), case.locks[2]:held(), case.locks[3]:held() })
         assert.is_true(case.locks[1]:release())
         assert.is_false(case.locks[1]:held())
-        await_counts(case.paths, "0 0 1")
+        multis.await_counts(case.paths, "0 0 1")
     end)
 
     it("leaves alone what was taken of its reentrant locks before, when its coroutine is forgotten", function()
@@ -1004,7 +951,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         case.thread, case.waiters[1] = nil, nil
         eventually(function()
             collectgarbage()
-            return counts(case.paths) == "0 1 1"
+            return multis.counts(case.paths) == "0 1 1"
         end)
         assert.is_true(case.locks[2]:held())
         assert.equal("timeout", select(3, case.all:acquire(0.1))) -- which also gives back what the forgotten one had
@@ -1014,22 +961,22 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
     end)
 
     it("gives back, when its time is up, only what it has taken itself", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all, locks = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all, locks = multis.of(client, paths)
         fixture.join(paths[3])
         loop.run(function()
             assert.is_nil((all:acquire(4)))
         end, function()
             loop.until_true(function()
-                return counts(paths) == "1 1 2" and locks[1]:held()
+                return multis.counts(paths) == "1 1 2" and locks[1]:held()
             end)
             assert.is_true(locks[1]:release())
             assert(locks[1]:acquire(10))
         end)
         assert.is_true(locks[1]:held())
         assert.is_false(locks[2]:held())
-        await_counts(paths, "1 0 1")
+        multis.await_counts(paths, "1 0 1")
     end)
 end)
 
@@ -1065,31 +1012,31 @@ describe("multis never deadlock", function()
     end
 
     local function taker(client, paths)
-        return { all = multi_of(client, paths), paths = paths }
+        return { all = multis.of(client, paths), paths = paths }
     end
 
     for _, clients in ipairs({ 1, 2 }) do
         it(("when two of %d client(s) name the same locks in opposite order #asan"):format(clients), function()
-            local paths = three_paths()
-            local first = new_client()
-            local second = clients == 1 and first or new_client()
+            local paths = multis.three_paths()
+            local first = fixture.steady_client()
+            local second = clients == 1 and first or fixture.steady_client()
             compete({ taker(first, paths), taker(second, { paths[3], paths[2], paths[1] }) }, 30)
-            await_counts(paths, "0 0 0")
+            multis.await_counts(paths, "0 0 0")
         end)
     end
 
     it("when three go round a ring", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         compete({
-            taker(new_client(), { paths[1], paths[2] }),
-            taker(new_client(), { paths[2], paths[3] }),
-            taker(new_client(), { paths[3], paths[1] })
+            taker(fixture.steady_client(), { paths[1], paths[2] }),
+            taker(fixture.steady_client(), { paths[2], paths[3] }),
+            taker(fixture.steady_client(), { paths[3], paths[1] })
         }, 25)
-        await_counts(paths, "0 0 0")
+        multis.await_counts(paths, "0 0 0")
     end)
 
     it("with programs that take the same locks one by one in the order of their paths", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local programs = {}
         for index = 1, 2 do
             programs[index] = fixture.program("chain", fixture.servers(), 25, paths[1], paths[2], paths[3])
@@ -1098,28 +1045,28 @@ describe("multis never deadlock", function()
         for index = 1, 2 do
             programs[index]:tell("go")
         end
-        compete({ taker(new_client(), { paths[3], paths[1], paths[2] }) }, 25)
+        compete({ taker(fixture.steady_client(), { paths[3], paths[1], paths[2] }) }, 25)
         for index = 1, 2 do
             assert.equal("ok", programs[index]:line())
         end
-        await_counts(paths, "0 0 0")
+        multis.await_counts(paths, "0 0 0")
     end)
 
     it("when two take permits of two semaphores in opposite order", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local takers = {}
         for index = 1, 2 do
-            local client = new_client()
+            local client = fixture.steady_client()
             local one, other = client:semaphore(paths[1], 1), client:semaphore(paths[2], 1)
             takers[index] = { all = client:multi(index == 1 and { one, other } or { other, one }), paths = { paths[1], paths[2] } }
         end
         compete(takers, 20)
-        await_counts({ paths[1] .. "/leases", paths[1] .. "/locks", paths[2] .. "/leases", paths[2] .. "/locks" }, "0 0 0 0")
+        multis.await_counts({ paths[1] .. "/leases", paths[1] .. "/locks", paths[2] .. "/leases", paths[2] .. "/locks" }, "0 0 0 0")
     end)
 
     it("and each of three that want it gets a mutex of its neighbours in the end, with impatient others about", function()
-        local paths = three_paths()
-        local impatient = multi_of(new_client(), { paths[2], paths[1] })
+        local paths = multis.three_paths()
+        local impatient = multis.of(fixture.steady_client(), { paths[2], paths[1] })
         local done = 0
         local functions = { function()
             while done < 2 do
@@ -1129,7 +1076,7 @@ describe("multis never deadlock", function()
             end
         end }
         for index = 1, 2 do
-            local mine = taker(new_client(), index == 1 and paths or { paths[3], paths[2], paths[1] })
+            local mine = taker(fixture.steady_client(), index == 1 and paths or { paths[3], paths[2], paths[1] })
             functions[index + 1] = function()
                 for _ = 1, 10 do
                     assert(mine.all:acquire(40))
@@ -1139,7 +1086,7 @@ describe("multis never deadlock", function()
             end
         end
         loop.run_all(functions)
-        await_counts(paths, "0 0 0")
+        multis.await_counts(paths, "0 0 0")
     end)
 end)
 
@@ -1147,8 +1094,8 @@ describe("a release of a multi", function()
     after_each(fixture.clean)
 
     it("says not_held when it holds nothing, and at a second release, naming each", function()
-        local paths = three_paths()
-        local all = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all = multis.of(fixture.steady_client(), paths)
         local ok, message, code = all:release()
         assert.same({ nil, "not_held" }, { ok, code })
         for _, path in ipairs(paths) do
@@ -1161,21 +1108,19 @@ describe("a release of a multi", function()
 
     it("releases the others when one was lost, and says which #valgrind #asan", function()
         for which = 1, 3 do
-            local paths = three_paths()
-            local client = new_client({ session_timeout = 8 })
-            local all, locks = multi_of(client, paths)
+            local paths = multis.three_paths()
+            local client = fixture.steady_client({ session_timeout = 8 })
+            local all, locks = multis.of(client, paths)
             assert(all:acquire(10))
             fixture.observer():delete(locks[which]:node())
-            eventually(function()
-                return not all:held()
-            end)
+            fixture.await_not_held(all)
             assert.equal(0, all:remaining())
             local ok, message, code = all:release()
             assert.same({ nil, "lost" }, { ok, code })
             for index, path in ipairs(paths) do
                 assert.equal(index == which, message:find(path, 1, true) ~= nil, message)
             end
-            assert.equal("0 0 0", counts(paths))
+            assert.equal("0 0 0", multis.counts(paths))
             assert(all:acquire(10))
             assert.is_true(all:release())
             fixture.clean()
@@ -1183,8 +1128,8 @@ describe("a release of a multi", function()
     end)
 
     it("releases the others when one was released by itself", function()
-        local paths = three_paths()
-        local all, locks = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all, locks = multis.of(fixture.steady_client(), paths)
         assert(all:acquire(10))
         assert.is_true(locks[2]:release())
         assert.is_false(all:held())
@@ -1192,19 +1137,19 @@ describe("a release of a multi", function()
         assert.same({ nil, "not_held" }, { ok, code })
         assert.truthy(message:find(paths[2], 1, true), message)
         assert.is_nil(message:find(paths[1], 1, true), message)
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("releases the others when the server refuses to delete some, and says which", function()
-        local paths = three_paths()
-        local client = new_client()
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
         local kept = { acl = { { scheme = "world", id = "anyone", perms = "rcwa" } } }
         local admin = fixture.client()
         assert(fixture.observer():create_all(paths[1]:match("^(.*)/")))
         for index = 1, 3, 2 do
             assert(admin:create(paths[index], "", kept))
         end
-        local all = multi_of(client, paths)
+        local all = multis.of(client, paths)
         assert(all:acquire(10))
         local ok, message, code = all:release()
         assert.same({ nil, "no_auth" }, { ok, code })
@@ -1213,43 +1158,39 @@ describe("a release of a multi", function()
         end
         assert.truthy(message:find("refuses to delete", 1, true), message)
         assert.is_false(all:held())
-        assert.equal("1 0 1", counts(paths))
+        assert.equal("1 0 1", multis.counts(paths))
         client:close()
-        await_counts(paths, "0 0 0")
+        multis.await_counts(paths, "0 0 0")
     end)
 
     it("does not wait when told so, or when its members were made so", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all = multis.of(client, paths)
         assert(all:acquire(10))
         assert.is_true(all:release({ wait = false }))
         assert.is_false(all:held())
         assert(client:flush(10))
-        assert.equal("0 0 0", counts(paths))
-        local hasty = multi_of(client, paths, { wait_release = false })
+        assert.equal("0 0 0", multis.counts(paths))
+        local hasty = multis.of(client, paths, { wait_release = false })
         assert(hasty:acquire(10))
         assert.is_true(hasty:release())
         assert(hasty:acquire(10))
         assert.is_true(hasty:release({ wait = true }))
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("while disconnected says so, and happens as soon as the connection is back", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
-        local all = multi_of(client, paths)
+        local all = multis.of(client, paths)
         assert(all:acquire(20))
-        link:refuse()
-        link:cut()
-        eventually(function()
-            return client:state() ~= "connected"
-        end)
+        fixture.cut_off(client, link)
         local released
         assert.is_true(all:release({ wait = false }))
         assert.is_false(all:held())
         link:accept()
-        await_counts(paths, "0 0 0")
+        multis.await_counts(paths, "0 0 0")
         released = all:acquire(20)
         assert.equal(all, released)
     end)
@@ -1259,33 +1200,33 @@ describe("reentrant members of a multi", function()
     after_each(fixture.clean)
 
     it("are counted #asan", function()
-        local paths = three_paths()
-        local all, locks = multi_of(new_client(), paths, { reentrant = true })
+        local paths = multis.three_paths()
+        local all, locks = multis.of(fixture.steady_client(), paths, { reentrant = true })
         assert(locks[2]:acquire(10))
         assert(all:acquire(10))
         assert(all:acquire(10))
         assert(all:try_acquire() or true)
-        assert.equal("1 1 1", counts(paths))
+        assert.equal("1 1 1", multis.counts(paths))
         while locks[1]:held() do
             assert.is_true(all:release())
         end
         assert.is_true(locks[2]:held())
-        assert.equal("0 1 0", counts(paths))
+        assert.equal("0 1 0", multis.counts(paths))
         assert.is_true(locks[2]:release())
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("keep what they had when the multi cannot be had", function()
-        local paths = three_paths()
-        local client = new_client()
-        local all, locks = multi_of(client, paths, { reentrant = true })
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all, locks = multis.of(client, paths, { reentrant = true })
         assert(locks[1]:acquire(10))
         local blocker = fixture.join(paths[3])
         assert.equal("timeout", select(3, all:acquire(0.2)))
         assert.equal("timeout", select(3, all:try_acquire()))
         assert(client:flush(10))
         assert.is_true(locks[1]:held())
-        assert.equal("1 0 1", counts(paths))
+        assert.equal("1 0 1", multis.counts(paths))
         fixture.observer():delete(blocker)
         assert(all:try_acquire())
         assert.is_true(all:release())
@@ -1299,11 +1240,11 @@ describe("with_lock of a multi", function()
     after_each(fixture.clean)
 
     it("passes arguments, results and nils unchanged, and releases all #valgrind #asan", function()
-        local paths = three_paths()
-        local all = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all = multis.of(fixture.steady_client(), paths)
         local arguments
-        local results = pack(all:with_lock(function(...)
-            arguments = pack(...)
+        local results = compat.pack(all:with_lock(function(...)
+            arguments = compat.pack(...)
             assert.is_true(all:held())
             return nil, false, "x", nil
         end, 10, nil, 1, nil))
@@ -1313,29 +1254,29 @@ describe("with_lock of a multi", function()
         assert.equal(5, results.n)
         assert.same({ true, nil, false, "x" }, { results[1], results[2], results[3], results[4] })
         assert.is_false(all:held())
-        assert.equal("0 0 0", counts(paths))
-        assert.equal(1, pack(all:with_lock(function() end)).n)
+        assert.equal("0 0 0", multis.counts(paths))
+        assert.equal(1, compat.pack(all:with_lock(function() end)).n)
         assert.same({ true, 7 }, { all:with_lock(function()
             return 7
         end, { timeout = 10 }) })
     end)
 
     it("raises the function's error, the very same object, after releasing #valgrind #asan", function()
-        local paths = three_paths()
-        local all = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all = multis.of(fixture.steady_client(), paths)
         local problem = {}
         local ok, raised = pcall(all.with_lock, all, function()
             error(problem)
         end)
         assert.is_false(ok)
         assert.equal(problem, raised)
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
         assert(all:acquire(10))
     end)
 
     it("does not run the function without all of the locks", function()
-        local paths = three_paths()
-        local all = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all = multis.of(fixture.steady_client(), paths)
         fixture.join(paths[3])
         for _, timeout in ipairs({ 0.1, 0 }) do
             assert.equal("timeout", select(3, all:with_lock(function()
@@ -1345,26 +1286,24 @@ describe("with_lock of a multi", function()
     end)
 
     it("says lost, with the results, when one was lost while the function ran #asan", function()
-        local paths = three_paths()
-        local all, locks = multi_of(new_client({ session_timeout = 8 }), paths)
-        local results = pack(all:with_lock(function()
+        local paths = multis.three_paths()
+        local all, locks = multis.of(fixture.steady_client({ session_timeout = 8 }), paths)
+        local results = compat.pack(all:with_lock(function()
             fixture.observer():delete(locks[2]:node())
-            eventually(function()
-                return not all:held()
-            end)
+            fixture.await_not_held(all)
             return 1, nil, 3
         end))
         assert.equal(6, results.n)
         assert.is_nil(results[1])
         assert.truthy(results[2]:find(paths[2], 1, true), results[2])
         assert.same({ "lost", 1, nil, 3 }, { results[3], results[4], results[5], results[6] })
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
         assert.is_true(all:with_lock(function() end, 10))
     end)
 
     it("does not mind a function that releases early, or some, or takes again, and holds nothing in the end", function()
-        local paths = three_paths()
-        local all, locks = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all, locks = multis.of(fixture.steady_client(), paths)
         assert.same({ true, "done" }, { all:with_lock(function()
             assert.is_true(all:release())
             return "done"
@@ -1373,24 +1312,22 @@ describe("with_lock of a multi", function()
             assert.is_true(locks[2]:release())
             return "done"
         end) })
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
         assert.same({ true, "done" }, { all:with_lock(function()
             assert.is_true(all:release())
             assert(all:acquire(10))
             return "done"
         end) })
         assert.is_false(all:held())
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("leaves alone what another coroutine has acquired of its locks meanwhile", function()
-        local paths = three_paths()
-        local all, locks = multi_of(fixture.client({ session_timeout = 12 }), paths)
-        local outcome = pack(all:with_lock(function()
+        local paths = multis.three_paths()
+        local all, locks = multis.of(fixture.client({ session_timeout = 12 }), paths)
+        local outcome = compat.pack(all:with_lock(function()
             fixture.observer():delete(locks[1]:node())
-            eventually(function()
-                return not locks[1]:held()
-            end)
+            fixture.await_not_held(locks[1])
             assert.is_true(locks[2]:release())
             local thread = coroutine.create(function()
                 assert(locks[1]:acquire(10))
@@ -1401,11 +1338,11 @@ describe("with_lock of a multi", function()
         end, 10))
         assert.equal("lost", outcome[3])
         assert.same({ true, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
-        assert.equal("1 1 0", counts(paths))
+        assert.equal("1 1 0", multis.counts(paths))
     end)
 
     it("leaves alone the outer level of a reentrant lock whose inner one its function has released", function()
-        local all, locks = multi_of(new_client(), three_paths(), { reentrant = true })
+        local all, locks = multis.of(fixture.steady_client(), multis.three_paths(), { reentrant = true })
         assert(locks[2]:acquire(10))
         assert.is_true(all:with_lock(function()
             assert.is_true(locks[2]:release())
@@ -1415,13 +1352,13 @@ describe("with_lock of a multi", function()
     end)
 
     it("says deadlock when nested, and nests on reentrant locks", function()
-        local paths = three_paths()
-        local all = multi_of(new_client(), paths)
+        local paths = multis.three_paths()
+        local all = multis.of(fixture.steady_client(), paths)
         assert.is_true(all:with_lock(function()
             assert.equal("deadlock", select(3, all:with_lock(error)))
             assert.is_true(all:held())
         end))
-        local again = multi_of(new_client(), paths, { reentrant = true })
+        local again = multis.of(fixture.steady_client(), paths, { reentrant = true })
         assert.same({ true, true, "deep" }, { again:with_lock(function()
             return again:with_lock(function()
                 assert.is_true(again:held())
@@ -1429,14 +1366,14 @@ describe("with_lock of a multi", function()
             end, 10)
         end, 10) })
         assert.is_false(again:held())
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
     end)
 
     it("runs inside coroutines", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local turns, functions = 0, {}
         for index = 1, 3 do
-            local all = multi_of(new_client(), paths)
+            local all = multis.of(fixture.steady_client(), paths)
             functions[index] = function()
                 for _ = 1, 4 do
                     assert(all:with_lock(function()
@@ -1447,12 +1384,12 @@ describe("with_lock of a multi", function()
         end
         loop.run_all(functions)
         assert.equal(12, turns)
-        await_counts(paths, "0 0 0")
+        multis.await_counts(paths, "0 0 0")
     end)
 
-    if PCALL_YIELDS then
+    if compat.PCALL_YIELDS then
         it("lets the function yield, and keeps the locks meanwhile", function()
-            local all = multi_of(fixture.client(), three_paths())
+            local all = multis.of(fixture.client(), multis.three_paths())
             local run = coroutine.wrap(function()
                 return all:with_lock(function(_, first)
                     return coroutine.yield(first + 1) + 1
@@ -1471,24 +1408,16 @@ describe("a transaction of a multi", function()
 
     --- A client, a node with data "old", its path, and a multi of three mutexes below it.
     local function new_case(options)
-        local case = { client = new_client(options), path = fixture.directory(), paths = {} }
+        local case = { client = fixture.steady_client(options), path = fixture.directory(), paths = {} }
         assert(case.client:set(case.path, "old"))
         for index, name in ipairs({ "a", "b", "c" }) do
             case.paths[index] = case.path .. "/" .. name
         end
-        case.all, case.locks = multi_of(case.client, case.paths)
+        case.all, case.locks = multis.of(case.client, case.paths)
         function case.data()
             return (fixture.observer():get(case.path))
         end
         return case
-    end
-
-    local function assert_refused(code, index, ...)
-        local results, message, got, part = ...
-        assert.is_nil(results)
-        assert.equal(code, got, message)
-        assert.equal(index, part)
-        return message
     end
 
     it("writes while all are held, and leaves its own checks out of the results #valgrind #asan", function()
@@ -1540,9 +1469,7 @@ describe("a transaction of a multi", function()
         assert(case.all:acquire(10))
         local transaction = case.all:transaction():set(case.path, "new")
         fixture.observer():delete(case.locks[2]:node())
-        eventually(function()
-            return not case.locks[2]:held()
-        end)
+        fixture.await_not_held(case.locks[2])
         local requests = fixture.sent(case.client)
         local message = assert_refused("lost", nil, transaction:commit(10))
         assert.truthy(message:find(case.paths[2], 1, true), message)
@@ -1563,7 +1490,7 @@ describe("a transaction of a multi", function()
 
     it("checks locks of every kind", function()
         local base = fixture.directory()
-        local client = new_client()
+        local client = fixture.steady_client()
         local members = {
             client:rwlock(base .. "/a").read, client:rwlock(base .. "/b").write, client:semaphore(base .. "/c", 2),
             client:mutex(base .. "/d")
@@ -1585,28 +1512,28 @@ describe("a to-be-closed multi", function()
 
     if _VERSION == "Lua 5.4" then
         it("is released at the end of its block, also by an error, also when partly released #valgrind #asan", function()
-            local scoped = assert(load_text([[
+            local scoped = assert(compat.load_text([[
                 local all, inside = ...
                 local held <close> = assert(all:acquire(10))
                 return inside(held)
             ]]))
-            local paths = three_paths()
-            local all, locks = multi_of(new_client(), paths)
+            local paths = multis.three_paths()
+            local all, locks = multis.of(fixture.steady_client(), paths)
             assert.is_true(scoped(all, function(held)
                 return held:held()
             end))
-            assert.equal("0 0 0", counts(paths))
+            assert.equal("0 0 0", multis.counts(paths))
             local problem = {}
             local ok, raised = pcall(scoped, all, function()
                 error(problem)
             end)
             assert.is_false(ok)
             assert.equal(problem, raised)
-            assert.equal("0 0 0", counts(paths))
+            assert.equal("0 0 0", multis.counts(paths))
             scoped(all, function()
                 assert.is_true(locks[2]:release())
             end)
-            assert.equal("0 0 0", counts(paths))
+            assert.equal("0 0 0", multis.counts(paths))
             scoped(all, function()
                 assert.is_true(all:release())
             end)
@@ -1614,13 +1541,13 @@ describe("a to-be-closed multi", function()
         end)
 
         it("leaves alone what another coroutine has acquired of its locks meanwhile", function()
-            local scoped = assert(load_text([[
+            local scoped = assert(compat.load_text([[
                 local all, inside = ...
                 local held <close> = assert(all:acquire(10))
                 inside()
             ]]))
-            local paths = three_paths()
-            local all, locks = multi_of(fixture.client(), paths)
+            local paths = multis.three_paths()
+            local all, locks = multis.of(fixture.client(), paths)
             scoped(all, function()
                 assert.is_true(locks[2]:release())
                 coroutine.wrap(function()
@@ -1628,11 +1555,11 @@ describe("a to-be-closed multi", function()
                 end)()
             end)
             assert.same({ false, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
-            assert.equal("0 1 0", counts(paths))
+            assert.equal("0 1 0", multis.counts(paths))
         end)
     else
         it("has its metamethod, harmless before Lua 5.4", function()
-            local all = multi_of(new_client(), three_paths())
+            local all = multis.of(fixture.steady_client(), multis.three_paths())
             assert(all:acquire(10))
             getmetatable(all).__close(all)
             assert.is_false(all:held())
@@ -1646,32 +1573,31 @@ describe("when connections and sessions fail, a multi", function()
     for _, case in ipairs({ { "create", 0 }, { "create", 1 }, { "create", 2 }, { "children", 1 } }) do
         for _, moment in ipairs({ "before", "after" }) do
             it(("is held once if %s %d is cut %s the server has it"):format(case[1], case[2] + 1, moment), function()
-                local paths = three_paths()
+                local paths = multis.three_paths()
                 for _, path in ipairs(paths) do
                     fixture.observer():create_all(path)
                 end
                 local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
-                local all = multi_of(client, paths)
+                local all = multis.of(client, paths)
                 link:arm(case[1], moment, case[2])
                 assert(all:acquire(20))
-                assert.equal("1 1 1", counts(paths))
+                assert.equal("1 1 1", multis.counts(paths))
                 link:disarm()
                 assert.is_true(all:release())
                 assert(client:flush(10))
-                assert.equal("0 0 0", counts(paths))
+                assert.equal("0 0 0", multis.counts(paths))
                 assert.equal(1, client:stats().sessions)
             end)
         end
     end
 
     it("is lost as a whole with its session, and can be had again #asan", function()
-        local paths = three_paths()
-        local client = new_client({ session_timeout = 6 })
-        local all, locks = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client({ session_timeout = 6 })
+        local all, locks = multis.of(client, paths)
         assert(all:acquire(10))
         fixture.kill_owner(locks[1]:node())
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return not all:held()
         end)
         local ok, message, code = all:release()
@@ -1683,68 +1609,64 @@ describe("when connections and sessions fail, a multi", function()
     end)
 
     it("begins anew when its session ends while it waits, and returns with all of its locks held #asan", function()
-        local paths = three_paths()
-        local client = new_client({ session_timeout = 6 })
-        local all, locks = multi_of(client, paths)
+        local paths = multis.three_paths()
+        local client = fixture.steady_client({ session_timeout = 6 })
+        local all, locks = multis.of(client, paths)
         local blocker = fixture.join(paths[3])
         loop.run(function()
             assert.equal(all, all:acquire(40))
         end, function()
             loop.until_true(function()
-                return counts(paths) == "1 1 2" and locks[1]:held() and locks[2]:held()
+                return multis.counts(paths) == "1 1 2" and locks[1]:held() and locks[2]:held()
             end)
             fixture.kill_owner(locks[1]:node())
             loop.until_true(function()
-                return not locks[1]:held() and counts(paths) == "0 0 2"
+                return not locks[1]:held() and multis.counts(paths) == "0 0 2"
             end)
             fixture.observer():delete(blocker)
         end)
         assert.is_true(all:held())
-        assert.equal("1 1 1", counts(paths))
+        assert.equal("1 1 1", multis.counts(paths))
         assert.is_true(all:release())
         fixture.assert_nothing_left(client)
     end)
 
     it("says lost instead when its locks are reentrant, since its program may stand within what was lost", function()
-        local paths = three_paths()
-        local client = new_client({ session_timeout = 6 })
-        local all, locks = multi_of(client, paths, { reentrant = true })
+        local paths = multis.three_paths()
+        local client = fixture.steady_client({ session_timeout = 6 })
+        local all, locks = multis.of(client, paths, { reentrant = true })
         local blocker = fixture.join(paths[3])
         local answer
         loop.run(function()
             assert(locks[1]:acquire(10))
-            answer = pack(all:acquire(40))
+            answer = compat.pack(all:acquire(40))
         end, function()
             loop.until_true(function()
-                return counts(paths) == "1 1 2"
+                return multis.counts(paths) == "1 1 2"
             end)
             fixture.kill_owner(locks[1]:node())
             loop.until_true(function()
-                return not locks[1]:held() and counts(paths) == "0 0 2"
+                return not locks[1]:held() and multis.counts(paths) == "0 0 2"
             end)
             fixture.observer():delete(blocker)
         end)
         assert.same({ nil, "lost" }, { answer[1], answer[3] })
         assert.truthy(answer[2]:find(paths[1], 1, true), answer[2])
         fixture.assert_nothing_left(client)
-        assert.equal("0 0 0", counts(paths))
+        assert.equal("0 0 0", multis.counts(paths))
         assert(all:acquire(10))
     end)
 
     it("says disconnected when nobody can be reached in time", function()
-        local paths = three_paths()
+        local paths = multis.three_paths()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
-        local all = multi_of(client, paths)
-        link:refuse()
-        link:cut()
-        eventually(function()
-            return client:state() ~= "connected"
-        end)
+        local all = multis.of(client, paths)
+        fixture.cut_off(client, link)
         assert.equal("disconnected", select(3, all:acquire(0.3)))
         assert.equal("disconnected", select(3, all:try_acquire()))
         link:accept()
         assert(all:acquire(20))
-        assert.equal("1 1 1", counts(paths))
+        assert.equal("1 1 1", multis.counts(paths))
     end)
 end)
 
@@ -1758,12 +1680,10 @@ describe("a multi refuses", function()
     teardown(fixture.clean)
 
     local function refused(what, ...)
-        local arguments = pack(...)
-        local message = mistake(function()
-            client:multi(spec_unpack(arguments, 1, arguments.n))
-        end)
-        assert.truthy(message:find("client:multi: ", 1, true), message)
-        assert.truthy(message:find(what, 1, true), message)
+        local arguments = compat.pack(...)
+        mistake(function()
+            client:multi(compat.unpack(arguments, 1, arguments.n))
+        end, "client:multi: ", what)
     end
 
     it("to be of nothing #valgrind #asan", function()
@@ -1817,25 +1737,25 @@ describe("a multi refuses", function()
     it("wrong timeouts and settings", function()
         local all = client:multi({ client:mutex("/a") })
         for _, timeout in ipairs({ -1, 0 / 0, "5", true }) do
-            assert.truthy(mistake(function()
+            mistake(function()
                 all:acquire(timeout)
-            end):find("multi:acquire: timeout must be a number of seconds, 0 or more", 1, true))
-            assert.truthy(mistake(function()
+            end, "multi:acquire: timeout must be a number of seconds, 0 or more")
+            mistake(function()
                 all:with_lock(print, timeout)
-            end):find("multi:with_lock: timeout must be a number of seconds, 0 or more", 1, true))
+            end, "multi:with_lock: timeout must be a number of seconds, 0 or more")
         end
-        assert.truthy(mistake(function()
+        mistake(function()
             all:acquire({ count = 1 })
-        end):find("unknown option 'count'", 1, true))
-        assert.truthy(mistake(function()
+        end, "unknown option 'count'")
+        mistake(function()
             all:release({ wait = 5 })
-        end):find("multi:release: option 'wait' must be true or false", 1, true))
-        assert.truthy(mistake(function()
+        end, "multi:release: option 'wait' must be true or false")
+        mistake(function()
             all:release(5)
-        end):find("multi:release: options must be a table", 1, true))
-        assert.truthy(mistake(function()
+        end, "multi:release: options must be a table")
+        mistake(function()
             all:with_lock(nil)
-        end):find("multi:with_lock: the first argument must be a function", 1, true))
+        end, "multi:with_lock: the first argument must be a function")
         assert.equal("not_held", select(3, all:release()))
     end)
 
@@ -1843,13 +1763,13 @@ describe("a multi refuses", function()
         local all = client:multi({ client:mutex("/a") })
         for _, method in ipairs({ "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "members",
             "transaction" }) do
-            assert.truthy(mistake(function()
+            mistake(function()
                 all[method](5)
-            end):find("multi:" .. method .. ": call it with a colon", 1, true))
+            end, "multi:" .. method .. ": call it with a colon")
         end
-        assert.truthy(mistake(function()
+        mistake(function()
             client.multi({})
-        end):find("colon", 1, true))
+        end, "colon")
     end)
 
     it("to keep to a list that the program changes afterwards", function()

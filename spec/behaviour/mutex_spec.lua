@@ -2,26 +2,17 @@
 
 local socket = require "socket"
 local cluster = require "spec.support.cluster"
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local zk = require "spec.support.zk"
 
---- A mutex of a client of its own.
-local function contender(path, options, client_options)
-    local client = fixture.loop_client(client_options)
-    return client:mutex(path, options), client
-end
-
-local function pack(...)
-    return { n = select("#", ...), ... }
-end
-
 describe("a mutex", function()
     after_each(fixture.clean)
 
     it("is held by one, who is alone in the list #valgrind #asan", function()
-        local lock = contender(fixture.path(), { identity = "me" })
+        local lock = fixture.mutex(fixture.path(), { identity = "me" })
         assert.equal(lock, lock:acquire(10))
         assert.is_true(lock:held())
         local list = assert(lock:contenders())
@@ -88,7 +79,7 @@ describe("a mutex", function()
     end)
 
     it("has nobody in its list while its path does not exist", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         assert.same({}, lock:contenders())
         assert.is_nil((fixture.observer():exists(lock:path())))
     end)
@@ -98,7 +89,7 @@ describe("a mutex", function()
         local names = { "first", "second", "third" }
         local functions, list = {}, nil
         for index, name in ipairs(names) do
-            local lock = contender(path, { identity = name })
+            local lock = fixture.mutex(path, { identity = name })
             functions[index] = function()
                 fixture.until_children(path, index - 1)
                 assert(lock:acquire(20))
@@ -123,7 +114,7 @@ describe("a mutex", function()
         local served, tokens, functions = {}, {}, {}
         local blocker = fixture.join(path)
         for index = 1, 5 do
-            local lock = contender(path)
+            local lock = fixture.mutex(path)
             functions[index] = function()
                 fixture.until_children(path, index)
                 assert(lock:acquire(30))
@@ -145,7 +136,7 @@ describe("a mutex", function()
     end)
 
     it("excludes two objects of one client from each other #valgrind #asan", function()
-        local first, client = contender(fixture.path())
+        local first, client = fixture.mutex(fixture.path())
         local second = client:mutex(first:path())
         assert(first:acquire(10))
         assert.equal("timeout", select(3, second:try_acquire()))
@@ -157,7 +148,7 @@ describe("a mutex", function()
     end)
 
     it("hands over between two objects of one client", function()
-        local first, client = contender(fixture.path(), { handoff = 0 })
+        local first, client = fixture.mutex(fixture.path(), { handoff = 0 })
         local second = client:mutex(first:path(), { handoff = 0 })
         local order = {}
         loop.run(function()
@@ -178,7 +169,7 @@ describe("a mutex", function()
     end)
 
     it("can be acquired again after its release, any number of times, with growing tokens #valgrind #asan", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         local last = ""
         for _ = 1, 10 do
             assert(lock:acquire(10))
@@ -192,7 +183,7 @@ describe("a mutex", function()
     end)
 
     it("may be released by another coroutine than the one that acquired it", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         loop.run(function()
             assert(lock:acquire(10))
         end, function()
@@ -206,7 +197,7 @@ describe("a mutex", function()
     end)
 
     it("says not_held at a release of what is not held, and at a second release #valgrind #asan", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         local ok, message, code = lock:release()
         assert.same({ nil, "not_held" }, { ok, code })
         assert.truthy(message:find(lock:path(), 1, true))
@@ -217,7 +208,7 @@ describe("a mutex", function()
     end)
 
     it("returns before the server's acknowledgement when told not to wait, and is free all the same", function()
-        local lock, client = contender(fixture.path())
+        local lock, client = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         assert.is_true(lock:release({ wait = false }))
         assert.is_false(lock:held())
@@ -238,15 +229,14 @@ describe("a mutex", function()
         do
             assert(client:mutex(path):acquire(10))
         end
-        collectgarbage()
-        collectgarbage()
+        fixture.collect()
         fixture.await_children(path, 0)
         assert(client:mutex(path):try_acquire())
     end)
 
     it("is free at once for others when its client closes #asan", function()
-        local lock, client = contender(fixture.path(), nil, { session_timeout = 30 })
-        local other = contender(lock:path())
+        local lock, client = fixture.mutex(fixture.path(), nil, { session_timeout = 30 })
+        local other = fixture.mutex(lock:path())
         assert(lock:acquire(10))
         assert.is_true(client:close())
         assert.is_false(lock:held())
@@ -254,7 +244,7 @@ describe("a mutex", function()
     end)
 
     it("tells a waiter whose client is closed under it", function()
-        local lock, client = contender(fixture.path())
+        local lock, client = fixture.mutex(fixture.path())
         fixture.join(lock:path())
         local answer
         loop.run(function()
@@ -272,7 +262,7 @@ describe("a try", function()
     after_each(fixture.clean)
 
     it("takes a lock that is free #valgrind #asan", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         assert.equal(lock, lock:try_acquire())
         assert.is_true(lock:release())
         assert.equal(lock, lock:acquire(0))
@@ -281,7 +271,7 @@ describe("a try", function()
     end)
 
     it("is refused while somebody holds the lock, having written nothing #asan", function()
-        local lock, client = contender(fixture.path())
+        local lock, client = fixture.mutex(fixture.path())
         fixture.join(lock:path())
         local before = fixture.observer():exists(lock:path())
         for _ = 1, 3 do
@@ -294,7 +284,7 @@ describe("a try", function()
     end)
 
     it("is refused by a waiter of its own client as well", function()
-        local lock, client = contender(fixture.path())
+        local lock, client = fixture.mutex(fixture.path())
         local holder = fixture.join(lock:path())
         loop.run(function()
             assert(lock:acquire(20))
@@ -332,7 +322,7 @@ describe("a timeout", function()
     after_each(fixture.clean)
 
     it("comes in time, says where, and leaves nothing behind #valgrind #asan", function()
-        local lock, client = contender(fixture.path())
+        local lock, client = fixture.mutex(fixture.path())
         local holder = fixture.join(lock:path())
         local before = socket.gettime()
         local ok, message, code = lock:acquire(0.3)
@@ -351,7 +341,7 @@ describe("a timeout", function()
     it("of an earlier contender does not keep the later ones waiting", function()
         local path = fixture.path()
         local holder = fixture.join(path)
-        local impatient, patient = contender(path), contender(path)
+        local impatient, patient = fixture.mutex(path), fixture.mutex(path)
         local codes = {}
         loop.run(function()
             codes[1] = select(3, impatient:acquire(1))
@@ -365,7 +355,7 @@ describe("a timeout", function()
     end)
 
     it("leaves a hundred times nothing behind: no node, no watch, no seat", function()
-        local lock, client = contender(fixture.path())
+        local lock, client = fixture.mutex(fixture.path())
         local holder = fixture.join(lock:path())
         for _ = 1, 100 do
             assert.equal("timeout", select(3, lock:acquire(0.002)))
@@ -382,7 +372,7 @@ describe("cancel", function()
     after_each(fixture.clean)
 
     it("ends the wait of another coroutine, and leaves nothing behind #asan", function()
-        local lock, client = contender(fixture.path())
+        local lock, client = fixture.mutex(fixture.path())
         fixture.join(lock:path())
         local answer
         loop.run(function()
@@ -399,7 +389,7 @@ describe("cancel", function()
     end)
 
     it("ends a wait that has not yet come to the server", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         fixture.join(lock:path())
         local answer
         loop.run(function()
@@ -412,13 +402,13 @@ describe("cancel", function()
     end)
 
     it("before acquiring does nothing to the acquire that follows #valgrind", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         assert.is_false(lock:cancel())
         assert(lock:acquire(10))
     end)
 
     it("after acquiring does nothing to the hold", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         assert.is_false(lock:cancel())
         assert.is_true(lock:held())
@@ -426,7 +416,7 @@ describe("cancel", function()
     end)
 
     it("leaves the object ready for the next acquire", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         local holder = fixture.join(lock:path())
         loop.run(function()
             assert.equal("cancelled", select(3, lock:acquire(20)))
@@ -442,7 +432,7 @@ describe("cancel", function()
     it("of a waiter in the middle leaves the order of the others alone", function()
         local path = fixture.path()
         local holder = fixture.join(path)
-        local locks = { contender(path), contender(path), contender(path) }
+        local locks = { fixture.mutex(path), fixture.mutex(path), fixture.mutex(path) }
         local served = {}
         local functions = {}
         for index, lock in ipairs(locks) do
@@ -470,7 +460,7 @@ describe("a second acquire of the same object", function()
     after_each(fixture.clean)
 
     it("says deadlock at once, and the lock stays held #valgrind #asan", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         local ok, message, code = lock:acquire()
         assert.same({ nil, "deadlock" }, { ok, code })
@@ -482,8 +472,8 @@ describe("a second acquire of the same object", function()
     end)
 
     it("counts when the lock is reentrant: three deep, held until the last release #valgrind #asan", function()
-        local lock = contender(fixture.path(), { reentrant = true })
-        local other = contender(lock:path())
+        local lock = fixture.mutex(fixture.path(), { reentrant = true })
+        local other = fixture.mutex(lock:path())
         assert(lock:acquire(10))
         local token = lock:token()
         assert(lock:acquire())
@@ -491,7 +481,7 @@ describe("a second acquire of the same object", function()
         assert.equal(token, lock:token())
         assert.equal(1, #fixture.children(lock:path()))
         for _ = 1, 2 do
-            assert.same({ n = 1, true }, pack(lock:release()))
+            assert.same({ n = 1, true }, compat.pack(lock:release()))
             assert.is_true(lock:held())
             assert.equal("timeout", select(3, other:try_acquire()))
         end
@@ -507,7 +497,7 @@ describe("who comes after himself", function()
 
     --- A client whose latest number came right after its own.
     local function regular(path)
-        local lock, client = contender(path, nil, { session_timeout = 30 })
+        local lock, client = fixture.mutex(path, nil, { session_timeout = 30 })
         for _ = 1, 3 do
             assert(lock:acquire(10))
             assert.is_true(lock:release())
@@ -558,7 +548,7 @@ describe("who comes after himself", function()
     it("looks again when others have come between #asan", function()
         local path = fixture.path()
         local lock, client = regular(path)
-        local other = contender(path)
+        local other = fixture.mutex(path)
         assert(other:acquire(10))
         assert.is_true(other:release())
         assert.equal(3, requests_of(client, function()
@@ -576,7 +566,7 @@ describe("who comes after himself", function()
         local path = fixture.path()
         local lock = regular(path)                      -- had the numbers 0, 1 and 2
         fixture.observer():delete(path)
-        local holder = contender(path)
+        local holder = fixture.mutex(path)
         for _ = 1, 3 do                                 -- 0, 1 and 2 again; the last of them holds
             if holder:held() then
                 assert.is_true(holder:release())
@@ -597,7 +587,7 @@ describe("who takes turns with the same others", function()
     local function circle(count)
         local path, locks = fixture.directory(), {}
         for index = 1, count do
-            locks[index] = contender(path, nil, { session_timeout = 30 })
+            locks[index] = fixture.mutex(path, nil, { session_timeout = 30 })
         end
         return path, locks
     end
@@ -686,20 +676,20 @@ describe("a lock's path", function()
 
     it("is made where it does not exist, several levels of it #asan", function()
         local base = fixture.directory()
-        local lock = contender(base .. "/one/two/three")
+        local lock = fixture.mutex(base .. "/one/two/three")
         assert(lock:acquire(10))
         assert.equal(1, #fixture.children(base .. "/one/two/three"))
     end)
 
     it("may exist already, as any node", function()
-        local lock = contender(fixture.directory())
+        local lock = fixture.mutex(fixture.directory())
         assert(lock:acquire(10))
     end)
 
     it("may hold any characters that ZooKeeper allows", function()
         local base = fixture.directory()
         for _, name in ipairs({ "with blank", "ä-ö-ü", "lock-0000000001", "-lock-", "a.b", "...", "%d" }) do
-            local lock = contender(base .. "/" .. name)
+            local lock = fixture.mutex(base .. "/" .. name)
             assert(lock:acquire(10))
             assert.equal(lock:node(), lock:contenders(10)[1].node)
             assert.is_true(lock:release())
@@ -726,7 +716,7 @@ describe("a lock's path", function()
     end)
 
     it("may be reaped between two uses; tokens grow nevertheless", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         local token = lock:token()
         assert.is_true(lock:release())
@@ -736,7 +726,7 @@ describe("a lock's path", function()
     end)
 
     it("may be made anew by somebody else between two uses", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         local token = lock:token()
         assert.is_true(lock:release())
@@ -769,7 +759,7 @@ describe("an ACL", function()
     local AUTH = { { scheme = "digest", credential = "user:password" } }
 
     it("of open lets anybody look and delete", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         assert.truthy(fixture.observer():get(lock:node()))
         assert.is_true(fixture.observer():delete(lock:node()))
@@ -777,7 +767,7 @@ describe("an ACL", function()
 
     it("of creator is on the node and on the parents that were made #asan", function()
         local base = fixture.directory()
-        local lock = contender(base .. "/parent/lock", nil, { auth = AUTH, acl = "creator" })
+        local lock = fixture.mutex(base .. "/parent/lock", nil, { auth = AUTH, acl = "creator" })
         assert(lock:acquire(10))
         local observer = fixture.observer()
         assert.equal("no_auth", select(2, observer:get(lock:node())))
@@ -788,7 +778,7 @@ describe("an ACL", function()
     end)
 
     it("of read lets anybody look, and nobody delete", function()
-        local lock = contender(fixture.path(), { acl = "read" }, { auth = AUTH })
+        local lock = fixture.mutex(fixture.path(), { acl = "read" }, { auth = AUTH })
         local _, message, code = lock:acquire(10)
         if code then
             -- With the parent readable only, not even its maker may create in it: said clearly, then.
@@ -800,7 +790,7 @@ describe("an ACL", function()
     end)
 
     it("may be a list", function()
-        local lock = contender(fixture.path(), { acl = {
+        local lock = fixture.mutex(fixture.path(), { acl = {
             { scheme = "auth", id = "", perms = 31 }, { scheme = "world", id = "anyone", perms = "r" }
         } }, { auth = AUTH })
         assert(lock:acquire(10))
@@ -824,10 +814,10 @@ describe("an ACL", function()
     end)
 
     it("that keeps us out is answered with no_auth, naming the path, and leaves nothing behind #asan", function()
-        local owner = contender(fixture.path(), nil, { auth = AUTH, acl = "creator" })
+        local owner = fixture.mutex(fixture.path(), nil, { auth = AUTH, acl = "creator" })
         assert(owner:acquire(10))
         assert.is_true(owner:release())
-        local stranger = contender(owner:path(), nil,
+        local stranger = fixture.mutex(owner:path(), nil,
             { auth = { { scheme = "digest", credential = "user:wrong" } } })
         for _, timeout in ipairs({ 10, 0 }) do
             local ok, message, code = stranger:acquire(timeout)
@@ -879,13 +869,12 @@ describe("when somebody meddles, a mutex", function()
 
     it("tells the holder when its node is deleted by an administrator #valgrind #asan", function()
         local told
-        local lock = contender(fixture.path(), { on_lost = function(...)
+        local lock = fixture.mutex(fixture.path(), { on_lost = function(...)
             told = { ... }
         end }, { session_timeout = 8 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
-        eventually(function()
-            lock._client:pump()
+        fixture.pump_until(lock._client, function()
             return told
         end)
         assert.is_false(lock:held())
@@ -909,9 +898,7 @@ describe("when somebody meddles, a mutex", function()
                 assert.is_true(second:held())
             end,
             function()
-                loop.until_true(function()
-                    return fixture.is_watched(first:node())
-                end)
+                fixture.until_watched(first:node())
                 assert(fixture.observer():delete(first:node()))
             end
         })
@@ -919,12 +906,10 @@ describe("when somebody meddles, a mutex", function()
     end)
 
     it("answers lost to the release of what an administrator deleted, once, and can be used again #asan", function()
-        local lock = contender(fixture.path(), nil, { session_timeout = 4 })
+        local lock = fixture.mutex(fixture.path(), nil, { session_timeout = 4 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
-        eventually(function()
-            return not lock:held()
-        end)
+        fixture.await_not_held(lock)
         local ok, message, code = lock:release()
         assert.same({ nil, "lost" }, { ok, code })
         assert.truthy(message:find(lock:path(), 1, true))
@@ -934,13 +919,11 @@ describe("when somebody meddles, a mutex", function()
     end)
 
     it("can be acquired again after a loss that nobody released", function()
-        local lock = contender(fixture.path(), nil, { session_timeout = 4 })
+        local lock = fixture.mutex(fixture.path(), nil, { session_timeout = 4 })
         assert(lock:acquire(10))
         local token = lock:token()
         assert(fixture.observer():delete(lock:node()))
-        eventually(function()
-            return not lock:held()
-        end)
+        fixture.await_not_held(lock)
         assert(lock:acquire(10))
         assert.is_true(lock:token() > token)
         assert.equal(1, #fixture.children(lock:path()))
@@ -948,16 +931,14 @@ describe("when somebody meddles, a mutex", function()
 
     it("tells on_lost of each loss once, also when a release or an acquire finds it first", function()
         local told = 0
-        local lock, client = contender(fixture.path(), { on_lost = function(lock)
+        local lock, client = fixture.mutex(fixture.path(), { on_lost = function(lock)
             told = told + 1
             assert.is_false(lock:held())
         end }, { session_timeout = 4 })
         for index, finder in ipairs({ lock.release, lock.acquire }) do
             assert(lock:acquire(10))
             assert(fixture.observer():delete(lock:node()))
-            eventually(function()
-                return not lock:held()
-            end)
+            fixture.await_not_held(lock)
             assert.equal(index - 1, told)
             finder(lock)
             assert.equal(index, told)
@@ -968,27 +949,23 @@ describe("when somebody meddles, a mutex", function()
     end)
 
     it("lets on_lost acquire anew, and then says deadlock to the acquire that found the loss", function()
-        local lock = contender(fixture.path(), { on_lost = function(lock)
+        local lock = fixture.mutex(fixture.path(), { on_lost = function(lock)
             assert(lock:acquire(10))
         end }, { session_timeout = 4 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
-        eventually(function()
-            return not lock:held()
-        end)
+        fixture.await_not_held(lock)
         assert.equal("deadlock", select(3, lock:acquire(10)))
         assert.is_true(lock:held())
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
     it("tells a reentrant holder of its loss at the next acquire, once", function()
-        local lock = contender(fixture.path(), { reentrant = true }, { session_timeout = 4 })
+        local lock = fixture.mutex(fixture.path(), { reentrant = true }, { session_timeout = 4 })
         assert(lock:acquire(10))
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
-        eventually(function()
-            return not lock:held()
-        end)
+        fixture.await_not_held(lock)
         assert.equal("lost", select(3, lock:acquire(10)))
         assert.equal("not_held", select(3, lock:release()))
         assert(lock:acquire(10))
@@ -997,7 +974,7 @@ describe("when somebody meddles, a mutex", function()
     end)
 
     it("answers lost to a release just behind the deletion of its node, of which nobody has heard yet", function()
-        local lock, client = contender(fixture.path(), nil, { session_timeout = 30 })
+        local lock, client = fixture.mutex(fixture.path(), nil, { session_timeout = 30 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
         assert.equal("lost", select(3, lock:release()))
@@ -1006,7 +983,7 @@ describe("when somebody meddles, a mutex", function()
     end)
 
     it("joins again when its waiting node is deleted, and leaves no orphan #asan", function()
-        local lock, client = contender(fixture.path(), nil, { session_timeout = 4 })
+        local lock, client = fixture.mutex(fixture.path(), nil, { session_timeout = 4 })
         local holder = fixture.join(lock:path())
         loop.run(function()
             assert(lock:acquire(30))
@@ -1031,7 +1008,7 @@ describe("when somebody meddles, a mutex", function()
 
     -- Where names are numbers alone, the first node of the new directory has the name of the old one's.
     it("deletes nobody else's node when its directory was made anew while it held", function()
-        local lock, client = contender(fixture.path(), nil, { session_timeout = 30 })
+        local lock, client = fixture.mutex(fixture.path(), nil, { session_timeout = 30 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete_recursive(lock:path()))
         local theirs = fixture.join(lock:path())
@@ -1043,20 +1020,16 @@ describe("when somebody meddles, a mutex", function()
     end)
 
     it("goes on waiting when its predecessor goes without having held", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         local holder = fixture.join(lock:path())
         local predecessor = fixture.join(lock:path())
         loop.run(function()
             assert(lock:acquire(30))
         end, function()
-            loop.until_true(function()
-                return fixture.is_watched(predecessor)
-            end)
+            fixture.until_watched(predecessor)
             assert.is_false(fixture.is_watched(holder))
             fixture.observer():delete(predecessor)
-            loop.until_true(function()
-                return fixture.is_watched(holder)
-            end)
+            fixture.until_watched(holder)
             assert.equal("zklock mutex (" .. lock:path() .. ", being acquired)", tostring(lock))
             fixture.observer():delete(holder)
         end)
@@ -1064,20 +1037,16 @@ describe("when somebody meddles, a mutex", function()
     end)
 
     it("goes on waiting when somebody writes into the node that it watches", function()
-        local lock = contender(fixture.path())
+        local lock = fixture.mutex(fixture.path())
         local holder = fixture.join(lock:path())
         loop.run(function()
             assert(lock:acquire(30))
         end, function()
             for _ = 1, 3 do
-                loop.until_true(function()
-                    return fixture.is_watched(holder)
-                end)
+                fixture.until_watched(holder)
                 assert.truthy(fixture.observer():set(holder, "__REVOKE__"))
             end
-            loop.until_true(function()
-                return fixture.is_watched(holder)
-            end)
+            fixture.until_watched(holder)
             assert.equal("zklock mutex (" .. lock:path() .. ", being acquired)", tostring(lock))
             fixture.observer():delete(holder)
         end)
@@ -1085,7 +1054,7 @@ describe("when somebody meddles, a mutex", function()
     end)
 
     it("ignores children that belong to no lock #asan", function()
-        local lock = contender(fixture.directory())
+        local lock = fixture.mutex(fixture.directory())
         local observer = fixture.observer()
         for _, name in ipairs({ "0", "lock", "config", "-", "lock-", "x-1-abc", "_c_-lock-", "99999999999", "ä" }) do
             assert(observer:create(lock:path() .. "/" .. name))
@@ -1097,9 +1066,9 @@ describe("when somebody meddles, a mutex", function()
 
     local HEX = ("0123456789abcdef"):rep(2)
     local foreign = {
-        ["Curator's mutex"] = "_c_01234567-89ab-cdef-0123-456789abcdef-lock-",
-        ["Curator's reader"] = "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__",
-        ["Curator's writer"] = "_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__",
+        ["Curator's mutex"] = "_c_" .. fixture.UUID .. "-lock-",
+        ["Curator's reader"] = "_c_" .. fixture.UUID .. "-__READ__",
+        ["Curator's writer"] = "_c_" .. fixture.UUID .. "-__WRIT__",
         ["go-zookeeper"] = "_c_" .. HEX .. "-lock-",
         ["kazoo's lock"] = HEX .. "__lock__",
         ["kazoo's reader"] = HEX .. "__rlock__",
@@ -1109,7 +1078,7 @@ describe("when somebody meddles, a mutex", function()
     }
     for who, prefix in pairs(foreign) do
         it("waits for " .. who, function()
-            local lock = contender(fixture.path())
+            local lock = fixture.mutex(fixture.path())
             local holder = fixture.join(lock:path(), prefix, who)
             assert.equal("timeout", select(3, lock:try_acquire()))
             local list = lock:contenders(10)
@@ -1151,8 +1120,7 @@ describe("near the end of the sequence numbers, a mutex", function()
         local lock = client:mutex("/half")
         assert(lock:acquire(10))
         assert.is_true(lock:release())
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return warned
         end)
     end)
@@ -1189,7 +1157,7 @@ describe("near the end of the sequence numbers, a mutex", function()
     it("removes a node of its own that came back, also when others wait between", function()
         local path, lock, stray = with_stray()
         local observer = fixture.observer()
-        local between = fixture.join(path, "_c_01234567-89ab-cdef-0123-456789abcdef-lock-")
+        local between = fixture.join(path, "_c_" .. fixture.UUID .. "-lock-")
         eventually(function()
             assert.equal("timeout", (select(3, lock:acquire(1))))
             return not observer:exists(stray)
@@ -1214,7 +1182,7 @@ describe("near the end of the sequence numbers, a mutex", function()
     -- were used up, and the number was 2.
     it("refuses a number that the servers have given twice, and says that it is so", function()
         local path = fixture.directory()
-        assert(fixture.observer():create(path .. "/_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000001"))
+        assert(fixture.observer():create(path .. "/_c_" .. fixture.UUID .. "-lock-0000000001"))
         local client = fixture.client()
         local ok, message, code = client:mutex(path):acquire(10)
         assert.same({ nil, "exhausted" }, { ok, code })

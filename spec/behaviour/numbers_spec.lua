@@ -2,10 +2,10 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
+after_each(fixture.clean)
+
 -- The C client numbers its requests, from time() on. What it does at -8, -4 and -2 is in docs/design.md.
 describe("the numbers of requests", function()
-    after_each(fixture.clean)
-
     it("leave those out that mean something else to the C client: nothing is lost, no answer is wrong #once", function()
         local directory = files.make_directory()
         local run

@@ -2,41 +2,13 @@
 -- become a reader without letting another writer in between.
 
 local socket = require "socket"
+local compat = require "spec.support.compat"
+local new_dice = require "spec.support.dice"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
-
-local spec_unpack = table.unpack or unpack -- luacheck: ignore
-
---- A read/write lock of a client of its own.
-local function contender(path, options, client_options)
-    local client = fixture.loop_client(client_options)
-    return client:rwlock(path, options), client
-end
-
---- Within the loop: lets the others run for a moment.
-local function pass()
-    local again = false
-    loop.until_true(function()
-        again = not again
-        return not again
-    end)
-end
-
---- The half of a read/write lock that a letter means.
-local function half(rw, letter)
-    return letter == "R" and rw.read or rw.write
-end
-
---- Nodes of a path by kind: what stands before their number, after the uuid.
-local function kinds(path)
-    local found = {}
-    for _, name in ipairs(fixture.children(path)) do
-        local kind = name:match("^_c_%x+%-%x+%-%x+%-%x+%-%x+%-(__%u+__)%d%d%d%d%d%d%d%d%d%d$") or name
-        found[kind] = (found[kind] or 0) + 1
-    end
-    return found
-end
+local mistake = require "spec.support.mistake"
+local rwlocks = require "spec.support.rwlocks"
 
 --- The name of a node without its directory.
 local function name_of(node)
@@ -58,7 +30,7 @@ local function serve(groups)
         local ahead = #functions
         entered[number] = 0
         for letter in group:gmatch(".") do
-            local place, lock = #functions + 1, half(contender(path), letter)
+            local place, lock = #functions + 1, rwlocks.half(fixture.rwlock(path), letter)
             functions[place] = function()
                 fixture.until_children(path, place - 1)
                 assert(lock:acquire(40))
@@ -84,7 +56,7 @@ describe("a read/write lock", function()
 
     it("is shared by readers, and keeps writers out #valgrind #asan", function()
         local path = fixture.path()
-        local first, second, third = contender(path), contender(path), contender(path)
+        local first, second, third = fixture.rwlock(path), fixture.rwlock(path), fixture.rwlock(path)
         assert.equal(first.read, first.read:acquire(10))
         assert.equal(second.read, second.read:try_acquire())
         assert.is_true(first.read:held() and second.read:held())
@@ -98,8 +70,8 @@ describe("a read/write lock", function()
 
     it("is one writer's alone: no other writer, no reader #valgrind #asan", function()
         local path = fixture.path()
-        local writer = contender(path)
-        local other, client = contender(path)
+        local writer = fixture.rwlock(path)
+        local other, client = fixture.rwlock(path)
         assert(writer.write:acquire(10))
         for _, lock in ipairs({ other.read, other.write }) do
             local before = fixture.observer():exists(path)
@@ -115,7 +87,7 @@ describe("a read/write lock", function()
 
     it("is shared or not by objects of one client as by those of several #asan", function()
         local path = fixture.path()
-        local one, client = contender(path)
+        local one, client = fixture.rwlock(path)
         local two = client:rwlock(path)
         assert(one.read:acquire(10))
         assert(two.read:try_acquire())
@@ -129,16 +101,16 @@ describe("a read/write lock", function()
 
     it("names its nodes as Curator does, directly below its path", function()
         local path = fixture.path()
-        local rw = contender(path, { identity = "me" })
+        local rw = fixture.rwlock(path, { identity = "me" })
         assert(rw.read:acquire(10))
-        assert.same({ __READ__ = 1 }, kinds(path))
+        assert.same({ __READ__ = 1 }, rwlocks.kinds(path))
         assert.equal(path, rw.read:node():match("^(.*)/[^/]*$"))
         assert.equal("me", (fixture.observer():get(rw.read:node())))
         assert.is_true(rw.read:release())
         assert(rw.write:acquire(10))
-        assert.same({ __WRIT__ = 1 }, kinds(path))
+        assert.same({ __WRIT__ = 1 }, rwlocks.kinds(path))
         assert(rw.read:acquire(10))
-        assert.same({ __READ__ = 1, __WRIT__ = 1 }, kinds(path))
+        assert.same({ __READ__ = 1, __WRIT__ = 1 }, rwlocks.kinds(path))
         assert.equal("zklock read lock (" .. path .. ", held)", tostring(rw.read))
         assert.equal("zklock write lock (" .. path .. ", held)", tostring(rw.write))
         assert.equal("zklock read/write lock (" .. path .. ")", tostring(rw))
@@ -146,7 +118,7 @@ describe("a read/write lock", function()
     end)
 
     it("takes two requests for an acquire and its release when nobody is there, and a try three", function()
-        local rw, client = contender(fixture.directory())
+        local rw, client = fixture.rwlock(fixture.directory())
         local function cost(lock, acquire)
             local before = fixture.sent(client)
             for _ = 1, 10 do
@@ -171,10 +143,10 @@ describe("a read/write lock", function()
         local order = { "R", "R", "W", "R", "W" }
         local functions, list = {}, nil
         for place, letter in ipairs(order) do
-            local rw = contender(path, { identity = letter .. place })
+            local rw = fixture.rwlock(path, { identity = letter .. place })
             functions[place] = function()
                 fixture.until_children(path, place - 1)
-                assert(half(rw, letter):acquire(30))
+                assert(rwlocks.half(rw, letter):acquire(30))
                 if place == 1 then
                     fixture.until_children(path, #order)
                     list = assert(rw:contenders(10))
@@ -182,7 +154,7 @@ describe("a read/write lock", function()
                 loop.until_true(function()
                     return list
                 end)
-                assert(half(rw, letter):release())
+                assert(rwlocks.half(rw, letter):release())
             end
         end
         loop.run_all(functions)
@@ -199,7 +171,7 @@ describe("a read/write lock", function()
 
     it("keeps a writer waiting though the nearest of the readers left #asan", function()
         local path = fixture.path()
-        local far, near, writer = contender(path), contender(path), contender(path)
+        local far, near, writer = fixture.rwlock(path), fixture.rwlock(path), fixture.rwlock(path)
         assert(far.read:acquire(10))
         assert(near.read:acquire(10))
         local far_node, near_node = far.read:node(), near.read:node()
@@ -207,13 +179,9 @@ describe("a read/write lock", function()
             assert(writer.write:acquire(30))
             assert.is_false(far.read:held())
         end, function()
-            loop.until_true(function()
-                return fixture.is_watched(near_node)
-            end)
+            fixture.until_watched(near_node)
             assert(near.read:release())
-            loop.until_true(function()
-                return fixture.is_watched(far_node)
-            end)
+            fixture.until_watched(far_node)
             assert.is_false(writer.write:held())
             assert(far.read:release())
         end)
@@ -240,18 +208,18 @@ describe("a read/write lock", function()
         local path = fixture.path()
         local functions, done, reads = {}, false, 0
         for index = 1, 3 do
-            local rw = contender(path)
+            local rw = fixture.rwlock(path)
             functions[index] = function()
                 while not done do
                     assert(rw.read:acquire(30))
                     reads = reads + 1
-                    pass()
+                    fixture.pass(1)
                     assert(rw.read:release())
                 end
             end
         end
         functions[4] = function()
-            local rw = contender(path)
+            local rw = fixture.rwlock(path)
             for _ = 1, 5 do
                 local before = reads
                 assert(rw.write:acquire(30))
@@ -269,7 +237,7 @@ describe("a read/write lock", function()
 
     it("gives a writer, and a reader behind a writer, greater tokens than to all before", function()
         local path = fixture.path()
-        local one, two = contender(path), contender(path)
+        local one, two = fixture.rwlock(path), fixture.rwlock(path)
         assert(one.write:acquire(10))
         local written = one.write:token()
         assert.is_true(one.write:release())
@@ -283,7 +251,7 @@ describe("a read/write lock", function()
     end)
 
     it("excludes whoever uses its path as a mutex", function()
-        local rw, client = contender(fixture.path())
+        local rw, client = fixture.rwlock(fixture.path())
         local mutex = client:mutex(rw:path())
         assert(rw.read:acquire(10))
         assert.equal("timeout", select(3, mutex:try_acquire()))
@@ -294,7 +262,7 @@ describe("a read/write lock", function()
     end)
 
     it("leaves nothing behind when waits for either half time out or are cancelled #valgrind #asan", function()
-        local rw, client = contender(fixture.path())
+        local rw, client = fixture.rwlock(fixture.path())
         local holder = fixture.join(rw:path())
         for _, lock in ipairs({ rw.read, rw.write }) do
             assert.equal("timeout", select(3, lock:acquire(0.1)))
@@ -302,9 +270,7 @@ describe("a read/write lock", function()
             loop.run(function()
                 code = select(3, lock:acquire(20))
             end, function()
-                loop.until_true(function()
-                    return fixture.is_watched(holder)
-                end)
+                fixture.until_watched(holder)
                 assert.is_true(lock:cancel())
             end)
             assert.equal("cancelled", code)
@@ -317,13 +283,13 @@ describe("a read/write lock", function()
 
     it("is free again when the client of its readers is closed", function()
         local path = fixture.path()
-        local readers, client = contender(path)
+        local readers, client = fixture.rwlock(path)
         local more = client:rwlock(path)
         assert(readers.read:acquire(10))
         assert(more.read:acquire(10))
         assert.is_true(client:close())
         assert.is_false(readers.read:held() or more.read:held())
-        assert(contender(path).write:try_acquire())
+        assert(fixture.rwlock(path).write:try_acquire())
     end)
 end)
 
@@ -336,8 +302,8 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
         local path = fixture.path()
         local locks, clients, functions, entered, before = {}, {}, {}, 0, {}
         for place = 1, #letters do
-            local rw, client = contender(path)
-            locks[place], clients[place] = half(rw, letters:sub(place, place)), client
+            local rw, client = fixture.rwlock(path)
+            locks[place], clients[place] = rwlocks.half(rw, letters:sub(place, place)), client
             functions[place] = function()
                 fixture.until_children(path, place) -- one before the first
                 if locks[place]:acquire(30) then
@@ -345,7 +311,7 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
                 end
             end
         end
-        local holder = contender(path)
+        local holder = fixture.rwlock(path)
         assert(holder.write:acquire(10))
         functions[#functions + 1] = function()
             fixture.until_children(path, #letters + 1)
@@ -405,7 +371,7 @@ describe("a downgrade", function()
     for _, way in ipairs({ "acquire", "try_acquire" }) do
         it(("by %s lets readers in when the writer is released, and no queued writer #valgrind #asan"):format(way), function()
             local path = fixture.path()
-            local rw, reader, writer = contender(path), contender(path), contender(path)
+            local rw, reader, writer = fixture.rwlock(path), fixture.rwlock(path), fixture.rwlock(path)
             local order = {}
             loop.run(function()
                 fixture.until_children(path, 1)
@@ -432,7 +398,7 @@ describe("a downgrade", function()
                     return order[1]
                 end)
                 assert.same({ "reader" }, order)
-                assert.equal("timeout", select(3, contender(path).write:try_acquire()))
+                assert.equal("timeout", select(3, fixture.rwlock(path).write:try_acquire()))
                 assert.is_false(writer.write:held())
                 order[#order + 1] = "downgraded"
                 assert(rw.read:release())
@@ -444,7 +410,7 @@ describe("a downgrade", function()
     end
 
     it("takes one request, and the reader the writer's number #asan", function()
-        local rw, client = contender(fixture.path())
+        local rw, client = fixture.rwlock(fixture.path())
         assert(rw.write:acquire(10))
         local before = fixture.sent(client)
         assert(rw.read:acquire(10))
@@ -457,8 +423,8 @@ describe("a downgrade", function()
     end)
 
     it("orders tokens: the writer's, the reader's, whoever comes next #valgrind", function()
-        local rw = contender(fixture.path())
-        local other = contender(rw:path())
+        local rw = fixture.rwlock(fixture.path())
+        local other = fixture.rwlock(rw:path())
         local last = ""
         for _ = 1, 3 do
             assert(rw.write:acquire(10))
@@ -481,8 +447,8 @@ describe("a downgrade", function()
 
     it("shows both in the list as holders, and a queued writer not", function()
         local path = fixture.path()
-        local rw = contender(path, { identity = "both" })
-        local writer = contender(path, { identity = "next" })
+        local rw = fixture.rwlock(path, { identity = "both" })
+        local writer = fixture.rwlock(path, { identity = "next" })
         loop.run(function()
             fixture.until_children(path, 1)
             assert(writer.write:acquire(30))
@@ -507,35 +473,35 @@ describe("a downgrade", function()
     end)
 
     it("works the other way round too: the reader is released first, the writer goes on alone", function()
-        local rw = contender(fixture.path())
+        local rw = fixture.rwlock(fixture.path())
         assert(rw.write:acquire(10))
         assert(rw.read:acquire(10))
         assert.is_true(rw.read:release())
         assert.is_true(rw.write:held())
-        assert.equal("timeout", select(3, contender(rw:path()).read:try_acquire()))
+        assert.equal("timeout", select(3, fixture.rwlock(rw:path()).read:try_acquire()))
         assert.is_true(rw.write:release())
         assert.same({}, fixture.children(rw:path()))
     end)
 
     it("is not for the reader of another object, of one client or of two", function()
-        local rw, client = contender(fixture.path())
+        local rw, client = fixture.rwlock(fixture.path())
         assert(rw.write:acquire(10))
         assert.equal("timeout", select(3, client:rwlock(rw:path()).read:try_acquire()))
-        assert.equal("timeout", select(3, contender(rw:path()).read:try_acquire()))
+        assert.equal("timeout", select(3, fixture.rwlock(rw:path()).read:try_acquire()))
         assert(client:flush(10))
         assert.equal(1, #fixture.children(rw:path()))
     end)
 
     it("goes on in the queue, when the writer's node was deleted by an administrator meanwhile #asan", function()
-        local rw = contender(fixture.path())
-        local other = contender(rw:path())
+        local rw = fixture.rwlock(fixture.path())
+        local other = fixture.rwlock(rw:path())
         local token
         loop.run(function()
             fixture.until_children(rw:path(), 1)
             assert(other.write:acquire(30))
             token = other.write:token()
             fixture.until_children(rw:path(), 2) -- the reader has queued
-            pass()
+            fixture.pass(1)
             assert.is_false(rw.read:held())
             assert(other.write:release())
         end, function()
@@ -546,9 +512,7 @@ describe("a downgrade", function()
             assert.is_false(other.write:held())
         end)
         assert.is_true(rw.read:token() > token)
-        eventually(function()
-            return not rw.write:held()
-        end)
+        fixture.await_not_held(rw.write)
         assert.equal("lost", select(3, rw.write:release()))
         assert.is_true(rw.read:held())
         assert.equal(1, #fixture.children(rw:path()))
@@ -560,7 +524,7 @@ describe("a downgrade", function()
         local rw = client:rwlock(fixture.path(), { on_lost = function(lock, reason)
             told[#told + 1] = { lock, reason }
         end })
-        local other = contender(rw:path())
+        local other = fixture.rwlock(rw:path())
         assert(rw.write:acquire(20))
         fixture.kill_owner_behind(link, rw.write:node())
         assert(other.write:acquire(20))
@@ -581,7 +545,7 @@ describe("a downgrade", function()
         it(("is done once if the connection is cut %s the server has it #asan"):format(moment), function()
             local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
             local rw = client:rwlock(fixture.path())
-            local other = contender(rw:path())
+            local other = fixture.rwlock(rw:path())
             local token
             loop.run(function()
                 fixture.until_children(rw:path(), 1)
@@ -611,7 +575,7 @@ describe("a downgrade", function()
     end
 
     it("whose writer is released by another coroutine meanwhile ends as a reader all the same", function()
-        local rw = contender(fixture.path())
+        local rw = fixture.rwlock(fixture.path())
         loop.run(function()
             assert(rw.write:acquire(10))
             assert(rw.read:acquire(20))
@@ -623,7 +587,7 @@ describe("a downgrade", function()
         end)
         assert.is_true(rw.read:held())
         assert.is_false(rw.write:held())
-        assert.same({ __READ__ = 1 }, kinds(rw:path()))
+        assert.same({ __READ__ = 1 }, rwlocks.kinds(rw:path()))
     end)
 end)
 
@@ -631,7 +595,7 @@ describe("an upgrade", function()
     after_each(fixture.clean)
 
     it("is refused at once, says why, and the object goes on #valgrind #asan", function()
-        local rw, client = contender(fixture.path())
+        local rw, client = fixture.rwlock(fixture.path())
         assert(rw.read:acquire(10))
         local before = client:stats()
         for _, acquire in ipairs({ rw.write.acquire, rw.write.try_acquire }) do
@@ -650,7 +614,7 @@ describe("an upgrade", function()
     end)
 
     it("is refused to a downgraded reader as well", function()
-        local rw = contender(fixture.path())
+        local rw = fixture.rwlock(fixture.path())
         assert(rw.write:acquire(10))
         assert(rw.read:acquire(10))
         assert.equal("deadlock", select(3, rw.write:acquire()))
@@ -661,19 +625,17 @@ describe("an upgrade", function()
     end)
 
     it("is not what another object asks for: that waits for the reader", function()
-        local rw, client = contender(fixture.path())
+        local rw, client = fixture.rwlock(fixture.path())
         assert(rw.read:acquire(10))
         assert.equal("timeout", select(3, client:rwlock(rw:path()).write:acquire(0.1)))
         assert.is_true(rw.read:held())
     end)
 
     it("is possible again once the reader was lost", function()
-        local rw = contender(fixture.path(), nil, { session_timeout = 4 })
+        local rw = fixture.rwlock(fixture.path(), nil, { session_timeout = 4 })
         assert(rw.read:acquire(10))
         assert(fixture.observer():delete(rw.read:node()))
-        eventually(function()
-            return not rw.read:held()
-        end)
+        fixture.await_not_held(rw.read)
         assert(rw.write:acquire(10))
         assert.equal("lost", select(3, rw.read:release()))
         assert.is_true(rw.write:held())
@@ -685,9 +647,9 @@ describe("a reentrant read/write lock", function()
 
     for _, letter in ipairs({ "R", "W" }) do
         it(("is acquired three deep, and free after as many releases (%s) #asan"):format(letter), function()
-            local rw = contender(fixture.path(), { reentrant = true })
-            local other = contender(rw:path())
-            local lock = half(rw, letter)
+            local rw = fixture.rwlock(fixture.path(), { reentrant = true })
+            local other = fixture.rwlock(rw:path())
+            local lock = rwlocks.half(rw, letter)
             assert(lock:acquire(10))
             local token = lock:token()
             assert(lock:acquire())
@@ -707,7 +669,7 @@ describe("a reentrant read/write lock", function()
     end
 
     it("may be downgraded at any depth, each half counting for itself", function()
-        local rw = contender(fixture.path(), { reentrant = true })
+        local rw = fixture.rwlock(fixture.path(), { reentrant = true })
         assert(rw.write:acquire(10))
         assert(rw.write:acquire(10))
         assert(rw.read:acquire(10))
@@ -731,7 +693,7 @@ describe("with_read and with_write", function()
     after_each(fixture.clean)
 
     it("run the function with the half that is held, and pass arguments and results #valgrind #asan", function()
-        local rw = contender(fixture.path())
+        local rw = fixture.rwlock(fixture.path())
         for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
             local results = { rw[way](rw, function(given, ...)
                 assert.equal(lock, given)
@@ -745,7 +707,7 @@ describe("with_read and with_write", function()
     end)
 
     it("raise the function's error after releasing", function()
-        local rw = contender(fixture.path())
+        local rw = fixture.rwlock(fixture.path())
         for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
             local problem = { way }
             local ok, raised = pcall(rw[way], rw, function()
@@ -759,14 +721,14 @@ describe("with_read and with_write", function()
     end)
 
     it("do not run the function when the lock is not to be had", function()
-        local rw = contender(fixture.path())
+        local rw = fixture.rwlock(fixture.path())
         fixture.join(rw:path())
         assert.equal("timeout", select(3, rw:with_read(error, 0.05)))
         assert.equal("timeout", select(3, rw:with_write(error, { timeout = 0.05 })))
     end)
 
     it("let a function downgrade: what it acquired stays its own", function()
-        local rw = contender(fixture.path())
+        local rw = fixture.rwlock(fixture.path())
         assert.is_true(rw:with_write(function()
             assert(rw.read:acquire(10))
         end, 10))
@@ -782,13 +744,11 @@ describe("with_read and with_write", function()
     end)
 
     it("say lost, with the results, when the lock was lost meanwhile", function()
-        local rw = contender(fixture.path(), nil, { session_timeout = 4 })
+        local rw = fixture.rwlock(fixture.path(), nil, { session_timeout = 4 })
         for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
             local results = { rw[way](rw, function()
                 assert(fixture.observer():delete(lock:node()))
-                eventually(function()
-                    return not lock:held()
-                end)
+                fixture.await_not_held(lock)
                 return 1, 2
             end, 10) }
             assert.same({ "lost", 1, 2 }, { results[3], results[4], results[5] })
@@ -801,15 +761,6 @@ describe("eight clients of a read/write lock with a hundred random operations ea
     after_each(fixture.clean)
 
     local CLIENTS, OPERATIONS = 8, 100
-
-    --- Random numbers of our own, so that a seed means the same on every Lua.
-    local function generator(seed)
-        local state = seed % 2147483647
-        return function(n)
-            state = state * 16807 % 2147483647
-            return state % n + 1
-        end
-    end
 
     --- What is true of all clients at any time, by who is in now.
     local function new_referee()
@@ -851,7 +802,7 @@ describe("eight clients of a read/write lock with a hundred random operations ea
 
     local function operate(rw, referee, random)
         local letter = random(3) == 1 and "W" or "R"
-        local lock = half(rw, letter)
+        local lock = rwlocks.half(rw, letter)
         local way = random(6)
         local got, message, code
         if way == 1 then
@@ -867,14 +818,14 @@ describe("eight clients of a read/write lock with a hundred random operations ea
         end
         referee:enter(lock, letter)
         for _ = 1, random(3) - 1 do
-            pass()
+            fixture.pass(1)
         end
         if letter == "W" and random(3) == 1 then
             assert(random(2) == 1 and rw.read:acquire(10) or rw.read:acquire(0))
             referee:downgrade(rw)
             assert(rw.write:release({ wait = random(2) == 1 }))
             lock, letter = rw.read, "R"
-            pass()
+            fixture.pass(1)
         elseif letter == "R" and random(5) == 1 then
             assert(select(3, rw.write:acquire()) == "deadlock")
         end
@@ -888,8 +839,8 @@ describe("eight clients of a read/write lock with a hundred random operations ea
             local path = fixture.path()
             local referee, functions, clients = new_referee(), {}, {}
             for index = 1, CLIENTS do
-                local rw, client = contender(path)
-                local random = generator(seed * 100 + index)
+                local rw, client = fixture.rwlock(path)
+                local random = new_dice(seed * 100 + index)
                 clients[index] = client
                 functions[index] = function()
                     for _ = 1, OPERATIONS do
@@ -919,32 +870,24 @@ describe("client:rwlock refuses", function()
 
     teardown(fixture.clean)
 
-    --- Calls and returns the message, which must begin with this file's name: the level is right.
-    local function mistake(fn)
-        local ok, message = pcall(fn)
-        assert.is_false(ok, "no error")
-        assert.truthy(tostring(message):find("^spec/behaviour/rwlock_spec.lua:%d+: "), message)
-        return message
-    end
-
     for index, path in ipairs({ "", "x", "/", "/a/", "/a//b", "/a/./b", "/a\0b", 5, {}, true }) do
         it(("a bad path (%d)"):format(index), function()
-            assert.truthy(mistake(function()
+            mistake(function()
                 local rw = client:rwlock(path)
                 return rw
-            end):find("client:rwlock: ", 1, true))
+            end, "client:rwlock: ")
         end)
     end
 
     it("no path, and one in a table", function()
-        assert.truthy(mistake(function()
+        mistake(function()
             local rw = client:rwlock()
             return rw
-        end):find("path", 1, true))
-        assert.truthy(mistake(function()
+        end, "path")
+        mistake(function()
             local rw = client:rwlock({ path = "/a" })
             return rw
-        end):find("path", 1, true))
+        end, "path")
     end)
 
     for _, case in ipairs({
@@ -953,33 +896,31 @@ describe("client:rwlock refuses", function()
         { "acl", "creator" }, { "acl", {} }
     }) do
         it(("a wrong %s (%s)"):format(case[1], tostring(case[2]):gsub("0x%x+", "")), function()
-            local message = mistake(function()
+            mistake(function()
                 local rw = client:rwlock("/a", { [case[1]] = case[2] })
                 return rw
-            end)
-            assert.truthy(message:find("client:rwlock: option '" .. case[1] .. "' must", 1, true), message)
+            end, "client:rwlock: option '" .. case[1] .. "' must")
         end)
     end
 
     it("options that it does not know, permits for one", function()
-        assert.truthy(mistake(function()
+        mistake(function()
             local rw = client:rwlock("/a", { permits = 5 })
             return rw
-        end):find("unknown option 'permits'", 1, true))
-        assert.truthy(mistake(function()
+        end, "unknown option 'permits'")
+        mistake(function()
             local rw = client:rwlock("/a", 5)
             return rw
-        end):find("options must be a table", 1, true))
+        end, "options must be a table")
     end)
 
     it("to be called with a dot", function()
         local rw = client:rwlock("/a")
         for _, method in ipairs({ "with_read", "with_write", "path", "contenders" }) do
-            local message = mistake(function()
+            mistake(function()
                 local result = rw[method]()
                 return result
-            end)
-            assert.truthy(message:find("rwlock:" .. method, 1, true), message)
+            end, "rwlock:" .. method)
         end
     end)
 
@@ -987,22 +928,21 @@ describe("client:rwlock refuses", function()
         local rw = client:rwlock("/a")
         for _, way in ipairs({ "with_read", "with_write" }) do
             for text, arguments in pairs({ ["the first argument must be a function"] = { 5 }, timeout = { print, -1 } }) do
-                local message = mistake(function()
-                    local result = rw[way](rw, spec_unpack(arguments))
+                mistake(function()
+                    local result = rw[way](rw, compat.unpack(arguments))
                     return result
-                end)
-                assert.truthy(message:find("rwlock:" .. way .. ": " .. text, 1, true), message)
+                end, "rwlock:" .. way .. ": " .. text)
             end
         end
         for _, lock in ipairs({ rw.read, rw.write }) do
-            assert.truthy(mistake(function()
+            mistake(function()
                 local result = lock:acquire({ count = 2 })
                 return result
-            end):find("unknown option 'count'", 1, true))
+            end, "unknown option 'count'")
         end
-        assert.truthy(mistake(function()
+        mistake(function()
             local result = rw:contenders("soon")
             return result
-        end):find("rwlock:contenders: timeout", 1, true))
+        end, "rwlock:contenders: timeout")
     end)
 end)

@@ -1,107 +1,22 @@
 --- What a semaphore promises: never more permits out than there are, taken together or not at all, in arrival order, and
 -- nothing left behind.
 
-local cluster = require "spec.support.cluster"
+local new_dice = require "spec.support.dice"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local mistake = require "spec.support.mistake"
+local semaphores = require "spec.support.semaphores"
 local zklock = require "zklock"
 
 local NAN = 0 / 0
-local UUID = "01234567-89ab-cdef-0123-456789abcdef"
 local AUTH = { { scheme = "digest", credential = "user:password" } }
-
---- A semaphore of a client of its own.
-local function semaphore(path, permits, options, client_options)
-    local client = fixture.loop_client(client_options)
-    return client:semaphore(path, permits, options), client
-end
-
-local function has_leases(path, count)
-    return fixture.has(path .. "/leases", count)
-end
-
-local function has_line(path, count)
-    return fixture.has(path .. "/locks", count)
-end
-
---- Within the loop: waits until so many stand in the line.
-local function until_line(path, count)
-    loop.until_true(function()
-        return has_line(path, count)
-    end)
-end
-
---- Within the loop: waits until so many permits are taken.
-local function until_leases(path, count)
-    loop.until_true(function()
-        return has_leases(path, count)
-    end)
-end
-
---- Waits until the semaphore's directories have so many nodes.
-local function await_nodes(path, leases, line)
-    fixture.await_children(path .. "/leases", leases)
-    fixture.await_children(path .. "/locks", line or 0)
-end
-
---- Takes a permit as Curator's clients do, but out of turn; returns the node.
-local function take_lease(path)
-    fixture.observer():create_all(path .. "/leases")
-    return assert(fixture.observer():create(path .. "/leases/_c_" .. UUID .. "-lease-", "foreigner",
-        { ephemeral = true, sequential = true }))
-end
-
---- Acquires, and waits until its own place in the line is gone, so that whoever stands there is somebody else.
-local function hold(mine, settings)
-    assert(mine:acquire(settings))
-    assert(mine._client:flush(10))
-end
 
 --- The only node of a directory, as a full path.
 local function only_child(path)
     local names = fixture.children(path)
     assert.equal(1, #names)
     return path .. "/" .. names[1]
-end
-
-local function data_watches()
-    local _, count = assert(cluster.shared():ask("wchp")):gsub("\t0x%x+", "")
-    return count
-end
-
---- How many clients watch who comes and goes in some directory: of all watches, the server lists those on data. It is asked
--- again if those have become more or fewer meanwhile.
-local function child_watches()
-    local before, all, after
-    repeat
-        before, all, after = data_watches(), assert(cluster.shared():watch_count()), data_watches()
-    until before == after
-    return all - after
-end
-
---- Waits until the server has no watch of anybody's; clients that have closed may take a moment.
-local function await_no_watches()
-    eventually(function()
-        local count = cluster.shared():watch_count()
-        return count == 0, count
-    end, 10, "no watch on the server")
-end
-
---- Calls and returns the message, which must begin with this file's name: the level is right.
-local function mistake(fn, ...)
-    local ok, message = pcall(fn, ...)
-    assert.is_false(ok, "no error")
-    assert.truthy(tostring(message):find("spec/behaviour/semaphore_spec.lua:", 1, true), message)
-    return message
-end
-
---- Whole numbers from 1 to `largest`, the same ones in every Lua.
-local function dice(seed)
-    return function(largest)
-        seed = (seed * 16807) % 2147483647
-        return seed % largest + 1
-    end
 end
 
 describe("a semaphore", function()
@@ -128,51 +43,51 @@ describe("a semaphore", function()
             assert.is_true(taken[index]:held())
             assert.is_true(taken[index]:release())
         end
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 
     it("lets one in for each permit that is given back #asan", function()
         local path = fixture.path()
-        local first, second, third = semaphore(path, 2), semaphore(path, 2), semaphore(path, 2)
+        local first, second, third = fixture.semaphore(path, 2), fixture.semaphore(path, 2), fixture.semaphore(path, 2)
         local order = {}
         loop.run(function()
-            hold(first, 20)
-            hold(second, 20)
-            until_line(path, 1)
+            semaphores.hold(first, 20)
+            semaphores.hold(second, 20)
+            semaphores.until_line(path, 1)
             order[#order + 1] = "given back"
             assert.is_true(second:release())
         end, function()
-            until_leases(path, 2)
+            semaphores.until_leases(path, 2)
             assert(third:acquire(20))
             order[#order + 1] = "let in"
         end)
         assert.same({ "given back", "let in" }, order)
         assert.is_true(first:held() and third:held())
-        await_nodes(path, 2)
+        semaphores.await_nodes(path, 2)
     end)
 
     it("gives several permits together, and takes them back together #valgrind #asan", function()
         local path = fixture.path()
-        local three, two = semaphore(path, 4), semaphore(path, 4)
+        local three, two = fixture.semaphore(path, 4), fixture.semaphore(path, 4)
         assert.equal(three, three:acquire({ count = 3, timeout = 10 }))
-        await_nodes(path, 3)
+        semaphores.await_nodes(path, 3)
         assert.equal(1, three:available())
         assert.equal("timeout", select(3, two:try_acquire({ count = 2 })))
         assert.equal("timeout", select(3, two:acquire({ count = 2, timeout = 0.2 })))
-        await_nodes(path, 3)
+        semaphores.await_nodes(path, 3)
         assert.equal(two, two:try_acquire({ count = 1 }))
         assert.is_true(two:release())
         assert.is_true(three:release())
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
         assert.equal(two, two:try_acquire({ count = 4 }))
-        await_nodes(path, 4)
+        semaphores.await_nodes(path, 4)
     end)
 
     it("with one permit blocks like a mutex #asan", function()
         local path = fixture.path()
         local inside, most, turns, functions = 0, 0, 0, {}
         for index = 1, 4 do
-            local mine = semaphore(path, 1)
+            local mine = fixture.semaphore(path, 1)
             functions[index] = function()
                 for _ = 1, 5 do
                     assert(mine:acquire(30))
@@ -189,25 +104,25 @@ describe("a semaphore", function()
         end
         loop.run_all(functions)
         assert.same({ 20, 1 }, { turns, most })
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 
     it("serves those who wait in arrival order, also one that wants more than is free before one that wants less", function()
         local path = fixture.path()
-        local holder = semaphore(path, 3)
+        local holder = fixture.semaphore(path, 3)
         local counts, served, functions = { 2, 1, 3, 1 }, {}, {}
-        hold(holder, { count = 2, timeout = 10 })
+        semaphores.hold(holder, { count = 2, timeout = 10 })
         for index, count in ipairs(counts) do
-            local mine = semaphore(path, 3)
+            local mine = fixture.semaphore(path, 3)
             functions[index] = function()
-                until_line(path, index - 1)
+                semaphores.until_line(path, index - 1)
                 assert(mine:acquire({ count = count, timeout = 30 }))
                 served[#served + 1] = index
                 assert(mine:release())
             end
         end
         functions[#functions + 1] = function()
-            until_line(path, #counts)
+            semaphores.until_line(path, #counts)
             assert.same({}, served)
             assert(holder:release())
         end
@@ -215,19 +130,19 @@ describe("a semaphore", function()
         assert.equal(#counts, #served)
         -- The first and the second fit together, so that either may be resumed first; the others do not.
         assert.same({ 3, 4 }, { served[3], served[4] })
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 
     it("says how many permits nobody has", function()
         local path = fixture.path()
-        local mine, client = semaphore(path, 5)
+        local mine, client = fixture.semaphore(path, 5)
         assert.equal(5, mine:permits())
         assert.equal(5, mine:available())
         assert.is_nil((fixture.observer():exists(path)))
         assert(mine:acquire({ count = 2, timeout = 10 }))
         assert.equal(3, mine:available(10))
         assert.equal(3, client:semaphore(path, 5):available())
-        local lease = take_lease(path)
+        local lease = semaphores.take_lease(path)
         assert.equal(2, mine:available())
         fixture.observer():delete(lease)
         assert.is_true(mine:release())
@@ -238,17 +153,17 @@ describe("a semaphore", function()
 
     it("lists the permits that are taken, then those who wait #valgrind #asan", function()
         local path = fixture.path()
-        local first = semaphore(path, 3, { identity = "first" })
-        local second = semaphore(path, 3, { identity = "second" })
+        local first = fixture.semaphore(path, 3, { identity = "first" })
+        local second = fixture.semaphore(path, 3, { identity = "second" })
         assert.same({}, first:contenders())
-        hold(first, { count = 2, timeout = 10 })
+        semaphores.hold(first, { count = 2, timeout = 10 })
         assert.same({ true, "semaphore" }, { first:held(), tostring(first):match("^zklock (%a+) %(") and "semaphore" })
         local list
         loop.run(function()
             assert.equal("cancelled", select(3, second:acquire({ count = 2, timeout = 20 })))
         end, function()
             loop.until_true(function()
-                return has_line(path, 1) and child_watches() == 1
+                return semaphores.has_line(path, 1) and semaphores.child_watches() == 1
             end)
             list = assert(first:contenders(10))
             second:cancel()
@@ -279,7 +194,7 @@ describe("a semaphore", function()
     end)
 
     it("has a node, a token that grows, and a path while it is held", function()
-        local mine, client = semaphore(fixture.path(), 2)
+        local mine, client = fixture.semaphore(fixture.path(), 2)
         local last = ""
         for _ = 1, 5 do
             assert.is_nil(mine:token())
@@ -293,12 +208,12 @@ describe("a semaphore", function()
         end
         assert.equal("not_held", select(3, mine:release()))
         assert(client:flush(10))
-        await_nodes(mine:path(), 0)
+        semaphores.await_nodes(mine:path(), 0)
     end)
 
     it("says deadlock at a second acquire of one object, unless it is reentrant, and then for no more than it has", function()
         local path = fixture.path()
-        local plain, client = semaphore(path, 3)
+        local plain, client = fixture.semaphore(path, 3)
         assert(plain:acquire(10))
         assert.equal("deadlock", select(3, plain:acquire(10)))
         assert.is_true(plain:release())
@@ -309,17 +224,17 @@ describe("a semaphore", function()
         local ok, message, code = again:acquire({ count = 3 })
         assert.same({ nil, "deadlock" }, { ok, code })
         assert.truthy(message:find("3", 1, true) and message:find("2", 1, true), message)
-        await_nodes(path, 2)
+        semaphores.await_nodes(path, 2)
         for _ = 1, 3 do
             assert.is_true(again:held())
             assert.is_true(again:release())
         end
         assert.is_false(again:held())
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 
     it("runs with_lock with so many permits, and gives them back whatever the function does #valgrind #asan", function()
-        local mine = semaphore(fixture.path(), 3)
+        local mine = fixture.semaphore(fixture.path(), 3)
         local function look(given, word)
             assert.equal(mine, given)
             return #fixture.children(mine:path() .. "/leases"), word
@@ -333,15 +248,15 @@ describe("a semaphore", function()
         end, { count = 3 })
         assert.is_false(ok)
         assert.equal(problem, raised)
-        await_nodes(mine:path(), 0)
-        local other = semaphore(mine:path(), 3)
+        semaphores.await_nodes(mine:path(), 0)
+        local other = fixture.semaphore(mine:path(), 3)
         assert(other:acquire({ count = 2, timeout = 10 }))
         assert.equal("timeout", select(3, mine:with_lock(look, { count = 2, timeout = 0.1 })))
         assert.equal("timeout", select(3, mine:with_lock(look, { count = 2, timeout = 0 })))
     end)
 
     it("returns before the server's acknowledgement when told not to wait, and is free all the same", function()
-        local mine, client = semaphore(fixture.path(), 2)
+        local mine, client = fixture.semaphore(fixture.path(), 2)
         for _ = 1, 5 do
             assert(mine:acquire({ count = 2, timeout = 10 }))
             assert.is_true(mine:release({ wait = false }))
@@ -354,13 +269,13 @@ describe("a semaphore", function()
 
     it("gives a thousand permits at once #asan", function()
         local path = fixture.path()
-        local mine, client = semaphore(path, 1000)
+        local mine, client = fixture.semaphore(path, 1000)
         assert(mine:acquire({ count = 1000, timeout = 30 }))
-        await_nodes(path, 1000)
+        semaphores.await_nodes(path, 1000)
         assert.equal(0, mine:available())
         assert.equal("timeout", select(3, client:semaphore(path, 1000):try_acquire()))
         assert.is_true(mine:release())
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
         local most = client:semaphore(fixture.path(), 2147483647)
         assert(most:acquire({ count = 1000, timeout = 30 }))
         assert.equal(2147483647 - 1000, most:available())
@@ -372,8 +287,8 @@ describe("a semaphore", function()
         local path = fixture.path()
         local permits, out, most, turns, functions = 3, 0, 0, 0, {}
         for index = 1, 5 do
-            local mine, client = semaphore(path, permits)
-            local roll = dice(index * 7919)
+            local mine, client = fixture.semaphore(path, permits)
+            local roll = new_dice(index * 7919)
             functions[index] = function()
                 for _ = 1, 12 do
                     local count = roll(permits)
@@ -404,7 +319,7 @@ describe("a semaphore", function()
         loop.run_all(functions)
         assert.is_true(turns >= 30, turns)
         assert.is_true(most <= permits, most)
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 end)
 
@@ -415,8 +330,8 @@ describe("takers of several permits", function()
         it(("two of 2 out of 2, of %d client(s), never block each other #asan"):format(clients), function()
             local path = fixture.path()
             local functions, out, turns = {}, 0, 0
-            local first, client = semaphore(path, 2)
-            for index, mine in ipairs({ first, clients == 1 and client:semaphore(path, 2) or semaphore(path, 2) }) do
+            local first, client = fixture.semaphore(path, 2)
+            for index, mine in ipairs({ first, clients == 1 and client:semaphore(path, 2) or fixture.semaphore(path, 2) }) do
                 functions[index] = function()
                     for _ = 1, 40 do
                         assert(mine:acquire({ count = 2, timeout = 40 }))
@@ -430,7 +345,7 @@ describe("takers of several permits", function()
             end
             loop.run_all(functions)
             assert.equal(80, turns)
-            await_nodes(path, 0)
+            semaphores.await_nodes(path, 0)
         end)
     end
 
@@ -449,15 +364,15 @@ describe("takers of several permits", function()
         for index = 1, 2 do
             assert.equal("ok", takers[index]:line())
         end
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 
     it("four of 1 to 3 out of 3 all get their turns", function()
         local path = fixture.path()
         local functions, out, turns = {}, 0, 0
         for index = 1, 4 do
-            local mine = semaphore(path, 3)
-            local roll = dice(index * 104729)
+            local mine = fixture.semaphore(path, 3)
+            local roll = new_dice(index * 104729)
             functions[index] = function()
                 for _ = 1, 15 do
                     local count = roll(3)
@@ -477,7 +392,7 @@ describe("takers of several permits", function()
         end
         loop.run_all(functions)
         assert.equal(60, turns)
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 end)
 
@@ -486,24 +401,24 @@ describe("permits return", function()
 
     it("at once when their client is closed #asan", function()
         local path = fixture.path()
-        local mine, client = semaphore(path, 2, nil, { session_timeout = 30 })
-        local other = semaphore(path, 2)
-        hold(mine, { count = 2, timeout = 10 })
+        local mine, client = fixture.semaphore(path, 2, nil, { session_timeout = 30 })
+        local other = fixture.semaphore(path, 2)
+        semaphores.hold(mine, { count = 2, timeout = 10 })
         loop.run(function()
             assert(other:acquire({ count = 2, timeout = 20 }))
         end, function()
-            until_line(path, 1)
+            semaphores.until_line(path, 1)
             assert.is_true(client:close())
         end)
         assert.is_false(mine:held())
         assert.equal("lost", select(3, mine:release()))
         assert.equal("closed", select(3, mine:acquire(10)))
-        await_nodes(path, 2)
+        semaphores.await_nodes(path, 2)
     end)
 
     it("at once when their process ends, and after the session timeout when it is killed", function()
         local path = fixture.path()
-        local mine = semaphore(path, 2)
+        local mine = fixture.semaphore(path, 2)
         for _, case in ipairs({ { 30 }, { 6, "KILL" } }) do
             local taker = fixture.program("taker", fixture.servers(), path, 2, case[1])
             assert.equal("ready", taker:line())
@@ -522,15 +437,14 @@ describe("permits return", function()
     it("when their session ends, and their holder is told #asan", function()
         local path = fixture.path()
         local told
-        local mine, client = semaphore(path, 2, { on_lost = function(...)
+        local mine, client = fixture.semaphore(path, 2, { on_lost = function(...)
             told = { ... }
         end }, { session_timeout = 6 })
         assert(mine:acquire({ count = 2, timeout = 10 }))
         fixture.kill_owner(mine:node())
-        local other = semaphore(path, 2)
+        local other = fixture.semaphore(path, 2)
         assert(other:acquire({ count = 2, timeout = 20 }))
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return told
         end)
         assert.is_false(mine:held())
@@ -546,24 +460,22 @@ describe("permits return", function()
         do
             assert(client:semaphore(path, 2):acquire({ count = 2, timeout = 10 }))
         end
-        collectgarbage()
-        collectgarbage()
-        await_nodes(path, 0)
+        fixture.collect()
+        semaphores.await_nodes(path, 0)
         assert(client:semaphore(path, 2):try_acquire({ count = 2 }))
     end)
 
     it("after max_hold, by themselves", function()
         local path = fixture.path()
         local reason
-        local mine, client = semaphore(path, 2, { max_hold = 2, on_lost = function(_, why)
+        local mine, client = fixture.semaphore(path, 2, { max_hold = 2, on_lost = function(_, why)
             reason = why
         end })
         assert(mine:acquire({ count = 2, timeout = 10 }))
-        local other = semaphore(path, 2)
+        local other = fixture.semaphore(path, 2)
         assert(other:acquire({ count = 2, timeout = 20 }))
         assert.is_false(mine:held())
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return reason
         end)
         assert.equal("max_hold", reason)
@@ -601,79 +513,74 @@ describe("a semaphore refuses", function()
         ["a table for a"] = {} }
     for title, value in pairs(wrong) do
         it(title .. " limit #valgrind #asan", function()
-            local message = mistake(function()
+            mistake(function()
                 client:semaphore("/a", value)
-            end)
-            assert.truthy(message:find("client:semaphore: permits must be a whole number from 1 to 2147483647", 1, true),
-                message)
+            end, "client:semaphore: permits must be a whole number from 1 to 2147483647")
         end)
 
         it(title .. " count", function()
             local mine = client:semaphore("/a", 2000)
             for _, method in ipairs({ "acquire", "try_acquire" }) do
-                local message = mistake(function()
+                mistake(function()
                     mine[method](mine, { count = value })
-                end)
-                assert.truthy(message:find("lock:" .. method .. ": option 'count' must be a whole number from 1 to 1000", 1,
-                    true), message)
+                end, "lock:" .. method .. ": option 'count' must be a whole number from 1 to 1000")
             end
-            assert.truthy(mistake(function()
+            mistake(function()
                 mine:with_lock(print, { count = value })
-            end):find("lock:with_lock: option 'count' must", 1, true))
+            end, "lock:with_lock: option 'count' must")
         end)
     end
 
     it("to have no limit", function()
-        assert.truthy(mistake(function()
+        mistake(function()
             client:semaphore("/a")
-        end):find("(got nil)", 1, true))
+        end, "(got nil)")
     end)
 
     it("a count above its permits, or above a thousand", function()
         local few, many = client:semaphore("/a", 2), client:semaphore("/a", 5000)
         for _, method in ipairs({ "acquire", "try_acquire" }) do
-            local message = mistake(function()
+            mistake(function()
                 few[method](few, { count = 3 })
-            end)
-            assert.truthy(message:find("count must not be more than the semaphore's permits (3 of 2)", 1, true), message)
-            assert.truthy(mistake(function()
+            end, "count must not be more than the semaphore's permits (3 of 2)")
+            mistake(function()
                 many[method](many, { count = 1001 })
-            end):find("from 1 to 1000", 1, true))
+            end, "from 1 to 1000")
         end
-        assert.truthy(mistake(function()
+        mistake(function()
             few:with_lock(print, { count = 3 })
-        end):find("3 of 2", 1, true))
+        end, "3 of 2")
     end)
 
     it("a count given as a number, which is a timeout, and a timeout for a try", function()
         local mine = client:semaphore("/a", 2)
-        assert.truthy(mistake(function()
+        mistake(function()
             mine:try_acquire(2)
-        end):find("lock:try_acquire: options must be a table (got 2)", 1, true))
-        assert.truthy(mistake(function()
+        end, "lock:try_acquire: options must be a table (got 2)")
+        mistake(function()
             mine:try_acquire({ timeout = 2 })
-        end):find("unknown option 'timeout' (known: count, keep)", 1, true))
-        assert.truthy(mistake(function()
+        end, "unknown option 'timeout' (known: count, keep)")
+        mistake(function()
             mine:acquire({ counts = 2 })
-        end):find("unknown option 'counts' (known: count, keep, timeout)", 1, true))
-        assert.truthy(mistake(function()
+        end, "unknown option 'counts' (known: count, keep, timeout)")
+        mistake(function()
             client:mutex("/a"):acquire({ count = 1 })
-        end):find("unknown option 'count' (known: keep, timeout)", 1, true))
+        end, "unknown option 'count' (known: keep, timeout)")
     end)
 
     it("to be called with a dot", function()
         local mine = client:semaphore("/a", 2)
         for _, method in ipairs({ "permits", "available" }) do
-            assert.truthy(mistake(function()
+            mistake(function()
                 mine[method]()
-            end):find("semaphore:" .. method .. ": call it with a colon", 1, true))
+            end, "semaphore:" .. method .. ": call it with a colon")
         end
-        assert.truthy(mistake(function()
+        mistake(function()
             mine.acquire()
-        end):find("colon", 1, true))
-        assert.truthy(mistake(function()
+        end, "colon")
+        mistake(function()
             mine:available(-1)
-        end):find("semaphore:available: timeout must be", 1, true))
+        end, "semaphore:available: timeout must be")
     end)
 
     it("all of that without writing anything", function()
@@ -698,12 +605,12 @@ describe("different limits at one path", function()
 
     it("are answered with mismatch to who asks how many are available, too #asan", function()
         local path = fixture.path()
-        local ten, two = semaphore(path, 10), semaphore(path, 2)
+        local ten, two = fixture.semaphore(path, 10), fixture.semaphore(path, 2)
         assert.equal(2, two:available()) -- nobody has said yet
         assert(ten:acquire({ count = 9, timeout = 10 }))
         assert.equal(1, ten:available())
         assert_mismatch(path, 10, 2, two:available())
-        assert_mismatch(path, 10, 11, semaphore(path, 11):available(5))
+        assert_mismatch(path, 10, 11, fixture.semaphore(path, 11):available(5))
         assert.is_true(ten:release())
         assert_mismatch(path, 10, 2, two:available())
         for _, data in ipairs({ "", "hello", "0", "99999999999" }) do -- that is no limit
@@ -716,8 +623,8 @@ describe("different limits at one path", function()
 
     it("are answered with mismatch, and the first one is in force #valgrind #asan", function()
         local path = fixture.path()
-        local ten = semaphore(path, 10)
-        local two, client = semaphore(path, 2)
+        local ten = fixture.semaphore(path, 10)
+        local two, client = fixture.semaphore(path, 2)
         assert(ten:acquire({ count = 3, timeout = 10 }))
         assert.equal("10", (fixture.observer():get(path .. "/leases")))
         for _ = 1, 2 do
@@ -725,19 +632,19 @@ describe("different limits at one path", function()
             assert_mismatch(path, 10, 2, two:acquire({ count = 2, timeout = 10 }))
         end
         assert(client:flush(10))
-        await_nodes(path, 3)
+        semaphores.await_nodes(path, 3)
         assert.is_true(ten:held())
         assert.is_true(ten:release())
         assert_mismatch(path, 10, 2, two:try_acquire())
-        assert_mismatch(path, 10, 2, semaphore(path, 2):try_acquire())
-        assert_mismatch(path, 10, 9, semaphore(path, 9):acquire(10))
+        assert_mismatch(path, 10, 2, fixture.semaphore(path, 2):try_acquire())
+        assert_mismatch(path, 10, 9, fixture.semaphore(path, 9):acquire(10))
         assert_mismatch(path, 10, 11, client:semaphore(path, 11):acquire(10))
         assert_mismatch(path, 10, 2, two:with_lock(error, 10))
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
         assert(ten:acquire({ count = 10, timeout = 10 }))
         assert.is_true(ten:release())
         assert(client:semaphore(path, 10):acquire(10))
-        await_nodes(path, 1)
+        semaphores.await_nodes(path, 1)
     end)
 
     it("are told from each other when both come at once: one wins, for as long as the directory lives", function()
@@ -745,7 +652,7 @@ describe("different limits at one path", function()
         local limits, functions, answered = {}, {}, 0
         for index = 1, 4 do
             local limit = index % 2 + 1
-            local mine = semaphore(path, limit)
+            local mine = fixture.semaphore(path, limit)
             functions[index] = function()
                 local taken, message, code = mine:acquire(20)
                 if taken then
@@ -761,17 +668,17 @@ describe("different limits at one path", function()
         end
         loop.run_all(functions)
         assert.equal(4, answered)
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 
     it("follow each other once the server has reaped the directory", function()
         local path = fixture.path()
-        local ten = semaphore(path, 10)
-        local two = semaphore(path, 2)
+        local ten = fixture.semaphore(path, 10)
+        local two = fixture.semaphore(path, 2)
         assert(ten:acquire(10))
         assert.is_true(ten:release())
         assert_mismatch(path, 10, 2, two:acquire(10))
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
         assert(fixture.observer():delete(path .. "/leases")) -- as the server does with an empty container
         assert(two:acquire(20))
         assert.equal("2", (fixture.observer():get(path .. "/leases")))
@@ -780,7 +687,7 @@ describe("different limits at one path", function()
 
     it("follow each other when an administrator has written another one", function()
         local path = fixture.path()
-        local two, client = semaphore(path, 2)
+        local two, client = fixture.semaphore(path, 2)
         assert(two:acquire(10))
         assert.is_true(two:release())
         assert(fixture.observer():set(path .. "/leases", "3"))
@@ -792,10 +699,10 @@ describe("different limits at one path", function()
     it("do not exist where somebody else has made the directory without one: the first to come writes his", function()
         local path = fixture.path()
         assert(fixture.observer():create_all(path .. "/leases"))
-        local two = semaphore(path, 2)
+        local two = fixture.semaphore(path, 2)
         assert(two:acquire({ count = 2, timeout = 10 }))
         assert.equal("2", (fixture.observer():get(path .. "/leases")))
-        assert_mismatch(path, 2, 3, semaphore(path, 3):acquire(10))
+        assert_mismatch(path, 2, 3, fixture.semaphore(path, 3):acquire(10))
         assert.is_true(two:release())
         assert(two:try_acquire())
     end)
@@ -805,8 +712,8 @@ describe("different limits at one path", function()
             local path = fixture.path()
             assert(fixture.observer():create_all(path))
             assert(fixture.observer():create(path .. "/leases", data))
-            assert(semaphore(path, 2):acquire({ count = 2, timeout = 10 }), "data " .. index)
-            assert(semaphore(path, 3):acquire(10))
+            assert(fixture.semaphore(path, 2):acquire({ count = 2, timeout = 10 }), "data " .. index)
+            assert(fixture.semaphore(path, 3):acquire(10))
             assert.equal(data, (fixture.observer():get(path .. "/leases")))
             fixture.clean()
         end
@@ -818,36 +725,36 @@ describe("a waiter for permits", function()
 
     it("that times out leaves neither line node nor permit nor watch behind #valgrind #asan", function()
         local path = fixture.path()
-        local holder = semaphore(path, 2)
-        local mine, client = semaphore(path, 2)
-        hold(holder, 10)
+        local holder = fixture.semaphore(path, 2)
+        local mine, client = fixture.semaphore(path, 2)
+        semaphores.hold(holder, 10)
         for _ = 1, 10 do
             assert.equal("timeout", select(3, mine:acquire({ count = 2, timeout = 0.02 })))
         end
         assert(client:flush(10))
         assert.equal(1, #fixture.children(path .. "/leases"))
         assert.equal(0, #fixture.children(path .. "/locks"))
-        await_no_watches()
+        semaphores.await_no_watches()
         assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
         assert.is_true(holder:held())
     end)
 
     it("that is cancelled leaves neither line node nor permit nor watch behind, at the head and behind it #asan", function()
         local path = fixture.path()
-        local holder = semaphore(path, 2)
-        local head, head_client = semaphore(path, 2)
-        local tail, tail_client = semaphore(path, 2)
-        hold(holder, 10)
+        local holder = fixture.semaphore(path, 2)
+        local head, head_client = fixture.semaphore(path, 2)
+        local tail, tail_client = fixture.semaphore(path, 2)
+        semaphores.hold(holder, 10)
         local codes = {}
         loop.run(function()
             codes[1] = select(3, head:acquire({ count = 2, timeout = 30 }))
         end, function()
-            until_line(path, 1)
+            semaphores.until_line(path, 1)
             codes[2] = select(3, tail:acquire({ count = 2, timeout = 30 }))
         end, function()
-            until_line(path, 2)
+            semaphores.until_line(path, 2)
             loop.until_true(function()
-                return child_watches() == 1
+                return semaphores.child_watches() == 1
             end)
             assert.is_true(tail:cancel())
             assert(tail_client:flush(10))
@@ -858,44 +765,44 @@ describe("a waiter for permits", function()
         assert(head_client:flush(10))
         assert.equal(1, #fixture.children(path .. "/leases"))
         assert.equal(0, #fixture.children(path .. "/locks"))
-        await_no_watches()
+        semaphores.await_no_watches()
         assert.same({ 0, 0 }, { head_client:stats().watches, tail_client:stats().watches })
         assert(head:acquire(10))
     end)
 
     it("hears that its client is closed under it, and leaves nothing behind", function()
         local path = fixture.path()
-        local holder = semaphore(path, 1)
-        local mine, client = semaphore(path, 1)
-        hold(holder, 10)
+        local holder = fixture.semaphore(path, 1)
+        local mine, client = fixture.semaphore(path, 1)
+        semaphores.hold(holder, 10)
         local code
         loop.run(function()
             code = select(3, mine:acquire(20))
         end, function()
-            until_line(path, 1)
+            semaphores.until_line(path, 1)
             client:close()
         end)
         assert.equal("closed", code)
-        await_nodes(path, 1)
+        semaphores.await_nodes(path, 1)
     end)
 
     it("survives the end of its session, at the head and behind it #asan", function()
         local path = fixture.path()
-        local holder = semaphore(path, 2)
+        local holder = fixture.semaphore(path, 2)
         local waiters, functions, sessions = {}, {}, {}
-        hold(holder, { count = 2, timeout = 10 })
+        semaphores.hold(holder, { count = 2, timeout = 10 })
         for index = 1, 2 do
             local client
-            waiters[index], client = semaphore(path, 2, nil, { session_timeout = 6 })
+            waiters[index], client = fixture.semaphore(path, 2, nil, { session_timeout = 6 })
             functions[index] = function()
-                until_line(path, index - 1)
+                semaphores.until_line(path, index - 1)
                 assert(waiters[index]:acquire({ count = 2, timeout = 40 }))
                 sessions[index] = client:stats().sessions
                 assert(waiters[index]:release())
             end
         end
         functions[3] = function()
-            until_line(path, 2)
+            semaphores.until_line(path, 2)
             local before = fixture.children(path .. "/locks")
             for _, name in ipairs(before) do
                 fixture.kill_owner(path .. "/locks/" .. name)
@@ -909,19 +816,19 @@ describe("a waiter for permits", function()
         end
         loop.run_all(functions)
         assert.is_true(sessions[1] >= 2 and sessions[2] >= 2)
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 
     it("joins again when an administrator deletes its node in the line #asan", function()
         local path = fixture.path()
-        local holder, mine = semaphore(path, 1), semaphore(path, 1)
-        hold(holder, 10)
+        local holder, mine = fixture.semaphore(path, 1), fixture.semaphore(path, 1)
+        semaphores.hold(holder, 10)
         loop.run(function()
             assert(mine:acquire(30))
         end, function()
-            until_line(path, 1)
+            semaphores.until_line(path, 1)
             loop.until_true(function()
-                return child_watches() == 1
+                return semaphores.child_watches() == 1
             end)
             local node = only_child(path .. "/locks")
             assert(fixture.observer():delete(node))
@@ -930,22 +837,22 @@ describe("a waiter for permits", function()
                 return mine:held()
             end)
         end)
-        await_nodes(path, 1)
+        semaphores.await_nodes(path, 1)
     end)
 
     it("behind others joins again when an administrator deletes its node in the line", function()
         local path = fixture.path()
-        local holder, client = semaphore(path, 1)
-        local ahead, mine = semaphore(path, 1), semaphore(path, 1, nil, { session_timeout = 8 })
-        hold(holder, 10)
+        local holder, client = fixture.semaphore(path, 1)
+        local ahead, mine = fixture.semaphore(path, 1), fixture.semaphore(path, 1, nil, { session_timeout = 8 })
+        semaphores.hold(holder, 10)
         loop.run(function()
             assert(ahead:acquire(40))
             assert(ahead:release())
         end, function()
-            until_line(path, 1)
+            semaphores.until_line(path, 1)
             assert(mine:acquire(40))
         end, function()
-            until_line(path, 2)
+            semaphores.until_line(path, 2)
             local names = fixture.children(path .. "/locks")
             table.sort(names, function(a, b)
                 return a:sub(-10) < b:sub(-10)
@@ -959,18 +866,18 @@ describe("a waiter for permits", function()
         end)
         assert.is_true(mine:held())
         assert(client:flush(10))
-        await_nodes(path, 1)
+        semaphores.await_nodes(path, 1)
     end)
 
     it("takes its permits again when an administrator deletes one that it has made but not got", function()
         local path = fixture.path()
-        local foreign = { take_lease(path), take_lease(path) }
-        local mine = semaphore(path, 2, nil, { session_timeout = 8 })
+        local foreign = { semaphores.take_lease(path), semaphores.take_lease(path) }
+        local mine = fixture.semaphore(path, 2, nil, { session_timeout = 8 })
         loop.run(function()
             assert(mine:acquire({ count = 2, timeout = 40 }))
         end, function()
             loop.until_true(function()
-                return child_watches() == 1
+                return semaphores.child_watches() == 1
             end)
             for _, name in ipairs(fixture.children(path .. "/leases")) do
                 local node = path .. "/leases/" .. name
@@ -982,36 +889,36 @@ describe("a waiter for permits", function()
             fixture.observer():delete(foreign[2])
         end)
         assert.is_true(mine:held())
-        await_nodes(path, 2)
+        semaphores.await_nodes(path, 2)
     end)
 
     it("is the only one of them to watch the permits when it is at the head of the line #asan", function()
         local path = fixture.path()
-        local holder = semaphore(path, 1)
-        hold(holder, 10)
+        local holder = fixture.semaphore(path, 1)
+        semaphores.hold(holder, 10)
         local functions, most = {}, 0
         for index = 1, 3 do
-            local mine = semaphore(path, 1)
+            local mine = fixture.semaphore(path, 1)
             functions[index] = function()
-                until_line(path, index - 1)
+                semaphores.until_line(path, index - 1)
                 assert(mine:acquire(40))
-                most = math.max(most, child_watches())
+                most = math.max(most, semaphores.child_watches())
                 assert(mine:release())
             end
         end
         functions[4] = function()
-            until_line(path, 3)
+            semaphores.until_line(path, 3)
             loop.until_true(function()
-                return child_watches() == 1
+                return semaphores.child_watches() == 1
             end)
             for _ = 1, 5 do
-                assert.is_true(child_watches() <= 1) -- none while the one who watches has just been told of something
+                assert.is_true(semaphores.child_watches() <= 1) -- none while the one who watches has just been told of something
             end
             assert(holder:release())
         end
         loop.run_all(functions)
         assert.is_true(most <= 1, most)
-        await_no_watches()
+        semaphores.await_no_watches()
     end)
 end)
 
@@ -1019,7 +926,7 @@ describe("requests of a semaphore", function()
     after_each(fixture.clean)
 
     it("are five for each permit taken and given back, in one round trip and one, where nobody waits", function()
-        local mine, client = semaphore(fixture.path(), 3, nil, { session_timeout = 30 })
+        local mine, client = fixture.semaphore(fixture.path(), 3, nil, { session_timeout = 30 })
         for _ = 1, 8 do -- until it is known that nobody else comes
             assert(mine:acquire(10))
             assert.is_true(mine:release())
@@ -1057,18 +964,18 @@ describe("requests of a semaphore", function()
 
     it("are writes to the permits only when its turn has come, once it has had to wait #asan", function()
         local path = fixture.path()
-        local holder = semaphore(path, 1, nil, { session_timeout = 30 })
-        local mine, client = semaphore(path, 1, nil, { session_timeout = 30 })
-        hold(holder, 10)
+        local holder = fixture.semaphore(path, 1, nil, { session_timeout = 30 })
+        local mine, client = fixture.semaphore(path, 1, nil, { session_timeout = 30 })
+        semaphores.hold(holder, 10)
         assert.equal("timeout", select(3, mine:try_acquire()))
         assert(client:flush(10))
         local before = assert(fixture.observer():exists(path .. "/leases"))
         loop.run(function()
             assert(mine:acquire(30))
         end, function()
-            until_line(path, 1)
+            semaphores.until_line(path, 1)
             loop.until_true(function()
-                return child_watches() == 1
+                return semaphores.child_watches() == 1
             end)
             assert.same(before, (fixture.observer():exists(path .. "/leases")))
             assert(holder:release())
@@ -1079,9 +986,9 @@ describe("requests of a semaphore", function()
 
     it("that are refused a try are no writes #asan", function()
         local path = fixture.path()
-        local holder = semaphore(path, 2)
-        local mine, client = semaphore(path, 2, nil, { session_timeout = 30 })
-        hold(holder, { count = 2, timeout = 10 })
+        local holder = fixture.semaphore(path, 2)
+        local mine, client = fixture.semaphore(path, 2, nil, { session_timeout = 30 })
+        semaphores.hold(holder, { count = 2, timeout = 10 })
         assert(client:flush(10))
         local observer = fixture.observer()
         local leases, line = observer:exists(path .. "/leases"), observer:exists(path .. "/locks")
@@ -1098,12 +1005,12 @@ describe("requests of a semaphore", function()
 
     it("that are refused a try by somebody in the line are no writes either", function()
         local path = fixture.path()
-        local holder = semaphore(path, 2)
-        hold(holder, 10)
+        local holder = fixture.semaphore(path, 2)
+        semaphores.hold(holder, 10)
         fixture.join(path .. "/locks")
         local observer = fixture.observer()
         local leases, line = observer:exists(path .. "/leases"), observer:exists(path .. "/locks")
-        assert.equal("timeout", select(3, semaphore(path, 2):try_acquire()))
+        assert.equal("timeout", select(3, fixture.semaphore(path, 2):try_acquire()))
         assert.same(leases, (observer:exists(path .. "/leases")))
         assert.same(line, (observer:exists(path .. "/locks")))
     end)
@@ -1116,20 +1023,19 @@ describe("when others use its nodes, a semaphore", function()
         for which = 1, 2 do
             local path = fixture.path()
             local told
-            local mine, client = semaphore(path, 2, { on_lost = function(...)
+            local mine, client = fixture.semaphore(path, 2, { on_lost = function(...)
                 told = { ... }
             end }, { session_timeout = 8 })
             assert(mine:acquire({ count = 2, timeout = 10 }))
             assert(fixture.observer():delete(path .. "/leases/" .. fixture.children(path .. "/leases")[which]))
-            eventually(function()
-                client:pump()
+            fixture.pump_until(client, function()
                 return told
             end)
             assert.is_false(mine:held())
             assert.same({ mine, "lost" }, { told[1], told[2] })
             assert.truthy(told[3]:find(path, 1, true), told[3])
             assert.equal("lost", select(3, mine:release()))
-            await_nodes(path, 0)
+            semaphores.await_nodes(path, 0)
             assert(mine:acquire({ count = 2, timeout = 10 }))
             fixture.clean()
         end
@@ -1137,30 +1043,30 @@ describe("when others use its nodes, a semaphore", function()
 
     it("counts the permits that they have taken, and waits for them #asan", function()
         local path = fixture.path()
-        local lease = take_lease(path)
-        local mine = semaphore(path, 2)
+        local lease = semaphores.take_lease(path)
+        local mine = fixture.semaphore(path, 2)
         assert.equal(1, mine:available())
         assert.equal("timeout", select(3, mine:try_acquire({ count = 2 })))
         assert(mine:acquire(10))
-        assert.equal("timeout", select(3, semaphore(path, 2):try_acquire()))
+        assert.equal("timeout", select(3, fixture.semaphore(path, 2):try_acquire()))
         assert.is_true(mine:release())
         loop.run(function()
             assert(mine:acquire({ count = 2, timeout = 20 }))
         end, function()
-            until_line(path, 1)
+            semaphores.until_line(path, 1)
             loop.until_true(function()
-                return child_watches() == 1
+                return semaphores.child_watches() == 1
             end)
             assert.is_false(mine:held())
             fixture.observer():delete(lease)
         end)
-        await_nodes(path, 2)
+        semaphores.await_nodes(path, 2)
     end)
 
     it("has none available, and not fewer, when they have taken more than there are", function()
         local path = fixture.path()
-        local leases = { take_lease(path), take_lease(path), take_lease(path) }
-        local mine = semaphore(path, 2)
+        local leases = { semaphores.take_lease(path), semaphores.take_lease(path), semaphores.take_lease(path) }
+        local mine = fixture.semaphore(path, 2)
         assert.equal(0, mine:available())
         assert.equal("timeout", select(3, mine:try_acquire()))
         local list = assert(mine:contenders())
@@ -1172,7 +1078,7 @@ describe("when others use its nodes, a semaphore", function()
         loop.run(function()
             assert(mine:acquire(20))
         end, function()
-            until_line(path, 1)
+            semaphores.until_line(path, 1)
             fixture.observer():delete(leases[1])
             fixture.observer():delete(leases[2])
         end)
@@ -1182,17 +1088,17 @@ describe("when others use its nodes, a semaphore", function()
     it("waits for those in the line before it", function()
         local path = fixture.path()
         local foreign = fixture.join(path .. "/locks")
-        local mine = semaphore(path, 2)
+        local mine = fixture.semaphore(path, 2)
         assert.equal("timeout", select(3, mine:try_acquire()))
         loop.run(function()
             assert(mine:acquire(20))
         end, function()
-            until_line(path, 2)
-            until_leases(path, 0)
+            semaphores.until_line(path, 2)
+            semaphores.until_leases(path, 0)
             assert.is_false(mine:held())
             fixture.observer():delete(foreign)
         end)
-        await_nodes(path, 1)
+        semaphores.await_nodes(path, 1)
     end)
 
     it("ignores strangers in both directories and above them #asan", function()
@@ -1204,11 +1110,11 @@ describe("when others use its nodes, a semaphore", function()
                 assert(observer:create(directory .. "/" .. name))
             end
         end
-        assert(observer:create(path .. "/leases/_c_" .. UUID .. "-lock-0000000001"))
-        assert(observer:create(path .. "/locks/_c_" .. UUID .. "-lease-0000000001"))
+        assert(observer:create(path .. "/leases/_c_" .. fixture.UUID .. "-lock-0000000001"))
+        assert(observer:create(path .. "/locks/_c_" .. fixture.UUID .. "-lease-0000000001"))
         assert(observer:create(path .. "/other"))
         fixture.join(path)
-        local mine = semaphore(path, 2)
+        local mine = fixture.semaphore(path, 2)
         assert.equal(2, mine:available())
         assert(mine:try_acquire({ count = 2 }))
         assert.equal(0, mine:available())
@@ -1224,14 +1130,13 @@ describe("when others use its nodes, a semaphore", function()
     it("has its holders asked to let go by revoke", function()
         local path = fixture.path()
         local mine, client
-        mine, client = semaphore(path, 2, { on_revoke = function(lock)
+        mine, client = fixture.semaphore(path, 2, { on_revoke = function(lock)
             assert(lock:release({ wait = false }))
         end })
         assert(mine:acquire({ count = 2, timeout = 10 }))
-        local other = semaphore(path, 2)
+        local other = fixture.semaphore(path, 2)
         assert.is_true(assert(other:revoke(10)) >= 1)
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return not mine:held()
         end)
         assert(other:acquire({ count = 2, timeout = 10 }))
@@ -1243,9 +1148,9 @@ describe("an ACL on a semaphore", function()
 
     it("of creator keeps others out with no_auth, and leaves nothing of theirs behind #asan", function()
         local path = fixture.path()
-        local owner = semaphore(path, 2, { acl = "creator" }, { auth = AUTH })
+        local owner = fixture.semaphore(path, 2, { acl = "creator" }, { auth = AUTH })
         assert(owner:acquire(10))
-        local stranger, client = semaphore(path, 2)
+        local stranger, client = fixture.semaphore(path, 2)
         for _, timeout in ipairs({ 10, 0 }) do
             local ok, message, code = stranger:acquire(timeout)
             assert.same({ nil, "no_auth" }, { ok, code })
@@ -1274,7 +1179,7 @@ describe("an ACL on a semaphore", function()
                     acl = { { scheme = "world", id = "anyone", perms = name == case[2] and case[3] or "crdwa" } }
                 }))
             end
-            local mine, client = semaphore(path, 2)
+            local mine, client = fixture.semaphore(path, 2)
             for _, timeout in ipairs({ 10, 0, 10 }) do
                 local ok, message, code = mine:acquire({ timeout = timeout, count = 2 })
                 assert.same({ nil, "no_auth" }, { ok, code }, message)
@@ -1294,8 +1199,8 @@ describe("an ACL on a semaphore", function()
         local admin = fixture.client()
         assert(fixture.observer():create_all(path .. "/locks"))
         assert(admin:create(path .. "/leases", "", { acl = { { scheme = "world", id = "anyone", perms = "rcd" } } }))
-        assert(semaphore(path, 2):acquire({ count = 2, timeout = 10 }))
-        assert.equal("timeout", select(3, semaphore(path, 2):acquire(0.1)))
+        assert(fixture.semaphore(path, 2):acquire({ count = 2, timeout = 10 }))
+        assert.equal("timeout", select(3, fixture.semaphore(path, 2):acquire(0.1)))
         assert.equal("", (fixture.observer():get(path .. "/leases")))
     end)
 
@@ -1310,7 +1215,7 @@ describe("an ACL on a semaphore", function()
         assert.same({ nil, "no_auth" }, { taken, code }, message)
         assert.is_false(mine:held())
         client:close()
-        await_nodes(path, 0)
+        semaphores.await_nodes(path, 0)
     end)
 end)
 
@@ -1331,7 +1236,7 @@ describe("when the connection is lost, a semaphore", function()
                 link:disarm()
                 assert(mine:release())
                 assert(client:flush(10))
-                await_nodes(path, 0)
+                semaphores.await_nodes(path, 0)
                 assert.equal(1, client:stats().sessions)
             end)
         end
@@ -1346,7 +1251,7 @@ describe("when the connection is lost, a semaphore", function()
             link:arm("delete", "after", skip)
             assert.is_true(mine:release())
             assert(client:flush(10))
-            await_nodes(mine:path(), 0)
+            semaphores.await_nodes(mine:path(), 0)
             fixture.clean()
         end
     end)
@@ -1354,11 +1259,7 @@ describe("when the connection is lost, a semaphore", function()
     it("says disconnected to who asks what it cannot know", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
         local mine = client:semaphore(fixture.path(), 2)
-        link:refuse()
-        link:cut()
-        eventually(function()
-            return client:state() ~= "connected"
-        end)
+        fixture.cut_off(client, link)
         assert.equal("disconnected", select(3, mine:available(0.2)))
         assert.equal("disconnected", select(3, mine:try_acquire()))
         assert.equal("disconnected", select(3, mine:acquire({ count = 2, timeout = 0.2 })))
@@ -1378,7 +1279,7 @@ describe("when the connection is lost, a semaphore", function()
         local function leave(prefix)
             return assert(observer:create(("%s/leases/_c_%s-lease-"):format(path, prefix), "", { sequential = true }))
         end
-        local others = leave(UUID)
+        local others = leave(fixture.UUID)
         local stray = leave(stem .. "ffffffffffff")
         assert(mine:acquire(10))
         assert.is_false(observer:exists(stray) and true or false)
@@ -1397,11 +1298,9 @@ describe("when the connection is lost, a semaphore", function()
         assert(mine:acquire({ count = 2, timeout = 20 }))
         link:stall()
         fixture.kill_owner(mine:node())
-        assert(semaphore(mine:path(), 2):acquire({ count = 2, timeout = 20 }))
+        assert(fixture.semaphore(mine:path(), 2):acquire({ count = 2, timeout = 20 }))
         link:resume()
-        eventually(function()
-            return not mine:held()
-        end)
+        fixture.await_not_held(mine)
         assert.equal("lost", select(3, mine:release()))
     end)
 end)

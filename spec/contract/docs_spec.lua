@@ -3,6 +3,7 @@
 
 local cluster = require "spec.support.cluster"
 local docstrings = require "tools.docstrings"
+local compat = require "spec.support.compat"
 local documentation = require "spec.support.documentation"
 local fixture = require "spec.support.fixture"
 local zklock = require "zklock"
@@ -110,11 +111,10 @@ describe("the documentation", function()
                         arguments[index] = given
                     end
                 end
-                local unpack = table.unpack or _G.unpack
                 if object then
-                    return method(object, unpack(arguments, 1, count))
+                    return method(object, compat.unpack(arguments, 1, count))
                 end
-                return method(unpack(arguments, 1, count))
+                return method(compat.unpack(arguments, 1, count))
             end)
             if known then
                 found[name] = { known = known, parameter = parameter }
@@ -409,7 +409,7 @@ end)
 describe("the check of the documentation", function()
     --- A made-up source that is loaded, and what the check says of its function `name`.
     local function problems_of(source, name, codes)
-        local chunk = assert((loadstring or load)(source, "@made-up.lua"))
+        local chunk = assert(compat.load_text(source, "@made-up.lua"))
         return documentation.function_problems("Thing:" .. name, chunk()[name], function()
             return source
         end, codes or {})

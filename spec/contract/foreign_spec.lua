@@ -9,7 +9,7 @@ local foreign = require "spec.support.foreign"
 local TURNS = _VERSION == "Lua 5.4" and 600 or 60
 
 --- How names of ours begin, and Curator's.
-local UUID = "_c_01234567-89ab-cdef-0123-456789abcdef"
+local UUID = "_c_" .. fixture.UUID
 
 local function clean()
     foreign.clean()

@@ -1,17 +1,12 @@
 --- Locks in event loops: what every adapter promises, and what each has of its own.
 
 local core = require "zklock.core"
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loops = require "spec.support.loops"
 local zklock = require "zklock"
-
-local unpack = rawget(_G, "unpack") or table.unpack
-
-local function pack(...)
-    return { n = select("#", ...), ... }
-end
 
 --- Runs in a loop: others go on until the condition holds.
 local function until_true(loop, condition, what)
@@ -200,7 +195,7 @@ local function promises(loop)
             local lock, answer = client:mutex(fixture.path()), nil
             fixture.join(lock:path())
             loop.spawn(function()
-                answer = pack(lock:acquire(20))
+                answer = compat.pack(lock:acquire(20))
             end)
             until_true(loop, function()
                 return fixture.has(lock:path(), 2)
@@ -222,10 +217,10 @@ local function promises(loop)
             local _, _, watch = assert(client:get(fixture.directory(), { watch = true }))
             fixture.join(lock:path())
             loop.spawn(function()
-                answers.lock = pack(lock:acquire(20))[3]
+                answers.lock = compat.pack(lock:acquire(20))[3]
             end)
             loop.spawn(function()
-                answers.watch = pack(watch:wait(20))[3]
+                answers.watch = compat.pack(watch:wait(20))[3]
             end)
             until_true(loop, function()
                 return fixture.has(lock:path(), 2)
@@ -239,7 +234,7 @@ local function promises(loop)
         end)
     end)
 
-    if loops.PCALL_YIELDS then
+    if compat.PCALL_YIELDS then
         it("with_lock holds while its function waits for other things", function()
             loop.run(function()
                 local client, rival = client_of(), client_of()
@@ -268,7 +263,7 @@ local function promises(loop)
                 local lock = client:mutex(fixture.path(), { on_lost = function(lock, why)
                     reason = why
                     lock:release()
-                    answer = pack(lock:acquire(20))
+                    answer = compat.pack(lock:acquire(20))
                 end })
                 assert(lock:acquire(10))
                 assert(fixture.observer():delete(lock:node()))
@@ -284,14 +279,14 @@ local function promises(loop)
         end)
     end
 
-    if not loops.PCALL_YIELDS then
+    if not compat.PCALL_YIELDS then
         --- Calls of functions that Lua 5.1 does not let yield, by name: each calls fn(...) and returns what pcall would.
         local barriers = {
             pcall = pcall,
             ["a metamethod"] = function(fn, ...)
                 local arguments = { ... }
                 local proxy = setmetatable({}, { __index = function()
-                    return fn(unpack(arguments))
+                    return fn(compat.unpack(arguments))
                 end })
                 return coroutine.resume(coroutine.create(function()
                     return proxy.result
@@ -301,7 +296,7 @@ local function promises(loop)
                 local arguments = { ... }
                 return coroutine.resume(coroutine.create(function()
                     for result in function()
-                        return fn(unpack(arguments))
+                        return fn(compat.unpack(arguments))
                     end do
                         return result
                     end
@@ -462,7 +457,7 @@ local function promises(loop)
                 end)
             end
             loop.spawn(function()
-                late = pack(watch:wait(0.05))
+                late = compat.pack(watch:wait(0.05))
             end)
             until_true(loop, function()
                 return late
@@ -937,7 +932,7 @@ describe("by itself,", function()
         assert.truthy(message:find("more than one event loop", 1, true), message)
     end)
 
-    local may_wait = has_luv and loops.PCALL_YIELDS -- a callback of PUC Lua 5.1 cannot
+    local may_wait = has_luv and compat.PCALL_YIELDS -- a callback of PUC Lua 5.1 cannot
     it_with(may_wait, "a callback of a client that was told nothing about loops may wait where luv runs", function()
         local luv
         for _, loop in ipairs(loops.each()) do

@@ -4,14 +4,12 @@
 -- that this Lua has the modules for.
 
 local core = require "zklock.core"
+local compat = require "spec.support.compat"
 
 local loops = {}
 
 --- Seconds after which a run that has not ended is given up.
 local LIMIT = 120
-
-local PCALL_YIELDS = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
-loops.PCALL_YIELDS = PCALL_YIELDS
 
 --- One run of several functions: counts those that have not ended, and keeps the first error.
 local function new_run(...)
@@ -20,7 +18,7 @@ local function new_run(...)
         local fn = select(index, ...)
         run.bodies[index] = function()
             local ok, problem = true, nil
-            if PCALL_YIELDS then
+            if compat.PCALL_YIELDS then
                 ok, problem = xpcall(fn, function(message)
                     return type(message) == "string" and debug.traceback(message, 2) or message
                 end)

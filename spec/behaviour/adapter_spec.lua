@@ -69,7 +69,7 @@ describe("callbacks", function()
     end)
 end)
 
-describe("a client's doorbell", function()
+describe("a client's doorbell #real", function()
     local function has(path)
         return select(2, cluster.run({ "test", "-e", path })) == 0
     end

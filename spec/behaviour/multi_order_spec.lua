@@ -48,7 +48,7 @@ describe("a multi", function()
     end)
 
     -- A program may have called os.setlocale, or be part of one that has; others of the fleet have not.
-    it("orders paths by their bytes in a locale that sorts otherwise, too", function()
+    it("orders paths by their bytes in a locale that sorts otherwise, too #real", function()
         local directory = files.make_directory()
         local output, status = cluster.run({ "localedef", "-i", "en_US", "-f", "UTF-8", directory .. "/zklock.UTF-8" })
         if status ~= 0 then
@@ -138,7 +138,7 @@ describe("multis never deadlock", function()
         multis.await_counts(paths, "0 0 0")
     end)
 
-    it("with programs that take the same locks one by one in the order of their paths", function()
+    it("with programs that take the same locks one by one in the order of their paths #real", function()
         local paths = multis.three_paths()
         local programs = {}
         for index = 1, 2 do

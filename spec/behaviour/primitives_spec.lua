@@ -295,7 +295,7 @@ describe("a client", function()
     local has_posix = pcall(require, "posix.unistd")
     local test = has_posix and it or pending
 
-    test("answers forked in the child of a fork, and the parent's goes on", function()
+    test("answers forked in the child of a fork, and the parent's goes on #real", function()
         local path = fixture.directory()
         local result = fixture.program("node_forker", fixture.servers(), path):finish()
         assert.same({ 0, "" }, { result.status, result.errors })

@@ -25,7 +25,7 @@ describe("permits return", function()
         semaphores.await_nodes(path, 2)
     end)
 
-    it("at once when their process ends, and after the session timeout when it is killed", function()
+    it("at once when their process ends, and after the session timeout when it is killed #real", function()
         local path = fixture.path()
         local mine = fixture.semaphore(path, 2)
         for _, case in ipairs({ { 30 }, { 6, "KILL" } }) do

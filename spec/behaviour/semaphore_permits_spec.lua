@@ -335,7 +335,7 @@ describe("takers of several permits", function()
         end)
     end
 
-    it("in processes of their own, of 2 out of 2, never block each other", function()
+    it("in processes of their own, of 2 out of 2, never block each other #real", function()
         local path = fixture.path()
         local takers = {}
         for index = 1, 2 do

@@ -153,7 +153,7 @@ describe("a lease", function()
         servers:stop()
     end)
 
-    it("is shortened when a reconnect negotiates a shorter session", function()
+    it("is shortened when a reconnect negotiates a shorter session #real", function()
         local servers = cluster.start({ options = { maxSessionTimeout = 10000 } })
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 10 }, servers.servers)
         local lock = client:mutex("/shortened")

@@ -9,7 +9,7 @@ after_each(fixture.clean)
 
 -- A server that is told to throttle answers ZTHROTTLEDOP to what has waited for too long, and does not do it. The directory of a
 -- lock that could not be made for that was answered with "failed".
-describe("when the server throttles requests, locks #once", function()
+describe("when the server throttles requests, locks #once #real", function()
     it("of every kind are acquired and released all the same", function()
         local servers = cluster.start({ java_options = {
             "-Dzookeeper.request_throttle_max_requests=1", "-Dzookeeper.throttled_op_wait_time=5"

@@ -1,4 +1,4 @@
---- What a mutex promises when connections fail. Faults are made on real packets by the proxy.
+--- A mutex keeps its promises when connections fail. The proxy makes the faults, on real packets.
 
 local socket = require "socket"
 local eventually = require "spec.support.eventually"

@@ -1,4 +1,4 @@
---- What a multi promises when connections and sessions fail.
+--- A multi keeps its promises when connections and sessions fail.
 
 local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"

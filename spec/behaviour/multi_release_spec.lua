@@ -1,4 +1,4 @@
---- A release of a multi releases all that can be released, and says which lock was not held, and why.
+--- A release of a multi releases every lock that it can, and says which lock was not held, and why.
 
 local fixture = require "spec.support.fixture"
 local multis = require "spec.support.multis"

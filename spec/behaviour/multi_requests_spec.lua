@@ -1,4 +1,4 @@
---- How little a multi sends, and that it leaves locks alone which it could not have anyway.
+--- A multi sends few requests, and none for a lock that it could not have anyway.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"

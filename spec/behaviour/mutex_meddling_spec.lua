@@ -1,4 +1,4 @@
---- What a mutex does when administrators and other programs change its nodes.
+--- A mutex notices when administrators and other programs change its nodes.
 
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"

@@ -1,4 +1,4 @@
---- What a mutex does near the end of the sequence numbers: it warns, and then refuses.
+--- Near the end of the sequence numbers a mutex warns first, and then refuses.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"

@@ -1,4 +1,4 @@
---- Which requests a mutex leaves out: lists whose result is known beforehand.
+--- A mutex sends no request for a list whose result the client knows.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"

@@ -1,4 +1,4 @@
---- What a semaphore makes of its nodes when others use, delete or forbid them.
+--- A semaphore copes with other programs that use, delete or forbid its nodes.
 
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"

@@ -1,4 +1,4 @@
---- What waits for permits leaves nothing behind, keeps its place, and sends no more than it must.
+--- A waiter for permits leaves nothing behind, keeps its place, and sends no more requests than it must.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"

@@ -1,4 +1,4 @@
---- What a mutex promises when its session ends, and what keeps its lease.
+--- A mutex keeps its promises when its session ends; heartbeats keep its lease.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"

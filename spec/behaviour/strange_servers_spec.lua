@@ -1,4 +1,4 @@
---- What locks promise with servers that throttle, hide nodes, or send more than older ones do.
+--- Locks keep their promises with servers that throttle requests, hide nodes, or send newer packets.
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"

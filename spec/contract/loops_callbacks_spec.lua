@@ -1,10 +1,10 @@
---- In every event loop callbacks are called and watches told while other coroutines wait, or none does.
+--- In every event loop callbacks are called and watches fire, whether coroutines wait or not.
 
 local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"
 local loops = require "spec.support.loops"
 
---- What holds under each of them, with coroutines.
+--- The promises that hold in each loop.
 local function promises(loop)
     after_each(fixture.clean)
 

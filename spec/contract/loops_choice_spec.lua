@@ -1,4 +1,4 @@
---- Which loop a client waits by that was told nothing about loops, and what each loop has of its own.
+--- A client that was told nothing about loops chooses its loop by itself. Each loop has promises of its own.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"

@@ -7,7 +7,7 @@ local fixture = require "spec.support.fixture"
 local loops = require "spec.support.loops"
 local zklock = require "zklock"
 
---- What holds under each of them, with coroutines.
+--- The promises that hold in each loop.
 local function promises(loop)
     after_each(fixture.clean)
 

@@ -11,9 +11,12 @@ local zklock = require "zklock"
 
 local fixture = {}
 
-local to_stop = {}
-local observer
-local paths = 0
+--- The state of one spec file: busted loads all modules anew for each file.
+local state = {
+    to_stop = {}, -- functions that fixture.clean calls, the last one first
+    observer = nil, -- the independent client, once it is asked for
+    paths = 0 -- how many paths have been given out
+}
 
 --- The servers that specs share.
 function fixture.servers()
@@ -28,12 +31,17 @@ local function overlay(settings, options)
     return settings
 end
 
+--- Has fixture.clean call a function; the ones given last are called first.
+function fixture.on_clean(fn)
+    state.to_stop[#state.to_stop + 1] = fn
+end
+
 --- A client that fixture.clean closes. `servers`: the shared ones unless given.
 function fixture.client(options, servers)
     local client = assert(zklock.connect(servers or fixture.servers(), overlay({ connect_timeout = 20 }, options)))
-    to_stop[#to_stop + 1] = function()
+    fixture.on_clean(function()
         client:close()
-    end
+    end)
     return client
 end
 
@@ -68,9 +76,9 @@ end
 --- A fault proxy before the shared servers, or others, and a client behind it.
 function fixture.client_behind_proxy(options, servers)
     local link = proxy.start(servers or fixture.servers())
-    to_stop[#to_stop + 1] = function()
+    fixture.on_clean(function()
         link:stop()
-    end
+    end)
     return fixture.client(options, link.address), link
 end
 
@@ -115,9 +123,9 @@ end
 --- Starts a program of spec/programs/ that fixture.clean ends.
 function fixture.program(...)
     local running = program.start(...)
-    to_stop[#to_stop + 1] = function()
+    fixture.on_clean(function()
         running:stop()
-    end
+    end)
     return running
 end
 
@@ -130,24 +138,24 @@ end
 
 --- For after_each: ends what the spec began, last things first.
 function fixture.clean()
-    while to_stop[1] do
-        table.remove(to_stop)()
+    while state.to_stop[1] do
+        table.remove(state.to_stop)()
     end
     collectgarbage()
 end
 
 --- An independent client of the shared servers.
 function fixture.observer()
-    observer = observer or assert(zk.connect(fixture.servers()))
-    return observer
+    state.observer = state.observer or assert(zk.connect(fixture.servers()))
+    return state.observer
 end
 
 --- A path that nobody else uses and that does not exist; its parent does. It sorts behind those before it.
 function fixture.path()
-    paths = paths + 1
+    state.paths = state.paths + 1
     local parent = ("/zklock-spec-%d"):format(cluster.process_id())
     fixture.observer():create(parent)
-    return ("%s/%05d"):format(parent, paths)
+    return ("%s/%05d"):format(parent, state.paths)
 end
 
 --- A path like that which exists.
@@ -233,7 +241,7 @@ function fixture.assert_nothing_left(client)
     assert(stats.seats == 0 and stats.watches == 0, ("%d seats, %d watches are left"):format(stats.seats, stats.watches))
 end
 
---- What stands in the names of foreign clients' nodes.
+--- The UUID in the names of foreign clients' nodes.
 fixture.UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
 --- Joins the queue of a path as a foreign client would (Curator's names unless a prefix is given); returns the node.

@@ -3,8 +3,8 @@
 --     local mistake = require "spec.support.mistake"
 --     local message = mistake(function() client:mutex(5) end, "client:mutex: ", "path")
 --
--- Calls the function and returns the message of its error. Fails if there is no error, if the message does not begin with the
--- position of a line of the file that has the function, which is the caller's, or if one of the given words is not in it.
+-- Calls the function and returns the message of its error. Fails if there is no error, or if one of the given words is not in the
+-- message. Fails, too, if the message does not begin with a position in the function's file: the function is the caller.
 
 return function(fn, ...)
     local ok, message = pcall(fn)

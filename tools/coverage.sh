@@ -57,8 +57,7 @@ ZKLOCK_COVERAGE=$PWD/build/coverage/lua suite simulated-programs build/c-coverag
 LUA_INIT_5_4=$(hook lua5.4) suite specs-5.4 specs lua5.4 5.4-coverage --exclude-tags=released spec
 LUA_INIT="if _VERSION == 'Lua 5.1' and not jit then $(hook lua5.1) end" suite specs-5.1 specs lua5.1 5.1-coverage \
     spec/behaviour/adapter_spec.lua spec/behaviour/key_spec.lua spec/behaviour/primitives_spec.lua \
-    spec/behaviour/with_lock_spec.lua spec/contract/loops_page_spec.lua spec/contract/loops_spec.lua \
-    spec/contract/process_spec.lua
+    spec/behaviour/with_lock_spec.lua spec/contract/loops_*_spec.lua spec/contract/process_spec.lua
 ZKLOCK_NGINX_VARIANT=luajit-coverage ZKLOCK_NGINX_INIT=$(hook luajit) suite specs-nginx \
     specs luajit luajit-coverage --tags=nginx spec
 

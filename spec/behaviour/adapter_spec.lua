@@ -2,18 +2,15 @@
 
 local socket = require "socket"
 local cluster = require "spec.support.cluster"
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local zklock = require "zklock"
 
-local function pack(...)
-    return { n = select("#", ...), ... }
-end
+after_each(fixture.clean)
 
 describe("callbacks", function()
-    after_each(fixture.clean)
-
     it("may use the client and the lock that they are about", function()
         local again
         local client = fixture.client()
@@ -23,8 +20,7 @@ describe("callbacks", function()
         end })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return again
         end)
         assert.is_true(lock:held())
@@ -60,12 +56,11 @@ describe("callbacks", function()
         local told
         local client = fixture.client({ wait = adapter })
         local lock = client:mutex(fixture.path(), { on_lost = function(...)
-            told = pack(...)
+            told = compat.pack(...)
         end })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return told
         end)
         assert.is_true(spawned >= 1)
@@ -74,9 +69,7 @@ describe("callbacks", function()
     end)
 end)
 
-describe("a client's doorbell", function()
-    after_each(fixture.clean)
-
+describe("a client's doorbell #real", function()
     local function has(path)
         return select(2, cluster.run({ "test", "-e", path })) == 0
     end
@@ -96,8 +89,7 @@ describe("a client's doorbell", function()
             local query = client._core:flush()
             bell:settimeout(20)
             assert.equal(1, #assert(bell:receive(1)))
-            eventually(function()
-                client:pump()
+            fixture.pump_until(client, function()
                 return query:done()
             end)
             bell:close()
@@ -118,8 +110,6 @@ describe("a client's doorbell", function()
 end)
 
 describe("an adapter of the program's own", function()
-    after_each(fixture.clean)
-
     it("that raises ends the wait with that error, and the acquisition is given up #asan", function()
         local broken = false
         local problem = {}

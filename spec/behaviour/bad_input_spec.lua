@@ -1,25 +1,10 @@
 --- Callers' mistakes raise at the caller's line, name the argument and what is expected, and touch nothing.
 
 local fixture = require "spec.support.fixture"
+local mistake = require "spec.support.mistake"
 local zklock = require "zklock"
 
 local NAN = 0 / 0
-local HERE = "spec/behaviour/bad_input_spec.lua:"
-
---- Calls and returns the message, which must begin with this file's name: the level is right.
-local function mistake(fn, ...)
-    local ok, message = pcall(fn, ...)
-    assert.is_false(ok, "no error")
-    assert.is_string(message)
-    assert.truthy(message:find(HERE, 1, true), message)
-    return message
-end
-
-local function assert_names(message, ...)
-    for index = 1, select("#", ...) do
-        assert.truthy(message:find((select(index, ...)), 1, true), message)
-    end
-end
 
 local function connect(...)
     local client = zklock.connect(...)
@@ -49,10 +34,9 @@ describe("connect refuses", function()
     }
     for title, case in pairs(servers) do
         it(title .. " #valgrind #asan", function()
-            local message = mistake(function()
+            mistake(function()
                 connect(case[1])
-            end)
-            assert_names(message, "zklock.connect", "servers must be a string like", case[2])
+            end, "zklock.connect", "servers must be a string like", case[2])
         end)
     end
 
@@ -72,26 +56,25 @@ describe("connect refuses", function()
     }
     for index, case in ipairs(options) do
         it(("a wrong %s (%d)"):format(case[1], index), function()
-            local message = mistake(function()
+            mistake(function()
                 connect("127.0.0.1:1", { connect_timeout = 0, [case[1]] = case[2] })
-            end)
-            assert_names(message, "zklock.connect", "'" .. case[1] .. "'", "must")
+            end, "zklock.connect", "'" .. case[1] .. "'", "must")
         end)
     end
 
     it("options that it does not know, and says which it knows", function()
-        assert_names(mistake(function()
+        mistake(function()
             connect("127.0.0.1:1", { timeout = 5 })
-        end), "unknown option 'timeout'", "connect_timeout", "session_timeout")
-        assert_names(mistake(function()
+        end, "unknown option 'timeout'", "connect_timeout", "session_timeout")
+        mistake(function()
             connect("127.0.0.1:1", { "blocking" })
-        end), "unknown option 1")
+        end, "unknown option 1")
     end)
 
     it("options that are no table", function()
-        assert_names(mistake(function()
+        mistake(function()
             connect("127.0.0.1:1", 5)
-        end), "options must be a table", "(got 5)")
+        end, "options must be a table", "(got 5)")
     end)
 
     it("adapters whose module is missing, and says so", function()
@@ -101,11 +84,10 @@ describe("connect refuses", function()
         package.preload.luv = function()
             error("there is no luv here", 0)
         end
-        local message = mistake(function()
+        mistake(function()
             connect("127.0.0.1:1", { wait = "luv" })
-        end)
+        end, "'wait'", "luv", "cannot be loaded here", "there is no luv here")
         loaded["zklock.adapters.luv"], loaded.luv, package.preload.luv = adapter, luv, nil
-        assert_names(message, "'wait'", "luv", "cannot be loaded here", "there is no luv here")
     end)
 
     it("to show a credential in any message", function()
@@ -130,24 +112,24 @@ describe("shared refuses", function()
             { { "h", { wait = "libuv" } }, "'wait'" }, { { "h", { acl = "creator" } }, "auth" }
         }
         for _, case in ipairs(cases) do
-            assert_names(mistake(function()
+            mistake(function()
                 shared(case[1][1], case[1][2])
-            end), "zklock.shared: ", case[2])
+            end, "zklock.shared: ", case[2])
         end
     end)
 
     it("tables that have themselves in them, by what is wrong with those", function()
         local own = {}
         own.acl = own
-        assert_names(mistake(function()
+        mistake(function()
             shared("h", own)
-        end), "zklock.shared: ", "option 'acl' must be")
+        end, "zklock.shared: ", "option 'acl' must be")
         local list = {}
         list[1], list[2] = list, list
         for _, name in ipairs({ "acl", "auth" }) do
-            assert_names(mistake(function()
+            mistake(function()
                 shared("h", { [name] = list })
-            end), "zklock.shared: ", "option '" .. name .. "' must be")
+            end, "zklock.shared: ", "option '" .. name .. "' must be")
         end
         local client, _, code = zklock.shared("h", { tls = list })
         assert.same({ nil, "unsupported" }, { client, code })
@@ -167,12 +149,10 @@ describe("a client refuses", function()
     local client
 
     setup(function()
-        client = assert(zklock.connect("127.0.0.1:1", { connect_timeout = 0 }))
+        client = fixture.client({ connect_timeout = 0 }, "127.0.0.1:1")
     end)
 
-    teardown(function()
-        client:close()
-    end)
+    teardown(fixture.clean)
 
     local paths = {
         ["no path"] = { nil, "must be a string" },
@@ -194,9 +174,9 @@ describe("a client refuses", function()
     }
     for title, case in pairs(paths) do
         it(title .. " #valgrind #asan", function()
-            assert_names(mistake(function()
+            mistake(function()
                 client:mutex(case[1])
-            end), "client:mutex", "path", case[2])
+            end, "client:mutex", "path", case[2])
         end)
     end
 
@@ -204,9 +184,9 @@ describe("a client refuses", function()
         local longest = "/" .. ("a"):rep(32767)
         for _, kind in ipairs({ "mutex", "rwlock", "semaphore" }) do
             assert(client[kind](client, longest, kind == "semaphore" and 2 or nil))
-            assert_names(mistake(function()
+            mistake(function()
                 client[kind](client, longest .. "b", kind == "semaphore" and 2 or nil)
-            end), "client:" .. kind, "bad path", "32768 bytes")
+            end, "client:" .. kind, "bad path", "32768 bytes")
         end
     end)
 
@@ -217,76 +197,76 @@ describe("a client refuses", function()
             delete = { path }
         }
         for method, arguments in pairs(calls) do
-            assert_names(mistake(function()
+            mistake(function()
                 local results = { client[method](client, arguments[1], arguments[2]) }
                 return results
-            end), "client:" .. method, "bad path", "900000 bytes")
+            end, "client:" .. method, "bad path", "900000 bytes")
         end
-        assert_names(mistake(function()
+        mistake(function()
             client:transaction():set(path, "x")
-        end), "transaction:set", "bad path", "900000 bytes")
+        end, "transaction:set", "bad path", "900000 bytes")
     end)
 
     it("lock options of a wrong type, by name", function()
         local wrong = { reentrant = 1, identity = "", acl = "nobody", wait_release = "no", on_lost = true }
         for name, value in pairs(wrong) do
-            assert_names(mistake(function()
+            mistake(function()
                 client:mutex("/a", { [name] = value })
-            end), "client:mutex", "'" .. name .. "'", "must")
+            end, "client:mutex", "'" .. name .. "'", "must")
         end
     end)
 
     it("that a semaphore lingers, which it cannot", function()
         for _, seconds in ipairs({ 0.001, 20, math.huge }) do
-            assert_names(mistake(function()
+            mistake(function()
                 client:semaphore("/a", 2, { linger = seconds })
-            end), "client:semaphore", "'linger'", "permits cannot linger")
+            end, "client:semaphore", "'linger'", "permits cannot linger")
         end
         assert(client:semaphore("/a", 2, { linger = 0 }))
         assert(client:semaphore("/a", 2, {}))
         assert(client:semaphore("/a", 2))
-        assert_names(mistake(function()
+        mistake(function()
             client:semaphore("/a", 2, { linger = "no" })
-        end), "client:semaphore", "'linger'", "a number of seconds, 0 or more")
+        end, "client:semaphore", "'linger'", "a number of seconds, 0 or more")
     end)
 
     it("lock options that it does not know", function()
-        assert_names(mistake(function()
+        mistake(function()
             client:mutex("/a", { handof = 1 })
-        end), "unknown option 'handof'", "reentrant")
+        end, "unknown option 'handof'", "reentrant")
     end)
 
     it("the acl of a creator who has not shown any credential", function()
-        assert_names(mistake(function()
+        mistake(function()
             client:mutex("/a", { acl = "creator" })
-        end), "'acl'", "auth")
+        end, "'acl'", "auth")
     end)
 
     it("wrong timeouts for flush and close", function()
         for _, timeout in ipairs({ -1, NAN, "1", {} }) do
-            assert_names(mistake(function()
+            mistake(function()
                 client:flush(timeout)
-            end), "client:flush", "timeout must be a number of seconds, 0 or more")
-            assert_names(mistake(function()
+            end, "client:flush", "timeout must be a number of seconds, 0 or more")
+            mistake(function()
                 client:close(timeout)
-            end), "client:close", "timeout must be a number of seconds, 0 or more")
+            end, "client:close", "timeout must be a number of seconds, 0 or more")
         end
     end)
 
     it("events that it does not have, and callbacks that are none", function()
-        assert_names(mistake(function()
+        mistake(function()
             client:on("stat", print)
-        end), "client:on", '"state"')
-        assert_names(mistake(function()
+        end, "client:on", '"state"')
+        mistake(function()
             client:on("state")
-        end), "client:on", "function")
+        end, "client:on", "function")
     end)
 
     it("to be called with a dot", function()
         for _, method in ipairs({ "state", "on", "flush", "stats", "close", "mutex", "pump", "pollfd" }) do
-            assert_names(mistake(function()
+            mistake(function()
                 client[method]("/a")
-            end), "client:" .. method, "colon")
+            end, "client:" .. method, "colon")
         end
     end)
 end)
@@ -306,55 +286,55 @@ describe("a lock refuses", function()
     local timeouts = { ["a negative"] = -1, ["a NaN"] = NAN, ["a string for a"] = "5", ["a boolean for a"] = true }
     for title, timeout in pairs(timeouts) do
         it(title .. " timeout #valgrind #asan", function()
-            assert_names(mistake(function()
+            mistake(function()
                 lock:acquire(timeout)
-            end), "lock:acquire", "timeout must be a number of seconds, 0 or more")
-            assert_names(mistake(function()
+            end, "lock:acquire", "timeout must be a number of seconds, 0 or more")
+            mistake(function()
                 lock:with_lock(print, timeout)
-            end), "lock:with_lock", "timeout must be a number of seconds, 0 or more")
-            assert_names(mistake(function()
+            end, "lock:with_lock", "timeout must be a number of seconds, 0 or more")
+            mistake(function()
                 lock:contenders(timeout)
-            end), "lock:contenders", "timeout must be a number of seconds, 0 or more")
-            assert_names(mistake(function()
+            end, "lock:contenders", "timeout must be a number of seconds, 0 or more")
+            mistake(function()
                 lock:acquire({ timeout = timeout })
-            end), "lock:acquire", "'timeout' must be a number of seconds, 0 or more")
+            end, "lock:acquire", "'timeout' must be a number of seconds, 0 or more")
         end)
     end
 
     it("options that it does not know", function()
-        assert_names(mistake(function()
+        mistake(function()
             lock:acquire({ timout = 5 })
-        end), "unknown option 'timout'", "timeout")
-        assert_names(mistake(function()
+        end, "unknown option 'timout'", "timeout")
+        mistake(function()
             lock:release({ timout = 5 })
-        end), "unknown option 'timout'", "timeout", "wait")
-        assert_names(mistake(function()
+        end, "unknown option 'timout'", "timeout", "wait")
+        mistake(function()
             lock:release({ timeout = -1 })
-        end), "'timeout'", "0 or more", "-1")
-        assert_names(mistake(function()
+        end, "'timeout'", "0 or more", "-1")
+        mistake(function()
             lock:acquire({ keep = 1 })
-        end), "'keep' must be true or false")
-        assert_names(mistake(function()
+        end, "'keep' must be true or false")
+        mistake(function()
             lock:release({ wait = 5 })
-        end), "'wait' must be true or false")
-        assert_names(mistake(function()
+        end, "'wait' must be true or false")
+        mistake(function()
             lock:release(5)
-        end), "options must be a table")
+        end, "options must be a table")
     end)
 
     it("to run what is no function", function()
-        assert_names(mistake(function()
+        mistake(function()
             lock:with_lock(nil, 5)
-        end), "lock:with_lock", "first argument must be a function")
+        end, "lock:with_lock", "first argument must be a function")
     end)
 
     it("to be called with a dot", function()
         local methods = { "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "token",
             "token_numbers", "path", "node", "contenders" }
         for _, method in ipairs(methods) do
-            assert_names(mistake(function()
+            mistake(function()
                 lock[method](5)
-            end), "lock:" .. method, "colon")
+            end, "lock:" .. method, "colon")
         end
     end)
 

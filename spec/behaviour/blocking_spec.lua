@@ -21,9 +21,9 @@ local function count_waits(fn)
     return count
 end
 
-describe("a program that blocks", function()
-    after_each(fixture.clean)
+after_each(fixture.clean)
 
+describe("a program that blocks", function()
     for _, adapter in ipairs { "blocking", "auto" } do
         it("waits in the calls that acquire and release, with " .. adapter, function()
             local client = fixture.client { wait = adapter, session_timeout = 30 }
@@ -47,8 +47,6 @@ describe("a program that blocks", function()
 end)
 
 describe("a program that has blocked for a lock and now computes", function()
-    after_each(fixture.clean)
-
     it("keeps it for longer than its session would last without a word #asan #valgrind", function()
         local client = new_client()
         local lock = client:mutex(fixture.path())
@@ -75,8 +73,7 @@ describe("a program that has blocked for a lock and now computes", function()
         })
         assert(lock:acquire(20))
         assert.equal(1, fixture.client { wait = "blocking" }:mutex(path):revoke(20))
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return asked == 1
         end)
     end)
@@ -93,8 +90,6 @@ describe("a program that has blocked for a lock and now computes", function()
 end)
 
 describe("a program that blocks for a lock", function()
-    after_each(fixture.clean)
-
     it("goes on waiting over a lost connection, and gets it #asan", function()
         local path = fixture.path()
         local client, link = fixture.client_behind_proxy({ wait = "blocking", session_timeout = 20 })

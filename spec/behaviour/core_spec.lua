@@ -30,9 +30,9 @@ local function methods_of(object)
     return names, methods
 end
 
-describe("zklock.core", function()
-    after_each(fixture.clean)
+after_each(fixture.clean)
 
+describe("zklock.core", function()
     it("raises an error for a method of another kind of object #valgrind #asan", function()
         local all = objects()
         for kind, object in pairs(all) do

@@ -5,10 +5,10 @@
 -- what was forgotten, is stopped meanwhile.
 
 local core = require "zklock.core"
+local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"
 local interrupts = require "spec.support.interrupts"
 local loop = require "spec.support.loop"
-local loops = require "spec.support.loops"
 
 --- Fails if on_lost was called: nothing is lost here.
 local function on_lost(_, reason)
@@ -315,7 +315,7 @@ describe("an error at any instruction of", function()
     end
 
     --- In an event loop, where waits suspend their coroutines. LuaJIT's hooks are not those of one coroutine.
-    local in_a_loop = rawget(_G, "jit") == nil and loops.PCALL_YIELDS and it or pending
+    local in_a_loop = rawget(_G, "jit") == nil and compat.PCALL_YIELDS and it or pending
 
     for _, way in ipairs({ "acquire", "with_lock" }) do
         for _, kind in ipairs({ KINDS[1], KINDS[9] }) do
@@ -357,7 +357,7 @@ describe("an error at any instruction of", function()
     end
 
     -- The pump is interrupted between what it takes from C and what it does about it.
-    local across_pcall = loops.PCALL_YIELDS and it or pending
+    local across_pcall = compat.PCALL_YIELDS and it or pending
     across_pcall("the pump loses no wake-up", function()
         local waiting, path = fixture.loop_client({ session_timeout = 30 }), fixture.path()
         for count = 1, 100, interrupts.STRIDE do

@@ -1,22 +1,11 @@
 --- One lock object that several coroutines use, as a module keeps it: each of them acquires for itself.
 
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local zklock = require "zklock"
-
---- Whether coroutines can yield across pcall: not in PUC Lua 5.1.
-local PCALL_YIELDS = rawget(_G, "jit") ~= nil or _VERSION ~= "Lua 5.1"
-
---- Lets the other coroutines run several times.
-local function pass()
-    local turns = 0
-    loop.until_true(function()
-        turns = turns + 1
-        return turns == 5
-    end)
-end
 
 --- Functions for loop.run_all of so many coroutines; each gets its number.
 local function several(count, fn)
@@ -59,12 +48,12 @@ local function contenders_of(kind, path)
     return path .. kind.directories[1]
 end
 
+after_each(fixture.clean)
+
 for _, kind in ipairs(kinds) do
     local shared = kind.name == "read lock"
 
     describe("a " .. kind.name .. " that several coroutines use", function()
-        after_each(fixture.clean)
-
         for _, reentrant in ipairs({ false, true }) do
             it(("is held by each for itself (reentrant: %s) #asan"):format(tostring(reentrant)), function()
                 local client, path = fixture.loop_client(), fixture.path()
@@ -89,7 +78,7 @@ for _, kind in ipairs(kinds) do
                             assert.equal("deadlock", code_of(lock:acquire(30)))
                             assert.equal("deadlock", code_of(got:try_acquire()))
                         end
-                        pass()
+                        fixture.pass(4)
                         assert.is_true(lock:held())
                         inside = inside - 1
                         assert.is_true(lock:release())
@@ -123,8 +112,8 @@ for _, kind in ipairs(kinds) do
                     assert.same({ given:token_numbers() }, { lock:token_numbers() })
                     assert.is_number((lock:token_numbers()))
                     assert.equal("deadlock", code_of(lock:with_lock(error, 10)))
-                    if PCALL_YIELDS then
-                        pass()
+                    if compat.PCALL_YIELDS then
+                        fixture.pass(4)
                     end
                     inside = inside - 1
                     return ...
@@ -223,7 +212,7 @@ for _, kind in ipairs(kinds) do
             loop.run_all(several(2, function(number)
                 got[number] = assert(lock:acquire(30))
                 if number == 1 then
-                    pass()
+                    fixture.pass(4)
                     assert.is_true(shared or lock:release())
                 else
                     loop.until_true(function()
@@ -251,7 +240,7 @@ for _, kind in ipairs(kinds) do
             assert.equal(shared and 2 or 1, #lost)
         end)
 
-        it_if(PCALL_YIELDS, "releases at the end of with_lock what its function has acquired anew beside others", function()
+        it_if(compat.PCALL_YIELDS, "releases at the end of with_lock what its function has acquired anew beside others", function()
             local client, path = fixture.loop_client(), fixture.path()
             local lock = kind.new(client, path)
             local step = 0
@@ -275,7 +264,7 @@ for _, kind in ipairs(kinds) do
                 until_step(1)
                 assert(lock:acquire(30))
                 step = 2
-                pass()
+                fixture.pass(4)
                 assert.is_true(lock:held())
                 assert.is_true(lock:release())
                 until_step(4)
@@ -378,7 +367,7 @@ for _, kind in ipairs(kinds) do
             local written = 0
             loop.run_all(several(3, function(number)
                 assert(lock:acquire(30))
-                pass()
+                fixture.pass(4)
                 assert(lock:transaction():set(target, tostring(number)):commit(10))
                 written = written + 1
                 assert.is_true(lock:release())
@@ -424,8 +413,6 @@ for _, kind in ipairs(kinds) do
 end
 
 describe("a read/write lock that several coroutines use", function()
-    after_each(fixture.clean)
-
     it("makes readers and writers of different coroutines wait for each other #asan", function()
         for _, reentrant in ipairs({ false, true }) do
             local client, path = fixture.loop_client(), fixture.path()
@@ -437,7 +424,7 @@ describe("a read/write lock that several coroutines use", function()
                         assert(rw.write:acquire(30))
                         writers = writers + 1
                         assert.same({ 1, 0 }, { writers, readers })
-                        pass()
+                        fixture.pass(4)
                         assert.same({ 1, 0 }, { writers, readers })
                         assert(rw.read:acquire(30)) -- a downgrade, by the coroutine that writes
                         writers, readers = writers - 1, readers + 1
@@ -448,7 +435,7 @@ describe("a read/write lock that several coroutines use", function()
                         assert.equal("deadlock", code_of(rw.write:acquire(30)))
                     end
                     assert.equal(0, writers)
-                    pass()
+                    fixture.pass(4)
                     readers = readers - 1
                     assert.is_true(rw.read:release())
                     turns = turns + 1
@@ -466,7 +453,7 @@ describe("a read/write lock that several coroutines use", function()
         local rw = client:rwlock(path)
         loop.run(function()
             assert(rw.write:acquire(30))
-            pass()
+            fixture.pass(4)
             assert.is_true(rw.write:release())
         end, function()
             loop.until_true(function()
@@ -498,8 +485,6 @@ describe("a read/write lock that several coroutines use", function()
 end)
 
 describe("a semaphore that several coroutines use", function()
-    after_each(fixture.clean)
-
     it("gives each its permits, and never more than there are #asan", function()
         local client, path = fixture.loop_client(), fixture.path()
         local semaphore = client:semaphore(path, 3)
@@ -511,7 +496,7 @@ describe("a semaphore that several coroutines use", function()
                 out = out + count
                 most = math.max(most, out)
                 assert.equal(count, #semaphore:_meant():_nodes())
-                pass()
+                fixture.pass(4)
                 out = out - count
                 assert.is_true(semaphore:release())
                 turns = turns + 1
@@ -541,8 +526,6 @@ describe("a semaphore that several coroutines use", function()
 end)
 
 describe("a multi that several coroutines use", function()
-    after_each(fixture.clean)
-
     local function members_of(client, reentrant)
         return client:mutex(fixture.path(), { reentrant = reentrant }),
             client:rwlock(fixture.path(), { reentrant = reentrant }).write,
@@ -559,7 +542,7 @@ describe("a multi that several coroutines use", function()
             local function use(lock)
                 inside[lock] = inside[lock] + 1
                 assert.equal(1, inside[lock])
-                pass()
+                fixture.pass(4)
                 assert.is_true(lock:held())
                 inside[lock] = inside[lock] - 1
             end
@@ -607,8 +590,8 @@ describe("a multi that several coroutines use", function()
                 assert.equal(1, inside)
                 assert.is_true(given:held())
                 assert.equal("deadlock", code_of(all:with_lock(error, 10)))
-                if PCALL_YIELDS then
-                    pass()
+                if compat.PCALL_YIELDS then
+                    fixture.pass(4)
                 end
                 inside = inside - 1
             end, 50))
@@ -632,10 +615,10 @@ describe("a multi that several coroutines use", function()
             loop.until_true(function()
                 return mutex:held() and #fixture.children(writer:path()) > 1
             end)
-            pass()
+            fixture.pass(4)
             assert.is_true(all:cancel())
             assert.is_false(all:cancel())
-            pass()
+            fixture.pass(4)
             fixture.observer():delete(blocker)
         end
         loop.run_all(functions)
@@ -668,8 +651,6 @@ describe("a multi that several coroutines use", function()
 end)
 
 describe("coroutines that are forgotten", function()
-    after_each(fixture.clean)
-
     it("while they wait by an object that another one holds, leave the queue and the object #valgrind", function()
         local suspend = true
         local client = assert(zklock.connect(fixture.servers(), { connect_timeout = 0, wait = {
@@ -718,8 +699,6 @@ describe("coroutines that are forgotten", function()
 end)
 
 describe("owners that are gone", function()
-    after_each(fixture.clean)
-
     --- A client whose coroutines work for owners[1]; in a table, so that no local variable keeps an owner.
     local function client_of(owners)
         local adapter = setmetatable({ owner = function()
@@ -733,8 +712,7 @@ describe("owners that are gone", function()
         owners[1] = {}
         begin(fn)
         owners[1] = {}
-        collectgarbage()
-        collectgarbage()
+        fixture.collect()
     end
 
     it("leave a lost hold to the next who acquires by the object itself", function()
@@ -749,8 +727,7 @@ describe("owners that are gone", function()
             held = lock:node()
         end)
         assert(fixture.observer():delete(held))
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return told == 1
         end)
         assert.equal(lock, lock:acquire(10))

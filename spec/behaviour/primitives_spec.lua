@@ -2,9 +2,11 @@
 
 local core = require "zklock.core"
 local cluster = require "spec.support.cluster"
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local mistake = require "spec.support.mistake"
 local zklock = require "zklock"
 
 local NO_OWNER = ("0"):rep(16)
@@ -31,11 +33,6 @@ end
 --- How many watches the server has, those of children included, which it does not list.
 local function watch_count()
     return tonumber(cluster.shared():ask("mntr"):match("zk_watch_count%s+(%d+)"))
-end
-
-local function collect()
-    collectgarbage()
-    collectgarbage()
 end
 
 describe("a client", function()
@@ -186,7 +183,7 @@ describe("a client", function()
     it("gives its memory back, however large the data", function()
         local client, path = client_and_node(("x"):rep(500000))
         assert(client:get(path))
-        collect()
+        fixture.collect()
         local before = core.memory()
         collectgarbage("stop")
         for _ = 1, 20 do
@@ -269,7 +266,7 @@ describe("a client", function()
         end, function()
             assert(client:close())
         end)
-        assert_code("closed", { path }, (table.unpack or unpack)(answer)) -- luacheck: ignore
+        assert_code("closed", { path }, compat.unpack(answer))
         assert_code("closed", {}, client:get(path))
         assert_code("closed", {}, client:set(path, "x"))
         assert_code("closed", {}, client:transaction():delete(path):commit())
@@ -278,7 +275,7 @@ describe("a client", function()
 
     it("takes its operations with it when it is collected in the middle of them #asan", function()
         local path = fixture.directory()
-        collect()
+        fixture.collect()
         local before = core.memory()
         local adapter = { wait = coroutine.yield, wake = error }
         local client = assert(zklock.connect(fixture.servers(), { wait = adapter, connect_timeout = 0 }))
@@ -287,9 +284,9 @@ describe("a client", function()
         end)
         assert(coroutine.resume(thread))
         client, thread = nil, nil -- luacheck: ignore
-        collect()
+        fixture.collect()
         eventually(function()
-            collect()
+            fixture.collect()
             return core.memory() <= before
         end)
         assert.is_false(fixture.is_watched(path))
@@ -298,7 +295,7 @@ describe("a client", function()
     local has_posix = pcall(require, "posix.unistd")
     local test = has_posix and it or pending
 
-    test("answers forked in the child of a fork, and the parent's goes on", function()
+    test("answers forked in the child of a fork, and the parent's goes on #real", function()
         local path = fixture.directory()
         local result = fixture.program("node_forker", fixture.servers(), path):finish()
         assert.same({ 0, "" }, { result.status, result.errors })
@@ -327,11 +324,7 @@ describe("without a connection, a client", function()
     end
 
     local function suspend(client, link)
-        link:refuse()
-        link:cut()
-        eventually(function()
-            return client:state() == "suspended"
-        end)
+        fixture.cut_off(client, link)
     end
 
     it("waits for one within the timeout, and says what stands in the way #asan", function()
@@ -505,7 +498,7 @@ describe("a watch", function()
             end, function()
                 watch:cancel()
             end)
-            assert_code("cancelled", { where }, (table.unpack or unpack)(answer)) -- luacheck: ignore
+            assert_code("cancelled", { where }, compat.unpack(answer))
             assert(client:flush(10))
             assert.equal(before, watch_count())
             watch:cancel()
@@ -520,7 +513,7 @@ describe("a watch", function()
         client:exists(path .. "/missing", { watch = true })
         client:children(path, { watch = true })
         assert.is_true(fixture.is_watched(path))
-        collect()
+        fixture.collect()
         assert(client:flush(10))
         assert.is_false(fixture.is_watched(path))
         assert.equal(0, client:stats().watches)
@@ -550,7 +543,7 @@ describe("a watch", function()
         assert(client:flush(10))
         assert.is_false(fixture.is_watched(path))
         first, second = nil, nil -- luacheck: ignore
-        collect()
+        fixture.collect()
         assert(client:flush(10))
         assert.equal(0, client:stats().watches)
     end)
@@ -564,9 +557,7 @@ describe("a watch", function()
             loop.run(function()
                 code = select(3, lock:acquire(30))
             end, function()
-                loop.until_true(function()
-                    return fixture.is_watched(holder)
-                end)
+                fixture.until_watched(holder)
                 local _
                 _, _, watch = client:get(holder, { watch = true })
                 if first == "watch" then
@@ -596,9 +587,7 @@ describe("a watch", function()
         loop.run(function()
             assert(lock:acquire(30))
         end, function()
-            loop.until_true(function()
-                return fixture.is_watched(holder)
-            end)
+            fixture.until_watched(holder)
             local _, _, cancelled = client:get(holder, { watch = true })
             local _, kept = client:exists(holder, { watch = true })
             cancelled:cancel()
@@ -653,11 +642,7 @@ describe("a watch", function()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local path = fixture.directory()
         local _, _, watch = client:get(path, { watch = true })
-        link:refuse()
-        link:cut()
-        eventually(function()
-            return client:state() == "suspended"
-        end)
+        fixture.cut_off(client, link)
         watch:cancel()
         link:accept()
         assert(client:flush(20))
@@ -702,7 +687,7 @@ describe("a watch", function()
         watches[1]:cancel()
         watches[1] = nil
         assert(client:flush(10))
-        collect()
+        fixture.collect()
         assert(client:flush(10))
         assert.is_false((client:exists(name .. "last", { watch = true })))
     end)
@@ -712,35 +697,23 @@ describe("a primitive refuses", function()
     local client
 
     setup(function()
-        client = assert(zklock.connect("127.0.0.1:1", { connect_timeout = 0 }))
+        client = fixture.client({ connect_timeout = 0 }, "127.0.0.1:1")
     end)
 
-    teardown(function()
-        client:close()
-    end)
-
-    --- Calls and returns the message, which must begin with this file's name: the level is right.
-    local function mistake(words, fn)
-        local ok, message = pcall(fn)
-        assert.is_false(ok, "no error")
-        assert.truthy(message:find("spec/behaviour/primitives_spec.lua:", 1, true), message)
-        for _, word in ipairs(words) do
-            assert.truthy(message:find(word, 1, true), message)
-        end
-    end
+    teardown(fixture.clean)
 
     local paths = { 5, {}, "", "a", "/a/", "/a//b", "/a/../b", "/a\0", "/\255" }
     local methods = { "get", "set", "create", "delete", "exists", "children", "sync" }
     for _, method in ipairs(methods) do
         it("wrong paths: " .. method .. " #asan", function()
             for _, path in ipairs(paths) do
-                mistake({ "client:" .. method, "path" }, function()
+                mistake(function()
                     client[method](client, path)
-                end)
+                end, "client:" .. method, "path")
             end
-            mistake({ "client:" .. method, "path", "nil" }, function()
+            mistake(function()
                 client[method](client)
-            end)
+            end, "client:" .. method, "path", "nil")
         end)
 
         it("wrong settings: " .. method, function()
@@ -753,91 +726,91 @@ describe("a primitive refuses", function()
                     object[method](object, "/a", settings)
                 end
             end
-            mistake({ "client:" .. method, "'timeout'" }, function()
+            mistake(function()
                 call({ timeout = -1 })
-            end)
-            mistake({ "client:" .. method, "unknown option 'versoin'", "timeout" }, function()
+            end, "client:" .. method, "'timeout'")
+            mistake(function()
                 call({ versoin = 1 })
-            end)
-            mistake({ "client:" .. method, "table" }, function()
+            end, "client:" .. method, "unknown option 'versoin'", "timeout")
+            mistake(function()
                 call(5)
-            end)
+            end, "client:" .. method, "table")
         end)
 
         it("to be called with a dot: " .. method, function()
-            mistake({ "client:" .. method, "colon" }, function()
+            mistake(function()
                 client[method]("/a")
-            end)
+            end, "client:" .. method, "colon")
         end)
     end
 
     it("to write where nothing may be written", function()
         for _, path in ipairs({ "/zookeeper", "/zookeeper/quota" }) do
-            mistake({ "client:set", "/zookeeper" }, function()
+            mistake(function()
                 client:set(path, "")
-            end)
-            mistake({ "client:create", "/zookeeper" }, function()
+            end, "client:set", "/zookeeper")
+            mistake(function()
                 client:create(path)
-            end)
-            mistake({ "client:delete", "/zookeeper" }, function()
+            end, "client:create", "/zookeeper")
+            mistake(function()
                 client:delete(path)
-            end)
+            end, "client:delete", "/zookeeper")
         end
-        mistake({ "client:create", "'/'" }, function()
+        mistake(function()
             client:create("/")
-        end)
-        mistake({ "client:delete", "'/'" }, function()
+        end, "client:create", "'/'")
+        mistake(function()
             client:delete("/")
-        end)
+        end, "client:delete", "'/'")
     end)
 
     it("data that are no string", function()
-        mistake({ "client:set", "data", "number" }, function()
+        mistake(function()
             client:set("/a", 5)
-        end)
-        mistake({ "client:create", "data", "table" }, function()
+        end, "client:set", "data", "number")
+        mistake(function()
             client:create("/a", {})
-        end)
+        end, "client:create", "data", "table")
     end)
 
     it("versions that are none", function()
         for _, version in ipairs({ -2, 0.5, 2147483648, "1", 0 / 0, {} }) do
-            mistake({ "client:set", "'version'" }, function()
+            mistake(function()
                 client:set("/a", "", { version = version })
-            end)
-            mistake({ "client:delete", "'version'" }, function()
+            end, "client:set", "'version'")
+            mistake(function()
                 client:delete("/a", { version = version })
-            end)
+            end, "client:delete", "'version'")
         end
     end)
 
     it("settings of a wrong type, and those that exclude each other", function()
         for name, value in pairs({ ephemeral = 1, sequential = "yes", container = 0, acl = "nobody" }) do
-            mistake({ "client:create", "'" .. name .. "'" }, function()
+            mistake(function()
                 client:create("/a", "", { [name] = value })
-            end)
+            end, "client:create", "'" .. name .. "'")
         end
-        mistake({ "client:create", "container" }, function()
+        mistake(function()
             client:create("/a", "", { container = true, ephemeral = true })
-        end)
-        mistake({ "client:create", "auth" }, function()
+        end, "client:create", "container")
+        mistake(function()
             client:create("/a", "", { acl = "creator" })
-        end)
-        mistake({ "client:get", "'watch'" }, function()
+        end, "client:create", "auth")
+        mistake(function()
             client:get("/a", { watch = 1 })
-        end)
+        end, "client:get", "'watch'")
     end)
 
     it("wrong timeouts of a watch, and dots", function()
         local connected = fixture.client()
         local _, watch = connected:exists("/", { watch = true })
-        mistake({ "watch:wait", "timeout" }, function()
+        mistake(function()
             watch:wait(-1)
-        end)
+        end, "watch:wait", "timeout")
         for _, method in ipairs({ "wait", "fired", "cancel", "path" }) do
-            mistake({ "watch:" .. method, "colon" }, function()
+            mistake(function()
                 watch[method](5)
-            end)
+            end, "watch:" .. method, "colon")
         end
         fixture.clean()
     end)

@@ -5,11 +5,6 @@ local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 
---- A client whose heartbeats are rare enough not to matter.
-local function new_client(options)
-    return fixture.loop_client(options, 20)
-end
-
 --- Within the loop: waits until a client has asked for so many acquisitions, so that they arrive in a known order.
 local function until_claims(client, count)
     loop.until_true(function()
@@ -41,11 +36,11 @@ local function grow(tokens)
     end
 end
 
-describe("a lock's node", function()
-    after_each(fixture.clean)
+after_each(fixture.clean)
 
+describe("a lock's node", function()
     it("passes from one claim to the next without a request #valgrind #asan", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local locks, order, tokens = {}, {}, {}
         for index = 1, 8 do
             locks[index] = client:mutex(path, { handoff = 100 }) -- so many that it need not watch who comes
@@ -61,7 +56,7 @@ describe("a lock's node", function()
     end)
 
     it("passes in the order of arrival, also past its bound", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local locks, order, tokens = {}, {}, {}
         for index = 1, 10 do
             locks[index] = client:mutex(path, { handoff = 2 })
@@ -76,7 +71,8 @@ describe("a lock's node", function()
     for bound = 0, 6, 3 do
         it("lets a waiter elsewhere wait for what was asked for before it, and for at most " .. bound .. " later ones", function()
             local path, waiting = fixture.directory(), 9 * (bound + 1) + 1 -- the last node of the client has room for later ones
-            local holder, client, remote = new_client():mutex(path), new_client(), new_client():mutex(path)
+            local holder, remote = fixture.steady_client():mutex(path), fixture.steady_client():mutex(path)
+            local client = fixture.steady_client()
             assert(holder:acquire(10))
             local functions, order, over = {}, {}, false
             for index = 1, waiting do
@@ -152,7 +148,7 @@ describe("a lock's node", function()
     end
 
     it("passes without end while nobody else is there #valgrind #asan", function()
-        local client, path, order = new_client(), fixture.directory(), {}
+        local client, path, order = fixture.steady_client(), fixture.directory(), {}
         loop.run_all(crowd(client, path, order, function()
         end))
         assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9 }, order)
@@ -160,8 +156,8 @@ describe("a lock's node", function()
     end)
 
     it("passes to somebody else as soon as he comes, also after many", function()
-        local client, path, order = new_client(), fixture.directory(), {}
-        local remote, come = new_client():mutex(path), false
+        local client, path, order = fixture.steady_client(), fixture.directory(), {}
+        local remote, come = fixture.steady_client():mutex(path), false
         local functions = crowd(client, path, order, function()
             come = true
             loop.until_true(function()
@@ -182,8 +178,8 @@ describe("a lock's node", function()
 
     for _, handoff in ipairs({ 0, 1, 3 }) do
         it(("passes %d times while somebody else waits behind it"):format(handoff), function()
-            local client, path = new_client(), fixture.directory()
-            local holder, remote = client:mutex(path), new_client():mutex(path)
+            local client, path = fixture.steady_client(), fixture.directory()
+            local holder, remote = client:mutex(path), fixture.steady_client():mutex(path)
             local order, functions = {}, {}
             assert(holder:acquire(10))
             functions[1] = function()
@@ -215,7 +211,7 @@ describe("a lock's node", function()
     end
 
     it("is shared only by claims of which it would say the same", function()
-        local client, path = new_client({ auth = { { scheme = "digest", credential = "a:b" } } }), fixture.directory()
+        local client, path = fixture.steady_client({ auth = { { scheme = "digest", credential = "a:b" } } }), fixture.directory()
         local first, other = client:mutex(path), client:mutex(path, { identity = "other" })
         local guarded = client:mutex(path, { acl = "read" })
         assert(first:acquire(10))
@@ -236,7 +232,7 @@ describe("a lock's node", function()
     end)
 
     it("is shared by claims whose acls say the same, each in a table of its own, and by no others", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local function lock_of(perms, id, another)
             return client:mutex(path, { acl = {
                 { scheme = "world", id = "anyone", perms = perms },
@@ -269,7 +265,7 @@ describe("a lock's node", function()
     end)
 
     it("does not outlive a grant that ended by max_hold", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local first, second = client:mutex(path, { max_hold = 3 }), client:mutex(path)
         assert(first:acquire(10))
         local node, token = first:node(), first:token()
@@ -284,7 +280,7 @@ describe("a lock's node", function()
     end)
 
     it("that an administrator deletes makes those who wait take another", function()
-        local client, path = new_client({ session_timeout = 8 }), fixture.directory()
+        local client, path = fixture.steady_client({ session_timeout = 8 }), fixture.directory()
         local first, second, third = client:mutex(path), client:mutex(path), client:mutex(path)
         assert(first:acquire(10))
         local node, tokens = first:node(), { first:token() }
@@ -306,7 +302,7 @@ describe("a lock's node", function()
     end)
 
     it("is never handed to a claim that has given up", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local locks = {}
         for index = 1, 5 do
             locks[index] = client:mutex(path)
@@ -337,7 +333,7 @@ describe("a lock's node", function()
     end)
 
     it("is not passed to a claim that wants its own, whoever has given up before", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local holder, impatient = client:mutex(path, { linger = 60 }), client:mutex(path)
         local proud = client:mutex(path, { handoff = 0 })
         for _ = 1, 2 do
@@ -359,7 +355,7 @@ describe("a lock's node", function()
     end)
 
     it("is named to those who wait for it in vain", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local holder, waiter = client:mutex(path), client:mutex(path)
         assert(holder:acquire(10))
         local ok, problem, code = waiter:acquire(0.1)
@@ -370,12 +366,12 @@ describe("a lock's node", function()
     end)
 
     it("goes to others once they have asked for it", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local order, asked = {}, false
         local holder = client:mutex(path, { on_revoke = function()
             asked = true
         end })
-        local waiter, remote = client:mutex(path), new_client():mutex(path)
+        local waiter, remote = client:mutex(path), fixture.steady_client():mutex(path)
         assert(holder:acquire(10))
         local node = holder:node()
         loop.run(function()
@@ -402,7 +398,7 @@ describe("a lock's node", function()
     end)
 
     it("goes with its client, whoever waits", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local first, second = client:mutex(path), client:mutex(path)
         assert(first:acquire(10))
         loop.run(function()
@@ -418,10 +414,8 @@ describe("a lock's node", function()
 end)
 
 describe("readers of one client", function()
-    after_each(fixture.clean)
-
     it("hold by one node, and need no request #asan", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local readers, before = {}, fixture.sent(client)
         for index = 1, 10 do
             readers[index] = client:rwlock(path).read
@@ -429,7 +423,7 @@ describe("readers of one client", function()
         end
         assert.is_true(fixture.has(path, 1))
         assert.equal(3, fixture.sent(client) - before) -- create, list, and a list that watches who comes
-        local writer = new_client():rwlock(path).write
+        local writer = fixture.steady_client():rwlock(path).write
         assert.is_nil((writer:try_acquire()))
         for index = 1, 10 do
             assert.is_true(readers[index]:held())
@@ -440,8 +434,8 @@ describe("readers of one client", function()
     end)
 
     it("go in by one node if they have waited together, however many; who comes later takes turns", function()
-        local client, path, readers = new_client(), fixture.directory(), 40
-        local first, second = new_client():rwlock(path).write, new_client():rwlock(path).write
+        local client, path, readers = fixture.steady_client(), fixture.directory(), 40
+        local first, second = fixture.steady_client():rwlock(path).write, fixture.steady_client():rwlock(path).write
         local order, nodes, inside, functions = {}, {}, 0, {}
         assert(first:acquire(10))
         local function read(name)
@@ -498,9 +492,9 @@ describe("readers of one client", function()
     end)
 
     it("let a writer elsewhere in after so many of them", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local first = client:rwlock(path, { handoff = 1 }).read
-        local writer, order = new_client():rwlock(path).write, {}
+        local writer, order = fixture.steady_client():rwlock(path).write, {}
         assert(first:acquire(10))
         local functions = { function()
             assert(writer:acquire(20))
@@ -529,7 +523,7 @@ describe("readers of one client", function()
     end)
 
     it("follow their writer by its node, all at once", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local writer, other = client:rwlock(path).write, client:rwlock(path).write
         assert(writer:acquire(10))
         local reading, functions = 0, {}
@@ -558,7 +552,7 @@ describe("readers of one client", function()
     end)
 
     it("are let in by a try, where a writer's is refused without a trace", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local first, second = client:rwlock(path), client:rwlock(path)
         assert(first.read:acquire(10))
         local before = fixture.sent(client)
@@ -572,7 +566,7 @@ describe("readers of one client", function()
     end)
 
     it("stand beside a writer that becomes one, and no other writer comes between", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local rw, other = client:rwlock(path), client:rwlock(path).write
         loop.run(function()
             until_claims(client, 1)
@@ -593,10 +587,8 @@ describe("readers of one client", function()
 end)
 
 describe("a lock that lingers", function()
-    after_each(fixture.clean)
-
     it("is had again without a request", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local lock = client:mutex(path, { linger = 60 })
         assert(lock:with_lock(function() end, 10))
         assert(client:flush(5))
@@ -615,8 +607,8 @@ describe("a lock that lingers", function()
     end)
 
     it("goes to the first who comes, and does not linger while others wait", function()
-        local client, path = new_client(), fixture.directory()
-        local lock, remote = client:mutex(path, { linger = 60 }), new_client():mutex(path)
+        local client, path = fixture.steady_client(), fixture.directory()
+        local lock, remote = client:mutex(path, { linger = 60 }), fixture.steady_client():mutex(path)
         assert(lock:with_lock(function() end, 10))
         local started = socket.gettime()
         assert(remote:acquire(10))
@@ -638,7 +630,7 @@ describe("a lock that lingers", function()
 
     it("is refused to a try elsewhere, which writes nothing, and goes to the first who queues, however impatient #asan", function()
         for _, kind in ipairs({ "mutex", "read", "write" }) do
-            local client, other, path = new_client(), new_client(), fixture.path()
+            local client, other, path = fixture.steady_client(), fixture.steady_client(), fixture.path()
             local function half(of, options)
                 return kind == "mutex" and of:mutex(path, options) or of:rwlock(path, options)[kind]
             end
@@ -663,7 +655,7 @@ describe("a lock that lingers", function()
     end)
 
     it("leaves by itself when its time is over", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local lock = client:mutex(path, { linger = 0.4 })
         local before = socket.gettime()
         assert(lock:with_lock(function() end, 10))
@@ -676,16 +668,16 @@ describe("a lock that lingers", function()
     end)
 
     it("leaves when somebody asks for it", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         local lock = client:mutex(path, { linger = 60, on_revoke = function() end })
         assert(lock:with_lock(function() end, 10))
         assert.is_true(fixture.has(path, 1))
-        new_client():mutex(path):revoke(10)
+        fixture.steady_client():mutex(path):revoke(10)
         fixture.await_children(path, 0, 10)
     end)
 
     it("makes way for a lock of its own client that cannot share it", function()
-        local client, path = new_client(), fixture.directory()
+        local client, path = fixture.steady_client(), fixture.directory()
         assert(client:mutex(path, { linger = 60 }):with_lock(function() end, 10))
         assert(client:mutex(path, { identity = "other" }):with_lock(function()
             assert.is_true(fixture.has(path, 1))
@@ -696,7 +688,7 @@ describe("a lock that lingers", function()
     end)
 
     it("is gone for its client when an administrator has deleted its node", function()
-        local client, path = new_client({ session_timeout = 4 }), fixture.directory()
+        local client, path = fixture.steady_client({ session_timeout = 4 }), fixture.directory()
         local lock = client:mutex(path, { linger = 60 })
         assert(lock:acquire(10))
         local node = lock:node()
@@ -712,10 +704,8 @@ describe("a lock that lingers", function()
 end)
 
 describe("a semaphore's permits", function()
-    after_each(fixture.clean)
-
     it("pass from one claim to the next where they are #asan", function()
-        local client, path = new_client(), fixture.path()
+        local client, path = fixture.steady_client(), fixture.path()
         local first, second, third = client:semaphore(path, 3), client:semaphore(path, 3), client:semaphore(path, 3)
         assert(first:acquire({ timeout = 10, count = 3 }))
         local tokens = { first:token() }
@@ -747,8 +737,8 @@ describe("a semaphore's permits", function()
     end)
 
     it("pass so many times in a row while others wait", function()
-        local client, path = new_client(), fixture.path()
-        local holder, remote = client:semaphore(path, 1), new_client():semaphore(path, 1)
+        local client, path = fixture.steady_client(), fixture.path()
+        local holder, remote = client:semaphore(path, 1), fixture.steady_client():semaphore(path, 1)
         local order, functions = {}, {}
         assert(holder:acquire(10))
         fixture.await_children(path .. "/locks", 0)
@@ -781,10 +771,8 @@ describe("a semaphore's permits", function()
 end)
 
 describe("the options handoff and linger", function()
-    after_each(fixture.clean)
-
     it("are checked", function()
-        local client = new_client()
+        local client = fixture.steady_client()
         for _, kind in ipairs({ "mutex", "rwlock", "semaphore" }) do
             local function refused(options, expected)
                 local ok, problem = pcall(function()

@@ -7,23 +7,17 @@ local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local zklock = require "zklock"
 
-local UUID = "01234567-89ab-cdef-0123-456789abcdef"
-
 local function world(perms)
     return { { scheme = "world", id = "anyone", perms = perms } }
 end
 
-local function new_client()
-    return fixture.loop_client({}, 30)
-end
+after_each(fixture.clean)
 
 for _, kind in ipairs(kinds) do
     describe("a " .. kind.name, function()
-        after_each(fixture.clean)
-
         it("waits for a node with a very long name, and shows it #valgrind #asan", function()
             local path = fixture.path()
-            local client = new_client()
+            local client = fixture.steady_client()
             local lock = kind.new(client, path)
             fixture.observer():create_all(kinds.holders(kind, path))
             local long = ("%s/%s%s0000000000"):format(kinds.holders(kind, path), ("long name %d "):rep(500), kind.marker)
@@ -51,12 +45,12 @@ for _, kind in ipairs(kinds) do
 
         it("lists, and asks to let go, a holder with a megabyte of data", function()
             local path = fixture.path()
-            local client = new_client()
+            local client = fixture.steady_client()
             local lock = kind.new(client, path)
             fixture.observer():create_all(kinds.holders(kind, path))
             local data = ("identity\0\255"):rep(100000)
-            local node = assert(fixture.observer():create(("%s/_c_%s%s"):format(kinds.holders(kind, path), UUID, kind.marker), data,
-                { ephemeral = true, sequential = true }))
+            local prefix = ("%s/_c_%s%s"):format(kinds.holders(kind, path), fixture.UUID, kind.marker)
+            local node = assert(fixture.observer():create(prefix, data, { ephemeral = true, sequential = true }))
             local list = assert(lock:contenders(20))
             assert.equal(1, #list)
             assert.equal(node, list[1].node)
@@ -70,13 +64,13 @@ for _, kind in ipairs(kinds) do
 
         it("ignores children that are no locks, whatever they hold", function()
             local path = fixture.path()
-            local client = new_client()
+            local client = fixture.steady_client()
             local lock = kind.new(client, path)
             local observer = fixture.observer()
             local names = { "lock", "-lock-", "lock-x", "lease-", "__lock__", "ex1", "x-1", "lock-99999999999999999999",
                 "import-lock-2", "lock-000000002", "lock-00000000002", "lock--0000000002", "a-__READ__7",
-                "a-__WRIT__123456789", "lease-3", ("_c_%s-other-lock-0000000000"):format(UUID),
-                ("_c_%s-lock-"):format(UUID), "ü-0000000001", "a b", "%s%n",
+                "a-__WRIT__123456789", "lease-3", ("_c_%s-other-lock-0000000000"):format(fixture.UUID),
+                ("_c_%s-lock-"):format(fixture.UUID), "ü-0000000001", "a b", "%s%n",
                 ("x"):rep(3000), "0000000000", "-0000000001" }
             for _, directory in ipairs(kind.directories) do
                 for _, name in ipairs(names) do
@@ -101,14 +95,14 @@ for _, kind in ipairs(kinds) do
 
         it("below a lock of any kind neither blocks that one nor waits for it, whatever its key #asan", function()
             local path = fixture.path()
-            local client = new_client()
+            local client = fixture.steady_client()
             local lock = kind.new(client, path)
             local keys = {
                 "import-lock-2", "lock-7", "a-__READ__12", "a-__WRIT__12", "lease-3", "ex1", "x-1-2", "9__lock__9",
                 "import-lock-0000000000", "lock-0000000000", "lock--000000001", "a-__READ__0000000000",
                 "__WRIT__0000000000",
                 "lease-0000000000", "ex0000000000", "sh0000000000", "x-1-0000000000", "9__lock__0000000000",
-                "9__rlock__-2147483648", ("_c_%s-lock-0000000000"):format(UUID), ("long"):rep(100) .. "-lock-0000000000"
+                "9__rlock__-2147483648", ("_c_%s-lock-0000000000"):format(fixture.UUID), ("long"):rep(100) .. "-lock-0000000000"
             }
             for _, directory in ipairs(kind.directories) do
                 for _, below in ipairs(kinds) do
@@ -131,10 +125,10 @@ for _, kind in ipairs(kinds) do
 
         it("waits for a node that it may not read, and lists it without its identity", function()
             local path = fixture.path()
-            local client, admin = new_client(), fixture.client()
+            local client, admin = fixture.steady_client(), fixture.client()
             local lock = kind.new(client, path)
             fixture.observer():create_all(kinds.holders(kind, path))
-            local node = assert(admin:create(("%s/_c_%s%s"):format(kinds.holders(kind, path), UUID, kind.marker), "secret",
+            local node = assert(admin:create(("%s/_c_%s%s"):format(kinds.holders(kind, path), fixture.UUID, kind.marker), "secret",
                 { sequential = true, acl = world("a") }))
             assert.equal("timeout", select(3, lock:try_acquire()))
             assert.equal("timeout", select(3, lock:acquire(0.1)))
@@ -161,7 +155,7 @@ for _, kind in ipairs(kinds) do
                 it(("that is forbidden %s (%d) says no_auth and where, and leaves nothing behind #asan"):format(forbidden[1],
                     index), function()
                     local path = fixture.path()
-                    local client, admin = new_client(), fixture.client()
+                    local client, admin = fixture.steady_client(), fixture.client()
                     fixture.observer():create_all(path:match("^(.*)/"))
                     if kind.directories[1] ~= "" then
                         assert(fixture.observer():create(path))
@@ -198,7 +192,7 @@ for _, kind in ipairs(kinds) do
 
         it("that may not be deleted says so at release, and goes with its client", function()
             local path = fixture.path()
-            local client, admin = new_client(), fixture.client()
+            local client, admin = fixture.steady_client(), fixture.client()
             fixture.observer():create_all(path:match("^(.*)/"))
             if kind.directories[1] ~= "" then
                 assert(fixture.observer():create(path))
@@ -226,11 +220,9 @@ for _, kind in ipairs(kinds) do
 end
 
 describe("a directory that cannot be made", function()
-    after_each(fixture.clean)
-
     it("is answered with no_auth, naming it, by every kind of lock, also in a multi #asan", function()
         local base = fixture.path()
-        local client, admin = new_client(), fixture.client()
+        local client, admin = fixture.steady_client(), fixture.client()
         fixture.observer():create_all(base:match("^(.*)/"))
         assert(admin:create(base, "", { acl = world("rdwa") }))
         local locks = {}
@@ -251,7 +243,7 @@ describe("a directory that cannot be made", function()
 
     it("because a parent is ephemeral is answered with failed, naming it", function()
         local base = fixture.path()
-        local client = new_client()
+        local client = fixture.steady_client()
         fixture.observer():create_all(base:match("^(.*)/"))
         assert(fixture.observer():create(base, "", { ephemeral = true }))
         for index, kind in ipairs(kinds) do

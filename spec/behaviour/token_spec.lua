@@ -42,7 +42,7 @@ local function readme_script()
     return (assert(readme:match("\nlocal guarded = %[%[\n(.-)%]%]\n"), "the README has no script for Redis"))
 end
 
-describe("A token #once", function()
+describe("A token #once #real", function()
     local danish, tokens
 
     setup(function()
@@ -172,7 +172,7 @@ describe("A token as numbers", function()
     end)
 
     for zxid, high in pairs { ["20000000000001"] = 0x200000, ["7ffffffffffff000"] = 0x7fffffff } do
-        it("is exact where a double is not, with the zxid " .. zxid, function()
+        it("is exact where a double is not, with the zxid " .. zxid .. " #real", function()
             local servers = cluster.start { zxid = zxid }
             local lock = fixture.client({}, servers.servers):mutex("/lock")
             local observer = zk.connect(servers.servers)
@@ -211,7 +211,7 @@ describe("docs/fencing.md", function()
     end)
 
     -- SQLite, which Python has, reads all of it but the names of the collations.
-    it("has SQL that takes tokens in their order, equal ones again, and refuses smaller ones #once", function()
+    it("has SQL that takes tokens in their order, equal ones again, and refuses smaller ones #once #real", function()
         local statements = {}
         for _, block in ipairs(documentation.code_blocks(page)) do
             if block.language == "sql" then

@@ -1,17 +1,10 @@
 --- What transactions promise, those of a lock in particular.
 
-local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local mistake = require "spec.support.mistake"
+local assert_refused = require "spec.support.refused"
 local zklock = require "zklock"
-
-local function assert_refused(code, index, ...)
-    local results, message, got, part = ...
-    assert.is_nil(results)
-    assert.equal(code, got, message)
-    assert.equal(index, part)
-    return message
-end
 
 describe("a transaction", function()
     local client, path
@@ -94,64 +87,52 @@ describe("a transaction", function()
 
     it("waits for a connection within its timeout", function()
         local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
-        link:refuse()
-        link:cut()
-        eventually(function()
-            return cut:state() ~= "connected"
-        end)
+        fixture.cut_off(cut, link)
         assert_refused("disconnected", nil, cut:transaction():set(path, "new"):commit(0.2))
         link:accept()
         assert(cut:transaction():check(path, 0):commit(30))
     end)
 
     it("refuses callers' mistakes at their line", function()
-        local function mistake(words, fn)
-            local ok, message = pcall(fn)
-            assert.is_false(ok, "no error")
-            assert.truthy(message:find("spec/behaviour/transaction_spec.lua:", 1, true), message)
-            for _, word in ipairs(words) do
-                assert.truthy(message:find(word, 1, true), message)
-            end
-        end
         local transaction = client:transaction()
-        mistake({ "transaction:check", "path", "nil" }, function()
+        mistake(function()
             transaction:check()
-        end)
-        mistake({ "transaction:check", "version" }, function()
+        end, "transaction:check", "path", "nil")
+        mistake(function()
             transaction:check("/a", "1")
-        end)
-        mistake({ "transaction:set", "data" }, function()
+        end, "transaction:check", "version")
+        mistake(function()
             transaction:set("/a", 5)
-        end)
-        mistake({ "transaction:set", "version" }, function()
+        end, "transaction:set", "data")
+        mistake(function()
             transaction:set("/a", "", 0.5)
-        end)
-        mistake({ "transaction:set", "/zookeeper" }, function()
+        end, "transaction:set", "version")
+        mistake(function()
             transaction:set("/zookeeper/quota", "")
-        end)
-        mistake({ "transaction:delete", "'/'" }, function()
+        end, "transaction:set", "/zookeeper")
+        mistake(function()
             transaction:delete("/")
-        end)
-        mistake({ "transaction:create", "'container'" }, function()
+        end, "transaction:delete", "'/'")
+        mistake(function()
             transaction:create("/a", "", { container = true })
-        end)
-        mistake({ "transaction:create", "path" }, function()
+        end, "transaction:create", "'container'")
+        mistake(function()
             transaction:create("a")
-        end)
-        mistake({ "transaction:commit", "timeout" }, function()
+        end, "transaction:create", "path")
+        mistake(function()
             transaction:commit(-1)
-        end)
+        end, "transaction:commit", "timeout")
         for _, method in ipairs({ "check", "create", "set", "delete", "commit" }) do
-            mistake({ "transaction:" .. method, "colon" }, function()
+            mistake(function()
                 transaction[method]("/a")
-            end)
+            end, "transaction:" .. method, "colon")
         end
-        mistake({ "client:transaction", "colon" }, function()
+        mistake(function()
             client.transaction()
-        end)
-        mistake({ "lock:transaction", "colon" }, function()
+        end, "client:transaction", "colon")
+        mistake(function()
             client:mutex("/a").transaction()
-        end)
+        end, "lock:transaction", "colon")
         assert.same({}, transaction:commit())
     end)
 end)

@@ -1,22 +1,13 @@
 --- with_lock: the function runs while the lock is held, and the lock is released whatever the function does.
 
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 
---- Whether coroutines can yield across pcall: not in PUC Lua 5.1.
-local PCALL_YIELDS = rawget(_G, "jit") ~= nil or _VERSION ~= "Lua 5.1"
-
---- Lua 5.4's to-be-closed variables; load gives nil elsewhere, where the syntax does not exist.
-local load_text = loadstring or load -- luacheck: ignore
-
 local function mutex(options, client_options)
     return fixture.client(client_options):mutex(fixture.path(), options)
-end
-
-local function pack(...)
-    return { n = select("#", ...), ... }
 end
 
 --- Runs a function in a coroutine of its own; it must not yield.
@@ -29,14 +20,12 @@ end
 --- Deletes the lock's node and waits until the lock has noticed.
 local function lose(lock)
     assert(fixture.observer():delete(lock:node()))
-    eventually(function()
-        return not lock:held()
-    end)
+    fixture.await_not_held(lock)
 end
 
-describe("with_lock", function()
-    after_each(fixture.clean)
+after_each(fixture.clean)
 
+describe("with_lock", function()
     it("runs the function while the lock is held, and releases it #valgrind #asan", function()
         local lock = mutex()
         local held, token
@@ -54,8 +43,8 @@ describe("with_lock", function()
     it("passes arguments and results unchanged, nils in any place included #valgrind #asan", function()
         local lock = mutex()
         local arguments
-        local results = pack(lock:with_lock(function(...)
-            arguments = pack(...)
+        local results = compat.pack(lock:with_lock(function(...)
+            arguments = compat.pack(...)
             return nil, false, "x", nil
         end, 10, nil, 1, nil, nil))
         assert.equal(5, arguments.n)
@@ -67,9 +56,9 @@ describe("with_lock", function()
         assert.is_false(results[3])
         assert.equal("x", results[4])
         assert.is_nil(results[5])
-        assert.equal(1, pack(lock:with_lock(function() end)).n)
-        assert.equal(251, pack(lock:with_lock(function()
-            return (table.unpack or unpack)({}, 1, 250) -- luacheck: ignore unpack
+        assert.equal(1, compat.pack(lock:with_lock(function() end)).n)
+        assert.equal(251, compat.pack(lock:with_lock(function()
+            return compat.unpack({}, 1, 250)
         end)).n)
     end)
 
@@ -87,7 +76,7 @@ describe("with_lock", function()
     it("raises the error of the function, the very same object, after releasing #valgrind #asan", function()
         local lock = mutex()
         for _, problem in ipairs({ { code = 5 }, "a string", 7, print, false }) do
-            local results = pack(pcall(lock.with_lock, lock, function()
+            local results = compat.pack(pcall(lock.with_lock, lock, function()
                 error(problem, 0)
             end))
             assert.same({ n = 2, false, problem }, results)
@@ -95,7 +84,7 @@ describe("with_lock", function()
             assert.is_false(lock:held())
             assert.same({}, fixture.children(lock:path()))
         end
-        local results = pack(pcall(lock.with_lock, lock, function()
+        local results = compat.pack(pcall(lock.with_lock, lock, function()
             error(nil)
         end))
         assert.is_false(results[1])
@@ -112,7 +101,7 @@ describe("with_lock", function()
 
     it("says lost, with the results, when the lock was lost while the function ran #asan", function()
         local lock = mutex(nil, { session_timeout = 4 })
-        local results = pack(lock:with_lock(function()
+        local results = compat.pack(lock:with_lock(function()
             lose(lock)
             return 1, nil, 3, nil
         end))
@@ -239,7 +228,7 @@ describe("with_lock", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
-    if PCALL_YIELDS then
+    if compat.PCALL_YIELDS then
         it("lets the function yield, and keeps the lock meanwhile #asan", function()
             local lock = mutex()
             local run = coroutine.wrap(function()
@@ -292,11 +281,9 @@ describe("with_lock", function()
 end)
 
 describe("a to-be-closed lock", function()
-    after_each(fixture.clean)
-
     if _VERSION == "Lua 5.4" then
         it("is released at the end of its block, also by an error, also when lost #valgrind #asan", function()
-            local scoped = assert(load_text([[
+            local scoped = assert(compat.load_text([[
                 local lock, inside = ...
                 local held <close> = assert(lock:acquire(10))
                 inside(held)
@@ -324,7 +311,7 @@ describe("a to-be-closed lock", function()
         end)
 
         it("leaves alone what another coroutine has acquired of the same object meanwhile", function()
-            local scoped = assert(load_text([[
+            local scoped = assert(compat.load_text([[
                 local lock, inside = ...
                 local held <close> = assert(lock:acquire(10))
                 inside(held)
@@ -359,7 +346,7 @@ describe("a to-be-closed lock", function()
 
         for name, adapter in pairs({ ["an adapter that yields"] = loop, ["a blocking adapter"] = "blocking" }) do
             it(("releases what a coroutine holds that is closed, without an error, by %s #asan"):format(name), function()
-                local scoped = assert(load_text([[
+                local scoped = assert(compat.load_text([[
                     local held <close> = ...
                     coroutine.yield()
                 ]]))
@@ -380,7 +367,7 @@ describe("a to-be-closed lock", function()
             end)
 
             it(("releases at an error in a coroutine, which goes on unchanged, by %s"):format(name), function()
-                local failing = assert(load_text([[
+                local failing = assert(compat.load_text([[
                     local held <close>, problem = ...
                     error(problem)
                 ]]))
@@ -395,7 +382,7 @@ describe("a to-be-closed lock", function()
             end)
 
             it(("closes a client of a coroutine that is closed, without an error, by %s"):format(name), function()
-                local scoped = assert(load_text([[
+                local scoped = assert(compat.load_text([[
                     local client <close> = ...
                     coroutine.yield()
                 ]]))
@@ -408,7 +395,7 @@ describe("a to-be-closed lock", function()
         end
 
         it("releases what another coroutine has acquired for it", function()
-            local scoped = assert(load_text("local held <close> = ..."))
+            local scoped = assert(compat.load_text("local held <close> = ..."))
             local lock = mutex()
             assert(lock:acquire(10))
             beside(function()
@@ -419,7 +406,7 @@ describe("a to-be-closed lock", function()
 
         it("closes a client at the end of its block", function()
             local client = fixture.client()
-            assert(load_text("local client <close> = ..."))(client)
+            assert(compat.load_text("local client <close> = ..."))(client)
             assert.equal("closed", (client:state()))
         end)
     else
@@ -433,8 +420,6 @@ describe("a to-be-closed lock", function()
 end)
 
 describe("the release when ZooKeeper does not answer", function()
-    after_each(fixture.clean)
-
     --- A client behind a proxy, the proxy, and a function that returns the longest wait, in seconds, that the client has asked for
     -- since its last call.
     local function watched_client()

@@ -1,9 +1,10 @@
 --- What is written about zklock holds: every public function has a docstring and an annotation that fit it, every option and
 -- code is documented, the README knows them all, and its code runs.
 
-local cluster = require "spec.support.cluster"
 local docstrings = require "tools.docstrings"
+local compat = require "spec.support.compat"
 local documentation = require "spec.support.documentation"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local zklock = require "zklock"
 
@@ -18,11 +19,6 @@ local function append(list, more)
     for _, one in ipairs(more) do
         list[#list + 1] = one
     end
-end
-
-local function files(directory, ending)
-    local list = cluster.run({ "find", directory, "-name", "*" .. ending })
-    return list:gmatch("[^\n]+")
 end
 
 local function read(path)
@@ -62,11 +58,11 @@ end
 --- All codes, and those that are in C's table and that neither C nor Lua answers.
 local function every_code()
     local engine, all = read("csrc/engine.c"), {}
-    for path in files("csrc", ".c") do
+    for _, path in ipairs(files.find("csrc", ".c")) do
         all[#all + 1] = read(path)
     end
     local codes, unused = documentation.c_codes(engine, table.concat(all))
-    for path in files("lua", ".lua") do
+    for _, path in ipairs(files.find("lua", ".lua")) do
         for code in pairs(documentation.lua_codes(read(path))) do
             codes[code] = true
             unused[code] = nil
@@ -110,11 +106,10 @@ describe("the documentation", function()
                         arguments[index] = given
                     end
                 end
-                local unpack = table.unpack or _G.unpack
                 if object then
-                    return method(object, unpack(arguments, 1, count))
+                    return method(object, compat.unpack(arguments, 1, count))
                 end
-                return method(unpack(arguments, 1, count))
+                return method(compat.unpack(arguments, 1, count))
             end)
             if known then
                 found[name] = { known = known, parameter = parameter }
@@ -326,7 +321,7 @@ describe("docs/reliability.md", function()
     local rows = documentation.rows(read("docs/reliability.md"), "Traps of the client and the server")
     local paths = {}
     for _, ending in ipairs { ".lua", ".c" } do
-        for path in files("spec", ending) do
+        for _, path in ipairs(files.find("spec", ending)) do
             paths[path:match("[^/]+$")] = path
         end
     end
@@ -409,7 +404,7 @@ end)
 describe("the check of the documentation", function()
     --- A made-up source that is loaded, and what the check says of its function `name`.
     local function problems_of(source, name, codes)
-        local chunk = assert((loadstring or load)(source, "@made-up.lua"))
+        local chunk = assert(compat.load_text(source, "@made-up.lua"))
         return documentation.function_problems("Thing:" .. name, chunk()[name], function()
             return source
         end, codes or {})

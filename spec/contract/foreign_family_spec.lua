@@ -10,11 +10,6 @@ local TURNS = _VERSION == "Lua 5.4" and 400 or 40
 
 local PERMITS = 2
 
-local function clean()
-    foreign.clean()
-    fixture.clean()
-end
-
 --- Lets a fleet contend, and checks what holds of all of them. `fleet`: list of { client =, kind = }.
 local function contend(fleet, kind, permits)
     local overlaps, log, everybody = foreign.contend(fleet, TURNS, kind, permits)
@@ -34,7 +29,7 @@ local function count_modes(log)
 end
 
 describe("a fleet on one read/write lock #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     it(("of two zklock and two Curator, mostly readers, takes %d turns without an overlap"):format(4 * TURNS), function()
         local log = contend({
@@ -53,7 +48,7 @@ describe("a fleet on one read/write lock #once", function()
 end)
 
 describe("a read/write lock shared with #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     it("Curator lets readers of both in together, and no writer of either", function()
         local path = fixture.path()
@@ -150,7 +145,7 @@ describe("a read/write lock shared with #once", function()
 end)
 
 describe("a fleet on one semaphore #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     it(("of two zklock and two Curator takes %d turns with never more than %d inside"):format(4 * TURNS, PERMITS), function()
         contend({
@@ -160,7 +155,7 @@ describe("a fleet on one semaphore #once", function()
 end)
 
 describe("a semaphore shared with Curator #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     it("has as many permits as it has, whoever takes them, and one returned lets one in", function()
         local path = fixture.path()
@@ -209,7 +204,7 @@ describe("a semaphore shared with Curator #once", function()
 end)
 
 describe("revocation #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     for _, kind in ipairs({ "mutex", "write", "read" }) do
         it(("of a %s lock: Curator's Revoker asks our holder, who lets go"):format(kind), function()

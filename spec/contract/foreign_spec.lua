@@ -9,12 +9,7 @@ local foreign = require "spec.support.foreign"
 local TURNS = _VERSION == "Lua 5.4" and 600 or 60
 
 --- How names of ours begin, and Curator's.
-local UUID = "_c_01234567-89ab-cdef-0123-456789abcdef"
-
-local function clean()
-    foreign.clean()
-    fixture.clean()
-end
+local UUID = "_c_" .. fixture.UUID
 
 local function a_mutex(path)
     return fixture.client({ identity = "ours" }):mutex(path)
@@ -26,7 +21,7 @@ local function acquire_of(client)
 end
 
 describe("a fleet on one mutex", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     local fleets = {
         { "zklock", "zklock", "curator", "curator", "go", "go" },
@@ -48,7 +43,7 @@ describe("a fleet on one mutex", function()
 end)
 
 describe("a mutex shared with #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     for _, client in ipairs({ "curator", "go", "kazoo" }) do
         it(client .. " is waited for by each while the other has it", function()
@@ -145,7 +140,7 @@ describe("a mutex shared with #once", function()
 end)
 
 describe("the check of who is inside #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     it("is failed by each program's every turn when it does not lock and somebody is inside", function()
         local path, arena = fixture.path(), foreign.arena()
@@ -195,7 +190,7 @@ describe("the check of who is inside #once", function()
 end)
 
 describe("a writer that turns itself into a reader #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     it("keeps Curator's queued writer waiting when it keeps its number, as ours do", function()
         local path = fixture.path()
@@ -230,7 +225,7 @@ describe("a writer that turns itself into a reader #once", function()
 end)
 
 describe("kazoo's names for readers and writers #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     local modes = { read = "shared", write = "exclusive" }
     for kind, mode in pairs(modes) do
@@ -297,7 +292,7 @@ describe("kazoo's names for readers and writers #once", function()
 end)
 
 describe("clients that cannot share a path: #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     it("Curator does not see kazoo's names", function()
         local path, arena = fixture.path(), foreign.arena()
@@ -348,7 +343,7 @@ describe("clients that cannot share a path: #once", function()
 end)
 
 describe("a child that is no lock node #once", function()
-    after_each(clean)
+    after_each(foreign.clean)
 
     it("named 0 keeps Curator waiting and not us", function()
         local path = fixture.directory()

@@ -1,39 +1,25 @@
 -- packaging: the rockspec, CMakeLists.txt and the directories name the same files. A source that only one of them knows
 -- builds here and not at the user's.
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("*a")
-  file:close()
-  return text
-end
-
--- The paths of the files below `directory` that end in `ending`, sorted.
-local function files(directory, ending)
-  local found = {}
-  local list = assert(io.popen("find " .. directory .. " -name '*" .. ending .. "' | LC_ALL=C sort"))
-  for path in list:lines() do
-    found[#found + 1] = path
-  end
-  list:close()
-  return found
-end
+local compat = require "spec.support.compat"
+local docstrings = require "tools.docstrings"
+local files = require "spec.support.files"
 
 -- A rockspec is a Lua chunk that assigns globals.
 local function load_rockspec(path)
   local globals = {}
   local chunk
   if _G.setfenv then
-    chunk = _G.setfenv(assert(loadstring(read(path), "@" .. path)), globals)
+    chunk = _G.setfenv(assert(loadstring(docstrings.read_file(path), "@" .. path)), globals)
   else
-    chunk = assert(load(read(path), "@" .. path, "t", globals))
+    chunk = assert(load(docstrings.read_file(path), "@" .. path, "t", globals))
   end
   chunk()
   return globals
 end
 
 local function sorted(list)
-  local copy = { (table.unpack or _G.unpack)(list) }
+  local copy = { compat.unpack(list) }
   table.sort(copy)
   return copy
 end
@@ -42,10 +28,10 @@ describe("packaging", function()
   local path = "rockspec/zklock-scm-1.rockspec"
   local rockspec = load_rockspec(path)
   local core = rockspec.build.modules["zklock.core"]
-  local cmake = read("CMakeLists.txt")
+  local cmake = docstrings.read_file("CMakeLists.txt")
 
   it("compiles every file of csrc/ with luarocks", function()
-    assert.same(files("csrc", ".c"), sorted(core.sources))
+    assert.same(files.find("csrc", ".c"), sorted(core.sources))
   end)
 
   it("compiles every file of csrc/ with CMake", function()
@@ -61,7 +47,7 @@ describe("packaging", function()
 
   it("installs every file of lua/ under the name that require finds it by", function()
     local expected, listed = {}, {}
-    for _, file in ipairs(files("lua", ".lua")) do
+    for _, file in ipairs(files.find("lua", ".lua")) do
       local name = file:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", ".")
       expected[name] = file
     end
@@ -78,9 +64,9 @@ describe("packaging", function()
   end)
 
   it("includes nothing in csrc/ that is not there", function()
-    for _, file in ipairs(files("csrc", "")) do
+    for _, file in ipairs(files.find("csrc", "")) do
       if file:match("%.[ch]$") then
-        for header in read(file):gmatch('#%s*include%s+"([^"]+)"') do
+        for header in docstrings.read_file(file):gmatch('#%s*include%s+"([^"]+)"') do
           local there = io.open("csrc/" .. header)
           assert(there, file .. " includes " .. header):close()
         end

@@ -154,8 +154,7 @@ describe("a session", function()
         local next_one = trusted():mutex(path)
         assert(next_one:acquire(20))
         assert.is_true(next_one:token() > token)
-        eventually(function()
-            holder._client:pump()
+        fixture.pump_until(holder._client, function()
             return told
         end)
         assert.equal("lost", told)
@@ -217,8 +216,7 @@ describe("credentials", function()
         local lock = client:mutex(fixture.path())
         assert(lock:acquire(10))
         fixture.kill_owner_behind(link, lock:node())
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return not lock:held() and client:state() == "connected"
         end)
         everything_said(client, said)
@@ -230,8 +228,7 @@ describe("credentials", function()
         said[#said + 1] = message
         unknown.connect_timeout = 0
         local hopeless = fixture.client(unknown)
-        eventually(function()
-            hopeless:pump()
+        fixture.pump_until(hopeless, function()
             return hopeless:state() == "auth_failed"
         end)
         everything_said(hopeless, said)
@@ -379,7 +376,7 @@ describe("a peer that may write where the lock is", function()
         for first = 1, count, 500 do
             local transaction = peer:transaction()
             for _ = first, math.min(first + 499, count) do
-                transaction:create(path .. "/_c_01234567-89ab-cdef-0123-456789abcdef-lock-", data or "", { ephemeral = true,
+                transaction:create(path .. "/_c_" .. fixture.UUID .. "-lock-", data or "", { ephemeral = true,
                     sequential = true })
             end
             assert(transaction:commit(30))
@@ -667,13 +664,11 @@ describe("stunnel", function()
         assert.equal("timeout", select(3, trusted():mutex(lock:path()):try_acquire()))
         local token = lock:token()
         near:stop()
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return client:state() == "suspended"
         end)
         client_side(far, "ours-client", "ours", "zookeeper.example", near.port)
-        eventually(function()
-            client:pump()
+        fixture.pump_until(client, function()
             return client:state() == "connected"
         end)
         assert.is_true(lock:held())

@@ -27,6 +27,15 @@ local function variables(output)
     return found
 end
 
+-- A packet for a server: its length, and bytes that are given in hexadecimal.
+local function frame(hex)
+    local body = hex:gsub("%s", ""):gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
+    return ("\0"):rep(3) .. string.char(#body) .. body
+end
+
+-- Asks a server for a session of 10 s.
+local GREETING = frame("00000000 0000000000000000 00002710 0000000000000000 00000010" .. ("00"):rep(16))
+
 -- Runs a shell script that may refer to the tool as "$tool".
 local function shell(script)
     return cluster.run({"sh", "-c", "tool=" .. cluster.quote(TOOL) .. "\n" .. script})
@@ -458,11 +467,7 @@ describe("tools/faultproxy.lua #once", function()
         link:arm("create", "stall-reply")
         -- The answer cannot come while we wait for it here, so the request goes out by hand.
         local plain = assert(socket.connect(link.address:match("^(.*):(%d+)$")))
-        local function frame(hex)
-            local body = hex:gsub("%s", ""):gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
-            return ("\0"):rep(3) .. string.char(#body) .. body
-        end
-        plain:send(frame("00000000 0000000000000000 00002710 0000000000000000 00000010" .. ("00"):rep(16)))
+        plain:send(GREETING)
         plain:settimeout(5)
         assert.equal(40, #assert(plain:receive(40)))
         -- create "/proxied/a", no data, world:anyone, no flags; then exists "/".
@@ -484,11 +489,7 @@ describe("tools/faultproxy.lua #once", function()
         link:arm("exists", "stall-request")
         local other = zk.connect(link.address)
         local plain = assert(socket.connect(link.address:match("^(.*):(%d+)$")))
-        local function frame(hex)
-            local body = hex:gsub("%s", ""):gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
-            return ("\0"):rep(3) .. string.char(#body) .. body
-        end
-        plain:send(frame("00000000 0000000000000000 00002710 0000000000000000 00000010" .. ("00"):rep(16)))
+        plain:send(GREETING)
         plain:settimeout(5)
         assert.equal(40, #assert(plain:receive(40)))
         -- exists "/", then delete "/proxied".
@@ -617,15 +618,11 @@ describe("tools/faultproxy.lua #once", function()
 
     it("stamps watch events with a zxid, when told to", function()
         local plain = assert(socket.connect(link.address:match("^(.*):(%d+)$")))
-        local function frame(hex)
-            local body = hex:gsub("%s", ""):gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
-            return ("\0"):rep(3) .. string.char(#body) .. body
-        end
         local function next_frame()
             return assert(plain:receive(assert(plain:receive(4)):byte(4)))
         end
         plain:settimeout(10)
-        plain:send(frame("00000000 0000000000000000 00002710 0000000000000000 00000010" .. ("00"):rep(16)))
+        plain:send(GREETING)
         next_frame()
         plain:send(frame("00000001 00000003 00000008 2f7374616d706564 01")) -- exists "/stamped", with a watch
         next_frame()

@@ -29,4 +29,14 @@ function files.make_directory()
     return output
 end
 
+--- Returns the paths of all files below a directory whose names end so, sorted.
+function files.find(directory, ending)
+    local found = {}
+    for path in cluster.run({ "find", directory, "-name", "*" .. ending }):gmatch("[^\n]+") do
+        found[#found + 1] = path
+    end
+    table.sort(found)
+    return found
+end
+
 return files

@@ -11,9 +11,12 @@ local zklock = require "zklock"
 
 local fixture = {}
 
-local to_stop = {}
-local observer
-local paths = 0
+--- The state of one spec file: busted loads all modules anew for each file.
+local state = {
+    to_stop = {}, -- functions that fixture.clean calls, the last one first
+    observer = nil, -- the independent client, once it is asked for
+    paths = 0 -- how many paths have been given out
+}
 
 --- The servers that specs share.
 function fixture.servers()
@@ -28,12 +31,17 @@ local function overlay(settings, options)
     return settings
 end
 
+--- Has fixture.clean call a function; the ones given last are called first.
+function fixture.on_clean(fn)
+    state.to_stop[#state.to_stop + 1] = fn
+end
+
 --- A client that fixture.clean closes. `servers`: the shared ones unless given.
 function fixture.client(options, servers)
     local client = assert(zklock.connect(servers or fixture.servers(), overlay({ connect_timeout = 20 }, options)))
-    to_stop[#to_stop + 1] = function()
+    fixture.on_clean(function()
         client:close()
-    end
+    end)
     return client
 end
 
@@ -42,13 +50,43 @@ function fixture.loop_client(options, session_timeout)
     return fixture.client(overlay({ wait = loop, session_timeout = session_timeout }, options))
 end
 
+--- The same, of one whose heartbeats are rare, and whose session is so long that no node goes by its expiry.
+function fixture.steady_client(options)
+    return fixture.loop_client(options, 30)
+end
+
+--- A mutex of a client of its own, which waits in support.loop, and the client.
+function fixture.mutex(path, options, client_options)
+    local client = fixture.loop_client(client_options)
+    return client:mutex(path, options), client
+end
+
+--- The same with a read/write lock.
+function fixture.rwlock(path, options, client_options)
+    local client = fixture.loop_client(client_options)
+    return client:rwlock(path, options), client
+end
+
+--- The same with a semaphore.
+function fixture.semaphore(path, permits, options, client_options)
+    local client = fixture.loop_client(client_options)
+    return client:semaphore(path, permits, options), client
+end
+
 --- A fault proxy before the shared servers, or others, and a client behind it.
 function fixture.client_behind_proxy(options, servers)
     local link = proxy.start(servers or fixture.servers())
-    to_stop[#to_stop + 1] = function()
+    fixture.on_clean(function()
         link:stop()
-    end
+    end)
     return fixture.client(options, link.address), link
+end
+
+--- A mutex behind a fault proxy of its own, that proxy and the client, which waits in support.loop. The session is so long, unless
+-- given, that no node goes by its expiry.
+function fixture.mutex_behind_proxy(path, session_timeout, options)
+    local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = session_timeout or 30 })
+    return client:mutex(path, options), link, client
 end
 
 --- A client behind a proxy with whose next wait a spec can interfere: returns also a function that is given a function. No
@@ -73,12 +111,21 @@ function fixture.client_to_interfere(options)
     end
 end
 
+--- Cuts a client's connection, and lets it have no other until link:accept(); waits until the client knows.
+function fixture.cut_off(client, link)
+    link:refuse()
+    link:cut()
+    eventually(function()
+        return client:state() ~= "connected"
+    end)
+end
+
 --- Starts a program of spec/programs/ that fixture.clean ends.
 function fixture.program(...)
     local running = program.start(...)
-    to_stop[#to_stop + 1] = function()
+    fixture.on_clean(function()
         running:stop()
-    end
+    end)
     return running
 end
 
@@ -91,24 +138,24 @@ end
 
 --- For after_each: ends what the spec began, last things first.
 function fixture.clean()
-    while to_stop[1] do
-        table.remove(to_stop)()
+    while state.to_stop[1] do
+        table.remove(state.to_stop)()
     end
     collectgarbage()
 end
 
 --- An independent client of the shared servers.
 function fixture.observer()
-    observer = observer or assert(zk.connect(fixture.servers()))
-    return observer
+    state.observer = state.observer or assert(zk.connect(fixture.servers()))
+    return state.observer
 end
 
 --- A path that nobody else uses and that does not exist; its parent does. It sorts behind those before it.
 function fixture.path()
-    paths = paths + 1
+    state.paths = state.paths + 1
     local parent = ("/zklock-spec-%d"):format(cluster.process_id())
     fixture.observer():create(parent)
-    return ("%s/%05d"):format(parent, paths)
+    return ("%s/%05d"):format(parent, state.paths)
 end
 
 --- A path like that which exists.
@@ -121,6 +168,15 @@ end
 --- The names of a path's children; none if there is no such path.
 function fixture.children(path)
     return fixture.observer():children(path) or {}
+end
+
+--- The first child of a path that is not `node`, as a full path; nil if there is none.
+function fixture.other_child(path, node)
+    for _, name in ipairs(fixture.children(path)) do
+        if path .. "/" .. name ~= node then
+            return path .. "/" .. name
+        end
+    end
 end
 
 --- Whether so many nodes are under a path.
@@ -143,6 +199,35 @@ function fixture.until_children(path, count)
     end)
 end
 
+--- Within support.loop: lets the others run so many times.
+function fixture.pass(turns)
+    loop.until_true(function()
+        turns = turns - 1
+        return turns < 0
+    end)
+end
+
+--- Runs a client's pump until a condition holds; `timeout` and `what` are those of `eventually`.
+function fixture.pump_until(client, condition, timeout, what)
+    return eventually(function()
+        client:pump()
+        return condition()
+    end, timeout, what)
+end
+
+--- Waits, without running any pump, until a lock is not held.
+function fixture.await_not_held(lock)
+    eventually(function()
+        return not lock:held()
+    end)
+end
+
+--- Collects all garbage, that of finalizers as well.
+function fixture.collect()
+    collectgarbage()
+    collectgarbage()
+end
+
 --- What a client has sent, but for what only keeps its lease.
 function fixture.sent(client)
     local stats = client:stats()
@@ -156,11 +241,12 @@ function fixture.assert_nothing_left(client)
     assert(stats.seats == 0 and stats.watches == 0, ("%d seats, %d watches are left"):format(stats.seats, stats.watches))
 end
 
-local UUID = "01234567-89ab-cdef-0123-456789abcdef"
+--- The UUID in the names of foreign clients' nodes.
+fixture.UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
 --- Joins the queue of a path as a foreign client would (Curator's names unless a prefix is given); returns the node.
 function fixture.join(path, prefix, identity)
-    local name = prefix or "_c_" .. UUID .. "-lock-"
+    local name = prefix or "_c_" .. fixture.UUID .. "-lock-"
     local node, problem
     repeat -- an empty directory may be reaped in between
         fixture.observer():create_all(path)
@@ -192,6 +278,13 @@ end
 --- Whether a server holds a watch on the path or anything below it.
 function fixture.is_watched(path)
     return (cluster.shared():ask("wchp") or ""):find(path, 1, true) ~= nil
+end
+
+--- Within support.loop: lets the others run until a server holds a watch there.
+function fixture.until_watched(path)
+    loop.until_true(function()
+        return fixture.is_watched(path)
+    end)
 end
 
 local function count_entries(directory)

@@ -11,7 +11,6 @@ local foreign = {}
 
 --- Names under which a gate stands in a queue that every one of the fleet's clients waits behind: Curator's.
 local GATES = { mutex = "-lock-", rw = "-__WRIT__", semaphore = "-lock-" }
-local UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
 local to_stop = {}
 local built = false
@@ -65,11 +64,12 @@ function foreign.arena()
     return directory
 end
 
---- For after_each, before fixture.clean.
+--- For after_each: ends the contenders, and then does what fixture.clean does.
 function foreign.clean()
     while to_stop[1] do
         table.remove(to_stop):stop()
     end
+    fixture.clean()
 end
 
 --- The log of an arena: a list of { name =, mode = }, in the order in which they were inside.
@@ -95,7 +95,7 @@ function foreign.contend(list, turns, kind, permits)
     end
     local contenders = foreign.start(list)
     local queue = kind == "semaphore" and path .. "/locks" or path
-    local gate = fixture.join(queue, "_c_" .. UUID .. GATES[kind])
+    local gate = fixture.join(queue, "_c_" .. fixture.UUID .. GATES[kind])
     for _, contender in ipairs(contenders) do
         contender:tell(("turns %d %s"):format(turns, arena))
     end

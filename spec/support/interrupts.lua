@@ -3,7 +3,7 @@
 -- The interpreter turns a signal into an error that a debug hook raises. A hook that counts instructions does the same at every
 -- place in turn, without a signal.
 
-local unpack = rawget(_G, "unpack") or table.unpack
+local compat = require "spec.support.compat"
 local max = math.max
 
 local interrupts = {}
@@ -23,7 +23,7 @@ function interrupts.call(count, spared, fn, ...)
     end
     return pcall(function()
         debug.sethook(hook, "", count)
-        fn(unpack(arguments, 1, arguments.n))
+        fn(compat.unpack(arguments, 1, arguments.n))
         debug.sethook()
     end)
 end

@@ -6,6 +6,8 @@
 --   * `directories`: those below its path that it uses, the one with the nodes of its holders last
 --   * `marker`: what stands before the number in the name of a node that it has to wait for
 
+local fixture = require "spec.support.fixture"
+
 local kinds = {}
 
 local function mutex(client, path, options)
@@ -34,6 +36,11 @@ kinds[4] = {
 --- Where the nodes of a lock's holders are.
 function kinds.holders(kind, path)
     return path .. kind.directories[#kind.directories]
+end
+
+--- Returns a lock of a client of its own that cannot be held beside one of this kind.
+function kinds.new_rival(kind, path)
+    return kind.rival(fixture.loop_client(), path)
 end
 
 return kinds

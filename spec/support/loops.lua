@@ -4,14 +4,13 @@
 -- that this Lua has the modules for.
 
 local core = require "zklock.core"
+local compat = require "spec.support.compat"
+local fixture = require "spec.support.fixture"
 
 local loops = {}
 
 --- Seconds after which a run that has not ended is given up.
 local LIMIT = 120
-
-local PCALL_YIELDS = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
-loops.PCALL_YIELDS = PCALL_YIELDS
 
 --- One run of several functions: counts those that have not ended, and keeps the first error.
 local function new_run(...)
@@ -20,7 +19,7 @@ local function new_run(...)
         local fn = select(index, ...)
         run.bodies[index] = function()
             local ok, problem = true, nil
-            if PCALL_YIELDS then
+            if compat.PCALL_YIELDS then
                 ok, problem = xpcall(fn, function(message)
                     return type(message) == "string" and debug.traceback(message, 2) or message
                 end)
@@ -254,6 +253,52 @@ function loops.each()
     list[#list + 1] = has_luv and new_luv() or nil
     list[#list + 1] = has_copas and new_copas() or nil
     return list
+end
+
+--- A client that waits in a loop, which fixture.clean closes; `settings` and `servers` as of fixture.client.
+function loops.client(loop, settings, servers)
+    settings = settings or {}
+    settings.wait = settings.wait or loop.name
+    return fixture.client(settings, servers)
+end
+
+--- Runs in a loop: others go on until the condition holds.
+function loops.until_true(loop, condition, what)
+    local deadline = core.now() + 30
+    while not condition() do
+        assert(core.now() < deadline, "still waiting for " .. (what or "a condition"))
+        loop.sleep(0.01)
+    end
+end
+
+--- A coroutine's body that notes how long it was kept from running, until `stop` is set in what comes with it.
+function loops.new_ticker(loop)
+    local ticks = { count = 0, longest = 0, stop = false }
+    return ticks, function()
+        local last = core.now()
+        while not ticks.stop do
+            loop.sleep(0.005)
+            local now = core.now()
+            ticks.count, ticks.longest, last = ticks.count + 1, math.max(ticks.longest, now - last), now
+        end
+    end
+end
+
+--- How long a loop may stand still on a machine that is busy with other things, in seconds; and how often a machine may be busier
+-- than that. What blocks a loop does so each time.
+loops.STANDSTILL = 0.7
+local ROUNDS = 5
+
+--- Does something up to so often, until the ticker has shown once that the loop went on all the while, and as many times.
+function loops.assert_goes_on(ticks, least, fn)
+    local rounds = 0
+    repeat
+        rounds = rounds + 1
+        ticks.count, ticks.longest = 0, 0
+        fn()
+        local goes_on = ticks.count >= least and ticks.longest < loops.STANDSTILL
+        assert(goes_on or rounds < ROUNDS, ("%d ticks, stood still for %g s"):format(ticks.count, ticks.longest))
+    until goes_on
 end
 
 return loops

@@ -1,0 +1,262 @@
+--- max_hold ends a hold after so long, on every kind of lock.
+
+local socket = require "socket"
+local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
+local loop = require "spec.support.loop"
+
+after_each(fixture.clean)
+
+for _, kind in ipairs(kinds) do
+    describe("max_hold of a " .. kind.name, function()
+        it("ends the hold after so long, tells once, and lets the next one in #valgrind #asan", function()
+            local told = {}
+            local client = fixture.steady_client()
+            local path = fixture.path()
+            local lock = kind.new(client, path, { max_hold = 1.5, on_lost = function(...)
+                told[#told + 1] = { ... }
+                assert.is_false((...):held())
+            end })
+            local rival = kinds.new_rival(kind, path)
+            local before = socket.gettime()
+            assert(lock:acquire(10))
+            local granted = socket.gettime()
+            assert.is_true(lock:held())
+            assert.is_true(lock:remaining() <= 1.5)
+            loop.run(function()
+                assert(rival:acquire(20))
+                assert.is_false(lock:held())
+            end)
+            local after = socket.gettime()
+            assert.is_true(after - before >= 1.49 and after - granted < 15, after - granted)
+            assert.is_false(lock:held())
+            assert.equal(0, lock:remaining())
+            assert.is_nil(lock:token())
+            assert.is_nil(lock:node())
+            fixture.pump_until(client, function()
+                return told[1]
+            end)
+            assert.equal(lock, told[1][1])
+            assert.equal("max_hold", told[1][2])
+            assert.truthy(told[1][3]:find(path, 1, true), told[1][3])
+            assert.truthy(told[1][3]:find("max_hold", 1, true), told[1][3])
+            assert.is_true(rival:release())
+            assert(client:flush(10))
+            assert.same({}, fixture.children(kinds.holders(kind, path)))
+            local released, message, code = lock:release()
+            assert.same({ nil, "lost" }, { released, code })
+            assert.truthy(message:find("max_hold", 1, true), message)
+            assert.equal("not_held", select(3, lock:release()))
+            assert(lock:acquire(10))
+            assert.is_true(lock:release())
+            assert.equal(1, #told)
+            assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+        end)
+
+        it("is over at the instant, though nobody pumps and no server answers #asan", function()
+            local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+            local path = fixture.path()
+            local told = {}
+            local lock = kind.new(client, path, { max_hold = 1, on_lost = function(_, reason)
+                told[#told + 1] = reason
+            end })
+            assert(lock:acquire(20))
+            local granted = socket.gettime()
+            link:stall()
+            while lock:held() do
+                assert(socket.gettime() - granted < 5)
+            end
+            assert.is_nil(lock:token())
+            assert.equal(1, #fixture.children(kinds.holders(kind, path)))
+            fixture.pump_until(client, function()
+                return told[1]
+            end)
+            assert.same({ "max_hold" }, told)
+            link:resume()
+            fixture.await_children(kinds.holders(kind, path), 0)
+            assert.equal("lost", select(3, lock:release()))
+            assert.equal(1, client:stats().sessions)
+            assert(lock:acquire(20))
+        end)
+
+        it("that is over before acquire has returned is answered with lost", function()
+            local client = fixture.steady_client({ session_timeout = 60 })
+            local lock = kind.new(client, fixture.path(), { max_hold = 1e-9 })
+            for _ = 1, 20 do
+                local held, message, code = lock:acquire(20)
+                assert.same({ nil, "lost" }, { held, code }, message)
+            end
+            assert(client:flush(10))
+            assert.equal(0, client:stats().seats)
+        end)
+
+        it("ends all levels of a reentrant hold, counted from the first #asan", function()
+            local client = fixture.steady_client()
+            local lock = kind.new(client, fixture.path(), { max_hold = 2, reentrant = true })
+            assert(lock:acquire(10))
+            local granted = socket.gettime()
+            for _ = 1, 2 do
+                socket.sleep(0.1)
+                assert(lock:acquire(10))
+            end
+            fixture.await_not_held(lock)
+            assert.is_true(socket.gettime() - granted < 15)
+            assert.equal("lost", select(3, lock:acquire(10)))
+            assert.equal("not_held", select(3, lock:release()))
+            assert(lock:acquire(10))
+            assert.is_true(lock:release())
+            assert.is_false(lock:held())
+        end)
+    end)
+end
+
+describe("max_hold", function()
+    it("that is not reached does nothing, and begins anew with each hold", function()
+        local told = 0
+        local client = fixture.steady_client()
+        local lock = client:mutex(fixture.path(), { max_hold = 3, on_lost = function()
+            told = told + 1
+        end })
+        for _ = 1, 4 do
+            assert(lock:acquire(10))
+            assert.is_true(lock:remaining() > 0.2)
+            socket.sleep(0.8)
+            assert.is_true(lock:held())
+            assert.is_true(lock:release())
+        end
+        client:pump()
+        assert.equal(0, told)
+    end)
+
+    it("does not run while the lock is waited for", function()
+        local client = fixture.steady_client()
+        local lock = client:mutex(fixture.path(), { max_hold = 5 })
+        local holder = fixture.join(lock:path())
+        loop.run(function()
+            assert(lock:acquire(20))
+        end, function()
+            fixture.until_watched(holder)
+            socket.sleep(1.5)
+            fixture.observer():delete(holder)
+        end)
+        assert.is_true(lock:remaining() > 3.6 and lock:remaining() <= 5, lock:remaining())
+    end)
+
+    it("that with_lock overruns is told with the function's results, and nothing is released twice #valgrind #asan", function()
+        for _, kind in ipairs(kinds) do
+            local lock = kind.new(fixture.steady_client(), fixture.path(), { max_hold = 1 })
+            local results = { lock:with_lock(function(given, first)
+                fixture.await_not_held(given)
+                return first, nil, 3
+            end, 10, "x") }
+            assert.is_nil(results[1])
+            assert.truthy(results[2]:find("max_hold", 1, true), results[2])
+            assert.same({ "lost", "x", nil, 3 }, { results[3], results[4], results[5], results[6] })
+            assert.equal("not_held", select(3, lock:release()))
+            local problem = {}
+            local ok, raised = pcall(lock.with_lock, lock, function(given)
+                fixture.await_not_held(given)
+                error(problem)
+            end)
+            assert.is_false(ok)
+            assert.equal(problem, raised)
+            assert.same({ true, 1 }, { lock:with_lock(function() return 1 end, 10) })
+        end
+    end)
+
+    it("makes a stale holder's transaction be refused #asan", function()
+        for _, kind in ipairs(kinds) do
+            local client = fixture.steady_client()
+            local path = fixture.path()
+            local target = fixture.directory()
+            local lock = kind.new(client, path, { max_hold = 1 })
+            assert(lock:acquire(10))
+            local stale = lock:transaction():set(target, "stale")
+            fixture.await_not_held(lock)
+            local results, message, code = stale:commit(10)
+            assert.same({ nil, "lost" }, { results, code })
+            assert.truthy(message:find(path, 1, true), message)
+            assert.equal("lost", select(3, lock:release()))
+            assert.equal("lost", select(3, stale:commit(10)))
+            assert.equal("not_held", select(3, lock:transaction():set(target, "stale"):commit(10)))
+            assert(lock:acquire(10))
+            assert.equal("lost", select(3, stale:commit(10)))
+            assert(lock:transaction():set(target, "fresh"):commit(10))
+            assert.equal("fresh", (fixture.observer():get(target)))
+        end
+    end)
+
+    it("counts for each of several holds, whichever ends first", function()
+        local client = fixture.steady_client()
+        local locks, order = {}, {}
+        for index, seconds in ipairs({ 4, 1, 2.5 }) do
+            locks[index] = client:mutex(fixture.path(), { max_hold = seconds, on_lost = function(_, reason)
+                order[#order + 1] = index
+                assert.equal("max_hold", reason)
+            end })
+            assert(locks[index]:acquire(10))
+        end
+        fixture.pump_until(client, function()
+            return order[3]
+        end)
+        assert.same({ 2, 3, 1 }, order)
+    end)
+
+    it("of a read/write lock counts for each half: a downgraded reader goes on when its writer's is over #asan", function()
+        local client = fixture.steady_client()
+        local path = fixture.path()
+        local reasons = {}
+        local rw = client:rwlock(path, { max_hold = 1.5, on_lost = function(lock, reason)
+            reasons[#reasons + 1] = { lock, reason }
+        end })
+        assert(rw.write:acquire(10))
+        socket.sleep(0.8)
+        assert(rw.read:acquire(10))
+        fixture.await_not_held(rw.write)
+        assert.is_true(rw.read:held())
+        assert(client:rwlock(path).read:acquire(10)) -- let in where the writer was
+        assert.is_true(rw.read:held())
+        fixture.pump_until(client, function()
+            return reasons[2]
+        end)
+        assert.same({ "max_hold", "max_hold" }, { reasons[1][2], reasons[2][2] })
+        assert.is_true(reasons[1][1] == rw.write and reasons[2][1] == rw.read)
+        assert.equal("lost", select(3, rw.write:release()))
+        assert.equal("lost", select(3, rw.read:release()))
+    end)
+
+    it("takes all permits of a hold back together", function()
+        local client = fixture.steady_client()
+        local path = fixture.path()
+        local lock = client:semaphore(path, 3, { max_hold = 2 })
+        assert(lock:acquire({ count = 3, timeout = 10 }))
+        assert.equal(3, #fixture.children(path .. "/leases"))
+        fixture.await_not_held(lock)
+        fixture.await_children(path .. "/leases", 0)
+        assert(client:semaphore(path, 3):try_acquire({ count = 3 }))
+        assert.equal("lost", select(3, lock:release()))
+    end)
+
+    it("is over in the first instruction after a busy spell that let nobody run", function()
+        local told = 0
+        local client = fixture.steady_client({ wait = "blocking" })
+        local lock = client:mutex(fixture.path(), { max_hold = 0.2, on_lost = function()
+            told = told + 1
+        end })
+        local found
+        for _, finder in ipairs({ lock.release, lock.acquire }) do
+            local before = told
+            assert(lock:acquire(10))
+            local granted = socket.gettime()
+            while socket.gettime() - granted < 0.25 do
+                assert(told == before)
+            end
+            assert.is_false(lock:held())
+            found = finder(lock)
+            assert.equal(before + 1, told) -- by who found it
+            client:pump()
+            assert.equal(before + 1, told)
+        end
+        assert.equal(lock, found) -- acquired anew
+    end)
+end)

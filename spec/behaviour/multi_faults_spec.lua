@@ -1,0 +1,109 @@
+--- A multi keeps its promises when connections and sessions fail.
+
+local compat = require "spec.support.compat"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+local multis = require "spec.support.multis"
+
+after_each(fixture.clean)
+
+describe("when connections and sessions fail, a multi", function()
+    for _, case in ipairs({ { "create", 0 }, { "create", 1 }, { "create", 2 }, { "children", 1 } }) do
+        for _, moment in ipairs({ "before", "after" }) do
+            it(("is held once if %s %d is cut %s the server has it"):format(case[1], case[2] + 1, moment), function()
+                local paths = multis.three_paths()
+                for _, path in ipairs(paths) do
+                    fixture.observer():create_all(path)
+                end
+                local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+                local all = multis.of(client, paths)
+                link:arm(case[1], moment, case[2])
+                assert(all:acquire(20))
+                assert.equal("1 1 1", multis.counts(paths))
+                link:disarm()
+                assert.is_true(all:release())
+                assert(client:flush(10))
+                assert.equal("0 0 0", multis.counts(paths))
+                assert.equal(1, client:stats().sessions)
+            end)
+        end
+    end
+
+    it("is lost as a whole with its session, and can be had again #asan", function()
+        local paths = multis.three_paths()
+        local client = fixture.steady_client({ session_timeout = 6 })
+        local all, locks = multis.of(client, paths)
+        assert(all:acquire(10))
+        fixture.kill_owner(locks[1]:node())
+        fixture.pump_until(client, function()
+            return not all:held()
+        end)
+        local ok, message, code = all:release()
+        assert.same({ nil, "lost" }, { ok, code })
+        for _, path in ipairs(paths) do
+            assert.truthy(message:find(path, 1, true), message)
+        end
+        assert(all:acquire(20))
+    end)
+
+    it("begins anew when its session ends while it waits, and returns with all of its locks held #asan", function()
+        local paths = multis.three_paths()
+        local client = fixture.steady_client({ session_timeout = 6 })
+        local all, locks = multis.of(client, paths)
+        local blocker = fixture.join(paths[3])
+        loop.run(function()
+            assert.equal(all, all:acquire(40))
+        end, function()
+            loop.until_true(function()
+                return multis.counts(paths) == "1 1 2" and locks[1]:held() and locks[2]:held()
+            end)
+            fixture.kill_owner(locks[1]:node())
+            loop.until_true(function()
+                return not locks[1]:held() and multis.counts(paths) == "0 0 2"
+            end)
+            fixture.observer():delete(blocker)
+        end)
+        assert.is_true(all:held())
+        assert.equal("1 1 1", multis.counts(paths))
+        assert.is_true(all:release())
+        fixture.assert_nothing_left(client)
+    end)
+
+    it("says lost instead when its locks are reentrant, since its program may stand within what was lost", function()
+        local paths = multis.three_paths()
+        local client = fixture.steady_client({ session_timeout = 6 })
+        local all, locks = multis.of(client, paths, { reentrant = true })
+        local blocker = fixture.join(paths[3])
+        local answer
+        loop.run(function()
+            assert(locks[1]:acquire(10))
+            answer = compat.pack(all:acquire(40))
+        end, function()
+            loop.until_true(function()
+                return multis.counts(paths) == "1 1 2"
+            end)
+            fixture.kill_owner(locks[1]:node())
+            loop.until_true(function()
+                return not locks[1]:held() and multis.counts(paths) == "0 0 2"
+            end)
+            fixture.observer():delete(blocker)
+        end)
+        assert.same({ nil, "lost" }, { answer[1], answer[3] })
+        assert.truthy(answer[2]:find(paths[1], 1, true), answer[2])
+        fixture.assert_nothing_left(client)
+        assert.equal("0 0 0", multis.counts(paths))
+        assert(all:acquire(10))
+    end)
+
+    it("says disconnected when nobody can be reached in time", function()
+        local paths = multis.three_paths()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
+        local all = multis.of(client, paths)
+        fixture.cut_off(client, link)
+        assert.equal("disconnected", select(3, all:acquire(0.3)))
+        assert.equal("disconnected", select(3, all:try_acquire()))
+        link:accept()
+        assert(all:acquire(20))
+        assert.equal("1 1 1", multis.counts(paths))
+    end)
+end)

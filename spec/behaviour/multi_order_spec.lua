@@ -1,0 +1,194 @@
+--- A multi takes its locks in the order of their paths, so that no two of them deadlock.
+
+local cluster = require "spec.support.cluster"
+local files = require "spec.support.files"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+local multis = require "spec.support.multis"
+local program = require "spec.support.program"
+
+after_each(fixture.clean)
+
+describe("a multi", function()
+    it("takes its locks in the order of their paths, whatever order they were given in #asan", function()
+        local paths = multis.three_paths()
+        local client = fixture.steady_client()
+        local all, locks = multis.of(client, { paths[3], paths[1], paths[2] })
+        assert.same({ locks[2], locks[3], locks[1] }, all:members())
+        all:members()[1] = nil
+        assert.equal(3, #all:members())
+        -- At once, when all are free.
+        assert(all:acquire(10))
+        local tokens = { locks[2]:token(), locks[3]:token(), locks[1]:token() }
+        assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
+        assert.is_true(all:release())
+        -- One after the other, when one is not.
+        local blocker = fixture.join(paths[1])
+        loop.run(function()
+            assert(all:acquire(20))
+        end, function()
+            fixture.until_children(paths[1], 2)
+            loop.until_true(function()
+                return multis.counts(paths) == "2 0 0"
+            end)
+            fixture.observer():delete(blocker)
+        end)
+        tokens = { locks[2]:token(), locks[3]:token(), locks[1]:token() }
+        assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
+    end)
+
+    it("orders paths by their bytes, the shorter first", function()
+        local client = fixture.steady_client()
+        local all = multis.of(client, { "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/a~", "/Z" })
+        local paths = {}
+        for index, lock in ipairs(all:members()) do
+            paths[index] = lock:path()
+        end
+        assert.same({ "/B", "/Z", "/a", "/a-b", "/a/b", "/ab", "/a~", "/é" }, paths)
+    end)
+
+    -- A program may have called os.setlocale, or be part of one that has; others of the fleet have not.
+    it("orders paths by their bytes in a locale that sorts otherwise, too #real", function()
+        local directory = files.make_directory()
+        local output, status = cluster.run({ "localedef", "-i", "en_US", "-f", "UTF-8", directory .. "/zklock.UTF-8" })
+        if status ~= 0 then
+            cluster.run({ "rm", "-rf", directory })
+            pending("no such locale can be made here: " .. output)
+            return
+        end
+        local sorter = program.run("sorter", { "env", "LOCPATH=" .. directory, "LC_ALL=zklock.UTF-8", program.interpreter(),
+            "spec/programs/sorter.lua", "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/Z" })
+        local collates, order = sorter:line(), sorter:line()
+        sorter:stop()
+        cluster.run({ "rm", "-rf", directory })
+        assert.equal("/B /Z /a /a-b /a/b /ab /é", order)
+        assert.equal(rawget(_G, "jit") and "a < B false" or "a < B true", collates) -- LuaJIT compares bytes anyway
+    end)
+
+    it("waits for one lock while holding those before it and none behind it", function()
+        local paths = multis.three_paths()
+        local blocker = fixture.join(paths[2])
+        local all, locks = multis.of(fixture.steady_client(), { paths[2], paths[3], paths[1] })
+        loop.run(function()
+            assert(all:acquire(20))
+        end, function()
+            loop.until_true(function()
+                return multis.counts(paths) == "1 2 0" and locks[3]:held()
+            end)
+            assert.is_false(locks[1]:held())
+            assert.is_false(locks[2]:held())
+            assert.is_false(all:held())
+            fixture.observer():delete(blocker)
+        end)
+        assert.is_true(all:held())
+        assert.equal("1 1 1", multis.counts(paths))
+    end)
+end)
+
+describe("multis never deadlock", function()
+    --- Two coroutines or more that take multis, so often; nobody may be inside a path with another.
+    local function compete(takers, rounds)
+        local inside, functions, turns = {}, {}, 0
+        for index, taker in ipairs(takers) do
+            functions[index] = function()
+                for round = 1, rounds do
+                    assert(taker.all:acquire(50))
+                    for _, path in ipairs(taker.paths) do
+                        assert.is_nil(inside[path])
+                        inside[path] = index
+                    end
+                    if round % 3 == 0 then
+                        loop.until_true(function()
+                            return true
+                        end)
+                    end
+                    turns = turns + 1
+                    for _, path in ipairs(taker.paths) do
+                        inside[path] = nil
+                    end
+                    assert(taker.all:release(round % 2 == 0 and { wait = false } or nil))
+                end
+            end
+        end
+        loop.run_all(functions)
+        assert.equal(#takers * rounds, turns)
+    end
+
+    local function taker(client, paths)
+        return { all = multis.of(client, paths), paths = paths }
+    end
+
+    for _, clients in ipairs({ 1, 2 }) do
+        it(("when two of %d client(s) name the same locks in opposite order #asan"):format(clients), function()
+            local paths = multis.three_paths()
+            local first = fixture.steady_client()
+            local second = clients == 1 and first or fixture.steady_client()
+            compete({ taker(first, paths), taker(second, { paths[3], paths[2], paths[1] }) }, 30)
+            multis.await_counts(paths, "0 0 0")
+        end)
+    end
+
+    it("when three go round a ring", function()
+        local paths = multis.three_paths()
+        compete({
+            taker(fixture.steady_client(), { paths[1], paths[2] }),
+            taker(fixture.steady_client(), { paths[2], paths[3] }),
+            taker(fixture.steady_client(), { paths[3], paths[1] })
+        }, 25)
+        multis.await_counts(paths, "0 0 0")
+    end)
+
+    it("with programs that take the same locks one by one in the order of their paths #real", function()
+        local paths = multis.three_paths()
+        local programs = {}
+        for index = 1, 2 do
+            programs[index] = fixture.program("chain", fixture.servers(), 25, paths[1], paths[2], paths[3])
+            assert.equal("ready", programs[index]:line())
+        end
+        for index = 1, 2 do
+            programs[index]:tell("go")
+        end
+        compete({ taker(fixture.steady_client(), { paths[3], paths[1], paths[2] }) }, 25)
+        for index = 1, 2 do
+            assert.equal("ok", programs[index]:line())
+        end
+        multis.await_counts(paths, "0 0 0")
+    end)
+
+    it("when two take permits of two semaphores in opposite order", function()
+        local paths = multis.three_paths()
+        local takers = {}
+        for index = 1, 2 do
+            local client = fixture.steady_client()
+            local one, other = client:semaphore(paths[1], 1), client:semaphore(paths[2], 1)
+            takers[index] = { all = client:multi(index == 1 and { one, other } or { other, one }), paths = { paths[1], paths[2] } }
+        end
+        compete(takers, 20)
+        multis.await_counts({ paths[1] .. "/leases", paths[1] .. "/locks", paths[2] .. "/leases", paths[2] .. "/locks" }, "0 0 0 0")
+    end)
+
+    it("and each of three that want it gets a mutex of its neighbours in the end, with impatient others about", function()
+        local paths = multis.three_paths()
+        local impatient = multis.of(fixture.steady_client(), { paths[2], paths[1] })
+        local done = 0
+        local functions = { function()
+            while done < 2 do
+                if impatient:acquire(0.005) then
+                    assert(impatient:release())
+                end
+            end
+        end }
+        for index = 1, 2 do
+            local mine = taker(fixture.steady_client(), index == 1 and paths or { paths[3], paths[2], paths[1] })
+            functions[index + 1] = function()
+                for _ = 1, 10 do
+                    assert(mine.all:acquire(40))
+                    assert(mine.all:release())
+                end
+                done = done + 1
+            end
+        end
+        loop.run_all(functions)
+        multis.await_counts(paths, "0 0 0")
+    end)
+end)

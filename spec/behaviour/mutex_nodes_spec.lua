@@ -1,0 +1,163 @@
+--- The nodes that a mutex makes: their paths, and who may do what with them.
+
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local zk = require "spec.support.zk"
+
+after_each(fixture.clean)
+
+describe("a lock's path", function()
+    it("is made where it does not exist, several levels of it #asan", function()
+        local base = fixture.directory()
+        local lock = fixture.mutex(base .. "/one/two/three")
+        assert(lock:acquire(10))
+        assert.equal(1, #fixture.children(base .. "/one/two/three"))
+    end)
+
+    it("may exist already, as any node", function()
+        local lock = fixture.mutex(fixture.directory())
+        assert(lock:acquire(10))
+    end)
+
+    it("may hold any characters that ZooKeeper allows", function()
+        local base = fixture.directory()
+        for _, name in ipairs({ "with blank", "ä-ö-ü", "lock-0000000001", "-lock-", "a.b", "...", "%d" }) do
+            local lock = fixture.mutex(base .. "/" .. name)
+            assert(lock:acquire(10))
+            assert.equal(lock:node(), lock:contenders(10)[1].node)
+            assert.is_true(lock:release())
+        end
+    end)
+
+    it("may be as long as is allowed, of every kind of lock, and be listed and revoked", function()
+        local client = fixture.client()
+        local path = fixture.path() .. "/"
+        path = path .. ("x"):rep(32768 - #path)
+        local rwlock = client:rwlock(path)
+        for _, lock in ipairs({ client:mutex(path), rwlock.write, client:semaphore(path, 2) }) do
+            assert(lock:acquire(20))
+            assert.equal(1, #assert(lock:contenders(20)))
+            assert.equal(1, (assert(lock:revoke(20))))
+            if lock == rwlock.write then
+                assert(rwlock.read:acquire(20))
+                assert(rwlock.read:release())
+            end
+            assert.is_true(lock:release())
+        end
+        assert.equal(2, client:semaphore(path, 2):available(20))
+        assert.equal(1, client:stats().connections)
+    end)
+
+    it("may be reaped between two uses; tokens grow nevertheless", function()
+        local lock = fixture.mutex(fixture.path())
+        assert(lock:acquire(10))
+        local token = lock:token()
+        assert.is_true(lock:release())
+        assert(fixture.observer():delete_recursive(lock:path()))
+        assert(lock:acquire(10))
+        assert.is_true(lock:token() > token)
+    end)
+
+    it("may be made anew by somebody else between two uses", function()
+        local lock = fixture.mutex(fixture.path())
+        assert(lock:acquire(10))
+        local token = lock:token()
+        assert.is_true(lock:release())
+        assert(fixture.observer():delete_recursive(lock:path()))
+        assert(fixture.observer():create(lock:path(), "not a container"))
+        assert(lock:acquire(10))
+        assert.is_true(lock:token() > token)
+    end)
+
+    it("is reaped by the server after its last use #real", function()
+        local server = cluster.start({ reap = 100 })
+        finally(function()
+            fixture.clean()
+            server:stop()
+        end)
+        local lock = fixture.client(nil, server.servers):mutex("/shop/stock")
+        assert(lock:acquire(20))
+        assert.is_true(lock:release())
+        local observer = assert(zk.connect(server.servers))
+        eventually(function()
+            return not observer:exists("/shop")
+        end, 20)
+        observer:close()
+    end)
+end)
+
+describe("an ACL", function()
+    local AUTH = { { scheme = "digest", credential = "user:password" } }
+
+    it("of open lets anybody look and delete", function()
+        local lock = fixture.mutex(fixture.path())
+        assert(lock:acquire(10))
+        assert.truthy(fixture.observer():get(lock:node()))
+        assert.is_true(fixture.observer():delete(lock:node()))
+    end)
+
+    it("of creator is on the node and on the parents that were made #asan", function()
+        local base = fixture.directory()
+        local lock = fixture.mutex(base .. "/parent/lock", nil, { auth = AUTH, acl = "creator" })
+        assert(lock:acquire(10))
+        local observer = fixture.observer()
+        assert.equal("no_auth", select(2, observer:get(lock:node())))
+        assert.equal("no_auth", select(2, observer:children(base .. "/parent/lock")))
+        assert.equal("no_auth", select(2, observer:create(base .. "/parent/lock/x")))
+        assert.equal("no_auth", select(2, observer:create(base .. "/parent/x")))
+        assert.truthy(lock:contenders(10)[1].holder)
+    end)
+
+    it("of read lets anybody look, and nobody delete", function()
+        local lock = fixture.mutex(fixture.path(), { acl = "read" }, { auth = AUTH })
+        local _, message, code = lock:acquire(10)
+        if code then
+            -- With the parent readable only, not even its maker may create in it: said clearly, then.
+            assert.equal("no_auth", code, message)
+        else
+            assert.truthy(fixture.observer():get(lock:node()))
+            assert.equal("no_auth", select(2, fixture.observer():create(lock:path() .. "/x")))
+        end
+    end)
+
+    it("may be a list", function()
+        local lock = fixture.mutex(fixture.path(), { acl = {
+            { scheme = "auth", id = "", perms = 31 }, { scheme = "world", id = "anyone", perms = "r" }
+        } }, { auth = AUTH })
+        assert(lock:acquire(10))
+        assert.truthy(fixture.observer():get(lock:node()))
+        assert.equal("no_auth", select(2, fixture.observer():create(lock:path() .. "/x")))
+    end)
+
+    it("that lets us create but not delete is answered with no_auth by release, and the node goes with the client", function()
+        local client = fixture.client({ session_timeout = 30 })
+        local path = fixture.path() .. "/kept"
+        local lock = client:mutex(path, { acl = { { scheme = "world", id = "anyone", perms = "rcwa" } } })
+        assert(lock:acquire(20))
+        local released, message, code = lock:release()
+        assert.is_nil(released)
+        assert.equal("no_auth", code)
+        assert.truthy(message:find("refuses to delete", 1, true), message)
+        assert.is_false(lock:held())
+        assert.equal(1, #fixture.children(path))
+        client:close()
+        fixture.await_children(path, 0)
+    end)
+
+    it("that keeps us out is answered with no_auth, naming the path, and leaves nothing behind #asan", function()
+        local owner = fixture.mutex(fixture.path(), nil, { auth = AUTH, acl = "creator" })
+        assert(owner:acquire(10))
+        assert.is_true(owner:release())
+        local stranger = fixture.mutex(owner:path(), nil,
+            { auth = { { scheme = "digest", credential = "user:wrong" } } })
+        for _, timeout in ipairs({ 10, 0 }) do
+            local ok, message, code = stranger:acquire(timeout)
+            assert.same({ nil, "no_auth" }, { ok, code })
+            assert.truthy(message:find(owner:path(), 1, true), message)
+        end
+        assert.equal("no_auth", select(3, stranger:contenders(10)))
+        assert(owner:try_acquire())
+        assert.equal(1, #owner:contenders(10))
+    end)
+end)

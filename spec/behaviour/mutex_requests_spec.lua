@@ -1,0 +1,182 @@
+--- A mutex sends no request for a list whose result the client knows.
+
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+
+after_each(fixture.clean)
+
+describe("who comes after himself", function()
+    --- A client whose latest number came right after its own.
+    local function regular(path)
+        local lock, client = fixture.mutex(path, nil, { session_timeout = 30 })
+        for _ = 1, 3 do
+            assert(lock:acquire(10))
+            assert.is_true(lock:release())
+        end
+        return lock, client
+    end
+
+    local function requests_of(client, fn)
+        local before = fixture.sent(client)
+        fn()
+        return fixture.sent(client) - before
+    end
+
+    it("needs no list: a cycle takes two requests #valgrind #asan", function()
+        local lock, client = regular(fixture.path())
+        eventually(function() -- where no second passes between a release and the next acquire
+            local sent = requests_of(client, function()
+                for _ = 1, 10 do
+                    assert(lock:acquire(10))
+                    assert.is_true(lock:release())
+                end
+            end)
+            return sent == 20, sent
+        end)
+    end)
+
+    it("needs none either when the client has written much elsewhere in between", function()
+        local client = fixture.loop_client({ session_timeout = 30 })
+        eventually(function() -- where no second passes between a release and the next acquire
+            local locks = {}
+            for index = 1, 4 do
+                locks[index] = client:mutex(fixture.path())
+            end
+            local function round()
+                for _, lock in ipairs(locks) do
+                    assert(lock:acquire(10))
+                    assert.is_true(lock:release())
+                end
+            end
+            local least = math.huge
+            for _ = 1, 7 do -- with more rounds the numbers would be large enough without that
+                least = math.min(least, requests_of(client, round))
+            end
+            return least == 2 * #locks, least
+        end)
+    end)
+
+    it("looks again when others have come between #asan", function()
+        local path = fixture.path()
+        local lock, client = regular(path)
+        local other = fixture.mutex(path)
+        assert(other:acquire(10))
+        assert.is_true(other:release())
+        assert.equal(3, requests_of(client, function()
+            assert(lock:acquire(10))
+            assert.is_true(lock:release())
+        end))
+        assert(other:acquire(10))
+        local _, _, code = lock:acquire(0.1)
+        assert.equal("timeout", code)
+        assert.is_true(other:release())
+        assert.is_true(lock:with_lock(function() end, 10))
+    end)
+
+    it("is not misled by a directory that was made anew, where that very number is the next", function()
+        local path = fixture.path()
+        local lock = regular(path)                      -- had the numbers 0, 1 and 2
+        fixture.observer():delete(path)
+        local holder = fixture.mutex(path)
+        for _ = 1, 3 do                                 -- 0, 1 and 2 again; the last of them holds
+            if holder:held() then
+                assert.is_true(holder:release())
+            end
+            assert(holder:acquire(10))
+        end
+        local taken, _, code = lock:acquire(0.1)        -- gets 3
+        assert.is_nil(taken)
+        assert.equal("timeout", code)
+        assert.is_true(holder:held())
+    end)
+end)
+
+describe("who takes turns with the same others", function()
+    --- So many contenders of one path, each with a client of its own.
+    local function circle(count)
+        local path, locks = fixture.directory(), {}
+        for index = 1, count do
+            locks[index] = fixture.mutex(path, nil, { session_timeout = 30 })
+        end
+        return path, locks
+    end
+
+    --- Each takes so many turns, and nobody releases before all the others are in line again, so that they keep their order; then
+    -- each does `afterwards(index)`. Returns the fewest requests that a turn took, of those after the third.
+    local function take_turns(path, locks, turns, afterwards)
+        local least, functions = math.huge, {}
+        for index, lock in ipairs(locks) do
+            functions[index] = function()
+                local before = 0
+                fixture.until_children(path, index - 1) -- one after the other, the first time
+                for turn = 1, turns do
+                    assert(lock:acquire(20))
+                    if turn < turns or afterwards then
+                        fixture.until_children(path, #locks)
+                    end
+                    assert(lock:release())
+                    local sent = fixture.sent(lock._client)
+                    least = turn > 3 and turn < turns and math.min(least, sent - before) or least
+                    before = sent
+                end
+                if afterwards then
+                    afterwards(index)
+                end
+            end
+        end
+        loop.run_all(functions)
+        return least
+    end
+
+    it("need not list the line to find whom to wait for #valgrind #asan", function()
+        for count, requests in pairs({ [2] = 3, [3] = 4 }) do
+            eventually(function() -- where no second passes without a list
+                local path, locks = circle(count)
+                local least = take_turns(path, locks, 7)
+                return least == requests, ("%d requests with %d"):format(least, count)
+            end)
+        end
+    end)
+
+    it("does not take the end of the one before it for its own turn #asan", function()
+        local path, locks = circle(3)
+        local order = {}
+        take_turns(path, locks, 5, function(index)
+            local lock = locks[index]
+            local held, _, code = lock:acquire(20)
+            order[#order + 1] = held and index or code
+            if #order == 1 then
+                fixture.until_children(path, 3)
+                local third = locks[(index + 1) % 3 + 1]._client
+                loop.until_true(function()
+                    return third:stats().watches == 1
+                end)
+                local sent = fixture.sent(third)
+                locks[index % 3 + 1]:cancel()           -- is right before the third
+                loop.until_true(function()
+                    return #order == 2 and fixture.sent(third) == sent + 2 and third:stats().watches == 1
+                end)
+                assert.same({ index, "cancelled" }, order)
+            end
+            if held then
+                assert(lock:release())
+            end
+        end)
+        assert.equal(3, #order)
+        assert.equal(6, order[1] + order[3] + (order[1] % 3 + 1))
+    end)
+
+    it("looks who is there when the one before it has stayed away #valgrind #asan", function()
+        local path, locks = circle(2)
+        take_turns(path, locks, 5)
+        for _ = 1, 2 do
+            for _, lock in ipairs(locks) do -- each where the other has been, and is not now
+                assert(lock:acquire(10))
+                assert.equal(1, #fixture.children(path))
+                assert.is_true(lock:release())
+                fixture.assert_nothing_left(lock._client)
+            end
+        end
+    end)
+end)

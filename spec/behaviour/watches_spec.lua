@@ -1,0 +1,251 @@
+--- Watches are few, none is left behind, and no packet of them grows too large.
+
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+local zk = require "spec.support.zk"
+
+after_each(fixture.clean)
+
+describe("watches", function()
+    local servers
+
+    setup(function()
+        servers = cluster.start()
+    end)
+
+    teardown(function()
+        servers:stop()
+    end)
+
+    it("do not stay on the server or in the client after timeouts, cancels, releases and grants #asan", function()
+        local holder = fixture.client({ wait = loop }, servers.servers):mutex("/watched")
+        local client = fixture.client({ wait = loop }, servers.servers)
+        assert(holder:acquire(10))
+        local lock = client:mutex("/watched")
+        for _ = 1, 20 do
+            assert.equal("timeout", select(3, lock:acquire(0.02)))
+        end
+        loop.run(function()
+            assert.equal("cancelled", select(3, lock:acquire(20)))
+        end, function()
+            loop.until_true(function()
+                return servers:watch_count() > 0
+            end)
+            lock:cancel()
+        end)
+        assert(client:flush(10))
+        eventually(function()
+            return servers:watch_count() == 0, servers:watch_count()
+        end)
+        loop.run(function()
+            assert(lock:acquire(20))
+        end, function()
+            loop.until_true(function()
+                return servers:watch_count() > 0
+            end)
+            assert(holder:release())
+        end)
+        assert.is_true(lock:release())
+        eventually(function()
+            return servers:watch_count() == 0, servers:watch_count()
+        end)
+        assert.equal(0, client:stats().watches)
+        assert.equal(0, client:stats().seats)
+    end)
+
+    -- An exists would arm a watch for the node's creation, which never comes.
+    it("do not stay on a node that went before it could be watched", function()
+        local observer = zk.connect(servers.servers)
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 }, servers.servers)
+        local lock = client:mutex("/missed")
+        observer:create("/missed")
+        local holder = observer:create("/missed/_c_" .. fixture.UUID .. "-lock-", "", { sequential = true })
+        link:arm("children", "stall-reply")
+        loop.run(function()
+            assert(lock:acquire(20))
+        end, function()
+            loop.until_true(function()
+                return link:fired()
+            end)
+            observer:delete(holder)
+            link:resume()
+        end)
+        observer:close()
+        assert.equal(0, servers:watch_count())
+        assert.equal(0, client:stats().watches)
+        assert.equal(0, client:stats().notifications)
+    end)
+
+    it("are one per waiter, on the node just ahead", function()
+        local holder = fixture.client({ wait = loop }, servers.servers):mutex("/herd")
+        local client = fixture.client({ wait = loop }, servers.servers)
+        assert(holder:acquire(10))
+        local functions = {}
+        for index = 1, 5 do
+            functions[index] = function()
+                assert(client:mutex("/herd", { handoff = 0 }):with_lock(function() end, 30))
+            end
+        end
+        functions[6] = function()
+            loop.until_true(function()
+                return #assert(holder:contenders(10)) == 6
+            end)
+            loop.until_true(function()
+                return servers:watch_count() == 5
+            end)
+            assert(holder:release())
+        end
+        loop.run_all(functions)
+        assert.is_true(client:stats().notifications <= 10, client:stats().notifications)
+    end)
+end)
+
+describe("more waiters than watches fit into one packet", function()
+    -- After a reconnect the C client sends all of its watches at once; a server hangs up when that is more than a megabyte, and
+    -- so at the next connection, and the next.
+    it("are all served, also when connection and session are lost in between #asan", function()
+        local core = require "zklock.core"
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local path = fixture.path() .. "/" .. ("x"):rep(5000)
+        local terms = assert(core.terms(path, "mutex", "one of many", "open"))
+        local claims = {}
+        for index = 1, 300 do
+            claims[index] = assert(client._core:claim(terms, {}))
+        end
+        --- All who have a node watch the one before it.
+        local function until_watched()
+            fixture.pump_until(client, function()
+                local watches = client:stats().watches
+                return watches > 100 and #fixture.children(path) == watches + 1, watches
+            end, 30)
+        end
+        --- Releases one after the other until so many have had the lock.
+        local function serve(count)
+            local deadline, served = core.now() + 60, 0
+            while served < count do
+                assert.is_true(core.now() < deadline, ("only %d of them were served"):format(served))
+                core.poll(client:pollfd(), 0.1)
+                client:pump()
+                for _, claim in ipairs(claims) do
+                    if served < count and claim:phase() == "granted" then
+                        served = served + 1
+                        claim:release()
+                    end
+                end
+            end
+        end
+        until_watched()
+        table.remove(claims, 200):cancel() -- one of those that have no node yet
+        link:cut()
+        serve(100)
+        until_watched()
+        local holder
+        eventually(function()
+            for _, claim in ipairs(claims) do
+                holder = claim:phase() == "granted" and claim or holder
+            end
+            return holder
+        end)
+        fixture.kill_owner_behind(link, holder:node())
+        eventually(function()
+            local phase, stats = holder:phase(), client:stats()
+            return phase == "lost", ("%s, %s, %d connections, %d sessions, %d losses"):format(phase, (client:state()),
+                stats.connections, stats.sessions, stats.losses)
+        end, 60)
+        serve(#claims - 101)
+        assert.equal(2, client:stats().sessions)
+    end)
+end)
+
+describe("more held locks than fit into one packet", function()
+    -- The heartbeat names every node that is held. A server hangs up at more than a megabyte, heartbeat after heartbeat.
+    for title, lengths in pairs({ ["by their paths"] = { 1, 5000 }, ["by the chroot that is before each"] = { 5000, 1 } }) do
+        it("are kept, over one connection, when it is so " .. title, function()
+            local core = require "zklock.core"
+            local chroot = fixture.path() .. ("/" .. ("c"):rep(lengths[1]))
+            fixture.observer():create_all(chroot)
+            local client = fixture.client({ wait = loop, session_timeout = 20 }, fixture.servers() .. chroot)
+            local claims = {}
+            for index = 1, 300 do
+                local terms = assert(core.terms(("/%s%d"):format(("x"):rep(lengths[2]), index), "mutex", "one of many", "open"))
+                claims[index] = assert(client._core:claim(terms, {}))
+            end
+            local function until_all(what)
+                fixture.pump_until(client, function()
+                    for index, claim in ipairs(claims) do
+                        local phase, _, message = claim:phase()
+                        assert(phase == "waiting" or phase == "granted", message)
+                        if not claim:held() then
+                            return nil, index
+                        end
+                    end
+                    return true
+                end, 30, what)
+            end
+            until_all("all of them to be granted")
+            local before = client:stats().heartbeats
+            fixture.pump_until(client, function()
+                return client:stats().heartbeats > before + 2 * #claims
+            end, 60, "two heartbeats, with a look at each node")
+            until_all("all of them to be held")
+            assert.equal(1, client:stats().connections)
+            assert.equal(0, client:stats().losses)
+            for _, claim in ipairs(claims) do -- one by one: see docs/reliability.md of sessions that end with as much
+                claim:release()
+            end
+            assert(client:flush(30))
+        end)
+    end
+end)
+
+describe("more holders that can be asked to let go than watches fit into one packet", function()
+    -- Each watches its own node, and all watches go out in one packet after a reconnect.
+    it("keep their locks over a lost connection, and those that are not heard are logged", function()
+        local core = require "zklock.core"
+        local warnings = 0
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30, log = function(_, text)
+            warnings = warnings + (text:find("too many locks are held to hear who asks", 1, true) and 1 or 0)
+        end })
+        local path = fixture.path() .. "/" .. ("x"):rep(5000)
+        local claims = {}
+        for index = 1, 300 do
+            local terms = assert(core.terms(path .. index, "mutex", "one of many", "open", nil, true))
+            claims[index] = assert(client._core:claim(terms, {}))
+        end
+        local function until_all_held()
+            fixture.pump_until(client, function()
+                for index, claim in ipairs(claims) do
+                    if not claim:held() then
+                        return nil, index
+                    end
+                end
+                return true
+            end, 30, "all of them to be held")
+        end
+        until_all_held()
+        link:cut()
+        fixture.pump_until(client, function()
+            return client:stats().connections > 1 and client:state() == "connected"
+        end)
+        local heartbeats = client:stats().heartbeats
+        fixture.pump_until(client, function()
+            return client:stats().heartbeats > heartbeats + 2 * #claims
+        end, 60, "two heartbeats")
+        until_all_held()
+        assert.equal(2, client:stats().connections)
+        local watches = client:stats().watches
+        assert.is_true(watches > 30 and watches < 50, watches)
+        assert.is_true(warnings > 0)
+        fixture.observer():set(claims[1]:node(), core.REVOKE)
+        fixture.pump_until(client, function()
+            return claims[1]:revocations() == 1
+        end)
+        for _, claim in ipairs(claims) do
+            claim:release()
+        end
+        assert(client:flush(30))
+        assert.equal(0, client:stats().watches)
+    end)
+end)

@@ -1,0 +1,147 @@
+--- In every event loop callbacks are called and watches fire, whether coroutines wait or not.
+
+local compat = require "spec.support.compat"
+local fixture = require "spec.support.fixture"
+local loops = require "spec.support.loops"
+
+--- The promises that hold in each loop.
+local function promises(loop)
+    after_each(fixture.clean)
+
+    if compat.PCALL_YIELDS then
+        it("with_lock holds while its function waits for other things", function()
+            loop.run(function()
+                local client, rival = loops.client(loop), loops.client(loop)
+                local path = fixture.path()
+                assert.same({ true, 1, 2 }, { client:mutex(path):with_lock(function()
+                    loop.sleep(0.05)
+                    assert.equal("timeout", select(3, rival:mutex(path):acquire(0.1)))
+                    return 1, 2
+                end, 10) })
+                local ok, problem = pcall(function()
+                    client:mutex(path):with_lock(function()
+                        loop.sleep(0.01)
+                        error("broken inside", 0)
+                    end)
+                end)
+                assert.is_false(ok)
+                assert.equal("broken inside", problem)
+                assert(rival:mutex(path):acquire(10))
+            end)
+        end)
+
+        it("on_lost may wait for the lock anew", function()
+            loop.run(function()
+                local reason, answer
+                local client = loops.client(loop)
+                local lock = client:mutex(fixture.path(), { on_lost = function(lock, why)
+                    reason = why
+                    lock:release()
+                    answer = compat.pack(lock:acquire(20))
+                end })
+                assert(lock:acquire(10))
+                assert(fixture.observer():delete(lock:node()))
+                loops.until_true(loop, function()
+                    return reason
+                end, "on_lost")
+                loops.until_true(loop, function()
+                    return answer
+                end, "the lock anew")
+                assert.equal(lock, answer[1], answer[2])
+                assert.is_true(lock:held())
+            end)
+        end)
+    end
+
+    -- Granted without a wait: the node is there already, or the answer was, while the caller stood still. No wait starts the pump.
+    it("on_lost is called for a lock that nobody has waited for", function()
+        local client, lock, reason
+        loop.run(function()
+            client = loops.client(loop, { session_timeout = 8 })
+            lock = client:mutex(fixture.path(), { linger = 600, on_lost = function(_, why)
+                reason = why
+            end })
+            assert(lock:acquire(10))
+            assert(lock:release())
+        end)
+        loop.run(function()
+            loops.until_true(loop, function()
+                return not client:needs_pump()
+            end)
+            loop.sleep(0.7) -- the pump of before has time to end
+        end)
+        loop.run(function()
+            assert(lock:try_acquire())
+            assert(fixture.observer():delete(lock:node()))
+            loops.until_true(loop, function()
+                return reason
+            end, "on_lost")
+            assert.equal("lost", reason)
+        end)
+    end)
+
+    it("on_lost and on_revoke are called while nobody waits for the client, and their errors reported", function()
+        loop.run(function()
+            local seen, log = {}, {}
+            local client = loops.client(loop, { log = function(level, message)
+                log[#log + 1] = level .. ": " .. message
+            end })
+            local lock = client:mutex(fixture.path(), {
+                on_revoke = function()
+                    seen.revoked = true
+                    error("no, I do not want to")
+                end,
+                on_lost = function(_, reason)
+                    seen.lost = reason
+                    error("oh no")
+                end
+            })
+            assert(lock:acquire(10))
+            local rival = fixture.client({ wait = "blocking" })
+            assert.equal(1, rival:mutex(lock:path()):revoke(10))
+            loops.until_true(loop, function()
+                return seen.revoked
+            end)
+            assert(fixture.observer():delete(lock:node()))
+            loops.until_true(loop, function()
+                return seen.lost
+            end)
+            assert.equal("lost", seen.lost)
+            local text = table.concat(log, "\n")
+            assert.truthy(text:find("error: the callback on_revoke raised: .*no, I do not want to"), text)
+            assert.truthy(text:find("error: the callback on_lost raised: .*oh no"), text)
+        end)
+    end)
+
+    it("several coroutines wait for one watch, and for none in vain", function()
+        loop.run(function()
+            local client, path = loops.client(loop), fixture.directory()
+            local _, _, watch = assert(client:get(path, { watch = true }))
+            local events, heard, late = {}, 0, nil
+            for index = 1, 3 do
+                loop.spawn(function()
+                    events[index] = watch:wait(20)
+                    heard = heard + 1
+                end)
+            end
+            loop.spawn(function()
+                late = compat.pack(watch:wait(0.05))
+            end)
+            loops.until_true(loop, function()
+                return late
+            end)
+            assert.equal("timeout", late[3])
+            assert(client:set(path, "news"))
+            loops.until_true(loop, function()
+                return heard == 3
+            end)
+            assert.same({ "changed", "changed", "changed" }, events)
+        end)
+    end)
+end
+
+for _, loop in ipairs(loops.each()) do
+    describe("in " .. loop.name .. ",", function()
+        promises(loop)
+    end)
+end

@@ -1,0 +1,277 @@
+--- A client that was told nothing about loops chooses its loop by itself. Each loop has promises of its own.
+
+local core = require "zklock.core"
+local compat = require "spec.support.compat"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loops = require "spec.support.loops"
+local zklock = require "zklock"
+
+after_each(fixture.clean)
+
+describe("by itself,", function()
+    local has_cqueues, cqueues = pcall(require, "cqueues")
+    local has_luv, uv = pcall(require, "luv")
+    local has_copas, copas = pcall(require, "copas")
+
+    local function it_with(present, ...)
+        (present and it or pending)(...)
+    end
+
+    --- A lock that is not free, of a client that was told nothing about loops.
+    local function taken_lock()
+        local lock = fixture.client():mutex(fixture.path())
+        fixture.join(lock:path())
+        return lock
+    end
+
+    it("a client waits as a plain program where no loop is running", function()
+        local lock = taken_lock()
+        assert.equal("timeout", select(3, lock:acquire(0.1)))
+        local thread = coroutine.create(function()
+            return select(3, lock:acquire(0.1))
+        end)
+        assert.same({ true, "timeout" }, { coroutine.resume(thread) })
+        assert.equal("dead", coroutine.status(thread))
+    end)
+
+    it_with(has_cqueues, "a client waits by cqueues in a coroutine of a controller, wherever it was made", function()
+        local lock, controller, ticks, code = taken_lock(), cqueues.new(), 0, nil
+        controller:wrap(function()
+            code = select(3, lock:acquire(0.3))
+        end)
+        controller:wrap(function()
+            while not code do
+                cqueues.sleep(0.005)
+                ticks = ticks + 1
+            end
+        end)
+        assert(controller:loop())
+        assert.equal("timeout", code)
+        assert.is_true(ticks >= 2) -- a wait that blocks lets none pass but the first
+        assert.equal("timeout", select(3, lock:acquire(0.1)))
+    end)
+
+    it_with(has_cqueues, "a client does not guess in a coroutine within a coroutine of cqueues", function()
+        local lock, controller, code = taken_lock(), cqueues.new(), nil
+        controller:wrap(function()
+            coroutine.wrap(function()
+                code = select(3, lock:acquire(0.3))
+            end)()
+        end)
+        assert(controller:loop())
+        assert.equal("phase", code)
+        assert(lock._client:flush(10))
+        assert.equal(1, #fixture.children(lock:path()))
+    end)
+
+    it_with(has_cqueues, "two controllers may wait for one client", function()
+        local client, path, ended = fixture.client({ wait = "cqueues" }), fixture.path(), 0
+        local node, outer = fixture.join(path), cqueues.new()
+        for _ = 1, 2 do
+            local inner = cqueues.new()
+            inner:wrap(function()
+                local lock = client:mutex(path, { handoff = 0 })
+                assert(lock:acquire(20))
+                assert(lock:release())
+                ended = ended + 1
+            end)
+            outer:wrap(function()
+                assert(inner:loop())
+            end)
+        end
+        outer:wrap(function()
+            while not fixture.has(path, 3) do
+                cqueues.sleep(0.01)
+            end
+            fixture.observer():delete(node)
+        end)
+        assert(outer:loop(30))
+        assert.equal(2, ended)
+    end)
+
+    it_with(has_luv, "a client waits by luv while its loop is running, and not in a callback outside of coroutines", function()
+        local lock, timer, codes = taken_lock(), uv.new_timer(), {}
+        timer:start(1, 0, function()
+            timer:close()
+            codes.callback = { lock:acquire(0.3) }
+            coroutine.wrap(function()
+                codes.coroutine = select(3, lock:acquire(0.3))
+            end)()
+            codes.after = codes.coroutine or "it did not wait"
+        end)
+        uv.run()
+        assert.equal("phase", codes.callback[3])
+        assert.truthy(codes.callback[2]:find("coroutine", 1, true))
+        assert.equal("it did not wait", codes.after)
+        assert.equal("timeout", codes.coroutine)
+        assert(lock._client:flush(10))
+        assert.equal(1, #fixture.children(lock:path()))
+    end)
+
+    it_with(has_luv, "nothing waits in a callback of luv's outside of coroutines: the answer is phase", function()
+        local client, link = fixture.client_behind_proxy({ wait = "luv", session_timeout = 30 })
+        local path = fixture.directory()
+        local lock, timer, codes = client:mutex(path .. "/lock"), uv.new_timer(), nil
+        local _, _, watch = assert(client:get(path, { watch = true }))
+        link:stall() -- what is answered at once needs no wait
+        timer:start(1, 0, function()
+            timer:close()
+            codes = {
+                acquire = select(3, lock:acquire(5)),
+                contenders = select(3, lock:contenders(5)),
+                get = select(3, client:get(path)),
+                set = select(3, client:set(path, "text")),
+                watch = select(3, watch:wait(5)),
+                connect = select(3, zklock.connect(link.address, { wait = "luv" })),
+                close = select(3, client:close())
+            }
+        end)
+        uv.run()
+        assert.same({ acquire = "phase", contenders = "phase", get = "phase", set = "phase", watch = "phase",
+            connect = "phase", close = "phase" }, codes)
+        link:resume()
+        assert.is_true(client:close())
+    end)
+
+    it_with(has_luv, "a client does not guess where two loops are running", function()
+        local lock, timer, code, message = taken_lock(), uv.new_timer(), nil, nil
+        local before = package.loaded.copas
+        package.loaded.copas = { running = true } -- as copas 2 says of itself
+        timer:start(1, 0, function()
+            timer:close()
+            coroutine.wrap(function()
+                message, code = select(2, lock:acquire(0.3))
+            end)()
+        end)
+        uv.run()
+        package.loaded.copas = before
+        assert.equal("phase", code)
+        assert.truthy(message:find("more than one event loop", 1, true), message)
+    end)
+
+    local may_wait = has_luv and compat.PCALL_YIELDS -- a callback of PUC Lua 5.1 cannot
+    it_with(may_wait, "a callback of a client that was told nothing about loops may wait where luv runs", function()
+        local luv
+        for _, loop in ipairs(loops.each()) do
+            luv = loop.name == "luv" and loop or luv
+        end
+        local client, flushed = fixture.client({ session_timeout = 4 }), nil
+        local lock = client:mutex(fixture.path(), { on_lost = function()
+            local thread, main = coroutine.running()
+            flushed = thread ~= nil and not main and client:flush(20)
+        end })
+        luv.run(function()
+            luv.sleep(0.01) -- from here on the loop is running
+            assert(lock:acquire(10))
+            assert(fixture.observer():delete(lock:node()))
+            loops.until_true(luv, function()
+                return flushed ~= nil
+            end)
+        end)
+        assert.is_true(flushed)
+    end)
+
+    it_with(has_luv, "luv's clients come and go without leaving anything in the loop", function()
+        for _ = 1, 20 do
+            coroutine.wrap(function()
+                local client = fixture.client({ wait = "luv" })
+                assert(client:mutex(fixture.path()):acquire(10))
+                assert(client:close())
+            end)()
+            uv.run()
+        end
+        local active = 0
+        uv.walk(function(handle)
+            active = active + (handle:is_active() and 1 or 0)
+        end)
+        assert.equal(0, active)
+    end)
+
+    it_with(has_luv, "a program of luv's that forgets to close its client ends well", function()
+        local worker = fixture.program("in_luv", fixture.servers(), fixture.path())
+        assert.equal("held", worker:line())
+        assert.equal("ended", worker:line())
+        assert.equal(0, worker:finish().status)
+    end)
+
+    -- PUC Lua 5.1 cannot tell whether the program has stopped the collector.
+    local collects = pcall(collectgarbage, "isrunning")
+
+    for name, present in pairs({ cqueues = has_cqueues, luv = has_luv, copas = has_copas }) do
+        for _, what in ipairs({ "lock", name == "cqueues" and "controller" or nil }) do
+            it_with(present and collects,
+                ("a %s that is forgotten is given up while the program only waits, by %s"):format(what, name), function()
+                    local forgotten, taken = fixture.path(), fixture.path()
+                    local first, expected = what == "controller" and fixture.join(forgotten), what == "controller" and 1 or 0
+                    fixture.join(taken)
+                    local forgetter = fixture.program("forgetter", fixture.servers(), name, what, forgotten, taken)
+                    assert.equal("forgotten", forgetter:line())
+                    fixture.await_children(taken, 2)
+                    fixture.await_children(forgotten, expected, 30)
+                    assert.is_true(fixture.has(taken, 2))
+                    assert.equal(first ~= false, fixture.has(forgotten, 1))
+                end)
+        end
+    end
+
+    it_with(has_copas and copas.finished, "a client waits by copas in its loop", function()
+        local lock, code, ticks = taken_lock(), nil, 0
+        copas.addthread(function()
+            code = select(3, lock:acquire(0.3))
+        end)
+        copas.addthread(function()
+            while not code do
+                copas.sleep(0.01)
+                ticks = ticks + 1
+            end
+        end)
+        copas.loop()
+        assert.equal("timeout", code)
+        assert.is_true(ticks >= 2) -- a wait that blocks lets none pass but the first
+    end)
+
+    it("a client counts how long acquisitions took that got their lock, and its reconnects", function()
+        local client, link = fixture.client_behind_proxy()
+        local lock, free = client:mutex(fixture.path()), client:mutex(fixture.path())
+        local node = fixture.join(lock:path())
+        assert.equal("timeout", select(3, lock:acquire(0.1)))
+        local before = assert(client:stats())
+        assert.equal(0, before.wait_time.count)
+        assert.equal(0, before.reconnects)
+        assert(free:acquire(10))
+        fixture.observer():delete(node)
+        assert(client:multi({ lock, client:mutex(fixture.path()) }):acquire(10))
+        link:cut()
+        local after = eventually(function()
+            local stats = client:stats()
+            return stats.reconnects == 1 and stats
+        end, 20).wait_time
+        assert.equal(3, after.count)
+        assert.is_true(after.sum > 0)
+        local last = { le = 0, count = 0 }
+        for _, bucket in ipairs(after) do
+            assert.is_true(bucket.le > last.le and bucket.count >= last.count)
+            last = bucket
+        end
+        assert.same({ le = math.huge, count = 3 }, last)
+    end)
+
+    it("an alarm's descriptor is readable at its time", function()
+        local alarm = core.alarm()
+        assert.is_false(core.poll(alarm:fd(), 0))
+        local began = core.now()
+        alarm:set(0.05)
+        assert.is_true(core.poll(alarm:fd(), 20))
+        assert.is_true(core.now() - began >= 0.05)
+        alarm:set(0)
+        assert.is_true(core.poll(alarm:fd(), 20))
+        alarm:set(math.huge)
+        assert.is_false(core.poll(alarm:fd(), 0))
+        alarm:set(1 - 1e-10) -- no more nanoseconds than a second has
+        assert.is_true(core.poll(alarm:fd(), 20))
+        assert.has_error(function()
+            alarm.set({}, 1)
+        end)
+    end)
+end)

@@ -1,0 +1,324 @@
+--- A wait that cannot suspend, or that nothing will resume, is given up, and keeps no loop from ending.
+
+local core = require "zklock.core"
+local compat = require "spec.support.compat"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local loops = require "spec.support.loops"
+local zklock = require "zklock"
+
+--- The promises that hold in each loop.
+local function promises(loop)
+    after_each(fixture.clean)
+
+    if not compat.PCALL_YIELDS then
+        --- Calls of functions that Lua 5.1 does not let yield, by name: each calls fn(...) and returns what pcall would.
+        local barriers = {
+            pcall = pcall,
+            ["a metamethod"] = function(fn, ...)
+                local arguments = { ... }
+                local proxy = setmetatable({}, { __index = function()
+                    return fn(compat.unpack(arguments))
+                end })
+                return coroutine.resume(coroutine.create(function()
+                    return proxy.result
+                end))
+            end,
+            ["an iterator"] = function(fn, ...)
+                local arguments = { ... }
+                return coroutine.resume(coroutine.create(function()
+                    for result in function()
+                        return fn(compat.unpack(arguments))
+                    end do
+                        return result
+                    end
+                end))
+            end
+        }
+
+        --- What a wait raises that cannot suspend its coroutine.
+        local BOUNDARY = "C-call boundary"
+
+        for name, barrier in pairs(barriers) do
+            it(("a wait that cannot suspend in %s gives up what it asked for before it raises"):format(name), function()
+                finally(function()
+                    collectgarbage("restart")
+                end)
+                loop.run(function()
+                    local client = loops.client(loop)
+                    local locks = { client:mutex(fixture.path()), client:mutex(fixture.path()) }
+                    local all, node = client:multi(locks), fixture.join(locks[2]:path())
+                    collectgarbage("stop") -- nothing may depend on it
+                    for _, object in ipairs({ locks[2], client:rwlock(locks[2]:path()).write, all }) do
+                        local ok, problem = barrier(object.acquire, object, 20)
+                        assert.is_false(ok)
+                        assert.truthy(tostring(problem):find(BOUNDARY, 1, true), tostring(problem))
+                        if name == "pcall" then -- Lua shows the others only partly: what they leave is found by the pump
+                            assert.is_nil(next(client._attempts))
+                        end
+                        loops.until_true(loop, function()
+                            return fixture.has(locks[2]:path(), 1) and fixture.has(locks[1]:path(), 0)
+                        end, "the place in the queue to be given up")
+                    end
+                    loops.until_true(loop, function()
+                        return not client:needs_pump()
+                    end)
+                    fixture.observer():delete(node)
+                    assert(all:acquire(20))
+                    assert(locks[1]:release())
+                    local ok, problem = barrier(locks[2].release, locks[2]) -- which raises if it has to wait
+                    assert.truthy(ok or tostring(problem):find(BOUNDARY, 1, true), tostring(problem))
+                    assert.is_false(locks[2]:held())
+                    loops.until_true(loop, function()
+                        return fixture.has(locks[2]:path(), 0)
+                    end, "the lock to be given back")
+                end)
+            end)
+        end
+
+        it("other waits inside pcall raise, and nothing waits on after them", function()
+            finally(function()
+                collectgarbage("restart")
+            end)
+            loop.run(function()
+                local client, path = loops.client(loop), fixture.directory()
+                local lock = client:mutex(fixture.path())
+                local _, _, watch = assert(client:get(path, { watch = true }))
+                collectgarbage("stop")
+                for name, call in pairs({
+                    get = function() client:get(path) end, set = function() client:set(path, "text") end,
+                    contenders = function() lock:contenders() end, watch = function() watch:wait() end,
+                    commit = function() client:transaction():check(path):commit() end
+                }) do
+                    local ok, problem = pcall(call) -- which raises if it has to wait
+                    assert.truthy(ok or tostring(problem):find(BOUNDARY, 1, true), name .. ": " .. tostring(problem))
+                end
+                watch:cancel()
+                assert(client:flush(20))
+                loops.until_true(loop, function()
+                    return not client:needs_pump()
+                end)
+                assert.is_false(pcall(zklock.connect, fixture.servers(), { wait = loop.name }))
+            end)
+        end)
+
+        if loop.run_out then
+            it("a wait that could not suspend does not keep the loop from ending", function()
+                finally(function()
+                    collectgarbage("restart")
+                end)
+                collectgarbage("stop")
+                loop.run_out(function()
+                    local lock = loops.client(loop):mutex(fixture.path())
+                    fixture.join(lock:path())
+                    assert.is_false(pcall(lock.acquire, lock))
+                end)
+            end)
+        end
+    end
+
+    local function it_if(condition, ...)
+        (condition and it or pending)(...)
+    end
+
+    it_if(loop.run_out, "the loop ends when the work is done, whatever is still held and watched", function()
+        local client, lock
+        local began = core.now()
+        loop.run_out(function()
+            client = loops.client(loop)
+            lock = client:mutex(fixture.path())
+            assert(lock:acquire(10))
+            assert(client:get("/", { watch = true }))
+            if loop.name == "copas" then
+                lock:release() -- copas cannot be asked whether anything else is left
+            end
+        end)
+        assert.is_true(core.now() - began < 20)
+        assert(client:close())
+    end)
+
+    it_if(loop.run_out, "the loop does not end while somebody waits", function()
+        local got
+        loop.run_out(function()
+            local client = loops.client(loop)
+            local lock = client:mutex(fixture.path())
+            local node = fixture.join(lock:path())
+            local worker = fixture.worker(lock:path()) -- luacheck: ignore worker
+            fixture.observer():delete(node)
+            got = lock:acquire()
+            assert(lock:release())
+        end)
+        assert.truthy(got)
+    end)
+
+    it_if(loop.drop, "a coroutine that is killed, or forgotten with its loop, leaves the queue #asan", function()
+        local client = loops.client(loop, { session_timeout = 30 })
+        local lock = client:mutex(fixture.path())
+        local node = fixture.join(lock:path())
+        loop.drop(function()
+            lock:acquire(50)
+        end, function()
+            return fixture.has(lock:path(), 2)
+        end)
+        eventually(function()
+            collectgarbage()
+            return fixture.has(lock:path(), 1)
+        end, 20)
+        eventually(function()
+            collectgarbage()
+            return tostring(lock):find("free", 1, true), tostring(lock)
+        end, 20)
+        fixture.observer():delete(node)
+        assert(lock:acquire(10))
+    end)
+
+    it_if(loop.drop, "a coroutine that waits for the last of several locks gives back the others if killed or forgotten", function()
+        local client, rival = loops.client(loop, { session_timeout = 30 }), fixture.client({ wait = "blocking" })
+        local first, last = client:mutex(fixture.path()), client:mutex(fixture.path())
+        local all = client:multi({ first, last })
+        fixture.join(last:path())
+        loop.drop(function()
+            all:acquire(50)
+        end, function()
+            return fixture.has(last:path(), 2) and first:held()
+        end)
+        eventually(function()
+            collectgarbage()
+            return fixture.has(first:path(), 0) and fixture.has(last:path(), 1)
+        end, 20)
+        assert.is_false(first:held())
+        assert(rival:mutex(first:path()):acquire(10))
+        assert.equal("timeout", select(3, all:acquire(0.1)))
+    end)
+end
+
+for _, loop in ipairs(loops.each()) do
+    describe("in " .. loop.name .. ",", function()
+        promises(loop)
+    end)
+end
+
+describe("a coroutine that is closed while it waits", function()
+    after_each(fixture.clean)
+
+    local has_luv, uv = pcall(require, "luv")
+
+    --- Ways to wait in coroutines, each with how to have them go on.
+    local ways = { ["an adapter of the program's own"] = {
+        adapter = { wake = function() end, wait = function()
+            coroutine.yield()
+            return true
+        end },
+        turn = function(thread)
+            assert(coroutine.resume(thread))
+        end
+    }, luv = has_luv and {
+        adapter = "luv",
+        turn = function()
+            uv.run("nowait")
+        end
+    } or nil }
+
+    --- Begins fn in a coroutine, has it go on until `begun()`, and closes it.
+    -- @treturn thread for the caller to keep: that it is closed must do
+    local function close_while_waiting(way, client, fn, begun)
+        local thread = coroutine.create(fn)
+        assert(coroutine.resume(thread))
+        eventually(function()
+            way.turn(thread)
+            client:pump()
+            return begun()
+        end)
+        assert(coroutine.close(thread)) -- luacheck: ignore
+        return thread
+    end
+
+    for name, way in pairs(ways) do
+        (coroutine.close and it or pending)(("leaves the queue at once, by %s #asan"):format(name), function()
+            finally(function()
+                collectgarbage("restart")
+            end)
+            local client = assert(zklock.connect(fixture.servers(), { wait = way.adapter, connect_timeout = 0 }))
+            eventually(function()
+                return client:state() == "connected"
+            end)
+            collectgarbage("stop") -- nothing may depend on it
+            local first, last, kept = client:mutex(fixture.path()), client:mutex(fixture.path()), {}
+            local all, node = client:multi({ first, last }), fixture.join(last:path())
+            kept[1] = close_while_waiting(way, client, function()
+                last:acquire(50)
+            end, function()
+                return fixture.has(last:path(), 2)
+            end)
+            assert.truthy(tostring(last):find("free", 1, true), tostring(last))
+            fixture.await_children(last:path(), 1)
+            kept[2] = close_while_waiting(way, client, function()
+                all:acquire(50)
+            end, function()
+                return fixture.has(last:path(), 2) and first:held()
+            end)
+            assert.is_false(first:held())
+            fixture.await_children(first:path(), 0)
+            fixture.await_children(last:path(), 1)
+            fixture.observer():delete(node)
+            fixture.await_children(last:path(), 0)
+            assert.is_false(client:needs_pump())
+            assert.equal(2, #kept)
+            client:close(0)
+        end)
+    end
+end)
+
+describe("a wait that nobody will resume", function()
+    after_each(fixture.clean)
+
+    --- Begins to wait for a lock in a coroutine whose adapter suspends it so, and pumps until all is given up. Returns the lock.
+    local function until_given_up(suspend, timeout, multi)
+        finally(function()
+            collectgarbage("restart")
+        end)
+        local client = assert(zklock.connect(fixture.servers(), {
+            wait = { wait = suspend, wake = function() end }, connect_timeout = 0
+        }))
+        eventually(function()
+            return client:state() == "connected"
+        end)
+        local lock, first = client:mutex(fixture.path()), client:mutex(fixture.path())
+        lock, first = first, lock -- the one that is waited for comes last in the order of a multi
+        local node, object = fixture.join(lock:path()), multi and client:multi({ first, lock }) or lock
+        collectgarbage("stop")
+        local thread = coroutine.create(function()
+            object:acquire(timeout)
+        end)
+        assert(coroutine.resume(thread))
+        eventually(function()
+            coroutine.resume(thread, "pumped")
+            client:pump()
+            return not client:needs_pump() and fixture.has(lock:path(), 1) and fixture.has(first:path(), 0)
+        end)
+        fixture.observer():delete(node)
+        assert.truthy(tostring(lock):find("free", 1, true), tostring(lock))
+        client:close(0)
+        return thread
+    end
+
+    for _, multi in ipairs({ false, true }) do
+        local what = multi and "several locks" or "a lock"
+
+        it(("for %s is given up after its deadline"):format(what), function()
+            local thread = until_given_up(function()
+                repeat until coroutine.yield() ~= "pumped"
+                return true
+            end, 0.1, multi)
+            assert.equal("suspended", coroutine.status(thread))
+        end)
+
+        it(("for %s is given up where an error has ended its coroutine"):format(what), function()
+            local thread = until_given_up(function()
+                coroutine.yield()
+                error("an error of the adapter's own")
+            end, 600, multi)
+            assert.equal("dead", coroutine.status(thread))
+        end)
+    end
+end)

@@ -1,0 +1,19 @@
+--- support.compat: what differs between the Luas that specs run on.
+
+local compat = {}
+
+--- Whether coroutines can yield across pcall: not in PUC Lua 5.1.
+compat.PCALL_YIELDS = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
+
+--- Compiles a text; for syntax that not every Lua has, such as Lua 5.4's to-be-closed variables.
+compat.load_text = rawget(_G, "loadstring") or load
+
+--- table.unpack of every Lua.
+compat.unpack = rawget(_G, "unpack") or table.unpack
+
+--- Returns a list of its arguments, with their number as `n`.
+function compat.pack(...)
+    return { n = select("#", ...), ... }
+end
+
+return compat

@@ -591,6 +591,15 @@ static int prime(zhandle_t *zh)
     return ZOK;
 }
 
+static void enqueue_credential(zhandle_t *zh, const sim_credential *credential)
+{
+    sim_request *request = sim_new_request(SIM_AUTH, SIM_XID_AUTH, 0);
+    request->scheme = credential->scheme;
+    request->credential = credential->credential;
+    request->credential_length = credential->length;
+    sim_enqueue(zh, request, true);
+}
+
 /* All watches go to the new server in one packet (C:2156). */
 static void send_set_watches(zhandle_t *zh)
 {
@@ -621,7 +630,7 @@ static int establish_session(zhandle_t *zh, const sim_reply *reply)
               (long long)reply->session_id);
     send_set_watches(zh);
     for (const sim_credential *each = zh->credentials; each != NULL; each = each->next)
-        sim_enqueue(zh, sim_new_request(SIM_AUTH, SIM_XID_AUTH, 0), true);
+        enqueue_credential(zh, each);
     session_event(zh, zh->state);
     return ZOK;
 }
@@ -857,17 +866,21 @@ const char *zerror(int code)
 int zoo_add_auth(zhandle_t *zh, const char *scheme, const char *cert, int certLen, void_completion_t done,
                  const void *data)
 {
-    (void)cert;
-    (void)certLen;
     if (zh == NULL || scheme == NULL)
         return ZBADARGUMENTS;
     if (zh->state <= 0)
         return ZINVALIDSTATE;
     sim_credential *fresh = sim_must(malloc(sizeof(*fresh)));
-    *fresh = (sim_credential){zh->credentials, done, data};
+    size_t length = cert != NULL && certLen > 0 ? (size_t)certLen : 0;
+    *fresh = (sim_credential){.next = zh->credentials,
+                              .call = done,
+                              .data = data,
+                              .scheme = sim_copy(scheme, strlen(scheme)),
+                              .credential = sim_copy(cert, length),
+                              .length = length};
     zh->credentials = fresh;
     if (sim_connected(zh) || zh->state == ZOO_ASSOCIATING_STATE)
-        sim_enqueue(zh, sim_new_request(SIM_AUTH, SIM_XID_AUTH, 0), true);
+        enqueue_credential(zh, fresh);
     return ZOK;
 }
 

@@ -38,29 +38,30 @@ void sim_deny(const char *directory, int permissions)
     denials = fresh;
 }
 
-bool sim_denied(int path, int permission)
+bool sim_permits(const sim_node *node, int permission, const sim_request *request)
 {
     for (const denial *each = denials; each != NULL; each = each->next) {
-        if (each->path == path && (each->permissions & permission) != 0)
-            return true;
+        if (each->path == node->path && (each->permissions & permission) != 0)
+            return false;
     }
-    return false;
+    return request->unchecked || sim_acl_permits(node->acl, permission, request->identities);
 }
 
-static int prepare_create(const sim_tree *tree, const sim_operation *operation, const sim_session *session,
+static int prepare_create(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                           sim_change *change)
 {
     int path = operation->path;
     if (operation->mode == ZOO_CONTAINER && !sim.options.containers)
         return ZUNIMPLEMENTED;
-    if (operation->no_acl)
+    const sim_acl *acl = NULL;
+    if (operation->no_acl || sim_expand_acl(operation->acl, request->identities, &acl) != ZOK)
         return ZINVALIDACL;
     if (path == 0)
         return ZNODEEXISTS;
     const sim_node *parent = sim_tree_find(tree, sim_path_parent(path));
     if (parent == NULL)
         return ZNONODE;
-    if (sim_denied(parent->path, ZOO_PERM_CREATE))
+    if (!sim_permits(parent, ZOO_PERM_CREATE, request))
         return ZNOAUTH;
     bool ephemeral = operation->mode == ZOO_EPHEMERAL || operation->mode == ZOO_EPHEMERAL_SEQUENTIAL;
     if (operation->mode == ZOO_EPHEMERAL_SEQUENTIAL || operation->mode == ZOO_PERSISTENT_SEQUENTIAL) {
@@ -76,20 +77,23 @@ static int prepare_create(const sim_tree *tree, const sim_operation *operation, 
                            .path = path,
                            .data = operation->data,
                            .length = operation->length,
-                           .owner = ephemeral && session != NULL ? session->id : 0,
-                           .container = operation->mode == ZOO_CONTAINER};
+                           .owner = ephemeral && request->session != NULL ? request->session->id : 0,
+                           .container = operation->mode == ZOO_CONTAINER,
+                           .acl = acl};
     return ZOK;
 }
 
-static int prepare_delete(const sim_tree *tree, const sim_operation *operation, sim_change *change)
+static int prepare_delete(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
+                          sim_change *change)
 {
     const sim_node *node = sim_tree_find(tree, operation->path);
     if (operation->path == 0)
         return ZBADARGUMENTS;
-    if (sim_tree_find(tree, sim_path_parent(operation->path)) == NULL)
+    const sim_node *parent = sim_tree_find(tree, sim_path_parent(operation->path));
+    if (parent == NULL)
         return ZNONODE;
     /* Also of a node that is not there. */
-    if (sim_denied(sim_path_parent(operation->path), ZOO_PERM_DELETE))
+    if (!sim_permits(parent, ZOO_PERM_DELETE, request))
         return ZNOAUTH;
     if (node == NULL)
         return ZNONODE;
@@ -102,30 +106,31 @@ static int prepare_delete(const sim_tree *tree, const sim_operation *operation, 
 }
 
 /* Set and check. */
-static int prepare_versioned(const sim_tree *tree, const sim_operation *operation, int permission)
+static int prepare_versioned(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
+                             int permission)
 {
     const sim_node *node = sim_tree_find(tree, operation->path);
     if (node == NULL)
         return ZNONODE;
-    if (sim_denied(operation->path, permission))
+    if (!sim_permits(node, permission, request))
         return ZNOAUTH;
     return operation->version != -1 && operation->version != node->version ? ZBADVERSION : ZOK;
 }
 
-int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const sim_session *session,
+int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                           sim_change *change)
 {
     *change = (sim_change){.path = operation->path};
     int err;
     switch (operation->type) {
     case ZOO_CREATE_OP:
-        err = prepare_create(tree, operation, session, change);
+        err = prepare_create(tree, operation, request, change);
         break;
     case ZOO_DELETE_OP:
-        err = prepare_delete(tree, operation, change);
+        err = prepare_delete(tree, operation, request, change);
         break;
     case ZOO_SETDATA_OP:
-        err = prepare_versioned(tree, operation, ZOO_PERM_WRITE);
+        err = prepare_versioned(tree, operation, request, ZOO_PERM_WRITE);
         if (err == ZOK) {
             change->kind = SIM_CHANGE_SET;
             change->data = operation->data;
@@ -133,7 +138,7 @@ int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, 
         }
         break;
     case ZOO_CHECK_OP:
-        err = prepare_versioned(tree, operation, ZOO_PERM_READ);
+        err = prepare_versioned(tree, operation, request, ZOO_PERM_READ);
         break;
     default:
         err = ZUNIMPLEMENTED;
@@ -183,7 +188,7 @@ void sim_prepare_multi(sim_tree *tree, sim_transaction *transaction, const sim_r
         sim_change *change = &transaction->changes[i];
         int err = transaction->err != ZOK ? ZRUNTIMEINCONSISTENCY : session_error;
         if (err == ZOK) {
-            err = sim_prepare_operation(tree, operation, request->session, change);
+            err = sim_prepare_operation(tree, operation, request, change);
             transaction->err = err;
             if (err == ZOK)
                 sim_tree_apply(tree, change, zxid);

@@ -13,6 +13,7 @@
 
 #include <zookeeper/zookeeper.h>
 
+#include "sim_selftest_acl.h"
 #include "sim_zookeeper.h"
 
 #define T (4 * SIM_SECOND)
@@ -1285,6 +1286,7 @@ int main(void)
     test_lost_multi();
     test_containers();
     test_elections();
+    sim_selftest_acl(&passed, &failed);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -108,6 +108,7 @@ static void add_node(sim_tree *tree, const sim_change *change, int64_t zxid)
                        .pzxid = zxid,
                        .owner = change->owner,
                        .container = change->container,
+                       .acl = change->acl,
                        .data = change->data,
                        .length = change->length};
     for (preset *each = presets; each != NULL; each = each->next) {
@@ -169,6 +170,8 @@ uint64_t sim_tree_hash(const sim_tree *tree)
         hash = sim_mix(hash, (uint64_t)(uint32_t)node->version << 32 ^ (uint64_t)(uint32_t)node->counter);
         for (int32_t j = 0; j < node->length; j++)
             hash = (hash ^ (unsigned char)node->data[j]) * UINT64_C(1099511628211);
+        if (node->acl != NULL)
+            hash = sim_mix(hash, sim_acl_hash(node->acl));
         sum += hash;
     }
     return sim_mix(sum, (uint64_t)tree->zxid);

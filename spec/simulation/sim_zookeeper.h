@@ -8,8 +8,8 @@
  * There is one world at a time (sim_begin … sim_end). Its time moves only in sim_step, which runs the next event. The caller
  * of the C client's functions is named by sim_set_caller, so that faults can be aimed at one client's machine.
  *
- * Parts: sim_core.c (clock, events, random numbers, trace), sim_tree.c (znodes and transactions), sim_ensemble.c (servers,
- * leader, sessions), sim_prepare.c (what a request comes to), sim_server_watches.c, sim_network.c (channels and connections),
+ * Parts: sim_core.c (clock, events, random numbers, trace), sim_tree.c (znodes and transactions), sim_acl.c, sim_ensemble.c
+ * (servers, leader, sessions), sim_prepare.c (what a request comes to), sim_server_watches.c, sim_network.c (channels and connections),
  * sim_client.c (the C client's handles), sim_client_watchers.c, sim_requests.c and sim_multi.c (its requests).
  */
 #ifndef ZKLOCK_SIM_ZOOKEEPER_H

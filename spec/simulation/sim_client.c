@@ -136,8 +136,9 @@ int sim_server_path(const zhandle_t *zh, const char *path, int mode)
         return -1;
     if (zh->chroot[0] == '\0')
         return sim_path(path);
-    char whole[512];
-    snprintf(whole, sizeof(whole), "%s%s", zh->chroot, strcmp(path, "/") == 0 ? "" : path);
+    size_t size = strlen(zh->chroot) + strlen(path) + 1;
+    char *whole = sim_alloc(size);
+    snprintf(whole, size, "%s%s", zh->chroot, strcmp(path, "/") == 0 ? "" : path);
     return sim_path(whole);
 }
 
@@ -671,7 +672,8 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
     if (reply->xid == SIM_XID_AUTH) {
         int err = reply->err;
         /* By the time and not by chance, so that the schedules in which this does not happen are as they were. */
-        if (err == ZOK && zh->accepted && !sim.options.by_hand && sim.now / SIM_MICROSECOND % 40 == 0) {
+        if (err == ZOK && zh->accepted && !sim.options.by_hand && !sim.options.auth_lasts &&
+            sim.now / SIM_MICROSECOND % 40 == 0) {
             sim_trace("client %d: this server refuses the credentials that another one has accepted", zh->caller);
             sim.statistics.refusals++;
             err = ZAUTHFAILED;

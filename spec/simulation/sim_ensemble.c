@@ -1427,10 +1427,7 @@ static sim_tree *new_data(sim_replacement how, const char *keep)
         sim_tree_copy(data, &backup);
         return data;
     }
-    const sim_tree root = {.nodes = truth.nodes, .count = 1, .capacity = truth.capacity};
-    sim_tree_copy(data, &root); /* the root is always the first, and */
-    data->nodes[0].counter = 0;
-    data->nodes[0].pzxid = 0;
+    sim_tree_plant(data);
     if (keep[0] != '\0') {
         const sim_change create = {.kind = SIM_CHANGE_CREATE, .path = sim_path(keep), .data = ""};
         sim_tree_apply(data, &create, 0);

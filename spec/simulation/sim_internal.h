@@ -84,7 +84,12 @@ typedef struct {
     int64_t zxid; /* of the last transaction applied */
 } sim_tree;
 
+/* Makes it a tree of what servers begin with: the root, and the nodes of their own in worlds that have them. */
+void sim_tree_plant(sim_tree *tree);
+/* The same at the beginning of the world: forgets what sim_preset_counter has set. */
 void sim_tree_clear(sim_tree *tree);
+/* Whether the node is one that the servers have made themselves and that nobody can delete, other than the root. */
+bool sim_tree_is_own(int path);
 void sim_tree_copy(sim_tree *to, const sim_tree *from);
 sim_node *sim_tree_find(const sim_tree *tree, int path);
 int sim_tree_children(const sim_tree *tree, int parent);

@@ -3,6 +3,7 @@
  * error. The order in which errors are looked for is the real server's.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "sim_internal.h"
 
@@ -47,6 +48,45 @@ bool sim_permits(const sim_node *node, int permission, const sim_request *reques
     return request->unchecked || sim_acl_permits(node->acl, permission, request->identities);
 }
 
+/* Takes one character of UTF-8 from `text`; UINT32_MAX if there is none. */
+static uint32_t take_character(const unsigned char **text)
+{
+    static const struct {
+        unsigned char mask, lead;
+        uint32_t least;
+    } lengths[] = {{0x80, 0, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+    int more = 0;
+    while (more < 4 && (**text & lengths[more].mask) != lengths[more].lead)
+        more++;
+    if (more == 4)
+        return UINT32_MAX;
+    uint32_t character = *(*text)++ & (unsigned char)~lengths[more].mask;
+    for (int i = 0; i < more; i++) {
+        if ((**text & 0xc0) != 0x80)
+            return UINT32_MAX;
+        character = character << 6 | (*(*text)++ & 0x3f);
+    }
+    return character < lengths[more].least ? UINT32_MAX : character;
+}
+
+/* What of PathUtils.validatePath the client does not check: characters, which are UTF-16 there, and the names "." and "..". */
+static bool is_valid(const char *path)
+{
+    for (const char *name = path; name != NULL; name = strchr(name, '/')) {
+        size_t length = strcspn(++name, "/");
+        if (length > 0 && length <= 2 && strncmp(name, "..", length) == 0)
+            return false;
+    }
+    const unsigned char *rest = (const unsigned char *)path;
+    while (*rest != '\0') {
+        uint32_t character = take_character(&rest);
+        if (character <= 0x1f || (character >= 0x7f && character <= 0x9f) ||
+            (character >= 0xd800 && character <= 0xf8ff) || character >= 0xfff0)
+            return false;
+    }
+    return true;
+}
+
 static int prepare_create(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                           sim_change *change)
 {
@@ -65,10 +105,13 @@ static int prepare_create(const sim_tree *tree, const sim_operation *operation, 
         return ZNOAUTH;
     bool ephemeral = operation->mode == ZOO_EPHEMERAL || operation->mode == ZOO_EPHEMERAL_SEQUENTIAL;
     if (operation->mode == ZOO_EPHEMERAL_SEQUENTIAL || operation->mode == ZOO_PERSISTENT_SEQUENTIAL) {
-        char name[512];
-        snprintf(name, sizeof(name), "%s%010d", sim_path_text(path), parent->counter);
+        size_t size = strlen(sim_path_text(path)) + sizeof("-2147483648");
+        char *name = sim_alloc(size);
+        snprintf(name, size, "%s%010d", sim_path_text(path), parent->counter);
         path = sim_path(name);
     }
+    if (!is_valid(sim_path_text(path)))
+        return ZBADARGUMENTS;
     if (sim_tree_find(tree, path) != NULL)
         return ZNODEEXISTS;
     if (parent->owner != 0)
@@ -87,7 +130,7 @@ static int prepare_delete(const sim_tree *tree, const sim_operation *operation, 
                           sim_change *change)
 {
     const sim_node *node = sim_tree_find(tree, operation->path);
-    if (operation->path == 0)
+    if (operation->path == 0 || sim_tree_is_own(operation->path))
         return ZBADARGUMENTS;
     const sim_node *parent = sim_tree_find(tree, sim_path_parent(operation->path));
     if (parent == NULL)

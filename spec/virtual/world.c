@@ -99,6 +99,8 @@ static int world_begin(lua_State *L)
                                   .max_session_timeout_ms = integer_field(L, "most", 60000),
                                   .delay = integer_field(L, "delay", 100) * SIM_MICROSECOND,
                                   .containers = true,
+                                  .auth_lasts = true,
+                                  .own_nodes = true,
                                   .untraced = getenv("ZKLOCK_TRACE") == NULL,
                                   .trace = getenv("ZKLOCK_TRACE") != NULL};
     luaL_argcheck(L, world.options.servers == 1 || world.options.servers == 3, 1, "1 or 3 servers");

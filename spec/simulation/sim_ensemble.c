@@ -1076,7 +1076,7 @@ static void lead(server *at)
         epoch++;
         counter = 0;
     } else {
-        counter = at->logged > 0 ? entries[at->logged - 1]->zxid & UINT32_MAX : 0;
+        counter = at->logged > 0 ? entries[at->logged - 1]->zxid & UINT32_MAX : sim.options.last_zxid & UINT32_MAX;
     }
     sim.statistics.elections++;
     for (int i = 0; i < sim.options.servers; i++) {
@@ -1650,10 +1650,16 @@ int sim_server_watches(const char **example)
     return count;
 }
 
-const char *sim_watched_path(int index, int nth)
+bool sim_watch_at(int index, int nth, sim_watch_entry *out)
 {
     const sim_watch_table *table = &servers[index].watches;
-    return nth < table->count ? sim_path_text(table->watches[nth].path) : NULL;
+    if (nth >= table->count)
+        return false;
+    const sim_watch *watch = &table->watches[nth];
+    *out = (sim_watch_entry){.path = sim_path_text(watch->path),
+                             .children = watch->children,
+                             .session = watch->connection->session != NULL ? watch->connection->session->id : 0};
+    return true;
 }
 
 int64_t sim_last_zxid(void)
@@ -1759,7 +1765,8 @@ void sim_ensemble_begin(void)
     memset(links, 0, sizeof(links));
     entries = NULL;
     entry_count = entry_capacity = committed = 0;
-    epoch = counter = stamps = leaderships = 0;
+    epoch = sim.options.last_zxid >> 32;
+    counter = stamps = leaderships = 0;
     backup = (sim_tree){0};
     replacing = false;
     sessions = NULL;

@@ -58,6 +58,7 @@ void sim_tree_clear(sim_tree *tree)
 {
     presets = NULL;
     sim_tree_plant(tree);
+    tree->zxid = sim.options.last_zxid;
 }
 
 void sim_tree_copy(sim_tree *to, const sim_tree *from)

@@ -52,6 +52,8 @@ static uint64_t hash_operation(uint64_t hash, const sim_operation *operation)
 {
     hash = sim_mix(hash, sim_path_hash(operation->path) ^ (uint64_t)operation->type);
     hash = sim_mix(hash, (uint64_t)(uint32_t)operation->mode << 32 ^ (uint64_t)(uint32_t)operation->version);
+    if (operation->acl != NULL)
+        hash = sim_mix(hash, sim_acl_hash(operation->acl));
     return hash_bytes(hash, operation->data, operation->length);
 }
 
@@ -69,6 +71,11 @@ uint64_t sim_hash_request(const sim_request *request)
             paths += sim_mix(7, sim_path_hash(request->paths[kind][i]));
         hash = sim_mix(hash, paths);
     }
+    if (request->identities != NULL)
+        hash = sim_mix(hash, sim_identities_hash(request->identities));
+    if (request->scheme != NULL)
+        hash = hash_bytes(sim_mix(hash, sim_hash_text(request->scheme)), request->credential,
+                          (int64_t)request->credential_length);
     if (request->connection != NULL)
         hash = sim_mix(hash, sim_hash_connection(request->connection));
     if (request->answered && request->reply != NULL)
@@ -109,6 +116,8 @@ static uint64_t hash_one_connection(const sim_connection *connection)
                      (uint64_t)(connection->handle != NULL) << 8 | (uint64_t)connection->waiting << 9;
     uint64_t hash = sim_mix(sim_hash_connection(connection), flags << 8 | (uint64_t)connection->server);
     hash = sim_mix(hash, connection->session != NULL ? 1 : 0);
+    if (connection->identities != NULL)
+        hash = sim_mix(hash, sim_identities_hash(connection->identities));
     if (connection->accepted) {
         for (const sim_message *each = connection->up.head; each != NULL; each = each->next)
             hash = sim_mix(hash, sim_hash_request(each->body));

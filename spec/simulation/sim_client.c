@@ -137,8 +137,9 @@ int sim_server_path(const zhandle_t *zh, const char *path, int mode)
         return -1;
     if (zh->chroot[0] == '\0')
         return sim_path(path);
-    char whole[512];
-    snprintf(whole, sizeof(whole), "%s%s", zh->chroot, strcmp(path, "/") == 0 ? "" : path);
+    size_t size = strlen(zh->chroot) + strlen(path) + 1;
+    char *whole = sim_alloc(size);
+    snprintf(whole, size, "%s%s", zh->chroot, strcmp(path, "/") == 0 ? "" : path);
     return sim_path(whole);
 }
 
@@ -634,6 +635,15 @@ static int prime(zhandle_t *zh)
     return ZOK;
 }
 
+static void enqueue_credential(zhandle_t *zh, const sim_credential *credential)
+{
+    sim_request *request = sim_new_request(SIM_AUTH, SIM_XID_AUTH, 0);
+    request->scheme = credential->scheme;
+    request->credential = credential->credential;
+    request->credential_length = credential->length;
+    sim_enqueue(zh, request, true);
+}
+
 /* All watches go to the new server in one packet (C:2156). */
 static void send_set_watches(zhandle_t *zh)
 {
@@ -665,7 +675,7 @@ static int establish_session(zhandle_t *zh, const sim_reply *reply)
               (long long)reply->session_id);
     send_set_watches(zh);
     for (const sim_credential *each = zh->credentials; each != NULL; each = each->next)
-        sim_enqueue(zh, sim_new_request(SIM_AUTH, SIM_XID_AUTH, 0), true);
+        enqueue_credential(zh, each);
     session_event(zh, zh->state);
     return ZOK;
 }
@@ -706,7 +716,8 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
     if (reply->xid == SIM_XID_AUTH) {
         int err = reply->err;
         /* By the time and not by chance, so that the schedules in which this does not happen are as they were. */
-        if (err == ZOK && zh->accepted && !sim.options.by_hand && sim.now / SIM_MICROSECOND % 40 == 0) {
+        if (err == ZOK && zh->accepted && !sim.options.by_hand && !sim.options.auth_lasts &&
+            sim.now / SIM_MICROSECOND % 40 == 0) {
             sim_trace("client %d: this server refuses the credentials that another one has accepted", zh->caller);
             sim.statistics.refusals++;
             err = ZAUTHFAILED;
@@ -904,17 +915,21 @@ const char *zerror(int code)
 int zoo_add_auth(zhandle_t *zh, const char *scheme, const char *cert, int certLen, void_completion_t done,
                  const void *data)
 {
-    (void)cert;
-    (void)certLen;
     if (zh == NULL || scheme == NULL)
         return ZBADARGUMENTS;
     if (zh->state <= 0)
         return ZINVALIDSTATE;
     sim_credential *fresh = sim_must(malloc(sizeof(*fresh)));
-    *fresh = (sim_credential){zh->credentials, done, data};
+    size_t length = cert != NULL && certLen > 0 ? (size_t)certLen : 0;
+    *fresh = (sim_credential){.next = zh->credentials,
+                              .call = done,
+                              .data = data,
+                              .scheme = sim_copy(scheme, strlen(scheme)),
+                              .credential = sim_copy(cert, length),
+                              .length = length};
     zh->credentials = fresh;
     if (sim_connected(zh) || zh->state == ZOO_ASSOCIATING_STATE)
-        sim_enqueue(zh, sim_new_request(SIM_AUTH, SIM_XID_AUTH, 0), true);
+        enqueue_credential(zh, fresh);
     return ZOK;
 }
 

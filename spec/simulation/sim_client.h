@@ -75,6 +75,8 @@ typedef struct sim_credential {
     struct sim_credential *next;
     void_completion_t call; /* until called */
     const void *data;
+    const char *scheme, *credential; /* in memory that lives until sim_end */
+    size_t length;
 } sim_credential;
 
 struct _zhandle {

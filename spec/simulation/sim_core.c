@@ -45,8 +45,9 @@ typedef struct {
 } path_entry;
 static path_entry *paths;
 static int path_count, path_capacity;
-#define PATH_SLOTS 16384
-static int path_slots[PATH_SLOTS]; /* index + 1 */
+/* A hash table by their texts, of indexes + 1, 0 where nothing is. As large as any world has needed it. */
+static int *path_slots;
+static uint32_t slot_count;
 
 static void *must(void *memory)
 {
@@ -262,26 +263,40 @@ static uint32_t hash_text(const char *text)
     return hash;
 }
 
+static uint32_t free_slot(uint32_t hash)
+{
+    uint32_t slot = hash % slot_count;
+    while (path_slots[slot] != 0)
+        slot = (slot + 1) % slot_count;
+    return slot;
+}
+
+/* Room for one more. */
+static void grow_slots(void)
+{
+    if (slot_count > 0 && (uint32_t)path_count < slot_count / 2)
+        return;
+    slot_count = slot_count > 0 ? slot_count * 2 : 16384;
+    free(path_slots);
+    path_slots = must(calloc(slot_count, sizeof(*path_slots)));
+    for (int i = 0; i < path_count; i++)
+        path_slots[free_slot(paths[i].hash)] = i + 1;
+}
+
 int sim_path(const char *text)
 {
     uint32_t hash = hash_text(text);
-    uint32_t slot = hash % PATH_SLOTS;
-    while (path_slots[slot] != 0) {
+    grow_slots();
+    for (uint32_t slot = hash % slot_count; path_slots[slot] != 0; slot = (slot + 1) % slot_count) {
         const path_entry *entry = &paths[path_slots[slot] - 1];
         if (entry->hash == hash && strcmp(entry->text, text) == 0)
             return path_slots[slot] - 1;
-        slot = (slot + 1) % PATH_SLOTS;
     }
-    assert(path_count < PATH_SLOTS - 1 && "too many paths in one world");
     int parent = 0;
     const char *slash = strrchr(text, '/');
     if (slash != NULL && slash != text) {
         char *above = sim_copy(text, (size_t)(slash - text));
         parent = sim_path(above);
-        /* The recursion may have taken the slot. */
-        slot = hash % PATH_SLOTS;
-        while (path_slots[slot] != 0)
-            slot = (slot + 1) % PATH_SLOTS;
     }
     if (path_count == path_capacity) {
         path_capacity = path_capacity ? path_capacity * 2 : 256;
@@ -289,7 +304,7 @@ int sim_path(const char *text)
     }
     paths[path_count] =
         (path_entry){sim_copy(text, strlen(text)), path_count == 0 ? -1 : parent, hash, sim_hash_text(text)};
-    path_slots[slot] = ++path_count;
+    path_slots[free_slot(hash)] = ++path_count;
     return path_count - 1;
 }
 
@@ -362,7 +377,8 @@ void sim_begin(const sim_options *options, const sim_hooks *hooks)
     event_order = 0;
     trace_hash = UINT64_C(14695981039346656037);
     path_count = 0;
-    memset(path_slots, 0, sizeof(path_slots));
+    if (slot_count > 0)
+        memset(path_slots, 0, slot_count * sizeof(*path_slots));
     seed_generator(options->seed);
     sim.now = SIM_SECOND + sim_below(SIM_SECOND);
     sim_path("/");

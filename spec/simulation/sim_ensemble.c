@@ -537,8 +537,7 @@ static void submit(server *leader, sim_request *request)
         transaction->err = session_error;
         transaction->changes = sim_alloc(sizeof(*transaction->changes));
         if (session_error == ZOK)
-            transaction->err =
-                sim_prepare_operation(&prepared, &request->operation, request->session, transaction->changes);
+            transaction->err = sim_prepare_operation(&prepared, &request->operation, request, transaction->changes);
         transaction->change_count = transaction->err == ZOK ? 1 : 0;
     }
     if (transaction->err == ZOK && request->type != SIM_MULTI) {
@@ -634,7 +633,7 @@ static void execute_read(server *at, sim_request *request)
     case SIM_GET:
         if (node == NULL) {
             reply.err = ZNONODE;
-        } else if (sim_denied(node->path, ZOO_PERM_READ)) {
+        } else if (!sim_permits(node, ZOO_PERM_READ, request)) {
             reply.err = ZNOAUTH;
         } else {
             reply.data = node->data;
@@ -660,7 +659,7 @@ static void execute_read(server *at, sim_request *request)
     case SIM_CHILDREN2:
         if (node == NULL) {
             reply.err = ZNONODE;
-        } else if (sim_denied(node->path, ZOO_PERM_READ)) {
+        } else if (!sim_permits(node, ZOO_PERM_READ, request)) {
             reply.err = ZNOAUTH;
         } else {
             fill_children(at, node->path, &reply);
@@ -814,6 +813,7 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
         return;
     }
     request->session = connection->session;
+    request->identities = connection->identities;
     if (request->session == NULL)
         return;
     if (at->role == LEADING && !at->deposed)
@@ -826,9 +826,11 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
         return;
     }
     if (request->type == SIM_AUTH) {
-        sim_reply reply = {.xid = SIM_XID_AUTH, .err = sim.options.auth_fails ? ZAUTHFAILED : ZOK, .path = -1};
+        bool accepted = !sim.options.auth_fails && sim_add_identity(&connection->identities, request->scheme,
+                                                                    request->credential, request->credential_length);
+        sim_reply reply = {.xid = SIM_XID_AUTH, .err = accepted ? ZOK : ZAUTHFAILED, .path = -1};
         sim_connection_reply(connection, &reply);
-        if (sim.options.auth_fails)
+        if (!accepted)
             sim_connection_shut(connection);
         return;
     }
@@ -868,6 +870,7 @@ static void carry_out(void *context, int64_t argument)
 void sim_server_delay(sim_connection *connection, sim_request *request, int64_t after)
 {
     request->session = connection->session;
+    request->identities = connection->identities;
     request->connection = NULL;
     request->server = request->owner_server = -1; /* or the leader would refuse what comes from where the session was */
     delayed_writes++;
@@ -1073,7 +1076,7 @@ static void lead(server *at)
         epoch++;
         counter = 0;
     } else {
-        counter = at->logged > 0 ? entries[at->logged - 1]->zxid & UINT32_MAX : 0;
+        counter = at->logged > 0 ? entries[at->logged - 1]->zxid & UINT32_MAX : sim.options.last_zxid & UINT32_MAX;
     }
     sim.statistics.elections++;
     for (int i = 0; i < sim.options.servers; i++) {
@@ -1424,10 +1427,7 @@ static sim_tree *new_data(sim_replacement how, const char *keep)
         sim_tree_copy(data, &backup);
         return data;
     }
-    const sim_tree root = {.nodes = truth.nodes, .count = 1, .capacity = truth.capacity};
-    sim_tree_copy(data, &root); /* the root is always the first, and */
-    data->nodes[0].counter = 0;
-    data->nodes[0].pzxid = 0;
+    sim_tree_plant(data);
     if (keep[0] != '\0') {
         const sim_change create = {.kind = SIM_CHANGE_CREATE, .path = sim_path(keep), .data = ""};
         sim_tree_apply(data, &create, 0);
@@ -1500,6 +1500,7 @@ static bool submit_foreign(int64_t session_id, int type, const char *path, const
     sim_request *request = sim_alloc(sizeof(*request));
     request->type = type == ZOO_CREATE_OP ? SIM_CREATE : type == ZOO_DELETE_OP ? SIM_DELETE : SIM_SET;
     request->server = request->owner_server = -1;
+    request->unchecked = true;
     request->session = session;
     request->operation = (sim_operation){.type = type, .path = sim_path(path), .mode = mode, .version = -1};
     request->operation.data = data != NULL ? sim_copy(data, strlen(data)) : "";
@@ -1649,10 +1650,16 @@ int sim_server_watches(const char **example)
     return count;
 }
 
-const char *sim_watched_path(int index, int nth)
+bool sim_watch_at(int index, int nth, sim_watch_entry *out)
 {
     const sim_watch_table *table = &servers[index].watches;
-    return nth < table->count ? sim_path_text(table->watches[nth].path) : NULL;
+    if (nth >= table->count)
+        return false;
+    const sim_watch *watch = &table->watches[nth];
+    *out = (sim_watch_entry){.path = sim_path_text(watch->path),
+                             .children = watch->children,
+                             .session = watch->connection->session != NULL ? watch->connection->session->id : 0};
+    return true;
 }
 
 int64_t sim_last_zxid(void)
@@ -1671,6 +1678,8 @@ static uint64_t hash_transaction(const sim_transaction *transaction)
         const sim_change *change = &transaction->changes[i];
         hash = sim_mix(hash, sim_path_hash(change->path) ^ (uint64_t)change->kind);
         hash = sim_mix(hash, (uint64_t)change->owner ^ (uint64_t)(uint32_t)change->err << 32);
+        if (change->acl != NULL)
+            hash = sim_mix(hash, sim_acl_hash(change->acl));
     }
     return transaction->request != NULL ? sim_mix(hash, sim_hash_request(transaction->request)) : hash;
 }
@@ -1756,7 +1765,8 @@ void sim_ensemble_begin(void)
     memset(links, 0, sizeof(links));
     entries = NULL;
     entry_count = entry_capacity = committed = 0;
-    epoch = counter = stamps = leaderships = 0;
+    epoch = sim.options.last_zxid >> 32;
+    counter = stamps = leaderships = 0;
     backup = (sim_tree){0};
     replacing = false;
     sessions = NULL;

@@ -32,6 +32,36 @@ int64_t sim_clock(void);
 /* One message's delay: mostly near the usual one, seldom far longer. */
 int64_t sim_delay(void);
 
+/* --- sim_acl.c ----------------------------------------------------------------------------------------------------- */
+
+/* Who a client is for a server, beside anyone. */
+typedef struct sim_identity {
+    const struct sim_identity *next;
+    const char *scheme, *id;
+} sim_identity;
+
+typedef struct {
+    int permissions;
+    const char *scheme, *id;
+} sim_acl_entry;
+
+/* Never changed once it is made. NULL: anyone may do everything. */
+typedef struct {
+    int count;
+    sim_acl_entry entries[];
+} sim_acl;
+
+/* Adds whom the credential stands for. False: the scheme is not known, and the connection must end. */
+bool sim_add_identity(const sim_identity **identities, const char *scheme, const char *credential, size_t length);
+/* A copy of what a client sends, in memory that lives until sim_end. */
+const sim_acl *sim_keep_acl(const struct ACL_vector *from);
+/* What is stored of it. ZOK or ZINVALIDACL. */
+int sim_expand_acl(const sim_acl *sent, const sim_identity *identities, const sim_acl **out);
+bool sim_acl_permits(const sim_acl *acl, int permission, const sim_identity *identities);
+/* 0 of NULL. */
+uint64_t sim_acl_hash(const sim_acl *acl);
+uint64_t sim_identities_hash(const sim_identity *identities);
+
 /* --- sim_tree.c ---------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -43,6 +73,7 @@ typedef struct {
     int32_t counter; /* number of the next sequential child */
     bool container;
     bool used; /* has had a child; only such containers are reaped */
+    const sim_acl *acl;
     const char *data;
     int32_t length;
 } sim_node;
@@ -53,7 +84,12 @@ typedef struct {
     int64_t zxid; /* of the last transaction applied */
 } sim_tree;
 
+/* Makes it a tree of what servers begin with: the root, and the nodes of their own in worlds that have them. */
+void sim_tree_plant(sim_tree *tree);
+/* The same at the beginning of the world: forgets what sim_preset_counter has set. */
 void sim_tree_clear(sim_tree *tree);
+/* Whether the node is one that the servers have made themselves and that nobody can delete, other than the root. */
+bool sim_tree_is_own(int path);
 void sim_tree_copy(sim_tree *to, const sim_tree *from);
 sim_node *sim_tree_find(const sim_tree *tree, int path);
 int sim_tree_children(const sim_tree *tree, int parent);
@@ -74,6 +110,7 @@ typedef struct {
     int32_t length;
     int64_t owner;
     bool container;
+    const sim_acl *acl;
 } sim_change;
 
 void sim_tree_apply(sim_tree *tree, const sim_change *change, int64_t zxid);
@@ -110,6 +147,7 @@ typedef struct {
     const char *data;
     int32_t length; /* -1: null */
     bool no_acl;
+    const sim_acl *acl; /* as the client has sent it */
 } sim_operation;
 
 struct sim_connection;
@@ -123,6 +161,8 @@ typedef struct sim_request {
     struct sim_session *session;
     int server;       /* that took it from the client */
     int owner_server; /* as the leader checks it; -1: an insider */
+    bool unchecked;   /* an insider that no ACL stops */
+    const sim_identity *identities;
     sim_operation operation;
     int operation_count; /* of a multi */
     sim_operation *operations;
@@ -134,6 +174,9 @@ typedef struct sim_request {
     /* SIM_SET_WATCHES */
     int *paths[3];
     int path_count[3];
+    /* SIM_AUTH */
+    const char *scheme, *credential;
+    size_t credential_length;
     /* at the server */
     bool answered;
     bool throttled; /* answered with ZTHROTTLEDOP, and not done */
@@ -221,6 +264,7 @@ typedef struct sim_connection {
     /* server's side */
     bool accepted;      /* open at the server */
     int32_t timeout_ms; /* negotiated */
+    const sim_identity *identities;
     sim_request *queue, *queue_last;
     /* client's side */
     struct _zhandle *handle; /* NULL when the client has closed */
@@ -288,12 +332,12 @@ uint64_t sim_hash_connection(const sim_connection *connection);
 /* --- sim_prepare.c ------------------------------------------------------------------------------------------------- */
 
 void sim_prepare_begin(void);
-/* Whether sim_deny took away a permission on this very node. */
-bool sim_denied(int path, int permission);
+/* Whether the node's ACL gives a permission to who asks, and sim_deny did not take it away. */
+bool sim_permits(const sim_node *node, int permission, const sim_request *request);
 /* Whether sim_hide_nodes keeps clients from looking at this node. */
 bool sim_hidden(const sim_node *node);
 /* What an operation would do to a tree, or its error, which it also returns. */
-int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const struct sim_session *session,
+int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                           sim_change *change);
 /* Makes the changes and error of a multi, and applies them to the tree if there is none. `session_error`: what is wrong with
  * the session, ZOK if nothing. */

@@ -69,6 +69,7 @@ static void copy_operation(const zhandle_t *zh, sim_operation *operation, const 
         operation->data = sim_keep(from->create_op.data, from->create_op.datalen);
         operation->length = from->create_op.datalen;
         operation->no_acl = from->create_op.acl == NULL || from->create_op.acl->count == 0;
+        operation->acl = sim_keep_acl(from->create_op.acl);
         result->value = from->create_op.buf;
         result->valuelen = from->create_op.buflen;
         break;

@@ -3,6 +3,7 @@
  * error. The order in which errors are looked for is the real server's.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "sim_internal.h"
 
@@ -38,36 +39,79 @@ void sim_deny(const char *directory, int permissions)
     denials = fresh;
 }
 
-bool sim_denied(int path, int permission)
+bool sim_permits(const sim_node *node, int permission, const sim_request *request)
 {
     for (const denial *each = denials; each != NULL; each = each->next) {
-        if (each->path == path && (each->permissions & permission) != 0)
-            return true;
+        if (each->path == node->path && (each->permissions & permission) != 0)
+            return false;
     }
-    return false;
+    return request->unchecked || sim_acl_permits(node->acl, permission, request->identities);
 }
 
-static int prepare_create(const sim_tree *tree, const sim_operation *operation, const sim_session *session,
+/* Takes one character of UTF-8 from `text`; UINT32_MAX if there is none. */
+static uint32_t take_character(const unsigned char **text)
+{
+    static const struct {
+        unsigned char mask, lead;
+        uint32_t least;
+    } lengths[] = {{0x80, 0, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+    int more = 0;
+    while (more < 4 && (**text & lengths[more].mask) != lengths[more].lead)
+        more++;
+    if (more == 4)
+        return UINT32_MAX;
+    uint32_t character = *(*text)++ & (unsigned char)~lengths[more].mask;
+    for (int i = 0; i < more; i++) {
+        if ((**text & 0xc0) != 0x80)
+            return UINT32_MAX;
+        character = character << 6 | (*(*text)++ & 0x3f);
+    }
+    return character < lengths[more].least ? UINT32_MAX : character;
+}
+
+/* What of PathUtils.validatePath the client does not check: characters, which are UTF-16 there, and the names "." and "..". */
+static bool is_valid(const char *path)
+{
+    for (const char *name = path; name != NULL; name = strchr(name, '/')) {
+        size_t length = strcspn(++name, "/");
+        if (length > 0 && length <= 2 && strncmp(name, "..", length) == 0)
+            return false;
+    }
+    const unsigned char *rest = (const unsigned char *)path;
+    while (*rest != '\0') {
+        uint32_t character = take_character(&rest);
+        if (character <= 0x1f || (character >= 0x7f && character <= 0x9f) ||
+            (character >= 0xd800 && character <= 0xf8ff) || character >= 0xfff0)
+            return false;
+    }
+    return true;
+}
+
+static int prepare_create(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                           sim_change *change)
 {
     int path = operation->path;
     if (operation->mode == ZOO_CONTAINER && !sim.options.containers)
         return ZUNIMPLEMENTED;
-    if (operation->no_acl)
+    const sim_acl *acl = NULL;
+    if (operation->no_acl || sim_expand_acl(operation->acl, request->identities, &acl) != ZOK)
         return ZINVALIDACL;
     if (path == 0)
         return ZNODEEXISTS;
     const sim_node *parent = sim_tree_find(tree, sim_path_parent(path));
     if (parent == NULL)
         return ZNONODE;
-    if (sim_denied(parent->path, ZOO_PERM_CREATE))
+    if (!sim_permits(parent, ZOO_PERM_CREATE, request))
         return ZNOAUTH;
     bool ephemeral = operation->mode == ZOO_EPHEMERAL || operation->mode == ZOO_EPHEMERAL_SEQUENTIAL;
     if (operation->mode == ZOO_EPHEMERAL_SEQUENTIAL || operation->mode == ZOO_PERSISTENT_SEQUENTIAL) {
-        char name[512];
-        snprintf(name, sizeof(name), "%s%010d", sim_path_text(path), parent->counter);
+        size_t size = strlen(sim_path_text(path)) + sizeof("-2147483648");
+        char *name = sim_alloc(size);
+        snprintf(name, size, "%s%010d", sim_path_text(path), parent->counter);
         path = sim_path(name);
     }
+    if (!is_valid(sim_path_text(path)))
+        return ZBADARGUMENTS;
     if (sim_tree_find(tree, path) != NULL)
         return ZNODEEXISTS;
     if (parent->owner != 0)
@@ -76,20 +120,23 @@ static int prepare_create(const sim_tree *tree, const sim_operation *operation, 
                            .path = path,
                            .data = operation->data,
                            .length = operation->length,
-                           .owner = ephemeral && session != NULL ? session->id : 0,
-                           .container = operation->mode == ZOO_CONTAINER};
+                           .owner = ephemeral && request->session != NULL ? request->session->id : 0,
+                           .container = operation->mode == ZOO_CONTAINER,
+                           .acl = acl};
     return ZOK;
 }
 
-static int prepare_delete(const sim_tree *tree, const sim_operation *operation, sim_change *change)
+static int prepare_delete(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
+                          sim_change *change)
 {
     const sim_node *node = sim_tree_find(tree, operation->path);
-    if (operation->path == 0)
+    if (operation->path == 0 || sim_tree_is_own(operation->path))
         return ZBADARGUMENTS;
-    if (sim_tree_find(tree, sim_path_parent(operation->path)) == NULL)
+    const sim_node *parent = sim_tree_find(tree, sim_path_parent(operation->path));
+    if (parent == NULL)
         return ZNONODE;
     /* Also of a node that is not there. */
-    if (sim_denied(sim_path_parent(operation->path), ZOO_PERM_DELETE))
+    if (!sim_permits(parent, ZOO_PERM_DELETE, request))
         return ZNOAUTH;
     if (node == NULL)
         return ZNONODE;
@@ -102,30 +149,31 @@ static int prepare_delete(const sim_tree *tree, const sim_operation *operation, 
 }
 
 /* Set and check. */
-static int prepare_versioned(const sim_tree *tree, const sim_operation *operation, int permission)
+static int prepare_versioned(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
+                             int permission)
 {
     const sim_node *node = sim_tree_find(tree, operation->path);
     if (node == NULL)
         return ZNONODE;
-    if (sim_denied(operation->path, permission))
+    if (!sim_permits(node, permission, request))
         return ZNOAUTH;
     return operation->version != -1 && operation->version != node->version ? ZBADVERSION : ZOK;
 }
 
-int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const sim_session *session,
+int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                           sim_change *change)
 {
     *change = (sim_change){.path = operation->path};
     int err;
     switch (operation->type) {
     case ZOO_CREATE_OP:
-        err = prepare_create(tree, operation, session, change);
+        err = prepare_create(tree, operation, request, change);
         break;
     case ZOO_DELETE_OP:
-        err = prepare_delete(tree, operation, change);
+        err = prepare_delete(tree, operation, request, change);
         break;
     case ZOO_SETDATA_OP:
-        err = prepare_versioned(tree, operation, ZOO_PERM_WRITE);
+        err = prepare_versioned(tree, operation, request, ZOO_PERM_WRITE);
         if (err == ZOK) {
             change->kind = SIM_CHANGE_SET;
             change->data = operation->data;
@@ -133,7 +181,7 @@ int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, 
         }
         break;
     case ZOO_CHECK_OP:
-        err = prepare_versioned(tree, operation, ZOO_PERM_READ);
+        err = prepare_versioned(tree, operation, request, ZOO_PERM_READ);
         break;
     default:
         err = ZUNIMPLEMENTED;
@@ -183,7 +231,7 @@ void sim_prepare_multi(sim_tree *tree, sim_transaction *transaction, const sim_r
         sim_change *change = &transaction->changes[i];
         int err = transaction->err != ZOK ? ZRUNTIMEINCONSISTENCY : session_error;
         if (err == ZOK) {
-            err = sim_prepare_operation(tree, operation, request->session, change);
+            err = sim_prepare_operation(tree, operation, request, change);
             transaction->err = err;
             if (err == ZOK)
                 sim_tree_apply(tree, change, zxid);

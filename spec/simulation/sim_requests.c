@@ -25,6 +25,7 @@ static int create(zhandle_t *zh, sim_type type, const char *path, const char *va
     request->operation.data = sim_keep(value, length);
     request->operation.length = length;
     request->operation.no_acl = acl == NULL || acl->count == 0;
+    request->operation.acl = sim_keep_acl(acl);
     if (sim.hooks.create_requested != NULL)
         sim.hooks.create_requested(sim.hooks.context, zh->caller, sim_path_text(number));
     return sim_submit(zh, request, model);

@@ -26,15 +26,39 @@ void sim_preset_counter(const char *directory, int32_t counter)
     presets = fresh;
 }
 
-/* Makes it a tree of the root alone. */
-void sim_tree_clear(sim_tree *tree)
+/* The nodes that servers make themselves, which count nowhere as created (DataTree.java). */
+static const char *const own_nodes[] = {"/zookeeper", "/zookeeper/quota", "/zookeeper/config"};
+#define OWN_NODES ((int)(sizeof(own_nodes) / sizeof(own_nodes[0])))
+
+bool sim_tree_is_own(int path)
+{
+    for (int i = 0; sim.options.own_nodes && i < OWN_NODES; i++) {
+        if (strcmp(sim_path_text(path), own_nodes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void sim_tree_plant(sim_tree *tree)
 {
     memset(tree, 0, sizeof(*tree));
-    presets = NULL;
     tree->capacity = 64;
     tree->nodes = sim_alloc((size_t)tree->capacity * sizeof(*tree->nodes));
-    tree->nodes[0] = (sim_node){.path = 0, .parent = -1, .data = ""};
-    tree->count = 1;
+    tree->nodes[tree->count++] = (sim_node){.path = 0, .parent = -1, .data = ""};
+    for (int i = 0; sim.options.own_nodes && i < OWN_NODES; i++) {
+        int path = sim_path(own_nodes[i]);
+        tree->nodes[tree->count++] = (sim_node){.path = path,
+                                                .parent = sim_path_parent(path),
+                                                .data = "",
+                                                .acl = i == OWN_NODES - 1 ? sim_keep_acl(&ZOO_READ_ACL_UNSAFE) : NULL};
+    }
+}
+
+void sim_tree_clear(sim_tree *tree)
+{
+    presets = NULL;
+    sim_tree_plant(tree);
+    tree->zxid = sim.options.last_zxid;
 }
 
 void sim_tree_copy(sim_tree *to, const sim_tree *from)
@@ -108,6 +132,7 @@ static void add_node(sim_tree *tree, const sim_change *change, int64_t zxid)
                        .pzxid = zxid,
                        .owner = change->owner,
                        .container = change->container,
+                       .acl = change->acl,
                        .data = change->data,
                        .length = change->length};
     for (preset *each = presets; each != NULL; each = each->next) {
@@ -169,6 +194,8 @@ uint64_t sim_tree_hash(const sim_tree *tree)
         hash = sim_mix(hash, (uint64_t)(uint32_t)node->version << 32 ^ (uint64_t)(uint32_t)node->counter);
         for (int32_t j = 0; j < node->length; j++)
             hash = (hash ^ (unsigned char)node->data[j]) * UINT64_C(1099511628211);
+        if (node->acl != NULL)
+            hash = sim_mix(hash, sim_acl_hash(node->acl));
         sum += hash;
     }
     return sim_mix(sum, (uint64_t)tree->zxid);

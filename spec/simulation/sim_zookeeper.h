@@ -8,8 +8,8 @@
  * There is one world at a time (sim_begin … sim_end). Its time moves only in sim_step, which runs the next event. The caller
  * of the C client's functions is named by sim_set_caller, so that faults can be aimed at one client's machine.
  *
- * Parts: sim_core.c (clock, events, random numbers, trace), sim_tree.c (znodes and transactions), sim_ensemble.c (servers,
- * leader, sessions), sim_prepare.c (what a request comes to), sim_server_watches.c, sim_network.c (channels and connections),
+ * Parts: sim_core.c (clock, events, random numbers, trace), sim_tree.c (znodes and transactions), sim_acl.c, sim_ensemble.c
+ * (servers, leader, sessions), sim_prepare.c (what a request comes to), sim_server_watches.c, sim_network.c (channels and connections),
  * sim_links.c (proxies that break connections), sim_client.c (the C client's handles), sim_client_watchers.c, sim_requests.c and
  * sim_multi.c (its requests).
  */
@@ -37,9 +37,12 @@ typedef struct {
     int32_t max_session_timeout_ms;
     int32_t
         tick_ms; /* tickTime: followers report their clients to the leader every half tick, sessions end at whole ticks */
+    int64_t last_zxid; /* of what the servers take for done at the beginning; only of a single server */
     int64_t delay;   /* usual delay of one message, nanoseconds; the tail is far longer */
     bool containers; /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
     bool auth_fails; /* every zoo_add_auth is refused */
+    bool auth_lasts; /* no server refuses credentials that another one has accepted */
+    bool own_nodes;  /* the servers have the nodes of their own below /zookeeper */
     bool trace;      /* print the trace to stdout */
     bool even;       /* every message takes just that long */
     bool untraced;   /* make no hash of the trace either, which takes a fifth of the time */
@@ -297,8 +300,13 @@ const char *sim_child(const char *directory, int index);
 /* Nodes with an owner other than the sessions of sim_foreign_session. Writes one path for a message if there is any. */
 int sim_client_nodes(const char **example);
 int sim_server_watches(const char **example);
-/* The path of the nth watch at a server, from 0; NULL: it has fewer. */
-const char *sim_watched_path(int server, int nth);
+/* The nth watch at a server, from 0: what it watches, whether the children, and for which session. False: there are fewer. */
+typedef struct {
+    const char *path;
+    bool children;
+    int64_t session;
+} sim_watch_entry;
+bool sim_watch_at(int server, int nth, sim_watch_entry *out);
 int64_t sim_last_zxid(void);
 /* A list is being delivered to its completion just now, of the directory of `node`, and `node` is not in it. */
 bool sim_list_lacks(const char *node);

@@ -33,26 +33,34 @@ local function finish()
     present = nil
 end
 
+local function same(one, other)
+    return one.servers == other.servers and one.tick == other.tick and one.reap == other.reap and one.zxid == other.zxid
+end
+
 --- Servers like those that are there are those; else a new world begins.
 local function serve(options)
-    local count, tick, reap = options.servers or 1, options.tick or 500, options.reap or 3600000
+    local wanted = {
+        servers = options.servers or world.usual.servers, tick = options.tick or world.usual.tick, reap = options.reap or world.usual.reap,
+        zxid = options.zxid, seed = world.seed,
+    }
     for name in pairs(options.options or {}) do
         error(("the option %s of servers needs the real world: tag the spec #real"):format(name), 3)
     end
-    if options.java_options or options.zxid then
+    if options.java_options then
         error("these options of servers need the real world: tag the spec #real", 3)
     end
-    if world.is_open() and not (present and #present.addresses == count and present.tick == tick and present.reap == reap) then
+    if world.is_open() and not same(wanted, world.options) then
         finish()
+    end
+    if not world.is_open() then
+        world.begin(wanted)
     end
     if not present then
         local addresses = {}
-        for number = 1, count do
+        for number = 1, wanted.servers do
             addresses[number] = ("h%d:2181"):format(number)
         end
-        world.begin { seed = world.seed, servers = count, tick = tick, reap = reap }
-        local servers = table.concat(addresses, ",")
-        present = setmetatable({ servers = servers, addresses = addresses, tick = tick, reap = reap }, Cluster)
+        present = setmetatable({ servers = table.concat(addresses, ","), addresses = addresses }, Cluster)
     end
     for path, number in pairs(options.seed or {}) do
         world.preset(path, number)
@@ -81,25 +89,50 @@ function Cluster:address(n)
     return self.addresses[n or 1]
 end
 
-local function watches(self, n)
-    local paths = {}
-    for number = n or 1, n or #self.addresses do
-        for _, path in ipairs(world.watches(number)) do
-            paths[#paths + 1] = path
+--- The answers to words, as far as specs read them.
+local answers = {}
+
+--- The watches on data, as DataTree.java writes them: each path, and below it the sessions.
+function answers.wchp(_, n)
+    local paths, sessions = {}, {}
+    for _, watch in ipairs(world.watches(n)) do
+        if not watch.children then
+            if not sessions[watch.path] then
+                paths[#paths + 1] = watch.path
+                sessions[watch.path] = ""
+            end
+            sessions[watch.path] = ("%s\t0x%s\n"):format(sessions[watch.path], (watch.session:gsub("^0+", "")))
         end
     end
-    return paths
+    for index, path in ipairs(paths) do
+        paths[index] = path .. "\n" .. sessions[path]
+    end
+    return table.concat(paths)
+end
+
+function answers.mntr(_, n)
+    return ("zk_watch_count\t%d\n"):format(#world.watches(n))
+end
+
+function answers.srvr(self, n)
+    return ("Zxid: 0x%s\nMode: %s\n"):format((world.last_zxid():gsub("^0+", "")), self:mode(n))
 end
 
 function Cluster:ask(word, n)
-    if word == "wchp" then
-        return table.concat(watches(self, n or 1), "\n")
+    if not answers[word] then
+        error(("the word %s needs the real world: tag the spec #real"):format(word), 2)
+    elseif not world.is_up(n or 1) then
+        return nil, "connection refused"
     end
-    error(("the word %s needs the real world: tag the spec #real"):format(word), 2)
+    return answers[word](self, n or 1)
 end
 
 function Cluster:watch_count(n)
-    return #watches(self, n)
+    local count = 0
+    for number = n or 1, n or #self.addresses do
+        count = count + #world.watches(number)
+    end
+    return count
 end
 
 function Cluster:mode(n)
@@ -162,6 +195,7 @@ end
 function Cluster:stop()
     if self == present and not self.is_shared then
         finish()
+        world.begin(world.options)
     end
 end
 

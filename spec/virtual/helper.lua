@@ -2,7 +2,7 @@
 -- with the module of build/c/virtual/ in LUA_CPATH.
 --
 -- What specs know of the world has a twin here with the same interface; `require` finds the twin. Each spec file gets a world of
--- its own, which begins when the file first asks for servers. Its random numbers depend on the file's name and on ZKLOCK_SEED.
+-- its own: one server, until the file asks for others. Its random numbers depend on the file's name and on ZKLOCK_SEED.
 
 local busted = require "busted"
 
@@ -45,6 +45,8 @@ busted.subscribe({ "file", "start" }, function(file)
         seed = (seed * 31 + file.name:byte(position)) % 2147483647
     end
     world.seed = seed
+    local usual = world.usual
+    world.begin { seed = seed, servers = usual.servers, tick = usual.tick, reap = usual.reap }
 end)
 
 busted.subscribe({ "file", "end" }, function(file)

@@ -3,8 +3,8 @@
  * runs in virtual time: the servers, the network, the clock and the clients' threads are simulated (../simulation), Lua and the
  * framework are the real ones.
  *
- * There is one world at a time. Time moves only while the program waits: in world.poll, in what waits below Lua, and in the
- * calls of an observer, which is a client of the simulated servers without zklock. All run on the program's own thread.
+ * There is one world at a time. Time moves only while the program waits or looks at the clock: in world.poll, in what waits below Lua,
+ * and in the calls of an observer, which is a client of the simulated servers without zklock. All run on the program's own thread.
  *
  * The Lua side is support.lua and the twins beside it. Functions raise errors where a spec is wrong.
  */
@@ -82,9 +82,12 @@ static void look_for_containers(void *context, int64_t interval)
 }
 
 /*
- * world.begin { seed =, servers =, tick =, least =, most =, delay =, reap = }: a world of 1 or 3 servers that serve. tick, the least
- * and the most session timeout, and how often servers look for empty containers, in milliseconds; delay, the usual one of a message, in
- * microseconds.
+ * world.begin { seed =, servers =, tick =, least =, most =, delay =, reap =, zxid = }: a world of 1 or 3 servers that serve. tick, the
+ * least and the most session timeout, and how often servers look for empty containers, in milliseconds; delay, the one of each message, in
+ * microseconds; zxid, of the last transaction that a single server takes for done, in hexadecimal digits.
+ *
+ * Each message takes as long, so that messages on two connections arrive in the order in which they were sent, as they do within one
+ * machine for all that a program can tell. A client that has closed has told its server before another client's next request.
  */
 static int world_begin(lua_State *L)
 {
@@ -93,6 +96,9 @@ static int world_begin(lua_State *L)
         return luaL_error(L, "there is a world already");
     }
     int32_t tick = integer_field(L, "tick", 500);
+    lua_getfield(L, 1, "zxid");
+    int64_t zxid = (int64_t)strtoull(luaL_optstring(L, -1, "0"), NULL, 16);
+    lua_pop(L, 1);
     world.options = (sim_options){.seed = (uint64_t)integer_field(L, "seed", 1),
                                   .servers = integer_field(L, "servers", 1),
                                   .tick_ms = tick,
@@ -101,6 +107,10 @@ static int world_begin(lua_State *L)
                                   .delay = integer_field(L, "delay", 100) * SIM_MICROSECOND,
                                   .containers = true,
                                   .named = true,
+                                  .auth_lasts = true,
+                                  .own_nodes = true,
+                                  .last_zxid = zxid,
+                                  .even = true,
                                   .untraced = getenv("ZKLOCK_TRACE") == NULL,
                                   .trace = getenv("ZKLOCK_TRACE") != NULL};
     luaL_argcheck(L, world.options.servers == 1 || world.options.servers == 3, 1, "1 or 3 servers");
@@ -141,10 +151,18 @@ static int world_is_open(lua_State *L)
     return 1;
 }
 
-/* world.now() -> seconds; they go on from world to world */
+/*
+ * world.now() -> seconds; they begin anew with each world. A program that looks at the clock for so long that another thread would have
+ * had its turn lets that one run.
+ */
 static int world_now(lua_State *L)
 {
-    lua_pushnumber(L, (lua_Number)(world.open ? sim_now() : 0) / 1e9);
+    int64_t now = world.open ? machine_now() : 0;
+    if (world.open && now - sim_now() > SIM_MILLISECOND) {
+        machine_poll(NULL, 0, 0);
+        now = machine_now();
+    }
+    lua_pushnumber(L, (lua_Number)now / 1e9);
     return 1;
 }
 
@@ -254,16 +272,39 @@ static int world_reach(lua_State *L)
     return 0;
 }
 
-/* world.watches(server) -> the paths that are watched there, one a watch */
+static void set_hex(lua_State *L, const char *name, int64_t value)
+{
+    char digits[17];
+    snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)value);
+    lua_pushstring(L, digits);
+    lua_setfield(L, -2, name);
+}
+
+/* world.watches(server) -> a list of { path =, children = whether these are watched, session = }, one for each watch there */
 static int world_watches(lua_State *L)
 {
     int server = server_argument(L, 1);
-    const char *path;
+    sim_watch_entry watch;
     lua_newtable(L);
-    for (int i = 0; (path = sim_watched_path(server, i)) != NULL; i++) {
-        lua_pushstring(L, path);
+    for (int i = 0; sim_watch_at(server, i, &watch); i++) {
+        lua_createtable(L, 0, 3);
+        lua_pushstring(L, watch.path);
+        lua_setfield(L, -2, "path");
+        lua_pushboolean(L, watch.children);
+        lua_setfield(L, -2, "children");
+        set_hex(L, "session", watch.session);
         lua_rawseti(L, -2, i + 1);
     }
+    return 1;
+}
+
+/* world.last_zxid() -> of the last transaction that is committed, 16 hexadecimal digits */
+static int world_last_zxid(lua_State *L)
+{
+    require_world(L);
+    char digits[17];
+    snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)sim_last_zxid());
+    lua_pushstring(L, digits);
     return 1;
 }
 
@@ -464,14 +505,6 @@ static int ask(observer *self)
     return self->asked.rc;
 }
 
-static void set_hex(lua_State *L, const char *name, int64_t value)
-{
-    char digits[17];
-    snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)value);
-    lua_pushstring(L, digits);
-    lua_setfield(L, -2, name);
-}
-
 static void set_number(lua_State *L, const char *name, int64_t value)
 {
     zkl_push_integer(L, value);
@@ -635,15 +668,25 @@ static int world_observe(lua_State *L)
 }
 
 static const luaL_Reg functions[] = {
-    {"begin", world_begin},     {"crash", world_crash},
-    {"deny", world_deny},       {"end_session", world_end_session},
-    {"finish", world_finish},   {"freeze", world_freeze},
-    {"is_open", world_is_open}, {"is_up", world_is_up},
-    {"leader", world_leader},   {"now", world_now},
-    {"observe", world_observe}, {"poll", world_poll},
-    {"preset", world_preset},   {"reach", world_reach},
-    {"reap", world_reap},       {"restart", world_restart},
-    {"watches", world_watches}, {NULL, NULL},
+    {"begin", world_begin},
+    {"crash", world_crash},
+    {"deny", world_deny},
+    {"end_session", world_end_session},
+    {"finish", world_finish},
+    {"freeze", world_freeze},
+    {"is_open", world_is_open},
+    {"is_up", world_is_up},
+    {"leader", world_leader},
+    {"now", world_now},
+    {"last_zxid", world_last_zxid},
+    {"observe", world_observe},
+    {"poll", world_poll},
+    {"preset", world_preset},
+    {"reach", world_reach},
+    {"reap", world_reap},
+    {"restart", world_restart},
+    {"watches", world_watches},
+    {NULL, NULL},
 };
 
 LUA_PUBLIC int luaopen_zklock_world(lua_State *L);

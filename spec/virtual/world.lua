@@ -24,6 +24,17 @@ local world = open()
 --- The module that `require "zklock.core"` would find.
 world.open_core = assert(package.loadlib(file, "luaopen_zklock_core"))
 
+--- What servers are like unless a spec says otherwise.
+world.usual = { servers = 1, tick = 500, reap = 3600000 }
+
+--- As the function of world.c; `world.options`, those of the world that is open, or was the last one.
+local begin = world.begin
+
+function world.begin(options)
+    begin(options)
+    world.options = options
+end
+
 --- All observers that are open: observer -> true.
 world.observers = {}
 

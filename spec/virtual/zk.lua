@@ -67,6 +67,9 @@ end
 
 function Client:create(path, data, options)
     options = options or {}
+    if path:find("%z") then
+        return nil, "bad_arguments" -- which C would take for the end of the path
+    end
     local mode = (options.ephemeral and 1 or 0) + (options.sequential and 2 or 0)
     if options.container then
         assert(mode == 0, "a container is neither ephemeral nor sequential")

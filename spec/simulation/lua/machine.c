@@ -27,6 +27,14 @@
 #define FIRST_ALARM 1000000
 #define MOST_ALARMS (2 * MOST_FIBERS)
 
+/*
+ * How long a look at the clock takes, in nanoseconds. A program that looks at it until some time has passed would do so for ever if it
+ * were 0.
+ */
+#ifndef LOOK_AT_CLOCK
+#define LOOK_AT_CLOCK 0
+#endif
+
 /* More changes of threads than this at one instant: somebody spins. */
 #define MOST_CHANGES 20000
 
@@ -58,6 +66,7 @@ static fiber *present; /* NULL: the program itself */
 static ucontext_t program;
 static int64_t changed_at;
 static int changes;
+static int64_t clock_read; /* at the last look at the clock; the world catches up when a thread sleeps */
 
 int __real_poll(struct pollfd *fds, nfds_t count, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout);
@@ -190,10 +199,19 @@ static bool pass(const sleep_state *asleep)
     return true;
 }
 
+/* The time that threads have spent looking at the clock passes in the world. */
+static void catch_up(void)
+{
+    if (clock_read > sim_now()) {
+        machine_freeze(clock_read);
+    }
+}
+
 /* --- what the program calls ---------------------------------------------------------------------------------------- */
 
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
 {
+    catch_up();
     /* A call takes some time itself, or whoever waits for a nanosecond more would do so for ever. */
     sleep_state asleep = {fds, count,
                           timeout < 0 ? INT64_MAX : sim_now() + timeout * SIM_MILLISECOND + SIM_MICROSECOND};
@@ -218,8 +236,9 @@ int __wrap_shutdown(int fd, int how)
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
     (void)clock;
-    now->tv_sec = sim_now() / SIM_SECOND;
-    now->tv_nsec = sim_now() % SIM_SECOND;
+    int64_t at = machine_now();
+    now->tv_sec = at / SIM_SECOND;
+    now->tv_nsec = at % SIM_SECOND;
     return 0;
 }
 
@@ -267,6 +286,7 @@ int __wrap_pthread_join(pthread_t thread, void **result)
     (void)result;
     fiber *each = &fibers[thread - 1];
     const sleep_state never = {NULL, 0, INT64_MAX};
+    catch_up();
     while (!each->done) {
         pass(&never);
     }
@@ -353,12 +373,21 @@ int machine_poll(struct pollfd *fds, nfds_t count, int timeout)
     return __wrap_poll(fds, count, timeout);
 }
 
+int64_t machine_now(void)
+{
+    if (clock_read < sim_now()) {
+        clock_read = sim_now();
+    }
+    clock_read += LOOK_AT_CLOCK;
+    return clock_read;
+}
+
 void machine_begin(void)
 {
     if (!machine_is_idle()) {
         machine_fail("threads of another world are left");
     }
-    changed_at = 0;
+    changed_at = clock_read = 0;
 }
 
 bool machine_is_idle(void)

@@ -22,6 +22,9 @@
 /* The program's poll. (Fortified headers may have replaced the name.) */
 int machine_poll(struct pollfd *fds, nfds_t count, int timeout);
 
+/* A look at the program's clock, which is ahead of sim_now by what all looks since the last sleep have taken. */
+int64_t machine_now(void);
+
 /* Called when something is wrong that nobody can go on from. */
 _Noreturn void machine_fail(const char *what);
 

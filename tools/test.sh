@@ -235,6 +235,7 @@ suites_sim() {
     suite "simulation: a seed replays exactly" ours 200 'simulate c --replay-check'
     suite "simulation under ASan and UBSan" ours 400 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
     suite "simulation: the simulator itself" ours 200 'computing build/c/sim_selftest'
+    suite "the simulation behaves as the cases say" ours 200 'computing build/c/conformance_simulated'
     suite "simulation: single scenes" ours 200 'computing build/c/scenes'
     suite "simulated Lua programs" ours 200 'computing build/c/simulate_lua --seeds 1 500'
     suite "simulated Lua programs never seen before" ours 200 'computing build/c/simulate_lua --fresh 10'
@@ -247,6 +248,7 @@ suites_sim() {
 
 suites_c() {
     suite "C unit tests" cmocka 180 'run_units c'
+    suite "the real client and server behave as the simulation says" ours 400 'build/c/conformance_real'
     suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
     suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
     suite "fuzzers, a few seconds each" status 180 'nice -n 10 tools/fuzz.sh 5'

@@ -1,7 +1,7 @@
 /*
  * cases_connection: what a handle does when connections and sessions begin and end.
  */
-#include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
 #include "cases.h"
@@ -451,6 +451,264 @@ static void refused_credentials(void)
     CHECK_NUMBER(zoo_aget(handles[0], "/", 0, on_data, refused), ZINVALIDSTATE);
 }
 
+static bool is_connected(const void *context)
+{
+    (void)context;
+    return zoo_state(handles[0]) == ZOO_CONNECTED_STATE;
+}
+
+static int64_t milliseconds(const struct timeval *wait)
+{
+    return wait->tv_sec * 1000 + wait->tv_usec / 1000;
+}
+
+static void the_loop(void)
+{
+    int fd = -2, interest = 0;
+    struct timeval wait = {0, 0};
+    open_handle(0, "", CASE_TIMEOUT, NULL);
+    CHECK_NUMBER(zookeeper_process(handles[0], ZOOKEEPER_READ), ZINVALIDSTATE); /* there is no connection */
+    CHECK_NUMBER(zookeeper_interest(handles[0], &fd, &interest, &wait), ZOK);
+    CHECK(fd >= 0);
+    CHECK_NUMBER(interest, ZOOKEEPER_READ | ZOOKEEPER_WRITE);
+    CHECK(milliseconds(&wait) <= CASE_TIMEOUT / 3);
+    RUN_UNTIL(is_connected, NULL);
+    settle();
+    CHECK_NUMBER(zookeeper_interest(handles[0], &fd, &interest, &wait), ZOK);
+    CHECK_NUMBER(interest, ZOOKEEPER_READ);
+    CHECK(milliseconds(&wait) <= CASE_TIMEOUT / 3);
+    CHECK_NUMBER(zookeeper_process(handles[0], ZOOKEEPER_READ), ZNOTHING);
+    CHECK_NUMBER(zookeeper_process(handles[0], 0), ZOK);
+}
+
+/* The pause before a lost connection is opened again, ms; 0: there is none. */
+static int64_t pause_after_loss(void)
+{
+    int fd = -2, interest = -2;
+    struct timeval wait = {0, 0};
+    settle();
+    told(0);
+    world_cut(0);
+    RUN_UNTIL_TOLD(0, "connecting");
+    CHECK_NUMBER(zoo_state(handles[0]), 0);
+    CHECK_NUMBER(zookeeper_interest(handles[0], &fd, &interest, &wait), ZOK);
+    int64_t pause = fd < 0 ? milliseconds(&wait) : 0;
+    if (fd < 0) {
+        CHECK_NUMBER(interest, 0);
+        CHECK_NUMBER(zookeeper_interest(handles[0], &fd, &interest, &wait), ZOK);
+    }
+    CHECK(fd >= 0); /* the second time it connects, however long that was */
+    CHECK_NUMBER(zoo_state(handles[0]), ZOO_CONNECTING_STATE);
+    RUN_UNTIL(is_connected, NULL);
+    return pause;
+}
+
+static void pauses(void)
+{
+    open_client(0);
+    CHECK_NUMBER(pause_after_loss(), DIFFERS(CASE_TIMEOUT / 60, 0));
+    CHECK_NUMBER(pause_after_loss(), CASE_TIMEOUT / 60);
+    CHECK_NUMBER(pause_after_loss(), CASE_TIMEOUT / 60);
+}
+
+static void one_packet(void)
+{
+    open_client(0);
+    settle();
+    world_hold_replies(0, true);
+    answer *first = ask_get(0, "/", NULL), *second = ask_list(0, "/", NULL), *third = ask_sync(0, "/");
+    world_hold_replies(0, false);
+    int64_t limit = world_now() + world_patience();
+    while (!third->done && world_now() < limit) {
+        bool had_first = first->done, had_second = second->done;
+        world_turn(handles);
+        CHECK(!second->done || had_first);
+        CHECK(!third->done || had_second);
+    }
+    CHECK(third->done);
+}
+
+static void closed_unconnected(void)
+{
+    open_client(0);
+    open_client(1);
+    CHECK_NUMBER(RESULT(ask_create(0, "/a", "x", ZOO_EPHEMERAL)), ZOK);
+    clientid_t session = *zoo_client_id(handles[0]);
+    told(0);
+    world_cut(0);
+    RUN_UNTIL_TOLD(0, "connecting");
+    ask_get(0, "/a", NULL);
+    close_client(0);
+    CHECK_STORY(0, "connecting get=-116");
+    CHECK_NUMBER(RESULT(ask_exists(1, "/a", NULL)), ZOK);
+    world_end_session(&session);
+    run_until_gone(1, "/a");
+}
+
+static void close_at_loss(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)path;
+    (void)context;
+    if (type != ZOO_SESSION_EVENT || state != ZOO_CONNECTING_STATE)
+        return;
+    tell(0, "close=%d", zookeeper_close(zh));
+    tell(0, "then=%d", zoo_aget(zh, "/", 0, on_data, new_answer(0, "never")));
+    handles[0] = NULL;
+}
+
+static void closed_by_watcher(void)
+{
+    open_client(0);
+    answer *armed = new_answer(0, NULL);
+    CHECK_NUMBER(zoo_awget(handles[0], "/", close_at_loss, NULL, on_data, armed), ZOK);
+    CHECK_NUMBER(RESULT(armed), ZOK);
+    world_hold_requests(0, true);
+    ask_get(0, "/", NULL);
+    answer *last = ask_list(0, "/", NULL);
+    world_cut(0);
+    CHECK_NUMBER(RESULT(last), ZCLOSING);
+    const char *story = told(0);
+    CHECK(strcmp(story, "connecting close=0 then=-5 get=-116 list=-116") == 0 ||
+          strcmp(story, "close=0 then=-5 connecting get=-116 list=-116") == 0);
+}
+
+static void lost_credentials(void)
+{
+    open_client(0);
+    settle();
+    world_hold_requests(0, true);
+    ask_get(0, "/", NULL);
+    answer *lost = new_answer(0, "auth");
+    CHECK_NUMBER(zoo_add_auth(handles[0], "digest", "a:b", 3, on_void, lost), ZOK);
+    world_turn(handles);
+    world_cut(0);
+    RUN_UNTIL_TOLD(0, "get=-4");
+    CHECK_STORY(0, "connecting auth=-4 get=-4");
+    world_hold_requests(0, false);
+    RUN_UNTIL_TOLD(0, "connected");
+    settle();
+    CHECK_STORY(0, "connected");
+}
+
+static void ask_when_over(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)path;
+    (void)context;
+    if (type == ZOO_SESSION_EVENT && state == ZOO_EXPIRED_SESSION_STATE)
+        tell(0, "then=%d", zoo_aget(zh, "/", 0, on_data, new_answer(0, "never")));
+}
+
+static void over_inside(void)
+{
+    open_client(0);
+    answer *armed = new_answer(0, NULL);
+    CHECK_NUMBER(zoo_awget(handles[0], "/", ask_when_over, NULL, on_data, armed), ZOK);
+    CHECK_NUMBER(RESULT(armed), ZOK);
+    world_end_session(zoo_client_id(handles[0]));
+    RUN_UNTIL_TOLD(0, "then=-9");
+    CHECK(strstr(told(0), "never") == NULL);
+}
+
+static void bad_arguments(void)
+{
+    CHECK(zookeeper_init2(NULL, on_state, CASE_TIMEOUT, NULL, NULL, 0, NULL) == NULL);
+    CHECK_NUMBER(errno, EINVAL);
+    CHECK(zookeeper_init2("", on_state, CASE_TIMEOUT, NULL, NULL, 0, NULL) == NULL);
+    CHECK_NUMBER(errno, EINVAL);
+    open_handle(0, "", CASE_TIMEOUT, NULL);
+    int fd, interest;
+    struct timeval wait;
+    CHECK_NUMBER(zookeeper_interest(NULL, &fd, &interest, &wait), ZBADARGUMENTS);
+    CHECK_NUMBER(zookeeper_interest(handles[0], NULL, &interest, &wait), ZBADARGUMENTS);
+    CHECK_NUMBER(zookeeper_process(NULL, ZOOKEEPER_READ), ZBADARGUMENTS);
+    CHECK_NUMBER(zookeeper_close(NULL), ZBADARGUMENTS);
+    CHECK_NUMBER(zoo_state(NULL), 0);
+    CHECK_NUMBER(zoo_add_auth(handles[0], NULL, "a:b", 3, on_void, NULL), ZBADARGUMENTS);
+    CHECK_NUMBER(zoo_add_auth(NULL, "digest", "a:b", 3, on_void, NULL), ZBADARGUMENTS);
+    CHECK_NUMBER(zoo_set_servers_resolution_delay(handles[0], -2), ZBADARGUMENTS);
+    CHECK_NUMBER(zoo_set_servers_resolution_delay(handles[0], -1), ZOK);
+    CHECK_NUMBER(zoo_set_servers_resolution_delay(handles[0], 0), ZOK);
+}
+
+static void constants(void)
+{
+    const int actual[] = {ZOOKEEPER_WRITE,
+                          ZOOKEEPER_READ,
+                          ZOO_PERSISTENT,
+                          ZOO_EPHEMERAL,
+                          ZOO_PERSISTENT_SEQUENTIAL,
+                          ZOO_EPHEMERAL_SEQUENTIAL,
+                          ZOO_CONTAINER,
+                          ZOO_PERSISTENT_WITH_TTL,
+                          ZOO_PERSISTENT_SEQUENTIAL_WITH_TTL,
+                          ZOO_EXPIRED_SESSION_STATE,
+                          ZOO_AUTH_FAILED_STATE,
+                          ZOO_CONNECTING_STATE,
+                          ZOO_ASSOCIATING_STATE,
+                          ZOO_CONNECTED_STATE,
+                          ZOO_READONLY_STATE,
+                          ZOO_NOTCONNECTED_STATE,
+                          ZOO_CREATED_EVENT,
+                          ZOO_DELETED_EVENT,
+                          ZOO_CHANGED_EVENT,
+                          ZOO_CHILD_EVENT,
+                          ZOO_SESSION_EVENT,
+                          ZOO_NOTWATCHING_EVENT,
+                          ZOO_PERM_READ,
+                          ZOO_PERM_WRITE,
+                          ZOO_PERM_CREATE,
+                          ZOO_PERM_DELETE,
+                          ZOO_PERM_ADMIN,
+                          ZOO_PERM_ALL};
+    static const int expected[] = {1, 2,   0, 1, 2, 3, 4,  5,  6, -112, -113, 1, 2,  3,
+                                   5, 999, 1, 2, 3, 4, -1, -2, 1, 2,    4,    8, 16, 31};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+        CHECK_NUMBER(actual[i], expected[i]);
+    CHECK_NUMBER(ZOO_OPEN_ACL_UNSAFE.count, 1);
+    CHECK_NUMBER(ZOO_OPEN_ACL_UNSAFE.data[0].perms, ZOO_PERM_ALL);
+    CHECK_TEXT(ZOO_OPEN_ACL_UNSAFE.data[0].id.scheme, "world");
+    CHECK_TEXT(ZOO_OPEN_ACL_UNSAFE.data[0].id.id, "anyone");
+    CHECK_NUMBER(ZOO_READ_ACL_UNSAFE.data[0].perms, ZOO_PERM_READ);
+    CHECK_NUMBER(ZOO_CREATOR_ALL_ACL.data[0].perms, ZOO_PERM_ALL);
+    CHECK_TEXT(ZOO_CREATOR_ALL_ACL.data[0].id.scheme, "auth");
+}
+
+static void messages(void)
+{
+    static const struct {
+        int code;
+        const char *text;
+    } expected[] = {{ZOK, "ok"},
+                    {ZSYSTEMERROR, "system error"},
+                    {ZRUNTIMEINCONSISTENCY, "run time inconsistency"},
+                    {ZDATAINCONSISTENCY, "data inconsistency"},
+                    {ZCONNECTIONLOSS, "connection loss"},
+                    {ZMARSHALLINGERROR, "marshalling error"},
+                    {ZUNIMPLEMENTED, "unimplemented"},
+                    {ZOPERATIONTIMEOUT, "operation timeout"},
+                    {ZBADARGUMENTS, "bad arguments"},
+                    {ZINVALIDSTATE, "invalid zhandle state"},
+                    {ZAPIERROR, "api error"},
+                    {ZNONODE, "no node"},
+                    {ZNOAUTH, "not authenticated"},
+                    {ZBADVERSION, "bad version"},
+                    {ZNOCHILDRENFOREPHEMERALS, "no children for ephemerals"},
+                    {ZNODEEXISTS, "node exists"},
+                    {ZNOTEMPTY, "not empty"},
+                    {ZSESSIONEXPIRED, "session expired"},
+                    {ZINVALIDCALLBACK, "invalid callback"},
+                    {ZINVALIDACL, "invalid acl"},
+                    {ZAUTHFAILED, "authentication failed"},
+                    {ZCLOSING, "zookeeper is closing"},
+                    {ZNOTHING, "(not error) no server responses to process"},
+                    {ZSESSIONMOVED, "session moved to another server, so operation is ignored"},
+                    {ZNOWATCHER, "the watcher couldn't be found"},
+                    {ZTHROTTLEDOP, "Operation was throttled due to high load"},
+                    {-77, "unknown error"}};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+        CHECK_TEXT(zerror(expected[i].code), expected[i].text);
+}
+
 const conformance_case connection_cases[] = {
     {"a handle begins as not connected, and its watcher hears of the first connection once", first_connection},
     {"what is submitted before the first connection is carried out in order", early_requests},
@@ -479,4 +737,15 @@ const conformance_case connection_cases[] = {
     {"credentials are accepted at once or with the connection, and sent anew without a word", authentication},
     {"credentials cannot be added between two connections", no_authentication},
     {"refused credentials make the handle useless, and fail what is outstanding with ZAUTHFAILED", refused_credentials},
+    {"credentials whose answer is lost fail before the rest, and are sent anew without a word", lost_credentials},
+    {"what a watcher submits when the session has expired is refused", over_inside},
+    {"a handle that is closed while it is not connected says no goodbye, and its session goes on", closed_unconnected},
+    {"a handle that a watcher closes when the connection is lost fails what is outstanding with ZCLOSING",
+     closed_by_watcher},
+    {"the loop is told what to wait for", the_loop},
+    {"a handle pauses for a 60th of its timeout when it has tried all servers", pauses},
+    {"zookeeper_process takes one packet", one_packet},
+    {"calls without a handle, a host or a scheme are refused", bad_arguments},
+    {"constants have their numbers", constants},
+    {"codes have their texts", messages},
     {NULL, NULL}};

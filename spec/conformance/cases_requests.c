@@ -63,9 +63,18 @@ static void last_numbers(void)
 {
     open_client(0);
     CHECK_TEXT(made_of(WORLD_NEARLY_FULL "/n-", ZOO_EPHEMERAL_SEQUENTIAL), WORLD_NEARLY_FULL "/n-2147483646");
-    CHECK_TEXT(made_of(WORLD_NEARLY_FULL "/n-", ZOO_EPHEMERAL_SEQUENTIAL), WORLD_NEARLY_FULL "/n-2147483647");
+    answer *last = ask_create(0, WORLD_NEARLY_FULL "/n-", "x", ZOO_EPHEMERAL_SEQUENTIAL);
+    CHECK_NUMBER(RESULT(last), ZOK);
+    CHECK_TEXT(last->text, WORLD_NEARLY_FULL "/n-2147483647");
+    answer *before = ask_list(0, WORLD_NEARLY_FULL, NULL);
+    CHECK_NUMBER(RESULT(before), ZOK);
     CHECK_NUMBER(make(0, WORLD_NEARLY_FULL "/n-", ZOO_EPHEMERAL_SEQUENTIAL), ZNODEEXISTS);
     CHECK_TEXT(made_of(WORLD_NEARLY_FULL "/m-", ZOO_EPHEMERAL_SEQUENTIAL), WORLD_NEARLY_FULL "/m-2147483647");
+    answer *behind = ask_list(0, WORLD_NEARLY_FULL, NULL);
+    CHECK_NUMBER(RESULT(behind), ZOK);
+    CHECK_NUMBER(behind->count, 3);
+    CHECK_NUMBER(behind->stat.pzxid, before->stat.pzxid); /* the directory does not notice */
+    CHECK_NUMBER(behind->stat.numChildren, 3);
 }
 
 static void creation_errors(void)
@@ -137,7 +146,12 @@ static void versions(void)
     CHECK_NUMBER(RESULT(set), ZOK);
     CHECK_NUMBER(set->stat.version, 2);
     CHECK_NUMBER(RESULT(ask_delete(0, "/d", 1)), ZBADVERSION);
-    CHECK_NUMBER(RESULT(ask_delete(0, "/d", 2)), ZOK);
+    answer *third = ask_set(0, "/d", "abc", 2), *fourth = ask_set(0, "/d", "abcd", 3);
+    CHECK_NUMBER(RESULT(fourth), ZOK);
+    CHECK_NUMBER(third->stat.version, 3); /* a Stat is of its own moment */
+    CHECK_NUMBER(third->stat.dataLength, 3);
+    CHECK_NUMBER(fourth->stat.version, 4);
+    CHECK_NUMBER(RESULT(ask_delete(0, "/d", 4)), ZOK);
 }
 
 static void data(void)

@@ -70,9 +70,10 @@ static bool start_proxy(client_link *at)
     FILE *output = popen(line, "r");
     if (output == NULL)
         return false;
-    int port = 0;
+    static const char control[] = "CONTROL=127.0.0.1:";
     bool well = fgets(line, sizeof(line), output) != NULL && sscanf(line, "PROXY=%63s", at->host) == 1 &&
-                fgets(line, sizeof(line), output) != NULL && sscanf(line, "CONTROL=127.0.0.1:%d", &port) == 1;
+                fgets(line, sizeof(line), output) != NULL && strncmp(line, control, sizeof(control) - 1) == 0;
+    long port = well ? strtol(line + sizeof(control) - 1, NULL, 10) : 0;
     if (!well)
         fprintf(stderr, "conformance: the proxy says %s\n", line);
     pclose(output);

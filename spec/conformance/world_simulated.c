@@ -35,7 +35,8 @@ void world_begin(uint64_t seed)
                            .max_session_timeout_ms = WORLD_MOST_TIMEOUT,
                            .tick_ms = 500,
                            .delay = SIM_MILLISECOND,
-                           .containers = true};
+                           .containers = true,
+                           .auth_lasts = true};
     sim_begin(&options, NULL);
     for (int i = 0; i < WORLD_CLIENTS; i++) {
         requests_held[i] = replies_held[i] = false;

@@ -668,7 +668,8 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
     if (reply->xid == SIM_XID_AUTH) {
         int err = reply->err;
         /* By the time and not by chance, so that the schedules in which this does not happen are as they were. */
-        if (err == ZOK && zh->accepted && !sim.options.by_hand && sim.now / SIM_MICROSECOND % 40 == 0) {
+        if (err == ZOK && zh->accepted && !sim.options.by_hand && !sim.options.auth_lasts &&
+            sim.now / SIM_MICROSECOND % 40 == 0) {
             sim_trace("client %d: this server refuses the credentials that another one has accepted", zh->caller);
             sim.statistics.refusals++;
             err = ZAUTHFAILED;

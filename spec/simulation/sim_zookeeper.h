@@ -36,6 +36,7 @@ typedef struct {
     int64_t delay;   /* usual delay of one message, nanoseconds; the tail is far longer */
     bool containers; /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
     bool auth_fails; /* every zoo_add_auth is refused */
+    bool auth_lasts; /* no server refuses credentials that another one has accepted */
     bool trace;      /* print the trace to stdout */
     bool even;       /* every message takes just that long */
     bool untraced;   /* make no hash of the trace either, which takes a fifth of the time */

@@ -177,7 +177,18 @@ campaign() {
     spec/campaign/run --size short --seconds 10 "$@"
 }
 
-export -f sanitized computing run_units run_specs run_specs_asan run_specs_nginx_asan run_specs_valgrind smoke simulate campaign
+# The same random programs in both worlds of the conformance suite: FIRST COUNT. One result.
+same_programs() {
+    local simulated
+    simulated=$(mktemp) || return 1
+    computing build/c/conformance_simulated --programs "$@" >"$simulated" &&
+        build/c/conformance_real --programs "$@" | diff "$simulated" - | head -n 60
+    local results=("${PIPESTATUS[@]}")
+    rm -f "$simulated"
+    [ "${results[*]}" = "0 0 0" ]
+}
+
+export -f same_programs sanitized computing run_units run_specs run_specs_asan run_specs_nginx_asan run_specs_valgrind smoke simulate campaign
 export asan_options ubsan_options tsan_options
 
 # Which builds each group needs, and what it runs; the longest first. All that several suites use is built before any of them
@@ -249,6 +260,7 @@ suites_sim() {
 suites_c() {
     suite "C unit tests" cmocka 180 'run_units c'
     suite "the real client and server behave as the simulation says" ours 400 'build/c/conformance_real'
+    suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 100'
     suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
     suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
     suite "fuzzers, a few seconds each" status 180 'nice -n 10 tools/fuzz.sh 5'

@@ -5,6 +5,8 @@
  *
  *   conformance_simulated [--seeds N] [WORD]     each case with N seeds (20); WORD: only cases whose claim has it
  *   conformance_real [WORD]                      from the project's root
+ *   conformance_simulated --programs FIRST COUNT, conformance_real --programs FIRST COUNT
+ *                                                random programs (programs.c): both have to print the same
  *
  * One line a case; the last line is `N passed, N failed`, and the exit status says the same.
  */
@@ -427,11 +429,11 @@ void run_until_gone(int client, const char *path)
         RUN_UNTIL_TOLD(client, "end:deleted");
 }
 
-void settle(void)
+void settle_but(int client)
 {
     answer *asked[WORLD_CLIENTS] = {NULL};
     for (int i = 0; i < WORLD_CLIENTS; i++) {
-        if (handles[i] == NULL || zoo_state(handles[i]) != ZOO_CONNECTED_STATE)
+        if (i == client || handles[i] == NULL || zoo_state(handles[i]) != ZOO_CONNECTED_STATE)
             continue;
         asked[i] = new_answer(i, NULL);
         CHECK_NUMBER(zoo_aexists(handles[i], "/", 0, on_stat, asked[i]), ZOK);
@@ -442,15 +444,23 @@ void settle(void)
     }
 }
 
+void settle(void)
+{
+    settle_but(-1);
+}
+
 /* ---- running them ---- */
 
+/* A case, or without one the program of that seed. */
 static bool run_case(const conformance_case *each, uint64_t seed)
 {
     memset(story, 0, sizeof(story));
     world_begin(seed);
     bool well = setjmp(case_end) == 0;
-    if (well)
+    if (well && each != NULL)
         each->run();
+    else if (well)
+        run_program(seed);
     for (int i = 0; i < WORLD_CLIENTS; i++) {
         if (handles[i] != NULL)
             close_client(i);
@@ -462,7 +472,8 @@ static bool run_case(const conformance_case *each, uint64_t seed)
         kept = next;
     }
     if (!well)
-        printf("not ok: %s\n    %s, seed %llu\n", each->claim, problem, (unsigned long long)seed);
+        printf("not ok: %s\n    %s, seed %llu\n", each != NULL ? each->claim : "a program", problem,
+               (unsigned long long)seed);
     return well;
 }
 
@@ -472,10 +483,14 @@ int main(int argc, char **argv)
     int passed = 0, failed = 0;
     uint64_t seeds = world_is_real ? 1 : 20;
     const char *word = NULL;
+    uint64_t first = 0, programs = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--seeds") == 0 && i + 1 < argc)
             seeds = strtoull(argv[++i], NULL, 10);
-        else
+        else if (strcmp(argv[i], "--programs") == 0 && i + 2 < argc) {
+            first = strtoull(argv[++i], NULL, 10);
+            programs = strtoull(argv[++i], NULL, 10);
+        } else
             word = argv[i];
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -485,7 +500,11 @@ int main(int argc, char **argv)
         printf("not ok: the world could not be started\n0 passed, 1 failed\n");
         return EXIT_FAILURE;
     }
-    for (size_t group = 0; group < sizeof(groups) / sizeof(groups[0]); group++) {
+    for (uint64_t seed = first; seed < first + programs; seed++) {
+        printf("-- program %llu\n", (unsigned long long)seed);
+        *(run_case(NULL, seed) ? &passed : &failed) += 1;
+    }
+    for (size_t group = 0; programs == 0 && group < sizeof(groups) / sizeof(groups[0]); group++) {
         for (const conformance_case *each = groups[group]; each->claim != NULL; each++) {
             if (word != NULL && strstr(each->claim, word) == NULL)
                 continue;

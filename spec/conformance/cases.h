@@ -27,6 +27,9 @@ extern const conformance_case watch_cases[];
 extern const conformance_case request_cases[];
 extern const conformance_case multi_cases[];
 
+/* A random program, which prints what it is told (programs.c). */
+void run_program(uint64_t seed);
+
 /* --- checks; they end the case if they fail --- */
 
 void check_at(bool holds, const char *file, int line, const char *what);
@@ -65,6 +68,8 @@ void run_until_told_at(int client, const char *word, const char *file, int line)
 #define RUN_UNTIL_TOLD(client, word) run_until_told_at(client, word, __FILE__, __LINE__)
 /* Until each connected client has a reply to a request that was made now: all that the server had to tell them has arrived. */
 void settle(void);
+/* The same but for one of them. */
+void settle_but(int client);
 
 /* Until the client's server says that there is no such node. */
 void run_until_gone(int client, const char *path);

@@ -40,7 +40,7 @@ tidy() {
 }
 
 check_tidy() {
-    tidy 'csrc/*.c' 'spec/unit/test_*.c' 'spec/simulation/*.c'
+    tidy 'csrc/*.c' 'spec/unit/test_*.c' 'spec/simulation/*.c' 'spec/conformance/*.c'
 }
 
 check_tidy-shipped() {

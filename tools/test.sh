@@ -48,7 +48,18 @@ campaign() {
     spec/campaign/run --size short --seconds 10 "$@"
 }
 
-export -f smoke simulate campaign
+# The same random programs in both worlds of the conformance suite: FIRST COUNT. One result.
+same_programs() {
+    local simulated
+    simulated=$(mktemp) || return 1
+    computing build/c/conformance_simulated --programs "$@" >"$simulated" &&
+        build/c/conformance_real --programs "$@" | diff "$simulated" - | head -n 60
+    local results=("${PIPESTATUS[@]}")
+    rm -f "$simulated"
+    [ "${results[*]}" = "0 0 0" ]
+}
+
+export -f same_programs smoke simulate campaign
 
 # Which builds each group needs, and what it runs; the longest first. All that several suites use is built before any of them
 # runs: whoever links a module anew takes it away from those who load it at that moment.
@@ -124,6 +135,7 @@ suites_sim() {
     suite "simulation: a seed replays exactly" ours 200 'simulate c --replay-check'
     suite "simulation under ASan and UBSan" ours 400 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
     suite "simulation: the simulator itself" ours 200 'computing build/c/sim_selftest'
+    suite "the simulation behaves as the cases say" ours 200 'computing build/c/conformance_simulated'
     suite "simulation: single scenes" ours 200 'computing build/c/scenes'
     suite "simulated Lua programs" ours 200 'computing build/c/simulate_lua --seeds 1 500'
     suite "simulated Lua programs never seen before" ours 200 'computing build/c/simulate_lua --fresh 10'
@@ -136,6 +148,8 @@ suites_sim() {
 
 suites_c() {
     suite "C unit tests" cmocka 180 'run_units c'
+    suite "the real client and server behave as the simulation says" ours 400 'build/c/conformance_real'
+    suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 100'
     suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
     suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
     suite "fuzzers, a few seconds each" status 180 'nice -n 10 tools/fuzz.sh 5'

@@ -120,27 +120,34 @@ static void say(const zhandle_t *zh, const char *message)
 
 /* ---- paths and the chroot ---- */
 
+/* As isValidPath (C:3888), which looks at the whole path, chroot and all. */
 static bool valid_path(const char *path, bool sequential)
 {
-    if (path == NULL || path[0] != '/')
-        return false;
     size_t length = strlen(path);
-    if (length > 1 && path[length - 1] == '/' && !sequential)
+    if (path[0] != '/' || (length > 1 && path[length - 1] == '/' && !sequential))
         return false;
-    return strstr(path, "//") == NULL;
+    for (size_t i = 1; i < length; i++) {
+        char each = path[i], last = path[i - 1];
+        bool ends = path[i + 1] == '/' || (path[i + 1] == '\0' && !sequential);
+        bool single = each == '.' && last == '/';
+        bool twice = each == '.' && last == '.' && path[i - 2] == '/';
+        if ((each == '/' && last == '/') || ((single || twice) && ends) || (each > 0 && each < 0x1f))
+            return false;
+    }
+    return true;
 }
 
 int sim_server_path(const zhandle_t *zh, const char *path, int mode)
 {
     bool sequential = mode == ZOO_EPHEMERAL_SEQUENTIAL || mode == ZOO_PERSISTENT_SEQUENTIAL;
-    if (!valid_path(path, sequential))
+    if (path == NULL)
         return -1;
     if (zh->chroot[0] == '\0')
-        return sim_path(path);
+        return valid_path(path, sequential) ? sim_path(path) : -1;
     size_t size = strlen(zh->chroot) + strlen(path) + 1;
     char *whole = sim_alloc(size);
     snprintf(whole, size, "%s%s", zh->chroot, strcmp(path, "/") == 0 ? "" : path);
-    return sim_path(whole);
+    return valid_path(whole, sequential) ? sim_path(whole) : -1;
 }
 
 char *sim_client_path(const zhandle_t *zh, int path)

@@ -99,7 +99,7 @@ void sim_tree_stat(const sim_tree *tree, const sim_node *node, struct Stat *stat
     stat->version = node->version;
     /* What the server stores counts creations only; what it shows counts deletions too (DataNode.copyStat). */
     stat->cversion = (int32_t)((uint32_t)node->counter * 2U - (uint32_t)children);
-    stat->ephemeralOwner = node->container ? INT64_MIN : node->owner;
+    stat->ephemeralOwner = node->owner; /* 0 for a container (DataNode.getClientEphemeralOwner) */
     stat->dataLength = node->length > 0 ? node->length : 0;
     stat->numChildren = children;
     stat->ctime = node->czxid;

@@ -1,0 +1,377 @@
+/*
+ * world_real: cases run against libzookeeper_st and a server of their own, started by tools/zookeeper. Each client has a
+ * tools/faultproxy.lua between itself and the server, which is commanded over a socket.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "world.h"
+
+const bool world_is_real = true;
+
+/* A turn waits at most so long, ms. */
+#define MOMENT 50
+
+typedef struct {
+    char host[64];
+    int control;
+    int descriptor; /* of the connection, as zookeeper_interest said last */
+    bool requests_held, replies_held;
+    int said, reads;
+} client_link;
+
+static char server[64];
+static client_link links[WORLD_CLIENTS];
+
+static void die(const char *what)
+{
+    fprintf(stderr, "conformance: %s: %s\n", what, strerror(errno));
+    exit(EXIT_FAILURE);
+}
+
+/* ---- proxies ---- */
+
+/* Its answer is one line, "ok …". */
+static void command(int client, const char *line)
+{
+    char text[128];
+    int length = snprintf(text, sizeof(text), "%s\n", line);
+    if (send(links[client].control, text, (size_t)length, MSG_NOSIGNAL) != length)
+        die(line);
+    size_t used = 0;
+    while (used == 0 || text[used - 1] != '\n') {
+        ssize_t got = recv(links[client].control, text + used, sizeof(text) - used, 0);
+        if (got <= 0)
+            die(line);
+        used += (size_t)got;
+    }
+    if (strncmp(text, "ok", 2) != 0) {
+        fprintf(stderr, "conformance: %s: %.*s", line, (int)used, text);
+        exit(EXIT_FAILURE);
+    }
+}
+
+static bool start_proxy(client_link *at)
+{
+    char line[512];
+    /* In a session of its own, so that Ctrl-C leaves it to the end of its owner. */
+    snprintf(line, sizeof(line),
+             "LD_PRELOAD= setsid lua5.4 tools/faultproxy.lua --target %s --owner %d </dev/null 2>&1 &", server,
+             (int)getpid());
+    FILE *output = popen(line, "r");
+    if (output == NULL)
+        return false;
+    static const char control[] = "CONTROL=127.0.0.1:";
+    bool well = fgets(line, sizeof(line), output) != NULL && sscanf(line, "PROXY=%63s", at->host) == 1 &&
+                fgets(line, sizeof(line), output) != NULL && strncmp(line, control, sizeof(control) - 1) == 0;
+    long port = well ? strtol(line + sizeof(control) - 1, NULL, 10) : 0;
+    if (!well)
+        fprintf(stderr, "conformance: the proxy says %s\n", line);
+    pclose(output);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at->control = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int yes = 1;
+    return well && at->control >= 0 && connect(at->control, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+           setsockopt(at->control, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes)) == 0;
+}
+
+static void hold_as_told(int client)
+{
+    const client_link *at = &links[client];
+    command(client, "resume");
+    if (at->requests_held)
+        command(client, "stall up");
+    if (at->replies_held)
+        command(client, "stall down");
+}
+
+/* ---- somebody else, who is connected directly and opens a handle for each thing to do ---- */
+
+typedef struct {
+    bool done;
+    int rc;
+    int count;
+    char names[64][256];
+} outcome;
+
+static zhandle_t *janitor;
+
+static void on_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)zh;
+    (void)type;
+    (void)state;
+    (void)path;
+    (void)context;
+}
+
+static outcome *outcome_of(const void *data)
+{
+    outcome *at = NULL;
+    memcpy(&at, &data, sizeof(at));
+    return at;
+}
+
+static void on_done(int rc, const void *data)
+{
+    outcome_of(data)->rc = rc;
+    outcome_of(data)->done = true;
+}
+
+static void on_names(int rc, const struct String_vector *names, const void *data)
+{
+    outcome *at = outcome_of(data);
+    for (int i = 0; rc == ZOK && i < names->count && at->count < 64; i++)
+        snprintf(at->names[at->count++], sizeof(at->names[0]), "%s", names->data[i]);
+    on_done(rc, data);
+}
+
+static void turn(zhandle_t *zh)
+{
+    int fd = -1, interest = 0;
+    struct timeval wait = {0, 0};
+    if (zookeeper_interest(zh, &fd, &interest, &wait) != ZOK)
+        return;
+    struct pollfd one = {.fd = fd};
+    one.events =
+        (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
+    int most = (int)(wait.tv_sec * 1000 + wait.tv_usec / 1000);
+    poll(&one, 1, most < 1000 ? most : 1000);
+    if (one.revents != 0)
+        zookeeper_process(zh, ((one.revents & ~POLLOUT) != 0 ? ZOOKEEPER_READ : 0) |
+                                  ((one.revents & POLLOUT) != 0 ? ZOOKEEPER_WRITE : 0));
+}
+
+static zhandle_t *connect_directly(const clientid_t *session)
+{
+    zhandle_t *zh = zookeeper_init2(server, on_event, WORLD_MOST_TIMEOUT, session, NULL, 0, NULL);
+    if (zh == NULL)
+        die("zookeeper_init2");
+    while (zoo_state(zh) != ZOO_CONNECTED_STATE && zoo_state(zh) >= 0)
+        turn(zh);
+    return zh;
+}
+
+static int await(zhandle_t *zh, const outcome *expected, int rc)
+{
+    if (rc != ZOK)
+        return rc;
+    while (!expected->done && zoo_state(zh) >= 0)
+        turn(zh);
+    return expected->rc;
+}
+
+static void remove_below(const char *path)
+{
+    outcome listed = {.done = false};
+    struct ACL open_acl[] = {{0x1f, {"world", "anyone"}}};
+    struct ACL_vector open_to_all = {1, open_acl};
+    outcome opened = {.done = false};
+    if (strcmp(path, "/") != 0)
+        await(janitor, &opened, zoo_aset_acl(janitor, path, -1, &open_to_all, on_done, &opened));
+    await(janitor, &listed, zoo_aget_children(janitor, path, 0, on_names, &listed));
+    for (int i = 0; i < listed.count; i++) {
+        char child[512];
+        snprintf(child, sizeof(child), "%s/%s", strcmp(path, "/") == 0 ? "" : path, listed.names[i]);
+        if (strcmp(child, "/zookeeper") == 0)
+            continue;
+        remove_below(child);
+        outcome removed = {.done = false};
+        if (strcmp(child, WORLD_NEARLY_FULL) != 0)
+            await(janitor, &removed, zoo_adelete(janitor, child, -1, on_done, &removed));
+    }
+}
+
+/* ---- the world ---- */
+
+bool world_start(void)
+{
+    char line[512];
+    snprintf(line, sizeof(line),
+             "LD_PRELOAD= tools/zookeeper start --owner %d --option minSessionTimeout=%d --option maxSessionTimeout=%d "
+             "--seed-sequence %s=%d --java-option -Dznode.container.checkIntervalMs=200",
+             (int)getpid(), WORLD_LEAST_TIMEOUT, WORLD_MOST_TIMEOUT, WORLD_NEARLY_FULL, INT32_MAX - 1);
+    FILE *output = popen(line, "r");
+    if (output == NULL)
+        return false;
+    while (fgets(line, sizeof(line), output) != NULL) {
+        char directory[500];
+        sscanf(line, "ZOOKEEPER=%63s", server);
+        if (sscanf(line, "ZOOKEEPER_DIR=%499s", directory) == 1)
+            setenv("ZOOKEEPER_DIR", directory, 1);
+    }
+    if (pclose(output) != 0 || server[0] == '\0')
+        return false;
+    for (int i = 0; i < WORLD_CLIENTS; i++) {
+        if (!start_proxy(&links[i]))
+            return false;
+    }
+    return true;
+}
+
+void world_stop(void)
+{
+    for (int i = 0; i < WORLD_CLIENTS; i++) {
+        command(i, "quit");
+        close(links[i].control);
+    }
+    if (system("tools/zookeeper stop >/dev/null") != 0)
+        die("tools/zookeeper stop");
+}
+
+static void mend(void)
+{
+    for (int i = 0; i < WORLD_CLIENTS; i++) {
+        links[i].requests_held = links[i].replies_held = false;
+        command(i, "disarm");
+        command(i, "resume");
+    }
+}
+
+void world_begin(uint64_t seed)
+{
+    (void)seed;
+    for (int i = 0; i < WORLD_CLIENTS; i++) {
+        links[i].said = links[i].reads = 0;
+        links[i].descriptor = -1;
+    }
+    mend();
+    janitor = connect_directly(NULL);
+    remove_below("/");
+    zookeeper_close(janitor);
+}
+
+void world_end(void)
+{
+    mend();
+}
+
+const char *world_host(int client)
+{
+    return links[client].host;
+}
+
+int64_t world_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t world_patience(void)
+{
+    return INT64_C(120) * 1000000000;
+}
+
+int world_said(int client)
+{
+    return links[client].said;
+}
+
+int world_reads(int client)
+{
+    return links[client].reads;
+}
+
+void world_turn(zhandle_t *const *handles)
+{
+    struct pollfd polled[WORLD_CLIENTS];
+    int most = MOMENT;
+    for (int i = 0; i < WORLD_CLIENTS; i++) {
+        polled[i] = (struct pollfd){.fd = -1};
+        int fd = -1, interest = 0;
+        struct timeval wait = {0, 0};
+        if (handles[i] == NULL || zookeeper_interest(handles[i], &fd, &interest, &wait) != ZOK)
+            continue;
+        links[i].descriptor = fd;
+        polled[i].fd = fd;
+        polled[i].events = (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) |
+                                   ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
+        int own = (int)(wait.tv_sec * 1000 + wait.tv_usec / 1000);
+        most = own < most ? own : most;
+    }
+    poll(polled, WORLD_CLIENTS, most);
+    for (int i = 0; i < WORLD_CLIENTS; i++) {
+        short found = polled[i].revents;
+        if (polled[i].fd < 0 || found == 0)
+            continue;
+        bool readable = (found & ~POLLOUT) != 0;
+        links[i].said = zookeeper_process(handles[i], (readable ? ZOOKEEPER_READ : 0) |
+                                                          ((found & POLLOUT) != 0 ? ZOOKEEPER_WRITE : 0));
+        links[i].reads += readable && links[i].said == ZOK;
+    }
+}
+
+void world_cut(int client)
+{
+    command(client, "cut");
+}
+
+void world_hold_requests(int client, bool hold)
+{
+    links[client].requests_held = hold;
+    hold_as_told(client);
+}
+
+void world_hold_replies(int client, bool hold)
+{
+    links[client].replies_held = hold;
+    hold_as_told(client);
+}
+
+void world_lose_next_create(int client)
+{
+    command(client, "arm create after");
+}
+
+void world_lose_next_delete(int client)
+{
+    command(client, "arm delete after");
+}
+
+void world_fail_next_send(int client)
+{
+    if (shutdown(links[client].descriptor, SHUT_WR) != 0)
+        die("shutdown");
+}
+
+/* Whoever connects with the session's password may end it. */
+void world_end_session(const clientid_t *session)
+{
+    zookeeper_close(connect_directly(session));
+}
+
+void world_restart_server(void)
+{
+    if (system("tools/zookeeper kill 1 && tools/zookeeper restart 1 >/dev/null") != 0)
+        die("tools/zookeeper restart");
+}
+
+void world_refuse_credentials(void)
+{
+}
+
+void world_forbid(const char *path, int permissions)
+{
+    outcome done = {.done = false};
+    struct ACL remaining[] = {{ZOO_PERM_ALL & ~permissions, {"world", "anyone"}}};
+    struct ACL_vector acl = {1, remaining};
+    zhandle_t *zh = connect_directly(NULL);
+    if (await(zh, &done, zoo_aset_acl(zh, path, -1, &acl, on_done, &done)) != ZOK)
+        die("zoo_aset_acl");
+    zookeeper_close(zh);
+}
+
+void world_reap(void)
+{
+}

@@ -128,7 +128,6 @@ struct sim_passage {
     struct fault_link *link; /* from when it has accepted the connection */
     bool open;
     bool greeted, welcomed; /* the connect request and its reply have passed */
-    bool client_ended;      /* the link has closed its half towards the client */
     way up, down;
     denial *denials;
 };
@@ -364,20 +363,16 @@ static void forget(sim_passage *passage)
         trap->state = ARMED;
 }
 
-static void end_client(const sim_passage *passage, ending how)
+/* The client reads the end of the connection. */
+static void end_client(sim_connection *connection, ending how)
 {
     static const sim_reply eof = {.path = -1, .eof = true};
-    sim_connection *connection = passage->connection;
-    if (connection->handle == NULL)
-        return;
-    if (how == ENDS_RST) {
+    if (how == ENDS_FIN) {
+        sim_connection_pass_down(connection, &eof);
+    } else {
         connection->reset = true;
         sim_connection_tell(connection);
-        return;
     }
-    if (!passage->client_ended)
-        sim_connection_pass_down(connection, &eof);
-    connection->fragile = true;
 }
 
 /* Ends a connection at once; what is queued is lost. */
@@ -391,7 +386,7 @@ static void cut(sim_passage *passage, ending how)
         sim.statistics.lost_replies += each->end == GOES_ON;
     forget(passage);
     sim_server_forget(passage->connection);
-    end_client(passage, how);
+    end_client(passage->connection, how);
 }
 
 /* Looks at a request about to be passed on; true if it must not be, now or ever. */
@@ -520,8 +515,7 @@ static bool pass_on(way *over, const item *first)
         if (reply == NULL)
             return false;
         over->head = first->next;
-        if (!passage->client_ended)
-            sim_connection_pass_down(passage->connection, reply);
+        sim_connection_pass_down(passage->connection, reply);
     }
     if (over->head == NULL)
         over->tail = NULL;
@@ -755,18 +749,6 @@ const char *sim_link_delay(int number, int64_t milliseconds, const char *which)
     return NULL;
 }
 
-/* The client reads the end of the connection, but what it sends still arrives. */
-static void half_close_client(sim_passage *passage)
-{
-    static const sim_reply eof = {.path = -1, .eof = true};
-    sim_connection *connection = passage->connection;
-    if (passage->client_ended || connection->handle == NULL)
-        return;
-    sim_connection_pass_down(connection, &eof);
-    connection->fragile = false;
-    passage->client_ended = true;
-}
-
 const char *sim_link_half_close(int number, const char *side)
 {
     const fault_link *link = must_find(number);
@@ -774,10 +756,12 @@ const char *sim_link_half_close(int number, const char *side)
     if (!client && strcmp(side, "server") != 0)
         return "expected client or server";
     for (sim_passage *each = next_of(link, NULL); each != NULL; each = next_of(link, each)) {
-        if (client)
-            half_close_client(each);
-        else
+        if (client) {
+            end_client(each->connection, ENDS_FIN);
+            each->connection->fragile = false; /* what the client sends still arrives */
+        } else {
             sim_connection_shut(each->connection);
+        }
     }
     return NULL;
 }

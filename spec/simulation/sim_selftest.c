@@ -1398,8 +1398,10 @@ static void test_link_cut(void)
     }
     sim_link_refuse(link, true);
     create_at(0, "/a", ZOO_EPHEMERAL);
-    CHECK(says(0, "s0 ") && !sim_link_state(link).listening);
+    watch_at(0, "/a", "");
+    CHECK(says(0, "s0 d0 ") && !sim_link_state(link).listening && server_watches() == 1);
     sim_link_cut(link, NULL);
+    CHECK(server_watches() == 0);
     CHECK(says(0, "S1 ") && zoo_state(handles[0]) != ZOO_CONNECTED_STATE);
     sim_link_refuse(link, false);
     CHECK(says(0, "S3 ") && sim_link_state(link).listening && sim_exists("/a"));
@@ -1492,6 +1494,57 @@ static void test_link_ends(void)
     end();
 }
 
+static void close_at(int caller)
+{
+    zookeeper_close(handles[caller]);
+    handles[caller] = NULL;
+}
+
+static void test_link_two_ends(void)
+{
+    int link = begin_link("a link learns of either end of a connection when the other is gone", 1);
+    for (int i = 0; i < 4; i++) {
+        open_at(1, "link1:2181");
+        run_for(SIM_SECOND);
+        CHECK(sim_link_state(link).connections == 2 && zoo_state(handles[1]) == ZOO_CONNECTED_STATE);
+        sim_link_stall(link, i == 0 ? "ends" : i == 2 ? "up" : "down");
+        if (i == 3)
+            close_at(1);
+        if (i != 2)
+            sim_crash_server(0);
+        run_for(SIM_SECOND / 10);
+        if (i != 3)
+            close_at(1);
+        run_for(SIM_SECOND / 10);
+        if (i == 2)
+            sim_crash_server(0);
+        if (i == 0) { /* Both ends are held back. That a client closes its handle makes no difference. */
+            open_at(2, "link2:2181");
+            run_for(SIM_SECOND / 10);
+            close_at(2);
+        }
+        run_for(SIM_SECOND / 10);
+        CHECK(sim_link_state(link).connections == (i == 0 ? 2 : i == 2 ? 0 : 1));
+        sim_link_resume(link);
+        run_for(SIM_SECOND / 10);
+        CHECK(sim_link_state(link).connections == 0);
+        sim_restart_server(0);
+        run_for(2 * SIM_SECOND);
+        CHECK(zoo_state(handles[0]) == ZOO_CONNECTED_STATE);
+    }
+    /* What comes to a link with a reset does not come further. */
+    for (int i = 0; i < 8; i++) {
+        sim_link_stall(link, "up");
+        create_at(0, "/held", ZOO_PERSISTENT);
+        sim_reset_connections(0);
+        run_for(SIM_SECOND);
+        sim_link_resume(link);
+        run_for(SIM_SECOND);
+        CHECK(!sim_exists("/held") && zoo_state(handles[0]) == ZOO_CONNECTED_STATE);
+    }
+    end();
+}
+
 static void test_link_half_close(void)
 {
     int link = begin_link("a link closes half of a connection", 1);
@@ -1540,11 +1593,12 @@ static void test_link_targets(void)
 static void test_link_network(void)
 {
     int link = begin_link("a link is as silent as the network to its server", 3);
-    const int last[] = {2};
-    sim_link_target(link, last, 1);
+    const int targets[] = {0, 2};
+    sim_link_target(link, targets, 2); /* the first connection was the first one's */
     sim_set_network(0, 0, false);
     sim_link_cut(link, NULL);
     CHECK(says(0, "S1 S3 ") && sim_client_server(0) == 2);
+    sim_link_target(link, &targets[1], 1);
     sim_set_network(0, 2, false);
     create_at(0, "/a", ZOO_PERSISTENT);
     CHECK(says(0, "") && !sim_exists("/a"));
@@ -1743,8 +1797,8 @@ static void test_link_stamp(void)
     create_at(0, "/a", ZOO_PERSISTENT);
     watch_at(0, "/a", "");
     CHECK(says(0, "s0 d0 "));
-    set_at(0, "/a", "y", -1);
-    CHECK(says(0, "W3 x0 "));
+    sim_foreign_set(0, "/a", "y");
+    CHECK(says(0, "W3 "));
     sim_link_cut(link, NULL);
     CHECK(says(0, "S1 S3 ") && sim_stats().stale_refusals == 0);
     end();
@@ -1875,9 +1929,17 @@ static void test_hosts(void)
     /* In an order that is drawn, or in that of the list. */
     CHECK(lead_to("link1:2181,h1:2181,h2:2181") == 7);
     zoo_deterministic_conn_order(1);
-    int first = leads_to("link1:2181,h1:2181,h2:2181");
     for (int i = 0; i < 8; i++)
-        CHECK(leads_to("link1:2181,h1:2181,h2:2181") == first);
+        CHECK(leads_to("link1:2181,h1:2181,h2:2181") == 2);
+    /* Once connected, a client goes on from the list's beginning, and skips a server after each loss. */
+    sim_set_caller(0);
+    open_at(0, "link1:2181,h1:2181,h2:2181");
+    CHECK(says(0, "S3 ") && sim_client_server(0) == 2);
+    static const int order[] = {0, 2, 1, 0};
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+        sim_reset_connections(0);
+        CHECK(says(0, "S1 S3 ") && sim_client_server(0) == order[i]);
+    }
     end();
     begin("names of hosts, where they matter", 3);
     sim_end();
@@ -1933,6 +1995,7 @@ int main(void)
     test_link_cut();
     test_link_stall();
     test_link_ends();
+    test_link_two_ends();
     test_link_half_close();
     test_link_targets();
     test_link_network();

@@ -67,7 +67,7 @@ builds_for() {
     case $1 in
     c) echo c c-asan c-tsan fuzz ;;
     sim | virtual) echo c c-asan ;;
-    contract) echo 5.1 5.2 5.3 5.4 luajit ;;
+    contract) echo 5.1 5.2 5.3 5.4 luajit c ;;
     real) echo 5.1 5.4 luajit 5.4-asan luajit-asan ;;
     nginx-asan) echo luajit luajit-asan ;;
     lint) echo 5.1 5.4 luajit c ;;
@@ -95,6 +95,8 @@ suites_contract() {
     suite "contracts: loops, Lua 5.1" busted 600 'tools/specs.sh real --lua lua5.1 spec/contract/loops*_spec.lua'
     suite "contracts: loops, LuaJIT" busted 600 'tools/specs.sh real --lua luajit spec/contract/loops*_spec.lua'
     suite "behaviour that only the real world shows" busted 600 'tools/specs.sh real --tags=real spec/behaviour'
+    suite "the real client and server behave as the simulation says" ours 400 'build/c/conformance_real'
+    suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 100'
     suite "smoke: Lua 5.2" status 30 'smoke lua5.2'
     suite "smoke: Lua 5.3" status 30 'smoke lua5.3'
 }
@@ -148,8 +150,6 @@ suites_sim() {
 
 suites_c() {
     suite "C unit tests" cmocka 180 'run_units c'
-    suite "the real client and server behave as the simulation says" ours 400 'build/c/conformance_real'
-    suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 100'
     suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
     suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
     suite "fuzzers, a few seconds each" status 180 'nice -n 10 tools/fuzz.sh 5'

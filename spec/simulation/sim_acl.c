@@ -3,14 +3,17 @@
  * ZooKeeperServer.checkACL, DigestAuthenticationProvider.java).
  *
  * An identity belongs to a connection between a client and a server: the client sends its credentials anew on each. Schemes are world
- * (only anyone), auth (in a list that a client sends, never in a stored one) and digest. A server without an authentication provider
- * for a scheme refuses both such credentials and such lists, so do these servers with all other schemes.
+ * (only anyone), auth (in a list that a client sends, never in a stored one), digest and ip. All clients have the same address. A server
+ * without an authentication provider for a scheme refuses both such credentials and such lists, so do these servers with all other
+ * schemes.
  */
 #include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim_internal.h"
+
+#define CLIENT_ADDRESS UINT32_C(0x7f000001)
 
 /* ---- SHA-1 (FIPS 180-4) and base64, of which digests are made ---- */
 
@@ -170,6 +173,49 @@ static bool is_digest(const char *id)
     return colon != NULL && colon[1] != '\0' && strchr(colon + 1, ':') == NULL;
 }
 
+/* Parses an IPv4 address with or without a number of bits that count (IPAuthenticationProvider.isValid). */
+static bool read_addresses(const char *id, uint32_t *address, int *bits)
+{
+    *address = 0;
+    *bits = 32;
+    for (int i = 0; i < 4; i++) {
+        char *end;
+        long part = strtol(id, &end, 10);
+        if (end == id || part < 0 || part > 255 || (i < 3 && *end != '.'))
+            return false;
+        *address = *address << 8 | (uint32_t)part;
+        id = i < 3 ? end + 1 : end;
+    }
+    if (*id == '/') {
+        char *end;
+        long count = strtol(id + 1, &end, 10);
+        if (end == id + 1 || count < 0 || count > 32)
+            return false;
+        *bits = (int)count;
+        id = end;
+    }
+    return *id == '\0';
+}
+
+/* Whether the address of all clients is among these. */
+static bool is_client_address(const char *id)
+{
+    uint32_t address;
+    int bits;
+    return read_addresses(id, &address, &bits) && (bits == 0 || (address ^ CLIENT_ADDRESS) >> (32 - bits) == 0);
+}
+
+static bool is_valid(const sim_acl_entry *entry)
+{
+    uint32_t address;
+    int bits;
+    if (strcmp(entry->scheme, "digest") == 0)
+        return is_digest(entry->id);
+    if (strcmp(entry->scheme, "ip") == 0)
+        return read_addresses(entry->id, &address, &bits);
+    return is_anyone(entry);
+}
+
 int sim_expand_acl(const sim_acl *sent, const sim_identity *identities, const sim_acl **out)
 {
     *out = NULL;
@@ -184,7 +230,7 @@ int sim_expand_acl(const sim_acl *sent, const sim_identity *identities, const si
         bool auth = strcmp(entry->scheme, "auth") == 0;
         if (auth && known == 0)
             return ZINVALIDACL;
-        if (!auth && !is_anyone(entry) && !(strcmp(entry->scheme, "digest") == 0 && is_digest(entry->id)))
+        if (!auth && !is_valid(entry))
             return ZINVALIDACL;
         if (!auth)
             acl->entries[acl->count++] = *entry;
@@ -201,7 +247,7 @@ bool sim_acl_permits(const sim_acl *acl, int permission, const sim_identity *ide
         const sim_acl_entry *entry = &acl->entries[i];
         if ((entry->permissions & permission) == 0)
             continue;
-        if (is_anyone(entry))
+        if (is_anyone(entry) || (strcmp(entry->scheme, "ip") == 0 && is_client_address(entry->id)))
             return true;
         for (const sim_identity *each = identities; each != NULL; each = each->next) {
             if (strcmp(each->scheme, entry->scheme) == 0 && strcmp(each->id, entry->id) == 0)

@@ -488,7 +488,10 @@ static void propose(server *leader, sim_transaction *transaction)
     if (transaction->closes != NULL)
         transaction->closes->closed_at = entry_count;
     prepared.zxid = transaction->zxid;
-    sim_schedule(sim.now + sim_delay() / 4, leader_logged, leader, (leader->leadership << 32) | entry_count);
+    if (sim.options.in_order && sim.options.servers == 1)
+        leader_logged(leader, (leader->leadership << 32) | entry_count);
+    else
+        sim_schedule(sim.now + sim_delay() / 4, leader_logged, leader, (leader->leadership << 32) | entry_count);
     for (int i = 0; i < sim.options.servers; i++) {
         if (joined(&servers[i], leader))
             send_letter(leader->id, i, LINK_PROPOSAL, servers[i].stamp, (letter){.position = entry_count});

@@ -256,6 +256,11 @@ static void test_lists(void)
     /* printf user:password | openssl sha1 -binary | base64 */
     CHECK(create_for(2, "/given", ZOO_PERM_ALL, "digest", "user:tpUq/4Pn5A64fVZyQ0gOJ8ZWqkY=") == ZOK);
     CHECK(get(0, "/given") == ZOK && get(1, "/given") == ZNOAUTH && get(2, "/given") == ZNOAUTH);
+    CHECK(create_for(2, "/here", ZOO_PERM_READ, "ip", "127.0.0.1") == ZOK);
+    CHECK(create_for(2, "/near", ZOO_PERM_READ, "ip", "127.1.2.3/8") == ZOK);
+    CHECK(create_for(2, "/there", ZOO_PERM_READ, "ip", "127.1.2.3/16") == ZOK);
+    CHECK(get(2, "/here") == ZOK && get(2, "/near") == ZOK && get(2, "/there") == ZNOAUTH);
+    CHECK(set(2, "/here") == ZNOAUTH);
     struct ACL entries[] = {{ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE}, {ZOO_PERM_CREATE | ZOO_PERM_DELETE, ZOO_AUTH_IDS}};
     const struct ACL_vector both = {2, entries};
     CHECK(create(1, "/both", &both) == ZOK);
@@ -274,6 +279,8 @@ static void test_refused_lists(void)
     CHECK(create_for(0, "/a", ZOO_PERM_ALL, "world", "somebody") == ZINVALIDACL);
     CHECK(create_for(0, "/a", ZOO_PERM_ALL, "x509", "CN=client") == ZINVALIDACL);
     CHECK(create_for(0, "/a", ZOO_PERM_ALL, "digest", "user") == ZINVALIDACL);
+    CHECK(create_for(0, "/a", ZOO_PERM_ALL, "ip", "127.0.0") == ZINVALIDACL);
+    CHECK(create_for(0, "/a", ZOO_PERM_ALL, "ip", "127.0.0.1/33") == ZINVALIDACL);
     CHECK(!sim_exists("/a"));
     end();
 }

@@ -43,6 +43,7 @@ typedef struct {
     bool auth_fails; /* every zoo_add_auth is refused */
     bool auth_lasts; /* no server refuses credentials that another one has accepted */
     bool own_nodes;  /* the servers have the nodes of their own below /zookeeper */
+    bool in_order;   /* a single server carries out requests of all clients in the order of arrival, as real ones do */
     bool trace;      /* print the trace to stdout */
     bool even;       /* every message takes just that long */
     bool untraced;   /* make no hash of the trace either, which takes a fifth of the time */

@@ -111,6 +111,7 @@ static int world_begin(lua_State *L)
                                   .own_nodes = true,
                                   .last_zxid = zxid,
                                   .even = true,
+                                  .in_order = true,
                                   .untraced = getenv("ZKLOCK_TRACE") == NULL,
                                   .trace = getenv("ZKLOCK_TRACE") != NULL};
     luaL_argcheck(L, world.options.servers == 1 || world.options.servers == 3, 1, "1 or 3 servers");

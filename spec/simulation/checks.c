@@ -193,6 +193,36 @@ static void note_revived(node_record *node, int64_t zxid)
     node->visited_at = 0;
 }
 
+/*
+ * The client may rely on a number of its own that it gave back less than a second before, by its clock. In between the data were
+ * replaced, and it was not told. A number counts for so long: see follow.c. What it concludes from it about its node lasts as long as
+ * the node.
+ */
+static bool follows_old_number(const node_record *node, const zkl_line *line)
+{
+    const client *of = &run.clients[node->client];
+    if (run.replaced_live_at == 0 || line->cleared_czxid == 0)
+        return false;
+    const node_record *before = run.nodes;
+    while (before != NULL && (before->czxid != line->cleared_czxid || before->client != node->client))
+        before = before->next;
+    int64_t cleared = line->cleared_at;
+    bool between = before != NULL && before->made_at < run.replaced_live_at && !before->outlived &&
+                   node->made_at > run.replaced_live_at;
+    return between &&
+           (client_clock(of, node->made_at) - cleared <= ZKL_SECOND || of->last_read - cleared <= ZKL_SECOND);
+}
+
+static bool made_on_old_number(const node_record *node)
+{
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->client == node->client && each->path == node->lock && each->claim != NULL &&
+            follows_old_number(node, each->claim->line))
+            return true;
+    }
+    return false;
+}
+
 static void node_created(void *context, const char *path, int64_t session, int64_t zxid)
 {
     (void)context;
@@ -218,6 +248,7 @@ static void node_created(void *context, const char *path, int64_t session, int64
     fresh->kind = node.kind;
     fresh->number = node.sequence;
     fresh->made_at = sim_now();
+    fresh->misleads = fresh->client >= 0 && made_on_old_number(fresh);
     fresh->next = run.nodes;
     run.nodes = fresh;
 }
@@ -361,32 +392,6 @@ void note_replaced(sim_replacement how)
         each->outlived = each->outlived || !each->gone;
     for (int i = 0; i < run.client_count; i++)
         run.clients[i].disturbed_at = sim_now();
-}
-
-/*
- * The claim has its node, and may rely on a number of its own that it gave back less than a second before, by the client's clock. In
- * between the data were replaced, and the client was not told. A number counts for so long: see follow.c.
- */
-static bool follows_old_number(const claim_record *record, const zkl_claim *claim)
-{
-    const client *of = &run.clients[record->client];
-    const zkl_line *line = claim->line;
-    if (run.replaced_live_at == 0 || line->cleared_czxid == 0 || record->held_count == 0)
-        return false;
-    const node_record *before = run.nodes;
-    while (before != NULL && (before->czxid != line->cleared_czxid || before->client != record->client))
-        before = before->next;
-    int64_t cleared = line->cleared_at;
-    bool between = before != NULL && before->made_at < run.replaced_live_at && !before->outlived &&
-                   record->held[0]->made_at > run.replaced_live_at;
-    return between && (client_clock(of, record->held[0]->made_at) - cleared <= ZKL_SECOND ||
-                       of->last_read - cleared <= ZKL_SECOND);
-}
-
-/* Its node had been deleted, and came back before its client heard of that. */
-static bool holds_by_revived(const claim_record *record)
-{
-    return record->held_count > 0 && record->held[0]->revived;
 }
 
 /* The client was told that the node is not there, or not its own. */
@@ -878,7 +883,8 @@ static void check_granted(claim_record *record, zkl_claim *claim)
         int64_t learns_from = sim_exists(record->node) ? first_grant(record->held[0]) : gone->at;
         excuse(record, gone, learns_from > gone->at ? learns_from : gone->at);
     }
-    record->misled = follows_old_number(record, claim) || holds_by_revived(record);
+    const node_record *node = record->held_count > 0 ? record->held[0] : NULL;
+    record->misled = node != NULL && (node->revived || node->misleads || follows_old_number(node, claim->line));
     totals.misled += record->misled;
     if (!record->misled)
         check_token(record);
@@ -1155,7 +1161,7 @@ static uint64_t hash_node(const node_record *node)
     uint64_t flags = (uint64_t)node->gone | (uint64_t)node->asked << 1 | (uint64_t)node->told << 2 |
                      (uint64_t)node->overheard << 3 | (uint64_t)node->lost << 4 | (uint64_t)node->lingered << 5 |
                      (uint64_t)node->taken << 6 | (uint64_t)node->outlived << 7;
-    flags = sim_mix(flags, (uint64_t)node->revived);
+    flags = sim_mix(flags, (uint64_t)node->revived | (uint64_t)node->misleads << 1);
     uint64_t hash =
         sim_mix(sim_hash_text(node->path), flags ^ (uint64_t)node->grants << 8 ^ (uint64_t)node->turns << 32);
     hash = sim_mix(hash, millis(node->lingered_since));

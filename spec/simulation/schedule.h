@@ -84,6 +84,7 @@ typedef struct node_record {
     bool gone;
     bool outlived;                       /* it was there when the servers' data had been replaced */
     bool revived;                        /* it had been deleted before */
+    bool misleads;                       /* when it was made, its client relied on a number from before a live restore */
     bool taken;                          /* it was deleted, and not by its client */
     bool asked;                          /* somebody has asked by it for the lock */
     int64_t asked_since;                 /* its data say so since then; 0: they do not */

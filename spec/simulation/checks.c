@@ -344,6 +344,8 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     note_limit_change(path);
     node_record *node = find_node(path);
     if (node != NULL) {
+        if (node->gone)
+            node->replaced_until = sim_now();
         node->taken = node->taken || (!node->gone && by != session);
         node->gone = true;
     }
@@ -780,7 +782,7 @@ static void check_refused_try(const claim_record *record, zkl_code code)
     for (const claim_record *each = run.claims; each != NULL; each = each->next) {
         if (each != record && each->client == record->client && each->path == record->path &&
             !(each->settled && each->granted_at == 0 && each->asked_at > record->asked_at) &&
-            !(each->phase != ZKL_CLAIM_WAITING && each->settled && each->asked_at < record->asked_at))
+            !(each->settled && each->settled_at < record->asked_at))
             return;
     }
     totals.checked_tries++;
@@ -930,6 +932,8 @@ void check_claim_changed(claim_record *record, zkl_claim *claim)
         check_robbed(record);
     zkl_claim_phase before = record->phase;
     record->phase = phase;
+    if (settled && !record->settled)
+        record->settled_at = sim_now();
     record->settled = settled;
     note_revocations(record, claim);
     if (phase == before)
@@ -1037,6 +1041,16 @@ static bool is_own(int caller, const char *path)
     return node != NULL && node->client == caller && node->overheard;
 }
 
+/* Not long ago: servers may tell of it only now. */
+static bool had_impostor(int lock)
+{
+    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
+        if (each->lock == lock && each->replaced_until > 0 && sim_now() - each->replaced_until < run.timeout)
+            return true;
+    }
+    return false;
+}
+
 static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)
 {
     (void)context;
@@ -1045,7 +1059,7 @@ static void notified(void *context, int caller, const char *path, int type, bool
     if (type != ZOO_DELETED_EVENT || successor || !later || is_own(caller, path))
         return;
     totals.wasted_wakes++;
-    if (has_impostor(path_index(path)))
+    if (has_impostor(path_index(path)) || had_impostor(path_index(path)))
         return;
     if (deletions_unheard() || run.short_of_memory)
         return; /* a waiter whose node was deleted goes on watching until its blocker goes */
@@ -1164,10 +1178,19 @@ static uint64_t hash_node(const node_record *node)
     flags = sim_mix(flags, (uint64_t)node->revived | (uint64_t)node->misleads << 1);
     uint64_t hash =
         sim_mix(sim_hash_text(node->path), flags ^ (uint64_t)node->grants << 8 ^ (uint64_t)node->turns << 32);
-    hash = sim_mix(hash, millis(node->lingered_since));
+    hash = sim_mix(hash, millis(node->lingered_since) ^ millis(node->replaced_until) << 32);
     hash = sim_mix(hash, millis(node->made_at) ^ millis(node->shared_since) << 32);
     hash = sim_mix(hash, millis(node->asked_since) ^ millis(node->idle_since) << 32);
     return sim_mix(hash, hash_order(node) ^ (uint64_t)node->linger);
+}
+
+/* How many claims of its client were settled before it was asked for: what check_refused_try goes by. */
+static uint64_t settled_before(const claim_record *record)
+{
+    uint64_t count = 0;
+    for (const claim_record *each = run.claims; each != NULL; each = each->next)
+        count += each->client == record->client && each->settled && each->settled_at < record->asked_at;
+    return count;
 }
 
 static uint64_t hash_record(const claim_record *record)
@@ -1175,7 +1198,7 @@ static uint64_t hash_record(const claim_record *record)
     uint64_t flags = (uint64_t)record->settled | (uint64_t)record->ended << 1 | (uint64_t)record->comparable << 2 |
                      (uint64_t)record->excused << 3 | (uint64_t)record->excuse_ending << 4 |
                      (uint64_t)(record->claim != NULL) << 5 | (uint64_t)record->wiped << 6 |
-                     (uint64_t)record->misled << 7;
+                     (uint64_t)record->misled << 7 | settled_before(record) << 8;
     uint64_t hash = sim_mix((uint64_t)record->client << 32 ^ (uint64_t)record->phase, flags);
     /* The first half of the token is the czxid of what it is held by. */
     const char *grants = record->token[0] != '\0' ? record->token + ZKL_TOKEN_NUMBER_DIGITS : "";

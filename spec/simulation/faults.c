@@ -69,6 +69,7 @@ static void cut_server(void *context, int64_t index)
         isolate((int)index);
 }
 
+static void undo_later(int what, int one, int other, int64_t after);
 static void undo(void *context, int64_t what)
 {
     (void)context;
@@ -92,8 +93,11 @@ static void undo(void *context, int64_t what)
     case UNDO_THROTTLE:
         sim_throttle(one, false);
         break;
-    case UNDO_LIVE: /* as docs/reliability.md asks for */
-        sim_reset_connections(-1);
+    case UNDO_LIVE: /* as docs/reliability.md asks for; a server that lags forgets its watches later than others */
+        if (sim_restored_everywhere())
+            sim_reset_connections(-1);
+        else
+            undo_later(UNDO_LIVE, 0, 0, run.timeout / 50);
         break;
     case UNDO_STALL:
         sim_stall_requests(one, false);

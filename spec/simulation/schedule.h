@@ -82,19 +82,20 @@ typedef struct node_record {
     int32_t number;
     int64_t made_at;
     bool gone;
-    bool outlived;                       /* it was there when the servers' data had been replaced */
-    bool revived;                        /* it had been deleted before */
-    bool misleads;                       /* when it was made, its client relied on a number from before a live restore */
-    bool taken;                          /* it was deleted, and not by its client */
-    bool asked;                          /* somebody has asked by it for the lock */
-    int64_t asked_since;                 /* its data say so since then; 0: they do not */
-    bool told;                           /* one of those who held by it heard of that */
-    bool overheard;                      /* one who wants to hear of that has held by it */
-    bool lost;                           /* one who held by it has lost it, other than by a release */
-    bool lingered;                       /* it was granted again when nobody had held by it for a while */
-    int64_t lingered_since;              /* it has watched who comes since then, if it lingered */
-    int64_t idle_since;                  /* nobody holds by it any more; 0: somebody does, or never did */
-    int64_t linger;                      /* for how long it may stay then */
+    bool outlived;          /* it was there when the servers' data had been replaced */
+    bool revived;           /* it had been deleted before */
+    int64_t replaced_until; /* an impostor's node of its name was there until then */
+    bool misleads;          /* when it was made, its client relied on a number from before a live restore */
+    bool taken;             /* it was deleted, and not by its client */
+    bool asked;             /* somebody has asked by it for the lock */
+    int64_t asked_since;    /* its data say so since then; 0: they do not */
+    bool told;              /* one of those who held by it heard of that */
+    bool overheard;         /* one who wants to hear of that has held by it */
+    bool lost;              /* one who held by it has lost it, other than by a release */
+    bool lingered;          /* it was granted again when nobody had held by it for a while */
+    int64_t lingered_since; /* it has watched who comes since then, if it lingered */
+    int64_t idle_since;     /* nobody holds by it any more; 0: somebody does, or never did */
+    int64_t linger;         /* for how long it may stay then */
     int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when another turn began */
     int64_t grants, turns;               /* readers that have waited for the same turn share it */
     int64_t readers_at;                  /* the latest such turn has begun then, */
@@ -128,6 +129,7 @@ typedef struct claim_record {
     zkl_claim *claim; /* NULL once forgotten, or freed with its engine */
     zkl_claim_phase phase;
     bool settled;
+    int64_t settled_at;
     bool ended; /* the workload has ended it */
     zkl_code end_code;
     int64_t asked_at, granted_at;

@@ -1339,6 +1339,17 @@ bool sim_replacing(void)
     return replacing;
 }
 
+bool sim_restored_everywhere(void)
+{
+    for (int i = 0; i < sim.options.servers; i++) {
+        for (int position = servers[i].applied; position < entry_count; position++) {
+            if (entries[position]->restores != NULL)
+                return false;
+        }
+    }
+    return true;
+}
+
 bool sim_has_backup(void)
 {
     return backup.count > 0;

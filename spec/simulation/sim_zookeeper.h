@@ -38,16 +38,16 @@ typedef struct {
     int32_t
         tick_ms; /* tickTime: followers report their clients to the leader every half tick, sessions end at whole ticks */
     int64_t last_zxid; /* of what the servers take for done at the beginning; only of a single server */
-    int64_t delay;   /* usual delay of one message, nanoseconds; the tail is far longer */
-    bool containers; /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
-    bool auth_fails; /* every zoo_add_auth is refused */
-    bool auth_lasts; /* no server refuses credentials that another one has accepted */
-    bool own_nodes;  /* the servers have the nodes of their own below /zookeeper */
-    bool in_order;   /* a single server carries out requests of all clients in the order of arrival, as real ones do */
-    bool trace;      /* print the trace to stdout */
-    bool even;       /* every message takes just that long */
-    bool untraced;   /* make no hash of the trace either, which takes a fifth of the time */
-    bool named;      /* the host names in every client's list matter, as they do in a list with a link: see "Links" */
+    int64_t delay;     /* usual delay of one message, nanoseconds; the tail is far longer */
+    bool containers;   /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
+    bool auth_fails;   /* every zoo_add_auth is refused */
+    bool auth_lasts;   /* no server refuses credentials that another one has accepted */
+    bool own_nodes;    /* the servers have the nodes of their own below /zookeeper */
+    bool in_order; /* a single server carries out requests of all clients in the order of arrival, as real ones do */
+    bool trace;    /* print the trace to stdout */
+    bool even;     /* every message takes just that long */
+    bool untraced; /* make no hash of the trace either, which takes a fifth of the time */
+    bool named;    /* the host names in every client's list matter, as they do in a list with a link: see "Links" */
     /*
      * Nothing is random and nothing takes time: what a client and its server send each other stays under way until
      * sim_deliver, everything else happens at once, or when a clock says so (sim_run_until).

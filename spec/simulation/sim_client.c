@@ -11,7 +11,9 @@
  * - last_zxid advances with replies, not with events (C:3493);
  * - EXPIRED and AUTH_FAILED make the handle useless for ever;
  * - zookeeper_interest may fail before it has set anything (C:2536);
- * - a request for which there is no memory is refused: zoo_a* says ZMARSHALLINGERROR.
+ * - a request for which there is no memory is refused: zoo_a* says ZMARSHALLINGERROR;
+ * - for its first connection a handle tries the list in its order; later it skips a server after each failure (C:2029, C:2569), so that
+ *   in a list of two it tries the same one again and again.
  */
 #include <assert.h>
 #include <errno.h>

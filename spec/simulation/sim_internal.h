@@ -249,7 +249,7 @@ int sim_channel_length(const sim_channel *channel);
 /* Keeps the first `keep` messages; returns how many were dropped. */
 int sim_channel_drop(sim_channel *channel, int keep);
 
-/* What a link keeps of a connection. */
+/* A link's state of one connection. */
 typedef struct sim_passage sim_passage;
 
 typedef struct sim_connection {

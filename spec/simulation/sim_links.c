@@ -1,11 +1,10 @@
 /*
- * sim_links: links, proxies between clients and servers that break connections at chosen moments, as tools/faultproxy.lua does on real
- * connections. What a command means is told there; its messages are the same.
+ * sim_links: links, which are proxies between clients and servers. They break connections at chosen moments, as tools/faultproxy.lua
+ * does on real connections. That program defines the commands and their error messages.
  *
- * A link stands at both ends of a connection: what a client sends comes to the link after its delay, and what the link passes on is at
- * the server at once; what a server sends comes to the link after its delay, and what the link passes on is at the client at once. So
- * what a link has passed on is never lost, and what it has not passed on when it cuts a connection always is. A link draws no random
- * numbers.
+ * A request reaches the link after its delay, and a reply does too. A request that the link passes on is at the server at once. A reply
+ * that the link passes on is at the client at once. If the link cuts a connection, everything that it has not passed on is lost, and
+ * nothing else. A link draws no random numbers.
  *
  * Frames have no bytes here: bytes_up and bytes_down are always 0.
  */
@@ -16,7 +15,7 @@
 
 #include "sim_internal.h"
 
-/* What is counted. Those with a kind are requests, which a trap can wait for by that kind. */
+/* The counts of a link. A trap can wait for requests by their kind. */
 typedef enum {
     CREATE = 0,
     CREATE2,
@@ -97,7 +96,7 @@ typedef enum {
     ENDS_RST
 } ending;
 
-/* What came to a link, a request, a reply or the end of the connection. */
+/* A request, a reply or the end of the connection, in a link. */
 typedef struct item {
     struct item *next;
     int64_t due;
@@ -703,7 +702,7 @@ void sim_link_refuse(int number, bool refuses)
     must_find(number)->refuses = refuses;
 }
 
-/* Which directions `which` names; NULL is both. False: none. */
+/* Sets the directions that `which` names; NULL is both. False: there is no such direction. */
 static bool parse_directions(const char *which, bool *up, bool *down)
 {
     bool both = which == NULL || strcmp(which, "both") == 0;
@@ -758,7 +757,7 @@ const char *sim_link_half_close(int number, const char *side)
     for (sim_passage *each = next_of(link, NULL); each != NULL; each = next_of(link, each)) {
         if (client) {
             end_client(each->connection, ENDS_FIN);
-            each->connection->fragile = false; /* what the client sends still arrives */
+            each->connection->fragile = false; /* the link still takes the client's requests */
         } else {
             sim_connection_shut(each->connection);
         }

@@ -301,7 +301,7 @@ void sim_connection_shut(sim_connection *connection)
 
 void sim_connection_abort(sim_connection *connection, bool lose_replies)
 {
-    /* What comes to a link still arrives there. */
+    /* The link still gets the requests that are under way to it. */
     if (!sim_link_has(connection))
         sim.statistics.lost_requests += sim_channel_drop(&connection->up, 0);
     if (lose_replies) {

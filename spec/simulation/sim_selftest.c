@@ -1368,7 +1368,7 @@ static void test_link_session(void)
     sim_link_session session;
     CHECK(sim_link_last_session(link, &session));
     CHECK(session.id == sim_client_session(0) && session.timeout_ms == 4000);
-    /* With what it knows, anybody can end the session. */
+    /* With the id and the password, another client can end the session. */
     clientid_t id = {.client_id = session.id};
     memcpy(id.passwd, session.password, sizeof(id.passwd));
     sim_set_caller(1);
@@ -1405,7 +1405,7 @@ static void test_link_cut(void)
     CHECK(says(0, "S1 ") && zoo_state(handles[0]) != ZOO_CONNECTED_STATE);
     sim_link_refuse(link, false);
     CHECK(says(0, "S3 ") && sim_link_state(link).listening && sim_exists("/a"));
-    /* Requests that a link holds back when it cuts are lost, and so are replies. */
+    /* A cut loses the requests and replies that the link holds back. */
     sim_link_stall(link, "up");
     create_at(0, "/held", ZOO_PERSISTENT);
     CHECK(says(0, ""));
@@ -1418,7 +1418,7 @@ static void test_link_cut(void)
     sim_link_cut(link, NULL);
     sim_link_resume(link);
     CHECK(says(0, "S1 s-4 S3 ") && sim_exists("/done"));
-    /* What servers end, links end. */
+    /* The link passes on the end that a server makes. */
     sim_crash_server(0);
     CHECK(says(0, "S1 ") && sim_link_state(link).connections == 0);
     sim_restart_server(0);
@@ -1457,7 +1457,7 @@ static void test_link_stall(void)
     list_at(0, "/");
     run_for(600 * SIM_MILLISECOND);
     CHECK(sim_exists("/down") && strcmp(story[0], "") == 0);
-    /* What is on its way keeps its order. */
+    /* Replies keep their order when the delay ends. */
     sim_link_delay(link, 0, NULL);
     list_at(0, "/none");
     CHECK(says(0, "s-110 l0:4 l-101:-1 "));
@@ -1481,7 +1481,7 @@ static void test_link_ends(void)
     sim_restart_server(0);
     run_for(SIM_SECOND);
     CHECK(says(0, "S3 ") && sim_exists("/a") && !sim_exists("/b"));
-    /* The end that comes from a client, behind its last request. */
+    /* A client's end of the connection stays behind its last request. */
     sim_link_stall(link, "up");
     zookeeper_close(handles[0]);
     handles[0] = NULL;
@@ -1518,7 +1518,7 @@ static void test_link_two_ends(void)
         run_for(SIM_SECOND / 10);
         if (i == 2)
             sim_crash_server(0);
-        if (i == 0) { /* Both ends are held back. That a client closes its handle makes no difference. */
+        if (i == 0) { /* The link holds back both ends. A third client's close does not change that. */
             open_at(2, "link2:2181");
             run_for(SIM_SECOND / 10);
             close_at(2);
@@ -1532,7 +1532,7 @@ static void test_link_two_ends(void)
         run_for(2 * SIM_SECOND);
         CHECK(zoo_state(handles[0]) == ZOO_CONNECTED_STATE);
     }
-    /* What comes to a link with a reset does not come further. */
+    /* The link does not pass on requests that arrive together with a reset. */
     for (int i = 0; i < 8; i++) {
         sim_link_stall(link, "up");
         create_at(0, "/held", ZOO_PERSISTENT);
@@ -1549,7 +1549,7 @@ static void test_link_half_close(void)
 {
     int link = begin_link("a link closes half of a connection", 1);
     CHECK(sim_link_half_close(link, "client") == NULL);
-    /* What a client sends before it reads the end arrives, what the server sends does not. */
+    /* The client's request reaches the server, but the client closes before it reads the reply. */
     create_at(0, "/a", ZOO_PERSISTENT);
     CHECK(says(0, "S1 s-4 S3 ") && sim_link_state(link).connections == 1);
     CHECK(sim_exists("/a"));
@@ -1582,7 +1582,7 @@ static void test_link_targets(void)
         sim_link_cut(link, NULL);
         CHECK(says(0, "S1 S3 ") && sim_client_server(0) == 3 - down);
     }
-    /* Nobody accepts: the link has, and cuts. */
+    /* No server accepts: the link accepts each connection, then cuts it. */
     sim_link_target(link, &down, 1);
     sim_link_reset_counts(link);
     sim_link_cut(link, NULL);
@@ -1669,7 +1669,7 @@ static void test_link_trap_waits(void)
     CHECK(says(0, "S1 s-4 S3 "));
     create_at(0, "/b", ZOO_PERSISTENT);
     CHECK(says(0, "S1 s-4 S3 ") && sim_exists("/b") && is_text(sim_link_caught(link), "create path=/b"));
-    /* While one request is looked after, others of its kind go by. */
+    /* While the trap waits for one reply, other requests of that kind pass. */
     open_at(1, "link1:2181");
     run_for(SIM_SECOND);
     forget_story();
@@ -1698,7 +1698,7 @@ static void test_link_kinds(void)
     CHECK(sim_link_count(link, "ping") > 0 && sim_link_caught(link) == NULL);
     CHECK(says(0, ""));
     get_at(0, "/d");
-    /* The trap has sprung, or the next connection could not bring its watches. */
+    /* The trap catches one request only: the next connection's set-watches passes. */
     CHECK(says(0, "S1 d-4 S3 ") && is_text(sim_link_caught(link), "any path=/d"));
     sim_link_arm(link, "set-watches", "before", 0, NULL);
     sim_link_cut(link, NULL);
@@ -1751,7 +1751,7 @@ static void test_link_kinds(void)
     sim_link_arm(link, "auth", "after", 0, NULL);
     CHECK(zoo_add_auth(handles[0], "digest", "a:b", 3, on_void, data_of(0)) == ZOK);
     CHECK(says(0, "S1 v-4 S3 ") && is_text(sim_link_caught(link), "auth"));
-    /* Nobody waits for the answer to a goodbye. */
+    /* The client does not wait for the reply to a close request. */
     sim_link_arm(link, "close", "before", 0, NULL);
     int64_t session = sim_client_session(0);
     zookeeper_close(handles[0]);
@@ -1775,7 +1775,7 @@ static void test_link_deny(void)
     CHECK(sim_link_deny(link, "exists", 0, -1) == NULL);
     exists_at(0, "/");
     CHECK(says(0, "x0 "));
-    /* So many times, whether the request would have succeeded or not. */
+    /* Requests that fail by themselves count towards `times`. */
     CHECK(sim_link_deny(link, "create", ZNOAUTH, 2) == NULL);
     create_at(0, "/none/a", ZOO_PERSISTENT);
     create_at(0, "/a", ZOO_CONTAINER);
@@ -1926,12 +1926,12 @@ static void test_hosts(void)
     CHECK(leads_to("link1:2181,h1") == -2 && errno == EINVAL);
     CHECK(leads_to("link1:2181,h1:") == -2 && errno == EINVAL);
     CHECK(leads_to("link1:2181,h1:21x") == -2 && errno == EINVAL);
-    /* In an order that is drawn, or in that of the list. */
+    /* The order is random, or that of the list after zoo_deterministic_conn_order. */
     CHECK(lead_to("link1:2181,h1:2181,h2:2181") == 7);
     zoo_deterministic_conn_order(1);
     for (int i = 0; i < 8; i++)
         CHECK(leads_to("link1:2181,h1:2181,h2:2181") == 2);
-    /* Once connected, a client goes on from the list's beginning, and skips a server after each loss. */
+    /* After its first connection a client goes on at the beginning of the list, and skips a server after each loss. */
     sim_set_caller(0);
     open_at(0, "link1:2181,h1:2181,h2:2181");
     CHECK(says(0, "S3 ") && sim_client_server(0) == 2);

@@ -229,7 +229,7 @@ void sim_reap_containers(void);
 
 /*
  * Links: proxies between clients and servers that break connections at chosen moments. Each command does what the command of that name
- * of tools/faultproxy.lua does. Those that return a text return NULL, or what was wrong with the command, of which nothing was done then.
+ * of tools/faultproxy.lua does. A command that returns a text returns NULL if it was done, and an error message otherwise.
  *
  * A client connects to link N by the host "link<N>:2181". In a list with a link, and in every list if the option `named` is set,
  * "h<N>:2181" is server N - 1, nobody listens at another port or at an IP address, and other names cannot be resolved. Without both, the
@@ -253,15 +253,16 @@ const char *sim_link_half_close(int link, const char *side);
 void sim_link_target(int link, const int *servers, int count);
 const char *sim_link_arm(int link, const char *kind, const char *when, int skip, const char *how);
 void sim_link_disarm(int link);
-/* What the trap has caught, "create path=/a"; NULL: it has not sprung, or there is none. The path is the server's. Valid until sim_end. */
+/* The request that the trap has caught, "create path=/a", with the server's path, without a chroot. NULL: the trap has not sprung, or there
+ * is none. Valid until sim_end. */
 const char *sim_link_caught(int link);
 /* times -1: always. */
 const char *sim_link_deny(int link, const char *kind, int code, int times);
-/* Without effect on the simulated client, which takes no notice of an event's zxid, as the real one. */
+/* The simulated client ignores an event's zxid, as the real client does (C:3493). */
 void sim_link_stamp(int link, int64_t zxid);
 /* The names of what is counted, index from 0; NULL: there are no more. */
 const char *sim_link_counted(int index);
-/* How many of them passed since the beginning or the last reset, -1: no such name. bytes_up and bytes_down are always 0. */
+/* The count since the link's beginning or the last reset; -1: there is no such name. bytes_up and bytes_down are always 0. */
 int64_t sim_link_count(int link, const char *name);
 void sim_link_reset_counts(int link);
 

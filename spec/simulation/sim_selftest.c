@@ -14,7 +14,7 @@
 
 #include <zookeeper/zookeeper.h>
 
-#include "sim_selftest_acl.h"
+#include "sim_selftest_nodes.h"
 #include "sim_zookeeper.h"
 
 #define T (4 * SIM_SECOND)
@@ -2008,7 +2008,7 @@ int main(void)
     test_all_callers();
     test_link_without_effect();
     test_hosts();
-    sim_selftest_acl(&passed, &failed);
+    sim_selftest_nodes(&passed, &failed);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,8 @@
 /*
- * sim_selftest_acl: what a node's access control list permits, to which identities of a connection, and with which errors.
+ * sim_selftest_nodes: what a node's access control list permits, to which identities of a connection, and with which errors; names that
+ * servers refuse, nodes that they make themselves, and in which order a single server carries out requests.
  */
-#include "sim_selftest_acl.h"
+#include "sim_selftest_nodes.h"
 
 #include <poll.h>
 #include <stdbool.h>
@@ -40,6 +41,11 @@ static void on_void(int rc, const void *data)
 {
     (void)data;
     answer = rc;
+}
+
+static void on_ignored(int rc, const void *data)
+{
+    (void)rc, (void)data;
 }
 
 static void on_authenticated(int rc, const void *data)
@@ -123,20 +129,26 @@ static void open_handle(int client, const char *credential)
     CHECK(authenticated[client] == ZOK);
 }
 
-/* Clients 0 and 1 have credentials, 2 has none. */
-static void begin(const char *name)
+static const sim_options usual = {.seed = 1,
+                                  .servers = 1,
+                                  .min_session_timeout_ms = 1000,
+                                  .max_session_timeout_ms = 20000,
+                                  .delay = SIM_MILLISECOND,
+                                  .containers = true};
+
+static void begin_world(const char *name, const sim_options *options)
 {
     test_name = name;
-    const sim_options options = {.seed = 1,
-                                 .servers = 1,
-                                 .min_session_timeout_ms = 1000,
-                                 .max_session_timeout_ms = 20000,
-                                 .delay = SIM_MILLISECOND,
-                                 .containers = true};
-    sim_begin(&options, NULL);
+    sim_begin(options, NULL);
     answer = NOT_YET;
     while (sim_leader() < 0)
         sim_step();
+}
+
+/* Clients 0 and 1 have credentials, 2 has none. */
+static void begin(const char *name)
+{
+    begin_world(name, &usual);
     open_handle(0, "user:password");
     open_handle(1, "user:wrong");
     open_handle(2, NULL);
@@ -333,18 +345,10 @@ static void test_hashes(void)
         const char *credential;
     } worlds[] = {{31, "a:b"}, {31, "a:b"}, {1, "a:b"}, {31, "a:c"}};
     uint64_t hashes[4];
-    test_name = "hashes of worlds with lists";
     for (int i = 0; i < 4; i++) {
-        const sim_options options = {.seed = 1,
-                                     .servers = 1,
-                                     .min_session_timeout_ms = 1000,
-                                     .max_session_timeout_ms = 20000,
-                                     .containers = true,
-                                     .even = true};
-        sim_begin(&options, NULL);
-        answer = NOT_YET;
-        while (sim_leader() < 0)
-            sim_step();
+        sim_options options = usual;
+        options.even = true;
+        begin_world("hashes of worlds with lists", &options);
         open_handle(0, worlds[i].credential);
         CHECK(create_for(0, "/a", worlds[i].permissions, "auth", "") == ZOK);
         zookeeper_close(handles[0]);
@@ -357,7 +361,99 @@ static void test_hashes(void)
     CHECK(hashes[0] != hashes[2] && hashes[0] != hashes[3] && hashes[2] != hashes[3]);
 }
 
-void sim_selftest_acl(int *checks_passed, int *checks_failed)
+static void test_names(void)
+{
+    begin("names that servers refuse");
+    CHECK(create(0, "/d", &ZOO_OPEN_ACL_UNSAFE) == ZOK);
+    static const char *const wrong[] = {"/d/.",        "/d/..",       "/d/\1",           "/d/\177",
+                                        "/d/\302\205", "/d/\300\257", "/d/\355\240\200", "/d/\360\237\224\222",
+                                        "/d/\377",     "/d/\303",     "/d/\356\200\200"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        CHECK(create(0, wrong[i], &ZOO_OPEN_ACL_UNSAFE) == ZBADARGUMENTS);
+    CHECK(sim_child_count("/d") == 0);
+    static const char *const right[] = {"/d/...", "/d/.a", "/d/ ", "/d/\303\274", "/d/\346\274\242", "/d/\302\240"};
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++)
+        CHECK(create(0, right[i], &ZOO_OPEN_ACL_UNSAFE) == ZOK);
+    char path[40000] = "/d/";
+    memset(path + 3, 'x', sizeof(path) - 4);
+    CHECK(answered(zoo_acreate(handles[0], path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, on_string,
+                               NULL)) == ZOK);
+    end();
+}
+
+static void test_own_nodes(void)
+{
+    sim_options options = usual;
+    begin_world("worlds whose servers have no nodes", &options);
+    open_handle(2, NULL);
+    CHECK(sim_child_count("/") == 0 && exists(2, "/zookeeper") == ZNONODE);
+    end();
+    options.own_nodes = true;
+    begin_world("nodes that servers make themselves", &options);
+    open_handle(2, NULL);
+    static const char *const nodes[] = {"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"};
+    for (int i = 0; i < 4; i++) {
+        CHECK(get(2, nodes[i]) == ZOK && list(2, nodes[i]) == ZOK);
+        CHECK(remove_node(2, nodes[i]) == ZBADARGUMENTS);
+        CHECK(set(2, nodes[i]) == (i == 3 ? ZNOAUTH : ZOK));
+    }
+    CHECK(sim_child_count("/") == 1 && sim_child_count("/zookeeper") == 2);
+    CHECK(answered(zoo_acreate(handles[2], "/n-", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT_SEQUENTIAL, on_string,
+                               NULL)) == ZOK);
+    CHECK(sim_exists("/n-0000000000")); /* the root counts them for none */
+    CHECK(sim_replace_data(SIM_WIPED, ""));
+    CHECK(sim_child_count("/") == 1 && sim_exists("/zookeeper/config"));
+    end();
+}
+
+static void test_last_zxid(void)
+{
+    sim_options options = usual;
+    options.last_zxid = INT64_C(0x20000000000001);
+    begin_world("servers that have done something before", &options);
+    CHECK(sim_last_zxid() == options.last_zxid);
+    open_handle(2, NULL);
+    CHECK(create(2, "/a", &ZOO_OPEN_ACL_UNSAFE) == ZOK);
+    CHECK(sim_czxid("/a") == INT64_C(0x20000000000003)); /* the session is the one before */
+    end();
+}
+
+/* What one client asks is carried out before what another one asks later. */
+static void test_order(void)
+{
+    sim_options options = usual;
+    options.even = options.in_order = true;
+    begin_world("requests in the order of arrival", &options);
+    open_handle(0, NULL);
+    open_handle(2, NULL);
+    for (int i = 0; i < 20; i++) {
+        CHECK(create(0, "/a", &ZOO_OPEN_ACL_UNSAFE) == ZOK);
+        CHECK(zoo_adelete(handles[0], "/a", -1, on_ignored, NULL) == ZOK);
+        sim_run_until(sim_now() + SIM_MICROSECOND);
+        CHECK(exists(2, "/a") == ZNONODE);
+    }
+    end();
+}
+
+/* More paths than the table of paths has room for at first. */
+static void test_many_paths(void)
+{
+    begin("many paths");
+    int found = 0;
+    for (int i = 0; i < 40000; i++) {
+        char path[32];
+        snprintf(path, sizeof(path), "/many/%d/x", i);
+        found += sim_exists(path);
+    }
+    CHECK(found == 0);
+    CHECK(create(0, "/many", &ZOO_OPEN_ACL_UNSAFE) == ZOK);
+    CHECK(create(0, "/many/39999", &ZOO_OPEN_ACL_UNSAFE) == ZOK);
+    CHECK(create(0, "/many/39999/x", &ZOO_OPEN_ACL_UNSAFE) == ZOK);
+    CHECK(sim_exists("/many/39999/x") && !sim_exists("/many/0/x"));
+    end();
+}
+
+void sim_selftest_nodes(int *checks_passed, int *checks_failed)
 {
     test_creator();
     test_lists();
@@ -365,6 +461,11 @@ void sim_selftest_acl(int *checks_passed, int *checks_failed)
     test_identities();
     test_expiry_and_administrators();
     test_hashes();
+    test_names();
+    test_own_nodes();
+    test_last_zxid();
+    test_order();
+    test_many_paths();
     *checks_passed += passed;
     *checks_failed += failed;
 }

@@ -66,7 +66,7 @@ static int compare_words(const void *left, const void *right)
 static void print_story(int client)
 {
     char text[4000];
-    const char *words[500];
+    const char *words[500] = {NULL};
     int count = 0;
     snprintf(text, sizeof(text), "%s", told(client));
     for (char *word = strtok(text, " "); word != NULL && count < 500; word = strtok(NULL, " "))
@@ -122,9 +122,9 @@ static const char *pick_own_path(void)
 
 /* A request that was submitted, and its answer to come. */
 typedef struct {
-    int submitted;
     answer *given;
-    int count; /* operations of a multi; the rest is of these */
+    int submitted;
+    int count; /* operations of a multi, which have the rest */
     zoo_op_t ops[PARTS];
     zoo_op_result_t results[PARTS];
     struct Stat stats[PARTS];

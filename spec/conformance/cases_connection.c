@@ -6,6 +6,9 @@
 
 #include "cases.h"
 
+/* For cases that wait until such a time is over. Longer than a busy machine stands still. */
+#define SHORT_TIMEOUT 10000
+
 static void first_connection(void)
 {
     open_handle(0, "", CASE_TIMEOUT, NULL);
@@ -155,10 +158,8 @@ static void lost_create(void)
     open_client(0);
     world_lose_next_create(0);
     answer *created = ask_create(0, "/a", "x", ZOO_EPHEMERAL);
-    answer *behind = ask_get(0, "/", NULL);
-    CHECK_NUMBER(RESULT(behind), ZCONNECTIONLOSS);
-    CHECK_NUMBER(created->rc, ZCONNECTIONLOSS);
-    CHECK_STORY(0, "connecting create=-4 get=-4");
+    CHECK_NUMBER(RESULT(created), ZCONNECTIONLOSS);
+    CHECK_STORY(0, "connecting create=-4");
     RUN_UNTIL_TOLD(0, "connected");
     answer *found = ask_exists(0, "/a", NULL);
     CHECK_NUMBER(RESULT(found), ZOK);
@@ -256,7 +257,7 @@ static void waiting_at_expiry(void)
 static void silent_session(void)
 {
     static watch w = {1, "w", false};
-    open_handle(0, "", 1000, NULL);
+    open_handle(0, "", SHORT_TIMEOUT, NULL);
     open_client(1);
     RUN_UNTIL_TOLD(0, "connected");
     CHECK_NUMBER(RESULT(ask_create(0, "/a", "x", ZOO_EPHEMERAL)), ZOK);
@@ -275,7 +276,7 @@ static void silent_session(void)
 
 static void silence_noticed(void)
 {
-    open_handle(0, "", 1000, NULL);
+    open_handle(0, "", SHORT_TIMEOUT, NULL);
     RUN_UNTIL_TOLD(0, "connected");
     CHECK_NUMBER(RESULT(ask_get(0, "/", NULL)), ZOK);
     told(0);
@@ -300,14 +301,13 @@ static bool read_silently(const void *context)
 
 static void idle(void)
 {
-    open_handle(0, "", 1000, NULL);
+    open_handle(0, "", SHORT_TIMEOUT, NULL);
     RUN_UNTIL_TOLD(0, "connected");
-    CHECK_NUMBER(RESULT(ask_get(0, "/", NULL)), ZOK);
     told(0);
     int64_t since = world_now();
     reads_before = world_reads(0);
     RUN_UNTIL(read_silently, NULL);
-    CHECK(world_is_real || world_now() - since < WORLD_LEAST_TIMEOUT * INT64_C(1000000) / 2);
+    CHECK(world_is_real || world_now() - since < SHORT_TIMEOUT * INT64_C(1000000) / 2);
 }
 
 static void adopted(void)

@@ -138,6 +138,8 @@ suites_sim() {
     suite "simulation under ASan and UBSan" ours 400 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
     suite "simulation: the simulator itself" ours 200 'computing build/c/sim_selftest'
     suite "the simulation behaves as the cases say" ours 200 'computing build/c/conformance_simulated'
+    suite "the simulation behaves as the cases say, under ASan and UBSan" ours 300 \
+        'computing build/c-asan/conformance_simulated --seeds 5'
     suite "simulation: single scenes" ours 200 'computing build/c/scenes'
     suite "simulated Lua programs" ours 200 'computing build/c/simulate_lua --seeds 1 500'
     suite "simulated Lua programs never seen before" ours 200 'computing build/c/simulate_lua --fresh 10'

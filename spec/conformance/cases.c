@@ -1,9 +1,10 @@
 /*
  * cases: the conformance suite. It checks what spec/simulation claims about the C client of ZooKeeper (libzookeeper_st 3.8.0) and its
  * servers. The same cases run against both: conformance_simulated is linked against the simulation, conformance_real against the real
- * client, and starts a real server. What a case finds in one world only is a defect of the simulation, or a known difference (DIFFERS).
+ * client, and starts a real server. If a case fails in one world only, the simulation is wrong, or
+ * the difference has to be declared as known (DIFFERS).
  *
- *   conformance_simulated [--seeds N] [WORD]     each case with N seeds (20); WORD: only cases whose claim has it
+ *   conformance_simulated [--seeds N] [WORD]     each case with N seeds (20), or only cases whose claim contains WORD
  *   conformance_real [WORD]                      from the project's root
  *   conformance_simulated --programs FIRST COUNT, conformance_real --programs FIRST COUNT
  *                                                random programs (programs.c): both have to print the same
@@ -306,7 +307,7 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-/* The order of a list is the server's own affair: names are sorted. */
+/* Sorts the names: servers list them in any order. */
 static void take_names(answer *at, const struct String_vector *strings)
 {
     at->count = strings->count;

@@ -1,12 +1,12 @@
 /*
- * cases: what cases of the conformance suite are written with.
+ * cases: checks, handles, requests and stories for the cases of the conformance suite.
  *
- * A case is a function whose name in the table is what it claims. It begins with an empty server, and with no handles. The first check
- * that does not hold ends it. What a client's watchers and completions say goes into its story, in words that a space separates:
+ * A case is a function, and its name in the table is its claim. It starts with an empty server and without handles. The first check that
+ * fails ends the case. Watchers and completions write words into the story of their client, with a space between:
  *
- *   connected  connecting  expired  refused     a session event, as the handle's own watcher hears it
- *   create=0  list=-4                           a completion: what was asked for, and its result
- *   w:deleted  w:connecting                     an event, as the watcher `w` hears it; session events only if `hears_session` is set
+ *   connected  connecting  expired  refused     a session event, in the handle's own watcher
+ *   create=0  list=-4                           a completion: the request and its result
+ *   w:deleted  w:connecting                     an event in the watcher `w`; session events only if `hears_session` is set
  */
 #ifndef ZKLOCK_CONFORMANCE_CASES_H
 #define ZKLOCK_CONFORMANCE_CASES_H
@@ -27,7 +27,7 @@ extern const conformance_case watch_cases[];
 extern const conformance_case request_cases[];
 extern const conformance_case multi_cases[];
 
-/* A random program, which prints what it is told (programs.c). */
+/* Runs a random program, and prints its requests, answers and events (programs.c). */
 void run_program(uint64_t seed);
 
 /* --- checks; they end the case if they fail --- */
@@ -38,11 +38,11 @@ void check_text_at(const char *actual, const char *expected, const char *file, i
 #define CHECK(condition) check_at(condition, __FILE__, __LINE__, #condition)
 #define CHECK_NUMBER(actual, expected) check_number_at(actual, expected, __FILE__, __LINE__, #actual)
 #define CHECK_TEXT(actual, expected) check_text_at(actual, expected, __FILE__, __LINE__, #actual)
-/* What the client has said since the last time. */
+/* Checks the client's story since the last such check. */
 #define CHECK_STORY(client, expected)                                                                                  \
     check_text_at(told(client), expected, __FILE__, __LINE__, "story of client " #client)
 /*
- * A known difference: what the simulation does, and what the real one does. Each is a row in docs/reliability.md, "Real servers against
+ * A known difference: the simulation's value and the real one. Each has a row in docs/reliability.md, "Real servers against
  * the simulated ones".
  */
 #define DIFFERS(simulated, real) (world_is_real ? (real) : (simulated))
@@ -53,7 +53,7 @@ void check_text_at(const char *actual, const char *expected, const char *file, i
 extern zhandle_t *handles[WORLD_CLIENTS];
 /* Opens one, and waits until it is connected. The word "connected" is taken out of the story. */
 void open_client(int client);
-/* The same, without waiting; chroot "" or "/a"; `session` NULL: a new one. */
+/* Opens one without waiting. `chroot` is "" or "/a". If `session` is NULL the handle gets a new session. */
 void open_handle(int client, const char *chroot, int timeout_ms, const clientid_t *session);
 void close_client(int client);
 
@@ -66,7 +66,7 @@ void run_until_state_at(int client, int state, const char *file, int line);
 /* Until the story of the client contains the word. */
 void run_until_told_at(int client, const char *word, const char *file, int line);
 #define RUN_UNTIL_TOLD(client, word) run_until_told_at(client, word, __FILE__, __LINE__)
-/* Until each connected client has a reply to a request that was made now: all that the server had to tell them has arrived. */
+/* Until each connected client has the reply to a new request. Events that the server sent before have arrived then. */
 void settle(void);
 /* The same but for one of them. */
 void settle_but(int client);
@@ -101,7 +101,7 @@ typedef struct answer {
     bool null; /* the data were NULL */
     int length;
     int count;
-    char text[512]; /* path; data; names, sorted, with a space between */
+    char text[512]; /* the path, the data, or the sorted names with a space between */
     struct Stat stat;
     void (*then)(const struct answer *answer); /* called by the completion behind the rest */
 } answer;

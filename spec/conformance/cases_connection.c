@@ -6,6 +6,9 @@
 
 #include "cases.h"
 
+/* For cases that wait until such a time is over. Longer than a busy machine stands still. */
+#define SHORT_TIMEOUT 10000
+
 static void first_connection(void)
 {
     open_handle(0, "", CASE_TIMEOUT, NULL);
@@ -155,10 +158,8 @@ static void lost_create(void)
     open_client(0);
     world_lose_next_create(0);
     answer *created = ask_create(0, "/a", "x", ZOO_EPHEMERAL);
-    answer *behind = ask_get(0, "/", NULL);
-    CHECK_NUMBER(RESULT(behind), ZCONNECTIONLOSS);
-    CHECK_NUMBER(created->rc, ZCONNECTIONLOSS);
-    CHECK_STORY(0, "connecting create=-4 get=-4");
+    CHECK_NUMBER(RESULT(created), ZCONNECTIONLOSS);
+    CHECK_STORY(0, "connecting create=-4");
     RUN_UNTIL_TOLD(0, "connected");
     answer *found = ask_exists(0, "/a", NULL);
     CHECK_NUMBER(RESULT(found), ZOK);
@@ -256,7 +257,7 @@ static void waiting_at_expiry(void)
 static void silent_session(void)
 {
     static watch w = {1, "w", false};
-    open_handle(0, "", 1000, NULL);
+    open_handle(0, "", SHORT_TIMEOUT, NULL);
     open_client(1);
     RUN_UNTIL_TOLD(0, "connected");
     CHECK_NUMBER(RESULT(ask_create(0, "/a", "x", ZOO_EPHEMERAL)), ZOK);
@@ -266,7 +267,7 @@ static void silent_session(void)
     world_hold_requests(0, true);
     world_hold_replies(0, true);
     RUN_UNTIL_TOLD(1, "w:deleted");
-    CHECK(zoo_state(handles[0]) != ZOO_EXPIRED_SESSION_STATE); /* nobody has told it */
+    CHECK(zoo_state(handles[0]) != ZOO_EXPIRED_SESSION_STATE); /* it has not been told */
     world_hold_requests(0, false);
     world_hold_replies(0, false);
     RUN_UNTIL_STATE(0, ZOO_EXPIRED_SESSION_STATE);
@@ -275,7 +276,7 @@ static void silent_session(void)
 
 static void silence_noticed(void)
 {
-    open_handle(0, "", 1000, NULL);
+    open_handle(0, "", SHORT_TIMEOUT, NULL);
     RUN_UNTIL_TOLD(0, "connected");
     CHECK_NUMBER(RESULT(ask_get(0, "/", NULL)), ZOK);
     told(0);
@@ -300,14 +301,13 @@ static bool read_silently(const void *context)
 
 static void idle(void)
 {
-    open_handle(0, "", 1000, NULL);
+    open_handle(0, "", SHORT_TIMEOUT, NULL);
     RUN_UNTIL_TOLD(0, "connected");
-    CHECK_NUMBER(RESULT(ask_get(0, "/", NULL)), ZOK);
     told(0);
     int64_t since = world_now();
     reads_before = world_reads(0);
     RUN_UNTIL(read_silently, NULL);
-    CHECK(world_is_real || world_now() - since < WORLD_LEAST_TIMEOUT * INT64_C(1000000) / 2);
+    CHECK(world_is_real || world_now() - since < SHORT_TIMEOUT * INT64_C(1000000) / 2);
 }
 
 static void adopted(void)
@@ -619,6 +619,7 @@ static void bad_arguments(void)
     CHECK_NUMBER(errno, EINVAL);
     CHECK(zookeeper_init2("", on_state, CASE_TIMEOUT, NULL, NULL, 0, NULL) == NULL);
     CHECK_NUMBER(errno, EINVAL);
+    CHECK(zookeeper_init2(world_unknown_host(0), on_state, CASE_TIMEOUT, NULL, NULL, 0, NULL) == NULL);
     open_handle(0, "", CASE_TIMEOUT, NULL);
     int fd, interest;
     struct timeval wait;
@@ -714,42 +715,47 @@ static void messages(void)
 }
 
 const conformance_case connection_cases[] = {
-    {"a handle begins as not connected, and its watcher hears of the first connection once", first_connection},
-    {"what is submitted before the first connection is carried out in order", early_requests},
-    {"a lost connection first tells every watcher, and zoo_state still reads connected inside", watchers_first},
-    {"a lost connection fails what was outstanding, in order, and zoo_state reads 0 inside", failing_in_order},
-    {"what a failing completion submits waits for the next connection", submitted_inside},
-    {"what a watcher submits when the connection is lost fails with the rest", lost_inside},
-    {"a send that fails says ZOK and tells nobody, and the request goes out on the next connection", failed_send},
-    {"behind an outstanding request it ends the next connection with an inconsistency, though it was carried out",
+    {"a new handle is not connected, and its watcher is called once for the first connection", first_connection},
+    {"requests submitted before the first connection are executed in order", early_requests},
+    {"when a connection is lost, all watchers are called first, and zoo_state still reads connected inside",
+     watchers_first},
+    {"when a connection is lost, outstanding requests fail in order, and zoo_state reads 0 inside", failing_in_order},
+    {"a request submitted by a failing completion waits for the next connection", submitted_inside},
+    {"a request submitted by a watcher when the connection is lost fails with the outstanding ones", lost_inside},
+    {"if a send fails, the call returns ZOK, no callback is called, and the request is sent on the next connection",
+     failed_send},
+    {"if a send fails behind an outstanding request, the next connection ends with ZRUNTIMEINCONSISTENCY",
      failed_send_behind},
-    {"a create whose reply is lost was carried out", lost_create},
-    {"a delete whose reply is lost was carried out, and the second one says ZNONODE", lost_delete},
-    {"a session goes on over a reconnect, and its nodes end when its handle is closed", session_goes_on},
+    {"a create whose reply is lost was executed", lost_create},
+    {"a delete whose reply is lost was executed, and a second one returns ZNONODE", lost_delete},
+    {"a session survives a reconnect, and its nodes are deleted when its handle is closed", session_goes_on},
     {"the timeout is negotiated within the bounds of the server", negotiation},
-    {"a session that was ended from outside makes the handle useless for ever", ended_from_outside},
-    {"what waits for a connection when the session is over fails with ZSESSIONEXPIRED", waiting_at_expiry},
-    {"a silent session expires, and hears of it when it is connected again", silent_session},
-    {"silence ends a connection with ZOPERATIONTIMEOUT", silence_noticed},
-    {"an idle client pings after a third of its timeout, and tells nobody of the answer", idle},
-    {"a session can be taken over with its id and password, and its old connection ends", adopted},
-    {"a session with the wrong password is over", wrong_password},
+    {"after another client has ended the session, the handle refuses all calls", ended_from_outside},
+    {"requests that wait for a connection fail with ZSESSIONEXPIRED if the session has ended", waiting_at_expiry},
+    {"the session of a silent client expires, and the client is told when it connects again", silent_session},
+    {"a client that receives nothing ends its connection with ZOPERATIONTIMEOUT", silence_noticed},
+    {"an idle client sends a ping after a third of its timeout, and calls no callback for the reply", idle},
+    {"another handle can take over a session by id and password, which ends the old connection", adopted},
+    {"a handle with a session's id and a wrong password gets an expired session", wrong_password},
     {"a restarted server keeps sessions, nodes, numbers and the order of zxids", restarted},
-    {"closing a handle fails what is outstanding with ZCLOSING, and ends its session", goodbye},
-    {"a handle that is closed inside a completion refuses requests, and ends when zookeeper_process returns",
+    {"closing a handle fails outstanding requests with ZCLOSING, and ends its session", goodbye},
+    {"a handle that is closed inside a completion refuses requests, and is freed when zookeeper_process returns",
      closed_inside},
-    {"credentials are accepted at once or with the connection, and sent anew without a word", authentication},
+    {"credentials are sent at once or with the connection, and again after each reconnect without a callback",
+     authentication},
     {"credentials cannot be added between two connections", no_authentication},
-    {"refused credentials make the handle useless, and fail what is outstanding with ZAUTHFAILED", refused_credentials},
-    {"credentials whose answer is lost fail before the rest, and are sent anew without a word", lost_credentials},
-    {"what a watcher submits when the session has expired is refused", over_inside},
-    {"a handle that is closed while it is not connected says no goodbye, and its session goes on", closed_unconnected},
-    {"a handle that a watcher closes when the connection is lost fails what is outstanding with ZCLOSING",
+    {"after refused credentials the handle refuses all calls, and outstanding requests fail with ZAUTHFAILED",
+     refused_credentials},
+    {"credentials whose reply is lost fail before other requests, and are sent again without a callback",
+     lost_credentials},
+    {"a request submitted by a watcher when the session has expired is refused", over_inside},
+    {"closing a handle that is not connected leaves its session to expire", closed_unconnected},
+    {"closing a handle in a watcher when the connection is lost fails outstanding requests with ZCLOSING",
      closed_by_watcher},
-    {"the loop is told what to wait for", the_loop},
+    {"zookeeper_interest returns the descriptor, the events and the longest wait", the_loop},
     {"a handle pauses for a 60th of its timeout when it has tried all servers", pauses},
-    {"zookeeper_process takes one packet", one_packet},
-    {"calls without a handle, a host or a scheme are refused", bad_arguments},
-    {"constants have their numbers", constants},
-    {"codes have their texts", messages},
+    {"zookeeper_process handles one packet", one_packet},
+    {"calls without a handle, a host that resolves, or a scheme are refused", bad_arguments},
+    {"constants have the numbers of 3.8.0", constants},
+    {"zerror has the texts of 3.8.0", messages},
     {NULL, NULL}};

@@ -91,12 +91,12 @@ static void one_fails(void)
     CHECK_NUMBER(results[4].err, ZRUNTIMEINCONSISTENCY);
     CHECK(results[0].value == NULL && results[2].value == NULL && results[3].stat == NULL);
     CHECK_TEXT(name, "before");
-    CHECK_STORY(0, "multi=-101"); /* nobody is told of anything */
+    CHECK_STORY(0, "multi=-101"); /* no watch has fired */
     answer *listed = ask_list(0, "/d", NULL);
     CHECK_NUMBER(RESULT(listed), ZOK);
     CHECK_TEXT(listed->text, "old");
     CHECK_NUMBER(multi(2), ZOK);
-    CHECK_TEXT(name, "/d/n-0000000001"); /* what was rolled back used up no number */
+    CHECK_TEXT(name, "/d/n-0000000001"); /* the rollback restored the counter */
 }
 
 static void reasons(void)
@@ -290,18 +290,18 @@ static void containers(void)
 }
 
 const conformance_case multi_cases[] = {
-    {"a multi of all kinds is one transaction, each part of which sees those before it", all_kinds},
-    {"a multi fails as a whole: parts before the failing one say ZOK, parts behind it ZRUNTIMEINCONSISTENCY",
+    {"a multi is one transaction, and each operation sees the effects of those before it", all_kinds},
+    {"a multi fails as a whole: operations before the failing one get ZOK, those after it ZRUNTIMEINCONSISTENCY",
      one_fails},
-    {"a multi fails with the code of its failing part", reasons},
-    {"a multi fails for what an ACL forbids, a check for reading", forbidden},
-    {"a multi may delete a directory and make it anew, and numbers go on inside it", in_its_order},
-    {"a directory that a failed multi had made anew keeps its number", rolled_back_anew},
-    {"a failed multi between other creates uses up a zxid and no number", several_at_once},
-    {"the parts of a multi are told in their order, each watch once", told_in_order},
-    {"a multi of checks takes a zxid and changes nothing, and an empty one says ZOK", checks_only},
-    {"the client refuses a multi with a bad path, and kinds that it does not know", refused_by_the_client},
-    {"a multi whose connection is lost fails in all of its parts, and touches no buffer", lost},
-    {"a multi under a chroot", under_a_chroot},
-    {"a multi that makes a container ends the process, unless it fails", containers},
+    {"a multi fails with the code of its failing operation", reasons},
+    {"an ACL applies inside a multi, and a check needs the permission to read", forbidden},
+    {"a multi can delete a directory, create it again and create sequential nodes in it", in_its_order},
+    {"a directory keeps its counter if a multi that recreated it fails", rolled_back_anew},
+    {"a failed multi among pipelined creates uses up a zxid and no sequence number", several_at_once},
+    {"the operations of a multi trigger watches in their order, each watch once", told_in_order},
+    {"a multi of checks takes a zxid and changes nothing, and an empty one returns ZOK", checks_only},
+    {"the client refuses a multi with an invalid path or an unknown type of operation", refused_by_the_client},
+    {"a multi whose connection is lost fails in all operations, and writes to no buffer", lost},
+    {"a multi adds and removes the chroot", under_a_chroot},
+    {"a multi that creates a container aborts the process, unless it fails", containers},
     {NULL, NULL}};

@@ -311,7 +311,7 @@ static void chroot(void)
     open_client(1);
     open_handle(0, "/app/one", CASE_TIMEOUT, NULL);
     RUN_UNTIL_TOLD(0, "connected");
-    CHECK_NUMBER(make(0, "/d", ZOO_PERSISTENT), ZNONODE); /* nobody makes it */
+    CHECK_NUMBER(make(0, "/d", ZOO_PERSISTENT), ZNONODE); /* the client does not create it */
     CHECK_NUMBER(RESULT(ask_exists(0, "/", NULL)), ZNONODE);
     CHECK_NUMBER(make(1, "/app", ZOO_PERSISTENT), ZOK);
     CHECK_NUMBER(make(1, "/app/one", ZOO_PERSISTENT), ZOK);
@@ -422,29 +422,29 @@ static void one_transaction_each(void)
     CHECK_NUMBER(RESULT(third), ZOK);
     CHECK_NUMBER(refused->rc, ZNODEEXISTS);
     CHECK_NUMBER(second->stat.czxid - first->stat.czxid, 1);
-    CHECK_NUMBER(third->stat.czxid - second->stat.czxid, 2); /* what is refused has a number, too */
+    CHECK_NUMBER(third->stat.czxid - second->stat.czxid, 2); /* the refused one has taken one */
 }
 
 const conformance_case request_cases[] = {
-    {"a directory numbers its children, of whatever name and kind, and deletions do not count", sequence},
+    {"one counter of a directory counts all creates in it, whatever the name and type, and no deletes", sequence},
     {"a create that is refused uses up no number", failures_use_no_number},
-    {"a directory that is made anew begins with 0", made_anew},
-    {"the last number is 2147483647, and all after it", last_numbers},
-    {"creates are refused for their ACL, then for a node that exists or an ephemeral parent", creation_errors},
-    {"an ephemeral node has its session for an owner, and anybody may delete it", ephemerals},
-    {"deletes are refused for their version, then for children", deletion_errors},
-    {"sets and deletes are refused for another version, and each set counts", versions},
-    {"data may be empty or none at all", data},
-    {"a Stat has the zxids, versions and counts of its node and its children", stats},
-    {"reads of a missing node say ZNONODE, and a sync of one says ZOK", missing},
-    {"requests are carried out and answered in their order", in_order},
-    {"what is read behind a sync shows what was written before", synchronised},
-    {"bad paths are refused with ZBADARGUMENTS before anything is sent", bad_paths},
-    {"paths may be long", long_paths},
-    {"a chroot is put before paths and taken off again, and nobody makes it", chroot},
-    {"under a chroot a path need not begin with a slash, and may leave it", relative},
-    {"an ACL forbids reading, writing, creating and deleting, but not exists", forbidden},
-    {"a container is reaped when it has had children and has none", containers},
-    {"the older calls for creates and lists say the same without a Stat", older_calls},
-    {"each write has a zxid of its own, refused ones too, and reads have none", one_transaction_each},
+    {"a directory that is deleted and created again starts with number 0", made_anew},
+    {"the last sequence number is 2147483647, and stays so", last_numbers},
+    {"a create checks the ACL before the path, and an ephemeral node cannot have children", creation_errors},
+    {"the owner of an ephemeral node is its session, and other sessions can delete it", ephemerals},
+    {"a delete checks the version before the children", deletion_errors},
+    {"sets and deletes of another version are refused, and each set adds 1 to the version", versions},
+    {"data can be empty or NULL", data},
+    {"a Stat has the zxids, versions and counts of a node and of its children", stats},
+    {"reads of a missing node return ZNONODE, and a sync of one returns ZOK", missing},
+    {"requests of one client are executed and answered in order", in_order},
+    {"a read after a sync shows earlier writes of other clients", synchronised},
+    {"the client refuses invalid paths with ZBADARGUMENTS", bad_paths},
+    {"paths can have 399 bytes", long_paths},
+    {"the client adds and removes the chroot, and does not create it", chroot},
+    {"under a chroot a path without a slash is appended as it is", relative},
+    {"an ACL can forbid reads, sets, creates and deletes, but not exists", forbidden},
+    {"a container is deleted if it has had children and has none", containers},
+    {"zoo_acreate and zoo_aget_children return the same without a Stat", older_calls},
+    {"each write takes a zxid, even if it is refused, and reads take none", one_transaction_each},
     {NULL, NULL}};

@@ -255,7 +255,7 @@ static void default_watcher(void)
     CHECK_STORY(0, "child changed");
 }
 
-/* What happens while nothing arrives at client 0, and is lost with its connection. */
+/* Loses the events of `happen` with the connection of client 0, and checks its story after the reconnect. */
 static void missed(void (*happen)(void), const char *expected)
 {
     told(0);
@@ -529,27 +529,27 @@ static void forbidden_watch(void)
 }
 
 const conformance_case watch_cases[] = {
-    {"a watch is for one event", one_shot},
-    {"watchers of a path are one if function and context are the same", deduplicated},
-    {"a watcher hears of the session once, however much it watches, and is not used up", hears_once},
-    {"a watcher whose request was lost is not armed, and hears nothing", not_yet_armed},
-    {"of a node that is missing, only exists arms a watch", missing_nodes},
-    {"children are no business of data watches, and data none of child watches", kinds},
-    {"the end of a directory reaches data and child watchers in one event, then the watchers of its parent",
+    {"a watch fires once", one_shot},
+    {"watchers of a path are deduplicated by function and context", deduplicated},
+    {"a session event is sent once to each watcher, and does not use up its watches", hears_once},
+    {"a watcher is armed by the reply, and is not called if the reply is lost", not_yet_armed},
+    {"on a missing node, exists arms a watch, and get and list do not", missing_nodes},
+    {"data watches do not fire for children, and child watches do not fire for data", kinds},
+    {"the deletion of a directory fires its data and child watches in one event, then the child watches of its parent",
      end_of_directory},
-    {"events of a client's own write come before its reply", own_writes},
-    {"an event comes before a read that shows the change", before_the_read},
-    {"a watcher may arm itself again inside", armed_inside},
-    {"the handle's own watcher may watch, and hears of the session once", default_watcher},
-    {"after a reconnect a data watch tells what was missed, or stays", missed_data},
-    {"after a reconnect a child watch tells what was missed, or stays", missed_children},
-    {"after a reconnect an exists watch tells what was missed, or stays", missed_creation},
-    {"what was missed is told before requests that waited are answered", missed_together},
-    {"the end of a session ends its ephemeral nodes, which is told", ends_with_session},
-    {"watchers hear that the session has expired", of_expired},
-    {"watches are removed by their kind, and ZNOWATCHER says that there is none", removed},
-    {"a watch that was removed is not armed again by a reconnect", removed_and_reconnected},
+    {"events of a client's own write arrive before its reply", own_writes},
+    {"an event arrives before the reply of a read that shows the change", before_the_read},
+    {"a watcher can arm itself again while it is called", armed_inside},
+    {"the handle's own watcher can watch, and is called once for a session event", default_watcher},
+    {"after a reconnect a data watch fires if the node has changed meanwhile, or stays", missed_data},
+    {"after a reconnect a child watch fires if the children have changed meanwhile, or stays", missed_children},
+    {"after a reconnect an exists watch fires if the node was created meanwhile, or stays", missed_creation},
+    {"after a reconnect missed events arrive before replies to requests that waited", missed_together},
+    {"the end of a session fires the watches of its ephemeral nodes", ends_with_session},
+    {"watchers are called when the session has expired", of_expired},
+    {"watches are removed by type, and ZNOWATCHER means that there is none", removed},
+    {"a reconnect does not arm a removed watch again", removed_and_reconnected},
     {"a watch can be removed in the client alone", removed_locally},
     {"events have paths without the chroot", chroot_events},
-    {"a read that is forbidden arms no watch", forbidden_watch},
+    {"a read that an ACL forbids arms no watch", forbidden_watch},
     {NULL, NULL}};

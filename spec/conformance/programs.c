@@ -1,9 +1,9 @@
 /*
- * programs: random programs of two clients, and all that they are told, for the comparison of two worlds: the same seed has to print the
- * same in both (tools/test.sh compares them).
+ * programs: random programs of two clients. They print requests, answers and events. One seed has to print the same in both worlds, which
+ * tools/test.sh checks.
  *
- * Each step is awaited before the next one. Sessions and zxids are called by the order in which they have appeared. What is told in one
- * step is sorted, because the client calls the watchers of a path, and those of a reconnect, in the order of its hash tables.
+ * Each step is awaited before the next one. Sessions and zxids are numbered in the order of their appearance. The events of one step
+ * are sorted, because the client keeps watchers in hash tables.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static int compare_words(const void *left, const void *right)
 static void print_story(int client)
 {
     char text[4000];
-    const char *words[500];
+    const char *words[500] = {NULL};
     int count = 0;
     snprintf(text, sizeof(text), "%s", told(client));
     for (char *word = strtok(text, " "); word != NULL && count < 500; word = strtok(NULL, " "))
@@ -120,18 +120,22 @@ static const char *pick_own_path(void)
     return strcmp(path, "/") == 0 ? "/d" : path;
 }
 
-static void multi(int client)
-{
+/* A request that was submitted, and its answer to come. */
+typedef struct {
+    answer *given;
+    int submitted;
+    int count; /* operations of a multi, which have the rest */
     zoo_op_t ops[PARTS];
     zoo_op_result_t results[PARTS];
     struct Stat stats[PARTS];
-    static char names[PARTS][64];
-    int count = 1 + pick(PARTS);
-    memset(results, 0, sizeof(results));
-    memset(stats, 0, sizeof(stats));
-    memset(names, 0, sizeof(names));
+    char names[PARTS][64];
+} request;
+
+static void submit_multi(int client, request *made)
+{
+    made->count = 1 + pick(PARTS);
     printf("%d multi", client);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < made->count; i++) {
         int length, kind = pick(4), version = pick_version();
         const char *path = pick_own_path(), *data = pick_data(&length);
         if (strcmp(path, "/d/") == 0 || strcmp(path, "/e/.") == 0)
@@ -139,58 +143,79 @@ static void multi(int client)
         int mode = pick_mode(path);
         printf(" %s %d %d %d %s;", path, kind, mode, version, data != NULL ? data : "null");
         if (kind == 0)
-            zoo_create_op_init(&ops[i], path, data, length, &ZOO_OPEN_ACL_UNSAFE, mode, names[i], sizeof(names[i]));
+            zoo_create_op_init(&made->ops[i], path, data, length, &ZOO_OPEN_ACL_UNSAFE, mode, made->names[i],
+                               sizeof(made->names[i]));
         else if (kind == 1)
-            zoo_delete_op_init(&ops[i], path, version);
+            zoo_delete_op_init(&made->ops[i], path, version);
         else if (kind == 2)
-            zoo_set_op_init(&ops[i], path, data, length, version, &stats[i]);
+            zoo_set_op_init(&made->ops[i], path, data, length, version, &made->stats[i]);
         else
-            zoo_check_op_init(&ops[i], path, version);
+            zoo_check_op_init(&made->ops[i], path, version);
     }
-    answer *given = new_answer(client, "multi");
-    int submitted = zoo_amulti(handles[client], count, ops, results, on_void, given);
-    print_answer(submitted, given);
-    for (int i = 0; submitted == ZOK && i < count; i++) {
-        printf("    %d \"%s\" %s%s", results[i].err, names[i], results[i].value != NULL ? "value" : "",
-               results[i].stat != NULL ? "stat" : "");
-        if (results[i].stat != NULL && stats[i].czxid != 0)
-            print_stat(&stats[i]);
+    made->given = new_answer(client, "multi");
+    made->submitted = zoo_amulti(handles[client], made->count, made->ops, made->results, on_void, made->given);
+}
+
+/* Submits a write, or one time in eight a list. */
+static void submit_something(int client, request *made)
+{
+    int length, kind = pick(8);
+    const char *path = pick_own_path(), *data = pick_data(&length);
+    int mode = pick_mode(path), version = pick_version();
+    memset(made, 0, sizeof(*made));
+    if (kind < 3) {
+        printf("%d create %s %d", client, path, mode);
+        made->given = new_answer(client, "create");
+        made->submitted =
+            zoo_acreate2(handles[client], path, data, length, &ZOO_OPEN_ACL_UNSAFE, mode, on_string_stat, made->given);
+    } else if (kind == 3) {
+        printf("%d delete %s %d", client, path, version);
+        made->given = new_answer(client, "delete");
+        made->submitted = zoo_adelete(handles[client], path, version, on_void, made->given);
+    } else if (kind == 4) {
+        printf("%d set %s %d", client, path, version);
+        made->given = new_answer(client, "set");
+        made->submitted = zoo_aset(handles[client], path, data, length, version, on_stat, made->given);
+    } else if (kind == 5) {
+        printf("%d list %s", client, path);
+        made->given = new_answer(client, "list");
+        made->submitted = zoo_aget_children2(handles[client], path, 0, on_strings_stat, made->given);
+    } else {
+        submit_multi(client, made);
+    }
+}
+
+static void print_outcome(const request *made)
+{
+    print_answer(made->submitted, made->given);
+    for (int i = 0; made->submitted == ZOK && i < made->count; i++) {
+        const zoo_op_result_t *result = &made->results[i];
+        printf("    %d \"%s\" %s%s", result->err, made->names[i], result->value != NULL ? "value" : "",
+               result->stat != NULL ? "stat" : "");
+        if (result->stat != NULL && made->stats[i].czxid != 0)
+            print_stat(&made->stats[i]);
         printf("\n");
     }
 }
 
 static void write_something(int client)
 {
-    int length;
-    answer *given;
-    const char *path = pick_own_path(), *data = pick_data(&length);
-    int mode = pick_mode(path), version = pick_version(), submitted;
-    switch (pick(6)) {
-    case 0:
-    case 1:
-    case 2:
-        printf("%d create %s %d", client, path, mode);
-        given = new_answer(client, "create");
-        submitted =
-            zoo_acreate2(handles[client], path, data, length, &ZOO_OPEN_ACL_UNSAFE, mode, on_string_stat, given);
-        print_answer(submitted, given);
-        break;
-    case 3:
-        printf("%d delete %s %d", client, path, version);
-        given = new_answer(client, "delete");
-        submitted = zoo_adelete(handles[client], path, version, on_void, given);
-        print_answer(submitted, given);
-        break;
-    case 4:
-        printf("%d set %s %d", client, path, version);
-        given = new_answer(client, "set");
-        submitted = zoo_aset(handles[client], path, data, length, version, on_stat, given);
-        print_answer(submitted, given);
-        break;
-    default:
-        multi(client);
-        break;
+    static request made; /* a failing program may still be answered when its handles are closed */
+    submit_something(client, &made);
+    print_outcome(&made);
+}
+
+/* Several requests at once: the server works on one while others wait behind it. */
+static void burst(int client)
+{
+    static request made[10];
+    int count = 2 + pick(9);
+    for (int i = 0; i < count; i++) {
+        submit_something(client, &made[i]);
+        printf("\n");
     }
+    for (int i = 0; i < count; i++)
+        print_outcome(&made[i]);
 }
 
 static void remove_watches(int client)
@@ -281,8 +306,10 @@ void run_program(uint64_t seed)
     }
     for (int i = 0; i < STEPS; i++) {
         int client = pick(2), kind = pick(20);
-        if (kind < 10)
+        if (kind < 6)
             write_something(client);
+        else if (kind < 10)
+            burst(client);
         else if (kind < 16)
             read_something(client);
         else if (kind < 18)

@@ -1,9 +1,9 @@
 /*
- * world: what a ZooKeeper client and one server stand in, real or simulated. Two implementations:
+ * world: a ZooKeeper server and the way to it, real or simulated. There are two implementations:
  *
- * - world_simulated.c: the functions of zookeeper.h are those of spec/simulation, and so is the server.
- * - world_real.c: libzookeeper_st, a server started by tools/zookeeper, and for each client a tools/faultproxy.lua between the
- *   two. To be run from the project's root.
+ * - world_simulated.c: spec/simulation provides the functions of zookeeper.h and the server.
+ * - world_real.c: libzookeeper_st, a server started by tools/zookeeper, and one tools/faultproxy.lua for each client. Run it
+ *   from the project's root.
  *
  * Clients are numbers from 0. A client has at most one handle at a time; faults are aimed at a client.
  */
@@ -22,7 +22,7 @@
 /* A directory whose next sequential child has the number before the last one. It is there from the beginning. */
 #define WORLD_NEARLY_FULL "/nearly-full"
 
-/* Which of the two it is: for the differences between them that are known. */
+/* Tells the two worlds apart, for known differences. */
 extern const bool world_is_real;
 
 /* Once, before and after all cases; false: it could not be started. */
@@ -35,39 +35,41 @@ void world_end(void);
 /* The host string by which a client's handle reaches the server, without a chroot. Opens and closes handles of that client
  * from now on. */
 const char *world_host(int client);
+/* A host string whose name does not resolve. world_host ends this. */
+const char *world_unknown_host(int client);
 /* One turn of the loop of each handle that is not NULL: zookeeper_interest, poll, zookeeper_process. Waits until there was
  * something to do for one of them, or for a moment. */
 void world_turn(zhandle_t *const *handles);
-/* What zookeeper_process said to a client last. */
+/* The last result of zookeeper_process for this client. */
 int world_said(int client);
 /* How many turns read something from the server. */
 int world_reads(int client);
-/* False if so many seconds of this world have passed since then; a bound for hangs. */
+/* This world's time and the longest wait for a condition, which ends a hang; nanoseconds. */
 int64_t world_now(void);
 int64_t world_patience(void);
 
 /* --- faults; none of them runs a loop of the case's handles --- */
 
-/* The client's connection is lost, and what is under way with it. What the server has received before is carried out. */
+/* Resets the client's connection. Messages under way are lost. The server executes the requests that it has received. */
 void world_cut(int client);
-/* What the client sends is held back on its way, until this ends or the connection is cut. */
+/* Holds back the client's requests on their way, on new connections, too. */
 void world_hold_requests(int client, bool hold);
-/* The same of what the server sends. New connections are held back likewise. */
+/* Holds back the server's replies and events likewise. */
 void world_hold_replies(int client, bool hold);
-/* The connection is lost after the client's next request to create an ephemeral node, or its next delete, was carried out. */
+/* The connection is lost after the client's next request to create an ephemeral node, or its next delete, was executed. */
 void world_lose_next_create(int client);
 void world_lose_next_delete(int client);
-/* The next thing that the client sends fails in send(2). */
+/* The client's next send(2) fails. */
 void world_fail_next_send(int client);
-/* Ends a session by somebody else's hand. */
+/* Another client ends the session. */
 void world_end_session(const clientid_t *session);
 /* The server is killed, and started again with the data that it had. */
 void world_restart_server(void);
 /* The server refuses credentials of the scheme "unknown". */
 void world_refuse_credentials(void);
-/* From now on nobody may do this with the node: ZOO_PERM_READ, … */
+/* Takes these permissions (ZOO_PERM_READ, …) on a node away from all clients. */
 void world_forbid(const char *path, int permissions);
-/* Empty containers are looked for now, or soon. */
+/* Has the server look for empty containers, now or soon. */
 void world_reap(void);
 
 #endif

@@ -24,7 +24,7 @@ const bool world_is_real = true;
 typedef struct {
     char host[64];
     int control;
-    int descriptor; /* of the connection, as zookeeper_interest said last */
+    int descriptor; /* of the connection, from the last zookeeper_interest */
     bool requests_held, replies_held;
     int said, reads;
 } client_link;
@@ -95,7 +95,7 @@ static void hold_as_told(int client)
         command(client, "stall down");
 }
 
-/* ---- somebody else, who is connected directly and opens a handle for each thing to do ---- */
+/* ---- handles without a proxy, for administration ---- */
 
 typedef struct {
     bool done;
@@ -261,6 +261,12 @@ const char *world_host(int client)
     return links[client].host;
 }
 
+const char *world_unknown_host(int client)
+{
+    (void)client;
+    return "no-such-host.invalid:2181";
+}
+
 int64_t world_now(void)
 {
     struct timespec now;
@@ -345,7 +351,7 @@ void world_fail_next_send(int client)
         die("shutdown");
 }
 
-/* Whoever connects with the session's password may end it. */
+/* A handle with the session's id and password takes the session over, and ends it. */
 void world_end_session(const clientid_t *session)
 {
     zookeeper_close(connect_directly(session));

@@ -55,6 +55,14 @@ void world_end(void)
 const char *world_host(int client)
 {
     sim_set_caller(client);
+    sim_set_names(client, true);
+    return "simulated:2181";
+}
+
+const char *world_unknown_host(int client)
+{
+    sim_set_caller(client);
+    sim_set_names(client, false);
     return "simulated:2181";
 }
 

@@ -70,7 +70,7 @@ describe("a lock's path", function()
         assert.is_true(lock:token() > token)
     end)
 
-    it("is reaped by the server after its last use #real", function()
+    it("is reaped by the server after its last use", function()
         local server = cluster.start({ reap = 100 })
         finally(function()
             fixture.clean()

@@ -6,7 +6,7 @@ local fixture = require "spec.support.fixture"
 
 after_each(fixture.clean)
 
-describe("near the end of the sequence numbers, a mutex #real", function()
+describe("near the end of the sequence numbers, a mutex", function()
     local servers
     local LIMIT = 2147483647 - 65536
 

@@ -27,7 +27,7 @@ local function promises(loop)
             ["an iterator"] = function(fn, ...)
                 local arguments = { ... }
                 return coroutine.resume(coroutine.create(function()
-                    for result in function()
+                    for result in function() -- luacheck: ignore 512
                         return fn(compat.unpack(arguments))
                     end do
                         return result

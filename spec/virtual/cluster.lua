@@ -40,8 +40,8 @@ end
 --- Servers like those that are there are those; else a new world begins.
 local function serve(options)
     local wanted = {
-        servers = options.servers or world.usual.servers, tick = options.tick or world.usual.tick, reap = options.reap or world.usual.reap,
-        zxid = options.zxid, seed = world.seed,
+        servers = options.servers or world.usual.servers, tick = options.tick or world.usual.tick,
+        reap = options.reap or world.usual.reap, zxid = options.zxid, seed = world.seed,
     }
     for name in pairs(options.options or {}) do
         error(("the option %s of servers needs the real world: tag the spec #real"):format(name), 3)
@@ -146,30 +146,30 @@ function Cluster:leader()
     return world.leader()
 end
 
-local function each(self, n, fn)
+local function each_server(self, n, fn)
     for number = n == "all" and 1 or n or 1, n == "all" and #self.addresses or n or 1 do
         fn(number)
     end
 end
 
 function Cluster:kill(n)
-    each(self, n, world.crash)
+    each_server(self, n, world.crash)
 end
 
 function Cluster:pause(n)
-    each(self, n, function(number)
+    each_server(self, n, function(number)
         world.reach(number, false, false)
     end)
 end
 
 function Cluster:resume(n)
-    each(self, n, function(number)
+    each_server(self, n, function(number)
         world.reach(number, true, true)
     end)
 end
 
 function Cluster:restart(n)
-    each(self, n, function(number)
+    each_server(self, n, function(number)
         if world.is_up(number) then
             world.crash(number)
         end

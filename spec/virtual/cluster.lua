@@ -142,7 +142,7 @@ function Cluster:mode(n)
     return #self.addresses == 1 and "standalone" or world.leader() == (n or 1) and "leader" or "follower"
 end
 
-function Cluster:leader()
+function Cluster.leader()
     return world.leader()
 end
 

@@ -241,6 +241,20 @@ static void forget(claim_record *record)
     claim_over(record);
 }
 
+/* Those who still wait for the node queue anew: somebody has asked for it, and was heard. It is the claim's, or that of a waiting claim's
+ * turn, which went to others just now. */
+static bool told_to_let_go(const claim_record *record)
+{
+    if (record->held_count > 0)
+        return record->held[0]->told;
+    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        if (each->client == record->client && each->path == record->path && each->phase == ZKL_CLAIM_GRANTED &&
+            each->granted_at == sim_now() && each->held_count > 0 && each->held[0]->told)
+            return true;
+    }
+    return false;
+}
+
 void end_claim(claim_record *record)
 {
     client *of = &run.clients[record->client];
@@ -257,8 +271,8 @@ void end_claim(claim_record *record)
     int64_t before = zkl_engine_stats(of->engine)->requests;
     int64_t grants = totals.grants, overheard = totals.overheard;
     zkl_claim_end(record->claim, record->end_code, read_clock(of));
-    bool told = record->held_count > 0 && record->held[0]->told; /* then those who still wait queue anew */
-    bool many = totals.grants > grants + 1;                      /* readers: then it may begin to watch who comes */
+    bool told = told_to_let_go(record);
+    bool many = totals.grants > grants + 1; /* readers: then it may begin to watch who comes */
     if (totals.grants > grants && record->mode != ZKL_MODE_PERMITS && !told)
         check_no_requests(of, "to hand a node over", before, totals.overheard - overheard + many);
     end_call(of);

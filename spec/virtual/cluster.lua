@@ -39,8 +39,9 @@ end
 
 --- Servers like those that are there are those; else a new world begins.
 local function serve(options)
+    local usual = world.usual
     local wanted = {
-        servers = options.servers or world.usual.servers, tick = options.tick or world.usual.tick, reap = options.reap or world.usual.reap,
+        servers = options.servers or usual.servers, tick = options.tick or usual.tick, reap = options.reap or usual.reap,
         zxid = options.zxid, seed = world.seed,
     }
     for name in pairs(options.options or {}) do
@@ -142,7 +143,7 @@ function Cluster:mode(n)
     return #self.addresses == 1 and "standalone" or world.leader() == (n or 1) and "leader" or "follower"
 end
 
-function Cluster:leader()
+function Cluster.leader()
     return world.leader()
 end
 

@@ -39,9 +39,10 @@ end
 
 --- Servers like those that are there are those; else a new world begins.
 local function serve(options)
+    local usual = world.usual
     local wanted = {
-        servers = options.servers or world.usual.servers, tick = options.tick or world.usual.tick,
-        reap = options.reap or world.usual.reap, zxid = options.zxid, seed = world.seed,
+        servers = options.servers or usual.servers, tick = options.tick or usual.tick, reap = options.reap or usual.reap,
+        zxid = options.zxid, seed = world.seed,
     }
     for name in pairs(options.options or {}) do
         error(("the option %s of servers needs the real world: tag the spec #real"):format(name), 3)

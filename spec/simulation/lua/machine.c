@@ -392,7 +392,11 @@ void machine_begin(void)
 
 bool machine_is_idle(void)
 {
-    return machine_room() == MOST_FIBERS;
+    bool idle = true;
+    for (int i = 0; i < MOST_FIBERS; i++) {
+        idle = idle && (fibers[i].stack == NULL || fibers[i].done);
+    }
+    return idle;
 }
 
 int machine_room(void)

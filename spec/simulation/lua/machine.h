@@ -30,7 +30,7 @@ _Noreturn void machine_fail(const char *what);
 
 /* The world has begun: nobody has a fiber yet. */
 void machine_begin(void);
-/* All fibers have come to their ends; their stacks are freed. */
+/* All fibers have come to their ends. The stack of one whose client's object has not been collected yet is freed when that is joined. */
 bool machine_is_idle(void);
 /* The thread of client `caller` does nothing until that instant. */
 void machine_pause(int caller, int64_t until);

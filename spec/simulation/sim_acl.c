@@ -107,7 +107,7 @@ static char *make_digest(const char *credential, size_t length)
 bool sim_add_identity(const sim_identity **identities, const char *scheme, const char *credential, size_t length)
 {
     if (strcmp(scheme, "ip") == 0)
-        return true; /* what a connection has anyway */
+        return true; /* each connection has its address */
     if (strcmp(scheme, "digest") != 0)
         return false;
     char *id = make_digest(credential, length);

@@ -18,7 +18,7 @@
 /* ---- SHA-1 (FIPS 180-4) and base64, of which digests are made ---- */
 
 #define SHA1_BLOCK 64
-#define SHA1_SIZE 20
+#define SHA1_SIZE ((size_t)20)
 
 static uint32_t rotate_left(uint32_t value, int by)
 {
@@ -28,9 +28,8 @@ static uint32_t rotate_left(uint32_t value, int by)
 static void hash_block(uint32_t state[5], const unsigned char *block)
 {
     uint32_t words[80];
-    for (int i = 0; i < 16; i++)
-        words[i] = (uint32_t)block[i * 4] << 24 | (uint32_t)block[i * 4 + 1] << 16 | (uint32_t)block[i * 4 + 2] << 8 |
-                   (uint32_t)block[i * 4 + 3];
+    for (int i = 0; i < 16; i++, block += 4)
+        words[i] = (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 | (uint32_t)block[2] << 8 | (uint32_t)block[3];
     for (int i = 16; i < 80; i++)
         words[i] = rotate_left(words[i - 3] ^ words[i - 8] ^ words[i - 14] ^ words[i - 16], 1);
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
@@ -65,7 +64,7 @@ static void sha1(const char *text, size_t length, unsigned char out[SHA1_SIZE])
         rest[size - 1 - (size_t)i] = (unsigned char)((uint64_t)length * 8 >> (8 * i));
     for (size_t i = 0; i < size; i += SHA1_BLOCK)
         hash_block(state, rest + i);
-    for (int i = 0; i < SHA1_SIZE; i++)
+    for (size_t i = 0; i < SHA1_SIZE; i++)
         out[i] = (unsigned char)(state[i / 4] >> (24 - i % 4 * 8));
 }
 
@@ -108,7 +107,7 @@ static char *make_digest(const char *credential, size_t length)
 bool sim_add_identity(const sim_identity **identities, const char *scheme, const char *credential, size_t length)
 {
     if (strcmp(scheme, "ip") == 0)
-        return true; /* what a connection has anyway */
+        return true; /* each connection has its address */
     if (strcmp(scheme, "digest") != 0)
         return false;
     char *id = make_digest(credential, length);

@@ -72,10 +72,11 @@ static uint32_t take_character(const unsigned char **text)
 /* What of PathUtils.validatePath the client does not check: characters, which are UTF-16 there, and the names "." and "..". */
 static bool is_valid(const char *path)
 {
-    for (const char *name = path; name != NULL; name = strchr(name, '/')) {
+    for (const char *name = path; *name != '\0';) {
         size_t length = strcspn(++name, "/");
         if (length > 0 && length <= 2 && strncmp(name, "..", length) == 0)
             return false;
+        name += length;
     }
     const unsigned char *rest = (const unsigned char *)path;
     while (*rest != '\0') {

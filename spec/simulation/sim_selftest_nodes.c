@@ -250,7 +250,7 @@ static void test_creator(void)
         CHECK(create(client, "/mine/x", &ZOO_OPEN_ACL_UNSAFE) == ZNOAUTH);
         CHECK(create_in_multi(client, "/mine/x", &ZOO_OPEN_ACL_UNSAFE) == ZNOAUTH);
         CHECK(remove_node(client, "/mine/too") == ZNOAUTH);
-        CHECK(remove_node(client, "/mine/none") == ZNOAUTH); /* what is not there is no secret to guess */
+        CHECK(remove_node(client, "/mine/none") == ZNOAUTH); /* whether or not there is such a node */
         CHECK(create(client, "/mine/none/x", &ZOO_OPEN_ACL_UNSAFE) == ZNONODE);
         CHECK(get(client, "/mine/none") == ZNONODE && set(client, "/mine/none") == ZNONODE);
     }
@@ -418,7 +418,7 @@ static void test_last_zxid(void)
     end();
 }
 
-/* What one client asks is carried out before what another one asks later. */
+/* The server carries out the request of one client before a later one of another client. */
 static void test_order(void)
 {
     sim_options options = usual;

@@ -24,7 +24,7 @@ local world = open()
 --- The module that `require "zklock.core"` would find.
 world.open_core = assert(package.loadlib(file, "luaopen_zklock_core"))
 
---- What servers are like unless a spec says otherwise.
+--- The options of servers unless a spec sets others.
 world.usual = { servers = 1, tick = 500, reap = 3600000 }
 
 --- As the function of world.c; `world.options`, those of the world that is open, or was the last one.

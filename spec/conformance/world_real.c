@@ -101,7 +101,7 @@ typedef struct {
     bool done;
     int rc;
     int count;
-    char names[64][256];
+    char names[64][448];
 } outcome;
 
 static zhandle_t *janitor;
@@ -181,7 +181,7 @@ static void remove_below(const char *path)
         await(janitor, &opened, zoo_aset_acl(janitor, path, -1, &open_to_all, on_done, &opened));
     await(janitor, &listed, zoo_aget_children(janitor, path, 0, on_names, &listed));
     for (int i = 0; i < listed.count; i++) {
-        char child[512];
+        char child[1024];
         snprintf(child, sizeof(child), "%s/%s", strcmp(path, "/") == 0 ? "" : path, listed.names[i]);
         if (strcmp(child, "/zookeeper") == 0)
             continue;

@@ -149,6 +149,25 @@ static void in_a_multi(void)
     CHECK_NUMBER(RESULT(ask_multi(1, 1, &ops[1], results)), ZINVALIDACL); /* no identity: looked at first */
 }
 
+static void secret_events(void)
+{
+    static watch w = {1, "w", false};
+    open_client(0);
+    open_client(1);
+    authenticate(0, "user:password");
+    CHECK_NUMBER(make_for(0, "/d", ZOO_PERM_ALL, "auth", ""), ZOK);
+    CHECK_NUMBER(RESULT(ask_exists(1, "/d", &w)), ZOK);
+    told(1);
+    CHECK_NUMBER(RESULT(ask_set(0, "/d", "y", -1)), ZOK);
+    settle();
+    CHECK_STORY(1, DIFFERS("w:changed", ""));
+    CHECK_NUMBER(RESULT(ask_exists(1, "/d", &w)), ZOK);
+    told(1);
+    CHECK_NUMBER(RESULT(ask_delete(0, "/d", -1)), ZOK);
+    settle();
+    CHECK_STORY(1, DIFFERS("w:deleted", ""));
+}
+
 static void strange_names(void)
 {
     /* DEL, C1, private use, a noncharacter, a replacement character, no UTF-8 at all */
@@ -194,6 +213,7 @@ const conformance_case acl_cases[] = {
     {"a permission in an ACL does not include another one", single_permissions},
     {"after a reconnect credentials are sent before the requests that waited", after_a_reconnect},
     {"an ACL applies inside a multi, and auth needs an identity there, too", in_a_multi},
+    {"an event of a node is not sent to a watcher that may not read the node", secret_events},
     {"servers refuse names with control characters and other special ones", strange_names},
     {"the nodes of the servers cannot be deleted", own_nodes},
     {NULL, NULL}};

@@ -480,7 +480,8 @@ static bool run_case(const conformance_case *each, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    static const conformance_case *const groups[] = {connection_cases, watch_cases, request_cases, multi_cases};
+    static const conformance_case *const groups[] = {connection_cases, watch_cases, request_cases, multi_cases,
+                                                     acl_cases};
     int passed = 0, failed = 0;
     uint64_t seeds = world_is_real ? 1 : 20;
     const char *word = NULL;

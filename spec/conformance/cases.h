@@ -26,6 +26,7 @@ extern const conformance_case connection_cases[];
 extern const conformance_case watch_cases[];
 extern const conformance_case request_cases[];
 extern const conformance_case multi_cases[];
+extern const conformance_case acl_cases[];
 
 /* Runs a random program, and prints its requests, answers and events (programs.c). */
 void run_program(uint64_t seed);

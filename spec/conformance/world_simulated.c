@@ -36,7 +36,8 @@ void world_begin(uint64_t seed)
                            .tick_ms = 500,
                            .delay = SIM_MILLISECOND,
                            .containers = true,
-                           .auth_lasts = true};
+                           .auth_lasts = true,
+                           .own_nodes = true};
     sim_begin(&options, NULL);
     for (int i = 0; i < WORLD_CLIENTS; i++) {
         requests_held[i] = replies_held[i] = false;

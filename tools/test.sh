@@ -70,9 +70,9 @@ builds_for() {
     contract) echo 5.1 5.2 5.3 5.4 luajit c ;;
     real) echo 5.1 5.4 luajit 5.4-asan luajit-asan ;;
     nginx-asan) echo luajit luajit-asan ;;
-    lint) echo 5.1 5.4 luajit c ;;
+    lint) echo 5.1 5.4 luajit c clang ;;
     campaign) echo 5.4 luajit ;;
-    long) echo 5.4 luajit c c-asan fuzz ;;
+    long) echo 5.4 luajit c c-asan fuzz clang ;;
     rock) ;;
     *) echo "tools/test.sh: no such group: $1" >&2 && return 2 ;;
     esac
@@ -87,14 +87,35 @@ suites_virtual() {
     done
 }
 
-# Once each, on one Lua where one is enough; loops are different in each.
+# The files of contracts that take longest.
+slow_contracts=(ensemble examples security openresty)
+
+# contract FILE: once, on one Lua where one is enough; loops are different in each.
+contract() {
+    local name
+    name=$(basename "$1" _spec.lua)
+    case $name in
+    loops*) ;;
+    openresty*) suite "contract: $name" busted 600 "tools/specs.sh real --lua luajit --tags=nginx $1" ;;
+    *) suite "contract: $name" busted 600 "tools/specs.sh real $1" ;;
+    esac
+}
+
 suites_contract() {
-    suite "contracts: inside nginx" busted 800 'tools/specs.sh real --lua luajit --tags=nginx spec/contract'
-    suite "contracts: Lua 5.4" busted 800 'tools/specs.sh real --exclude-tags=nginx --exclude-pattern=loops spec/contract'
-    suite "contracts: loops, Lua 5.4" busted 600 'tools/specs.sh real spec/contract/loops*_spec.lua'
-    suite "contracts: loops, Lua 5.1" busted 600 'tools/specs.sh real --lua lua5.1 spec/contract/loops*_spec.lua'
-    suite "contracts: loops, LuaJIT" busted 600 'tools/specs.sh real --lua luajit spec/contract/loops*_spec.lua'
+    local file lua
+    for file in "${slow_contracts[@]}"; do
+        contract "spec/contract/${file}_spec.lua"
+    done
+    for lua in lua5.4 lua5.1 luajit; do
+        suite "contract: loops, $lua" busted 600 "tools/specs.sh real --lua $lua spec/contract/loops*_spec.lua"
+    done
     suite "behaviour that only the real world shows" busted 600 'tools/specs.sh real --tags=real spec/behaviour'
+    for file in spec/contract/*_spec.lua spec/campaign/*_spec.lua; do
+        case " ${slow_contracts[*]} " in
+        *" $(basename "$file" _spec.lua) "*) ;;
+        *) contract "$file" ;;
+        esac
+    done
     suite "the real client and server behave as the simulation says" ours 400 'build/c/conformance_real'
     suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 100'
     suite "smoke: Lua 5.2" status 30 'smoke lua5.2'
@@ -122,16 +143,16 @@ suites_campaign() {
 }
 
 suites_lint() {
-    # What the check "gcc" would build is built by now, with the same warnings.
-    suite "lint" ours 900 'nice -n 10 tools/lint.sh layout clang tidy-shipped cppcheck luacheck shellcheck docs'
+    # What the checks "gcc" and "clang" would build is built by now, with the same warnings.
+    suite "lint" ours 900 'nice -n 10 tools/lint.sh layout tidy-quick cppcheck luacheck shellcheck docs'
     suite "the reference, without a warning" status 90 'nice -n 10 tools/docs.sh reference'
 }
 
 suites_sim() {
+    suite "small worlds in every order" ours 600 'computing build/c/explore --jobs 1'
     suite "simulation: broken rules are noticed" ours 600 'simulate c --breaks'
     suite "simulation: known seeds" ours 400 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
     suite "simulation: seeds never seen before" ours 200 'simulate c --fresh'
-    suite "small worlds in every order" ours 600 'computing build/c/explore'
     suite "small worlds: broken rules are noticed" ours 600 'computing build/c/explore --breaks'
     suite "simulation: allocations that fail" ours 300 "simulate c-asan --memory 20 25"
     suite "simulation: a seed replays exactly" ours 200 'simulate c --replay-check'
@@ -165,12 +186,25 @@ suites_rock() {
 suites_long() {
     suite "fault campaign: a minute with everything" ours 600 'spec/campaign/run --size full --seconds 60'
     suite "fault campaign: a minute of links that stall" ours 600 'spec/campaign/run --size stalled --seconds 60'
-    suite "lint: the tests' C, too" ours 1800 'nice -n 10 tools/lint.sh tidy'
+    suite "lint: clang's analyser" ours 1800 'nice -n 10 tools/lint.sh tidy'
     suite "simulation: 20000 known seeds" ours 1800 'simulate c --seeds 1 20000'
     suite "simulation: five minutes of seeds never seen before" ours 600 'simulate c --fresh --seconds 300'
     suite "simulation: 2000 seeds under ASan and UBSan" ours 1800 'simulate c-asan --seeds 1 2000'
     suite "simulated Lua programs: a minute of new ones" ours 300 'computing build/c/simulate_lua --fresh 60'
     suite "fuzzers, a minute each" status 1200 'nice -n 10 tools/fuzz.sh 60'
+}
+
+# lane SLOTS GROUP…: runs those of these groups that are wanted, so many suites at a time, in the background. Some wait for servers most
+# of the time, others only compute: each kind has a lane of its own.
+lane() {
+    local slots=$1 group
+    shift
+    (
+        for group; do
+            case " $wanted " in *" $group "*) "suites_$group" ;; esac
+        done
+        settle
+    ) &
 }
 
 must=(lint virtual contract campaign sim c rock)
@@ -183,6 +217,7 @@ for group; do
     esac
     shift
 done
+wanted=$*
 variants=$(for group; do builds_for "$group" || exit 2; done) || exit 2
 if [ -n "$variants" ]; then
     # shellcheck disable=SC2086 # one word each
@@ -192,10 +227,9 @@ if [ -n "$variants" ]; then
 fi
 # Without what could not be built, the others would fail for that alone.
 if ! grep -qs '^[0-9]* [1-9]' "$logs"/build-*.result; then
-    for group; do
-        "suites_$group"
-    done
-    settle
+    lane $((2 * $(nproc))) contract campaign real nginx-asan
+    lane "$(nproc)" lint virtual sim c rock long
+    wait
 fi
 
 summary

@@ -1752,7 +1752,7 @@ static uint64_t hash_session(const sim_session *session)
                              (uint64_t)session->polled << 2 ^ (uint64_t)session->present_ms << 16);
     for (int i = 0; i < sim.options.servers; i++)
         hash = sim_mix(hash, (uint64_t)session->touched_at[i] ^ (uint64_t)session->missed_at[i] << 1);
-    return sim_mix(hash, (uint64_t)(session->owner + 1));
+    return sim_mix(hash, (uint64_t)session->owner + 1);
 }
 
 uint64_t sim_ensemble_hash(void)

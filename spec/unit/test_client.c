@@ -459,7 +459,7 @@ static void forgets_paths_of_long_ago(void **state)
     visit_paths(client, 'a', 1100);
     int64_t before = zkl_memory_in_use();
     visit_paths(client, 'b', 1100);
-    assert_true(zkl_memory_in_use() < before + 1100 * 32); /* less than their names alone would take */
+    assert_true(zkl_memory_in_use() < before + INT64_C(1100) * 32); /* less than their names alone would take */
     close_client(client);
 }
 

@@ -280,7 +280,7 @@ static struct rlimit limit_descriptors(int more)
     assert_true(next >= 0);
     close(next);
     limit = before;
-    limit.rlim_cur = (rlim_t)(next + more);
+    limit.rlim_cur = (rlim_t)next + (rlim_t)more;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     return before;
 }

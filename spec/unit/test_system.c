@@ -244,7 +244,7 @@ static void loses_what_it_held_before_the_machine_slept(void **state)
     zkl_client *client = open_client();
     zkl_ticket *held = acquire(client);
     assert_true(zkl_ticket_held(held));
-    atomic_store(&slept, 2 * SESSION_MS * (ZKL_SECOND / 1000));
+    atomic_store(&slept, INT64_C(2) * SESSION_MS * (ZKL_SECOND / 1000));
     assert_false(zkl_ticket_held(held));
     zkl_ticket_view view; /* what it says agrees, though its thread may have slept on */
     zkl_ticket_look(held, &view);

@@ -11,13 +11,14 @@
 #   contract    what only real servers, processes and nginx show
 #   campaign    faults on real servers, for some seconds
 #   sim         the simulation of the engine and of Lua programs
-#   c           the C unit tests, plain and under sanitizers, and the fuzzers
+#   c           the C unit tests, plain and under sanitizers
+#   fuzz        each fuzzer for some seconds
 #   rock        luarocks
 #   real        all specs on real servers: Lua 5.1, 5.4 and LuaJIT, sanitizers, valgrind
 #   long        longer campaigns, more seeds, more fuzzing
 #   nginx-asan  all specs inside nginx, its workers under AddressSanitizer
 #
-# Without an argument: lint virtual contract campaign sim c rock, which must pass before a change lands. "all": all of them.
+# Without an argument: lint virtual contract campaign sim c fuzz rock, which must pass before a change lands. "all": all of them.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -65,7 +66,8 @@ export -f same_programs smoke simulate campaign
 # runs: whoever links a module anew takes it away from those who load it at that moment.
 builds_for() {
     case $1 in
-    c) echo c c-asan c-tsan fuzz ;;
+    c) echo c c-asan c-tsan ;;
+    fuzz) echo fuzz ;;
     sim | virtual) echo c c-asan ;;
     contract) echo 5.1 5.2 5.3 5.4 luajit c ;;
     real) echo 5.1 5.4 luajit 5.4-asan luajit-asan ;;
@@ -175,6 +177,9 @@ suites_c() {
     suite "C unit tests" cmocka 180 'run_units c'
     suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
     suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
+}
+
+suites_fuzz() {
     suite "fuzzers, a few seconds each" status 180 'nice -n 10 tools/fuzz.sh 5'
 }
 
@@ -207,7 +212,7 @@ lane() {
     ) &
 }
 
-must=(lint virtual contract campaign sim c rock)
+must=(lint virtual contract campaign sim c fuzz rock)
 [ $# -gt 0 ] || set -- must
 for group; do
     case $group in
@@ -227,8 +232,8 @@ if [ -n "$variants" ]; then
 fi
 # Without what could not be built, the others would fail for that alone.
 if ! grep -qs '^[0-9]* [1-9]' "$logs"/build-*.result; then
-    lane $((2 * $(nproc))) contract campaign real nginx-asan
-    lane "$(nproc)" lint virtual sim c rock long
+    lane $((2 * $(nproc))) contract campaign c real nginx-asan
+    lane $(($(nproc) + 1)) lint virtual sim fuzz rock long
     wait
 fi
 

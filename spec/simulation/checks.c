@@ -463,6 +463,8 @@ static void check_told(const client *of, const claim_record *record)
         return; /* nobody, or it had no memory for a watch: not worth losing the lock for */
     if (since < record->granted_at)
         since = record->granted_at;
+    if (run.replaced_live_at > 0 && since < of->unheard_until)
+        return; /* the servers have forgotten its watch, and do not tell after the reconnect what came before its last answer */
     if (since < of->unheard_until)
         since = of->unheard_until;
     if (of->state == ZKL_STATE_CONNECTED && of->paused_until < sim_now() && sim_now() > since + HEARS_WITHIN &&
@@ -735,6 +737,21 @@ static bool has_impostor(int lock)
             return true;
     }
     return false;
+}
+
+/* Not long ago: servers may tell of it only now. */
+static bool had_impostor(int lock)
+{
+    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
+        if (each->lock == lock && each->replaced_until > 0 && sim_now() - each->replaced_until < run.timeout)
+            return true;
+    }
+    return false;
+}
+
+bool meddled_with(int lock)
+{
+    return has_impostor(lock) || had_impostor(lock);
 }
 
 static bool refusal_explained(const claim_record *record, zkl_code code)
@@ -1041,16 +1058,6 @@ static bool is_own(int caller, const char *path)
     return node != NULL && node->client == caller && node->overheard;
 }
 
-/* Not long ago: servers may tell of it only now. */
-static bool had_impostor(int lock)
-{
-    for (const node_record *each = run.nodes; each != NULL; each = each->next) {
-        if (each->lock == lock && each->replaced_until > 0 && sim_now() - each->replaced_until < run.timeout)
-            return true;
-    }
-    return false;
-}
-
 static void notified(void *context, int caller, const char *path, int type, bool successor, bool later)
 {
     (void)context;
@@ -1059,7 +1066,7 @@ static void notified(void *context, int caller, const char *path, int type, bool
     if (type != ZOO_DELETED_EVENT || successor || !later || is_own(caller, path))
         return;
     totals.wasted_wakes++;
-    if (has_impostor(path_index(path)) || had_impostor(path_index(path)))
+    if (meddled_with(path_index(path)))
         return;
     if (deletions_unheard() || run.short_of_memory)
         return; /* a waiter whose node was deleted goes on watching until its blocker goes */

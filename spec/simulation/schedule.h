@@ -320,6 +320,8 @@ void choose_paths(void);
 void server_path_of(const char *client_path, char *out, size_t size);
 /* Which lock a node of the server belongs to, -1 if none. */
 int path_index(const char *server_path);
+/* An impostor's node is there, or was not long ago. */
+bool meddled_with(int lock);
 /* The directory where contenders queue: the lock's own, or a semaphore's line. As the server names it. */
 #define MAX_DIRECTORY 64
 void queue_directory(int path, char *out);

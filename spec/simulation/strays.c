@@ -74,10 +74,18 @@ static void visit(client *of, node_record *node)
     submit_claim(record);
 }
 
-/* A try has been answered before all of its list was looked at, or a claim was refused: that was no visit. */
+/*
+ * A try has been answered before all of its list was looked at, or a claim was refused, or granted by a node that was there already:
+ * that was no visit. Nor was it one when the node came back less than a second before: the client may rely on an earlier list.
+ */
 static bool was_visited(const node_record *node)
 {
-    return node->visitor != NULL && !node->visitor->try_only && node->visitor->phase != ZKL_CLAIM_REFUSED;
+    const claim_record *visitor = node->visitor;
+    if (visitor == NULL || visitor->try_only || visitor->phase == ZKL_CLAIM_REFUSED)
+        return false;
+    if (node->revived && node->visited_at - run.replaced_live_at < SIM_SECOND)
+        return false;
+    return visitor->held_count == 0 || visitor->held[0]->made_at >= node->visited_at;
 }
 
 /*

@@ -1,6 +1,5 @@
 --- A wait that cannot suspend, or that nothing will resume, is given up, and keeps no loop from ending.
 
-local core = require "zklock.core"
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
@@ -123,7 +122,6 @@ local function promises(loop)
 
     it_if(loop.run_out, "the loop ends when the work is done, whatever is still held and watched", function()
         local client, lock
-        local began = core.now()
         loop.run_out(function()
             client = loops.client(loop)
             lock = client:mutex(fixture.path())
@@ -133,7 +131,6 @@ local function promises(loop)
                 lock:release() -- copas cannot be asked whether anything else is left
             end
         end)
-        assert.is_true(core.now() - began < 20)
         assert(client:close())
     end)
 

@@ -137,7 +137,7 @@ local function promises(loop)
             local began = core.now()
             assert.equal("timeout", select(3, lock:acquire(0.3)))
             local took = core.now() - began
-            assert.is_true(took >= 0.3 and took < 5, ("took %g s"):format(took))
+            assert.is_true(took >= 0.3, ("took %g s"):format(took))
             assert.equal("timeout", select(3, lock:try_acquire()))
             assert(client:flush(10))
             assert.equal(1, #fixture.children(lock:path()))

@@ -1,0 +1,82 @@
+--- Deadlines: what is given a time takes that time where the answer is that it cannot be had, and no longer.
+
+local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
+local takes = require "spec.support.takes"
+local zklock = require "zklock"
+
+describe("connect gives up exactly when its time is up", function()
+    after_each(fixture.clean)
+
+    local function fails_within(seconds, servers)
+        takes(seconds, function()
+            local client, _, code = zklock.connect(servers, { connect_timeout = seconds })
+            assert.is_nil(client)
+            assert.equal("disconnected", code)
+        end)
+    end
+
+    it("where connections are refused", function()
+        local _, link = fixture.client_behind_proxy()
+        link:refuse()
+        link:cut()
+        fails_within(0.5, link.address)
+        fails_within(3, link.address)
+    end)
+
+    it("where nobody answers", function()
+        local _, link = fixture.client_behind_proxy()
+        link:stall()
+        fails_within(0.5, link.address)
+        fails_within(3, link.address)
+    end)
+end)
+
+describe("a wait for a lock ends exactly when its time is up", function()
+    after_each(fixture.clean)
+
+    for _, seconds in ipairs { 0.2, 1, 7.5 } do
+        it(("with the code timeout, after %g seconds"):format(seconds), function()
+            local client = fixture.loop_client({}, 30)
+            local path = fixture.path()
+            fixture.join(path)
+            for _, lock in ipairs { client:mutex(path), client:rwlock(path).read, client:multi { client:mutex(path) } } do
+                loop.run(function()
+                    takes(seconds, function()
+                        assert.equal("timeout", select(3, lock:acquire(seconds)))
+                    end)
+                end)
+            end
+        end)
+
+        it(("with the code timeout where nobody answers, after %g seconds"):format(seconds), function()
+            local client, link = fixture.client_behind_proxy { wait = loop, session_timeout = 30 }
+            local lock = client:mutex(fixture.path())
+            link:stall()
+            loop.run(function()
+                takes(seconds, function()
+                    assert.equal("timeout", select(3, lock:acquire(seconds)))
+                end)
+            end)
+            link:resume()
+        end)
+    end
+end)
+
+describe("a max_hold ends a hold exactly when its time is up", function()
+    after_each(fixture.clean)
+
+    for _, seconds in ipairs { 0.3, 2, 9 } do
+        it(("of %g seconds"):format(seconds), function()
+            local lock = fixture.loop_client({}, 30):mutex(fixture.path(), { max_hold = seconds })
+            loop.run(function()
+                assert(lock:acquire(10))
+                takes(seconds, function()
+                    loop.until_true(function()
+                        return not lock:held()
+                    end)
+                end)
+            end)
+        end)
+    end
+end)

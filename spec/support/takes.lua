@@ -1,0 +1,22 @@
+--- support.takes: how long something takes, in the world's own time.
+--
+-- In virtual time that is asserted exactly, to two hundredths of a second. On real servers, whose machine may be busy, only that it
+-- does not take less.
+--
+--     takes(0.5, function() assert.equal("timeout", select(3, lock:acquire(0.5))) end)
+
+local core = require "zklock.core"
+
+local IS_VIRTUAL = package.preload["spec.virtual.world"] ~= nil
+
+--- What a program may take beyond a deadline, in seconds of virtual time: round trips, turns of threads, and support.loop's interval.
+local TURNS = 0.02
+
+return function(seconds, fn)
+    local began = core.now()
+    fn()
+    local took = core.now() - began
+    if took < seconds - 1e-6 or IS_VIRTUAL and took > seconds + TURNS then
+        error(("took %g s, not %g s"):format(took, seconds), 2)
+    end
+end

@@ -9,7 +9,7 @@ local core = require "zklock.core"
 
 local IS_VIRTUAL = package.preload["spec.virtual.world"] ~= nil
 
---- What a program may take beyond a deadline, in seconds of virtual time: round trips, turns of threads, and support.loop's interval.
+--- What a program may take beyond a deadline, in virtual seconds: round trips, turns of threads, and the interval of support.loop.
 local TURNS = 0.02
 
 return function(seconds, fn)

@@ -1,15 +1,30 @@
 --- support.ports: TCP ports of this machine that nobody listens on.
+--
+-- They are none of those that the kernel gives to outgoing connections and to listeners on any port: between the moment when a port
+-- is found and the moment when it is listened on, another process would get it. tools/zookeeper takes its own from below these.
 
 local socket = require "socket"
 
 local ports = {}
 
+local FIRST, LAST = 32000, 32767
+
+local next_port
+
 --- A port that was free a moment ago.
 function ports.free()
-    local listener = assert(socket.bind("127.0.0.1", 0))
-    local _, port = listener:getsockname()
-    listener:close()
-    return tonumber(port)
+    -- Another process begins elsewhere.
+    next_port = next_port or FIRST + math.floor(socket.gettime() * 1e4) % (LAST - FIRST + 1)
+    for _ = FIRST, LAST do
+        local port = next_port
+        next_port = port < LAST and port + 1 or FIRST
+        local listener = socket.bind("127.0.0.1", port)
+        if listener then
+            listener:close()
+            return port
+        end
+    end
+    error("no port is free", 2)
 end
 
 return ports

@@ -85,7 +85,10 @@ static void answer(uint32_t xid)
 static void take(const unsigned char *packet, uint32_t length)
 {
     if (!server.let_in) {
-        server.strange += length != 44 && length != 45;
+        if (length != 44 && length != 45) {
+            print_error("connection %d: begins with %u bytes\n", server.connections, length);
+            server.strange++;
+        }
         let_in();
     } else {
         answer(number_at(packet));
@@ -129,6 +132,7 @@ static void serve(void)
         while (server.socket >= 0 && server.have >= 4) {
             uint32_t length = number_at(server.bytes);
             if (length < 8 || length > sizeof server.bytes - 4) {
+                print_error("connection %d: a packet of %u bytes\n", server.connections, length);
                 server.strange++;
                 hang_up();
             } else if (server.have < length + 4) {
@@ -142,9 +146,15 @@ static void serve(void)
     }
 }
 
+/*
+ * Nobody else uses this address. (At 127.0.0.1 the port may have been another server's a moment ago, whose clients still try to
+ * connect to it: what they say is strange, too.)
+ */
+#define ADDRESS "127.0.7.7"
+
 static int listen_anywhere(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(ADDRESS)};
     socklen_t size = sizeof address;
     server.socket = -1;
     server.listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -242,7 +252,7 @@ static void sends_nothing_on_a_connection_that_belongs_to_the_one_before(void **
     (void)state;
     static char data[SIZE];
     char servers[32];
-    snprintf(servers, sizeof servers, "127.0.0.1:%d", listen_anywhere());
+    snprintf(servers, sizeof servers, ADDRESS ":%d", listen_anywhere());
     const zkl_host host = {NULL, claim_changed, lease_changed, state_changed, logged, NULL, NULL};
     const zkl_engine_config config = {
         .servers = servers, .session_timeout_ms = 10000, .lease = false, .zookeeper_log = said, .random = {1, 7}};

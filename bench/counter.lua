@@ -23,7 +23,8 @@ local WRITES = {
 -- @treturn string the address for clients
 -- @treturn string the address for counter.connect
 function counter.start(proxy, servers, owner)
-    local pipe = assert(io.popen(string.format("setsid lua5.4 '%s' --target '%s' --owner %s </dev/null 2>&1 &", proxy,
+    local background = proxy:gsub("faultproxy%.lua$", "background")
+    local pipe = assert(io.popen(string.format("'%s' lua5.4 '%s' --target '%s' --owner %s 2>&1", background, proxy,
         servers, owner)))
     local first, second = pipe:read("l"), pipe:read("l")
     pipe:close()

@@ -174,6 +174,9 @@ struct zkl_engine {
     int64_t lost_at;      /* the connection was lost at this instant */
     int64_t renewed_at;   /* a new session was to replace a living one at this instant; 0: none is awaited */
     int64_t handshake_at; /* the present connection's handshake was sent at this instant or later */
+    int64_t connect_at;   /* not before this instant is a connection opened */
+    int8_t misses;   /* so many connections in a row have failed, since the C client was taken an address further */
+    int8_t patience; /* which of misses_allowed applies */
 
     /* lease.c */
     int64_t lease_until;

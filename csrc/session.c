@@ -70,6 +70,34 @@ zkl_code zkl_code_of(int rc)
     }
 }
 
+/* --- the next server ---------------------------------------------------------------------------------------------- */
+
+/*
+ * After a connection that failed, the C client goes two addresses further: handle_error and zoo_cycle_next_server take one each. Of
+ * an even number of addresses it tries every other one only, of the two of "localhost" always the same, and pauses only where it
+ * comes upon the last. So it is taken one address further after some failures in a row, and pauses as it does at the list's end.
+ * These numbers, in turns, reach every one of up to 34 addresses. Before the first of them a majority of three or five servers is
+ * found as fast as the C client finds it alone. A new handle, which goes through the list once, one by one, begins with the last.
+ */
+static const int8_t misses_allowed[] = {3, 5, 8};
+
+#define PATIENCE_AT_FIRST 2
+
+static void expect_misses(zkl_engine *engine, int8_t patience)
+{
+    engine->misses = 0;
+    engine->patience = patience;
+}
+
+static void note_miss(zkl_engine *engine)
+{
+    if (++engine->misses >= misses_allowed[engine->patience]) {
+        zoo_cycle_next_server(engine->handle);
+        engine->connect_at = engine->now + zoo_recv_timeout(engine->handle) / 60 * (ZKL_SECOND / 1000);
+        expect_misses(engine, (int8_t)((engine->patience + 1) % (int)sizeof(misses_allowed)));
+    }
+}
+
 /* --- state --------------------------------------------------------------------------------------------------------- */
 
 static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const char *format, ...)
@@ -189,6 +217,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
         return;
     }
     engine->connected = true;
+    expect_misses(engine, 0);
     engine->renewed_at = 0;
     engine->confirming_since = engine->now;
     engine->check_at = engine->now;
@@ -313,6 +342,8 @@ static bool open_handle(zkl_engine *engine)
     }
     /* Addresses are looked up for each new connection. By default every turn of a connected client would do so too. */
     zoo_set_servers_resolution_delay(engine->handle, -1);
+    expect_misses(engine, PATIENCE_AT_FIRST);
+    engine->connect_at = engine->now;
     for (int32_t i = 0; i < engine->auth_count; i++) {
         const zkl_auth *auth = &engine->auths[i];
         int rc = zoo_add_auth(engine->handle, auth->scheme, auth->credential, auth->credential_length, NULL, NULL);
@@ -330,6 +361,7 @@ static void note_problem(zkl_engine *engine, int rc, int error)
     if (rc >= 0 || rc == ZNOTHING || engine->connected || engine->over) {
         return;
     }
+    note_miss(engine);
     if (rc == ZOPERATIONTIMEOUT) {
         set_state(engine, engine->state, ZKL_DISCONNECTED, "no server of '%s' answers", engine->hosts);
     } else if (error != 0 && error != EAGAIN && error != EHOSTDOWN) {
@@ -555,7 +587,9 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
         open_handle(engine);
     }
     notice_silent_loss(engine);
-    if (engine->handle != NULL) {
+    if (engine->handle != NULL && now < engine->connect_at) {
+        poll->wake_at = engine->connect_at;
+    } else if (engine->handle != NULL) {
         ask_interest(engine, poll);
     } else if (wanted) {
         poll->wake_at = earlier(poll->wake_at, engine->retry_at);

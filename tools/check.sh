@@ -6,7 +6,7 @@
 #   spec/behaviour/…, spec/virtual/…   that spec, or all of them, in virtual time
 #   spec/contract/…                    that spec, on real servers
 #   spec/unit/test_….c                 that program
-#   csrc/…, spec/simulation/…          all C unit tests, some hundred schedules, some Lua programs, the specs of behaviour
+#   csrc/…, spec/simulation/…          all C unit tests but test_system, some hundred schedules, some Lua programs, the specs of behaviour
 #   lua/…                              some Lua programs, the specs of behaviour
 #   docs/….md, README.md, tools/….sh   what lint has to say to them
 #
@@ -69,7 +69,7 @@ if ! grep -qs '^[0-9]* [1-9]' "$logs"/build-*.result; then
         suite "schedules" ours 120 'build/c/simulate --seeds 1 300'
         suite "single scenes" ours 60 'build/c/scenes'
         suite "the simulator itself" ours 60 'build/c/sim_selftest'
-        suite "C unit tests" cmocka 180 'run_units c'
+        suite "C unit tests" cmocka 180 'run_quick_units c'
     elif [ ${#units[@]} -gt 0 ]; then
         for unit in "${units[@]}"; do
             suite "$unit" cmocka 120 "build/c/unit/$unit"

@@ -110,20 +110,30 @@ run_unit() {
     [ $status = 0 ] || { echo "-- $1 ended with status $status" && return 1; }
 }
 
-# run_units VARIANT: every C unit test of a variant, several at a time, for most of them wait; fails if one of them does, but runs
-# them all.
+# run_units VARIANT: every C unit test of a variant; fails if one of them does, but runs them all. test_system waits for sessions to
+# expire: the others run beside it, one after the other. (All at once, each with its server, kept answers waiting for seconds.)
 run_units() {
     # shellcheck disable=SC2016 # for the other shell
-    printf '%s\n' build/"$1"/unit/test_* | xargs -P 6 -n 1 bash -c 'run_unit "$0"'
+    { echo "build/$1/unit/test_system" && unit_programs "$1"; } | xargs -P 2 -n 1 bash -c 'run_unit "$0"'
+}
+
+# run_quick_units VARIANT: the same without test_system.
+run_quick_units() {
+    # shellcheck disable=SC2016 # for the other shell
+    unit_programs "$1" | xargs -P 2 -n 1 bash -c 'run_unit "$0"'
+}
+
+unit_programs() {
+    printf '%s\n' build/"$1"/unit/test_* | grep -v '/test_system$'
 }
 
 # These step back for those that wait for servers, and whose servers have timeouts. (Not for fuzzers, which have their own
 # mind about leaks.)
 computing() {
-    sanitized nice -n 10 "$@"
+    sanitized nice -n 5 "$@"
 }
 
-export -f sanitized computing run_unit run_units
+export -f sanitized computing run_unit run_units run_quick_units unit_programs
 export asan_options ubsan_options tsan_options
 
 # ---- The end -----------------------------------------------------------------------------------------------------------

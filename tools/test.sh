@@ -82,10 +82,10 @@ builds_for() {
 
 # These compute only, and step back for those that wait for servers, whose servers have timeouts.
 suites_virtual() {
-    suite "behaviour in virtual time under ASan and UBSan" busted 400 'nice -n 10 tools/specs.sh virtual-asan'
+    suite "behaviour in virtual time under ASan and UBSan" busted 1200 'nice -n 5 tools/specs.sh virtual-asan'
     local lua
     for lua in lua5.1 lua5.2 lua5.3 lua5.4 luajit; do
-        suite "behaviour in virtual time: $lua" busted 300 "nice -n 10 tools/specs.sh virtual --lua $lua"
+        suite "behaviour in virtual time: $lua" busted 1200 "nice -n 5 tools/specs.sh virtual --lua $lua"
     done
 }
 
@@ -146,30 +146,30 @@ suites_campaign() {
 
 suites_lint() {
     # What the checks "gcc" and "clang" would build is built by now, with the same warnings.
-    suite "lint" ours 900 'nice -n 10 tools/lint.sh layout tidy-quick cppcheck luacheck shellcheck docs'
-    suite "the reference, without a warning" status 90 'nice -n 10 tools/docs.sh reference'
+    suite "lint" ours 1200 'nice -n 5 tools/lint.sh layout tidy-quick cppcheck luacheck shellcheck docs'
+    suite "the reference, without a warning" status 1200 'nice -n 5 tools/docs.sh reference'
 }
 
 suites_sim() {
-    suite "small worlds in every order" ours 600 'computing build/c/explore --jobs 1'
-    suite "simulation: broken rules are noticed" ours 600 'simulate c --breaks'
-    suite "simulation: known seeds" ours 400 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
-    suite "simulation: seeds never seen before" ours 200 'simulate c --fresh'
-    suite "small worlds: broken rules are noticed" ours 600 'computing build/c/explore --breaks'
-    suite "simulation: allocations that fail" ours 300 "simulate c-asan --memory 20 25"
-    suite "simulation: a seed replays exactly" ours 200 'simulate c --replay-check'
-    suite "simulation under ASan and UBSan" ours 400 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
-    suite "simulation: the simulator itself" ours 200 'computing build/c/sim_selftest'
-    suite "the simulation behaves as the cases say" ours 200 'computing build/c/conformance_simulated'
-    suite "the simulation behaves as the cases say, under ASan and UBSan" ours 300 \
+    suite "small worlds in every order" ours 1200 'computing build/c/explore --jobs 1'
+    suite "simulation: broken rules are noticed" ours 1200 'simulate c --breaks'
+    suite "simulation: known seeds" ours 1200 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
+    suite "simulation: seeds never seen before" ours 1200 'simulate c --fresh'
+    suite "small worlds: broken rules are noticed" ours 1200 'computing build/c/explore --breaks'
+    suite "simulation: allocations that fail" ours 1200 "simulate c-asan --memory 20 25"
+    suite "simulation: a seed replays exactly" ours 1200 'simulate c --replay-check'
+    suite "simulation under ASan and UBSan" ours 1200 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
+    suite "simulation: the simulator itself" ours 1200 'computing build/c/sim_selftest'
+    suite "the simulation behaves as the cases say" ours 1200 'computing build/c/conformance_simulated'
+    suite "the simulation behaves as the cases say, under ASan and UBSan" ours 1200 \
         'computing build/c-asan/conformance_simulated --seeds 5'
-    suite "simulation: single scenes" ours 200 'computing build/c/scenes'
-    suite "simulated Lua programs" ours 200 'computing build/c/simulate_lua --seeds 1 500'
-    suite "simulated Lua programs never seen before" ours 200 'computing build/c/simulate_lua --fresh 10'
-    suite "simulated Lua programs: broken rules are noticed" ours 300 'computing build/c/simulate_lua --breaks'
-    suite "simulated Lua programs: a seed replays exactly" ours 200 'computing build/c/simulate_lua --replay-check'
+    suite "simulation: single scenes" ours 1200 'computing build/c/scenes'
+    suite "simulated Lua programs" ours 1200 'computing build/c/simulate_lua --seeds 1 500'
+    suite "simulated Lua programs never seen before" ours 1200 'computing build/c/simulate_lua --fresh 10'
+    suite "simulated Lua programs: broken rules are noticed" ours 1200 'computing build/c/simulate_lua --breaks'
+    suite "simulated Lua programs: a seed replays exactly" ours 1200 'computing build/c/simulate_lua --replay-check'
     # Fibers change their stacks, of which the one check of ASan knows nothing.
-    suite "simulated Lua programs under ASan and UBSan" ours 300 \
+    suite "simulated Lua programs under ASan and UBSan" ours 1200 \
         "asan_options=$asan_options:detect_stack_use_after_return=0 computing build/c-asan/simulate_lua --seeds 1 60"
 }
 
@@ -180,7 +180,7 @@ suites_c() {
 }
 
 suites_fuzz() {
-    suite "fuzzers, a few seconds each" status 180 'nice -n 10 tools/fuzz.sh 5'
+    suite "fuzzers, a few seconds each" status 1200 'nice -n 5 tools/fuzz.sh 5'
 }
 
 suites_rock() {
@@ -191,12 +191,12 @@ suites_rock() {
 suites_long() {
     suite "fault campaign: a minute with everything" ours 600 'spec/campaign/run --size full --seconds 60'
     suite "fault campaign: a minute of links that stall" ours 600 'spec/campaign/run --size stalled --seconds 60'
-    suite "lint: clang's analyser" ours 1800 'nice -n 10 tools/lint.sh tidy'
+    suite "lint: clang's analyser" ours 1800 'nice -n 5 tools/lint.sh tidy'
     suite "simulation: 20000 known seeds" ours 1800 'simulate c --seeds 1 20000'
     suite "simulation: five minutes of seeds never seen before" ours 600 'simulate c --fresh --seconds 300'
     suite "simulation: 2000 seeds under ASan and UBSan" ours 1800 'simulate c-asan --seeds 1 2000'
     suite "simulated Lua programs: a minute of new ones" ours 300 'computing build/c/simulate_lua --fresh 60'
-    suite "fuzzers, a minute each" status 1200 'nice -n 10 tools/fuzz.sh 60'
+    suite "fuzzers, a minute each" status 1200 'nice -n 5 tools/fuzz.sh 60'
 }
 
 # lane SLOTS GROUP…: runs those of these groups that are wanted, so many suites at a time, in the background. Some wait for servers most

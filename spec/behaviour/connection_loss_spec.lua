@@ -1,6 +1,7 @@
 --- A mutex keeps its promises when connections fail. The proxy makes the faults, on real packets.
 
 local socket = require "socket"
+local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
@@ -356,6 +357,38 @@ describe("when the connection is lost, a mutex", function()
         fixture.await_not_held(lock)
         assert.equal("lost", select(3, lock:release()))
         link:cut()
+    end)
+
+    -- The C client goes two addresses further when a connection fails: of an even number it would try every other one only.
+    for _, dead in ipairs({ 1, 2, 3, 4, 5, 33 }) do
+        it(("comes back to the one living among %d addresses"):format(dead + 1), function()
+            local link = fixture.proxy()
+            local addresses = { link.address }
+            for i = 1, dead do
+                addresses[i + 1] = "127.0.0.1:" .. i
+            end
+            local client = fixture.loop_client(nil, nil, table.concat(addresses, ","))
+            local lock = client:mutex(fixture.path())
+            for _ = 1, 5 do
+                assert(lock:acquire(30))
+                assert(lock:release())
+                link:cut()
+            end
+        end)
+    end
+
+    it("tries some ten times a second to connect where no server is, not a thousand times", function()
+        local servers = cluster.start()
+        fixture.on_clean(function()
+            servers:stop()
+        end)
+        local links = { fixture.proxy(servers.servers), fixture.proxy(servers.servers) }
+        servers:kill()
+        local client = fixture.loop_client({ connect_timeout = 0 }, 4, links[1].address .. "," .. links[2].address)
+        assert.equal("disconnected", select(3, client:mutex(fixture.path()):acquire(2)))
+        local tries = links[1]:counts().connections + links[2]:counts().connections
+        servers:restart() -- in virtual time it is everybody's
+        assert.is_true(tries > 2 and tries < 300, tries)
     end)
 
     it("answers flush in time without a connection", function()

@@ -67,6 +67,9 @@ function tasks.await(condition, seconds, interval)
     return false
 end
 
+-- Becomes a command, in a process group of its own, but in our session: see tools/background. (libuv's `detached` makes a session.)
+local BECOME = "setpgrp(0, 0); exec {$ARGV[0]} @ARGV or die qq(cannot start $ARGV[0]: $!)"
+
 --- Starts a process in a group of its own. `options`: log (a file for its output), input (true: a pipe, returned),
 -- environment (a list of NAME=VALUE that are added), ended = function(status, signal).
 function tasks.spawn(words, options)
@@ -83,8 +86,8 @@ function tasks.spawn(words, options)
         end
     end
     local process = { running = true }
-    process.handle, process.pid = uv.spawn(words[1], {
-        args = { table.unpack(words, 2) }, stdio = { nil, log, log }, env = environment, detached = true
+    process.handle, process.pid = uv.spawn("perl", {
+        args = { "-e", BECOME, table.unpack(words) }, stdio = { nil, log, log }, env = environment
     }, function(status, signal)
         process.running = false
         process.handle:close()

@@ -63,10 +63,9 @@ static void command(int client, const char *line)
 static bool start_proxy(client_link *at)
 {
     char line[512];
-    /* In a session of its own, so that Ctrl-C leaves it to the end of its owner. */
-    snprintf(line, sizeof(line),
-             "LD_PRELOAD= setsid lua5.4 tools/faultproxy.lua --target %s --owner %d </dev/null 2>&1 &", server,
-             (int)getpid());
+    /* In the background, so that Ctrl-C leaves it to the end of its owner. */
+    snprintf(line, sizeof(line), "LD_PRELOAD= tools/background lua5.4 tools/faultproxy.lua --target %s --owner %d 2>&1",
+             server, (int)getpid());
     FILE *output = popen(line, "r");
     if (output == NULL)
         return false;

@@ -334,6 +334,11 @@ static const sim_host *cycle_server(zhandle_t *zh)
     return &zh->servers[zh->current];
 }
 
+void zoo_cycle_next_server(zhandle_t *zh)
+{
+    cycle_server(zh);
+}
+
 /* In the real client's order: C:1999, C:2022. */
 static int handle_error(zhandle_t *zh, int rc)
 {

@@ -45,9 +45,10 @@ function fixture.client(options, servers)
     return client
 end
 
---- The same, of one that waits in support.loop. `session_timeout`: zklock's own unless given.
-function fixture.loop_client(options, session_timeout)
-    return fixture.client(overlay({ wait = loop, session_timeout = session_timeout }, options))
+--- The same, of one that waits in support.loop. `session_timeout`: zklock's own unless given;
+-- so are `servers`, the shared ones.
+function fixture.loop_client(options, session_timeout, servers)
+    return fixture.client(overlay({ wait = loop, session_timeout = session_timeout }, options), servers)
 end
 
 --- The same, of one whose heartbeats are rare, and whose session is so long that no node goes by its expiry.
@@ -73,12 +74,18 @@ function fixture.semaphore(path, permits, options, client_options)
     return client:semaphore(path, permits, options), client
 end
 
---- A fault proxy before the shared servers, or others, and a client behind it.
-function fixture.client_behind_proxy(options, servers)
+--- A fault proxy before the shared servers, or others.
+function fixture.proxy(servers)
     local link = proxy.start(servers or fixture.servers())
     fixture.on_clean(function()
         link:stop()
     end)
+    return link
+end
+
+--- The same, and a client behind it.
+function fixture.client_behind_proxy(options, servers)
+    local link = fixture.proxy(servers)
     return fixture.client(options, link.address), link
 end
 

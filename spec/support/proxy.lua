@@ -24,14 +24,13 @@ local PATIENCE = 10
 -- Starts a proxy in front of "host:port", or of several, separated by commas. options.raw: for a protocol other than
 -- that of ZooKeeper's clients.
 function proxy.start(target, options)
-    local words = {os.getenv("ZKLOCK_PROXY_LUA") or "lua5.4", cluster.root .. "/tools/faultproxy.lua",
-                   "--target", target, "--owner", cluster.process_id()}
+    local words = {cluster.root .. "/tools/background", os.getenv("ZKLOCK_PROXY_LUA") or "lua5.4",
+                   cluster.root .. "/tools/faultproxy.lua", "--target", target, "--owner", cluster.process_id()}
     if options and options.raw then
         words[#words + 1] = "--raw"
     end
-    -- In the background, so that closing the pipe does not wait for it; in its own session, so that Ctrl-C leaves it to
-    -- the owner's end.
-    local pipe = assert(io.popen("LD_PRELOAD= setsid " .. cluster.command_line(words) .. " </dev/null 2>&1 &"))
+    -- In the background, so that closing the pipe does not wait for it, and Ctrl-C leaves it to the owner's end.
+    local pipe = assert(io.popen("LD_PRELOAD= " .. cluster.command_line(words) .. " 2>&1"))
     local first, second = pipe:read("*l"), pipe:read("*l")
     pipe:close()
     local address = first and first:match("^PROXY=(%S+)$")

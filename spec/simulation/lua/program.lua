@@ -150,7 +150,7 @@ local PERMITS = 3
 local HEARS_WITHIN = 2 * T + GRACE
 
 --- Whether an administrator has taken away what is held by a claim, and the holder need not know yet. (Of a semaphore's permits
--- only one is known by name.)
+-- only one is known by name; of others none is for which there was no memory.)
 local function disowned(object, claim)
     if not ADMINISTRATED then
         return false
@@ -164,6 +164,8 @@ local function disowned(object, claim)
     end
     if object.kind == "semaphore" then
         ago = world.deleted(object.path .. "/leases")
+    elseif not node then
+        ago = world.deleted(object.path)
     end
     return ago and ago <= HEARS_WITHIN
 end

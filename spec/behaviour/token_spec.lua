@@ -172,7 +172,7 @@ describe("A token as numbers", function()
     end)
 
     for zxid, high in pairs { ["20000000000001"] = 0x200000, ["7ffffffffffff000"] = 0x7fffffff } do
-        it("is exact where a double is not, with the zxid " .. zxid .. " #real", function()
+        it("is exact where a double is not, with the zxid " .. zxid, function()
             local servers = cluster.start { zxid = zxid }
             local lock = fixture.client({}, servers.servers):mutex("/lock")
             local observer = zk.connect(servers.servers)

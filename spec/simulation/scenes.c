@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "engine_private.h"
 #include "schedule.h"
 
@@ -17,19 +18,6 @@
 #define MOST_DELIVERIES 32
 /* Seconds after which a scene has hung: in a list that runs in a circle, say. */
 #define LONGEST 60
-
-static int passed, failed;
-static const char *scene;
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (condition) {                                                                                               \
-            passed++;                                                                                                  \
-        } else {                                                                                                       \
-            failed++;                                                                                                  \
-            printf("%s, line %d: not so: %s\n", scene, __LINE__, #condition);                                          \
-        }                                                                                                              \
-    } while (0)
 
 /* ---- time and messages ---- */
 
@@ -78,7 +66,7 @@ static void until(const claim_record *record, zkl_claim_phase phase)
 
 static void begin_scene(const char *name, int paths, bool trace)
 {
-    scene = name;
+    test_name = name;
     sim_options options = {.seed = 1,
                            .servers = 1,
                            .min_session_timeout_ms = SESSION_TIMEOUT_MS,
@@ -159,7 +147,7 @@ static void end_scene(void)
     bool good = end_run();
     CHECK(good);
     if (!good)
-        printf("%s: check '%s': %s\n", scene, run.check, run.problem);
+        printf("%s: check '%s': %s\n", test_name, run.check, run.problem);
 }
 
 /* ---- the scenes ---- */
@@ -301,7 +289,7 @@ static void forgotten_watch(bool trace)
 /* Every message takes so long that a round trip to the server is so many hundredths of the session timeout. */
 static void begin_even(const char *name, int percent, bool trace)
 {
-    scene = name;
+    test_name = name;
     sim_options options = {.seed = 1,
                            .servers = 1,
                            .min_session_timeout_ms = EVEN_TIMEOUT_MS,
@@ -381,7 +369,7 @@ static void end_even(void)
     }
     CHECK(!run.failed);
     if (run.failed)
-        printf("%s: check '%s': %s\n", scene, run.check, run.problem);
+        printf("%s: check '%s': %s\n", test_name, run.check, run.problem);
     run.draining = true;
     steps_until(sim_now() + 5 * run.timeout);
     end_run();

@@ -14,23 +14,11 @@
 
 #include <zookeeper/zookeeper.h>
 
+#include "check.h"
 #include "sim_selftest_nodes.h"
 #include "sim_zookeeper.h"
 
 #define T (4 * SIM_SECOND)
-
-static int passed, failed;
-static const char *test_name;
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (condition) {                                                                                               \
-            passed++;                                                                                                  \
-        } else {                                                                                                       \
-            failed++;                                                                                                  \
-            printf("%s, line %d: not so: %s\n", test_name, __LINE__, #condition);                                      \
-        }                                                                                                              \
-    } while (0)
 
 /* What the completions and watchers of one client said, in order, as text. */
 static char story[SIM_MAX_CALLERS][2000];

@@ -11,23 +11,11 @@
 
 #include <zookeeper/zookeeper.h>
 
+#include "check.h"
 #include "sim_zookeeper.h"
 
 #define CLIENTS 3
 #define NOT_YET 1
-
-static int passed, failed;
-static const char *test_name;
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (condition) {                                                                                               \
-            passed++;                                                                                                  \
-        } else {                                                                                                       \
-            failed++;                                                                                                  \
-            printf("%s, line %d: not so: %s\n", test_name, __LINE__, #condition);                                      \
-        }                                                                                                              \
-    } while (0)
 
 static zhandle_t *handles[CLIENTS];
 static int answer, authenticated[CLIENTS];

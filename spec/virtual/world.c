@@ -82,9 +82,8 @@ static void look_for_containers(void *context, int64_t interval)
 }
 
 /*
- * world.begin { seed =, servers =, tick =, least =, most =, delay =, reap =, zxid = }: a world of 1 or 3 servers that serve. tick, the
- * least and the most session timeout, and how often servers look for empty containers, in milliseconds; delay, the one of each message, in
- * microseconds; zxid, of the last transaction that a single server takes for done, in hexadecimal digits.
+ * world.begin { seed =, servers =, tick =, reap =, zxid = }: a world of 1 or 3 servers that serve. tick, and how often servers look for
+ * empty containers, in milliseconds; zxid, of the last transaction that a single server takes for done, in hexadecimal digits.
  *
  * Each message takes as long, so that messages on two connections arrive in the order in which they were sent, as they do within one
  * machine for all that a program can tell. A client that has closed has told its server before another client's next request.
@@ -102,9 +101,9 @@ static int world_begin(lua_State *L)
     world.options = (sim_options){.seed = (uint64_t)integer_field(L, "seed", 1),
                                   .servers = integer_field(L, "servers", 1),
                                   .tick_ms = tick,
-                                  .min_session_timeout_ms = integer_field(L, "least", 2 * tick),
-                                  .max_session_timeout_ms = integer_field(L, "most", 60000),
-                                  .delay = integer_field(L, "delay", 100) * SIM_MICROSECOND,
+                                  .min_session_timeout_ms = 2 * tick,
+                                  .max_session_timeout_ms = 60000,
+                                  .delay = 100 * SIM_MICROSECOND,
                                   .containers = true,
                                   .named = true,
                                   .auth_lasts = true,
@@ -193,14 +192,6 @@ static int world_poll(lua_State *L)
     return 1;
 }
 
-/* world.freeze(seconds): the whole program stands still, and nobody else does */
-static int world_freeze(lua_State *L)
-{
-    require_world(L);
-    machine_freeze(sim_now() + (int64_t)(luaL_checknumber(L, 1) * 1e9));
-    return 0;
-}
-
 /* world.preset(path, number): the number of the first sequential child of a node that is to be made */
 static int world_preset(lua_State *L)
 {
@@ -215,14 +206,6 @@ static int world_reap(lua_State *L)
     require_world(L);
     sim_reap_containers();
     sleep_until(sim_now() + 100 * SIM_MILLISECOND);
-    return 0;
-}
-
-/* world.deny(path, permissions): the bits of zookeeper.h that nobody has at a node any more */
-static int world_deny(lua_State *L)
-{
-    require_world(L);
-    sim_deny(luaL_checkstring(L, 1), (int)luaL_checkinteger(L, 2));
     return 0;
 }
 
@@ -671,10 +654,8 @@ static int world_observe(lua_State *L)
 static const luaL_Reg functions[] = {
     {"begin", world_begin},
     {"crash", world_crash},
-    {"deny", world_deny},
     {"end_session", world_end_session},
     {"finish", world_finish},
-    {"freeze", world_freeze},
     {"is_open", world_is_open},
     {"is_up", world_is_up},
     {"leader", world_leader},

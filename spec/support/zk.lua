@@ -15,6 +15,7 @@
 -- number before 5.3 holds them.
 
 local socket = require("socket")
+local trees = require("spec.support.trees")
 
 local byte, char, floor = string.byte, string.char, math.floor
 
@@ -22,6 +23,7 @@ local zk = {}
 
 local Client = {}
 Client.__index = Client
+trees.extend(Client)
 
 local DEFAULT_TIMEOUT_MS = 60000
 
@@ -300,23 +302,6 @@ function Client:create(path, data, options)
     return created, reply:stat()
 end
 
--- Creates a node and the parents it lacks; one that is there already is fine. Returns the path.
-function Client:create_all(path, data)
-    local parent = path:match("^(.+)/[^/]*$")
-    local created, problem = self:create(path, data)
-    if problem == "no_node" and parent then
-        local ok
-        ok, problem = self:create_all(parent)
-        if ok then
-            created, problem = self:create(path, data)
-        end
-    end
-    if created or problem == "node_exists" then
-        return path
-    end
-    return nil, problem
-end
-
 -- Deletes a node, whatever its version.
 function Client:delete(path)
     local reply, problem = call(self, "delete", text(path) .. int(-1))
@@ -375,30 +360,6 @@ function Client:sync(path)
         return nil, problem
     end
     return true
-end
-
--- Deletes a node and all below it. True also if there was nothing, or if others deleted some of it meanwhile.
-function Client:delete_recursive(path)
-    local ok, problem
-    repeat
-        local names
-        names, problem = self:children(path)
-        if not names then
-            break
-        end
-        for _, name in ipairs(names) do
-            ok, problem = self:delete_recursive((path == "/" and "" or path) .. "/" .. name)
-            if not ok then
-                return nil, problem
-            end
-        end
-        ok, problem = self:delete(path)
-        -- Somebody may have made a child in between.
-    until ok or problem ~= "not_empty"
-    if ok or problem == "no_node" then
-        return true
-    end
-    return nil, problem
 end
 
 -- Keeps the session alive.

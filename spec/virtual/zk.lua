@@ -1,11 +1,13 @@
 --- virtual.zk: the twin of support.zk: an independent client of the simulated servers, over an observer of world.c.
 
+local trees = require "spec.support.trees"
 local world = require "spec.virtual.world"
 
 local zk = {}
 
 local Client = {}
 Client.__index = Client
+trees.extend(Client)
 
 local DEFAULT_TIMEOUT_MS = 60000
 
@@ -78,22 +80,6 @@ function Client:create(path, data, options)
     return call(self, false, "create", path, data or "", mode)
 end
 
-function Client:create_all(path, data)
-    local parent = path:match "^(.+)/[^/]*$"
-    local created, problem = self:create(path, data)
-    if problem == "no_node" and parent then
-        local ok
-        ok, problem = self:create_all(parent)
-        if ok then
-            created, problem = self:create(path, data)
-        end
-    end
-    if created or problem == "node_exists" then
-        return path
-    end
-    return nil, problem
-end
-
 function Client:delete(path)
     local ok, problem = call(self, false, "delete", path)
     return ok and true or nil, not ok and problem or nil
@@ -131,28 +117,6 @@ end
 function Client:sync(path)
     local ok, problem = call(self, true, "sync", path or "/")
     return ok and true or nil, not ok and problem or nil
-end
-
-function Client:delete_recursive(path)
-    local ok, problem
-    repeat
-        local names
-        names, problem = self:children(path)
-        if not names then
-            break
-        end
-        for _, name in ipairs(names) do
-            ok, problem = self:delete_recursive((path == "/" and "" or path) .. "/" .. name)
-            if not ok then
-                return nil, problem
-            end
-        end
-        ok, problem = self:delete(path)
-    until ok or problem ~= "not_empty"
-    if ok or problem == "no_node" then
-        return true
-    end
-    return nil, problem
 end
 
 function Client:ping()

@@ -1,0 +1,55 @@
+--- support.trees: what an independent client, real or simulated, does to more than one node, one request after the other.
+
+local trees = {}
+
+local Client = {}
+
+--- Creates a node and the parents it lacks; one that is there already is fine. Returns the path.
+function Client:create_all(path, data)
+    local parent = path:match "^(.+)/[^/]*$"
+    local created, problem = self:create(path, data)
+    if problem == "no_node" and parent then
+        local ok
+        ok, problem = self:create_all(parent)
+        if ok then
+            created, problem = self:create(path, data)
+        end
+    end
+    if created or problem == "node_exists" then
+        return path
+    end
+    return nil, problem
+end
+
+--- Deletes a node and all below it. True also if there was nothing, or if others deleted some of it meanwhile.
+function Client:delete_recursive(path)
+    local ok, problem
+    repeat
+        local names
+        names, problem = self:children(path)
+        if not names then
+            break
+        end
+        for _, name in ipairs(names) do
+            ok, problem = self:delete_recursive((path == "/" and "" or path) .. "/" .. name)
+            if not ok then
+                return nil, problem
+            end
+        end
+        ok, problem = self:delete(path)
+        -- Somebody may have made a child in between.
+    until ok or problem ~= "not_empty"
+    if ok or problem == "no_node" then
+        return true
+    end
+    return nil, problem
+end
+
+--- Gives a class of clients these methods.
+function trees.extend(class)
+    for name, method in pairs(Client) do
+        class[name] = method
+    end
+end
+
+return trees

@@ -435,51 +435,52 @@ const char *zkl_node_path_problem(const char *path, size_t length);
 #ifdef ZKL_BREAKABLE
 /* The simulation's switches: each breaks one rule of the protocol, to show that the checks notice. */
 typedef enum {
-    ZKL_BREAK_LEASE = 0,  /* grant and hold without regard to the lease */
-    ZKL_BREAK_AHEAD,      /* trust one deletion: grant when the watched node goes */
-    ZKL_BREAK_RECOVERY,   /* after a lost reply create again without looking */
-    ZKL_BREAK_PAIRING,    /* use a list even if its create failed or ran on another connection */
-    ZKL_BREAK_CLEANUP,    /* do not retry a delete whose outcome is unknown */
-    ZKL_BREAK_OWNER,      /* keep a grant over the end of its session */
-    ZKL_BREAK_WATCH,      /* leave watches behind when a waiter goes */
-    ZKL_BREAK_REARM,      /* forget to look again after a reconnect or a changed node */
-    ZKL_BREAK_TOKEN,      /* make tokens from the sequence number */
-    ZKL_BREAK_LISTED,     /* grant although the own node is not listed */
-    ZKL_BREAK_RESTART,    /* take a quorum write for a restart of the session's timer */
-    ZKL_BREAK_TRY,        /* try by joining the queue */
-    ZKL_BREAK_LAPSE,      /* let a grant live on under a lease that began anew */
-    ZKL_BREAK_ARRIVAL,    /* take a request for heard by the follower when it was sent */
-    ZKL_BREAK_TWICE,      /* take one request for heard by the follower that may miss it in its report */
-    ZKL_BREAK_PINGED,     /* take the follower for pinged by the leader as soon as it has heard of us */
-    ZKL_BREAK_REPORTED,   /* take a ping for answered by a report though nothing shows that the follower has it */
-    ZKL_BREAK_REACHED,    /* take a report that was sent for one that has arrived */
-    ZKL_BREAK_CHAIN,      /* take a report for effective though the session's time may have been over before */
-    ZKL_BREAK_LEAST,      /* take the present connection's session timeout for the leader's */
-    ZKL_BREAK_READERS,    /* let a writer pass readers */
-    ZKL_BREAK_DOWNGRADE,  /* downgrade by a node at the end of the queue */
-    ZKL_BREAK_WRITER,     /* downgrade without checking that the writer's node is there */
-    ZKL_BREAK_PERMITS,    /* take permits on the list from before they were taken */
-    ZKL_BREAK_TURN,       /* keep permits that were taken out of turn */
-    ZKL_BREAK_LIMIT,      /* do not look for how many permits the semaphore was made */
-    ZKL_BREAK_HOLD,       /* hold beyond max_hold */
-    ZKL_BREAK_SHARE,      /* let all claims of a seat hold together */
-    ZKL_BREAK_RELEASED,   /* hand over what was not released */
-    ZKL_BREAK_LINGER,     /* linger although others have come */
-    ZKL_BREAK_HANDOFF,    /* hand over as often as it comes */
-    ZKL_BREAK_ALONE,      /* hand over as if alone although others have come */
-    ZKL_BREAK_GRANTS,     /* let a node serve more grants than a token can count */
-    ZKL_BREAK_FOLLOW,     /* take the number after our own for proof, whatever happened in between */
-    ZKL_BREAK_IMPOSTOR,   /* take any node of the name for one's own */
-    ZKL_BREAK_STRAYS,     /* leave nodes of one's own alone that no claim knows */
-    ZKL_BREAK_SEARCH,     /* look for such permits only where one's own turn has come */
-    ZKL_BREAK_ONCE,       /* delete what no claim knows once, and forget it then */
-    ZKL_BREAK_LEFTOVERS,  /* go on with what a connection lost in silence has left */
-    ZKL_BREAK_FORESEE,    /* take the node that was foreseen for the only one */
-    ZKL_BREAK_REPEATED,   /* take the answer to a repeated delete for proof that somebody else has deleted the node */
-    ZKL_BREAK_EVICTED,    /* take a heartbeat for proof though somebody has deleted the node, and hold on */
-    ZKL_BREAK_TOGETHER,   /* let readers that come later share the turn of those who have waited together */
-    ZKL_BREAK_REFUSAL,    /* take the refusal of credentials that were accepted before for final */
-    ZKL_BREAK_UNREADABLE, /* go on looking at a node that may not be read */
+    ZKL_BREAK_LEASE = 0,   /* grant and hold without regard to the lease */
+    ZKL_BREAK_AHEAD,       /* trust one deletion: grant when the watched node goes */
+    ZKL_BREAK_RECOVERY,    /* after a lost reply create again without looking */
+    ZKL_BREAK_PAIRING,     /* use a list even if its create failed or ran on another connection */
+    ZKL_BREAK_CLEANUP,     /* do not retry a delete whose outcome is unknown */
+    ZKL_BREAK_OWNER,       /* keep a grant over the end of its session */
+    ZKL_BREAK_WATCH,       /* leave watches behind when a waiter goes */
+    ZKL_BREAK_REARM,       /* forget to look again after a reconnect or a changed node */
+    ZKL_BREAK_TOKEN,       /* make tokens from the sequence number */
+    ZKL_BREAK_LISTED,      /* grant although the own node is not listed */
+    ZKL_BREAK_RESTART,     /* take a quorum write for a restart of the session's timer */
+    ZKL_BREAK_TRY,         /* try by joining the queue */
+    ZKL_BREAK_LAPSE,       /* let a grant live on under a lease that began anew */
+    ZKL_BREAK_ARRIVAL,     /* take a request for heard by the follower when it was sent */
+    ZKL_BREAK_TWICE,       /* take one request for heard by the follower that may miss it in its report */
+    ZKL_BREAK_PINGED,      /* take the follower for pinged by the leader as soon as it has heard of us */
+    ZKL_BREAK_REPORTED,    /* take a ping for answered by a report though nothing shows that the follower has it */
+    ZKL_BREAK_REACHED,     /* take a report that was sent for one that has arrived */
+    ZKL_BREAK_CHAIN,       /* take a report for effective though the session's time may have been over before */
+    ZKL_BREAK_LEAST,       /* take the present connection's session timeout for the leader's */
+    ZKL_BREAK_READERS,     /* let a writer pass readers */
+    ZKL_BREAK_DOWNGRADE,   /* downgrade by a node at the end of the queue */
+    ZKL_BREAK_WRITER,      /* downgrade without checking that the writer's node is there */
+    ZKL_BREAK_PERMITS,     /* take permits on the list from before they were taken */
+    ZKL_BREAK_TURN,        /* keep permits that were taken out of turn */
+    ZKL_BREAK_LIMIT,       /* do not look for how many permits the semaphore was made */
+    ZKL_BREAK_HOLD,        /* hold beyond max_hold */
+    ZKL_BREAK_SHARE,       /* let all claims of a seat hold together */
+    ZKL_BREAK_RELEASED,    /* hand over what was not released */
+    ZKL_BREAK_LINGER,      /* linger although others have come */
+    ZKL_BREAK_HANDOFF,     /* hand over as often as it comes */
+    ZKL_BREAK_ALONE,       /* hand over as if alone although others have come */
+    ZKL_BREAK_GRANTS,      /* let a node serve more grants than a token can count */
+    ZKL_BREAK_FOLLOW,      /* take the number after our own for proof, whatever happened in between */
+    ZKL_BREAK_IMPOSTOR,    /* take any node of the name for one's own */
+    ZKL_BREAK_STRAYS,      /* leave nodes of one's own alone that no claim knows */
+    ZKL_BREAK_SEARCH,      /* look for such permits only where one's own turn has come */
+    ZKL_BREAK_ONCE,        /* delete what no claim knows once, and forget it then */
+    ZKL_BREAK_LOST_WRITER, /* grant a reader beside a writer that was lost before the reader was made */
+    ZKL_BREAK_LEFTOVERS,   /* go on with what a connection lost in silence has left */
+    ZKL_BREAK_FORESEE,     /* take the node that was foreseen for the only one */
+    ZKL_BREAK_REPEATED,    /* take the answer to a repeated delete for proof that somebody else has deleted the node */
+    ZKL_BREAK_EVICTED,     /* take a heartbeat for proof though somebody has deleted the node, and hold on */
+    ZKL_BREAK_TOGETHER,    /* let readers that come later share the turn of those who have waited together */
+    ZKL_BREAK_REFUSAL,     /* take the refusal of credentials that were accepted before for final */
+    ZKL_BREAK_UNREADABLE,  /* go on looking at a node that may not be read */
     ZKL_BREAK_OUTLIVED, /* keep what was concluded about a directory over the end of the connection and of the session */
     ZKL_BREAK_AGE       /* believe it at any age */
 } zkl_broken_rule;

@@ -218,11 +218,12 @@ bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
     const zkl_seat *other;
     TAILQ_FOREACH(other, &line->seats, in_line)
     {
-        more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING;
+        more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING && other->state != ZKL_SEAT_LEAVING;
     }
     /*
      * As a rule there are no more than can be accounted for: no need to look for each of thousands. (A seat whose node somebody has
-     * deleted counts until it hears of that, from a heartbeat, and lists anew.)
+     * deleted counts until it hears of that, from a heartbeat, and lists anew. One that leaves does not count, for its node may be gone,
+     * and it would not list anew.)
      */
     bool all = true;
     for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {

@@ -288,8 +288,8 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = seat->foreseeing = seat->doubted =
-        false;
+    seat->listing = seat->deleting = seat->beside = seat->outlived = seat->granted = seat->foremost = seat->foreseeing =
+        seat->doubted = false;
     seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
@@ -673,30 +673,6 @@ static void refuse_tied(zkl_seat *seat)
     }
 }
 
-/* The node exists and is ours; `elsewhere` as of zkl_seat_follows. */
-static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
-{
-    if (!seat->beside) {
-        seat->czxid = czxid;
-    }
-    move(seat, seat->wanted ? ZKL_SEAT_QUEUED : ZKL_SEAT_LEAVING);
-    seat->unlucky = false;
-    check_sequence(seat);
-    seat->ahead = zkl_seat_most_ahead(seat, czxid, elsewhere);
-    seat->line->follows = seat->foremost = seat->ahead == 0;
-    if (seat->wanted && exhausted(seat)) {
-        refuse_exhausted(seat);
-    } else if (seat->wanted && (seat->beside || seat->foremost)) {
-        /*
-         * Beside: its writer's node was there when it was made, and it has been there since, so that whoever looked who is before
-         * him has seen one of the two at any time.
-         */
-        first_in_line(seat);
-    } else if (!seat->wanted || !zkl_seat_foresee(seat)) {
-        zkl_seat_step(seat);
-    }
-}
-
 /* There is no node. False: nobody wants one any more, and the seat is gone. */
 static bool begin_anew(zkl_seat *seat)
 {
@@ -727,6 +703,54 @@ static void not_created(zkl_seat *seat, int rc)
         zkl_seat_wait(seat);
     } else {
         zkl_seat_refuse(seat, rc, "creating a node in");
+    }
+}
+
+/*
+ * There is a node, by its uuid the seat's and of this session, that the seat must not go on with. It is deleted, and who wants one gets
+ * another.
+ */
+static void drop_node(zkl_seat *seat)
+{
+    if (!seat->wanted) {
+        move(seat, ZKL_SEAT_LEAVING);
+        zkl_seat_step(seat);
+    } else if (zkl_seat_adopt(seat->line, seat->node + strlen(seat->line->path) + 1, seat->serial)) {
+        not_created(seat, ZINVALIDSTATE);
+    } else {
+        zkl_free(seat->node);
+        seat->node = NULL;
+        move(seat, ZKL_SEAT_RECOVERING);
+        zkl_seat_wait_long(seat); /* no memory: looks for it again */
+    }
+}
+
+/* The node exists and is ours; `elsewhere` as of zkl_seat_follows. */
+static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
+{
+    if (seat->outlived && !ZKL_BROKEN(ZKL_BREAK_LOST_WRITER)) {
+        /* The request may have found another node of the writer's name, and others have had their turn in between. */
+        drop_node(seat);
+        return;
+    }
+    if (!seat->beside) {
+        seat->czxid = czxid;
+    }
+    move(seat, seat->wanted ? ZKL_SEAT_QUEUED : ZKL_SEAT_LEAVING);
+    seat->unlucky = false;
+    check_sequence(seat);
+    seat->ahead = zkl_seat_most_ahead(seat, czxid, elsewhere);
+    seat->line->follows = seat->foremost = seat->ahead == 0;
+    if (seat->wanted && exhausted(seat)) {
+        refuse_exhausted(seat);
+    } else if (seat->wanted && (seat->beside || seat->foremost)) {
+        /*
+         * Beside: its writer's node was there when it was made, and it has been there since, so that whoever looked who is before
+         * him has seen one of the two at any time.
+         */
+        first_in_line(seat);
+    } else if (!seat->wanted || !zkl_seat_foresee(seat)) {
+        zkl_seat_step(seat);
     }
 }
 
@@ -939,25 +963,14 @@ void zkl_seat_synced(zkl_request *request, int rc)
 
 /*
  * The node that the lost reply was about is there, and by its uuid it is the seat's, of this session. But the client may not read it, so
- * its czxid, which the token is made of, is not to be had: servers since 3.8.4 and 3.9.2 want READ for exists. The node is deleted, and
- * who wants one gets another.
+ * its czxid, which the token is made of, is not to be had: servers since 3.8.4 and 3.9.2 want READ for exists.
  */
 static void found_unreadable(zkl_seat *seat)
 {
-    const char *name = seat->node + strlen(seat->line->path) + 1;
     zkl_log(seat->engine, ZOO_LOG_LEVEL_WARN,
             "deleting '%s', since the reply to its create was lost and the acl does not let the client read it",
             seat->node);
-    if (!seat->wanted) {
-        move(seat, ZKL_SEAT_LEAVING);
-        zkl_seat_step(seat);
-    } else if (zkl_seat_adopt(seat->line, name, seat->serial)) {
-        not_created(seat, ZINVALIDSTATE);
-    } else {
-        zkl_free(seat->node);
-        seat->node = NULL;
-        zkl_seat_wait_long(seat); /* no memory: looks for it again */
-    }
+    drop_node(seat);
 }
 
 void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
@@ -1107,6 +1120,19 @@ static void vanish(zkl_seat *seat, const char *why)
     gone(seat);
 }
 
+/* A writer's node is gone: a reader that is being made beside it is made beside nothing, or beside a node of somebody else's. */
+static void outlive(const zkl_seat *writer)
+{
+    zkl_seat *seat;
+    TAILQ_FOREACH(seat, &writer->line->seats, in_line)
+    {
+        if (seat->writer == writer && seat->beside &&
+            (seat->state == ZKL_SEAT_JOINING || seat->state == ZKL_SEAT_RECOVERING)) {
+            seat->outlived = true;
+        }
+    }
+}
+
 /* Its node is gone by somebody else's doing; `how` says what he did. */
 static void evict(zkl_seat *seat, const char *how)
 {
@@ -1114,6 +1140,7 @@ static void evict(zkl_seat *seat, const char *how)
         return;
     }
     if (seat->state == ZKL_SEAT_GRANTED) {
+        outlive(seat);
         char why[512];
         snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, seat->node);
         vanish(seat, why);

@@ -50,15 +50,22 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert.equal("exhausted", code)
     end)
 
-    --- A lock, and in its line a node of its client's that nobody knows any more.
+    local THROTTLED = -127
+
+    --- Puts a node into a held lock's line of which its client knows nothing.
+    local function add_stray(lock)
+        local stem = lock:node():match("/_c_(%x+%-%x+%-%x+%-%x+%-)")
+        return assert(fixture.observer():create(lock:path() .. "/_c_" .. stem .. "ffffffffffff-lock-", "", { sequential = true }))
+    end
+
+    --- A lock, and such a node, which is the first in its line.
     local function with_stray()
         local path, client = fixture.directory(), fixture.client()
         local lock = client:mutex(path)
         assert(lock:acquire(10))
-        local stem = lock:node():match("/_c_(%x+%-%x+%-%x+%-%x+%-)")
+        local stray = add_stray(lock)
         assert.is_true(lock:release())
-        return path, lock, assert(fixture.observer():create(path .. "/_c_" .. stem .. "ffffffffffff-lock-", "",
-            { sequential = true }))
+        return path, lock, stray
     end
 
     -- In a fault campaign servers lost deletions with a damaged log. The nodes came back, at the head of the line; their owner
@@ -75,6 +82,22 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert(observer:delete(between))
         assert(lock:acquire(10))
         assert.is_true(lock:release())
+    end)
+
+    -- The client's nodes in the list were only counted: a node that was gone made up for the one too many.
+    it("removes such a node also when the delete of another one, which is gone already, is to be repeated", function()
+        local client, link = fixture.client_behind_proxy()
+        local observer, lock = fixture.observer(), client:mutex(fixture.directory())
+        assert(lock:acquire(10))
+        local held, stray = lock:node(), add_stray(lock)
+        fixture.join(lock:path(), "_c_" .. fixture.UUID .. "-lock-")
+        link:deny("delete", THROTTLED, 1) -- it is carried out all the same
+        assert(lock:release({ wait = false }))
+        eventually(function()
+            return not observer:exists(held)
+        end)
+        assert.equal("timeout", select(3, lock:acquire(5)))
+        assert.is_false(observer:exists(stray) and true or false)
     end)
 
     it("removes such a node also by a try that it makes fail", function()

@@ -166,6 +166,43 @@ describe("a downgrade", function()
         assert.equal(1, #fixture.children(rw:path()))
     end)
 
+    -- The request for the reader's node finds another node of the writer's name. A heartbeat's reply comes first.
+    it("goes on in the queue when its writer is lost before its node is made, whatever has the writer's name now #asan", function()
+        local path = fixture.path()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        local rw, other, observer = client:rwlock(path), fixture.rwlock(path), fixture.observer()
+        local token, impostor
+        loop.run(function()
+            fixture.until_children(path, 1)
+            assert(other.write:acquire(30))
+            token = other.write:token()
+            assert(other.write:release())
+            loop.until_true(function()
+                return impostor and not rw.write:held()
+            end)
+            fixture.until_children(path, 2) -- the reader is behind it
+            assert.is_false(rw.read:held())
+            assert(observer:delete(impostor))
+        end, function()
+            assert(rw.write:acquire(10))
+            fixture.until_children(path, 2)
+            local node = rw.write:node()
+            link:delay(800, "down")
+            assert(observer:delete(node))
+            fixture.until_children(path, 0)
+            local before = link:counts().multi
+            loop.until_true(function()
+                return link:counts().multi > before
+            end)
+            impostor = assert(observer:create(node))
+            assert.is_true(rw.write:held())
+            assert(rw.read:acquire(30))
+        end)
+        assert.is_true(rw.read:token() > token)
+        assert.equal("lost", select(3, rw.write:release()))
+        assert.equal(1, #fixture.children(path))
+    end)
+
     it("goes on in the queue when the session ended in between, and tells the writer #asan", function()
         local told = {}
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })

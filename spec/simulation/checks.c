@@ -903,7 +903,9 @@ static void check_granted(claim_record *record, zkl_claim *claim)
         excuse(record, gone, learns_from > gone->at ? learns_from : gone->at);
     }
     const node_record *node = record->held_count > 0 ? record->held[0] : NULL;
-    record->misled = node != NULL && (node->revived || node->misleads || follows_old_number(node, claim->line));
+    bool beside_revived = record->writer != NULL && record->writer->held_count > 0 && record->writer->held[0]->revived;
+    record->misled =
+        beside_revived || (node != NULL && (node->revived || node->misleads || follows_old_number(node, claim->line)));
     totals.misled += record->misled;
     if (!record->misled)
         check_token(record);

@@ -21,16 +21,46 @@
 
 /* ---- time and messages ---- */
 
+/* The client whose messages stay under way; -1: none. */
+static int held_back = -1;
+
+static bool deliver(const sim_delivery *delivery)
+{
+    sim_run_until(sim_now() + SIM_MICROSECOND);
+    sim_deliver(delivery);
+    sim_run_until(sim_now());
+    return true;
+}
+
 /* The next message arrives; false: none is under way. */
 static bool deliver_one(void)
 {
     sim_delivery deliveries[MOST_DELIVERIES];
-    if (run.failed || sim_deliveries(deliveries, MOST_DELIVERIES) == 0)
-        return false;
-    sim_run_until(sim_now() + SIM_MICROSECOND);
-    sim_deliver(&deliveries[0]);
-    sim_run_until(sim_now());
-    return true;
+    int count = run.failed ? 0 : sim_deliveries(deliveries, MOST_DELIVERIES);
+    for (int i = 0; i < count; i++) {
+        if (deliveries[i].caller != held_back)
+            return deliver(&deliveries[i]);
+    }
+    return false;
+}
+
+/* What the client has sent; NULL: nothing is under way. */
+static const sim_delivery *sent_by(const client *of)
+{
+    static sim_delivery deliveries[MOST_DELIVERIES];
+    int count = run.failed ? 0 : sim_deliveries(deliveries, MOST_DELIVERIES);
+    for (int i = 0; i < count; i++) {
+        if (deliveries[i].caller == of->index && deliveries[i].up)
+            return &deliveries[i];
+    }
+    return NULL;
+}
+
+/* All that the client has sent arrives, and no answer. */
+static void deliver_requests(const client *of)
+{
+    for (const sim_delivery *next = sent_by(of); next != NULL; next = sent_by(of))
+        (void)deliver(next);
 }
 
 static void deliver_all(void)
@@ -282,6 +312,67 @@ static void forgotten_watch(bool trace)
     end_scene();
 }
 
+/* The client has sent a heartbeat that looks for its nodes, and the servers do not have it yet. */
+static void until_heartbeat(const client *of)
+{
+    char what[200] = "";
+    int64_t limit = sim_now() + run.timeout;
+    while (!run.failed && strstr(what, "multi") == NULL && sim_now() < limit) {
+        const sim_delivery *next = sent_by(of);
+        if (next != NULL)
+            sim_describe(next, what, sizeof(what));
+        if (strstr(what, "multi") == NULL && !deliver_one())
+            sim_run_until(sim_next_event(event_counts));
+    }
+    CHECK(strstr(what, "multi") != NULL);
+}
+
+/*
+ * A writer's node is deleted, another writer has its turn, and a node of the same name is made. The first writer downgrades: its
+ * request finds that node. Then it hears from a heartbeat that its own was gone, and then that the reader's node is made.
+ */
+static void lost_writer(bool broken, bool trace)
+{
+    static const broken_rule rule = {ZKL_BREAK_LOST_WRITER, 0, "lost writer", false};
+    begin_with_numbers("a writer is lost while a reader's node is made beside it", broken ? &rule : NULL, trace);
+    client *one = new_client(), *other = new_client();
+    claim_record *writer = new_record(one, 0);
+    writer->mode = ZKL_MODE_WRITE;
+    submit_claim(writer);
+    until(writer, ZKL_CLAIM_GRANTED);
+    deliver_all();
+    until_heartbeat(one);
+
+    held_back = one->index;
+    char node[200];
+    snprintf(node, sizeof(node), "%s", writer->node);
+    note_admin_delete(node);
+    CHECK(sim_foreign_delete(0, node));
+    sim_run_until(sim_now());
+    take_turn(other);
+    deliver_requests(one);
+    CHECK(sim_foreign_create(0, node, "", 0));
+    sim_run_until(sim_now());
+    claim_record *reader = new_record(one, 0);
+    reader->mode = ZKL_MODE_READ;
+    reader->writer = writer;
+    submit_claim(reader);
+    deliver_requests(one);
+    held_back = -1;
+
+    deliver_all();
+    CHECK(run.failed || is(writer, ZKL_CLAIM_LOST));
+    CHECK(broken == (run.failed && strcmp(run.check, "token") == 0));
+    if (broken) {
+        end_run();
+    } else {
+        until(reader, ZKL_CLAIM_GRANTED);
+        end_claim(reader);
+        end_scene();
+    }
+    break_rule(NULL);
+}
+
 /* ---- round trips that take a part of the session timeout ---- */
 
 #define EVEN_TIMEOUT_MS 4000
@@ -445,6 +536,8 @@ int main(int argc, char **argv)
     restored_live(NULL, trace);
     restored_live(rule_of(ZKL_BREAK_AGE), trace);
     forgotten_watch(trace);
+    lost_writer(false, trace);
+    lost_writer(true, trace);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

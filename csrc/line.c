@@ -315,8 +315,8 @@ void zkl_line_parent_made(zkl_request *request, int rc)
     line->parents_flying--;
     if (request->index < 0) {
         line->parents_last = rc;
-    } else if (rc != ZOK && rc != ZNODEEXISTS && line->parents_error == ZOK) {
-        line->parents_error = rc;
+    } else if (rc != ZOK && rc != ZNODEEXISTS && line->parents_error == ZOK && !(rc == ZNONODE && request->index > 0)) {
+        line->parents_error = rc; /* ZNONODE says no more than that the one above was not made, or was reaped */
     }
     if (line->parents_flying == 0) {
         parents_decided(line);

@@ -218,6 +218,28 @@ static void directory_made_without_room(bool trace)
     end_scene();
 }
 
+/* A directory above the lock's is there when it is to be made, and gone when the one in it is: an empty container, reaped. */
+static void directory_reaped(bool trace)
+{
+    begin_scene("a directory is reaped while those in it are made", 1, trace);
+    snprintf(run.paths[0], sizeof(run.paths[0]), "/new/a/l");
+    client *of = new_client();
+    CHECK(sim_foreign_create(0, "/new", "", 0));
+    sim_run_until(sim_now());
+    claim_record *record = ask(of, 0, 0);
+    const zkl_line *line = record->claim->line;
+    while (line->parents_flying == 0 && deliver_one()) {
+    }
+    CHECK(line->parents_flying == 3);
+    const sim_delivery *first = sent_by(of);
+    CHECK(first != NULL && deliver(first));
+    CHECK(sim_foreign_delete(0, "/new"));
+    sim_run_until(sim_now());
+    until(record, ZKL_CLAIM_GRANTED);
+    end_claim(record);
+    end_scene();
+}
+
 #define NUMBER 40 /* the first node's */
 
 static void begin_with_numbers(const char *name, const broken_rule *rule, bool trace)
@@ -531,6 +553,7 @@ int main(int argc, char **argv)
     }
     slow_head(trace);
     directory_made_without_room(trace);
+    directory_reaped(trace);
     restored_data(NULL, trace);
     restored_data(rule_of(ZKL_BREAK_OUTLIVED), trace);
     restored_live(NULL, trace);

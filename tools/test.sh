@@ -151,7 +151,7 @@ suites_lint() {
 }
 
 suites_sim() {
-    suite "small worlds in every order" ours 1200 'computing build/c/explore --jobs 1'
+    suite "small worlds in every order" ours 1200 'computing build/c/explore --jobs 1 --states 120000'
     suite "simulation: broken rules are noticed" ours 1200 'simulate c --breaks'
     suite "simulation: known seeds" ours 1200 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
     suite "simulation: seeds never seen before" ours 1200 'simulate c --fresh'
@@ -192,6 +192,7 @@ suites_long() {
     suite "fault campaign: a minute with everything" ours 600 'spec/campaign/run --size full --seconds 60'
     suite "fault campaign: a minute of links that stall" ours 600 'spec/campaign/run --size stalled --seconds 60'
     suite "lint: clang's analyser" ours 1800 'nice -n 5 tools/lint.sh tidy'
+    suite "small worlds in every order, all of each" ours 1800 'computing build/c/explore --jobs 1'
     suite "simulation: 20000 known seeds" ours 1800 'simulate c --seeds 1 20000'
     suite "simulation: five minutes of seeds never seen before" ours 600 'simulate c --fresh --seconds 300'
     suite "simulation: 2000 seeds under ASan and UBSan" ours 1800 'simulate c-asan --seeds 1 2000'

@@ -529,8 +529,7 @@ struct zkl_line {
     TAILQ_ENTRY(zkl_line) in_kept;
 
     /* permits.c, of a semaphore's leases */
-    int64_t limit_czxid;   /* of the directory whose limit is known; 0: none is */
-    int32_t limit_version; /* of its data */
+    int64_t limit_mzxid;   /* of the directory whose limit is known: of the write that set it; 0: none is known */
     int32_t limit;         /* how many permits it was made for; 0: nobody has said */
     int32_t limit_wanted;  /* by whoever asked first */
     bool limit_flying;     /* the question, or our own word, is in flight */

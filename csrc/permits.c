@@ -144,15 +144,14 @@ static void limit_known(zkl_line *leases, int rc)
 
 void zkl_line_unlimit(zkl_line *leases)
 {
-    leases->limit_czxid = 0;
+    leases->limit_mzxid = 0;
     leases->limit_unwritable = false;
 }
 
 static void note_limit(zkl_line *leases, int32_t limit, const struct Stat *stat)
 {
     leases->limit = limit;
-    leases->limit_czxid = stat->czxid;
-    leases->limit_version = stat->version;
+    leases->limit_mzxid = stat->mzxid;
 }
 
 void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int length, const struct Stat *stat)
@@ -162,7 +161,7 @@ void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int l
         note_limit(leases, read_limit(data, length), stat);
         bool unsaid = length <= 0 && !leases->limit_unwritable;
         if (unsaid && zkl_send_set_limit(leases, leases->limit_wanted, stat->version)) {
-            leases->limit_czxid = 0; /* made by somebody who writes no limit: the answer to ours decides */
+            leases->limit_mzxid = 0; /* made by somebody who writes no limit: the answer to ours decides */
             return;
         }
     }
@@ -192,7 +191,7 @@ static bool limit_fits(zkl_claim *claim, const struct Stat *stat)
     if (ZKL_BROKEN(ZKL_BREAK_LIMIT)) {
         return true;
     }
-    if (leases->limit_czxid != stat->czxid || leases->limit_version != stat->version) {
+    if (leases->limit_mzxid != stat->mzxid) {
         if (claim->seat->state == ZKL_SEAT_LOOKING) {
             return true;
         }
@@ -381,7 +380,7 @@ static void take(zkl_claim *claim)
     zkl_permits *permits = claim->permits;
     permits->generation++;
     permits->took = true;
-    if (permits->leases->limit_czxid == 0) {
+    if (permits->leases->limit_mzxid == 0) {
         ask_limit(permits);
     }
     bool sent = true;
@@ -409,7 +408,7 @@ bool zkl_permits_look(zkl_claim *claim)
 {
     zkl_permits *permits = claim->permits;
     permits->generation++;
-    if (permits->leases->limit_czxid == 0) {
+    if (permits->leases->limit_mzxid == 0) {
         ask_limit(permits);
     }
     permits->listing = zkl_send_leases(claim->seat, ZKL_LIST_TRY, permits->generation);

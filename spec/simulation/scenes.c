@@ -395,6 +395,34 @@ static void lost_writer(bool broken, bool trace)
     break_rule(NULL);
 }
 
+static void take_permit(client *of, int32_t limit)
+{
+    run.limits[0] = limit;
+    claim_record *record = new_record(of, 0);
+    record->mode = ZKL_MODE_PERMITS;
+    record->count = 1;
+    record->limit = limit;
+    submit_claim(record);
+    until(record, ZKL_CLAIM_GRANTED);
+    end_claim(record);
+    deliver_all();
+}
+
+/* A client knows a semaphore's limit of old. In the restored data another limit is set, by a write of the same version. */
+static void restored_limit(bool trace)
+{
+    begin_with_numbers("a semaphore's limit is restored, and set to another one", NULL, trace);
+    client *one = new_client(), *other = new_client();
+    CHECK(sim_foreign_create(0, "/l/locks", "", 0) && sim_foreign_create(0, "/l/leases", "", 0));
+    sim_run_until(sim_now());
+    sim_back_up();
+    take_permit(one, 1);
+    replace_data(SIM_RESTORED_LIVE);
+    take_permit(other, 2);
+    take_permit(one, 2);
+    end_scene();
+}
+
 /* ---- round trips that take a part of the session timeout ---- */
 
 #define EVEN_TIMEOUT_MS 4000
@@ -559,6 +587,7 @@ int main(int argc, char **argv)
     restored_live(NULL, trace);
     restored_live(rule_of(ZKL_BREAK_AGE), trace);
     forgotten_watch(trace);
+    restored_limit(trace);
     lost_writer(false, trace);
     lost_writer(true, trace);
     printf("%d passed, %d failed\n", passed, failed);

@@ -4,6 +4,7 @@
 
 local cluster = require "spec.support.cluster"
 local documentation = require "spec.support.documentation"
+local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local locale = require "spec.support.locale"
@@ -220,7 +221,8 @@ describe("docs/fencing.md", function()
             end
         end
         assert.equal(4, #statements)
-        local lock = fixture.client():mutex(fixture.path(), { linger = 60 })
+        local client = fixture.client()
+        local lock = client:mutex(fixture.path(), { linger = 60 })
         local tokens = {}
         for index = 1, 3 do
             assert(lock:acquire(20))
@@ -228,6 +230,9 @@ describe("docs/fencing.md", function()
             assert(lock:release())
             if index == 2 then -- a second node
                 assert(fixture.observer():delete(lock:path() .. "/" .. fixture.children(lock:path())[1]))
+                eventually(function()
+                    return client:stats().seats == 0 -- a heartbeat has told
+                end)
             end
         end
         local program = files.make_directory() .. "/try.py"

@@ -202,6 +202,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
             } }
         ]])
         server:get("/forget")
+        fixture.await_children(server.path, 0) -- its answer comes before its end
         local _, text = server:get("/use")
         assert.truthy(text:find("^nil not_held .*keep = true.*\ntrue$"), text)
         assert.same({ 200, "" }, { server:get("/report?name=lost") })

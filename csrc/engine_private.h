@@ -635,7 +635,7 @@ struct zkl_seat {
     bool alone;      /* none have, and none were there: its claims keep nobody waiting */
     bool spent;      /* it was alone, and has had more claims than others should wait for */
     bool beside;     /* its node was made, or is being made, beside its writer's */
-    bool outlived;   /* beside: the writer was lost before the reply to the reader's create came */
+    bool orphaned;   /* the writer beside whose node it is made was lost before the reply to the create */
     bool wanted;     /* its claim still waits or holds */
     bool hungry;     /* stands in engine->hungry */
     bool starved;    /* stands in engine->starved */

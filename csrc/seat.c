@@ -288,7 +288,7 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->outlived = seat->granted = seat->foremost = seat->foreseeing =
+    seat->listing = seat->deleting = seat->beside = seat->orphaned = seat->granted = seat->foremost = seat->foreseeing =
         seat->doubted = false;
     seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
@@ -728,7 +728,7 @@ static void drop_node(zkl_seat *seat)
 /* The node exists and is ours; `elsewhere` as of zkl_seat_follows. */
 static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
 {
-    if (seat->outlived && !ZKL_BROKEN(ZKL_BREAK_LOST_WRITER)) {
+    if (seat->orphaned && !ZKL_BROKEN(ZKL_BREAK_LOST_WRITER)) {
         /* The request may have found another node of the writer's name, and others have had their turn in between. */
         drop_node(seat);
         return;
@@ -1121,14 +1121,14 @@ static void vanish(zkl_seat *seat, const char *why)
 }
 
 /* A writer's node is gone: a reader that is being made beside it is made beside nothing, or beside a node of somebody else's. */
-static void outlive(const zkl_seat *writer)
+static void note_lost_writer(const zkl_seat *writer)
 {
     zkl_seat *seat;
     TAILQ_FOREACH(seat, &writer->line->seats, in_line)
     {
         if (seat->writer == writer && seat->beside &&
             (seat->state == ZKL_SEAT_JOINING || seat->state == ZKL_SEAT_RECOVERING)) {
-            seat->outlived = true;
+            seat->orphaned = true;
         }
     }
 }
@@ -1140,7 +1140,7 @@ static void evict(zkl_seat *seat, const char *how)
         return;
     }
     if (seat->state == ZKL_SEAT_GRANTED) {
-        outlive(seat);
+        note_lost_writer(seat);
         char why[512];
         snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, seat->node);
         vanish(seat, why);

@@ -113,14 +113,17 @@ run_unit() {
 # run_units VARIANT: every C unit test of a variant; fails if one of them does, but runs them all. test_system waits for sessions to
 # expire: the others run beside it, one after the other. (All at once, each with its server, kept answers waiting for seconds.)
 run_units() {
-    # shellcheck disable=SC2016 # for the other shell
-    { echo "build/$1/unit/test_system" && unit_programs "$1"; } | xargs -P 2 -n 1 bash -c 'run_unit "$0"'
+    { echo "build/$1/unit/test_system" && unit_programs "$1"; } | run_each_unit
 }
 
 # run_quick_units VARIANT: the same without test_system.
 run_quick_units() {
+    unit_programs "$1" | run_each_unit
+}
+
+run_each_unit() {
     # shellcheck disable=SC2016 # for the other shell
-    unit_programs "$1" | xargs -P 2 -n 1 bash -c 'run_unit "$0"'
+    xargs -P 2 -n 1 bash -c 'run_unit "$0"'
 }
 
 unit_programs() {
@@ -133,7 +136,7 @@ computing() {
     sanitized nice -n 5 "$@"
 }
 
-export -f sanitized computing run_unit run_units run_quick_units unit_programs
+export -f sanitized computing run_unit run_units run_quick_units run_each_unit unit_programs
 export asan_options ubsan_options tsan_options
 
 # ---- The end -----------------------------------------------------------------------------------------------------------

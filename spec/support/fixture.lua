@@ -45,8 +45,7 @@ function fixture.client(options, servers)
     return client
 end
 
---- The same, of one that waits in support.loop. `session_timeout`: zklock's own unless given;
--- so are `servers`, the shared ones.
+--- Returns such a client that waits in support.loop. `session_timeout`: zklock's default unless given; `servers`: the shared ones.
 function fixture.loop_client(options, session_timeout, servers)
     return fixture.client(overlay({ wait = loop, session_timeout = session_timeout }, options), servers)
 end

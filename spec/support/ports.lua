@@ -1,7 +1,7 @@
 --- support.ports: TCP ports of this machine that nobody listens on.
 --
--- They are none of those that the kernel gives to outgoing connections and to listeners on any port: between the moment when a port
--- is found and the moment when it is listened on, another process would get it. tools/zookeeper takes its own from below these.
+-- The kernel chooses ports above this range for outgoing connections and for listeners that name no port. From its range another
+-- process could get a port between the search and the call of listen. tools/zookeeper uses ports below this range.
 
 local socket = require "socket"
 

@@ -9,7 +9,7 @@ local core = require "zklock.core"
 
 local IS_VIRTUAL = package.preload["spec.virtual.world"] ~= nil
 
---- What a program may take beyond a deadline, in virtual seconds: round trips, turns of threads, and the interval of support.loop.
+--- A program may take so many virtual seconds beyond a deadline: for round trips, turns of threads, the interval of support.loop.
 local TURNS = 0.02
 
 return function(seconds, fn)

@@ -37,7 +37,7 @@ function Client:delete_recursive(path)
             end
         end
         ok, problem = self:delete(path)
-        -- Somebody may have made a child in between.
+        -- Another client may have made a child in between.
     until ok or problem ~= "not_empty"
     if ok or problem == "no_node" then
         return true

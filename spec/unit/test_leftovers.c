@@ -42,7 +42,7 @@ static struct {
     uint32_t large;  /* its number */
 } server;
 
-/* What the client calls a request that writes data. */
+/* The protocol's number for a request that writes data. */
 #define SET 5
 
 static int answered;
@@ -181,7 +181,7 @@ static void serve(void)
 }
 
 /*
- * Nobody else uses this address. (At 127.0.0.1 the port may have been another server's a moment ago, whose clients still try to
+ * No other process uses this address. (At 127.0.0.1 the port may have been another server's a moment ago, whose clients still try to
  * connect to it: what they say is strange, too.)
  */
 #define ADDRESS "127.0.7.7"

@@ -82,8 +82,9 @@ static void look_for_containers(void *context, int64_t interval)
 }
 
 /*
- * world.begin { seed =, servers =, tick =, reap =, zxid = }: a world of 1 or 3 servers that serve. tick, and how often servers look for
- * empty containers, in milliseconds; zxid, of the last transaction that a single server takes for done, in hexadecimal digits.
+ * world.begin { seed =, servers =, tick =, reap =, zxid = } begins a world of 1 or 3 servers that serve. `tick` is in milliseconds, as is
+ * `reap`, the interval at which servers look for empty containers. `zxid` is the last transaction that a single server takes for done, in
+ * hexadecimal digits.
  *
  * Each message takes as long, so that messages on two connections arrive in the order in which they were sent, as they do within one
  * machine for all that a program can tell. A client that has closed has told its server before another client's next request.

@@ -383,6 +383,7 @@ typedef enum {
     ZKL_LIST_TRY,
     ZKL_LIST_JOIN,
     ZKL_LIST_LOOK,
+    ZKL_LIST_PLACE,
     ZKL_LIST_RECOVER
 } zkl_list_purpose;
 
@@ -867,6 +868,8 @@ void zkl_permits_restart(zkl_claim *claim);
 void zkl_permits_changed(zkl_claim *claim);
 /* At the head of the line, under a watch that came with no list: it is asked for. */
 void zkl_permits_look_again(zkl_claim *claim);
+/* The same, but not at once: what has to pass first takes a while. */
+void zkl_permits_look_later(zkl_claim *claim);
 /* At the head of the line: somebody came or went. */
 void zkl_permits_event(zkl_claim *claim);
 /* All of its permits' seats are in CONFIRMING, and there is a lease. */

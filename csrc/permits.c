@@ -457,6 +457,12 @@ void zkl_permits_look_again(zkl_claim *claim)
     zkl_seat_wait(claim->seat);
 }
 
+void zkl_permits_look_later(zkl_claim *claim)
+{
+    claim->permits->undecided = true;
+    zkl_seat_wait_long(claim->seat);
+}
+
 void zkl_permits_event(zkl_claim *claim)
 {
     zkl_permits *permits = claim->permits;
@@ -511,12 +517,22 @@ static void no_room(zkl_claim *claim, const struct String_vector *names)
     }
     zkl_claim_waits(claim);
     if (!removed) {
-        permits->undecided = true;
-        zkl_seat_wait_long(claim->seat); /* and looks again: it may be strays that it would wait for */
+        zkl_permits_look_later(claim); /* it may be strays that it would wait for */
         return;
     }
     zkl_permits_step(
         claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
+}
+
+/*
+ * The claim keeps permits for which there is no room: is its turn the first still? Somebody may have deleted the turn's node, and a restore
+ * may have brought back another turn before it. Two turns that both keep permits would wait for each other.
+ */
+static void look_at_place(zkl_claim *claim)
+{
+    if (!zkl_send_list(claim->seat, ZKL_LIST_PLACE)) {
+        zkl_permits_look_again(claim);
+    }
 }
 
 /* The claim has its nodes, and `count` is how many there are now, by a list from after they were made. */
@@ -529,8 +545,7 @@ static void judge_taken(zkl_claim *claim, const struct String_vector *names, int
     }
     permits->full = true;
     if (!claim->try_only) {
-        /* Has somebody deleted our place in the line, the one at its head and we would wait for each other's permits. */
-        zkl_send_stat(claim->seat);
+        look_at_place(claim);
     }
     no_room(claim, names);
 }

@@ -5,6 +5,7 @@
  *                                 JOINING -> RECOVERING -> QUEUED | PARKED      (the create's reply was lost)
  *                                 JOINING -> CONFIRMING                          (a reader beside its own writer)
  *                                 QUEUED, CONFIRMING -> PARKED                   (somebody deleted the node)
+ *                                 CONFIRMING -> QUEUED                           (a turn: a restore brought back one before it)
  *                                 any -> PARKED | GONE                           (the session is over)
  *
  * Whatever a state has to send is sent by zkl_seat_step alone, which may be called at any time: if requests may not go out
@@ -870,6 +871,24 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
     zkl_share_waits(seat);
 }
 
+/* The list of its line for a turn that has been the first, and keeps permits without room. */
+static void check_place(zkl_seat *turn, int rc, const struct String_vector *names)
+{
+    if (rc == ZNONODE) {
+        zkl_seat_evicted(turn); /* even the directory is gone */
+    } else if (rc == ZTHROTTLEDOP) {
+        zkl_permits_look_later(turn->claim);
+    } else if (rc == ZOK) {
+        zkl_standing standing = zkl_queue_standing(names->data, names->count, zkl_seat_name(turn), kind_in_queue(turn));
+        if (!standing.listed || standing.tied || standing.blocking > 0) {
+            zkl_watch_leave(turn);
+            turn->foremost = false;
+            move(turn, ZKL_SEAT_QUEUED);
+            stand(turn, names);
+        }
+    }
+}
+
 void zkl_seat_try_again(zkl_seat *seat)
 {
     seat->generation++; /* another list may be on its way */
@@ -979,10 +998,6 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
     if (request->generation != seat->generation) {
         return;
     }
-    if (seat->state == ZKL_SEAT_CONFIRMING && rc == ZNONODE) {
-        zkl_seat_evicted(seat); /* a turn that was looked after while permits were kept and had no room */
-        return;
-    }
     if (seat->state != ZKL_SEAT_RECOVERING) {
         return;
     }
@@ -1020,6 +1035,12 @@ void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *n
     if (request->purpose == ZKL_LIST_TRY) {
         if (seat->state == ZKL_SEAT_LOOKING) {
             decide_try(seat, rc, names);
+        }
+        return;
+    }
+    if (request->purpose == ZKL_LIST_PLACE) {
+        if (seat->state == ZKL_SEAT_CONFIRMING) {
+            check_place(seat, rc, names);
         }
         return;
     }

@@ -397,31 +397,83 @@ static void lost_writer(bool broken, bool trace)
     break_rule(NULL);
 }
 
-static void take_permit(client *of, int32_t limit)
+static claim_record *ask_permits(client *of, int32_t count, int32_t limit)
 {
     run.limits[0] = limit;
     claim_record *record = new_record(of, 0);
     record->mode = ZKL_MODE_PERMITS;
-    record->count = 1;
+    record->count = count;
     record->limit = limit;
+    record->handoff = 0;
     submit_claim(record);
+    return record;
+}
+
+static void take_permit(client *of, int32_t limit)
+{
+    claim_record *record = ask_permits(of, 1, limit);
     until(record, ZKL_CLAIM_GRANTED);
     end_claim(record);
     deliver_all();
 }
 
+static void begin_with_semaphore(const char *name, bool trace)
+{
+    begin_with_numbers(name, NULL, trace);
+    CHECK(sim_foreign_create(0, "/l/locks", "", 0) && sim_foreign_create(0, "/l/leases", "", 0));
+    sim_run_until(sim_now());
+}
+
 /* A client knows a semaphore's limit of old. In the restored data another limit is set, by a write of the same version. */
 static void restored_limit(bool trace)
 {
-    begin_with_numbers("a semaphore's limit is restored, and set to another one", NULL, trace);
+    begin_with_semaphore("a semaphore's limit is restored, and set to another one", trace);
     client *one = new_client(), *other = new_client();
-    CHECK(sim_foreign_create(0, "/l/locks", "", 0) && sim_foreign_create(0, "/l/leases", "", 0));
-    sim_run_until(sim_now());
     sim_back_up();
     take_permit(one, 1);
     replace_data(SIM_RESTORED_LIVE);
     take_permit(other, 2);
     take_permit(one, 2);
+    end_scene();
+}
+
+/*
+ * The first in a semaphore's line has made its nodes and waits for room. Its session ends, so that the next one is the first, and is about
+ * to make its own: then the data of before are restored, and with them the session. Each of the two would wait for the other's nodes.
+ */
+static void two_first_in_line(bool trace)
+{
+    static const char taken[] = "/l/leases/_c_f0000000-0000-4000-8001-000000000010-lease-0000000000";
+    begin_with_semaphore("two clients believe that they are the first in a semaphore's line", trace);
+    client *one = new_client(), *other = new_client();
+    CHECK(sim_foreign_create(0, taken, "", 0));
+    sim_run_until(sim_now());
+    claim_record *first = ask_permits(one, 2, 2);
+    deliver_all();
+    claim_record *second = ask_permits(other, 2, 2);
+    deliver_all();
+    CHECK(is(first, ZKL_CLAIM_WAITING) && is(second, ZKL_CLAIM_WAITING));
+    sim_back_up();
+
+    held_back = one->index;
+    CHECK(sim_foreign_expire(sim_client_session(one->index)));
+    sim_run_until(sim_now());
+    deliver_all();
+    CHECK(sim_foreign_delete(0, taken));
+    sim_run_until(sim_now());
+    while (second->claim->permits != NULL && !second->claim->permits->took && deliver_one()) {
+    }
+    CHECK(second->claim->permits->took && is(second, ZKL_CLAIM_WAITING));
+    held_back = -1;
+    replace_data(SIM_RESTORED);
+    while (!run.failed && (one->state != ZKL_STATE_CONNECTED || other->state != ZKL_STATE_CONNECTED))
+        pass_time();
+    CHECK(sim_foreign_delete(0, taken));
+    sim_run_until(sim_now());
+    until(first, ZKL_CLAIM_GRANTED);
+    end_claim(first);
+    until(second, ZKL_CLAIM_GRANTED);
+    end_claim(second);
     end_scene();
 }
 
@@ -590,6 +642,7 @@ int main(int argc, char **argv)
     restored_live(rule_of(ZKL_BREAK_AGE), trace);
     forgotten_watch(trace);
     restored_limit(trace);
+    two_first_in_line(trace);
     lost_writer(false, trace);
     lost_writer(true, trace);
     printf("%d passed, %d failed\n", passed, failed);

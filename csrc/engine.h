@@ -244,7 +244,10 @@ zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request
 /* Gives up a claim in any phase: a granted one is released, a waiting one is refused with `code`. Twice is harmless. */
 void zkl_claim_end(zkl_claim *claim, zkl_code code, int64_t now);
 
-/* A granted claim whose lease was seen to have run out by whoever asked first: it is lost from now on. */
+/*
+ * A granted claim whose lease, or max_hold, another thread has seen to be over: it is lost from now on. `now` is a reading of the clock
+ * from after that, so that the reason is known.
+ */
 void zkl_claim_lapsed(zkl_claim *claim, int64_t now);
 
 /* The driver will never use the claim again; ends it if need be, and frees it when nothing of it is left on the server. */
@@ -473,7 +476,7 @@ typedef enum {
     ZKL_BREAK_STRAYS,      /* leave nodes of one's own alone that no claim knows */
     ZKL_BREAK_SEARCH,      /* look for such permits only where one's own turn has come */
     ZKL_BREAK_ONCE,        /* delete what no claim knows once, and forget it then */
-    ZKL_BREAK_LOST_WRITER, /* grant a reader beside a writer that was lost before the reader was made */
+    ZKL_BREAK_LOST_WRITER, /* grant a reader beside another node of its writer's name */
     ZKL_BREAK_LEFTOVERS,   /* go on with what a connection lost in silence has left */
     ZKL_BREAK_FORESEE,     /* take the node that was foreseen for the only one */
     ZKL_BREAK_REPEATED,    /* take the answer to a repeated delete for proof that somebody else has deleted the node */

@@ -90,6 +90,7 @@ typedef enum {
     ZKL_REQUEST_LIST,      /* a seat's directory */
     ZKL_REQUEST_SYNC,      /* before the list that looks for a lost node */
     ZKL_REQUEST_STAT,      /* of the node that was found again */
+    ZKL_REQUEST_WRITER,    /* stat of the writer's node, behind the create of a reader beside it */
     ZKL_REQUEST_DELETE,    /* a seat's node */
     ZKL_REQUEST_PARENT,    /* one directory on the way to a line */
     ZKL_REQUEST_WATCH,     /* get, exists or list with a watch */
@@ -436,6 +437,7 @@ bool zkl_send_get_limit(zkl_line *leases);
 bool zkl_send_set_limit(zkl_line *leases, int32_t limit, int32_t version);
 bool zkl_send_sync(zkl_seat *seat);
 bool zkl_send_stat(zkl_seat *seat);
+bool zkl_send_writer_stat(zkl_seat *reader);
 bool zkl_send_delete(zkl_seat *seat);
 bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const char *data, const struct ACL_vector *acl);
 bool zkl_send_watch(zkl_watch *watch);
@@ -636,7 +638,6 @@ struct zkl_seat {
     bool alone;      /* none have, and none were there: its claims keep nobody waiting */
     bool spent;      /* it was alone, and has had more claims than others should wait for */
     bool beside;     /* its node was made, or is being made, beside its writer's */
-    bool orphaned;   /* the writer beside whose node it is made was lost before the reply to the create */
     bool wanted;     /* its claim still waits or holds */
     bool hungry;     /* stands in engine->hungry */
     bool starved;    /* stands in engine->starved */
@@ -707,6 +708,7 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
 void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *names);
 void zkl_seat_synced(zkl_request *request, int rc);
 void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat);
+void zkl_seat_writer_stat(zkl_request *request, int rc, const struct Stat *stat);
 void zkl_seat_deleted(zkl_request *request, int rc);
 
 /* The text of a seat's uuid; `uuid` has room for ZKL_UUID_LENGTH + 1. */

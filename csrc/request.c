@@ -75,6 +75,7 @@ static void release_about(zkl_request *request)
     case ZKL_REQUEST_LEASES:
     case ZKL_REQUEST_SYNC:
     case ZKL_REQUEST_STAT:
+    case ZKL_REQUEST_WRITER:
     case ZKL_REQUEST_DELETE:
         zkl_seat_landed(request->about.seat);
         break;
@@ -224,6 +225,8 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
         zkl_permits_limit_set(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_STAT) {
         zkl_seat_stat(request, rc, stat);
+    } else if (request->kind == ZKL_REQUEST_WRITER) {
+        zkl_seat_writer_stat(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_LOOK) {
         zkl_lease_looked(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
@@ -372,6 +375,13 @@ bool zkl_send_stat(zkl_seat *seat)
     zkl_request *request = about_seat(seat, ZKL_REQUEST_STAT);
     return request != NULL &&
            sent_for_seat(request, zoo_aexists(seat->engine->handle, seat->node, 0, on_stat, request));
+}
+
+bool zkl_send_writer_stat(zkl_seat *reader)
+{
+    zkl_request *request = about_seat(reader, ZKL_REQUEST_WRITER);
+    return request != NULL &&
+           sent_for_seat(request, zoo_aexists(reader->engine->handle, reader->writer->node, 0, on_stat, request));
 }
 
 bool zkl_send_delete(zkl_seat *seat)

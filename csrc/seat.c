@@ -289,7 +289,7 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->orphaned = seat->granted = seat->foremost = seat->foreseeing =
+    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = seat->foreseeing =
         seat->doubted = false;
     seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
@@ -426,8 +426,9 @@ static void send_join(zkl_seat *seat)
         return;
     }
     move(seat, ZKL_SEAT_JOINING);
-    if (!seat->beside && seat->role != ZKL_ROLE_PERMIT && !zkl_seat_likely_follows(seat) &&
-        !zkl_seat_may_foresee(seat)) {
+    if (seat->beside) {
+        seat->listing = zkl_send_writer_stat(seat);
+    } else if (seat->role != ZKL_ROLE_PERMIT && !zkl_seat_likely_follows(seat) && !zkl_seat_may_foresee(seat)) {
         seat->listing = zkl_send_list(seat, ZKL_LIST_JOIN);
     }
     if (seat->role == ZKL_ROLE_TURN) {
@@ -472,6 +473,9 @@ static void step_recovering(zkl_seat *seat)
     }
 }
 
+static void drop_node(zkl_seat *seat);
+static void evict(zkl_seat *seat, const char *how);
+
 static void step_queued(zkl_seat *seat)
 {
     if (seat->role == ZKL_ROLE_PERMIT) {
@@ -484,7 +488,11 @@ static void step_queued(zkl_seat *seat)
     if (seat->listing || seat->watch != NULL) {
         return;
     }
-    seat->listing = zkl_send_list(seat, ZKL_LIST_LOOK);
+    if (seat->beside && seat->writer == NULL) {
+        drop_node(seat); /* the writer has gone, and its node cannot be looked at any more */
+        return;
+    }
+    seat->listing = seat->beside ? zkl_send_writer_stat(seat) : zkl_send_list(seat, ZKL_LIST_LOOK);
     if (!seat->listing) {
         zkl_seat_wait(seat);
     }
@@ -729,11 +737,6 @@ static void drop_node(zkl_seat *seat)
 /* The node exists and is ours; `elsewhere` as of zkl_seat_follows. */
 static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
 {
-    if (seat->orphaned && !ZKL_BROKEN(ZKL_BREAK_LOST_WRITER)) {
-        /* The request may have found another node of the writer's name, and others have had their turn in between. */
-        drop_node(seat);
-        return;
-    }
     if (!seat->beside) {
         seat->czxid = czxid;
     }
@@ -744,13 +747,9 @@ static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
     seat->line->follows = seat->foremost = seat->ahead == 0;
     if (seat->wanted && exhausted(seat)) {
         refuse_exhausted(seat);
-    } else if (seat->wanted && (seat->beside || seat->foremost)) {
-        /*
-         * Beside: its writer's node was there when it was made, and it has been there since, so that whoever looked who is before
-         * him has seen one of the two at any time.
-         */
+    } else if (seat->wanted && seat->foremost) {
         first_in_line(seat);
-    } else if (!seat->wanted || !zkl_seat_foresee(seat)) {
+    } else if (!seat->wanted || seat->beside || !zkl_seat_foresee(seat)) {
         zkl_seat_step(seat);
     }
 }
@@ -1020,6 +1019,33 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
     }
 }
 
+/*
+ * What the server says of the writer's node after the reader's node was made beside it. If it is the node of old, it has been there all the
+ * time, so that whoever looked who is before him has seen one of the two. The create alone does not prove that: it demands a node of
+ * that name, and in place of one that was deleted somebody may have made another, after others have had their turn.
+ */
+void zkl_seat_writer_stat(zkl_request *request, int rc, const struct Stat *stat)
+{
+    zkl_seat *seat = request->about.seat;
+    if (request->generation != seat->generation || seat->state != ZKL_SEAT_QUEUED || !seat->beside) {
+        return;
+    }
+    seat->listing = false;
+    bool same = rc == ZOK && stat->czxid == seat->czxid;
+    if (same || rc == ZNOAUTH || ZKL_BROKEN(ZKL_BREAK_LOST_WRITER) || ZKL_BROKEN(ZKL_BREAK_WRITER)) {
+        first_in_line(seat); /* ZNOAUTH: servers since 3.8.4 and 3.9.2 tell a client nothing of a node that it may not read */
+    } else if (rc == ZOK || rc == ZNONODE) {
+        if (seat->writer != NULL) {
+            evict(seat->writer, rc == ZOK ? "deleted, and made anew," : "deleted");
+        }
+        drop_node(seat);
+    } else if (rc == ZTHROTTLEDOP) {
+        zkl_seat_wait_long(seat);
+    } else {
+        zkl_seat_wait(seat);
+    }
+}
+
 void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *names)
 {
     zkl_seat *seat = request->about.seat;
@@ -1141,19 +1167,6 @@ static void vanish(zkl_seat *seat, const char *why)
     gone(seat);
 }
 
-/* A writer's node is gone: a reader that is being made beside it is made beside nothing, or beside a node of somebody else's. */
-static void note_lost_writer(const zkl_seat *writer)
-{
-    zkl_seat *seat;
-    TAILQ_FOREACH(seat, &writer->line->seats, in_line)
-    {
-        if (seat->writer == writer && seat->beside &&
-            (seat->state == ZKL_SEAT_JOINING || seat->state == ZKL_SEAT_RECOVERING)) {
-            seat->orphaned = true;
-        }
-    }
-}
-
 /* Its node is gone by somebody else's doing; `how` says what he did. */
 static void evict(zkl_seat *seat, const char *how)
 {
@@ -1161,7 +1174,6 @@ static void evict(zkl_seat *seat, const char *how)
         return;
     }
     if (seat->state == ZKL_SEAT_GRANTED) {
-        note_lost_writer(seat);
         char why[512];
         snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, seat->node);
         vanish(seat, why);

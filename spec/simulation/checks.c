@@ -128,12 +128,19 @@ static void check_pair(const claim_record *one, const claim_record *other)
          other->client, other->node, one->number, one->client, one->node, run.paths[one->path]);
 }
 
+static node_record *find_node(const char *path);
+
 static void check_foreigners(const claim_record *record)
 {
     for (int i = 0; i < run.foreigner_count; i++) {
         const foreigner *who = &run.foreigners[i];
-        if (who->path == record->path && foreigner_holds(who) && modes_conflict(who->mode, record->mode) &&
-            !excused(record) && !record->misled)
+        if (who->path != record->path || !foreigner_holds(who) || !modes_conflict(who->mode, record->mode))
+            continue;
+        /* Deleted, and brought back by a restore: others may have had their turn in between. */
+        const node_record *node = find_node(who->node);
+        if (excused(record) || record->misled || (node != NULL && node->revived))
+            totals.excused_overlaps++;
+        else
             fail("exclusion", "claim %d of client %d (%s) holds %s, and so does the foreigner's %s", record->number,
                  record->client, record->node, run.paths[record->path], who->node);
     }
@@ -541,7 +548,8 @@ static void check_shared(claim_record *record, node_record *node)
         if (record->handoff == 0)
             fail("fairness", "claim %d of client %d was handed permits and wanted its own", record->number,
                  record->client);
-    } else if (node->idle_since != 0 && node->idle_since < sim_now() && !reader_with_readers(record, node)) {
+    } else if (node->idle_since != 0 && (node->idle_since < sim_now() || record->asked_at == sim_now()) &&
+               !reader_with_readers(record, node)) {
         totals.lingered++;
         if (!node->lingered)
             node->lingered_since = node->idle_since;

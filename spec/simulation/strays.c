@@ -38,6 +38,9 @@ static bool is_stray(const node_record *node)
 
 bool strays_left(const char **example)
 {
+    *example = "data that are being replaced";
+    if (run.replaced_live_at != 0 && sim_now() < run.replaced_live_at + run.timeout)
+        return true; /* the nodes that it brings back are not there yet */
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {
         *example = each->path;
         if (is_stray(each))

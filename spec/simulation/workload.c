@@ -469,7 +469,8 @@ static void notice_lapse(client *of)
     if (record == NULL || grant_valid(record))
         return;
     begin_call(of);
-    zkl_claim_lapsed(record->claim, read_clock(of));
+    of->last_read = client_clock(of, sim_now()); /* read after the other thread's look */
+    zkl_claim_lapsed(record->claim, of->last_read);
     end_call(of);
 }
 

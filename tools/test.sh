@@ -195,6 +195,7 @@ suites_long() {
     suite "small worlds in every order, all of each" ours 1800 'computing build/c/explore --jobs 1'
     suite "simulation: 20000 known seeds" ours 1800 'simulate c --seeds 1 20000'
     suite "simulation: five minutes of seeds never seen before" ours 600 'simulate c --fresh --seconds 300'
+    suite "simulation: broken rules are noticed by seeds never seen before" ours 1800 'simulate c --breaks --fresh --limit 40000'
     suite "simulation: 2000 seeds under ASan and UBSan" ours 1800 'simulate c-asan --seeds 1 2000'
     suite "simulated Lua programs: a minute of new ones" ours 300 'computing build/c/simulate_lua --fresh 60'
     suite "fuzzers, a minute each" status 1200 'nice -n 5 tools/fuzz.sh 60'

@@ -358,7 +358,7 @@ static void until_heartbeat(const client *of)
  */
 static void lost_writer(bool unheard, bool broken, bool trace)
 {
-    static const broken_rule rule = {ZKL_BREAK_LOST_WRITER, 0, "lost writer", false};
+    static const broken_rule rule = {ZKL_BREAK_LOST_WRITER, 0, "lost writer", false, 1};
     begin_with_numbers("a writer is lost while a reader's node is made beside it", broken ? &rule : NULL, trace);
     client *one = new_client(), *other = new_client();
     claim_record *writer = new_record(one, 0);

@@ -280,6 +280,7 @@ typedef struct {
     uint32_t fault_mask;
     const char *name;
     bool one_lock; /* and where three servers have one lock to keep */
+    uint64_t seed; /* the first schedule that is tried: one that has noticed it, since schedules that do are rare */
 } broken_rule;
 extern const broken_rule broken_rules[];
 /* Breaks this rule and no other; NULL: none. */

@@ -5,7 +5,8 @@
  *   simulate --seeds FROM COUNT      so many schedules
  *   simulate --seconds S [--seed N]  schedules from N (1) on, for so long
  *   simulate --fresh [--seconds S]   from a seed that was never used before, which is printed
- *   simulate --breaks [--limit N]    breaks each rule of zkl_broken_rule in turn: some check must notice within N schedules
+ *   simulate --breaks [--limit N]    breaks each rule of zkl_broken_rule in turn: some check must notice within N schedules, of which
+ *                                    the first is the rule's own (rules.c), or that of --seed
  *   simulate --breaks RULE           the same with one rule
  *   simulate --like RULE ...         the schedules in which that rule is broken, without breaking it
  *   simulate --replay-check [COUNT]  runs seeds twice: the traces must be the same
@@ -237,7 +238,7 @@ static int run_breaks(const arguments *args)
         int64_t ran = 0;
         bool noticed = false;
         while (!noticed && ran < args->limit) {
-            uint64_t seed = args->seed + (uint64_t)ran++;
+            uint64_t seed = (args->seed != 0 ? args->seed : each->seed) + (uint64_t)ran++;
             if (run_schedule(seed, false))
                 continue;
             /* Only what the broken rule does counts: the same schedule must pass when nothing is broken. */
@@ -272,7 +273,7 @@ static void usage(void)
 
 static arguments parse(int argc, char **argv)
 {
-    arguments args = {.mode = MODE_COUNT, .seed = 1, .count = 1, .limit = 10000, .program = argv[0]};
+    arguments args = {.mode = MODE_COUNT, .count = 1, .limit = 10000, .program = argv[0]};
     if (argc < 2)
         usage();
     for (int i = 1; i < argc; i++) {
@@ -317,6 +318,8 @@ static arguments parse(int argc, char **argv)
             usage();
         }
     }
+    if (args.seed == 0 && args.mode != MODE_BREAKS)
+        args.seed = 1;
     if (args.fresh) {
         if (getrandom(&args.seed, sizeof(args.seed), 0) != (ssize_t)sizeof(args.seed))
             args.seed = (uint64_t)time(NULL);

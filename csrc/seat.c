@@ -289,8 +289,8 @@ static void start_over(zkl_seat *seat)
     zkl_watch_leave_own(seat);
     seat->generation++;
     seat->serial = ++engine->serial;
-    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = seat->foreseeing =
-        seat->doubted = false;
+    seat->listing = seat->deleting = seat->beside = seat->granted = seat->foremost = seat->foreseeing = seat->doubted =
+        false;
     seat->revoked = seat->spoilt = seat->contested = seat->alone = seat->spent = false;
     seat->grants = 0;
     if (seat->role == ZKL_ROLE_PERMIT) {
@@ -1033,7 +1033,8 @@ void zkl_seat_writer_stat(zkl_request *request, int rc, const struct Stat *stat)
     seat->listing = false;
     bool same = rc == ZOK && stat->czxid == seat->czxid;
     if (same || rc == ZNOAUTH || ZKL_BROKEN(ZKL_BREAK_LOST_WRITER) || ZKL_BROKEN(ZKL_BREAK_WRITER)) {
-        first_in_line(seat); /* ZNOAUTH: servers since 3.8.4 and 3.9.2 tell a client nothing of a node that it may not read */
+        first_in_line(
+            seat); /* ZNOAUTH: servers since 3.8.4 and 3.9.2 tell a client nothing of a node that it may not read */
     } else if (rc == ZOK || rc == ZNONODE) {
         if (seat->writer != NULL) {
             evict(seat->writer, rc == ZOK ? "deleted, and made anew," : "deleted");

@@ -1032,9 +1032,10 @@ void zkl_seat_writer_stat(zkl_request *request, int rc, const struct Stat *stat)
     }
     seat->listing = false;
     bool same = rc == ZOK && stat->czxid == seat->czxid;
-    if (same || rc == ZNOAUTH || ZKL_BROKEN(ZKL_BREAK_LOST_WRITER) || ZKL_BROKEN(ZKL_BREAK_WRITER)) {
-        first_in_line(
-            seat); /* ZNOAUTH: servers since 3.8.4 and 3.9.2 tell a client nothing of a node that it may not read */
+    bool unreadable = rc == ZNOAUTH; /* servers since 3.8.4 and 3.9.2 want READ for that */
+    bool broken = ZKL_BROKEN(ZKL_BREAK_LOST_WRITER) || ZKL_BROKEN(ZKL_BREAK_WRITER);
+    if (same || unreadable || broken) {
+        first_in_line(seat);
     } else if (rc == ZOK || rc == ZNONODE) {
         if (seat->writer != NULL) {
             evict(seat->writer, rc == ZOK ? "deleted, and made anew," : "deleted");

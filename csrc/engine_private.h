@@ -518,7 +518,7 @@ struct zkl_line {
 
     /* follow.c: every node up to this one, which was ours, is gone. 0: nothing of the kind is known. */
     int64_t cleared_czxid;
-    int64_t cleared_at; /* its deletion was asked for then */
+    int64_t cleared_at; /* its deletion was asked for then; or that of the latest before it for which a list was seen */
     int64_t cleared_writes;
     int32_t cleared_sequence;
     uint32_t cleared_on; /* on this connection it was acknowledged */
@@ -631,6 +631,7 @@ struct zkl_seat {
     bool granted;    /* somebody has held by its node */
     bool foreseeing; /* the request that looks for the node before its own, by a name foretold, is under way */
     bool foremost;   /* no node stands before its own, in its way or not */
+    bool unlisted;   /* that is concluded from numbers alone: no list has shown its node */
     bool unlucky;    /* the reply to its latest create was lost, and the node was not there */
     bool revoked;    /* others have asked for it: it is not handed over */
     bool spoilt;     /* a grant under its node ended other than by a release: it is not handed over */

@@ -12,7 +12,8 @@
  *
  * Servers that are wiped, or restored from a backup, number nodes and transactions anew. Both numbers may then be as if nothing had
  * happened in between. So a cleared number counts on the same connection only: a server that begins anew does not keep one. It counts
- * for a second only: data can be replaced under living connections too.
+ * for a second only: data can be replaced under living connections too. And what follows from it counts for no longer than itself: a
+ * client that comes again and again lists the line once a second.
  */
 #include "engine_private.h"
 
@@ -26,7 +27,9 @@ void zkl_seat_clears(const zkl_seat *seat, const zkl_request *request)
         line->cleared_czxid = seat->czxid;
         line->cleared_writes = seat->writes;
         line->cleared_sequence = seat->sequence;
-        line->cleared_at = request->sent_at;
+        if (!seat->unlisted || ZKL_BROKEN(ZKL_BREAK_AGE)) {
+            line->cleared_at = request->sent_at;
+        }
         line->cleared_on = request->connection;
         zkl_line_keep(line);
     }

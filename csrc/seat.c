@@ -745,6 +745,7 @@ static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
     check_sequence(seat);
     seat->ahead = zkl_seat_most_ahead(seat, czxid, elsewhere);
     seat->line->follows = seat->foremost = seat->ahead == 0;
+    seat->unlisted = true;
     if (seat->wanted && exhausted(seat)) {
         refuse_exhausted(seat);
     } else if (seat->wanted && seat->foremost) {
@@ -837,7 +838,7 @@ static zkl_node_kind kind_in_queue(const zkl_seat *seat)
 static void stand(zkl_seat *seat, const struct String_vector *names)
 {
     zkl_standing standing = zkl_queue_standing(names->data, names->count, zkl_seat_name(seat), kind_in_queue(seat));
-    seat->foreseeing = false;
+    seat->foreseeing = seat->unlisted = false;
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_seat_evicted(seat);
         return;

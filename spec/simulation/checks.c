@@ -203,9 +203,9 @@ static void note_revived(node_record *node, int64_t zxid)
 /*
  * The client may rely on a number of its own that it gave back less than a second before, by its clock. In between the data were
  * replaced, and it was not told. A number counts for so long: see follow.c. What it concludes from it about its node lasts as long as
- * the node.
+ * the node; and what it concludes from that node's number, in turn, no longer than a second from the first one.
  */
-static bool follows_old_number(const node_record *node, const zkl_line *line)
+static bool follows_old_number(node_record *node, const zkl_line *line)
 {
     const client *of = &run.clients[node->client];
     if (run.replaced_live_at == 0 || line->cleared_czxid == 0)
@@ -213,14 +213,18 @@ static bool follows_old_number(const node_record *node, const zkl_line *line)
     const node_record *before = run.nodes;
     while (before != NULL && (before->czxid != line->cleared_czxid || before->client != node->client))
         before = before->next;
-    int64_t cleared = line->cleared_at;
-    bool between = before != NULL && before->made_at < run.replaced_live_at && !before->outlived &&
-                   node->made_at > run.replaced_live_at;
-    return between &&
-           (client_clock(of, node->made_at) - cleared <= ZKL_SECOND || of->last_read - cleared <= ZKL_SECOND);
+    if (before == NULL || before == node || node->made_at <= run.replaced_live_at)
+        return false;
+    bool old = before->made_at < run.replaced_live_at && !before->outlived;
+    int64_t since = old ? line->cleared_at : before->misled_since;
+    if ((!old && !before->misleads) ||
+        (client_clock(of, node->made_at) - since > ZKL_SECOND && of->last_read - since > ZKL_SECOND))
+        return false;
+    node->misled_since = since;
+    return true;
 }
 
-static bool made_on_old_number(const node_record *node)
+static bool made_on_old_number(node_record *node)
 {
     for (const claim_record *each = run.claims; each != NULL; each = each->next) {
         if (each->client == node->client && each->path == node->lock && each->claim != NULL &&
@@ -910,10 +914,11 @@ static void check_granted(claim_record *record, zkl_claim *claim)
         int64_t learns_from = sim_exists(record->node) ? first_grant(record->held[0]) : gone->at;
         excuse(record, gone, learns_from > gone->at ? learns_from : gone->at);
     }
-    const node_record *node = record->held_count > 0 ? record->held[0] : NULL;
+    node_record *node = record->held_count > 0 ? record->held[0] : NULL;
     bool beside_revived = record->writer != NULL && record->writer->held_count > 0 && record->writer->held[0]->revived;
-    record->misled =
-        beside_revived || (node != NULL && (node->revived || node->misleads || follows_old_number(node, claim->line)));
+    if (node != NULL && !node->misleads)
+        node->misleads = follows_old_number(node, claim->line);
+    record->misled = beside_revived || (node != NULL && (node->revived || node->misleads));
     totals.misled += record->misled;
     if (!record->misled)
         check_token(record);

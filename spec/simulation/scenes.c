@@ -312,6 +312,38 @@ static void restored_live(const broken_rule *rule, bool trace)
 }
 
 /*
+ * The first comes again and again, each time less than a second after the last. What it concludes from its numbers must come to an end
+ * all the same: a second after the number that it had in the old data.
+ */
+static void restored_between_turns(const broken_rule *rule, bool trace)
+{
+    begin_with_numbers("data are restored under a client that comes again and again", rule, trace);
+    client *one = new_client(), *other = new_client();
+    sim_back_up();
+    take_turn(one);
+    replace_data(SIM_RESTORED_LIVE);
+    claim_record *holder = ask(other, 0, 0);
+    until(holder, ZKL_CLAIM_GRANTED);
+    claim_record *latest = NULL;
+    for (int turns = 0; turns < 6 && !run.failed; turns++) {
+        wait_until(sim_now() + ZKL_SECOND / 4);
+        latest = ask(one, 0, 0);
+        deliver_all();
+        if (run.failed || is(latest, ZKL_CLAIM_WAITING))
+            break;
+        end_claim(latest);
+        deliver_all();
+    }
+    CHECK(run.failed || (is(latest, ZKL_CLAIM_WAITING) && is(holder, ZKL_CLAIM_GRANTED)));
+    if (!run.failed) {
+        end_claim(holder);
+        until(latest, ZKL_CLAIM_GRANTED);
+        end_claim(latest);
+    }
+    end_with_numbers(rule);
+}
+
+/*
  * The server has forgotten the watch of a claim that is given up. The C client has not: it keeps what the server does not know, for
  * the next connection.
  */
@@ -643,6 +675,8 @@ int main(int argc, char **argv)
     restored_data(rule_of(ZKL_BREAK_OUTLIVED), trace);
     restored_live(NULL, trace);
     restored_live(rule_of(ZKL_BREAK_AGE), trace);
+    restored_between_turns(NULL, trace);
+    restored_between_turns(rule_of(ZKL_BREAK_AGE), trace);
     forgotten_watch(trace);
     restored_limit(trace);
     two_first_in_line(trace);

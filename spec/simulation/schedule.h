@@ -86,6 +86,7 @@ typedef struct node_record {
     bool revived;           /* it had been deleted before */
     int64_t replaced_until; /* an impostor's node of its name was there until then */
     bool misleads;          /* when it was made, its client relied on a number from before a live restore */
+    int64_t misled_since;   /* that number was given back then, by the client's clock; or the one that led to it */
     bool taken;             /* it was deleted, and not by its client */
     bool asked;             /* somebody has asked by it for the lock */
     int64_t asked_since;    /* its data say so since then; 0: they do not */

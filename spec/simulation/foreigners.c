@@ -62,7 +62,8 @@ static bool foreign_create(foreigner *who, const char *directory, const char *ma
     snprintf(who->node, sizeof(who->node), "%s/_c_f0000000-0000-4000-800%d-%012d%s", directory, who->index,
              ++who->serial, marker);
     who->hold_until = sim_now() + run.timeout;
-    return sim_foreign_create(who->session, who->node, "10.1.1.1", ZOO_EPHEMERAL_SEQUENTIAL);
+    /* Without a session the node would stay for ever. */
+    return who->session != 0 && sim_foreign_create(who->session, who->node, "10.1.1.1", ZOO_EPHEMERAL_SEQUENTIAL);
 }
 
 static void foreign_join(foreigner *who)
@@ -157,7 +158,8 @@ static void begin_downgrade(foreigner *who)
 static void downgrade(foreigner *who)
 {
     if (!sim_exists(who->other)) {
-        sim_foreign_create(who->session, who->other, "10.1.1.1", ZOO_EPHEMERAL);
+        if (who->session != 0)
+            sim_foreign_create(who->session, who->other, "10.1.1.1", ZOO_EPHEMERAL);
         return;
     }
     char writer[sizeof(who->node)];
@@ -241,6 +243,16 @@ static void foreign_act(void *context, int64_t argument)
     if (who->other[0] != '\0' && !kept)
         delete_other(who);
     go_on(who);
+}
+
+bool foreigners_know(const char *path)
+{
+    for (int i = 0; i < run.foreigner_count; i++) {
+        const foreigner *who = &run.foreigners[i];
+        if ((who->state != FOREIGNER_IDLE && strcmp(who->node, path) == 0) || strcmp(who->other, path) == 0)
+            return true;
+    }
+    return false;
 }
 
 void foreign_crash(void)

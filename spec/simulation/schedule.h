@@ -361,6 +361,8 @@ void free_sets(void);
 /* foreigners.c */
 void start_foreigners(void);
 void foreign_crash(void);
+/* Whether one of them has, or waits for, a node of this path. */
+bool foreigners_know(const char *path);
 bool foreigner_holds(const foreigner *who);
 bool foreigner_busy(const foreigner *who);
 /* Something still waits, holds, or has left something behind. */

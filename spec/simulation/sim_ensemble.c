@@ -1509,7 +1509,7 @@ static bool submit_foreign(int64_t session_id, int type, const char *path, const
 {
     server *leader = active_leader();
     sim_session *session = session_id != 0 ? find_session(session_id) : NULL;
-    if (leader == NULL || broken(leader) || (session != NULL && !session_alive(session)))
+    if (leader == NULL || broken(leader) || (session_id != 0 && (session == NULL || !session_alive(session))))
         return false;
     sim_request *request = sim_alloc(sizeof(*request));
     request->type = type == ZOO_CREATE_OP ? SIM_CREATE : type == ZOO_DELETE_OP ? SIM_DELETE : SIM_SET;

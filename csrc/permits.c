@@ -525,8 +525,8 @@ static void no_room(zkl_claim *claim, const struct String_vector *names)
 }
 
 /*
- * The claim keeps permits for which there is no room: is its turn the first still? Somebody may have deleted the turn's node, and a restore
- * may have brought back another turn before it. Two turns that both keep permits would wait for each other.
+ * The claim keeps permits for which there is no room: is its turn the first still? An administrator may have deleted the turn's node, and
+ * a restore may have brought back another turn before it. Two turns that both keep permits would wait for each other.
  */
 static void look_at_place(zkl_claim *claim)
 {

@@ -3,7 +3,6 @@
  *
  *   PARKED -> (LOOKING, a try) -> JOINING -> QUEUED -> CONFIRMING -> GRANTED -> LEAVING -> GONE
  *                                 JOINING -> RECOVERING -> QUEUED | PARKED      (the create's reply was lost)
- *                                 JOINING -> CONFIRMING                          (a reader beside its own writer)
  *                                 QUEUED, CONFIRMING -> PARKED                   (somebody deleted the node)
  *                                 CONFIRMING -> QUEUED                           (a turn: a restore brought back one before it)
  *                                 any -> PARKED | GONE                           (the session is over)
@@ -1021,9 +1020,9 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
 }
 
 /*
- * What the server says of the writer's node after the reader's node was made beside it. If it is the node of old, it has been there all the
- * time, so that whoever looked who is before him has seen one of the two. The create alone does not prove that: it demands a node of
- * that name, and in place of one that was deleted somebody may have made another, after others have had their turn.
+ * Handles the answer to the look at the writer's node, which was sent behind the create of the reader's node. If its czxid is the writer's,
+ * the node has been there all the time, so that every contender behind it has seen one of the two nodes. The create does not prove that:
+ * it demands a node of that name. The writer's node may have been deleted, another writer granted, and a node of the same name made.
  */
 void zkl_seat_writer_stat(zkl_request *request, int rc, const struct Stat *stat)
 {

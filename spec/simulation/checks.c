@@ -65,7 +65,7 @@ typedef struct {
 #define MAX_DELETIONS 1024
 
 /* Requests of one client, with its twenty claims or so. */
-#define MOST_THROTTLED 300
+#define MOST_THROTTLED 100
 
 static admin_deletion deletions[MAX_DELETIONS];
 static int deletion_count;
@@ -1098,20 +1098,26 @@ static void create_requested(void *context, int caller, const char *path)
 }
 
 /*
- * What is throttled is tried again after a second: by each of a client's claims perhaps, and not as fast as answers come, which would be
- * hundreds of times. Heartbeats go out all the same, with a request for each node that is held.
+ * A client tries a throttled request again after a second: perhaps once for each of its claims, and not as fast as answers come. It sends
+ * heartbeats all the same, every T/5, each with a request for each of its nodes. A program that asks for contenders gets all contenders of
+ * a path at once; the client tries those requests once, so they do not count.
  */
-static void throttled(void *context, int caller)
+static void throttled(void *context, int caller, const char *path)
 {
     (void)context;
     client *of = &run.clients[caller];
     if (sim_now() > of->throttled_at + SIM_SECOND) {
         of->throttled_at = sim_now();
-        of->throttled = 0;
+        of->throttled = of->throttled_nodes = 0;
     }
     of->disturbed_at = sim_now();
-    if (++of->throttled > MOST_THROTTLED)
-        fail("pause", "%d requests of client %d were throttled within a second", MOST_THROTTLED, caller);
+    if (of->engine != NULL && of->engine->nodes > of->throttled_nodes)
+        of->throttled_nodes = of->engine->nodes;
+    if (path != NULL && zkl_node_parse(strrchr(path, '/') + 1).kind != ZKL_NODE_STRANGER)
+        return;
+    int64_t heartbeats = 5 * SIM_SECOND / run.timeout + 1;
+    if (++of->throttled > MOST_THROTTLED + heartbeats * of->throttled_nodes)
+        fail("pause", "%d requests of client %d were throttled within a second", (int)of->throttled, caller);
 }
 
 static void expired(void *context, int caller, int64_t session)

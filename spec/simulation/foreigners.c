@@ -54,6 +54,12 @@ static bool foreign_first(const foreigner *who)
     return true;
 }
 
+/* Asks for a node of its own; false: not now. Without a session the node would stay for ever. */
+static bool create_own(const foreigner *who, const char *path, int mode)
+{
+    return who->session != 0 && sim_foreign_create(who->session, path, "10.1.1.1", mode);
+}
+
 /* Asks for a node in the directory; `node` is then how its name begins. */
 static bool foreign_create(foreigner *who, const char *directory, const char *marker)
 {
@@ -62,8 +68,7 @@ static bool foreign_create(foreigner *who, const char *directory, const char *ma
     snprintf(who->node, sizeof(who->node), "%s/_c_f0000000-0000-4000-800%d-%012d%s", directory, who->index,
              ++who->serial, marker);
     who->hold_until = sim_now() + run.timeout;
-    /* Without a session the node would stay for ever. */
-    return who->session != 0 && sim_foreign_create(who->session, who->node, "10.1.1.1", ZOO_EPHEMERAL_SEQUENTIAL);
+    return create_own(who, who->node, ZOO_EPHEMERAL_SEQUENTIAL);
 }
 
 static void foreign_join(foreigner *who)
@@ -158,8 +163,7 @@ static void begin_downgrade(foreigner *who)
 static void downgrade(foreigner *who)
 {
     if (!sim_exists(who->other)) {
-        if (who->session != 0)
-            sim_foreign_create(who->session, who->other, "10.1.1.1", ZOO_EPHEMERAL);
+        create_own(who, who->other, ZOO_EPHEMERAL);
         return;
     }
     char writer[sizeof(who->node)];

@@ -312,8 +312,8 @@ static void restored_live(const broken_rule *rule, bool trace)
 }
 
 /*
- * The first comes again and again, each time less than a second after the last. What it concludes from its numbers must come to an end
- * all the same: a second after the number that it had in the old data.
+ * The first client comes again and again, each time less than a second after the last. It must list the line all the same, at the latest a
+ * second after it gave back its number of the old data.
  */
 static void restored_between_turns(const broken_rule *rule, bool trace)
 {

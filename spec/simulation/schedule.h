@@ -172,6 +172,7 @@ typedef struct {
     int64_t disturbed_at;       /* when last a claim ended or the connection changed: watches may be about to go */
     int64_t spin_at, spins;
     int64_t throttled_at, throttled; /* since then, so many of its requests */
+    int32_t throttled_nodes;         /* the most nodes that it has had in this time */
     bool expired;                    /* the server gave up its session, which it may not know yet */
     int64_t unheard_until;           /* up to this instant it was paused or not connected */
 } client;

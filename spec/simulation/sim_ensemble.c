@@ -775,11 +775,12 @@ static void receive_connect(server *at, sim_connection *connection, sim_request 
 }
 
 /* RequestThrottler.java: what has waited for too long is answered in its turn, and not done. */
-static bool is_throttled(int caller, sim_type type)
+static bool is_throttled(int caller, const sim_request *request)
 {
-    bool throttled = caller >= 0 && (sim.throttles[caller] >> type & 1U) != 0;
+    bool throttled = caller >= 0 && (sim.throttles[caller] >> request->type & 1U) != 0;
+    bool plain_get = request->type == SIM_GET && !request->watch;
     if (throttled && sim.hooks.throttled != NULL)
-        sim.hooks.throttled(sim.hooks.context, caller);
+        sim.hooks.throttled(sim.hooks.context, caller, plain_get ? sim_path_text(request->operation.path) : NULL);
     return throttled;
 }
 
@@ -842,7 +843,7 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
     else
         connection->queue = request;
     connection->queue_last = request;
-    request->throttled = is_throttled(connection->caller, request->type);
+    request->throttled = is_throttled(connection->caller, request);
     if (!request->throttled && (is_write(request) || request->type == SIM_SYNC))
         forward(at, request, LINK_REQUEST);
     drain(at, connection);

@@ -107,7 +107,7 @@ static void restart(client *of)
 void visit_strays(void)
 {
     for (node_record *each = run.nodes; each != NULL && !run.failed; each = each->next) {
-        /* What a restore has brought back of a foreigner's goes with his session, which is not waited for here. */
+        /* A foreigner's node that a restore has brought back goes with the foreigner's session. The run does not wait for that. */
         if (each->client < 0 && each->revived && !each->gone && !foreigners_know(each->path))
             sim_foreign_delete(0, each->path);
         if (!is_stray(each) || run.clients[each->client].state != ZKL_STATE_CONNECTED)

@@ -48,6 +48,7 @@
  * present lease began: heartbeats go out every T/5 while there is a lease, so that an engine which overlooks the answer, or stops
  * asking, is found out.
  */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,6 +291,14 @@ bool nodes_exist(const claim_record *record)
     return record->held_count == (record->mode == ZKL_MODE_PERMITS ? record->count : 1);
 }
 
+/* The claim is granted by the node of this path. */
+static void note_held_node(claim_record *record, const char *path)
+{
+    node_record *node = find_node(path);
+    if (node != NULL && record->held_count < MANY_PERMITS)
+        record->held[record->held_count++] = node;
+}
+
 /* Takes down what the claim is granted by: the engine's word, since claims share nodes. */
 static void note_held(claim_record *record, const zkl_claim *claim)
 {
@@ -297,18 +306,15 @@ static void note_held(claim_record *record, const zkl_claim *claim)
     char path[160];
     record->held_count = 0;
     if (record->mode != ZKL_MODE_PERMITS) {
-        record->held[0] = find_node(record->node);
-        record->held_count = record->held[0] != NULL;
+        note_held_node(record, record->node);
         return;
     }
     LIST_FOREACH(seat, &claim->seats, in_claim)
     {
-        if (seat->role != ZKL_ROLE_PERMIT || !seat->wanted || record->held_count == MANY_PERMITS)
+        if (seat->role != ZKL_ROLE_PERMIT || !seat->wanted)
             continue;
         server_path_of(seat->node, path, sizeof(path));
-        node_record *node = find_node(path);
-        if (node != NULL)
-            record->held[record->held_count++] = node;
+        note_held_node(record, path);
     }
 }
 
@@ -538,7 +544,7 @@ static void check_fairness(const claim_record *record, node_record *node)
 static bool reader_with_readers(const claim_record *record, const node_record *node)
 {
     for (const claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each != record && each->phase == ZKL_CLAIM_GRANTED && each->claim != NULL && each->held[0] == node)
+        if (each != record && each->phase == ZKL_CLAIM_GRANTED && each->claim != NULL && owns(each, node->path))
             return each->mode == ZKL_MODE_READ && record->mode == ZKL_MODE_READ;
     }
     return false;
@@ -585,6 +591,7 @@ static void note_node_granted(claim_record *record)
     totals.overheard += record->revocable;
     for (int32_t i = 0; i < record->held_count; i++) {
         node_record *node = record->held[i];
+        assert(node != NULL && "only nodes that are known are held");
         if (strcmp(node->identity, record->identity) != 0)
             fail("handed", "claim %d of client %d, by %s, was granted by %s, which says %s", record->number,
                  record->client, record->identity, node->path, node->identity);
@@ -908,13 +915,13 @@ static void check_granted(claim_record *record, zkl_claim *claim)
              record->client, record->node);
     if (client_clock(of, sim_now()) >= of->valid_until)
         return; /* given by a thread that slept meanwhile: void from the start */
+    node_record *node = record->held_count > 0 ? record->held[0] : NULL;
     const admin_deletion *gone = admin_deleted(record);
     if (gone != NULL) {
         /* A waiter with an impostor's node in place of its own learns of it only when it holds. */
-        int64_t learns_from = sim_exists(record->node) ? first_grant(record->held[0]) : gone->at;
+        int64_t learns_from = node != NULL && sim_exists(record->node) ? first_grant(node) : gone->at;
         excuse(record, gone, learns_from > gone->at ? learns_from : gone->at);
     }
-    node_record *node = record->held_count > 0 ? record->held[0] : NULL;
     bool beside_revived = record->writer != NULL && record->writer->held_count > 0 && record->writer->held[0]->revived;
     if (node != NULL && !node->misleads)
         node->misleads = follows_old_number(node, claim->line);

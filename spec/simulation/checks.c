@@ -814,10 +814,11 @@ static void check_refused_try(const claim_record *record, zkl_code code)
     totals.refused_tries++;
     if (!still_taken(record))
         return;
-    /* Other claims of this client may create nodes there meanwhile. */
+    /* Other claims of this client may create nodes there meanwhile; later tries may not, either. */
     for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+        bool writes_nothing = each->try_only && !each->hasty && each->settled && each->granted_at == 0;
         if (each != record && each->client == record->client && each->path == record->path &&
-            !(each->settled && each->granted_at == 0 && each->asked_at > record->asked_at) &&
+            !(writes_nothing && each->asked_at > record->asked_at) &&
             !(each->settled && each->settled_at < record->asked_at))
             return;
     }

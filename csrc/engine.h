@@ -457,6 +457,8 @@ typedef enum {
     ZKL_BREAK_REPORTED,    /* take a ping for answered by a report though nothing shows that the follower has it */
     ZKL_BREAK_REACHED,     /* take a report that was sent for one that has arrived */
     ZKL_BREAK_CHAIN,       /* take a report for effective though the session's time may have been over before */
+    ZKL_BREAK_ENDED,       /* after a break of the chain believe the next quorum write at once */
+    ZKL_BREAK_THROTTLED,   /* take the answer to a throttled request for one of the leader's */
     ZKL_BREAK_LEAST,       /* take the present connection's session timeout for the leader's */
     ZKL_BREAK_READERS,     /* let a writer pass readers */
     ZKL_BREAK_DOWNGRADE,   /* downgrade by a node at the end of the queue */

@@ -197,8 +197,8 @@ void zkl_lease_answered(const zkl_request *request)
         chain->arrived = chain->reported;
     }
     if (is_quorum_write(request->kind)) {
-        bool ended_by_now =
-            !chain->begins && request->sent_at >= chain->unbroken_since + ENDED_WITHIN(zkl_session_timeout(engine));
+        int64_t within = ZKL_BROKEN(ZKL_BREAK_ENDED) ? 0 : ENDED_WITHIN(zkl_session_timeout(engine));
+        bool ended_by_now = !chain->begins && request->sent_at >= chain->unbroken_since + within;
         chain->sound = chain->sound || ended_by_now;
         chain->proven = later(chain->restarted_at, chain->arrived);
         if (chain->sound) {

@@ -49,7 +49,8 @@ static zkl_request *land(const void *data, int rc)
     }
     TAILQ_REMOVE(&engine->flying, request, all);
     engine->in_flight--;
-    bool proof = rc == ZOK || (rc == ZNONODE && request->kind == ZKL_REQUEST_CHECK && ZKL_BROKEN(ZKL_BREAK_EVICTED));
+    bool proof = rc == ZOK || (rc == ZNONODE && request->kind == ZKL_REQUEST_CHECK && ZKL_BROKEN(ZKL_BREAK_EVICTED)) ||
+                 (rc == ZTHROTTLEDOP && ZKL_BROKEN(ZKL_BREAK_THROTTLED));
     if (proof && request->connection == engine->connection) {
         zkl_lease_answered(request);
     }

@@ -25,6 +25,8 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_REPORTED, UINT32_C(1) << FAULT_ONE_WAY, "reported", true, 1},
     {ZKL_BREAK_REACHED, UINT32_C(1) << FAULT_ONE_WAY, "reached", true, 1},
     {ZKL_BREAK_CHAIN, UINT32_C(1) << FAULT_ONE_WAY, "chain", true, 1},
+    {ZKL_BREAK_ENDED, UINT32_C(1) << FAULT_ONE_WAY, "ended", true, 178},
+    {ZKL_BREAK_THROTTLED, UINT32_C(1) << FAULT_THROTTLE | UINT32_C(1) << FAULT_ONE_WAY, "throttled", true, 10911},
     {ZKL_BREAK_LEAST, UINT32_C(1) << FAULT_RESET, "least", false, 1},
     {ZKL_BREAK_READERS, 0, "readers", false, 1},
     {ZKL_BREAK_DOWNGRADE, 0, "downgrade", false, 1},

@@ -298,6 +298,8 @@ const rule_fit rule_fits[] = {
     {"reported", NULL, "the same"},
     {"reached", NULL, "the same"},
     {"chain", NULL, "the same for longer, and a session tracker that takes a moment, which by hand it does not"},
+    {"ended", NULL, "the same"},
+    {"throttled", NULL, "the same, and a follower that throttles what goes to the leader"},
     {"least", NULL, "servers of different limits, of which small worlds have none"},
     {"readers", "readers-3", NULL},
     {"downgrade", "downgrade", NULL},

@@ -1,9 +1,9 @@
 --- Callbacks, coroutines and adapters: what becomes of a wait when other Lua code has a hand in it.
 
-local socket = require "socket"
 local cluster = require "spec.support.cluster"
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local takes = require "spec.support.takes"
@@ -71,10 +71,6 @@ describe("callbacks", function()
 end)
 
 describe("a client's doorbell #real", function()
-    local function has(path)
-        return select(2, cluster.run({ "test", "-e", path })) == 0
-    end
-
     it("takes the place of the fd, and can be connected again #asan", function()
         local unix = require "socket.unix"
         local client = fixture.client()
@@ -85,7 +81,7 @@ describe("a client's doorbell #real", function()
             local bell = unix.stream and unix.stream() or unix()
             assert(bell:connect(path))
             assert.is_true(client._core:accept())
-            assert.is_false(has(directory))
+            assert.is_false(files.exists(directory))
             client:pump()
             local query = client._core:flush()
             bell:settimeout(20)
@@ -102,10 +98,10 @@ describe("a client's doorbell #real", function()
         local client = fixture.client()
         local first = assert(client._core:listen())
         local second = assert(client._core:listen())
-        assert.is_false(has(first))
-        assert.is_true(has(second))
+        assert.is_false(files.exists(first))
+        assert.is_true(files.exists(second))
         assert.is_false(client._core:accept())
-        assert.is_false(has(second))
+        assert.is_false(files.exists(second))
         assert.is_false(client._core:ring())
     end)
 end)

@@ -1,4 +1,4 @@
---- What becomes of a lock where servers enforce quotas (`enforceQuota`, 3.7 on), and its directory has as many nodes as it may have.
+--- What becomes of a lock where servers enforce quotas (`enforceQuota`, 3.7 on) and its directory has as many nodes as it may.
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"

@@ -1,7 +1,7 @@
 --- support.takes: how long something takes, in the world's own time.
 --
--- In virtual time that is asserted exactly, to three hundredths of a second. On real servers, whose machine may be busy, only that it
--- does not take less.
+-- In virtual time that is asserted exactly, to three hundredths of a second. On real servers, whose machine may be busy, only that
+-- it does not take less.
 --
 --     takes(0.5, function() assert.equal("timeout", select(3, lock:acquire(0.5))) end)
 

@@ -367,14 +367,14 @@ static void fail_multi(zkl_operation *operation, int rc)
 {
     int32_t index = find_failed_part(operation);
     if (index < 0) {
-        fail(operation, zkl_code_of(rc), "%s; nothing was written", zerror(rc));
+        fail(operation, zkl_code_of(rc), "%s; nothing was written", zkl_words_of(rc));
         return;
     }
     const struct zkl_part *part = &operation->parts[index];
     int error = operation->results[index].err;
     char message[ZKL_OPERATION_MESSAGE_SIZE];
     snprintf(message, sizeof message, "a transaction of %d operations: %s '%.160s' gives '%.80s'; nothing was written",
-             operation->part_count, verb(part->kind), part->path, zerror(error));
+             operation->part_count, verb(part->kind), part->path, zkl_words_of(error));
     answer(operation, zkl_code_of(error), message, NULL, index);
 }
 
@@ -433,7 +433,7 @@ static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
     } else if (operation->kind == ZKL_OPERATION_MULTI && rc != ZMARSHALLINGERROR) {
         fail_multi(operation, rc);
     } else {
-        fail(operation, zkl_code_of(rc), "%s", zerror(rc));
+        fail(operation, zkl_code_of(rc), "%s", zkl_words_of(rc));
     }
 }
 

@@ -321,7 +321,7 @@ static void refuse_all(zkl_seat *seat, zkl_code code, const char *format, ...)
 
 void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what)
 {
-    refuse_all(seat, zkl_code_of(rc), "%s '%s': %s%s", what, seat->line->path, zerror(rc),
+    refuse_all(seat, zkl_code_of(rc), "%s '%s': %s%s", what, seat->line->path, zkl_words_of(rc),
                rc == ZNONODE && strchr(seat->engine->servers, '/') != NULL ? " (does the chroot exist?)" : "");
 }
 

@@ -70,6 +70,14 @@ zkl_code zkl_code_of(int rc)
     }
 }
 
+/* "Quota exceeded": servers since 3.7. */
+#define QUOTA_EXCEEDED (-125)
+
+const char *zkl_words_of(int rc)
+{
+    return rc == QUOTA_EXCEEDED ? "a quota of ZooKeeper's is exceeded" : zerror(rc);
+}
+
 /* --- the next server ---------------------------------------------------------------------------------------------- */
 
 /*

@@ -189,6 +189,11 @@ suites_rock() {
 
 # Kinds of faults that take minutes to meet.
 suites_long() {
+    local lua
+    for lua in lua5.4 luajit; do
+        suite "an error at every instruction: $lua" busted 1200 \
+            "nice -n 5 env ZKLOCK_SWEEP=1 tools/specs.sh virtual --lua $lua spec/behaviour/interrupt_spec.lua"
+    done
     suite "fault campaign: a minute with everything" ours 600 'spec/campaign/run --size full --seconds 60'
     suite "fault campaign: a minute of links that stall" ours 600 'spec/campaign/run --size stalled --seconds 60'
     suite "lint: clang's analyser" ours 1800 'nice -n 5 tools/lint.sh tidy'

@@ -5,6 +5,7 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
+local takes = require "spec.support.takes"
 
 after_each(fixture.clean)
 
@@ -179,12 +180,11 @@ describe("when the connection is lost, a mutex", function()
         assert(lock:acquire(20))
         link:refuse()
         link:cut()
-        local before = socket.gettime()
-        local ok, message, code = lock:release()
-        local seconds = socket.gettime() - before
-        -- Unless the session ends first: then nothing of it can be left.
-        assert.is_true(ok or code == "disconnected" or code == "lost", message)
-        assert.is_true(seconds < 15, seconds)
+        takes(4, function()
+            local ok, message, code = lock:release()
+            -- Unless the session ends first: then nothing of it can be left.
+            assert.is_true(ok or code == "disconnected" or code == "lost", message)
+        end, 0)
         link:accept()
         assert(client:flush(20))
         fixture.await_children(lock:path(), 0)
@@ -194,11 +194,11 @@ describe("when the connection is lost, a mutex", function()
     it("answers a try with disconnected at once", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         fixture.cut_off(client, link)
-        local before = socket.gettime()
-        local ok, message, code = lock:try_acquire()
-        assert.same({ nil, "disconnected" }, { ok, code })
-        assert.truthy(message:find(lock:path(), 1, true), message)
-        assert.is_true(socket.gettime() - before < 10) -- and not for the session timeout
+        takes(0, function() -- and not the session timeout
+            local ok, message, code = lock:try_acquire()
+            assert.same({ nil, "disconnected" }, { ok, code })
+            assert.truthy(message:find(lock:path(), 1, true), message)
+        end)
         link:accept()
         assert(lock:acquire(20))
     end)
@@ -219,31 +219,31 @@ describe("when the connection is lost, a mutex", function()
     it("answers a try with disconnected when the server says nothing for a session timeout", function()
         local lock, link = fixture.mutex_behind_proxy(fixture.path(), 2)
         link:stall()
-        local before = socket.gettime()
-        assert.equal("disconnected", select(3, lock:try_acquire()))
-        assert.is_true(socket.gettime() - before < 8)
+        takes(1.33, function() -- two thirds of the timeout since it said something
+            assert.equal("disconnected", select(3, lock:try_acquire()))
+        end, 0)
     end)
 
     it("lets one deadline cover reconnecting: disconnected in time when nobody comes back", function()
         local lock, link = fixture.mutex_behind_proxy(fixture.path())
         link:refuse()
         link:cut()
-        local before = socket.gettime()
-        local ok, message, code = lock:acquire(1)
-        local seconds = socket.gettime() - before
-        assert.same({ nil, "disconnected" }, { ok, code })
-        assert.truthy(message:find(link.address, 1, true), message)
-        assert.truthy(message:find("1 s", 1, true), message)
-        assert.is_true(seconds >= 0.99 and seconds < 10, seconds)
+        takes(1, function()
+            local ok, message, code = lock:acquire(1)
+            assert.same({ nil, "disconnected" }, { ok, code })
+            assert.truthy(message:find(link.address, 1, true), message)
+            assert.truthy(message:find("1 s", 1, true), message)
+        end)
     end)
 
     it("lets one deadline cover retrying: timeout in time through one cut after the other", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         fixture.join(lock:path())
-        local before = socket.gettime()
         local code
         loop.run(function()
-            code = select(3, lock:acquire(2))
+            takes(2, function()
+                code = select(3, lock:acquire(2))
+            end)
         end, function()
             while not code do
                 link:cut()
@@ -253,9 +253,7 @@ describe("when the connection is lost, a mutex", function()
                 end)
             end
         end)
-        local seconds = socket.gettime() - before
         assert.is_true(code == "timeout" or code == "disconnected", code)
-        assert.is_true(seconds >= 1.99 and seconds < 15, seconds)
         assert(client:flush(20))
         assert.equal(1, #fixture.children(lock:path()))
     end)

@@ -16,7 +16,8 @@ local function on_lost(_, reason)
 end
 
 --- The locks that are swept, by name. `new` makes one; its second result is a lock to be held before, which must stay held.
--- Of those with `sparse` only each seventh instruction is tried, since they are acquired by the same code as others.
+-- Of those with `sparse` only each seventh instruction is tried, since they are acquired by the same code as others; all of them
+-- where ZKLOCK_SWEEP is set.
 local KINDS = {
     {
         name = "mutex",

@@ -1,9 +1,11 @@
 --- max_hold ends a hold after so long, on every kind of lock.
 
 local socket = require "socket"
+local core = require "zklock.core"
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
+local takes = require "spec.support.takes"
 
 after_each(fixture.clean)
 
@@ -18,17 +20,15 @@ for _, kind in ipairs(kinds) do
                 assert.is_false((...):held())
             end })
             local rival = kinds.new_rival(kind, path)
-            local before = socket.gettime()
-            assert(lock:acquire(10))
-            local granted = socket.gettime()
-            assert.is_true(lock:held())
-            assert.is_true(lock:remaining() <= 1.5)
-            loop.run(function()
-                assert(rival:acquire(20))
-                assert.is_false(lock:held())
+            takes(1.5, function()
+                assert(lock:acquire(10))
+                assert.is_true(lock:held())
+                assert.is_true(lock:remaining() <= 1.5)
+                loop.run(function()
+                    assert(rival:acquire(20))
+                    assert.is_false(lock:held())
+                end)
             end)
-            local after = socket.gettime()
-            assert.is_true(after - before >= 1.49 and after - granted < 15, after - granted)
             assert.is_false(lock:held())
             assert.equal(0, lock:remaining())
             assert.is_nil(lock:token())
@@ -60,12 +60,11 @@ for _, kind in ipairs(kinds) do
             local lock = kind.new(client, path, { max_hold = 1, on_lost = function(_, reason)
                 told[#told + 1] = reason
             end })
-            assert(lock:acquire(20))
-            local granted = socket.gettime()
-            link:stall()
-            while lock:held() do
-                assert(socket.gettime() - granted < 5)
-            end
+            takes(1, function()
+                assert(lock:acquire(20))
+                link:stall()
+                fixture.await_not_held(lock)
+            end)
             assert.is_nil(lock:token())
             assert.equal(1, #fixture.children(kinds.holders(kind, path)))
             fixture.pump_until(client, function()
@@ -93,14 +92,14 @@ for _, kind in ipairs(kinds) do
         it("ends all levels of a reentrant hold, counted from the first #asan", function()
             local client = fixture.steady_client()
             local lock = kind.new(client, fixture.path(), { max_hold = 2, reentrant = true })
-            assert(lock:acquire(10))
-            local granted = socket.gettime()
-            for _ = 1, 2 do
-                socket.sleep(0.1)
+            takes(2, function()
                 assert(lock:acquire(10))
-            end
-            fixture.await_not_held(lock)
-            assert.is_true(socket.gettime() - granted < 15)
+                for _ = 1, 2 do
+                    socket.sleep(0.1)
+                    assert(lock:acquire(10))
+                end
+                fixture.await_not_held(lock)
+            end)
             assert.equal("lost", select(3, lock:acquire(10)))
             assert.equal("not_held", select(3, lock:release()))
             assert(lock:acquire(10))
@@ -111,35 +110,46 @@ for _, kind in ipairs(kinds) do
 end
 
 describe("max_hold", function()
+    --- Raises unless so much of a hold that began after an instant is left.
+    local function assert_remaining(lock, max_hold, before)
+        local remaining = lock:remaining()
+        assert.is_true(remaining <= max_hold and remaining >= max_hold - (core.now() - before), remaining)
+    end
+
     it("that is not reached does nothing, and begins anew with each hold", function()
         local told = 0
         local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { max_hold = 3, on_lost = function()
             told = told + 1
         end })
+        local late = 0
         for _ = 1, 4 do
+            local before = core.now()
             assert(lock:acquire(10))
-            assert.is_true(lock:remaining() > 0.2)
+            assert_remaining(lock, 3, before)
             socket.sleep(0.8)
-            assert.is_true(lock:held())
-            assert.is_true(lock:release())
+            assert_remaining(lock, 3, before)
+            local released = lock:release()
+            late = late + (released and 0 or 1)
+            assert.is_true(released or core.now() > before + 3) -- on a machine that stood still
         end
         client:pump()
-        assert.equal(0, told)
+        assert.equal(late, told)
     end)
 
     it("does not run while the lock is waited for", function()
         local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { max_hold = 5 })
-        local holder = fixture.join(lock:path())
+        local holder, freed = fixture.join(lock:path()), nil
         loop.run(function()
             assert(lock:acquire(20))
         end, function()
             fixture.until_watched(holder)
             socket.sleep(1.5)
+            freed = core.now()
             fixture.observer():delete(holder)
         end)
-        assert.is_true(lock:remaining() > 3.6 and lock:remaining() <= 5, lock:remaining())
+        assert_remaining(lock, 5, freed)
     end)
 
     it("that with_lock overruns is told with the function's results, and nothing is released twice #valgrind #asan", function()

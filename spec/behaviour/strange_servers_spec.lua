@@ -114,7 +114,7 @@ describe("where looking whether a node exists takes the permission to read it", 
 end)
 
 -- Since 3.9. The C client must not take them for what it has seen: a server that is not so far would never let it in again.
-describe("watch events that carry a zxid", function()
+describe("watch events that carry a zxid #real", function()
     it("pass a lock on, and the next reconnect goes well", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         link:stamp("4611686018427387904")

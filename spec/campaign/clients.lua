@@ -4,6 +4,7 @@
 local uv = require "luv"
 local cjson = require "cjson"
 local tasks = require "spec.campaign.tasks"
+local files = require "spec.support.files"
 
 local Clients = {}
 Clients.__index = Clients
@@ -21,12 +22,6 @@ local FAKETIME = {
 
 local NGINX_MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so" }
 
-local function write(name, text)
-    local file = assert(io.open(name, "w"))
-    file:write(text)
-    file:close()
-end
-
 local function exists(name)
     return uv.fs_stat(name) ~= nil
 end
@@ -41,7 +36,7 @@ local function new(list, settings)
             client.route = "direct"
         end
         client.file = ("%s/%s.json"):format(settings.directory, client.name)
-        write(client.file, cjson.encode({
+        files.write(client.file, cjson.encode({
             name = client.name, loop = client.loop, fibers = client.fibers, timeout = client.timeout, locks = client.locks,
             options = next(client.options) and client.options or nil, lease = client.lease, pause = client.pause,
             idle = client.idle, long = client.long, long_per_mille = client.long_per_mille,
@@ -88,7 +83,7 @@ function commands.nginx(self, client, record)
         MODULES = table.concat(modules, "\n"), DIRECTORY = directory, ROOT = self.settings.root, SETTINGS = client.file,
         RECORD = record
     }
-    write(directory .. "/nginx.conf", (template:read("*a"):gsub("@(%u+)@", values)))
+    files.write(directory .. "/nginx.conf", (template:read("*a"):gsub("@(%u+)@", values)))
     template:close()
     return { "nginx", "-p", directory, "-c", directory .. "/nginx.conf" }
 end
@@ -145,7 +140,7 @@ end
 
 --- How far the wall clock of a client that has `clock` is from the right time, in seconds.
 function Clients.set_clock(_, client, seconds)
-    write(client.file .. ".clock", ("%+d\n"):format(seconds))
+    files.write(client.file .. ".clock", ("%+d\n"):format(seconds))
 end
 
 local function await_end(client, seconds)
@@ -165,7 +160,7 @@ end
 -- itself). False if it has not within so many seconds.
 function Clients.order(_, client, what, seconds)
     client.expected = what ~= "pause"
-    write(client.file .. ".order", what)
+    files.write(client.file .. ".order", what)
     local done
     if what == "pause" then
         done = tasks.await(function()
@@ -187,7 +182,7 @@ end
 function Clients:stop_all(seconds)
     self.stopping = true
     for _, client in ipairs(self.list) do
-        write(client.file .. ".order", "stop")
+        files.write(client.file .. ".order", "stop")
     end
     local deadline = tasks.now() + seconds
     for _, client in ipairs(self.list) do

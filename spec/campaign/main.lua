@@ -18,6 +18,7 @@ local servers = require "spec.campaign.servers"
 local silence = require "spec.campaign.silence"
 local tasks = require "spec.campaign.tasks"
 local topology = require "spec.campaign.topology"
+local files = require "spec.support.files"
 
 local REDIS_PORT = 6379
 --- How long things may take that are not what is tested, on a machine with much else to do.
@@ -72,27 +73,12 @@ end
 local Campaign = {}
 Campaign.__index = Campaign
 
-local function write(name, text)
-    local file = assert(io.open(name, "w"))
-    file:write(text)
-    file:close()
-end
-
-local function read(name)
-    local file = io.open(name)
-    local text = file and file:read("*a") or ""
-    if file then
-        file:close()
-    end
-    return text
-end
-
 --- Sets how the servers' names are found: a name of NAMES. The files are this campaign's own, mounted over the machine's.
 function Campaign:write_names(how)
     local names = NAMES[how]
-    write(self.directory .. "/hosts", "127.0.0.1 localhost\n" .. (names.hosts and self.servers:hosts() or ""))
-    write(self.directory .. "/nsswitch.conf", names.switch .. "\n")
-    write(self.directory .. "/resolv.conf", (names.resolver or "") .. "\n")
+    files.write(self.directory .. "/hosts", "127.0.0.1 localhost\n" .. (names.hosts and self.servers:hosts() or ""))
+    files.write(self.directory .. "/nsswitch.conf", names.switch .. "\n")
+    files.write(self.directory .. "/resolv.conf", (names.resolver or "") .. "\n")
 end
 
 local function build(options)
@@ -127,7 +113,7 @@ end
 function Campaign:idle()
     local list = {}
     for _, one in ipairs(self.clients:records()) do
-        if one.last and not read(one.name):find("\ng ") then
+        if one.last and not files.read(one.name):find("\ng ") then
             list[#list + 1] = one
         end
     end
@@ -137,7 +123,7 @@ end
 --- What there is to know of a record's client, in words.
 local function describe(one)
     local client = one.client
-    local last = read(one.name):match("([^\n]*)\n$")
+    local last = files.read(one.name):match("([^\n]*)\n$")
     return ("%s%s (%s): %s, its last record at %.3f is: %s"):format(client.name,
         client.workers > 1 and "/" .. one.worker or "", client.only and "server " .. client.only or client.route,
         client.process.running and "runs" or "does not run", tasks.now(), last or "none")
@@ -191,7 +177,7 @@ end
 --- The beats of the servers' pulse so far (programs/pulse.lua).
 function Campaign:beats()
     local beats = {}
-    for line in read(self.directory .. "/pulse"):gmatch("([^\n]*)\n") do
+    for line in files.read(self.directory .. "/pulse"):gmatch("([^\n]*)\n") do
         beats[#beats + 1] = tonumber(line)
     end
     return beats
@@ -297,7 +283,7 @@ function Campaign:all_started()
     for _, one in ipairs(self.clients:records()) do
         local there = uv.fs_stat(one.name)
         if one.last and (not there or there.size == 0
-            or one.client.runtime == "curator" and not read(one.name):find("\ng ")) then
+            or one.client.runtime == "curator" and not files.read(one.name):find("\ng ")) then
             return false
         end
     end
@@ -344,7 +330,7 @@ local function collect(campaign)
     local expected, limits = {}, {}
     for _, one in ipairs(campaign.clients:records()) do
         local who = one.client.workers > 1 and one.client.name .. "/" .. one.worker or one.client.name
-        history.add(all, read(one.name), who)
+        history.add(all, files.read(one.name), who)
         if one.last then
             for fiber = 1, one.client.fibers do
                 expected[#expected + 1] = { who = who, fiber = tostring(fiber) }
@@ -494,7 +480,7 @@ local function conclude(result, options)
         result.command = ("spec/campaign/run --size %s --seconds %d --seed %d"):format(options.size, options.seconds,
             options.seed)
         result.machine = ("%s, %d processors, Linux %s"):format(os.date("!%Y-%m-%d"), #uv.cpu_info(), uv.os_uname().release)
-        write(options.write, report.replace(read(options.write), SECTIONS[options.size], report.markdown(result)))
+        files.write(options.write, report.replace(files.read(options.write), SECTIONS[options.size], report.markdown(result)))
     end
     return good
 end
@@ -519,7 +505,7 @@ local ok, problem = pcall(tasks.loop)
 good = ok and good
 if options.keep then
     -- Also of a campaign in which nothing was wrong: why a path was granted to nobody for long.
-    write(options.keep .. ".silence", read(options.directory .. "/silence.log"))
+    files.write(options.keep .. ".silence", files.read(options.directory .. "/silence.log"))
 end
 if not good and options.keep then
     keep(options)

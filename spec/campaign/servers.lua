@@ -2,6 +2,7 @@
 -- with a proxy before it (tools/faultproxy.lua) that delays, holds back and resets what goes through it.
 
 local tasks = require "spec.campaign.tasks"
+local files = require "spec.support.files"
 
 local Servers = {}
 Servers.__index = Servers
@@ -30,12 +31,6 @@ preAllocSize=64
 snapCount=50000
 autopurge.purgeInterval=0
 ]]
-
-local function write(name, text)
-    local file = assert(io.open(name, "w"))
-    file:write(text)
-    file:close()
-end
 
 local function java_command(configuration)
     local classes = os.getenv("ZOOKEEPER_CLASSPATH") or "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
@@ -73,8 +68,8 @@ local function start(topology, directory, root)
         if topology.isolated then
             tasks.run({ "mount", "-t", "tmpfs", "-o", "size=" .. DISK, "disk", disk })
         end
-        write(disk .. "/myid", number .. "\n")
-        write(self:file(number), CONFIGURATION:format(disk, PORT, topology.addresses[self.names[number]], TICK)
+        files.write(disk .. "/myid", number .. "\n")
+        files.write(self:file(number), CONFIGURATION:format(disk, PORT, topology.addresses[self.names[number]], TICK)
             .. table.concat(peers))
         self:launch(number)
         self.proxies[number] = tasks.spawn(topology:at_hub {

@@ -292,10 +292,6 @@ describe("the unix socket for event loops like nginx", function()
         return client, path, assert(path:match("^(.*)/news$"))
     end
 
-    local function is_there(path)
-        return select(2, cluster.run({ "test", "-e", path })) == 0
-    end
-
     --- What listen answers in a process of its own with this for TMPDIR, which then ends by this code.
     local function listen_elsewhere(parent, ending)
         local code = [[
@@ -314,22 +310,22 @@ describe("the unix socket for event loops like nginx", function()
         local peer = assert(require "socket.unix"())
         assert(peer:connect(path))
         assert.is_true(client._core:accept())
-        assert.is_false(is_there(directory))
+        assert.is_false(files.exists(directory))
         peer:close()
     end)
 
     it("goes with its client, though nobody has connected, and is not made again #once", function()
         local client, _, directory = listening()
-        assert.is_true(is_there(directory))
+        assert.is_true(files.exists(directory))
         client:close()
-        assert.is_false(is_there(directory))
+        assert.is_false(files.exists(directory))
         assert.is_nil((client._core:listen()))
     end)
 
     it("goes with a process that ends without closing anything #once", function()
         local path = listen_elsewhere("/tmp", "os.exit(0)")
         assert.truthy(path:find("^/tmp/zklock%-%w+/news"))
-        assert.is_false(is_there(path:match("^(.*)/news")))
+        assert.is_false(files.exists(path:match("^(.*)/news")))
     end)
 
     it("is out of reach for other users #once", function()
@@ -346,7 +342,7 @@ describe("the unix socket for event loops like nginx", function()
             end
             assert.is_true(select(2, cluster.run(command)) ~= 0, table.concat(words, " "))
         end
-        assert.is_true(is_there(path))
+        assert.is_true(files.exists(path))
     end)
 
     it("is refused, with a reason, where no directory can be made, and never made in somebody else's #once", function()

@@ -3,14 +3,11 @@
 local socket = require("socket")
 local cluster = require("spec.support.cluster")
 local eventually = require("spec.support.eventually")
+local files = require("spec.support.files")
 local proxy = require("spec.support.proxy")
 local zk = require("spec.support.zk")
 
 local TOOL = cluster.root .. "/tools/zookeeper"
-
-local function exists(path)
-    return select(2, cluster.run({"test", "-e", path})) == 0
-end
 
 -- True if a process has these words in its command line.
 local function runs(words)
@@ -85,7 +82,7 @@ describe("tools/zookeeper #once", function()
         other:close()
         for _, directory in ipairs({found.ZOOKEEPER_DIR, found.OTHER_ZOOKEEPER_DIR}) do
             assert.equal(0, select(2, cluster.run({TOOL, "stop", "--dir", directory})))
-            assert.is_false(exists(directory))
+            assert.is_false(files.exists(directory))
         end
     end)
 
@@ -95,13 +92,13 @@ describe("tools/zookeeper #once", function()
             "$tool" start --owner $owner && kill -9 $owner]])
         assert.equal(0, status, output)
         local directory = variables(output).ZOOKEEPER_DIR
-        eventually(function() return not exists(directory) and not runs(directory) end, 10, "the end of all")
+        eventually(function() return not files.exists(directory) and not runs(directory) end, 10, "the end of all")
     end)
 
     it("belongs to the program that called it, if not told otherwise", function()
         local output = shell([[export tool; exec lua5.4 -e 'os.execute(os.getenv("tool") .. " start")']])
         local directory = assert(variables(output).ZOOKEEPER_DIR, output)
-        eventually(function() return not exists(directory) and not runs(directory) end, 10, "the end of all")
+        eventually(function() return not files.exists(directory) and not runs(directory) end, 10, "the end of all")
     end)
 
     it("runs a command with a server around it and exits as the command did", function()
@@ -109,7 +106,7 @@ describe("tools/zookeeper #once", function()
         assert.equal(7, status)
         local address, directory = output:match("^(127%.0%.0%.1:%d+) (%S+)$")
         assert.truthy(address, output)
-        assert.is_false(exists(directory))
+        assert.is_false(files.exists(directory))
         assert.is_false(runs(directory))
     end)
 
@@ -124,7 +121,7 @@ describe("tools/zookeeper #once", function()
                 echo "$directory"]])
             local directory = output:match("[^\n]+$")
             assert.truthy(directory:match("^/"), output)
-            eventually(function() return not exists(directory) and not runs(directory) end, 10, "the end of all")
+            eventually(function() return not files.exists(directory) and not runs(directory) end, 10, "the end of all")
         end)
     end
 

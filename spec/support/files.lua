@@ -22,6 +22,11 @@ function files.write(path, text)
     assert(file:close())
 end
 
+--- Whether there is something at a path.
+function files.exists(path)
+    return select(2, cluster.run({ "test", "-e", path })) == 0
+end
+
 --- A new temporary directory.
 function files.make_directory()
     local output, status = cluster.run({ "mktemp", "-d" })

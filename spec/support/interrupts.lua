@@ -31,19 +31,22 @@ end
 --- How many runs in a row end before their error is raised until a sweep is over: a wait has not always as many instructions.
 local ENOUGH = 3
 
+--- Whether every instruction is tried, whatever the stride: ZKLOCK_SWEEP says so.
+local EVERY = os.getenv "ZKLOCK_SWEEP" ~= nil
+
 --- Lua versions whose interpreters differ in what an instruction is, and how a hook is called. On the others each tenth must do.
-local STRIDE = (rawget(_G, "jit") or _VERSION == "Lua 5.4") and 1 or 10
+local STRIDE = (rawget(_G, "jit") or _VERSION == "Lua 5.4" or EVERY) and 1 or 10
 interrupts.STRIDE = STRIDE
 
 --- Runs an operation again and again, raising an error in it one instruction later each time, until it ends before.
 -- @tparam table steps `prepare()` returns what the others are called with; `run(case)` is the operation; `check(case, interrupted)`
---   raises if something is wrong afterwards; `stride`: how many instructions later each time, 1 unless given;
+--   raises if something is wrong afterwards; `stride`: how many instructions later each time, 1 unless given, or if all are tried;
 --   `spared`: as of call
 -- @treturn number how many runs were interrupted
 function interrupts.sweep(steps)
     local count, interrupted, ended = 0, 0, 0
     while ended < ENOUGH do
-        count = count + max(STRIDE, steps.stride or 1)
+        count = count + (EVERY and 1 or max(STRIDE, steps.stride or 1))
         local case = steps.prepare()
         local ok, problem = interrupts.call(count, steps.spared, steps.run, case)
         if not ok and problem ~= "interrupted!" then

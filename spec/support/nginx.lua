@@ -50,14 +50,6 @@ http {
 }
 ]]
 
-local function exists(path)
-    local file = io.open(path, "r")
-    if file then
-        file:close()
-    end
-    return file ~= nil
-end
-
 --- Whether there is an nginx to run.
 function nginx.is_there()
     return select(2, cluster.run({ "sh", "-c", "command -v nginx" })) == 0
@@ -106,7 +98,7 @@ function nginx.start(options)
     end
     local head = ""
     for _, module in ipairs(MODULES) do
-        if exists(module) then
+        if files.exists(module) then
             head = head .. "load_module " .. module .. ";\n"
         end
     end

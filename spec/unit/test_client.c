@@ -44,7 +44,7 @@ static zkl_client *open_client(void)
  * Waits until somebody has news, in turn by the descriptor and doing the client's own work meanwhile; takes them all, so that the
  * descriptor is quiet again.
  */
-static void wait_for_news(zkl_client *client, int ms)
+static void wait_for_news_for(zkl_client *client, int ms)
 {
     static _Atomic unsigned waits;
     if (atomic_fetch_add(&waits, 1) % 2 == 0) {
@@ -58,23 +58,12 @@ static void wait_for_news(zkl_client *client, int ms)
     }
 }
 
-static void wait_for_state(zkl_client *client, zkl_state wanted)
+static void wait_for_news(zkl_client *client)
 {
-    char problem[ZKL_MESSAGE_SIZE];
-    zkl_code code;
-    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_state(client, problem, &code) != wanted;) {
-        assert_true(zkl_clock() < until);
-        wait_for_news(client, 100);
-    }
+    wait_for_news_for(client, 100);
 }
 
-static void close_client(zkl_client *client)
-{
-    zkl_client_close(client);
-    wait_for_state(client, ZKL_STATE_CLOSED);
-    zkl_client_join(client);
-    zkl_client_release(client);
-}
+#include "real_client.h" /* uses what stands above */
 
 static zkl_terms *terms_for(const char *path, int64_t linger)
 {
@@ -117,7 +106,7 @@ static zkl_ticket_view wait_for_phase(zkl_ticket *ticket, bool shared)
     int64_t until = zkl_clock() + PATIENCE;
     for (zkl_ticket_look(ticket, &view); view.phase == ZKL_CLAIM_WAITING; zkl_ticket_look(ticket, &view)) {
         assert_true(zkl_clock() < until);
-        wait_for_news(zkl_ticket_client(ticket), shared ? 1 : 100);
+        wait_for_news_for(zkl_ticket_client(ticket), shared ? 1 : 100);
     }
     return view;
 }
@@ -128,7 +117,7 @@ static void wait_for_settled(zkl_ticket *ticket)
     int64_t until = zkl_clock() + PATIENCE;
     for (zkl_ticket_look(ticket, &view); !view.settled; zkl_ticket_look(ticket, &view)) {
         assert_true(zkl_clock() < until);
-        wait_for_news(zkl_ticket_client(ticket), 10);
+        wait_for_news_for(zkl_ticket_client(ticket), 10);
     }
 }
 
@@ -162,7 +151,7 @@ static void blocks_until_it_is_decided(void **state)
     wait_for_state(client, ZKL_STATE_CONNECTED);
     int blocked = 0, quiet = 0; /* how often it was so: the I/O thread may be in the way, or sooner */
     for (int i = 0; i < 50; i++) {
-        wait_for_news(client, 0);
+        wait_for_news_for(client, 0);
         zkl_ticket *ticket = claim_patiently(client, "/unit/patient", false, PATIENCE);
         blocked += zkl_ticket_held(ticket);
         assert_int_equal(wait_for_phase(ticket, false).phase, ZKL_CLAIM_GRANTED);
@@ -172,7 +161,7 @@ static void blocks_until_it_is_decided(void **state)
         assert_true(zkl_ticket_waits(waiting));
         zkl_ticket_end(waiting, 0);
         wait_for_settled(waiting);
-        wait_for_news(client, 0);
+        wait_for_news_for(client, 0);
         zkl_ticket_end(ticket, PATIENCE);
         quiet += zkl_ticket_settled(ticket) && !zkl_client_has_news(client);
         wait_for_settled(ticket);
@@ -501,7 +490,7 @@ static zkl_code outcome(zkl_ticket *ticket)
         if (zkl_clock() >= until) {
             return ZKL_TIMEOUT;
         }
-        wait_for_news(zkl_ticket_client(ticket), 1);
+        wait_for_news_for(zkl_ticket_client(ticket), 1);
     }
     return view.code;
 }

@@ -11,7 +11,7 @@
 #   clang                     everything but the fuzzers by clang; what clang-tidy reads
 #   fuzz                      the fuzzers, by clang
 #
-# Usage: tools/build.sh VARIANT…
+# Usage: tools/build.sh VARIANT[:TARGET,…]…     with targets: those of the variant and what they need, nothing else
 
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,8 +27,9 @@ configure() {
 }
 
 build() {
-    local variant=$1 base=${1%%-*} kind=
+    local variant=$1 base=${1%%-*} kind='' targets=()
     case $variant in *-*) kind=${variant#*-} ;; esac
+    [ -z "$2" ] || IFS=, read -r -a targets <<<"$2"
 
     local options=()
     case $base in
@@ -46,14 +47,16 @@ build() {
     *) echo "tools/build.sh: no such variant: $variant" >&2 && return 2 ;;
     esac
 
-    configure "$variant" "${options[@]}" && cmake --build "build/$variant" -j "$jobs"
+    configure "$variant" "${options[@]}" && cmake --build "build/$variant" -j "$jobs" ${targets[0]:+--target "${targets[@]}"}
 }
 
 [ $# -gt 0 ] || { sed -n '3,/^$/s/^# \{0,1\}//p' "$0" && exit 2; }
 mkdir -p build
-for variant; do
+for wanted; do
+    variant=${wanted%%:*} only=
+    [ "$variant" = "$wanted" ] || only=${wanted#*:}
     log=build/$variant.log
-    if ! build "$variant" >"$log" 2>&1; then
+    if ! build "$variant" "$only" >"$log" 2>&1; then
         cat "$log" >&2
         echo "tools/build.sh: $variant could not be built" >&2
         exit 1

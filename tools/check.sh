@@ -3,24 +3,41 @@
 # What a change touches, in seconds: for the loop of editing and trying. Without a file: what differs from the last commit, or, where
 # nothing does, what that commit has changed. The last line is `N passed, N failed`.
 #
-#   spec/behaviour/…, spec/virtual/…   that spec, or all of them, in virtual time
-#   spec/contract/…                    that spec, on real servers
-#   spec/unit/test_….c                 that program
-#   csrc/…, spec/simulation/…          all C unit tests but test_system, some hundred schedules, some Lua programs, the specs of behaviour
-#   lua/…                              some Lua programs, the specs of behaviour
-#   docs/….md, README.md, tools/….sh   what lint has to say to them
+#   spec/behaviour/…              that spec, in virtual time; what of it is marked #real, on real servers
+#   spec/contract/…               that spec, on real servers; those of nginx on LuaJIT
+#   spec/virtual/…, spec/support/…    the specs of behaviour in virtual time, and the specs of what helps specs on real servers
+#   spec/programs/…, spec/foreign/…   the specs that run them
+#   spec/unit/…                   the programs or fuzzers that are made of it
+#   spec/conformance/…            the cases in both worlds, and some random programs
+#   spec/campaign/…               the spec of its checker, and a short campaign
+#   csrc/…, spec/simulation/…     all C unit tests but test_system, some hundred schedules, some Lua programs, the specs of behaviour
+#   lua/…                         some Lua programs, the specs of behaviour; of adapters, the specs of loops, or those inside nginx
+#   examples/…                    the spec that runs it
+#   docs/…, README.md, tools/…    what lint and the specs of documentation and tools have to say to them
 #
-# Layout and luacheck look at each changed file. LUA=luajit, for one, runs the specs under another Lua than 5.4.
+# Layout, luacheck and shellcheck look at each changed file. LUA=luajit, for one, runs the specs under another Lua than 5.4, and is the
+# only one that is built. What a change may break and what takes longer is left to `make test`.
 #
-# Usage: tools/check.sh [FILE…]
+# Usage: tools/check.sh [--list] [FILE…]       --list: says what would be run, a line each, and runs nothing
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+# The other run's are elsewhere: `make test` may be at work beside this.
+logs=build/check-logs
 # shellcheck source=tools/suites.sh
 . tools/suites.sh
 
+list=
+if [ "${1:-}" = --list ]; then
+    list=yes
+    shift
+    suite() { printf '%s: %s\n' "$1" "$4"; }
+    well() { :; }
+fi
+
 lua=${LUA:-lua5.4}
+variant=$(variant_of "$lua") || exit 2
 
 changed() {
     local files
@@ -38,58 +55,212 @@ else
     done
 fi
 
-engine='' behaviour='' programs='' documents=''
-variants=() behaviours=() contracts=() units=() c_files=() lua_files=() scripts=()
-for file in "${files[@]}"; do
-    [ -f "$file" ] || continue
-    case $file in
-    *.c | *.h) c_files+=("$file") ;;
-    *.lua) lua_files+=("$file") ;;
-    *.sh) scripts+=("$file") ;;
-    esac
+# ---- What belongs to each file -----------------------------------------------------------------------------------------
+
+engine='' simulator='' behaviour='' programs='' documents='' conformance='' campaign='' demo='' rock=''
+behaviours=() contracts=() units=() fuzzers=() examples=() c_files=() lua_files=() scripts=()
+
+is_script() {
+    head -c 64 "$1" | head -n 1 | grep -qaE '^#!.*\b(ba)?sh\b'
+}
+
+# Specs that have these words in them, each where it belongs.
+specs_with() {
+    local spec
+    while read -r spec; do
+        case $spec in
+        spec/behaviour/*) behaviours+=("$spec") ;;
+        *) contracts+=("$spec") ;;
+        esac
+    done < <(grep -lE "$1" spec/behaviour/*_spec.lua spec/contract/*_spec.lua)
+}
+
+# C tests that include a header.
+units_with() {
+    local source
+    while read -r source; do
+        units+=("$(basename "$source" .c)")
+    done < <(grep -lF "#include \"$1\"" spec/unit/test_*.c)
+}
+
+sort_out() {
+    local file=$1 name
+    name=$(basename "$file")
+    name=${name%.*}
     case $file in
     spec/behaviour/*_spec.lua) behaviours+=("$file") ;;
     spec/contract/*_spec.lua | spec/campaign/*_spec.lua) contracts+=("$file") ;;
-    spec/unit/test_*.c) units+=("$(basename "$file" .c)") ;;
-    csrc/* | spec/simulation/*) engine=yes programs=yes behaviour=yes ;;
-    lua/*) programs=yes behaviour=yes ;;
-    spec/virtual/* | spec/support/*) behaviour=yes ;;
-    *.md | docs/*) documents=yes ;;
+    spec/unit/test_*.c) units+=("$name") ;;
+    spec/unit/fuzz_api.lua) fuzzers+=(fuzz_api) ;;
+    spec/unit/fuzz_*.c) fuzzers+=("$name") ;;
+    spec/unit/fake_server.*) fuzzers+=(fuzz_api fuzz_server) ;;
+    spec/unit/corpus/*) fuzzers+=("$(basename "$(dirname "$file")")") ;;
+    spec/unit/*.h) units_with "$(basename "$file")" ;;
+    spec/conformance/*) conformance=yes ;;
+    # Of the sizes only full has a Curator.
+    spec/campaign/programs/curator.lua | spec/foreign/Contender.java) campaign=full ;;&
+    spec/campaign/*)
+        campaign=${campaign:-short}
+        contracts+=(spec/campaign/checker_spec.lua)
+        ;;
+    csrc/*) engine=yes programs=yes behaviour=yes ;;
+    spec/simulation/lua/*) programs=yes behaviour=yes ;;
+    spec/simulation/*) engine=yes simulator=yes programs=yes behaviour=yes ;;
+    lua/zklock/adapters/openresty.lua) contracts+=(spec/contract/openresty*_spec.lua) ;;&
+    lua/zklock/adapters/* | lua/zklock/adapters.lua | lua/zklock/wait.lua) contracts+=(spec/contract/loops*_spec.lua) ;;&
+    lua/*)
+        programs=yes behaviour=yes
+        contracts+=(spec/contract/docs_spec.lua)
+        ;;
+    spec/virtual/*) behaviour=yes ;;
+    spec/support/first_time.c) specs_with first_time ;;
+    spec/support/*nginx* | spec/support/inside_* | spec/support/seckill.lua | spec/support/soaked.lua)
+        contracts+=(spec/contract/openresty*_spec.lua)
+        ;;
+    spec/support/*)
+        behaviour=yes
+        contracts+=(spec/contract/tools_spec.lua)
+        ;;
+    spec/programs/worker.lua) contracts+=(spec/contract/process_spec.lua) ;;
+    spec/programs/*) specs_with "\"$name\"|programs/$name" ;;
+    spec/foreign/*) contracts+=(spec/contract/foreign*_spec.lua) ;;
+    examples/metrics/* | examples/seckill/*) contracts+=(spec/contract/openresty_spec.lua) ;;
+    examples/stock/*) demo=yes ;;
+    examples/*.lua)
+        # Those without a spec of their own are what the others share.
+        if grep -q "it(\"$name " spec/contract/examples_spec.lua; then
+            examples+=("$name")
+        else
+            contracts+=(spec/contract/examples_spec.lua)
+        fi
+        ;;
+    tools/zookeeper | tools/background | tools/faultproxy.lua | tools/seed-snapshot.lua) contracts+=(spec/contract/tools_spec.lua) ;;
+    tools/check.sh | tools/suites.sh | tools/test.sh | tools/specs.sh | tools/build.sh | Makefile)
+        contracts+=(spec/contract/check_spec.lua)
+        ;;
+    tools/demo.sh) demo=yes ;;
+    tools/test-rock.sh) rock=yes ;;
+    CMakeLists.txt | rockspec/*)
+        rock=yes
+        contracts+=(spec/contract/packaging_spec.lua)
+        ;;
+    tools/docs.sh | tools/docstrings.lua | tools/reference.lua | *.md | docs/*)
+        documents=yes
+        contracts+=(spec/contract/docs_spec.lua)
+        ;;
     esac
+    case $file in
+    *.c | *.h) c_files+=("$file") ;;
+    *.lua | *.rockspec) lua_files+=("$file") ;;
+    *) ! is_script "$file" || scripts+=("$file") ;;
+    esac
+}
+
+for file in "${files[@]}"; do
+    [ ! -f "$file" ] || sort_out "$file"
 done
 
-[ -z "$engine$programs$behaviour${behaviours[*]}${units[*]}" ] || variants+=(c)
-[ ${#contracts[@]} -eq 0 ] || variants+=("${lua#lua}")
-if [ ${#variants[@]} -gt 0 ]; then
-    suite "build: ${variants[*]}" status 400 "tools/build.sh ${variants[*]}"
+# Each once, whatever has named it.
+once() {
+    [ $# -eq 0 ] || printf '%s\n' "$@" | sort -u
+}
+mapfile -t behaviours < <(once "${behaviours[@]}")
+mapfile -t contracts < <(once "${contracts[@]}")
+mapfile -t units < <(once "${units[@]}")
+mapfile -t fuzzers < <(once "${fuzzers[@]}")
+
+# All of behaviour are those in virtual time; of single files, what cannot run there runs where it can.
+virtual=() both=()
+for file in "${behaviours[@]}"; do
+    if grep -q '#real\>' "$file"; then both+=("$file"); else virtual+=("$file"); fi
+done
+[ -z "$behaviour" ] || virtual=(spec/behaviour)
+
+declare -A contracts_by=()
+for file in "${contracts[@]}"; do
+    arguments=$(contract_arguments "$file" "$lua")
+    contracts_by[$arguments]="${contracts_by[$arguments]:-}$file "
+done
+
+# ---- What is built: no more than is run ---------------------------------------------------------------------------------
+
+targets=() builds=()
+if [ -n "$engine" ]; then
+    targets+=(simulate scenes)
+    for file in spec/unit/test_*.c; do
+        name=$(basename "$file" .c)
+        [ "$name" = test_system ] || targets+=("$name")
+    done
+fi
+targets+=("${units[@]}")
+[ -z "$simulator" ] || targets+=(sim_selftest)
+[ -z "$simulator$conformance" ] || targets+=(conformance_simulated)
+[ -z "$conformance" ] || targets+=(conformance_real)
+[ -z "$programs" ] || targets+=(simulate_lua)
+[ -z "${virtual[*]}${both[*]}" ] || targets+=("virtual-$lua")
+if [ ${#targets[@]} -gt 0 ]; then
+    joined=$(once "${targets[@]}" | tr '\n' ,)
+    builds+=("c:${joined%,}")
+fi
+for arguments in "${!contracts_by[@]}"; do
+    read -r _ _ name _ <<<"$arguments"
+    builds+=("$(variant_of "$name")")
+done
+[ -z "${both[*]}${examples[*]}" ] || builds+=("$variant")
+[ -z "$demo" ] || builds+=(5.4)
+[ -z "$campaign" ] || builds+=(5.4 luajit)
+[ ${#fuzzers[@]} -eq 0 ] || builds+=(fuzz)
+mapfile -t builds < <(once "${builds[@]}")
+
+# ---- What is run; the longest first ---------------------------------------------------------------------------------------
+
+[ -n "$list" ] || clear_logs
+if [ ${#builds[@]} -gt 0 ]; then
+    suite "build" status 400 "tools/build.sh ${builds[*]}"
     settle
 fi
-if ! grep -qs '^[0-9]* [1-9]' "$logs"/build-*.result; then
+if [ ${#builds[@]} -eq 0 ] || well; then
+    [ -z "$campaign" ] || suite "fault campaign, $campaign" ours 600 "spec/campaign/run --size $campaign --seconds 5"
+    [ ${#virtual[@]} -eq 0 ] ||
+        suite "behaviour in virtual time: $lua" busted 300 "tools/specs.sh virtual --lua $lua ${virtual[*]}"
+    [ ${#both[@]} -eq 0 ] ||
+        suite "behaviour in virtual time and on real servers: $lua" busted 600 \
+            "tools/specs.sh virtual --lua $lua ${both[*]} && tools/specs.sh real --lua $lua --tags=real ${both[*]}"
+    for arguments in "${!contracts_by[@]}"; do
+        suite "contracts: $arguments" busted 600 "tools/specs.sh $arguments ${contracts_by[$arguments]% }"
+    done
+    if [ ${#examples[@]} -gt 0 ]; then
+        filters=$(printf " --filter='the example %s '" "${examples[@]}")
+        suite "examples: $lua" busted 600 "tools/specs.sh real --lua $lua$filters spec/contract/examples_spec.lua"
+    fi
+    [ -z "$demo" ] || suite "the demo" status 300 'LUA=lua5.4 tools/demo.sh'
     if [ -n "$engine" ]; then
-        suite "schedules" ours 120 'build/c/simulate --seeds 1 300'
-        suite "single scenes" ours 60 'build/c/scenes'
-        suite "the simulator itself" ours 60 'build/c/sim_selftest'
         suite "C unit tests" cmocka 180 'run_quick_units c'
+        suite "schedules" ours 120 'computing build/c/simulate --seeds 1 300'
+        suite "single scenes" ours 60 'computing build/c/scenes'
     elif [ ${#units[@]} -gt 0 ]; then
         for unit in "${units[@]}"; do
-            suite "$unit" cmocka 120 "build/c/unit/$unit"
+            suite "$unit" cmocka 180 "run_unit build/c/unit/$unit"
         done
     fi
-    [ -z "$programs" ] || suite "Lua programs" ours 120 'build/c/simulate_lua --seeds 1 40'
-    if [ -n "$behaviour" ]; then
-        suite "behaviour in virtual time: $lua" busted 300 "tools/specs.sh virtual --lua $lua"
-    elif [ ${#behaviours[@]} -gt 0 ]; then
-        suite "behaviour in virtual time: $lua" busted 300 "tools/specs.sh virtual --lua $lua ${behaviours[*]}"
+    [ -z "$simulator" ] || suite "the simulator itself" ours 60 'computing build/c/sim_selftest'
+    [ -z "$simulator$conformance" ] ||
+        suite "the simulation behaves as the cases say" ours 120 'computing build/c/conformance_simulated'
+    if [ -n "$conformance" ]; then
+        suite "the real client and server behave as the cases say" ours 400 'build/c/conformance_real'
+        suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 20'
     fi
-    [ ${#contracts[@]} -eq 0 ] ||
-        suite "contracts: $lua" busted 600 "tools/specs.sh real --lua $lua ${contracts[*]}"
+    [ -z "$programs" ] || suite "Lua programs" ours 120 'computing build/c/simulate_lua --seeds 1 40'
+    [ ${#fuzzers[@]} -eq 0 ] || suite "fuzzers" status 300 "tools/fuzz.sh 3 ${fuzzers[*]}"
+    [ -z "$rock" ] || suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 fi
 [ ${#c_files[@]} -eq 0 ] || suite "layout" status 60 "clang-format --dry-run -Werror ${c_files[*]}"
 [ ${#lua_files[@]} -eq 0 ] || suite "luacheck" status 60 "luacheck --quiet --codes --no-color ${lua_files[*]}"
 [ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status 60 "shellcheck -x ${scripts[*]}"
 [ -z "$documents" ] || suite "documents" ours 300 'tools/lint.sh docs'
 settle
-if ! ls "$logs"/*.result >/dev/null 2>&1; then
+[ -z "$list" ] || exit 0
+if ! ls "$logs"/*.begun >/dev/null 2>&1; then
     echo "tools/check.sh: no test belongs to ${files[*]}" >&2
     exit 2
 fi

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 #
-# Runs every fuzzer for so many seconds. Each begins with the inputs in spec/unit/corpus/ and with what earlier runs have learnt,
+# Runs every fuzzer, or those that are named, for so many seconds. Each begins with the inputs in spec/unit/corpus/ and with what earlier runs have learnt,
 # which stays in build/corpus/; an input that broke something is left in build/crashes/ and named in the output.
 #
-# Usage: tools/fuzz.sh [SECONDS]
+# Usage: tools/fuzz.sh [SECONDS [FUZZER…]]
 
 set -eu
 cd "$(dirname "$0")/.."
 
 seconds=${1:-60}
+[ $# -eq 0 ] || shift
 tools/build.sh fuzz
 mkdir -p build/crashes
-for fuzzer in build/fuzz/fuzz/fuzz_*; do
+[ $# -gt 0 ] || set -- build/fuzz/fuzz/fuzz_*
+for fuzzer; do
     name=$(basename "$fuzzer")
+    fuzzer=build/fuzz/fuzz/$name
     mkdir -p "build/corpus/$name" "spec/unit/corpus/$name"
     echo "== $name, $seconds s"
     # A server may say that a packet has 2 GB, which the C client allocates.

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 #
 # What tools/test.sh and tools/check.sh share: suites that run several at a time, and whose counts are added up. To be sourced from the
-# project's directory.
+# project's directory, with the directory of its output in `logs`; two that run at a time have a directory each.
 #
 # Each suite is a command whose own counts are read from its output. A suite counts as failed if it fails, is killed, runs
-# out of time, or has run nothing at all. The output of one that failed is shown in full; that of all is in build/test-logs/.
-# The last line is `N passed, N failed`, and the exit status of `summary` says the same.
+# out of time, has run nothing at all, or was begun and has left no result. The output of one that failed is shown in full; that of
+# all is in `logs`. The last line is `N passed, N failed`, and the exit status of `summary` says the same.
 
-logs=build/test-logs
-mkdir -p "$logs"
+: "${logs:?tools/suites.sh: say where the output of the suites goes}"
 
 slots=$(($(nproc) * 2 + 1))
-rm -f "$logs"/*.result
+
+# Takes away what an earlier run has left.
+clear_logs() {
+    mkdir -p "$logs"
+    rm -f "$logs"/*.begun "$logs"/*.result
+}
 
 # Seconds since the start, for the headings.
 began=$SECONDS
@@ -58,7 +62,13 @@ suite() {
     while [ "$(jobs -rp | wc -l)" -ge "$slots" ]; do
         wait -n
     done
+    printf '%s\n' "$1" >"$(log_of "$1").begun"
     run_suite "$@" &
+}
+
+# log_of NAME: the file for a suite's output. Beside it stand NAME.begun from its begin on, and NAME.result from its end on.
+log_of() {
+    printf '%s/%s.log' "$logs" "$(printf '%s' "$1" | tr -c 'a-zA-Z0-9.\n' '-')"
 }
 
 # All that has been begun is done: what follows needs it.
@@ -69,7 +79,7 @@ settle() {
 run_suite() {
     local name=$1 counter=$2 limit=$3 command=$4
     local log status passed failed started=$SECONDS user system TIMEFORMAT='%0U %0S'
-    log=$logs/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9.\n' '-').log
+    log=$(log_of "$name")
     { time timeout --kill-after=20 "$limit" bash -c "$command" >"$log" 2>&1 </dev/null; } 2>"$log.time"
     status=$?
     read -r user system < <(tail -n 1 "$log.time")
@@ -91,6 +101,36 @@ run_suite() {
     } >"$log.shown"
     cat "$log.shown" # in one go: others may be printing too
     printf '%d %d %s\n' "$passed" "$failed" "$name" >"$log.result"
+}
+
+# ---- What belongs to which file ----------------------------------------------------------------------------------------
+
+# variant_of LUA: the build that has the module for it.
+variant_of() {
+    case $1 in
+    luajit) echo luajit ;;
+    lua5.[1-4]) echo "${1#lua}" ;;
+    *) echo "no such Lua: $1 (lua5.1, lua5.2, lua5.3, lua5.4 or luajit)" >&2 && return 2 ;;
+    esac
+}
+
+# contract_arguments FILE LUA: how tools/specs.sh runs a spec on real servers. nginx has LuaJIT, whatever Lua is wanted.
+contract_arguments() {
+    case $1 in
+    spec/contract/openresty*) echo "real --lua luajit --tags=nginx" ;;
+    *) echo "real --lua $2" ;;
+    esac
+}
+
+# The same random programs in both worlds of the conformance suite: FIRST COUNT. One result.
+same_programs() {
+    local simulated
+    simulated=$(mktemp) || return 1
+    computing build/c/conformance_simulated --programs "$@" >"$simulated" &&
+        build/c/conformance_real --programs "$@" | diff "$simulated" - | head -n 60
+    local results=("${PIPESTATUS[@]}")
+    rm -f "$simulated"
+    [ "${results[*]}" = "0 0 0" ]
 }
 
 # What each sanitizer is to do; the same words everywhere, so that no report goes unnoticed.
@@ -136,7 +176,7 @@ computing() {
     sanitized nice -n 5 "$@"
 }
 
-export -f sanitized computing run_unit run_units run_quick_units run_each_unit unit_programs
+export -f same_programs sanitized computing run_unit run_units run_quick_units run_each_unit unit_programs
 export asan_options ubsan_options tsan_options
 
 # ---- The end -----------------------------------------------------------------------------------------------------------
@@ -153,14 +193,31 @@ digest() {
     printf '%s\n' "$cut"
 }
 
+# True if all that was begun has ended well.
+well() {
+    local begun failed
+    for begun in "$logs"/*.begun; do
+        read -r _ failed _ 2>/dev/null <"${begun%.begun}.result" && [ "$failed" = 0 ] || return 1
+    done
+}
+
 # Prints what failed, in few lines, and the line that counts.
 summary() {
-    local result failed name
+    local begun log passed failed all_passed=0 all_failed=0
     echo
-    for result in "$logs"/*.result; do
-        read -r _ failed name <"$result"
-        [ "$failed" = 0 ] || { echo "not ok: $name" && digest "${result%.result}"; }
+    for begun in "$logs"/*.begun; do
+        [ -f "$begun" ] || break
+        log=${begun%.begun}
+        # A suite whose shell was killed could not say so itself.
+        if ! read -r passed failed _ 2>/dev/null <"$log.result"; then
+            passed=0 failed=1
+            echo "-- was begun, and has left no result" >>"$log"
+        fi
+        [ "$failed" = 0 ] || { echo "not ok: $(cat "$begun")" && digest "$log"; }
+        all_passed=$((all_passed + passed))
+        all_failed=$((all_failed + failed))
     done
     echo "took $((SECONDS - began)) s; $logs/ has the output of each, and the seconds of a processor that it took"
-    awk '{ passed += $1; failed += $2 } END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 }' "$logs"/*.result
+    echo "$all_passed passed, $all_failed failed"
+    [ "$all_failed" = 0 ] && [ "$all_passed" -gt 0 ]
 }

@@ -14,8 +14,8 @@
 #   c           the C unit tests, plain and under sanitizers
 #   fuzz        each fuzzer for some seconds
 #   rock        luarocks
-#   real        all specs on real servers: Lua 5.1, 5.4 and LuaJIT, sanitizers, valgrind
-#   long        longer campaigns, more seeds, more fuzzing
+#   real        all specs on real servers: Lua 5.1 to 5.4 and LuaJIT, sanitizers, valgrind
+#   long        longer campaigns of every size, more seeds, more fuzzing, clang's analyser, ThreadSanitizer inside the C client
 #   nginx-asan  all specs inside nginx, its workers under AddressSanitizer
 #
 # Without an argument: lint virtual contract campaign sim c fuzz rock, which must pass before a change lands. "all": all of them.
@@ -23,14 +23,16 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+logs=build/test-logs
 # shellcheck source=tools/suites.sh
 . tools/suites.sh
+clear_logs
 
 # ---- Suites ------------------------------------------------------------------------------------------------------------
 
 # The module loads, and says what it is; for the Luas that the specs are not run with.
 smoke() {
-    LUA_PATH="lua/?.lua;lua/?/init.lua;;" LUA_CPATH="build/${1#lua}/?.so;;" "$1" -e '
+    LUA_PATH="lua/?.lua;lua/?/init.lua;;" LUA_CPATH="build/$(variant_of "$1")/?.so;;" "$1" -e '
         local zklock = require "zklock"
         local client = zklock.connect("127.0.0.1:1", { connect_timeout = 0, wait = "blocking" })
         assert(client:state() == "connecting", client:state())
@@ -49,18 +51,7 @@ campaign() {
     spec/campaign/run --size short --seconds 10 "$@"
 }
 
-# The same random programs in both worlds of the conformance suite: FIRST COUNT. One result.
-same_programs() {
-    local simulated
-    simulated=$(mktemp) || return 1
-    computing build/c/conformance_simulated --programs "$@" >"$simulated" &&
-        build/c/conformance_real --programs "$@" | diff "$simulated" - | head -n 60
-    local results=("${PIPESTATUS[@]}")
-    rm -f "$simulated"
-    [ "${results[*]}" = "0 0 0" ]
-}
-
-export -f same_programs smoke simulate campaign
+export -f smoke simulate campaign variant_of
 
 # Which builds each group needs, and what it runs; the longest first. All that several suites use is built before any of them
 # runs: whoever links a module anew takes it away from those who load it at that moment.
@@ -70,7 +61,7 @@ builds_for() {
     fuzz) echo fuzz ;;
     sim | virtual) echo c c-asan ;;
     contract) echo 5.1 5.2 5.3 5.4 luajit c ;;
-    real) echo 5.1 5.4 luajit 5.4-asan luajit-asan ;;
+    real) echo 5.1 5.2 5.3 5.4 luajit 5.4-asan luajit-asan ;;
     nginx-asan) echo luajit luajit-asan ;;
     lint) echo 5.1 5.4 luajit c clang ;;
     campaign) echo 5.4 luajit ;;
@@ -98,8 +89,7 @@ contract() {
     name=$(basename "$1" _spec.lua)
     case $name in
     loops*) ;;
-    openresty*) suite "contract: $name" busted 600 "tools/specs.sh real --lua luajit --tags=nginx $1" ;;
-    *) suite "contract: $name" busted 600 "tools/specs.sh real $1" ;;
+    *) suite "contract: $name" busted 600 "tools/specs.sh $(contract_arguments "$1" lua5.4) $1" ;;
     esac
 }
 
@@ -128,6 +118,8 @@ suites_contract() {
 suites_real() {
     suite "real servers: Lua 5.4" busted 1800 'tools/specs.sh real'
     suite "real servers: Lua 5.1" busted 1800 'tools/specs.sh real --lua lua5.1 --exclude-tags=once'
+    suite "real servers: Lua 5.2" busted 1800 'tools/specs.sh real --lua lua5.2 --exclude-tags=once'
+    suite "real servers: Lua 5.3" busted 1800 'tools/specs.sh real --lua lua5.3 --exclude-tags=once'
     suite "real servers: LuaJIT" busted 1800 'tools/specs.sh real --lua luajit --exclude-tags=once,nginx'
     suite "real servers: under ASan and UBSan" busted 1800 'tools/specs.sh real-asan --tags=asan'
     suite "real servers: inside nginx under ASan and UBSan" busted 900 'tools/specs.sh nginx-asan --tags=nginxasan'
@@ -196,6 +188,11 @@ suites_long() {
     done
     suite "fault campaign: a minute with everything" ours 600 'spec/campaign/run --size full --seconds 60'
     suite "fault campaign: a minute of links that stall" ours 600 'spec/campaign/run --size stalled --seconds 60'
+    suite "fault campaign: a minute without leases, in which the checks notice it" ours 600 \
+        'spec/campaign/run --size control --seconds 60'
+    suite "fault campaign: a minute of the same with leases" ours 600 'spec/campaign/run --size leased --seconds 60'
+    suite "C unit tests with the C client under TSan" cmocka 1800 'nice -n 5 tools/rebuilt-client.sh thread'
+    suite "100000 locks inside nginx" status 1800 'tools/soak-nginx.sh'
     suite "lint: clang's analyser" ours 1800 'nice -n 5 tools/lint.sh tidy'
     suite "small worlds in every order, all of each" ours 1800 'computing build/c/explore --jobs 1'
     suite "simulation: 20000 known seeds" ours 1800 'simulate c --seeds 1 20000'
@@ -211,11 +208,15 @@ suites_long() {
 lane() {
     local slots=$1 group
     shift
+    # What a lane that is killed has not begun is not lost in silence either.
+    local name="the suites of $*"
+    printf '%s\n' "$name" >"$(log_of "$name").begun"
     (
         for group; do
             case " $wanted " in *" $group "*) "suites_$group" ;; esac
         done
         settle
+        rm "$(log_of "$name").begun"
     ) &
 }
 
@@ -238,7 +239,7 @@ if [ -n "$variants" ]; then
     settle
 fi
 # Without what could not be built, the others would fail for that alone.
-if ! grep -qs '^[0-9]* [1-9]' "$logs"/build-*.result; then
+if [ -z "$variants" ] || well; then
     lane $((2 * $(nproc))) contract campaign c real nginx-asan
     lane "$(nproc)" sim virtual lint fuzz rock long
     wait

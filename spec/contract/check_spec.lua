@@ -1,0 +1,156 @@
+-- tools/check.sh runs for a file what belongs to it, and tools/suites.sh loses no suite.
+
+local cluster = require "spec.support.cluster"
+
+-- Runs a shell script in the project's directory.
+local function shell(script)
+    return cluster.run({ "bash", "-c", "cd " .. cluster.quote(cluster.root) .. " && " .. script })
+end
+
+-- What tools/check.sh would run for a file: suite -> command.
+local function plan(file, lua)
+    local output, status = shell(("LUA=%s tools/check.sh --list %s"):format(lua or "lua5.4", file))
+    assert.equal(0, status, output)
+    local found = {}
+    for line in output:gmatch("[^\n]+") do
+        local name, command = line:match("^(.*): (.-)$")
+        found[name] = command
+    end
+    return found
+end
+
+-- True if one of the commands has these words in it.
+local function has(commands, words)
+    for _, command in pairs(commands) do
+        if command:find(words, 1, true) then
+            return true
+        end
+    end
+    return false
+end
+
+-- Runs a shell script with tools/suites.sh, in a directory of its own for output.
+local function suites(script)
+    return shell([[
+        logs=$(mktemp -d)
+        trap 'rm -rf "$logs"' EXIT
+        . tools/suites.sh
+        clear_logs
+        ]] .. script)
+end
+
+describe("make check #once", function()
+    it("builds the Lua that is asked for, LuaJIT as well, and runs specs of contracts under it", function()
+        for lua, variant in pairs({ ["lua5.1"] = "5.1", ["lua5.4"] = "5.4", luajit = "luajit" }) do
+            local commands = plan("spec/contract/wipe_spec.lua", lua)
+            assert.equal("tools/build.sh " .. variant, commands.build)
+            assert.is_true(has(commands, ("tools/specs.sh real --lua %s spec/contract/wipe_spec.lua"):format(lua)))
+        end
+    end)
+
+    it("refuses a Lua that there is not, and makes no other of it", function()
+        local output, status = shell("make --no-print-directory check LUA=jit FILE=README.md")
+        assert.not_equal(0, status)
+        assert.matches("no such Lua: jit", output, 1, true)
+    end)
+
+    it("runs specs of nginx on LuaJIT, whatever Lua is asked for", function()
+        for _, name in ipairs({ "openresty", "openresty_faults", "openresty_requests" }) do
+            local file = ("spec/contract/%s_spec.lua"):format(name)
+            local commands = plan(file, "lua5.4")
+            assert.equal("tools/build.sh luajit", commands.build)
+            assert.is_true(has(commands, "tools/specs.sh real --lua luajit --tags=nginx " .. file))
+        end
+    end)
+
+    it("runs what is marked #real on real servers, with the module for them", function()
+        local commands = plan("spec/behaviour/numbers_spec.lua", "lua5.3")
+        assert.equal("tools/build.sh 5.3 c:virtual-lua5.3", commands.build)
+        assert.is_true(has(commands, "tools/specs.sh real --lua lua5.3 --tags=real spec/behaviour/numbers_spec.lua"))
+        commands = plan("spec/behaviour/key_spec.lua")
+        assert.equal("tools/build.sh c:virtual-lua5.4", commands.build)
+        assert.is_false(has(commands, "specs.sh real"))
+    end)
+
+    it("builds one module in virtual time after a change of the engine", function()
+        local commands = plan("csrc/permits.c", "lua5.2")
+        assert.truthy(commands.build:find("virtual-lua5.2", 1, true))
+        assert.equal(1, select(2, commands.build:gsub("virtual%-", "")))
+        assert.is_nil(commands.build:find("test_system", 1, true))
+        for _, words in ipairs({ "specs.sh virtual --lua lua5.2 spec/behaviour", "run_quick_units c", "simulate --seeds" }) do
+            assert.is_true(has(commands, words), words)
+        end
+    end)
+
+    local BELONGS = {
+        ["spec/conformance/cases_acl.c"] = { "build/c/conformance_simulated", "build/c/conformance_real", "same_programs" },
+        ["spec/conformance/world.h"] = { "build/c/conformance_simulated", "build/c/conformance_real", "same_programs" },
+        ["spec/unit/fake_server.c"] = { "tools/fuzz.sh 3 fuzz_api fuzz_server" },
+        ["spec/unit/fuzz_queue.c"] = { "tools/fuzz.sh 3 fuzz_queue" },
+        ["spec/unit/real_server.h"] = { "build/c/unit/test_client", "build/c/unit/test_system", "build/c/unit/test_lua_memory" },
+        ["spec/unit/real_client.h"] = { "build/c/unit/test_numbers", "build/c/unit/test_shortage" },
+        ["spec/campaign/schedule.lua"] = { "spec/campaign/run --size short", "spec/campaign/checker_spec.lua" },
+        ["spec/campaign/programs/turns.lua"] = { "spec/campaign/run --size short" },
+        ["spec/campaign/programs/curator.lua"] = { "spec/campaign/run --size full" },
+        ["spec/programs/sorter.lua"] = { "--tags=real spec/behaviour/multi_order_spec.lua" },
+        ["spec/foreign/contender.go"] = { "spec/contract/foreign_spec.lua" },
+        ["spec/support/nginx.lua"] = { "--lua luajit --tags=nginx spec/contract/openresty_faults_spec.lua" },
+        ["examples/bank.lua"] = { "--filter='the example bank ' spec/contract/examples_spec.lua" },
+        ["examples/common.lua"] = { "tools/specs.sh real --lua lua5.4 spec/contract/examples_spec.lua" },
+        ["examples/recipes/mutex.lua"] = { "tools/specs.sh real --lua lua5.4 spec/contract/examples_spec.lua" },
+        ["examples/seckill/shop.lua"] = { "--tags=nginx spec/contract/openresty_spec.lua" },
+        ["examples/stock/buyer.lua"] = { "tools/demo.sh" },
+        ["lua/zklock/adapters/openresty.lua"] = { "--lua luajit --tags=nginx spec/contract/openresty_faults_spec.lua" },
+        ["lua/zklock/adapters/luv.lua"] = { "spec/contract/loops_waits_spec.lua", "specs.sh virtual" },
+        ["rockspec/zklock-scm-1.rockspec"] = { "spec/contract/packaging_spec.lua", "tools/test-rock.sh" },
+        ["tools/faultproxy.lua"] = { "spec/contract/tools_spec.lua" },
+        ["README.md"] = { "spec/contract/docs_spec.lua", "tools/lint.sh docs" }
+    }
+    for file, expected in pairs(BELONGS) do
+        it("runs more than static checks for " .. file, function()
+            local commands = plan(file)
+            assert.truthy(commands.build, "nothing is built")
+            for _, words in ipairs(expected) do
+                assert.is_true(has(commands, words), words)
+            end
+        end)
+    end
+
+    it("leaves alone what make test has written down", function()
+        local output, status = shell([[
+            copy=$(mktemp -d)
+            trap 'rm -rf "$copy"' EXIT
+            mkdir -p "$copy/build/test-logs" && cp -r tools "$copy" && cd "$copy" || exit
+            touch build/test-logs/{lint.log.begun,lint.log.result}
+            tools/check.sh tools/setup.sh && ls build/test-logs | xargs echo left:]])
+        assert.equal(0, status, output)
+        assert.matches("1 passed, 0 failed\nleft: lint.log.begun lint.log.result", output, 1, true)
+    end)
+end)
+
+describe("the counts of suites #once", function()
+    it("end with what passed and failed, and fail if something has", function()
+        local output, status = suites("suite yes status 10 true; suite no status 10 false; settle; well && echo well; summary")
+        assert.equal(1, status)
+        assert.matches("not ok: no\n", output, 1, true)
+        assert.matches("\n1 passed, 1 failed$", output)
+        assert.is_nil(output:find("\nwell\n"))
+        output, status = suites("suite yes status 10 true; settle; well && echo well; summary")
+        assert.equal(0, status, output)
+        assert.matches("\nwell\n", output)
+        assert.matches("\n1 passed, 0 failed$", output)
+    end)
+
+    it("have a suite as failed whose shell was killed before it left a result", function()
+        local output, status = suites("suite yes status 10 true; suite lost status 10 'sleep 2'; kill -9 $!; settle; summary")
+        assert.equal(1, status)
+        assert.matches("not ok: lost\n", output, 1, true)
+        assert.matches("\n1 passed, 1 failed$", output)
+    end)
+
+    it("fail if nothing has run at all", function()
+        local output, status = suites("summary")
+        assert.equal(1, status)
+        assert.matches("\n0 passed, 0 failed$", output)
+    end)
+end)

@@ -32,7 +32,7 @@ test: ## what must hold before a change lands, in minutes; ends with "N passed, 
 	@tools/setup.sh test
 	@tools/test.sh
 
-test-all: ## that, and all specs on real servers, all sanitizers, long campaigns: for a night
+test-all: ## that, and all specs on real servers, all sanitizers, long campaigns, soaks: for a night
 	@tools/setup.sh test
 	@tools/test.sh all
 
@@ -51,7 +51,7 @@ test-virtual: ## the specs of behaviour in virtual time, on every Lua
 	@tools/setup.sh test
 	@tools/test.sh virtual
 
-test-real: ## all specs against real servers, three Luas, sanitizers
+test-real: ## all specs against real servers, five Luas, sanitizers
 	@tools/setup.sh test
 	@tools/test.sh real
 

@@ -1,6 +1,6 @@
 --- support.loops: the event loops that there are adapters for, made alike.
 --
--- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil }`; loops.each() lists those
+-- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil, step()|nil }`; loops.each() lists those
 -- that this Lua has the modules for.
 
 local core = require "zklock.core"
@@ -236,10 +236,11 @@ local function new_copas()
                 copas.step(0.05)
             until begun()
             copas.removethread(thread)
-            local deadline = core.now() + 7 -- it lets go when the coroutine would have gone on
-            repeat
-                copas.step(0.1)
-            until core.now() > deadline
+        end
+
+        --- It lets go when the coroutine would have gone on.
+        function loop.step()
+            copas.step(0.05)
         end
     end
 
@@ -262,9 +263,27 @@ function loops.client(loop, settings, servers)
     return fixture.client(settings, servers)
 end
 
+--- Whether the loop's adapter has a pump for a client; asked in the loop.
+function loops.has_pump(loop, client)
+    for _, fn in pairs(require("zklock.adapters." .. loop.name)) do
+        local index, name, pumps = 0, nil, nil
+        repeat
+            index = index + 1
+            if type(fn) == "function" then
+                name, pumps = debug.getupvalue(fn, index)
+            end
+        until name == nil or name == "pumps"
+        if name then
+            local pump = pumps[client]
+            return (loop.name == "cqueues" and pump and pump[cqueues.running()] or loop.name ~= "cqueues" and pump) and true or false
+        end
+    end
+    error("no pumps in the adapter of " .. loop.name)
+end
+
 --- Runs in a loop: others go on until the condition holds.
 function loops.until_true(loop, condition, what)
-    local deadline = core.now() + 30
+    local deadline = core.now() + 60
     while not condition() do
         assert(core.now() < deadline, "still waiting for " .. (what or "a condition"))
         loop.sleep(0.01)

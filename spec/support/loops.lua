@@ -1,7 +1,7 @@
 --- support.loops: the event loops that there are adapters for, made alike.
 --
--- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil, step()|nil }`; loops.each() lists those
--- that this Lua has the modules for.
+-- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil, step()|nil }`; loops.each()
+-- lists those that this Lua has the modules for.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
@@ -275,7 +275,10 @@ function loops.has_pump(loop, client)
         until name == nil or name == "pumps"
         if name then
             local pump = pumps[client]
-            return (loop.name == "cqueues" and pump and pump[cqueues.running()] or loop.name ~= "cqueues" and pump) and true or false
+            if loop.name == "cqueues" then
+                return pump ~= nil and pump[cqueues.running()] ~= nil
+            end
+            return pump ~= nil
         end
     end
     error("no pumps in the adapter of " .. loop.name)

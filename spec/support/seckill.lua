@@ -48,8 +48,8 @@ function Stage:tell_redis(...)
     return (cluster.run({ "redis-cli", "-p", tostring(self.redis_server.port), ... }))
 end
 
---- Fires all requests at a version; `before`, if given, runs before them, `meanwhile` while they are under way. Returns a table: lucky, stock,
--- answered (with status 200), failed, seconds, median and p99 in milliseconds, output (ab's).
+--- Fires all requests at a version; `before`, if given, runs before them, `meanwhile` while they are under way. Returns a table:
+-- lucky, stock, answered (with status 200), failed, seconds, median and p99 in milliseconds, output (ab's).
 function Stage:run(version, meanwhile, before)
     self.redis:set("stock", seckill.STOCK)
     self.redis:set("lucky", 0)

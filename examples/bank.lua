@@ -41,7 +41,7 @@ end
 
 -- Stands still in the middle of a transfer, for longer than its session lives.
 local function slow_clerk(path)
-    local client = assert(zklock.connect(common.servers, { session_timeout = 2 }))
+    local client = assert(zklock.connect(common.servers, { session_timeout = 10 }))
     local locks = locks_of(client, path)
     local both = assert(client:multi({ locks[1], locks[2] }):acquire(10))
     print("slow: has both locks, and stands still before it writes")

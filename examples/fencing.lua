@@ -31,7 +31,7 @@ end
 
 local function slow_writer(path, redis_port)
     local store = redis.connect("127.0.0.1", tonumber(redis_port))
-    local lock = assert(zklock.connect(common.servers, { session_timeout = 2 })):mutex(path)
+    local lock = assert(zklock.connect(common.servers, { session_timeout = 10 })):mutex(path)
     assert(lock:acquire(10))
     local token = lock:token()
     assert(lock:held())
@@ -74,7 +74,7 @@ common.main(function()
     print("slow: holds the lock, token " .. first_token .. ", and is about to write … but stands still")
 
     local lock = assert(zklock.connect(common.servers)):mutex(path)
-    assert(lock:acquire(30)) -- comes when the slow one's session has ended
+    assert(lock:acquire(60)) -- comes when the slow one's session has ended
     local token = lock:token()
     print("fast: holds the lock, token " .. token)
     assert(token > first_token)

@@ -1,6 +1,6 @@
 -- Leader election: of several processes one leads at a time. It leads for as long as it holds a lock, looks before each
 -- piece of work whether it still does, and stands for election again when it has lost it. When the leader is killed, or
--- stands still for too long, the next one takes over after its session timeout (2 seconds here).
+-- stands still for too long, the next one takes over after its session timeout (10 seconds here).
 --
 -- A last piece of work may be under way when the lock is lost; see fencing.lua for what to do where that matters.
 --
@@ -11,7 +11,7 @@ local common = require "common"
 local zklock = require "zklock"
 
 local function candidate(name, path)
-    local client = assert(zklock.connect(common.servers, { session_timeout = 6, identity = name }))
+    local client = assert(zklock.connect(common.servers, { session_timeout = 10, identity = name }))
     local lock = client:mutex(path)
     print(name .. " is a candidate")
     while lock:acquire(60) do

@@ -10,6 +10,8 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
     --- Seconds after which a session is over, where it is to be; its locks are lost after half of that, which must be time
     -- enough to begin.
     local SESSION = 10
+    --- Seconds after which a spec that hangs is ended: servers start twice in one.
+    local LIMIT = 300
     local servers
     local round = 0
 
@@ -52,7 +54,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
             pair.token = pair.holder:token()
             all[index] = pair
             functions[2 * index - 1] = function()
-                assert(pair.waiter:acquire(50))
+                assert(pair.waiter:acquire(LIMIT))
                 assert.is_false(pair.holder:held())
                 pair.next_token = pair.waiter:token()
                 assert.is_true(pair.waiter:held())
@@ -64,7 +66,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
                     pair.clients[1]:pump()
                     assert.is_false(pair.holder:held() and pair.waiter:held())
                     return decided
-                end, 50)
+                end, LIMIT)
                 pair.survived = pair.holder:held()
                 local released, message, code = pair.holder:release()
                 assert(released or code == "lost", message)
@@ -82,7 +84,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
             act(all)
             decided = true
         end
-        loop.run_all(functions)
+        loop.run_all(functions, LIMIT)
         for _, pair in ipairs(all) do
             assert.is_true(pair.done)
             assert.is_true(#pair.told == (pair.survived and 0 or 1), pair.name)
@@ -101,7 +103,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
     end
 
     it("go on when the leader is killed and another elected", function()
-        survived(contend(40, function(all)
+        survived(contend(60, function(all)
             servers:kill(servers:leader())
             servers:wait()
             for _, pair in ipairs(all) do
@@ -115,7 +117,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
     end)
 
     it("go on when the majority is gone for less than the session timeout", function()
-        survived(contend(40, function(all)
+        survived(contend(60, function(all)
             local leader = servers:leader()
             servers:kill(leader)
             servers:kill(leader % 3 + 1)

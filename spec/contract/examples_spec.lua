@@ -11,7 +11,7 @@ local LUA_PATH = package.path .. ";/usr/share/lua/5.3/?.lua"
 --- Runs an example to its end and returns what it printed.
 local function run(name, ...)
     local output, status = cluster.run({
-        "timeout", "-s", "KILL", "60", "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4",
+        "timeout", "-s", "KILL", "240", "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4",
         "LUA_PATH=" .. LUA_PATH, "LUA_CPATH=" .. package.cpath,
         program.interpreter(), "examples/" .. name .. ".lua", fixture.servers(), ...
     })

@@ -15,8 +15,9 @@ local function contend(fleet, kind, permits)
     local overlaps, log, everybody = foreign.contend(fleet, TURNS, kind, permits)
     assert.equal(0, overlaps)
     assert.equal(#fleet * TURNS, #log)
-    -- Who shares need not be inside in the order of the queue; still nobody was through before all had begun.
-    assert.is_true(everybody < TURNS)
+    -- Who shares need not be inside in the order of the queue. Still no writer passes whoever is in it, and of four turns one
+    -- or more write. (Who has a permit of two may take as long as he likes, and the others go on with the second.)
+    assert.is_true(kind ~= "rw" or everybody <= 4 * #fleet, everybody)
     return log
 end
 

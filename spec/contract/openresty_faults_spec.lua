@@ -30,7 +30,7 @@ local KEPT = [[
 
 local function start(locations, options)
     options = options or {}
-    return inside.start((KEPT:gsub("@TIMEOUT@", options.session_timeout or 30)) .. (locations or ""), options)
+    return inside.start((KEPT:gsub("@TIMEOUT@", options.session_timeout or 60)) .. (locations or ""), options)
 end
 
 --- nginx behind a fault proxy, and the proxy.
@@ -141,9 +141,9 @@ describe("a worker without a connection #nginx", function()
             fixture.await_children(server.path, 1)
             link:accept()
             if waits then
-                assert.same({ 200, "true" }, { release:answer() })
+                assert.same({ 200, "true" }, { release:answer(120) })
             end
-            fixture.await_children(server.path, 0)
+            fixture.await_children(server.path, 0, 120)
         end
         nobody_complained(server)
     end)
@@ -170,7 +170,7 @@ describe("a worker without a connection #nginx", function()
         fixture.join(server.path)
         local timing_out, aborted = {}, {}
         for index = 1, 5 do
-            timing_out[index], aborted[index] = cycle(server, 0, "&timeout=8"), cycle(server)
+            timing_out[index], aborted[index] = cycle(server, 0, "&timeout=25"), cycle(server)
         end
         local cancels, killer = server:ask("/cancels"), server:ask("/killer")
         fixture.await_children(server.path, 13)
@@ -195,7 +195,7 @@ describe("a worker without a connection #nginx", function()
         end, 20, "the aborted requests to be noticed")
         fixture.await_children(server.path, 13)
         link:accept()
-        fixture.await_children(server.path, 1)
+        fixture.await_children(server.path, 1, 120) -- the client's next try may be most of a session away
         nobody_complained(server)
     end)
 end)
@@ -208,7 +208,7 @@ describe("a worker #nginx", function()
             location = /fork { content_by_lua_block {
                 local inside, ffi = require "spec.support.inside_nginx", require "ffi"
                 ffi.cdef "int fork(void); int waitpid(int, int *, int);"
-                local client = require("zklock").shared("@ZOOKEEPER@", { session_timeout = 30 })
+                local client = require("zklock").shared("@ZOOKEEPER@", { session_timeout = 60 })
                 local pid = ffi.C.fork()
                 if pid == 0 then
                     local file = io.open("@DIRECTORY@/child", "w")
@@ -248,10 +248,12 @@ describe("a worker #nginx", function()
         ]])
         server:get("/hold")
         fixture.await_children(server.path, 1)
+        local session = fixture.session_of(server.path)
         local waiting = cycle(server)
         fixture.await_children(server.path, 2)
         server:ask("/exit"):answer()
-        assert(fixture.client({ session_timeout = 30 }):mutex(server.path):acquire(12))
+        assert(fixture.client({ session_timeout = 60 }):mutex(server.path):acquire(100))
+        fixture.assert_not_expired(session)
         waiting:answer()
         fixture.await_children(server.path, 1)
         assert.equal(200, (server:get("/plain")))

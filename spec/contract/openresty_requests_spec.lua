@@ -169,6 +169,34 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         end_in(ways, start(50, "require('zklock.core').scope = function() end "))
     end)
 
+    --- Lua that takes the ticker away, which would find an ended request by itself: a timer of a second never comes.
+    local NO_TICKER = [[
+        local at = ngx.timer.at
+        ngx.timer.at = function(delay, ...)
+            if delay == 1 then
+                return true
+            end
+            return at(delay, ...)
+        end ]]
+
+    it("by nginx's cleanup, which is there and does it without the ticker", function()
+        local server = start(0, NO_TICKER, [[
+            location = /scope {
+                access_by_lua_block { ngx.ctx.first = require("zklock.adapters.openresty").request() }
+                content_by_lua_block {
+                    local lock = require("spec.support.inside_nginx").mutex("@PATH@")
+                    assert(lock:acquire(20))
+                    local request = lock._hold.owner.request
+                    ngx.say(type(request.scope), " ", type(request.scope and request.scope:context()), " ",
+                        tostring(request == ngx.ctx.first))
+                }
+            }
+        ]])
+        assert.same({ 200, "userdata number true" }, { server:get("/scope") })
+        fixture.await_children(server.path, 0)
+        end_in({ "exit", "redirect", "hang_up", "hang_up_unseen", "body_timeout", "error", "forget" }, server)
+    end)
+
     it("so does a timer handler that fails", function()
         local server = start(50, nil, [[
             location = /timer { content_by_lua_block {
@@ -451,12 +479,35 @@ describe("a pump that nginx does not begin #nginx", function()
                         assert(ngx.timer.at(0, function()
                             begun:post()
                             while not inside.stop do ngx.sleep(0.01) end
+                            inside.ended = (inside.ended or 0) + 1
                         end))
                         assert(begun:wait(20))
                     end
                     ngx.say("filled")
                 }
             }
+            location = /grant {
+                content_by_lua_block {
+                    local inside = require "spec.support.inside_nginx"
+                    local client = inside.client()
+                    local before = client:stats().grants
+                    ngx.sleep(2.2) -- pauses that grow for ever are of two seconds by then
+                    ngx.say("looking")
+                    ngx.flush(true)
+                    while client:stats().grants == before do ngx.sleep(0.001) end
+                    -- The client knows of the grant, and nobody else. Timers run in the order in which they are due.
+                    ngx.sleep(0.5)
+                    ngx.say(tostring(inside.stop))
+                }
+            }
+            location = /pumps { content_by_lua_block {
+                local ended = require("spec.support.inside_nginx").ended or 0
+                ngx.say(ngx.timer.running_count() - 2 + ended)
+            } }
+            location = /wait { content_by_lua_block {
+                assert(require("spec.support.inside_nginx").mutex("@PATH@"):acquire())
+                ngx.say("held")
+            } }
             location = /acquire { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
                 assert(inside.mutex("@PATH@"):acquire(20))
@@ -470,8 +521,22 @@ describe("a pump that nginx does not begin #nginx", function()
         eventually(function()
             return server:log():find("zklock: nginx has not begun a timer", 1, true)
         end, 20, "the report")
+        local grant = server:ask("/grant")
+        repeat
+            local line = assert(grant.connection:receive("*l"))
+        until line == "looking"
         assert(fixture.observer():delete(holder))
         assert.same({ 200, "held while 2 timers run" }, { request:answer() })
+        assert.truthy(grant.connection:receive("*a"):find("\ntrue\n"), "the waiter looked late")
+        -- The places are free, and the pump takes one of them while somebody waits.
+        fixture.await_children(server.path, 0)
+        holder = fixture.join(server.path)
+        request = server:ask("/wait")
+        eventually(function()
+            return select(2, server:get("/pumps")) == "1"
+        end, 60, "the pump")
+        assert(fixture.observer():delete(holder))
+        assert.same({ 200, "held" }, { request:answer() })
         for _, line in ipairs(server:complaints()) do
             assert.truthy(line:find("lua_max_running_timers", 1, true), line)
         end

@@ -22,12 +22,12 @@ local function digest(credential)
 end
 
 --- A client that shows the right credential, and whose locks let nobody else in.
-local function trusted(options)
+local function trusted(options, servers)
     local settings = { auth = digest("fleet:" .. SECRET), acl = "creator", wait = loop, session_timeout = 20 }
     for name, value in pairs(options or {}) do
         settings[name] = value
     end
-    return fixture.client(settings)
+    return fixture.client(settings, servers)
 end
 
 local STRANGERS = {
@@ -545,20 +545,26 @@ describe("a peer that may write where the lock is", function()
     it("can let a guarded transaction through, by an impostor, until the next heartbeat and no longer", function()
         local path = fixture.path()
         local data = fixture.directory()
-        local client = trusted({ acl = "open", session_timeout = 10 })
+        local link = fixture.proxy()
+        local client = trusted({ acl = "open", session_timeout = 60 }, link.address)
         local lock = client:mutex(path)
-        local peer = fixture.client()
+        local peer = fixture.client({ wait = loop })
         assert(lock:acquire(10))
-        local heartbeats = client:stats().heartbeats
-        eventually(function()
-            return client:stats().heartbeats > heartbeats + 2 -- so that the next is not due at once
+        link:stall() -- no heartbeat is answered before the transaction is on its way
+        local sent = fixture.sent(client)
+        loop.run(function()
+            impersonate(lock:node(), peer)
+            assert(lock:transaction():set(data, "stale"):commit(50)) -- nothing in a transaction tells the two apart
+        end, function()
+            loop.until_true(function()
+                return fixture.sent(client) > sent
+            end)
+            link:resume()
         end)
-        impersonate(lock:node(), peer)
-        assert(lock:transaction():set(data, "stale"):commit(10)) -- nothing in a transaction tells the two apart
         loop.run(function()
             loop.until_true(function()
                 return not lock:held()
-            end)
+            end, 60)
         end)
         local ok, _, code = lock:transaction():set(data, "too late"):commit(10)
         assert.same({ nil, "lost" }, { ok, code })

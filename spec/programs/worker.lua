@@ -55,7 +55,7 @@ function commands.node()
 end
 
 --- Watches its own hold without a rest until it is gone. The clock is read before each look: of two looks that both found
--- it held, the later one did not come after a standstill, wherever that began.
+-- it held, the later one did not come after a standstill of nearly a session, wherever that began.
 function commands.spin()
     say("spinning")
     local before = core.now()
@@ -68,7 +68,7 @@ function commands.spin()
         longest = math.max(longest, now - before)
         before = now
     end
-    say("lost", longest < 1 and "in no pause" or "too late")
+    say("lost", longest < session_timeout / 2 and "in no pause" or "too late")
 end
 
 function commands.forget()

@@ -165,7 +165,7 @@ function Cluster:ask(word, n)
     if not connection then
         return nil, message
     end
-    connection:settimeout(3)
+    connection:settimeout(60)
     connection:send(word)
     local answer, problem, part = connection:receive("*a")
     connection:close()

@@ -4,7 +4,7 @@
 --     eventually(function() return #client:children("/locks") == 2 end)
 --     local leader = eventually(function() return cluster:leader() end, 20, "a leader")
 --
--- Returns what the condition returned, once that is neither nil nor false. After `timeout` seconds (30) raises an error
+-- Returns what the condition returned, once that is neither nil nor false. After `timeout` seconds (60) raises an error
 -- that names `what` and the second result of the last call, so `return nil, "why not yet"` helps who reads it.
 
 local socket = require("socket")
@@ -12,14 +12,14 @@ local socket = require("socket")
 local INTERVAL = 0.02
 
 return function(condition, timeout, what)
-    local deadline = socket.gettime() + (timeout or 30)
+    local deadline = socket.gettime() + (timeout or 60)
     while true do
         local result, why = condition()
         if result then
             return result, why
         end
         if socket.gettime() >= deadline then
-            error(("still waiting after %g s for %s%s"):format(timeout or 30, what or "a condition",
+            error(("still waiting after %g s for %s%s"):format(timeout or 60, what or "a condition",
                 why and ": " .. tostring(why) or ""), 2)
         end
         socket.sleep(INTERVAL)

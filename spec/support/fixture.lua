@@ -195,7 +195,17 @@ function fixture.await_children(path, count, timeout)
     eventually(function()
         local children = fixture.children(path)
         return #children == count, table.concat(children, " ")
-    end, timeout or 15, ("%d nodes under %s"):format(count, path))
+    end, timeout or 60, ("%d nodes under %s"):format(count, path))
+end
+
+--- The session that owns a path's first node, in hexadecimal digits.
+function fixture.session_of(path)
+    return assert(fixture.observer():exists(path .. "/" .. fixture.children(path)[1])).ephemeralOwner
+end
+
+--- Raises if the servers have ended a session by its timeout, and not because it was closed.
+function fixture.assert_not_expired(session)
+    assert(not cluster.shared():log():find("Expiring session 0x" .. session:gsub("^0+", ""), 1, true), "the session expired")
 end
 
 --- Within support.loop: lets the others run until so many nodes are under a path.

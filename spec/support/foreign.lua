@@ -99,7 +99,7 @@ function foreign.contend(list, turns, kind, permits)
     for _, contender in ipairs(contenders) do
         contender:tell(("turns %d %s"):format(turns, arena))
     end
-    fixture.await_children(queue, #contenders + 1, 30)
+    fixture.await_children(queue, #contenders + 1, 60)
     assert(fixture.observer():delete(gate))
 
     local overlaps, failures = 0, {}
@@ -147,7 +147,7 @@ end
 function foreign.await_watch(node)
     eventually(function()
         return fixture.is_watched(node)
-    end, 10, "a watch on " .. node)
+    end, 60, "a watch on " .. node)
 end
 
 return foreign

@@ -8,7 +8,7 @@ local inside = {}
 
 --- The module's shared client; a long session, so that nothing passes on by expiry while a spec looks on.
 function inside.client()
-    return assert(zklock.shared(inside.servers, { session_timeout = 30 }))
+    return assert(zklock.shared(inside.servers, { session_timeout = 60 }))
 end
 
 --- A mutex with a node for each acquisition, so that a spec sees by the nodes who waits; unless `handoff` says otherwise.
@@ -106,7 +106,7 @@ function inside.report(name)
     ngx.say(ngx.shared.results:get(name) or "")
 end
 
---- Acquires and holds for ?seconds=, then releases.
+--- Acquires and holds for ?seconds=, or until the file ?go= is there, then releases.
 function inside.cycle()
     local args = ngx.req.get_uri_args()
     local lock = inside.mutex(args.path, { handoff = tonumber(args.handoff) })
@@ -118,6 +118,9 @@ function inside.cycle()
     local seconds = tonumber(args.seconds) or 0
     if seconds > 0 then
         ngx.sleep(seconds)
+    end
+    while args.go and not io.open(args.go) do
+        ngx.sleep(0.01)
     end
     local held = lock:held()
     assert(lock:release { wait = args.wait ~= "false" })

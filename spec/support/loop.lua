@@ -46,9 +46,9 @@ function loop.wake(waiter)
     make_ready(waiter)
 end
 
---- Lets the others run until a condition holds; raises if it does not within `timeout` seconds (20).
+--- Lets the others run until a condition holds; raises if it does not within `timeout` seconds (60).
 function loop.until_true(condition, timeout)
-    local deadline = core.now() + (timeout or 20)
+    local deadline = core.now() + (timeout or 60)
     while not condition() do
         if core.now() > deadline then
             error("still waiting for a condition", 2)
@@ -99,14 +99,15 @@ local function poll_clients()
     end
 end
 
---- Runs functions, given as a list, as coroutines until all have ended; raises the first error, or when it takes too long.
-function loop.run_all(functions)
+--- Runs functions, given as a list, as coroutines until all have ended; raises the first error, or when it takes longer
+-- than `limit` seconds (120).
+function loop.run_all(functions, limit)
     local threads = {}
     for index = 1, #functions do
         threads[index] = coroutine.create(functions[index])
         ready[#ready + 1] = threads[index]
     end
-    local deadline = core.now() + 60
+    local deadline = core.now() + (limit or 120)
     local ok, problem = pcall(function()
         while true do
             run_ready()

@@ -1,7 +1,7 @@
 --- support.loops: the event loops that there are adapters for, made alike.
 --
--- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil }`; loops.each() lists those
--- that this Lua has the modules for.
+-- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil, step()|nil }`; loops.each()
+-- lists those that this Lua has the modules for.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
@@ -236,10 +236,11 @@ local function new_copas()
                 copas.step(0.05)
             until begun()
             copas.removethread(thread)
-            local deadline = core.now() + 7 -- it lets go when the coroutine would have gone on
-            repeat
-                copas.step(0.1)
-            until core.now() > deadline
+        end
+
+        --- It lets go when the coroutine would have gone on.
+        function loop.step()
+            copas.step(0.05)
         end
     end
 
@@ -262,43 +263,64 @@ function loops.client(loop, settings, servers)
     return fixture.client(settings, servers)
 end
 
+--- Whether the loop's adapter has a pump for a client; asked in the loop.
+function loops.has_pump(loop, client)
+    for _, fn in pairs(require("zklock.adapters." .. loop.name)) do
+        local index, name, pumps = 0, nil, nil
+        repeat
+            index = index + 1
+            if type(fn) == "function" then
+                name, pumps = debug.getupvalue(fn, index)
+            end
+        until name == nil or name == "pumps"
+        if name then
+            local pump = pumps[client]
+            if loop.name == "cqueues" then
+                return pump ~= nil and pump[cqueues.running()] ~= nil
+            end
+            return pump ~= nil
+        end
+    end
+    error("no pumps in the adapter of " .. loop.name)
+end
+
 --- Runs in a loop: others go on until the condition holds.
 function loops.until_true(loop, condition, what)
-    local deadline = core.now() + 30
+    local deadline = core.now() + 60
     while not condition() do
         assert(core.now() < deadline, "still waiting for " .. (what or "a condition"))
         loop.sleep(0.01)
     end
 end
 
---- A coroutine's body that notes how long it was kept from running, until `stop` is set in what comes with it.
+--- A coroutine's body that counts its turns, until `stop` is set in what comes with it. At each turn it calls `each` of that, if
+-- there is one.
 function loops.new_ticker(loop)
-    local ticks = { count = 0, longest = 0, stop = false }
+    local ticks = { count = 0, stop = false, each = nil }
     return ticks, function()
-        local last = core.now()
         while not ticks.stop do
             loop.sleep(0.005)
-            local now = core.now()
-            ticks.count, ticks.longest, last = ticks.count + 1, math.max(ticks.longest, now - last), now
+            ticks.count = ticks.count + 1
+            if ticks.each then
+                ticks.each()
+            end
         end
     end
 end
 
---- How long a loop may stand still on a machine that is busy with other things, in seconds; and how often a machine may be busier
--- than that. What blocks a loop does so each time.
-loops.STANDSTILL = 0.7
-local ROUNDS = 5
-
---- Does something up to so often, until the ticker has shown once that the loop went on all the while, and as many times.
-function loops.assert_goes_on(ticks, least, fn)
-    local rounds = 0
-    repeat
-        rounds = rounds + 1
-        ticks.count, ticks.longest = 0, 0
-        fn()
-        local goes_on = ticks.count >= least and ticks.longest < loops.STANDSTILL
-        assert(goes_on or rounds < ROUNDS, ("%d ticks, stood still for %g s"):format(ticks.count, ticks.longest))
-    until goes_on
+--- Does something that nobody but the ticker ends, by `stop`, at its turn number `turns` from now on: where the loop does not go on
+-- meanwhile, it ends by its own timeout, if at all. Returns what `fn` returned.
+function loops.while_going_on(ticks, turns, stop, fn)
+    local due = ticks.count + turns
+    function ticks.each()
+        if ticks.count >= due then
+            ticks.each = nil
+            stop()
+        end
+    end
+    local results = compat.pack(fn())
+    assert(not ticks.each, "ended without the ticker: the loop stood still")
+    return compat.unpack(results, 1, results.n)
 end
 
 return loops

@@ -20,7 +20,7 @@ Server.__index = Server
 --- Where Debian has the modules that OpenResty has inside.
 local MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so" }
 
-local PATIENCE = 30
+local PATIENCE = 60
 
 --- Which build of the module nginx is to load; and what is to be there before it, if that one is under a sanitizer.
 local VARIANT = os.getenv("ZKLOCK_NGINX_VARIANT") or "luajit"

@@ -3,6 +3,7 @@
 
 local assert = require "luassert"
 local cluster = require "spec.support.cluster"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local nginx = require "spec.support.nginx"
 local ports = require "spec.support.ports"
@@ -63,6 +64,15 @@ end
 --- A request that acquires the server's path and holds it for so many seconds.
 function inside.cycle(server, seconds, more)
     return server:ask(("/cycle?path=%s&seconds=%g%s"):format(server.path, seconds or 0, more or ""))
+end
+
+--- A request that does so until inside.go(server), which a worker hears that is about to exit, too.
+function inside.hold(server, more)
+    return inside.cycle(server, 0, ("&go=%s/go%s"):format(server.directory, more or ""))
+end
+
+function inside.go(server)
+    files.write(server.directory .. "/go", "")
 end
 
 function inside.nobody_complained(server)

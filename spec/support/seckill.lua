@@ -43,11 +43,19 @@ function Stage:count()
     return tonumber(self.redis:get("lucky")), tonumber(self.redis:get("stock"))
 end
 
---- Fires all requests at a version; `meanwhile`, if given, runs while they are under way. Returns a table: lucky, stock,
--- answered (with status 200), failed, seconds, median and p99 in milliseconds, output (ab's).
-function Stage:run(version, meanwhile)
+--- Sends Redis a command that the library may not know, and returns what it prints.
+function Stage:tell_redis(...)
+    return (cluster.run({ "redis-cli", "-p", tostring(self.redis_server.port), ... }))
+end
+
+--- Fires all requests at a version; `before`, if given, runs before them, `meanwhile` while they are under way. Returns a table:
+-- lucky, stock, answered (with status 200), failed, seconds, median and p99 in milliseconds, output (ab's).
+function Stage:run(version, meanwhile, before)
     self.redis:set("stock", seckill.STOCK)
     self.redis:set("lucky", 0)
+    if before then
+        before(self)
+    end
     local load = assert(io.popen(("ab -q -k -l -r -s 110 -n %d -c %d http://127.0.0.1:%d/%s/reduce 2>&1"):format(
         seckill.REQUESTS, seckill.CONNECTIONS, self.proxy.port, version)))
     local ok, problem = true, nil

@@ -36,6 +36,26 @@ local function order_of(name)
     end
 end
 
+--- How many of this process's descriptors are unix sockets.
+local function count_unix_sockets()
+    local unix, count = {}, 0
+    for line in io.lines("/proc/self/net/unix") do
+        unix["socket:[" .. (line:match("^%S+: %S+ %S+ %S+ %S+ %S+ +(%d+)") or "") .. "]"] = true
+    end
+    for _, what in pairs(turns.descriptors()) do
+        count = count + (unix[what] and 1 or 0)
+    end
+    return count
+end
+
+--- Waits until this worker has a channel to each other worker. The master sends them after the worker has begun, so they are
+-- no descriptors that a client has left.
+local function await_channels()
+    while count_unix_sockets() < ngx.worker.count() do
+        ngx.sleep(0.01)
+    end
+end
+
 --- To be called in init_worker: `settings_file` and `record_file` as of contender.lua.
 function in_nginx.start(settings_file, record_file)
     local file = assert(io.open(settings_file))
@@ -95,6 +115,7 @@ function in_nginx.start(settings_file, record_file)
     end
 
     assert(ngx.timer.at(0, function()
+        await_channels()
         -- The first look itself opens what it needs.
         turns.count("/proc/self/fd")
         fds, threads = turns.count("/proc/self/fd"), turns.count("/proc/self/task")

@@ -63,11 +63,24 @@ function turns.descriptors()
     return list
 end
 
+--- The kernel's line about a socket, with its addresses: where it is from. "" if there is none.
+local function line_about(what)
+    local inode = what:match("^socket:%[(%d+)%]$")
+    for _, kind in ipairs(inode and { "tcp", "tcp6", "udp", "unix" } or {}) do
+        for line in io.lines("/proc/self/net/" .. kind) do
+            if line:find(" " .. inode .. "%f[%D]") then
+                return (" (%s: %s)"):format(kind, line)
+            end
+        end
+    end
+    return ""
+end
+
 --- Says on stderr which descriptors were not there before.
 function turns.name_descriptors(before)
     for name, what in pairs(turns.descriptors()) do
         if before[name] ~= what then
-            io.stderr:write(format("fd %s is %s and was %s\n", name, what, before[name] or "closed"))
+            io.stderr:write(format("fd %s is %s%s and was %s\n", name, what, line_about(what), before[name] or "closed"))
         end
     end
 end

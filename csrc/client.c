@@ -555,6 +555,7 @@ void zkl_client_close(zkl_client *client)
     }
     pthread_mutex_lock(&client->mutex);
     client->close_wanted = true;
+    zkl_doorbell_forget(client); /* one that nobody has connected: at exit() nobody else would remove its directory */
     zkl_client_unlock_and_wake(client);
 }
 

@@ -5,7 +5,7 @@
  * socket in a directory that only this user may enter (nginx knows no abstract names); once the event loop has connected,
  * zkl_client_accept takes the connection and removes name and directory. From then on a byte for news goes there. A byte that
  * finds the buffer full, or nobody at the other end, is dropped: an unread byte is as good as two, and whoever connects next
- * looks at the state first.
+ * looks at the state first. The I/O thread never removes the name: it may exit while the event loop is about to connect.
  */
 #include <errno.h>
 #include <fcntl.h>

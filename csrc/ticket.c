@@ -324,7 +324,6 @@ void zkl_tickets_abandon(zkl_client *client)
     pthread_mutex_lock(&client->mutex);
     client->exited = true;
     atomic_store(&client->open_claims, 0); /* there will be no news of them */
-    zkl_doorbell_forget(client); /* one that nobody has connected: at exit() nobody else would remove its directory */
     while ((ticket = TAILQ_FIRST(&client->todo)) != NULL) {
         TAILQ_REMOVE(&client->todo, ticket, in_todo);
         if ((ticket->todo & TODO_START) != 0) {

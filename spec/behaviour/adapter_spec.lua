@@ -94,6 +94,22 @@ describe("a client's doorbell #real", function()
         end
     end)
 
+    it("can still be connected when the client's thread exits meanwhile #asan", function()
+        local unix = require "socket.unix"
+        local client, link = fixture.client_behind_proxy({ session_timeout = 20 })
+        link:stall() -- the thread waits for a server to say goodbye to, and listens meanwhile
+        client._core:close()
+        local path = assert(client._core:listen())
+        eventually(function()
+            return client:state() == "closed"
+        end)
+        local bell = unix.stream and unix.stream() or unix()
+        assert(bell:connect(path))
+        assert.is_true(client._core:accept())
+        assert.is_false(files.exists(path))
+        bell:close()
+    end)
+
     it("that nobody connects leaves nothing behind #asan", function()
         local client = fixture.client()
         local first = assert(client._core:listen())

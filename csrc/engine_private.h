@@ -337,7 +337,7 @@ void zkl_session_greeted(zkl_request *request, int rc);
 /* Whether the outcome of a request that ended with `rc` is unknown: it may have been executed or not. */
 bool zkl_outcome_unknown(int rc);
 zkl_code zkl_code_of(int rc);
-/* zerror, and of what the server answers that the C client has no name for. */
+/* Returns what `rc` means, in words: zerror, and for a code that the C client does not know, words of our own. */
 const char *zkl_words_of(int rc);
 
 /* lease.c ---------------------------------------------------------------------------------------------------------- */

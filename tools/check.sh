@@ -16,7 +16,7 @@
 #   docs/…, README.md, tools/…    what lint and the specs of documentation and tools have to say to them
 #
 # Layout, luacheck and shellcheck look at each changed file. LUA=luajit, for one, runs the specs under another Lua than 5.4, and is the
-# only one that is built. What a change may break and what takes longer is left to `make test`.
+# only one that is built. `make test` runs the rest.
 #
 # Usage: tools/check.sh [--list] [FILE…]       --list: says what would be run, a line each, and runs nothing
 
@@ -97,7 +97,7 @@ sort_out() {
     spec/unit/corpus/*) fuzzers+=("$(basename "$(dirname "$file")")") ;;
     spec/unit/*.h) units_with "$(basename "$file")" ;;
     spec/conformance/*) conformance=yes ;;
-    # Of the sizes only full has a Curator.
+    # Only the size full has a Curator.
     spec/campaign/programs/curator.lua | spec/foreign/Contender.java) campaign=full ;;&
     spec/campaign/*)
         campaign=${campaign:-short}

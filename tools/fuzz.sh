@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
-# Runs every fuzzer, or those that are named, for so many seconds. Each begins with the inputs in spec/unit/corpus/ and with what earlier runs have learnt,
-# which stays in build/corpus/; an input that broke something is left in build/crashes/ and named in the output.
+# Runs every fuzzer, or those that are named, for so many seconds. Each begins with the inputs in spec/unit/corpus/ and with those
+# that earlier runs have added to build/corpus/. An input that broke something is left in build/crashes/ and named in the output.
 #
 # Usage: tools/fuzz.sh [SECONDS [FUZZER…]]
 

@@ -208,7 +208,7 @@ suites_long() {
 lane() {
     local slots=$1 group
     shift
-    # What a lane that is killed has not begun is not lost in silence either.
+    # If a lane is killed, the suites that it has not begun count as one that failed.
     local name="the suites of $*"
     printf '%s\n' "$name" >"$(log_of "$name").begun"
     (

@@ -7,7 +7,7 @@ local function shell(script)
     return cluster.run({ "bash", "-c", "cd " .. cluster.quote(cluster.root) .. " && " .. script })
 end
 
--- What tools/check.sh would run for a file: suite -> command.
+-- Returns the suites that tools/check.sh would run for a file: name -> command.
 local function plan(file, lua)
     local output, status = shell(("LUA=%s tools/check.sh --list %s"):format(lua or "lua5.4", file))
     assert.equal(0, status, output)

@@ -495,7 +495,7 @@ describe("a pump that nginx does not begin #nginx", function()
                     ngx.say("looking")
                     ngx.flush(true)
                     while client:stats().grants == before do ngx.sleep(0.001) end
-                    -- The client knows of the grant, and nobody else. Timers run in the order in which they are due.
+                    -- Only the client knows of the grant so far. Timers run in the order in which they are due.
                     ngx.sleep(0.5)
                     ngx.say(tostring(inside.stop))
                 }

@@ -1,4 +1,4 @@
---- What becomes of a lock where servers enforce quotas (`enforceQuota`, 3.7 on) and its directory has as many nodes as it may.
+--- A lock is refused when a quota of the servers (`enforceQuota`, since 3.7) allows no more nodes in its directory.
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
@@ -61,7 +61,7 @@ describe("where a quota is reached #once", function()
             assert.equal(1, #before)
             loop.run(function()
                 assert_refused(path, lock:acquire(1000))
-                if kind.name == "read lock" then -- which the holder is not in the way of
+                if kind.name == "read lock" then -- readers share it
                     assert_refused(path, lock:try_acquire())
                 end
                 assert_refused(path, client:multi({ other, lock }):acquire(1000))

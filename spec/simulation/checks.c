@@ -1107,16 +1107,16 @@ static void create_requested(void *context, int caller, const char *path)
 
 /*
  * A client tries a throttled request again after a second: perhaps once for each of its claims, and not as fast as answers come. It sends
- * heartbeats all the same, every T/5, each with a request for each of its nodes. A program that asks for contenders gets all contenders of
- * a path at once; the client tries those requests once, so they do not count.
+ * heartbeats all the same, every T/5, each with an exists for each of its nodes: so these are bound by the number of nodes. A program that
+ * asks for contenders gets all contenders of a path at once; the client tries those requests once, so they do not count.
  */
-static void throttled(void *context, int caller, const char *path)
+static void throttled(void *context, int caller, bool probe, const char *path)
 {
     (void)context;
     client *of = &run.clients[caller];
     if (sim_now() > of->throttled_at + SIM_SECOND) {
         of->throttled_at = sim_now();
-        of->throttled = of->throttled_nodes = 0;
+        of->throttled = of->throttled_probes = of->throttled_nodes = 0;
     }
     of->disturbed_at = sim_now();
     if (of->engine != NULL && of->engine->nodes > of->throttled_nodes)
@@ -1124,8 +1124,9 @@ static void throttled(void *context, int caller, const char *path)
     if (path != NULL && zkl_node_parse(strrchr(path, '/') + 1).kind != ZKL_NODE_STRANGER)
         return;
     int64_t heartbeats = 5 * SIM_SECOND / run.timeout + 1;
-    if (++of->throttled > MOST_THROTTLED + heartbeats * of->throttled_nodes)
-        fail("pause", "%d requests of client %d were throttled within a second", (int)of->throttled, caller);
+    int64_t count = probe ? ++of->throttled_probes : ++of->throttled;
+    if (count > MOST_THROTTLED + (probe ? heartbeats * of->throttled_nodes : 0))
+        fail("pause", "%d requests of client %d were throttled within a second", (int)count, caller);
 }
 
 static void expired(void *context, int caller, int64_t session)

@@ -171,10 +171,10 @@ typedef struct {
     int64_t creates[MAX_PATHS]; /* requested so far */
     int64_t disturbed_at;       /* when last a claim ended or the connection changed: watches may be about to go */
     int64_t spin_at, spins;
-    int64_t throttled_at, throttled; /* since then, so many of its requests */
-    int32_t throttled_nodes;         /* the most nodes that it has had in this time */
-    bool expired;                    /* the server gave up its session, which it may not know yet */
-    int64_t unheard_until;           /* up to this instant it was paused or not connected */
+    int64_t throttled_at, throttled, throttled_probes; /* since then, so many of its requests, and of its heartbeats' */
+    int32_t throttled_nodes;                           /* the most nodes that it has had in this time */
+    bool expired;                                      /* the server gave up its session, which it may not know yet */
+    int64_t unheard_until;                             /* up to this instant it was paused or not connected */
 } client;
 
 /* Locks that are taken one after the other, in the order of their paths, and given up together. */

@@ -778,9 +778,11 @@ static void receive_connect(server *at, sim_connection *connection, sim_request 
 static bool is_throttled(int caller, const sim_request *request)
 {
     bool throttled = caller >= 0 && (sim.throttles[caller] >> request->type & 1U) != 0;
+    bool probe = request->type == SIM_EXISTS || request->type == SIM_SYNC;
     bool plain_get = request->type == SIM_GET && !request->watch;
     if (throttled && sim.hooks.throttled != NULL)
-        sim.hooks.throttled(sim.hooks.context, caller, plain_get ? sim_path_text(request->operation.path) : NULL);
+        sim.hooks.throttled(sim.hooks.context, caller, probe,
+                            plain_get ? sim_path_text(request->operation.path) : NULL);
     return throttled;
 }
 

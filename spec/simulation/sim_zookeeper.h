@@ -86,8 +86,8 @@ typedef struct {
     void (*looked)(void *context, int caller, const char *path, int err, int64_t czxid);
     /* `caller` handed in a create request. */
     void (*create_requested)(void *context, int caller, const char *path);
-    /* A request of `caller` was throttled; `path`: it was a get without a watch, of that path. */
-    void (*throttled)(void *context, int caller, const char *path);
+    /* A request of `caller` was throttled. `probe`: an exists or a sync. `path`: the path of a get without a watch, else NULL. */
+    void (*throttled)(void *context, int caller, bool probe, const char *path);
     /* The leader declared a client's session expired, or a server refused its credentials, which ends it for the client. */
     void (*expired)(void *context, int caller, int64_t session);
 } sim_hooks;

@@ -9,7 +9,8 @@
 
 local socket = require("socket")
 
-local INTERVAL = 0.02
+--- Seconds between two looks. A look costs nothing in virtual time.
+local INTERVAL = require("spec.support.is_virtual") and 0.002 or 0.02
 
 return function(condition, timeout, what)
     local deadline = socket.gettime() + (timeout or 60)

@@ -63,7 +63,7 @@ function turns.descriptors()
     return list
 end
 
---- The kernel's line about a socket, with its addresses: where it is from. "" if there is none.
+--- Returns the kernel's line about a socket, which has its addresses. "" if there is none.
 local function line_about(what)
     local inode = what:match("^socket:%[(%d+)%]$")
     for _, kind in ipairs(inode and { "tcp", "tcp6", "udp", "unix" } or {}) do

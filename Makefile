@@ -1,4 +1,4 @@
-# The front door. Whatever takes more than a line is in tools/.
+# The entry points. Recipes of more than a line are in tools/.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -28,15 +28,15 @@ build: ## the module for every Lua, build/<lua>/zklock/core.so
 	@tools/setup.sh build
 	@tools/build.sh 5.1 5.2 5.3 5.4 luajit
 
-test: ## what must hold before a change lands, in minutes; ends with "N passed, N failed"
+test: ## all that must pass before a change lands, in minutes; ends with "N passed, N failed"
 	@tools/setup.sh test
 	@tools/test.sh
 
-test-all: ## that, and all specs on real servers, all sanitizers, long campaigns, soaks: for a night
+test-all: ## the same, and all specs on real servers, all sanitizers, long campaigns, soaks: takes a night
 	@tools/setup.sh test
 	@tools/test.sh all
 
-check: ## what your changes touch, in seconds; FILE=spec/… for one file, LUA=luajit for another Lua
+check: ## tests for the files that you changed, in seconds; FILE=spec/… for one file, LUA=luajit for another Lua
 	@tools/check.sh $(FILE)
 
 test-c: ## the C unit tests, plain and under sanitizers
@@ -75,11 +75,11 @@ format: ## lay out the C sources
 	@tools/setup.sh lint
 	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
-coverage: ## which lines the tests run: build/coverage/index.html
+coverage: ## the lines that the tests run: build/coverage/index.html
 	@tools/setup.sh test
 	@tools/coverage.sh
 
-fuzz: ## SECONDS=60: feed each parser with what nobody would write
+fuzz: ## SECONDS=60: run each fuzzer
 	@tools/setup.sh fuzz
 	@tools/fuzz.sh $(SECONDS)
 
@@ -87,22 +87,22 @@ soak: ## SECONDS=60: faults on real servers, clients, links; new seeds for the s
 	@tools/setup.sh test
 	@tools/soak.sh $(SECONDS) $(ARGS)
 
-soak-nginx: ## CYCLES=100000: so many locks inside nginx; fails if its worker grows
+soak-nginx: ## CYCLES=100000: lock cycles inside nginx; fails if its worker grows
 	@tools/setup.sh soak-nginx
 	@tools/soak-nginx.sh $(CYCLES)
 
-explore: ## small worlds in every order, and which of them notice which broken rule; takes long; ARGS=… goes to it
+explore: ## small simulated worlds in every order of events, and the rules whose breaking they detect; takes long; ARGS=… goes to it
 	@tools/setup.sh test
 	@tools/build.sh c
 	@build/c/explore --far --states 1000000 --jobs $$(nproc) $(ARGS)
 	@build/c/explore --breaks --all --states 20000 --jobs $$(nproc) $(ARGS)
 
-bench: ## measure, and compare with others; ARGS=… goes to it
+bench: ## measure, and compare with other locks; ARGS=… goes to it
 	@tools/setup.sh bench
 	@tools/build.sh 5.4 luajit
 	@bench/run $(ARGS)
 
-bench-quick: ## the same, roughly, in about two minutes
+bench-quick: ## the same with fewer measurements, in about two minutes
 	@tools/setup.sh bench
 	@tools/build.sh 5.4 luajit
 	@bench/run --quick $(ARGS)

@@ -1,11 +1,11 @@
---- compare: contestants take turns at the same things; the tables of what came out.
+--- compare: runs contestants in turn with the same arrangements, and makes tables of the results.
 
 local lib = require "lib"
 local report = require "report"
 
 local compare = {}
 
---- Measures everybody in rounds, A B C, A B C, …
+--- Measures all contestants in rounds, A B C, A B C, …
 -- @tparam table all contestants, as contestants.list returns them; those that are missing are left out
 -- @tparam number rounds
 -- @tparam table arrangements what is measured one after the other in a round: any values
@@ -36,7 +36,7 @@ function compare.ratios(values, ours, theirs, column)
     return lib.ratios((values[ours] or {})[column] or {}, (values[theirs] or {})[column] or {})
 end
 
---- Those columns that have one of these keys.
+--- The columns that have one of these keys.
 local function chosen(columns, keys)
     local some = {}
     for _, column in ipairs(columns) do
@@ -49,8 +49,8 @@ local function chosen(columns, keys)
     return some
 end
 
---- The rows of a table of ratios, of the contestant `name` to others that have a column in common with it. What is ours is not
--- compared with itself.
+--- The rows of a table of ratios, of the contestant `name` to others that have a column in common with it. Our contestants are not
+-- compared with each other.
 local function ratio_rows(all, columns, values, name, shape)
     local rows = { { name .. " : the other" } }
     for _, column in ipairs(columns) do
@@ -70,7 +70,7 @@ local function ratio_rows(all, columns, values, name, shape)
     return rows
 end
 
---- A table of what was measured, and one of the ratios to the first contestant's.
+--- A table of the measurements, and one of the ratios to the first contestant's.
 -- @tparam table all contestants
 -- @tparam table columns array of `{key =, text =, shape = format of a number}`
 -- @tparam table values as compare.collect returns them

@@ -1,15 +1,16 @@
---- contestants: who is compared, and how each is started.
+--- contestants: the programs that are compared, and how each is started.
 --
--- A contestant knows some of these modes. Whoever knows one takes the same arguments and prints the same, on a line each:
+-- A contestant supports some of these modes. All that support a mode take the same arguments and print the same output, on a line
+-- each:
 --
 --     cycle SERVERS PATH COUNT                             -> name= count= acquire_us= cycle_us= quantiles_us=
 --     contend SERVERS PATH CLIENTS WARM_UP SECONDS DIR     -> name= clients= seconds= turns= violations= failures=
---     crowd SERVERS PATH KIND CLIENTS EACH WARM_UP SECONDS DIR      as bench/programs/crowd.lua says
---         `crowd` are those who know its kind "one", `many` and `readers` those who know the others
---     line SERVERS PROXY PATH CLIENTS EACH DIR                      as bench/programs/line.lua
---     storm SERVERS PATH CLIENTS PATIENCE DIR                       as bench/programs/storm.lua
---     kinds, queues, share …                                        as bench/programs/{kinds,queues,share}.lua
---     cycle SERVERS PATH COUNT all                         -> a line for each kind, with kind=; who knows `kinds`
+--     crowd SERVERS PATH KIND CLIENTS EACH WARM_UP SECONDS DIR      see bench/programs/crowd.lua
+--         `crowd`: contestants with its kind "one"; `many` and `readers`: contestants with the other kinds
+--     line SERVERS PROXY PATH CLIENTS EACH DIR                      see bench/programs/line.lua
+--     storm SERVERS PATH CLIENTS PATIENCE DIR                       see bench/programs/storm.lua
+--     kinds, queues, share …                                        see bench/programs/{kinds,queues,share}.lua
+--     cycle SERVERS PATH COUNT all                         -> a line for each kind, with kind=; contestants with `kinds`
 --
 -- `quantiles_us` are the cycle's 0, 1, … 100 percent, separated by commas.
 
@@ -26,9 +27,9 @@ local function set(text)
     return members
 end
 
---- Those that know a mode.
+--- The contestants that support a mode.
 -- @treturn table array of `{name, command = words before the arguments, warm_up = seconds, missing = why it cannot run here}`,
--- ourselves first
+-- zklock first
 function contestants.list(settings, mode)
     local peers = settings.bench .. "/peers"
     local all = {
@@ -51,7 +52,7 @@ function contestants.list(settings, mode)
             modes = set "cycle contend crowd many line storm"
         },
         {
-            -- Java compiles what runs often: it gets longer to warm up.
+            -- Java compiles code that runs often: it gets longer to warm up.
             name = "Curator",
             command = { "java", "-cp", os.getenv("BENCH_CLASSPATH"), "Contestant" },
             warm_up = 2,
@@ -74,7 +75,7 @@ function contestants.list(settings, mode)
     return able
 end
 
---- Those that know a mode, and can run here.
+--- The contestants that support a mode and can run here.
 function contestants.present(settings, mode)
     local present = {}
     for _, contestant in ipairs(contestants.list(settings, mode)) do
@@ -94,7 +95,7 @@ function contestants.words(contestant, ...)
     return words
 end
 
---- Violated mutual exclusion ends the whole benchmark: a time of something that is no lock is none.
+--- A violation of mutual exclusion ends the whole benchmark: the time of a lock that does not exclude means nothing.
 function contestants.check(contestant, result)
     if (result.violations or 0) ~= 0 then
         io.stderr:write(string.format("bench: %s let in who must wait, %d times\n", contestant.name, result.violations))
@@ -119,7 +120,7 @@ function contestants.hand_over_us(result)
     return result.turns > 0 and result.seconds / result.turns * 1e6 or nil
 end
 
---- Those values of a result that are numbers.
+--- The values of a result that are numbers.
 function contestants.numbers(result)
     local numbers = {}
     for key, value in pairs(result) do

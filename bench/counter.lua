@@ -1,4 +1,4 @@
---- counter: what passes between clients and the server, counted by tools/faultproxy.lua, which also delays it.
+--- counter: counts the traffic between clients and the server by tools/faultproxy.lua, which also delays it.
 
 local socket = require "socket"
 
@@ -7,13 +7,13 @@ Counter.__index = Counter
 
 local counter = {}
 
---- What the proxy counts beside requests, or what is no request of a lock's.
+--- Counters of the proxy that are not requests, or not requests of a lock.
 local NO_REQUESTS = {
     connections = true, connect = true, ping = true, closeSession = true, replies = true, notifications = true,
     bytes_up = true, bytes_down = true
 }
 
---- Requests that change something. Deleting what is not there counts as well.
+--- Requests that change something. Deleting a node that does not exist counts as well.
 local WRITES = {
     create = true, create2 = true, createContainer = true, createTTL = true, delete = true, deleteContainer = true,
     setData = true, setACL = true, multi = true
@@ -50,7 +50,7 @@ function Counter:ask(command)
     return answer:match("^ok ?(.*)$") or error(string.format("the proxy answers '%s' to '%s'", answer, command))
 end
 
---- Lets everything take so much longer each way.
+--- Delays everything by `ms` milliseconds each way.
 function Counter:delay(ms)
     self:ask("delay " .. ms)
 end
@@ -84,8 +84,8 @@ function Counter:total()
     return counts.requests + counts.notifications
 end
 
---- Waits until nothing has passed for so many seconds. `sleep(seconds)` waits meanwhile.
--- @tparam ?number since what total() said before something was begun that sends requests: as long as nothing has been sent
+--- Waits until nothing has passed for `seconds`. `sleep(seconds)` waits meanwhile.
+-- @tparam ?number since the result of total() before something was begun that sends requests: as long as nothing has been sent
 -- since then, the quiet does not count, however long a busy machine takes to begin
 function Counter:settle(seconds, sleep, since)
     local step, quiet, last = 0.005, 0, nil

@@ -21,7 +21,7 @@ end
 function fibers.adapter.wake()
 end
 
---- Runs fn(…) in a fiber of its own, from the next round on.
+--- Runs fn(…) in a new fiber, from the next round on.
 function fibers.start(fn, ...)
     local arguments = table.pack(...)
     table.insert(running, coroutine.create(function()

@@ -1,5 +1,5 @@
 /*
- * floor: what a lock costs at least, with the same C client: libzookeeper_st, one thread, a poll loop of its own.
+ * floor: the least that a lock costs with the same C client: libzookeeper_st, one thread, a separate poll loop.
  *
  * floor cycle SERVERS PATH COUNT
  *     In turn, COUNT times each:
@@ -9,8 +9,8 @@
  *     percent of the first kind's cycles took at most how long.
  *
  * floor crowd SERVERS PATH many 1 COUNT WARM_UP SECONDS DIR
- *     COUNT nodes at a time, each in a directory of its own: whenever one was created it is deleted, and created again
- *     when it was deleted, all requests on their way together. Counts what was created between WARM_UP seconds and
+ *     COUNT nodes at a time, each in a separate directory: whenever one was created it is deleted, and created again
+ *     when it was deleted, all requests in flight together. Counts what was created between WARM_UP seconds and
  *     SECONDS later.
  *
  * floor first SERVERS PATH COUNT
@@ -46,7 +46,7 @@
 static zhandle_t *handle;
 static int pending;    /* replies that are still to come */
 static int failure;    /* the first reply that was an error */
-static char node[512]; /* what the last create made */
+static char node[512]; /* the node that the last create made */
 
 static int64_t now_ns(void)
 {
@@ -104,14 +104,14 @@ static void on_done(int rc, const void *data)
     replied(rc);
 }
 
-/* What goes wrong on the way to a server is another's turn: the next call tries the next one. */
+/* A failure while connecting is retried: the next call tries the next server. */
 static bool may_fail(int rc)
 {
     return zoo_state(handle) != ZOO_CONNECTED_STATE && (rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT) &&
            pending == 0;
 }
 
-/* One turn of the loop: send what is to be sent, wait, take what came. */
+/* One turn of the loop: sends queued requests, waits, takes what has arrived. */
 static void turn(void)
 {
     int fd = -1, interest = 0;
@@ -142,7 +142,7 @@ static void turn(void)
     }
 }
 
-/* Waits for the replies to all that was sent. */
+/* Waits for the replies to all requests. */
 static void await(const char *what, int sent_rc)
 {
     if (sent_rc != ZOK) {
@@ -240,7 +240,7 @@ static void make_directory(const char *path)
     await("make the directory", zoo_acreate(handle, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, on_text, NULL));
 }
 
-/* Prints what took at most how long of sorted values: 0, 1, ... 100 percent of them. */
+/* Prints the quantiles of sorted values: 0, 1, ... 100 percent. */
 static void print_quantiles(const int64_t *values, int count)
 {
     printf("quantiles_us=");
@@ -344,7 +344,7 @@ static int run_first(const char *path, int count)
     return 0;
 }
 
-/* One of those that are created and deleted again and again; what the callbacks get. */
+/* A node that is created and deleted again and again; the callbacks' context. */
 struct slot {
     char prefix[256];
     char node[300];

@@ -1,11 +1,11 @@
---- gate: who looks whether a lock keeps others out. A holder renames a file that only one can rename, which the kernel decides
---- and not ZooKeeper, at the same price for every contestant.
+--- gate: checks whether a lock excludes others. A holder renames a file that only one process can rename; the kernel decides
+--- that and not ZooKeeper, at the same price for every contestant.
 
 local gate = {}
 
 local rename = os.rename
 
---- Lays the gate's file down; who measures does so, once.
+--- Makes the gate's file; the measuring program does so, once.
 function gate.make(dir)
     assert(io.open(dir .. "/free", "w")):close()
 end

@@ -22,10 +22,10 @@
 
 #define CONNECT_TIMEOUT_S 60
 
-/* Between two looks at all sessions. */
+/* Time between two checks of all sessions. */
 #define TURN_MS 20
 
-/* So many connections are opened at once: a server's queue of new connections is short. */
+/* This many connections are opened at once: a server's queue of new connections is short. */
 #define AT_ONCE 30
 
 enum request {
@@ -92,7 +92,7 @@ static void send_request(zhandle_t *handle, enum request request)
     }
 }
 
-/* Lets all sessions send and receive; sleeps before it looks. */
+/* Lets all sessions send and receive; sleeps first. */
 static void turn(struct session *sessions, struct pollfd *polled, int count)
 {
     for (int i = 0; i < count; i++) {

@@ -1,11 +1,11 @@
---- kinds: the kinds of locks that are measured, by the names that all contestants know them by.
+--- kinds: the kinds of locks that are measured, by the names that all contestants use.
 
 local kinds = {}
 
---- In the order in which they are reported. There are also "unawaited" and "linger", which others do not have.
+--- In the order of the report. There are also "unawaited" and "linger", which other contestants do not have.
 kinds.all = { "mutex", "read", "write", "downgrade", "permit", "permits", "multi" }
 
---- For people.
+--- Names for the report.
 kinds.text = {
     mutex = "mutex",
     read = "read",
@@ -16,7 +16,7 @@ kinds.text = {
     multi = "multi of 3 mutexes"
 }
 
---- Takes the write lock and leaves with the read lock.
+--- Acquires the write lock and returns with the read lock.
 local Downgrade = {}
 Downgrade.__index = Downgrade
 
@@ -30,7 +30,7 @@ function Downgrade:release()
     return self.rw.read:release()
 end
 
---- Takes three permits together.
+--- Acquires three permits together.
 local Permits = {}
 Permits.__index = Permits
 
@@ -93,7 +93,7 @@ function kinds.make(kind, client, path)
     return makers[kind](client, path)
 end
 
---- Something whose holding keeps everybody else from a lock of that kind on that path.
+--- A lock that excludes all others from a lock of that kind on that path while it is held.
 function kinds.make_rival(kind, client, path)
     if kind == "read" then
         return makers.write(client, path)

@@ -1,4 +1,4 @@
---- lib: what the cases share: running programs, the server's counters, medians and ranges.
+--- lib: functions that the cases share: running programs, the server's counters, medians and ranges.
 
 local socket = require "socket"
 
@@ -69,10 +69,10 @@ function lib.run_together(commands, fn)
     return results
 end
 
---- Asks a server by a four-letter word.
+--- Sends a four-letter word to a server.
 -- @tparam string server "host:port"
 -- @tparam string word
--- @treturn ?string what it answers; nothing if nobody is there
+-- @treturn ?string its answer; nothing if no server is there
 function lib.ask(server, word)
     local host, port = server:match("^(.*):(%d+)$")
     local connection = socket.connect(host, tonumber(port))
@@ -86,7 +86,7 @@ function lib.ask(server, word)
     return answer
 end
 
---- A server's counters by name, as of now. Asking counts as one packet received, which is taken off again.
+--- A server's counters by name, at the time of the call. The request counts as one packet received, which is subtracted.
 local asked = {}
 function lib.mntr(server)
     local counters = {}
@@ -102,24 +102,24 @@ function lib.mntr(server)
     return counters
 end
 
---- How many transactions a server has seen: writes, and sessions that came and went.
+--- How many transactions a server has executed: writes, and sessions that were opened and closed.
 function lib.transactions(server)
     asked[server] = (asked[server] or 0) + 1
     return tonumber(lib.ask(server, "srvr"):match("Zxid: 0x(%x+)"), 16) & 0xffffffff
 end
 
---- Whether a server takes connections; it may need a moment more until it serves.
+--- Whether a server accepts connections; it may need a moment more until it serves.
 function lib.is_open(server)
     local host, port = server:match("^(.*):(%d+)$")
     local connection = socket.connect(host, tonumber(port))
     return connection ~= nil and connection:close() == 1
 end
 
---- Starts servers of one's own, which end with the benchmark at the latest.
+--- Starts separate servers, which end with the benchmark at the latest.
 -- @tparam table settings
 -- @param ... options of tools/zookeeper start
--- @treturn table `servers`, as for clients; `run(…)`: a command of tools/zookeeper to them, `ask(…)`: the same, returns what it
--- prints, `start(…)`: the same, without waiting for its end
+-- @treturn table `servers`, as for clients; `run(…)`: a command of tools/zookeeper to them, `ask(…)`: the same, returns its
+-- output, `start(…)`: the same, without waiting for its end
 function lib.cluster(settings, ...)
     local zookeeper = os.getenv("BENCH_ZOOKEEPER")
     local pipe = assert(io.popen(command_line({ zookeeper, "start", "--owner", settings.owner, ... })))

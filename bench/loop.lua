@@ -1,13 +1,13 @@
---- loop: fibers, many of which wait in one Lua process, under libuv's loop: for clients with `wait = "luv"`.
+--- loop: many fibers that wait in one Lua process, under libuv's loop: for clients with `wait = "luv"`.
 --
--- For what is timed. fibers.lua sleeps between its rounds, which is good enough to count with and needs no libuv.
+-- For timed programs. fibers.lua sleeps between its rounds, which is good enough to count with and needs no libuv.
 
 local uv = require "luv"
 
 local loop = {}
 
-local fibers = {} -- those that have not ended
-local problem     -- what the first failed fiber raised
+local fibers = {} -- fibers that have not ended
+local problem     -- error of the first failed fiber
 
 function loop.sleep(seconds)
     local fiber, timer = coroutine.running(), uv.new_timer()
@@ -18,7 +18,7 @@ function loop.sleep(seconds)
     coroutine.yield()
 end
 
---- Runs fn(…) in a fiber of its own, soon.
+--- Runs fn(…) in a new fiber, soon.
 function loop.start(fn, ...)
     local arguments = table.pack(...)
     local fiber

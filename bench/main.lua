@@ -1,4 +1,4 @@
---- main: runs the cases that bench/run was asked for, against the server that it started.
+--- main: runs the cases that are given to bench/run, against the server that it started.
 
 local report = require "report"
 local targets = require "targets"
@@ -8,7 +8,7 @@ local CASES = {
     "idle", "memory", "instructions"
 }
 
---- Those that are worth repeating against other servers than one that does not write to the disk.
+--- Cases that are worth repeating against servers other than one that does not write to the disk.
 local SERVER_CASES = { "latency", "contention" }
 
 local settings = { quick = false, rounds = nil, clients = nil, write = false, servers_count = 1, fsync = false }
@@ -66,7 +66,7 @@ settings.proxy = os.getenv("BENCH_PROXY")
 settings.owner = os.getenv("BENCH_OWNER")
 settings.missing = {}
 
---- What a program prints first, or "?".
+--- The first line that a program prints, or "?".
 local function said_by(command)
     local pipe = assert(io.popen(command .. " 2>/dev/null"))
     local line = pipe:read("l")
@@ -74,7 +74,7 @@ local function said_by(command)
     return line or "?"
 end
 
---- The servers, as in "3 servers, fsync"; nothing if they are the usual one.
+--- Describes the servers, as in "3 servers, fsync"; returns nothing if they are the usual one.
 local function set_up()
     local words = { settings.servers_count > 1 and settings.servers_count .. " servers" or nil }
     table.insert(words, settings.fsync and "fsync" or nil)
@@ -93,7 +93,7 @@ for name, reason in (os.getenv("BENCH_MISSING") or ""):gmatch("([^:\n]+): ([^\n]
     print(string.format("missing: %s (%s)", name, reason))
 end
 
-local broken = {} -- the names of cases that did not come to an end; the others are measured all the same
+local broken = {} -- names of cases that failed; the others are still measured
 
 local function run_case(name)
     local case, began = require("cases." .. name), os.time()

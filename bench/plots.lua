@@ -1,12 +1,12 @@
---- plots: pictures of what a run measured, drawn by gnuplot: one message each, every line with its name beside it.
+--- plots: plots of the measurements, drawn by gnuplot: one message each, every line with its name next to it.
 --
--- Without gnuplot there are none. The script that drew NAME.svg lies in build/bench/plots/NAME.gp, with its data.
+-- Without gnuplot there are none. The script that drew NAME.svg is build/bench/plots/NAME.gp, with its data.
 
 local report = require "report"
 
 local plots = {}
 
---- Colours, the same for a contestant everywhere: ours stand out.
+--- Colours, the same for a contestant everywhere; zklock's stand out.
 local COLOURS = {
     zklock = "#c0392b",
     ["zklock, release not awaited"] = "#e08a3c",
@@ -47,7 +47,7 @@ local function gnuplot()
     return available
 end
 
---- Draws a script's picture, and shows it in the page.
+--- Draws a script's plot, and shows it in the page.
 local function draw(settings, name, title, size, lines)
     if not gnuplot() then
         return
@@ -75,7 +75,7 @@ local function append(lines, more)
     table.move(more, 1, #more, #lines + 1, lines)
 end
 
---- Heights at which labels stand so that they do not touch, near those wanted.
+--- Heights of labels that do not touch each other, near the wanted ones.
 -- @tparam table wanted array of `{y =}`, from which `at` is set
 -- @tparam number least the distance between two
 local function spread_labels(wanted, least)
@@ -135,7 +135,7 @@ function plots.lines(settings, plot)
     draw(settings, plot.name, plot.title, { 760, 420 }, lines)
 end
 
---- Bars, from the top down, each with its name before it and its value behind it.
+--- Bars, from the top down, each with its name before it and its value after it.
 -- @tparam table settings
 -- @tparam table plot `name`, `title`, `x` text of the axis, `shape` format of a value, and `bars`, array of
 -- `{name =, values = {median, least, most}}`
@@ -181,7 +181,7 @@ function plots.distribution(settings, plot)
         local colour = colour_of(its.name)
         table.insert(commands, string.format('$s%d using 1:2 with lines lw 2.5 lc rgb "%s"', index, colour))
         least, most = math.min(least, its.quantiles[1]), math.max(most, its.quantiles[91])
-        -- Names stand on steps, so that curves that lie close do not cover each other's.
+        -- Names are placed at different heights, so that they do not cover each other where curves are close.
         local percent = 88 - math.floor(78 * (index - 1) / math.max(1, #series - 1))
         table.insert(lines, string.format('set label "%s" at %g,%d left offset 0.6,0 front boxed textcolor rgb "%s"', its.name,
             its.quantiles[percent + 1], percent, colour))

@@ -1,15 +1,15 @@
---- report: what a run has to say: tables on the terminal, and with --write the same in docs/performance.md.
+--- report: writes the results: tables on the terminal, and with --write the same in docs/performance.md.
 --
--- What a case prints is one section. In the page it stands between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; what
--- stands around that is written by people, and stays.
+-- The output of a case is one section. In the page it is between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`. The text around
+-- it is written by hand, and stays.
 
 local report = {}
 
-local page     -- where sections are written to; nil: nowhere
+local page     -- file that sections are written to; nil: none
 local origin   -- the machine, the date
 local section  -- lines of the section that is being written, as Markdown
-local below_table = false -- whether a table was the last that was printed
-local problems = {} -- places that the page does not have
+local below_table = false -- whether the last output was a table
+local problems = {} -- sections for which the page has no place
 
 --- @tparam ?string path of the page that is written
 -- @tparam string where the line that tells by which machine, and when
@@ -87,9 +87,9 @@ function report.columns(rows)
     end
 end
 
---- A plot that lies beside the page.
+--- A plot next to the page.
 -- @tparam string name of the file below plots/
--- @tparam string text what is to be seen in it
+-- @tparam string text what it shows
 function report.plot(name, text)
     add("")
     add(string.format("![%s](plots/%s)", text, name))
@@ -112,9 +112,9 @@ local function write(name, lines)
     assert(file:close())
 end
 
---- Runs fn(), all of whose output is the section `name`.
--- @treturn boolean whether it came to an end; nothing is written otherwise
--- @treturn ?string why not
+--- Runs fn(); all its output is the section `name`.
+-- @treturn boolean whether it succeeded; nothing is written otherwise
+-- @treturn ?string the error
 function report.section(name, fn)
     section = {}
     local ok, problem = xpcall(fn, debug.traceback)
@@ -127,7 +127,7 @@ function report.section(name, fn)
     return ok, problem
 end
 
---- Says which sections found no place in the page.
+--- Prints the sections that have no place in the page.
 function report.close()
     for _, name in ipairs(problems) do
         print(string.format("%s has no place <!-- bench:%s -->", page, name))

@@ -1,7 +1,7 @@
---- start: lets programs begin together, by files in a directory that they share.
+--- start: makes programs begin together, by files in a directory that they share.
 --
--- A program that is ready makes DIR/ready-NUMBER and waits for DIR/go, in which stands when it may begin, in seconds of the
--- day's clock.
+-- A program that is ready makes DIR/ready-NUMBER and waits for DIR/go, which contains the time at which it may begin, in seconds
+-- of the day's clock.
 
 local socket = require "socket"
 
@@ -14,12 +14,12 @@ local function exists(name)
     return file and file:close() or false
 end
 
---- For who measures: an empty directory.
+--- For the measuring program: makes an empty directory.
 function start.prepare(dir)
     assert(os.execute(string.format("rm -rf '%s' && mkdir '%s'", dir, dir)))
 end
 
---- For who measures: waits until programs are ready.
+--- For the measuring program: waits until programs are ready.
 -- @tparam string dir
 -- @tparam table numbers
 function start.await_ready(dir, numbers)
@@ -34,7 +34,7 @@ function start.await_ready(dir, numbers)
     end
 end
 
---- For who measures: all begin in `delay` seconds.
+--- For the measuring program: all begin in `delay` seconds.
 function start.give(dir, delay)
     local file = assert(io.open(dir .. "/go.new", "w"))
     file:write(string.format("%.3f\n", socket.gettime() + delay))
@@ -42,11 +42,11 @@ function start.give(dir, delay)
     os.rename(dir .. "/go.new", dir .. "/go")
 end
 
---- For a program: says that it is ready, and waits until it may begin.
+--- For a measured program: reports that it is ready, and waits until it may begin.
 -- @tparam string dir
 -- @tparam number number
 -- @tparam function sleep of seconds
--- @treturn number when that is
+-- @treturn number the time at which it may begin
 function start.await(dir, number, sleep)
     assert(io.open(dir .. "/ready-" .. number, "w")):close()
     local file

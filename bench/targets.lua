@@ -1,11 +1,11 @@
---- targets: how fast zklock wants to be, and how far it is, by what the same run measured.
+--- targets: zklock's performance targets, and the measurements of the same run.
 
 local lib = require "lib"
 local report = require "report"
 
 local targets = {}
 
---- What is wanted, in the order in which it is reported. `above`: higher is better.
+--- The targets, in the order of the report. `above`: higher is better.
 local WANTED = {
     { "acquire", "acquire, uncontended : bare create in C", 1.05 },
     { "cycle go-zookeeper", "cycle, uncontended, release awaited : go-zookeeper's", 0.70 },
@@ -28,7 +28,7 @@ local WANTED = {
 
 local measured = {} -- name -> array by round
 
---- Notes what was measured for a target.
+--- Notes the measurements for a target.
 -- @tparam string name the first word of a line above
 -- @tparam table values one a round
 function targets.note(name, values)
@@ -44,18 +44,18 @@ local function verdict(target, values)
     return met and "met" or "not met"
 end
 
---- How numbers of their size are written.
+--- The format of numbers of this size.
 local function shape_of(values)
     local most = math.max(0, table.unpack(values or {}))
     return most >= 20 and "%.0f" or most >= 0.1 and "%.2f" or "%.3f"
 end
 
---- Whether anything was measured that there is a target for.
+--- Whether there is a measurement for any target.
 function targets.any()
     return next(measured) ~= nil
 end
 
---- @tparam boolean whole whether those are told as well that were not measured
+--- @tparam boolean whole whether targets without a measurement are printed as well
 function targets.report(whole)
     report.title("Targets: median (min..max) of this run")
     local rows = { { "", "target", "measured", "" } }

@@ -1,6 +1,4 @@
-/*
- * client: the I/O thread; opening, closing and looking at a client.
- */
+/* client: the I/O thread; opening, closing and reading the state of a client. */
 #include "client_private.h"
 
 #include <errno.h>
@@ -18,13 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a closing client waits for replies, or for a connection over which to say goodbye. */
+/* How long a closing client waits for replies, or for a connection over which to close the session. */
 #define CLOSE_PATIENCE ZKL_SECOND
 
-/* Log lines kept until somebody fetches them; older ones make room. */
+/* Log lines kept until they are fetched; the oldest are dropped. */
 #define LOG_LINES 64
 
-/* A line of the C client's is not repeated sooner. */
+/* A line of the C client's log is not repeated sooner. */
 #define SAY_AGAIN_AFTER (10 * ZKL_SECOND)
 
 /* Enough for getaddrinfo with any of its plugins. */
@@ -50,7 +48,7 @@ static void write_byte(int fd)
     }
 }
 
-/* Empties a pipe that never holds more than a byte or two; whether there was one. */
+/* Empties a pipe that never holds more than a byte or two. Returns whether there was a byte. */
 static bool drain(int fd)
 {
     char bytes[16];
@@ -110,7 +108,7 @@ static void close_alarm(zkl_client *client)
     }
 }
 
-/* --- the life of objects ------------------------------------------------------------------------------------------- */
+/* --- reference counts ---------------------------------------------------------------------------------------------- */
 
 static void free_client(zkl_client *client)
 {
@@ -135,7 +133,7 @@ void zkl_client_drop(zkl_client *client)
     }
 }
 
-/* --- what the engine says ------------------------------------------------------------------------------------------ */
+/* --- callbacks of the engine --------------------------------------------------------------------------------------- */
 
 static void on_lease_changed(void *context, int64_t valid_until)
 {
@@ -173,8 +171,8 @@ static void on_log(void *context, int level, const char *message)
 }
 
 /*
- * The C client sends each request in two pieces, the length first. Held back until the turn is over they go out together, and
- * with them whatever else the turn sends: one segment, and one time that the server wakes up.
+ * The C client sends each request in two pieces, the length first. Corking holds all pieces back until the turn is over. They then
+ * go out together: in one segment, for which the server wakes up once.
  */
 static void on_sending(void *context)
 {
@@ -192,7 +190,10 @@ static void on_sent(void *context)
     zkl_xid_end();
 }
 
-/* The turn is over. If the C client has closed the socket meanwhile, its number may be somebody else's: no harm is done. */
+/*
+ * Ends corking at the end of a turn. If the C client has closed the socket meanwhile, its number may belong to another socket;
+ * uncorking that is harmless.
+ */
 static void uncork(zkl_client *client)
 {
     if (client->corked) {
@@ -202,7 +203,7 @@ static void uncork(zkl_client *client)
     }
 }
 
-/* The C client's log callback has no context: each I/O thread knows its own client. */
+/* The C client's log callback has no context, so each I/O thread remembers its own client here. */
 static _Thread_local zkl_client *thread_client __attribute__((tls_model("initial-exec")));
 
 zkl_client *zkl_client_speaks(zkl_client *client)
@@ -212,7 +213,7 @@ zkl_client *zkl_client_speaks(zkl_client *client)
     return before;
 }
 
-/* While no server answers, the C client says the same two things at every try, dozens of times a second. */
+/* While no server answers, the C client logs the same two lines at every try, dozens of times a second. */
 static bool said_before(zkl_client *client, const char *text)
 {
     int64_t now = zkl_clock();
@@ -243,7 +244,7 @@ static void on_zookeeper_log(const char *line)
         line = text != NULL ? text + 2 : line;
     }
     if (level > ZKL_ZOOKEEPER_LOG_LEVEL && mark != NULL) {
-        zkl_xid_read(line); /* the level is raised for a moment, for the sake of one line */
+        zkl_xid_read(line); /* the level is raised for a moment, to get this one line */
         return;
     }
     if (thread_client != NULL && thread_client->lines != NULL && !said_before(thread_client, line)) {
@@ -266,7 +267,7 @@ static void begin_close_if_wanted(zkl_client *client)
     }
 }
 
-/* engine_mutex held. What callers may ask about without it; `silently`: no byte is written for the news. */
+/* engine_mutex held. Publishes what callers may read without that mutex. `silently`: no byte is written for notifications. */
 static void publish(zkl_client *client, bool silently)
 {
     pthread_mutex_lock(&client->mutex);
@@ -277,7 +278,7 @@ static void publish(zkl_client *client, bool silently)
     client->news = client->news && !client->announced;
     pthread_mutex_unlock(&client->mutex);
     if (write_it && !zkl_client_ring(client)) {
-        write_byte(client->news_pipe[1]); /* after the unlock: whoever wakes wants the mutex at once */
+        write_byte(client->news_pipe[1]); /* after the unlock: a woken thread takes the mutex at once */
     }
 }
 
@@ -299,7 +300,7 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
     uncork(client);
     zkl_tickets_bury(client);
     if (!TAILQ_EMPTY(&client->flushes)) {
-        publish(client, true); /* whose answer says that nothing is left: the figures say so before it does */
+        publish(client, true); /* a flush's answer says that nothing is left, so the figures must show that before it */
         zkl_tickets_finish_flushes(client);
     }
     publish(client, silently);
@@ -310,7 +311,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
     zkl_tickets_run(client);
     uncork(client); /* at once: what follows takes no longer than the server needs */
     if (!zkl_engine_may_call(client->engine)) {
-        publish(client, by_caller); /* what follows may resolve a name, which may take long */
+        publish(client, by_caller); /* resolving a name, in the next call, may take long */
         if (by_caller) {
             return false;
         }
@@ -328,7 +329,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
     return true;
 }
 
-/* The goodbye can be said, or there is nobody to say it to, or it is too late. */
+/* Whether the thread may end: the session can be closed, or there is no connection to close it over, or the time is up. */
 static bool may_leave(const zkl_client *client)
 {
     if (zkl_clock() >= client->close_by) {
@@ -337,7 +338,7 @@ static bool may_leave(const zkl_client *client)
     return zkl_engine_drained(client->engine) && client->state != ZKL_STATE_SUSPENDED;
 }
 
-/* The last news, which stays: the fd is readable from now on. */
+/* The last notification, which is never cleared: the fd is readable from now on. */
 static void announce_end(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
@@ -397,7 +398,7 @@ static void fill_random(void *bytes, size_t size)
     }
 }
 
-/* A copy of the server list in random order, so that clients spread over the servers. */
+/* Copies the server list in random order, so that clients spread over the servers. */
 static char *shuffle_servers(const char *servers)
 {
     char *copy = zkl_copy(servers, strlen(servers));
@@ -466,7 +467,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
     return client->engine != NULL;
 }
 
-/* A program's signals are for the program: the I/O thread takes none. */
+/* The I/O thread blocks all signals; they are for the program's threads. */
 static int start_thread(zkl_client *client)
 {
     sigset_t all, before;
@@ -498,15 +499,15 @@ static void init_sync(zkl_client *client)
 zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
 {
     zkl_registry_start();
-    snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless something else is said below */
+    snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless another message is written below */
     zkl_client *client = zkl_alloc(sizeof *client);
     if (client == NULL) {
         return NULL;
     }
     init_sync(client);
     client->forks = zkl_registry_forks();
-    client->alarm =
-        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); /* without it the I/O thread is woken */
+    /* Without a timer the I/O thread is woken instead. */
+    client->alarm = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
     client->socket = client->listener = -1;
     atomic_store(&client->doorbell, -1);
@@ -555,7 +556,7 @@ void zkl_client_close(zkl_client *client)
     }
     pthread_mutex_lock(&client->mutex);
     client->close_wanted = true;
-    zkl_doorbell_forget(client); /* one that nobody has connected: at exit() nobody else would remove its directory */
+    zkl_doorbell_forget(client); /* If no peer has connected, nothing else would remove the directory at exit(). */
     zkl_client_unlock_and_wake(client);
 }
 
@@ -570,7 +571,8 @@ void zkl_client_join(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
     if (join) {
         pthread_join(client->thread, NULL);
-        close_pipe(client->wake_pipe); /* nobody writes once it has exited; the other one stays: loops may look at it */
+        /* No thread writes to it after the exit; event loops may still poll the other pipe. */
+        close_pipe(client->wake_pipe);
         close_alarm(client);
     }
 }
@@ -578,7 +580,7 @@ void zkl_client_join(zkl_client *client)
 void zkl_client_release(zkl_client *client)
 {
     if (zkl_client_forked(client)) {
-        return; /* the parent's memory as of the fork, its mutexes in whatever state they were: let it be */
+        return; /* This is a copy of the parent's memory, with its mutexes in any state: leave it alone. */
     }
     zkl_client_close(client);
     pthread_mutex_lock(&client->mutex);
@@ -587,7 +589,7 @@ void zkl_client_release(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
     bool changed;
     while (zkl_client_next(client, &changed) != 0) {
-        /* tickets reference their client: the list of news must not keep them, and so itself, alive */
+        /* handles reference their client: the list of notifications would keep them, and so the client, alive */
     }
     if (detach) {
         pthread_detach(client->thread);
@@ -616,7 +618,7 @@ uint64_t zkl_client_next(zkl_client *client, bool *changed)
         *changed = client->changed;
         client->news = client->changed = false;
         if (client->announced && (client->doorbell >= 0 || drain(client->news_pipe[0]))) {
-            client->announced = false; /* if the pipe's byte is still on the way, the next call reads it */
+            client->announced = false; /* if the pipe's byte is not written yet, the next call reads it */
         }
     }
     pthread_mutex_unlock(&client->mutex);
@@ -644,7 +646,7 @@ int zkl_client_next_log(zkl_client *client, char *text, size_t size)
 zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code)
 {
     pthread_mutex_lock(&client->mutex);
-    /* closed means: the thread is past touching anything */
+    /* closed means that the thread touches nothing any more */
     zkl_state state = client->state == ZKL_STATE_CLOSED && !client->exited ? ZKL_STATE_SUSPENDED : client->state;
     if (client->exited) {
         state = ZKL_STATE_CLOSED;

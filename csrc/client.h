@@ -1,14 +1,18 @@
 /*
- * client: one I/O thread per client, which runs the engine and owns the ZooKeeper handle.
+ * client: one I/O thread per client. It runs the engine and owns the ZooKeeper handle.
  *
- * What a caller wants is written into a *ticket* (one claim, one question, one flush), and the ticket is put on the client's
- * list. If the I/O thread sleeps and requests may go out, the caller hands the list to the engine itself, which sends and
- * cannot block; otherwise it wakes the thread by a byte in a pipe. What comes of it is published in the ticket by the I/O
- * thread, the ticket is put on the list of news, and a byte in a second pipe makes zkl_client_fd readable. No function here
- * blocks but zkl_client_wait, what is given patience, and zkl_client_join, that one only until a thread that has already said goodbye has returned.
+ * A caller's request is written into a *handle* (of one acquisition, question, flush or operation), and the handle is put on the
+ * client's list. If the I/O thread sleeps and requests may go out, the caller passes the list to the engine itself; the engine
+ * sends and cannot block. Otherwise the caller wakes the thread by a byte in a pipe. The I/O thread publishes the result in the
+ * handle and puts the handle on the list of notifications. A byte in a second pipe then makes zkl_client_fd readable.
  *
- * Any thread may call anything here. After a fork the child may call anything too and is told ZKL_FORKED: the thread did not
- * come along, and nothing of the parent's session is touched.
+ * No function here blocks, with these exceptions:
+ * - zkl_client_wait, and functions whose argument `patience` is above 0;
+ * - zkl_client_catch_up, which may wait for the engine for up to 100 ms;
+ * - zkl_client_join, until a thread that has already closed the session has returned.
+ *
+ * All functions may be called by any thread. After a fork the child may call them too and gets ZKL_FORKED: the thread does not
+ * exist in the child, and the parent's session is not touched.
  */
 #ifndef ZKLOCK_CLIENT_H
 #define ZKLOCK_CLIENT_H
@@ -22,7 +26,7 @@ typedef struct {
     const char *servers;
     int32_t session_timeout_ms;
     bool lease;
-    bool log; /* collect log lines for zkl_client_next_log; otherwise they are dropped */
+    bool log; /* collect log lines for zkl_client_next_log; if false they are dropped */
     const zkl_auth *auths;
     int32_t auth_count;
 } zkl_client_options;
@@ -31,152 +35,159 @@ typedef struct {
 #define ZKL_MESSAGE_SIZE 512
 
 /*
- * Starts a client with one reference. It begins to connect at once; nothing is waited for. NULL when the system refuses
- * memory, pipes or a thread; `message` (ZKL_MESSAGE_SIZE) then says which.
+ * Starts a client and returns it with one reference. It begins to connect at once; the call does not wait for that. Returns NULL if
+ * the system refuses memory, pipes or a thread; `message` (ZKL_MESSAGE_SIZE bytes) then says which.
  */
 zkl_client *zkl_client_open(const zkl_client_options *options, char *message);
 
-/* Begins the end: see zkl_engine_close. The state becomes ZKL_STATE_CLOSED when the goodbye is said. Idempotent. */
+/* Begins to close the client: see zkl_engine_close. The state becomes ZKL_STATE_CLOSED when the session is closed. Idempotent. */
 void zkl_client_close(zkl_client *client);
-/* Once closed: waits for the thread to be gone for good. Idempotent. */
+/* Waits until the thread has ended, if the client is closed; otherwise does nothing. Idempotent. */
 void zkl_client_join(zkl_client *client);
-/* Drops the reference, closing the client if it is still open. */
+/* Drops the reference. Closes the client if it is still open. */
 void zkl_client_release(zkl_client *client);
 
-/* Whether this is a child of the process that opened the client. */
+/* Whether this process is a child of the process that opened the client. */
 bool zkl_client_forked(const zkl_client *client);
-/* Readable while there is something for zkl_client_next or zkl_client_next_log, or the state has changed. */
+/* The fd that is readable while zkl_client_next or zkl_client_next_log has something to return, or after the state has changed. */
 int zkl_client_fd(const zkl_client *client);
 /*
- * The same by way of a unix stream socket that the caller connects (doorbell.c): listen writes its path into `path`, or what
- * is wrong when the answer is false. accept takes the connection once it is there, and removes the path; false when it is not
- * there. From then on the connection gets the bytes for news in place of zkl_client_fd; the caller looks for news once, for
- * what came before. Both may be called again, for another connection. ring sends such a byte for nothing.
+ * Replaces the fd by a unix stream socket that the caller connects (doorbell.c).
+ *
+ * zkl_client_listen writes the path of the socket into `path`; if it returns false, it writes the error there. zkl_client_accept
+ * takes the connection if it has been made, and removes the path; it returns false if there is no connection. From then on the
+ * bytes for notifications go to this connection and no longer to zkl_client_fd. The caller looks for notifications once, for those
+ * that came before. Both may be called again, for another connection. zkl_client_ring sends such a byte without a notification; it
+ * returns false if there is no connection.
  */
 bool zkl_client_listen(zkl_client *client, char *path, size_t size);
 bool zkl_client_accept(zkl_client *client);
 bool zkl_client_ring(zkl_client *client);
 /*
- * Waits, for so many nanoseconds at most, until there is something for zkl_client_next, or a signal arrives; may return for
- * nothing. Meanwhile the calling thread does the I/O thread's work, where that cannot block (helm.c).
+ * Waits for at most `nanoseconds` until zkl_client_next has something to return or a signal arrives; may return early without a
+ * reason. Meanwhile the calling thread does the I/O thread's work, as far as that cannot block (helm.c).
  */
 void zkl_client_wait(zkl_client *client, int64_t nanoseconds);
 /*
- * For who cannot wait any longer: hands the engine what has been asked for. Does so for certain while there is a connection, whatever
- * the I/O thread does at the moment, which may take moments; what can be answered without a request is answered then.
+ * For callers that cannot wait any longer: passes all queued requests to the engine. While there is a connection this is done even
+ * if the I/O thread is using the engine; the call then waits for the engine for up to 100 ms. What needs no request to a server is
+ * answered in this call.
  */
 void zkl_client_catch_up(zkl_client *client);
-/* Whether there is something for zkl_client_next. */
+/* Whether zkl_client_next has something to return. */
 bool zkl_client_has_news(zkl_client *client);
 /*
- * The next ticket with news: its id, or 0 when there is none left, which makes the fd unreadable; `changed` then says whether
- * there are log lines, or the state may have changed, and did not when this last said 0.
+ * Returns the id of the next handle with a notification, or 0 if there is none left; with 0 the fd becomes unreadable. With 0,
+ * `changed` says whether there are log lines, or the state may have changed, since the last call that returned 0.
  */
 uint64_t zkl_client_next(zkl_client *client, bool *changed);
-/* The next log line into `text`; its level is returned, 0 when there is none. */
+/* Copies the next log line into `text` and returns its level; returns 0 if there is none. */
 int zkl_client_next_log(zkl_client *client, char *text, size_t size);
-/* The state, and what stands in the way of a better one: `problem` has ZKL_MESSAGE_SIZE. */
+/* Returns the state. `problem` (ZKL_MESSAGE_SIZE bytes) and `code` say what prevents a better one. */
 zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code);
 zkl_stats zkl_client_stats(zkl_client *client);
-/* The negotiated session timeout in milliseconds, 0 before there was one. */
+/* The negotiated session timeout in milliseconds; 0 before the first session. */
 int32_t zkl_client_session_timeout(zkl_client *client);
 
-/* --- tickets ------------------------------------------------------------------------------------------------------- */
+/* --- handles ------------------------------------------------------------------------------------------------------- */
 
 /*
- * Each returns a ticket with one reference for the caller, or NULL when memory is short. `writer` is the ticket of the claim
- * beside which a reader may join (zkl_claim_request; its own field `writer` is not looked at), or NULL. `patience` is for how
- * many nanoseconds the caller may be blocked until the claim is decided, as by zkl_client_wait; 0: not at all.
+ * Each function returns a handle with one reference for the caller, or NULL if there is no memory.
+ *
+ * `writer` is NULL, or the handle of the writer's acquisition that is to be downgraded (see zkl_claim_request, whose own field
+ * `writer` is ignored). `patience` is the number of nanoseconds that the call may block for until the acquisition is decided, as in
+ * zkl_client_wait; 0: the call does not block.
  */
 zkl_ticket *zkl_client_claim(zkl_client *client, const zkl_claim_request *request, zkl_ticket *writer,
                              int64_t patience);
-/* Whether there are claims that their owners have not ended. */
+/* Whether there are acquisitions that their owners have not ended. */
 bool zkl_client_busy(const zkl_client *client);
 zkl_ticket *zkl_client_contenders(zkl_client *client, const char *path, bool identities);
-/* Done when no clean-up of this client is in flight any more. */
+/* Settled when no clean-up of this client is in flight any more. */
 zkl_ticket *zkl_client_flush(zkl_client *client);
 
-/* One operation, and the watch that comes with it; its view is settled when it is answered. */
+/* One operation, and its watch if it has one. The handle is settled when the operation is answered. */
 zkl_ticket *zkl_client_operate(zkl_client *client, const zkl_operation_request *request);
 
-/* Drops the caller's reference. A claim that still waits or holds is given up, in the background. */
+/* Drops the caller's reference. An acquisition that still waits or holds is given up in the background. */
 void zkl_ticket_release(zkl_ticket *ticket);
 uint64_t zkl_ticket_id(const zkl_ticket *ticket);
 zkl_client *zkl_ticket_client(const zkl_ticket *ticket);
 
-/* A ticket's news as of now. */
+/* A handle's state at the time of the call. */
 typedef struct {
-    zkl_claim_phase phase; /* claims */
-    bool settled;          /* claims: nothing is left on the server. Questions and flushes: answered */
+    zkl_claim_phase phase; /* acquisitions */
+    bool settled;          /* acquisitions: nothing is left on the server; questions and flushes: answered */
     zkl_code code;
-    int32_t revocations;           /* claims: how often others have asked for it */
-    zkl_token token;               /* of a claim that was granted */
-    char node[ZKL_NODE_NAME_SIZE]; /* its name, relative to the path; "" if none */
+    int32_t revocations;           /* acquisitions: how often the holder was asked to release the lock */
+    zkl_token token;               /* of a granted acquisition */
+    char node[ZKL_NODE_NAME_SIZE]; /* name of the entry's node, relative to the path; "" if none */
     char message[ZKL_MESSAGE_SIZE];
 } zkl_ticket_view;
 
 void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view);
 /*
- * A granted claim of several permits: all nodes by which it holds, as of zkl_claim_nodes; valid as long as the ticket. NULL for any
- * other, which holds by the view's node alone. False when there was no memory for them.
+ * Writes to `nodes` the names of all nodes of a granted acquisition of several permits, as zkl_claim_nodes does; valid as long as
+ * the handle. Writes NULL for any other acquisition; it holds only by the node in the view. Returns false if there was no memory
+ * for the names.
  */
 bool zkl_ticket_nodes(zkl_ticket *ticket, const char **nodes);
-/* Nothing more is to be expected of a claim's release: it is settled, or there is a reason why it cannot be. */
+/* Whether the release of an acquisition is over: it is settled, or its code says why it cannot be. */
 bool zkl_ticket_finished(zkl_ticket *ticket);
-/* Two parts of that, for less. */
+/* Cheaper than the two above: whether the acquisition waits, and whether the handle is settled. */
 bool zkl_ticket_waits(const zkl_ticket *ticket);
 bool zkl_ticket_settled(zkl_ticket *ticket);
-/* A released claim is settled, and was not found lost at its release. */
+/* Whether a released acquisition is settled and was not found lost at its release. */
 bool zkl_ticket_released(zkl_ticket *ticket);
 const char *zkl_ticket_path(const zkl_ticket *ticket);
 
-/* A claim: whether it holds at this very instant. Compares the lease with the clock here and now; sends nothing. */
+/* Whether an acquisition holds its lock at this instant. Compares the lease with the clock; sends nothing. */
 bool zkl_ticket_held(zkl_ticket *ticket);
-/* A claim: nanoseconds that it will surely still hold; 0 when it does not, ZKL_NEVER without a lease. */
+/* Nanoseconds for which an acquisition will certainly still hold its lock; 0 if it does not hold it, ZKL_NEVER without a lease. */
 int64_t zkl_ticket_remaining(zkl_ticket *ticket);
 /*
- * A claim: gives it back if granted, gives it up with ZKL_CANCELLED if waiting. An operation: nobody waits for it any more.
- * `patience` as of zkl_client_claim, here until it is finished.
+ * Ends an acquisition: releases it if granted, refuses it with ZKL_CANCELLED if waiting. Ends an operation: its caller does not
+ * wait for it any more. `patience` is as in zkl_client_claim; the call blocks until the handle is finished (zkl_ticket_finished).
  */
 void zkl_ticket_end(zkl_ticket *ticket, int64_t patience);
 
-/* An answered question for contenders: who, in queue order. Valid as long as the ticket. */
+/* The contenders in queue order, from an answered question. Valid as long as the handle. */
 const zkl_contender *zkl_ticket_contenders(const zkl_ticket *ticket, int32_t *count);
 
-/* An answered operation: what came of it, NULL unless it succeeded. Valid as long as the ticket. */
+/* The result of an answered operation; NULL unless it succeeded. Valid as long as the handle. */
 const zkl_operation_result *zkl_ticket_operation_result(const zkl_ticket *ticket);
-/* The caller has read it and needs it no more. */
+/* Frees the result. The caller has read it. */
 void zkl_ticket_drop_result(zkl_ticket *ticket);
-/* An answered operation: the index of the part for which a multi failed, or -1. */
+/* The index of the part for which a multi failed, from an answered operation; -1 if none. */
 int32_t zkl_ticket_failed_part(const zkl_ticket *ticket);
-/* An operation's watch: what it has seen. `code` is ZKL_OK as long as it may still see something. */
+/* The event that an operation's watch has seen. `code` is ZKL_OK as long as the watch may still see an event. */
 zkl_node_event zkl_ticket_event(zkl_ticket *ticket, zkl_code *code);
 
 /* --- scopes -------------------------------------------------------------------------------------------------------- */
 
 /*
- * The claims of one nginx request, which end with it. scope.c says who owns what. Unlike the rest of this file, these are for the
- * one thread that runs the request and owns the tickets.
+ * The acquisitions of one nginx request, which end with the request. scope.c describes ownership. Unlike the rest of this file,
+ * these functions are only for the thread that runs the request and owns the handles.
  */
 typedef struct zkl_scope zkl_scope;
 
-/* A new scope of an nginx request, with one reference for the caller; NULL where there is no such thing, or no memory. */
+/* Returns a new scope of an nginx request, with one reference for the caller; NULL if there is no nginx, or no memory. */
 zkl_scope *zkl_scope_open(void *request);
-/* Drops the caller's reference. The scope goes on until its request ends. */
+/* Drops the caller's reference. The scope remains until its request ends. */
 void zkl_scope_release(zkl_scope *scope);
-/* Its request; NULL once that has ended. */
+/* The scope's request; NULL once the request has ended. */
 void *zkl_scope_request(const zkl_scope *scope);
 /*
- * Reads the number that nginx's Lua module has for the request at present; false once the request has ended. The number changes
- * when nginx redirects the request internally, and the module starts anew.
+ * Reads the number that nginx's Lua module has for the request at present. Returns false once the request has ended. The number
+ * changes when nginx redirects the request internally: the module then starts anew.
  */
 bool zkl_scope_context(const zkl_scope *scope, int32_t *context);
-/* Has a claim end with the scope: it is given back if granted, given up if waiting. At once, if the scope has ended. */
+/* Makes an acquisition end with the scope: it is released if granted, cancelled if waiting; at once if the scope has ended. */
 void zkl_scope_add(zkl_scope *scope, zkl_ticket *ticket);
-/* Takes a claim out of its scope, if it is in one. */
+/* Takes an acquisition out of its scope, if it is in one. */
 void zkl_scope_remove(zkl_ticket *ticket);
 
-/* The clock of leases, in nanoseconds: counts while the machine sleeps, where the system has such a clock. */
+/* The clock of leases, in nanoseconds. It counts while the machine is suspended if the system has such a clock. */
 int64_t zkl_clock(void);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * contenders: who holds and who waits for a path.
+ * contenders: the holders and waiters of a path.
  *
- * One list of the directory, then the data of every lock node in it: as many at once as may be under way, one at least, and the
- * next ones as these are answered. What disappears in between is left out. When the connection is lost it begins again on the next
- * one. An answer is a picture of a moment that has passed: for people and dashboards, not for decisions.
+ * A query lists the directory, and then reads the data of every lock node in it. As many reads as the limit allows are
+ * in flight at once, at least one, and the next ones are sent as these are answered. A node that disappears in between
+ * is left out. When the connection is lost, the query begins again on the next one. The result shows a moment that has
+ * passed: it is for people and dashboards, not for decisions.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static void free_query(zkl_query *query)
     zkl_free(query);
 }
 
-/* Answers once; the query lives on, unlinked, until its last reply is in. */
+/* Answers the query once, and unlinks it. The query stays allocated until its last reply is in. */
 static void answer(zkl_query *query, zkl_code code, const char *message)
 {
     if (query->answered) {
@@ -40,7 +41,7 @@ static void answer(zkl_query *query, zkl_code code, const char *message)
     int32_t kept = 0;
     int32_t exclusive_ahead = 0;
     int32_t shared_ahead = 0;
-    int32_t exclusive_beside = 0; /* of the same number, as a reader has it that joined beside its writer */
+    int32_t exclusive_beside = 0; /* with the same number, as a downgraded reader and its writer have it */
     int32_t shared_beside = 0;
     for (int32_t i = 0; code == ZKL_OK && i < query->count; i++) {
         zkl_contender *contender = &query->contenders[i];
@@ -90,7 +91,7 @@ static bool add(zkl_query *query, const char *name)
     return true;
 }
 
-/* Of this one it is not asked, or not told, who it is. One without any identity would be taken for gone. */
+/* The identity was not requested, or could not be read: it is "". A contender without any identity would count as gone. */
 static void leave_unnamed(zkl_query *query, int32_t index)
 {
     query->contenders[index].identity = zkl_copy("", 0);
@@ -99,14 +100,17 @@ static void leave_unnamed(zkl_query *query, int32_t index)
     }
 }
 
-/* The connection was lost under it: nothing of it counts. It is asked again on the next one, as who asks may have time for that. */
+/* The connection was lost, and no result counts. The query is sent again on the next connection: its caller may have time. */
 static void begin_again(zkl_query *query)
 {
     forget_contenders(query);
     query->lost = query->sent = false;
 }
 
-/* Asks the next ones who they are. With nothing under way it asks one whatever else is: it must not wait for others. */
+/*
+ * Reads the next identities. With no read in flight, one is sent whatever else is in flight: the query must not wait
+ * for other requests.
+ */
 static void ask_more(zkl_query *query)
 {
     zkl_engine *engine = query->engine;
@@ -169,7 +173,7 @@ void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
             answer(query, ZKL_FAILED, "not enough memory to list the contenders");
         }
     } else if (rc == ZNOAUTH && !query->answered) {
-        leave_unnamed(query, request->index); /* it is there, but whose it is may not be read */
+        leave_unnamed(query, request->index); /* the node is there, but its data may not be read */
     } else if (rc == ZCONNECTIONLOSS) {
         query->lost = true;
     } else if (rc != ZNONODE) {
@@ -180,7 +184,7 @@ void zkl_query_got(zkl_request *request, int rc, const char *data, int length)
     ask_more(query);
 }
 
-/* Sends it if requests may go out; what then cannot be sent (no memory) is answered, and freed, at once. */
+/* Sends the list if requests may go out. If it cannot be sent then (no memory), the query is answered and freed at once. */
 static void send_query(zkl_query *query)
 {
     if (!zkl_session_usable(query->engine)) {

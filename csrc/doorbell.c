@@ -1,11 +1,11 @@
 /*
- * doorbell: a unix stream socket by which a client can say that it has news, instead of by its pipe.
+ * notify socket: a unix stream socket that carries a client's notifications in place of its pipe.
  *
- * For event loops that take no file descriptor of ours but connect sockets of their own: nginx. zkl_client_listen makes a
- * socket in a directory that only this user may enter (nginx knows no abstract names); once the event loop has connected,
- * zkl_client_accept takes the connection and removes name and directory. From then on a byte for news goes there. A byte that
- * finds the buffer full, or nobody at the other end, is dropped: an unread byte is as good as two, and whoever connects next
- * looks at the state first. The I/O thread never removes the name: it may exit while the event loop is about to connect.
+ * It is for nginx, whose event loop cannot watch our file descriptors but connects sockets of its own. zkl_client_listen makes a
+ * socket in a directory that only this user may enter (nginx does not support abstract names). Once the event loop has connected,
+ * zkl_client_accept takes the connection and removes the name and the directory. From then on a byte for each notification goes to
+ * the connection. A byte is dropped if the buffer is full or the peer is gone: one unread byte has the same effect as two, and the
+ * next peer looks at the state first. The I/O thread never removes the name: it may exit while the event loop is about to connect.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,16 +35,16 @@ void zkl_doorbell_forget(zkl_client *client)
     }
 }
 
-/* Mutex held. What went wrong is in errno. */
+/* Mutex held. Sets errno on failure. */
 static bool start_listening(zkl_client *client, struct sockaddr_un *address)
 {
-    const char *parent = secure_getenv("TMPDIR"); /* not for a program that has more rights than who started it */
+    const char *parent = secure_getenv("TMPDIR"); /* ignored in set-user-ID programs */
     if (parent == NULL || parent[0] != '/' || strlen(parent) > 64) {
         parent = "/tmp";
     }
     char directory[sizeof client->doorbell_directory];
     snprintf(directory, sizeof directory, "%s/zklock-XXXXXX", parent);
-    if (mkdtemp(directory) == NULL) { /* with the rights 0700 */
+    if (mkdtemp(directory) == NULL) { /* with mode 0700 */
         return false;
     }
     memcpy(client->doorbell_directory, directory, sizeof directory);
@@ -77,7 +77,8 @@ bool zkl_client_accept(zkl_client *client)
     zkl_doorbell_forget(client);
     int old = atomic_load(&client->doorbell);
     if (fd >= 0 && old >= 0) {
-        dup3(fd, old, O_CLOEXEC); /* the number stays: a byte may be on its way there, without the mutex */
+        /* The number stays the same: another thread may be sending to it, without the mutex. */
+        dup3(fd, old, O_CLOEXEC);
         close(fd);
     } else if (fd >= 0) {
         atomic_store(&client->doorbell, fd);

@@ -1,9 +1,9 @@
 /*
- * engine: the object, the public functions, and claims.
+ * engine: the engine object, the public functions, and acquisitions.
  *
- * A claim is what somebody asked for; its seat does the work (seat.c). A claim that has ended may still have a seat that is
- * on its way out: it is settled when that is gone. The owner says with zkl_claim_forget that it will not ask any more, and
- * the claim is freed when it is both forgotten and settled.
+ * An acquisition is a request for a lock. Its entry does the work (seat.c). An acquisition that has ended may still
+ * have an entry whose node is being deleted. It is settled when that entry is gone. The owner calls zkl_claim_forget
+ * when it will not use the acquisition any more. The acquisition is freed when it is both forgotten and settled.
  */
 #include <poll.h>
 #include <stdarg.h>
@@ -70,7 +70,7 @@ const char *zkl_claim_phase_name(zkl_claim_phase phase)
 
 /* --- paths --------------------------------------------------------------------------------------------------------- */
 
-/* A number that is a macro, as text. */
+/* Turns a number that is a macro into text. */
 #define TEXT_OF(number) AS_TEXT(number)
 #define AS_TEXT(text) #text
 
@@ -79,7 +79,10 @@ static bool is_dots(const char *name, size_t length)
     return (length == 1 && name[0] == '.') || (length == 2 && name[0] == '.' && name[1] == '.');
 }
 
-/* The length of the UTF-8 character at `text`, of which `left` bytes are there, into `*c` its number; 0: it is none. */
+/*
+ * Returns the length of the UTF-8 character at `text`, of which `left` bytes are there, and stores its number in `*c`.
+ * Returns 0 if there is no valid character.
+ */
 static size_t utf8_character(const char *text, size_t left, uint32_t *c)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -102,13 +105,16 @@ static size_t utf8_character(const char *text, size_t left, uint32_t *c)
     return *c >= least[length] ? length : 0;
 }
 
-/* What ZooKeeper's PathUtils refuses; it sees UTF-16, so that everything beyond U+FFFF counts as surrogates. */
+/*
+ * Returns whether ZooKeeper's PathUtils refuses a character. It works on UTF-16, so that everything beyond U+FFFF
+ * counts as surrogates.
+ */
 static bool is_forbidden(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0;
 }
 
-/* What is wrong with the names of an absolute path that is not "/". */
+/* Returns the problem with the names in an absolute path that is not "/", or NULL. */
 static const char *names_problem(const char *path, size_t length)
 {
     size_t start = 1;
@@ -195,7 +201,8 @@ static bool copy_auths(zkl_engine *engine, const zkl_engine_config *config)
 }
 
 /*
- * The first 24 of a uuid's 36 characters, from random bits; the last twelve digits count. In the form of a version 4 uuid.
+ * Makes the first 24 of a uuid's 36 characters from random bits, in the form of a version 4 uuid. The last twelve
+ * digits are a counter.
  */
 static void make_uuid_stem(zkl_engine *engine, const uint64_t random[2])
 {
@@ -302,9 +309,9 @@ int32_t zkl_engine_session_timeout(const zkl_engine *engine)
     return engine->timeout_ms;
 }
 
-/* --- claims -------------------------------------------------------------------------------------------------------- */
+/* --- acquisitions -------------------------------------------------------------------------------------------------- */
 
-/* Its grant is over, or there is none: max_hold does not run any more. */
+/* Stops max_hold: the grant is over, or there was none. */
 static void end_hold(zkl_claim *claim)
 {
     if (claim->hold_until != ZKL_NEVER) {
@@ -313,7 +320,7 @@ static void end_hold(zkl_claim *claim)
     }
 }
 
-/* A grant begins: puts the claim among those that have a max_hold, by its end. */
+/* A grant begins. If it has a max_hold, inserts the acquisition into engine->holds, sorted by the end of the grant. */
 static void begin_hold(zkl_claim *claim)
 {
     int64_t max_hold = claim->terms->lock.max_hold;
@@ -454,7 +461,7 @@ void zkl_claim_leave(zkl_claim *claim)
     zkl_seat *seat, *next;
     for (seat = LIST_FIRST(&claim->seats); seat != NULL; seat = next) {
         next = LIST_NEXT(seat, in_claim);
-        zkl_seat_leave(seat); /* the last one may take the claim with it */
+        zkl_seat_leave(seat); /* the last one may free the acquisition */
     }
 }
 
@@ -468,7 +475,7 @@ void zkl_claim_connection_lost(zkl_claim *claim)
     }
 }
 
-/* What is to be said of a claim's release; the first such thing counts. */
+/* Sets the code and the message of a release. Only the first call has an effect. */
 static void note_release(zkl_claim *claim, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -540,7 +547,7 @@ static zkl_role role_of(zkl_mode mode)
     return roles[mode];
 }
 
-/* A local contender that stands in the way already: whoever only tries need not ask the server. */
+/* Returns whether another entry of this client is in the way. Then a try need not ask the server. */
 static bool stands_in_the_way(const zkl_claim *claim)
 {
     zkl_node_kind mine = zkl_claim_mode(claim) == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
@@ -554,7 +561,7 @@ static bool stands_in_the_way(const zkl_claim *claim)
     return false;
 }
 
-/* The seat of the granted writer that a new reader may join beside; NULL if there is none. */
+/* Returns the entry of the granted writer whose place a new reader may take; NULL if there is none. */
 static zkl_seat *writer_of(const zkl_claim *claim, const zkl_claim_request *request)
 {
     const zkl_claim *writer = zkl_claim_mode(claim) == ZKL_MODE_READ ? request->writer : NULL;
@@ -563,7 +570,10 @@ static zkl_seat *writer_of(const zkl_claim *claim, const zkl_claim_request *requ
     return usable ? writer->seat : NULL;
 }
 
-/* What can be said about a claim without asking the server; false if nothing. */
+/*
+ * Refuses the acquisition if no answer of the server is needed for that; else returns false. `has_place`: it can share
+ * an entry, or take its writer's place.
+ */
 static bool refuse_locally(zkl_claim *claim, bool has_place)
 {
     zkl_engine *engine = claim->engine;
@@ -650,7 +660,7 @@ void zkl_claim_end(zkl_claim *claim, zkl_code code, int64_t now)
 void zkl_claim_lapsed(zkl_claim *claim, int64_t now)
 {
     claim->engine->now = now;
-    zkl_claims_expire(claim->engine); /* it may have been its max_hold */
+    zkl_claims_expire(claim->engine); /* max_hold may be the reason */
     zkl_claim_lose(claim, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended", zkl_claim_path(claim));
 }
 
@@ -689,7 +699,7 @@ zkl_token zkl_claim_token(const zkl_claim *claim)
     return claim->token;
 }
 
-/* Writes a number that is not negative, with leading zeros; returns its end. */
+/* Writes a number that is not negative, with leading zeros. Returns the end of the digits. */
 static char *put_digits(char *to, int64_t number, int digits)
 {
     for (int at = digits - 1; at >= 0; at--) {
@@ -711,13 +721,13 @@ void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE])
 
 const char *zkl_claim_node(const zkl_claim *claim)
 {
-    /* A semaphore's latest permit, its turn before it has one. */
+    /* The first entry of a semaphore's acquisition is its latest lease entry, or its queue entry before there is one. */
     const zkl_seat *seat = claim->behind ? claim->seat : LIST_FIRST(&claim->seats);
     bool has_one = seat != NULL && (!claim->behind || claim->phase == ZKL_CLAIM_GRANTED);
     return has_one ? seat->node : NULL;
 }
 
-/* The znode by which a claim holds one of its permits; NULL: the seat is none of these. */
+/* Returns the znode by which an acquisition holds one of its permits; NULL if the entry holds none. */
 static const char *node_of_permit(const zkl_seat *seat)
 {
     return seat->role == ZKL_ROLE_PERMIT && seat->state == ZKL_SEAT_GRANTED && seat->wanted ? seat->node : NULL;

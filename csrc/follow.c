@@ -1,19 +1,21 @@
 /*
- * follow: who comes after himself needs no list.
+ * adjacent: an adjacent sequence number proves that no node is ahead, without a list.
  *
- * A directory numbers its nodes one by one. A client that held by number n knows that nobody is left before n, and once it has
- * deleted that node, that nobody is left up to n. Should its next node get n + 1, nobody stands before that: the reply to the create
- * alone proves it.
+ * A directory numbers its nodes one by one. If a client has held by node number n, no node before n is left. Once the
+ * client has deleted that node, no node up to n is left. If its next node gets n + 1, no node is before it: the reply
+ * to the create alone proves it.
  *
- * The number could be a coincidence only if the directory had been deleted and made anew since, and n + 1 nodes created in it. Each of
- * those creates takes a zxid, and the czxids of our two nodes tell how many have been given in between: where it is fewer, under
- * one leader, that cannot be. (One transaction could make many nodes; no lock recipe does that in its line.) Zxids that our own
- * writes elsewhere took do not count: what is acknowledged between two of a session's replies was executed between the two.
+ * The number could be a coincidence only if the directory was deleted and created again since, and n + 1 nodes were
+ * created in it. Each of those creates takes a zxid. The czxids of our two nodes tell how many zxids were given out
+ * between them. If there were fewer, under one leader, the number is no coincidence. One transaction could create
+ * several nodes, but no lock recipe does that in its queue. Zxids of our own writes elsewhere do not count: if a write
+ * is acknowledged between two replies of a session, it was executed between the two requests.
  *
- * Servers that are wiped, or restored from a backup, number nodes and transactions anew. Both numbers may then be as if nothing had
- * happened in between. So a cleared number counts on the same connection only: a server that begins anew does not keep one. It counts
- * for a second only: data can be replaced under living connections too. And what follows from it counts for no longer than itself: a
- * client that comes again and again lists the line once a second.
+ * If servers are wiped, or restored from a backup, they give out the same numbers and zxids again. Both may then look
+ * as if nothing had happened in between. So a cleared number counts on the same connection only: a server that starts
+ * over does not keep a connection. It also counts for one second only: data can be replaced while connections stay. The
+ * second begins with the latest of our nodes that a list has shown: a number that proved its place by adjacency counts
+ * no longer than the number that it followed. So a client that acquires again and again lists the queue once a second.
  */
 #include "engine_private.h"
 
@@ -41,7 +43,7 @@ void zkl_line_unclear(zkl_line *line)
     line->follows = false;
 }
 
-/* Whether what was cleared still counts when `seat` has heard of its node. */
+/* Whether the cleared number still counts at the reply that shows the node of `seat`. */
 static bool is_known(const zkl_seat *seat)
 {
     const zkl_line *line = seat->line;

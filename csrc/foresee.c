@@ -1,18 +1,20 @@
 /*
- * foresee: who took turns behind somebody stands behind the same one again, and need not list the line to find him.
+ * predict: in a steady rotation the predecessor's name is predictable, so the list is skipped.
  *
- * Contenders that come back as soon as they have had the lock come back in the order in which they went: whoever stood right
- * before us last time stands right before us this time, unless somebody else has come or stayed away. zklock's names end in a
- * serial number, which grows evenly where a program does the same again and again. So the name of the node before ours can be
- * foretold: its serial from the two before it, its number from ours. If there is a node of that name it is the one to watch, since
- * none fits in between, and the request that arms the watch is the one that looks. If there is none, the line is listed as ever.
+ * Contenders that acquire again right after their release come back in the same order. So the same client is right
+ * before us each time, unless another client has joined or stayed away. zklock's names end in a serial number, which
+ * grows evenly while a program repeats the same steps. So the name of the node before ours can be predicted: its serial
+ * number from its previous two, its sequence number from ours. If that node exists, it is the node to watch, since no
+ * number fits in between. The request that arms the watch finds out. If the node does not exist, the queue is listed as
+ * usual.
  *
- * A node foreseen says nothing about those before it, so that its end is followed by a list, which tells. But where its number
- * comes right after the one by which we held last (follow.c), it is the only one before ours, and its end is proof. So a turn between
- * two clients takes three requests, and one among many takes four.
+ * A predicted predecessor says nothing about the nodes before it, so its end is followed by a list. There is one
+ * exception: if its number is adjacent to the number by which we held last (follow.c), it is the only node before ours,
+ * and its end is proof. So an acquisition and its release take three requests between two clients, and four among many
+ * clients.
  *
- * Only a list shows nodes of ours that no seat knows (line.c), and nobody else can remove them. So the line is listed once in a
- * while all the same, and always in a session in which a create was lost.
+ * Only a list shows nodes of ours that no entry knows (line.c), and no other client can remove them. So the queue is
+ * listed once a second all the same, and always in a session in which a create was lost.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,25 +23,29 @@
 
 #include "engine_private.h"
 
-/* After a list the line may do for so long without another. */
+/* After a list no other list is needed for this long. */
 #define SOON ZKL_SECOND
 
-/* The name of a mutex's node, of the uuid that begins with `stem` and ends with `serial`; has room for ZKL_NODE_NAME_SIZE. */
+/*
+ * Writes the name of a mutex's node. Its uuid begins with `stem` and ends with `serial`. `name` has room for
+ * ZKL_NODE_NAME_SIZE.
+ */
 static void name_of(char *name, const char *stem, uint64_t serial, int32_t sequence)
 {
-    char uuid[ZKL_UUID_LENGTH + 1]; /* a serial beyond 48 bits, which nobody has, is cut: there is no such node */
+    /* A serial number beyond 48 bits is cut. No client has such a number, so there is no such node. */
+    char uuid[ZKL_UUID_LENGTH + 1];
     snprintf(uuid, sizeof uuid, "%.*s%012" PRIx64, ZKL_UUID_STEM_LENGTH, stem, serial);
     size_t length = zkl_node_prefix(name, ZKL_NODE_EXCLUSIVE, false, uuid);
     snprintf(name + length, ZKL_NODE_NAME_SIZE - length, "%010d", (int)sequence);
 }
 
-/* Where the uuid is in such a name. */
+/* Returns the uuid in such a name. */
 static const char *uuid_in(const char *name)
 {
     return name + strlen("_c_");
 }
 
-/* The serial number in a mutex's name, as zklock makes them; 0: it is not one. */
+/* Returns the serial number in the name of a mutex's node of zklock; 0 if it is another name. */
 static uint64_t serial_of(const char *name, int32_t sequence)
 {
     if (strlen(name) < strlen("_c_") + ZKL_UUID_LENGTH) {
@@ -63,7 +69,7 @@ void zkl_seat_stands_behind(const zkl_seat *seat, const char *name)
     const char *stem = uuid_in(name);
     bool same = memcmp(stem, known->stem, ZKL_UUID_STEM_LENGTH) == 0;
     if (same && serial == known->serial) {
-        return; /* looked at again */
+        return; /* the same node, listed again */
     }
     uint64_t stride = same ? serial - known->serial : 0;
     bool next = (int64_t)sequence + 1 == seat->sequence;
@@ -115,6 +121,6 @@ void zkl_seat_foreseen(zkl_seat *seat, bool there)
         zkl_share_waits(seat);
     } else {
         known->steady = false;
-        seat->ahead = INT32_MAX; /* the list will tell */
+        seat->ahead = INT32_MAX; /* the list, which follows, will show the number */
     }
 }

@@ -1,24 +1,24 @@
 /*
- * helm: who waits for the server.
+ * poll owner: decides which thread polls the C client's socket.
  *
- * Somebody has to sleep in poll on the C client's socket and hand the engine what arrives. The I/O thread does, whatever the
- * program does meanwhile. But a caller that blocks until its lock is granted would sleep next to it, only to be woken by it
- * when the reply is here: a change of threads in each acquire, and another in each release. So a caller that blocks takes the
- * helm for as long as it waits, and the I/O thread leaves the socket alone.
+ * Some thread has to sleep in poll on the C client's socket and pass what arrives to the engine. By default that is the I/O thread,
+ * whatever the program does meanwhile. But a caller that blocks until its lock is granted would sleep next to the I/O thread, and
+ * be woken by it when the reply is here: one change of threads in each acquire, and another in each release. So a caller that
+ * blocks becomes the poll owner for as long as it waits, and the I/O thread leaves the socket alone.
  *
- * A caller that has what it waited for is likely to wait again soon, for its release for example. Giving the helm back would
- * wake the I/O thread each time. It stays with nobody instead: an alarm is set, and when it wakes the I/O thread, that takes the
- * helm if nobody has had it for RETURNS_WITHIN. Until then nothing is read from the socket. The alarm is not taken back when
- * the caller returns, which would be a system call in each wait; so it goes off once in RETURNS_WITHIN at most, and once for a wait
- * that is longer.
+ * A caller whose wait is over is likely to wait again soon, for example for its release. Returning ownership to the I/O thread
+ * would wake that thread each time. Instead the socket has no owner for a while: an alarm is set, and when it wakes the I/O thread,
+ * the thread takes ownership if no caller has had it for RETURNS_WITHIN. Until then nothing is read from the socket. The alarm is
+ * not cancelled when the caller returns, which would be a system call in each wait. So it goes off at most once in RETURNS_WITHIN,
+ * and once for a wait that is longer.
  *
  *   THREAD -> CALLER   a caller blocks while connected; the I/O thread is woken to leave the socket
- *   CALLER -> LEFT     there is news, or the caller's time is up
- *   LEFT   -> CALLER   it blocks again
- *   LEFT   -> THREAD   it did not, for RETURNS_WITHIN
+ *   CALLER -> LEFT     there are notifications, or the caller's time is up
+ *   LEFT   -> CALLER   a caller blocks again
+ *   LEFT   -> THREAD   no caller did, for RETURNS_WITHIN
  *   CALLER -> THREAD   the connection is lost, or the client closes: connecting may block, which a caller must not
  *
- * What is due at a certain time is done by whoever is awake first: the I/O thread's sleep never goes beyond it.
+ * Timed work is done by whichever thread is awake first: the I/O thread's sleep never goes beyond it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,16 +28,16 @@
 
 #include "client_private.h"
 
-/* How long the socket may be nobody's. */
+/* How long the socket may have no poll owner. */
 #define RETURNS_WITHIN (2 * ZKL_SECOND / 1000)
 
-/* How often, and each time how long, a caller tries to get at the engine, which the I/O thread uses for moments only. */
+/* How often a caller tries to lock the engine, and how long each try takes. The I/O thread uses the engine only for moments. */
 #define PATIENT_TRIES 50
 #define PATIENCE (2 * ZKL_SECOND / 1000)
 
 /*
- * glibc 2.30 has a function that waits for a mutex by a clock which nobody sets. musl has none, and ThreadSanitizer does not know it.
- * Without it, look so often.
+ * glibc 2.30 has a function that waits for a mutex by the monotonic clock. musl has none, and ThreadSanitizer does not support it.
+ * Without it, the mutex is tried LOOKS_WITHIN_PATIENCE times within PATIENCE.
  */
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ) && !defined(__SANITIZE_THREAD__)
 #if __GLIBC_PREREQ(2, 30)
@@ -51,7 +51,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The I/O thread, engine_mutex held: until when it sleeps, and what `helm` has to do with that. */
+/* I/O thread, engine_mutex held. Returns until when the thread sleeps. Takes poll ownership if no caller has returned in time. */
 static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
 {
     if (client->helm != HELM_LEFT) {
@@ -65,7 +65,7 @@ static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
     return earlier(wake_at, returns_by);
 }
 
-/* engine_mutex held. False: there is no alarm, or it cannot be set. */
+/* engine_mutex held. Returns false if there is no timer, or it cannot be set. */
 static bool set_alarm(zkl_client *client)
 {
     struct itimerspec once = {.it_value = {.tv_nsec = RETURNS_WITHIN}};
@@ -106,7 +106,7 @@ void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted)
     zkl_engine_process(client->engine, zkl_clock(), client->socket == fds[1].fd ? fds[1].revents : 0);
 }
 
-/* engine_mutex held. Whether a caller may do what the I/O thread does: nothing of it will block. */
+/* engine_mutex held. Whether a caller may do the I/O thread's work: none of it will block. */
 static bool may_steer(const zkl_client *client)
 {
     return client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine);
@@ -121,8 +121,8 @@ static bool is_connected(zkl_client *client)
 }
 
 /*
- * Locks the mutex if it can be had within PATIENCE. pthread_mutex_timedlock would wait until a time of the wall clock: for an hour, if
- * that is set back by an hour meanwhile.
+ * Locks the mutex if it can be had within PATIENCE. pthread_mutex_timedlock would wait by the wall clock: for an hour, if that is
+ * set back by an hour meanwhile.
  */
 static bool lock_within_patience(pthread_mutex_t *mutex)
 {
@@ -144,7 +144,10 @@ static bool lock_within_patience(pthread_mutex_t *mutex)
 #endif
 }
 
-/* Takes engine_mutex; false if the I/O thread keeps it. Without a connection it may do so for long: it resolves a name. */
+/*
+ * Takes engine_mutex; returns false if the I/O thread keeps it. Without a connection the I/O thread may keep it for long, to
+ * resolve a name.
+ */
 static bool take_engine(zkl_client *client)
 {
     bool taken = pthread_mutex_trylock(&client->engine_mutex) == 0;
@@ -154,7 +157,7 @@ static bool take_engine(zkl_client *client)
     return taken;
 }
 
-/* Takes engine_mutex if a caller may steer. `patiently`: not at once, if need be. */
+/* Enters the engine: takes engine_mutex if a caller may do the I/O thread's work. `patiently`: retries if the mutex is taken. */
 static bool come_aboard(zkl_client *client, bool patiently)
 {
     if (!(patiently ? take_engine(client) : pthread_mutex_trylock(&client->engine_mutex) == 0)) {
@@ -172,7 +175,7 @@ static void take_helm(zkl_client *client)
     bool with_thread = client->helm == HELM_THREAD;
     client->helm = HELM_CALLER;
     if (with_thread) {
-        zkl_client_wake(client); /* it sleeps on the socket */
+        zkl_client_wake(client); /* the I/O thread sleeps on the socket */
     }
 }
 
@@ -191,13 +194,13 @@ static void leave_helm(zkl_client *client)
     }
 }
 
-/* engine_mutex held. What the caller waits for is there: it returns with that, and needs no news of it. */
+/* engine_mutex held. Whether the caller's wait is over: its result is there, and it needs no notification of it. */
 static bool is_over(zkl_client *client, const zkl_ticket *subject)
 {
     return (subject != NULL && zkl_ticket_decided(subject)) || zkl_client_has_news(client);
 }
 
-/* engine_mutex held; unlocked while it sleeps. False: the caller's wait is over, whatever came of it. */
+/* engine_mutex held; unlocked while it sleeps. Returns false if the caller's wait is over, for whatever reason. */
 static bool steer_once(zkl_client *client, const zkl_ticket *subject, int64_t until)
 {
     zkl_poll wanted;
@@ -206,7 +209,7 @@ static bool steer_once(zkl_client *client, const zkl_ticket *subject, int64_t un
     if (!ready_to_wait || is_over(client, subject) || !may_steer(client) || zkl_clock() >= until) {
         return false;
     }
-    client->quiet = NULL; /* what the I/O thread does meanwhile must wake the caller */
+    client->quiet = NULL; /* the I/O thread may finish the work meanwhile, and must then wake the caller */
     struct pollfd fds[2] = {{.fd = client->news_pipe[0], .events = POLLIN}, {.fd = wanted.fd, .events = wanted.events}};
     int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until));
     pthread_mutex_unlock(&client->engine_mutex);
@@ -219,11 +222,11 @@ static bool steer_once(zkl_client *client, const zkl_ticket *subject, int64_t un
     bool readable = ready > 0 && client->socket == wanted.fd;
     zkl_engine_process(client->engine, zkl_clock(), readable ? fds[1].revents : 0);
     if (ready < 0) {
-        zkl_client_turn(client, &wanted, true); /* a signal: the program wants to hear of it */
+        zkl_client_turn(client, &wanted, true); /* a signal: the program must be able to handle it */
         return false;
     }
     if (is_over(client, subject) && !zkl_engine_wants_turn(client->engine, client->sleeping_until)) {
-        zkl_client_end_turn(client, true); /* what to wait for next is not asked before somebody waits */
+        zkl_client_end_turn(client, true); /* the next caller that waits computes what to poll for */
         return false;
     }
     return true;
@@ -239,7 +242,10 @@ static void steer(zkl_client *client, const zkl_ticket *subject, int64_t until)
     leave_helm(client);
 }
 
-/* engine_mutex held; unlocks it. The end of a turn whose caller does not wait: what remains to be done is the I/O thread's. */
+/*
+ * Leaves the engine. engine_mutex held; unlocks it. Ends the turn of a caller that does not wait: the rest is the I/O thread's
+ * work.
+ */
 static void go_ashore(zkl_client *client)
 {
     client->quiet = NULL;

@@ -1,58 +1,64 @@
 /*
- * lease: how long the session certainly lives, and the heartbeat that keeps it so.
+ * lease: how long the session certainly exists, and the heartbeat that keeps it alive.
  *
- * Being CONNECTED, successful reads, pings and even sync do not prove that the session lives, because a follower that is cut off
- * from its leader goes on answering them. Two instants are known from acknowledgements alone:
+ * Being CONNECTED, successful reads, pings and even sync do not prove that the session exists, because a follower that
+ * is cut off from its leader goes on answering them. Two instants are known from acknowledgements alone:
  *
- *   alive_at       the session lived then: a quorum write that was sent then has been acknowledged. The heartbeat is a multi of
- *                  version checks of our own nodes. It goes through the quorum, changes nothing, fires no watch, and fails with
- *                  ZNONODE when one of the nodes has been deleted.
- *   restarted_at   the leader restarted the session's timer then or later.
+ *   alive_at       The session existed then: a quorum write that was sent then has been acknowledged. The heartbeat is a
+ *                  multi of version checks of our own nodes. It goes through the quorum, changes nothing, fires no
+ *                  watch, and fails with ZNONODE when one of the nodes has been deleted.
+ *   restarted_at   The leader restarted the session's timer then or later.
  *
- * With T, the least session timeout that was negotiated in this session, grants are valid until
- * min(alive_at + T/2, restarted_at + 9T/10).
+ * Let T be the least session timeout that was negotiated in this session. Grants are valid until min(alive_at + T/2,
+ * restarted_at + 9T/10).
  *
- * A check knows a node by its name and the version of its data alone. Another client that may create and delete in the directory can
- * replace our node by one of its own, but it cannot give that node our czxid and our session. So an exists for each node that is
- * held follows the heartbeat on the same connection: what a session reads after its own write is no older than that write. The
- * heartbeat counts when all of these are answered too.
+ * A check identifies a node by its name and the version of its data alone. Another client that may create and delete in
+ * the directory can replace our node by its own node, but it cannot give that node our czxid and our session. So the
+ * heartbeat is followed on the same connection by an exists of each node that is held. A read of the session after its
+ * own write is no older than that write. The heartbeat counts when all of these are answered too.
  *
- * When the timer was restarted. A write that a follower forwards does not restart it (LeaderZooKeeperServer.submitLearnerRequest).
- * The follower's report does, and the follower reports only in answer to a ping of the leader that it has received (Learner.ping,
- * LearnerHandler.run). The packets of the leader may stall while those of the follower arrive. So it takes four answered requests, all
- * on one connection, each sent when the one before had been answered:
+ * When the timer was restarted. A write that a follower forwards does not restart it
+ * (LeaderZooKeeperServer.submitLearnerRequest). The follower's report does. A follower reports only in answer to a ping
+ * of the leader that it has received (Learner.ping, LearnerHandler.run). The packets of the leader may stall while
+ * those of the follower arrive. So the proof takes four answered requests on one connection, each sent after the answer
+ * to the one before:
  *
- *   j1, j2   The follower has heard of us. The report that is made at the moment of a request may miss that one request
- *            (LearnerSessionTracker.touchSession and snapshot), so there are two.
- *   w        A round trip through the leader, sent at least 3T/10 after the answer to j2. The leader pings its followers twice a tick,
- *            and T is two ticks or more; so it has queued a ping in between, which has passed the ordered link before the answer to w.
+ *   j1, j2   The follower has received requests of ours. The report that is made at the moment of a request may miss
+ *            that one request (LearnerSessionTracker.touchSession and snapshot), so there are two.
+ *   w        A round trip through the leader, sent at least 3T/10 after the answer to j2. The leader pings its followers
+ *            twice a tick, and T is two ticks or more. So it has queued a ping in between, and this ping has passed the
+ *            ordered link before the answer to w.
  *   k        Another round trip through the leader. The report travels before k on the ordered link to the leader.
  *
- * Then the timer was restarted at the instant at which j1 was sent, or later. The request kinds in `through_leader` can be w or k;
- * every request can be j1 or j2. Each request remembers what its answer will prove (zkl_evidence), so that one request can play all
- * parts at the same time, and a client that is busy proves its lease by what it sends anyway.
+ * Then the timer was restarted at the instant at which j1 was sent, or later. The request kinds in `through_leader` can
+ * be w or k. Every request can be j1 or j2. Each request remembers what its answer will prove (zkl_evidence). So one
+ * request can play all parts at the same time, and a busy client proves its lease by the requests that it sends anyway.
  *
- * Two conditions come with it:
- *   - The follower's leader may have been replaced and not know it. That it was the leader is proven by a quorum write that is
- *     acknowledged on the same connection afterwards. Until then the instant is known in `chain` only.
- *   - The chain must be unbroken: each such instant becomes known less than 9T/10 after the one before. Otherwise the leader's session
- *     tracker may have taken the session out of its queue, and end it a moment later in spite of the report (SessionTrackerImpl.run).
- *     A broken chain is as good as an unbroken one when a quorum write, sent T/2 later, has been acknowledged: the tracker would have
- *     ended the session by then. A client that has nothing to lose does not wait for that, but opens a new session.
- * A connection's handshake restarts the timer too, by the revalidation of the session, and counts under the same condition.
+ * There are two conditions:
+ * - The follower's leader may have been replaced and not know it. A quorum write that is acknowledged on the same
+ *   connection afterwards proves that it was the leader. Until then the instant is known in `chain` only.
+ * - The chain must be unbroken: each such instant becomes known less than 9T/10 after the one before. Otherwise the
+ *   leader's session tracker may have taken the session out of its queue, and end it a moment later in spite of the
+ *   report (SessionTrackerImpl.run). A broken chain is as good as an unbroken one when a quorum write, sent T/2 later,
+ *   has been acknowledged: the tracker would have ended the session by then. A client that has nothing to lose does not
+ *   wait for that, but opens a new session.
  *
- * An instant at which an answer was here is known when the clock has been read afterwards, at the next turn: the thread may have stood
- * still in between. So answers are dated there (zkl_lease_date_answers).
+ * A connection's handshake restarts the timer too, by the revalidation of the session. It counts under the same
+ * condition.
  *
- * Rounds of requests provide the evidence: a sync, then, when that is answered, the heartbeat; where there is no node, another sync, or
- * a version check of "/" if the program has ephemeral nodes or watches. next_round says how far apart they are. With quick round trips
- * the instant that is known is then less than 2T/3 old. If a round trip takes more than about T/13, no lease can be kept.
+ * The thread may stand still after it has received an answer. So the instant by which an answer was here is known only
+ * when the clock has been read afterwards, at the next turn. Answers are dated there (zkl_lease_date_answers).
+ *
+ * Rounds of requests provide the evidence: a sync, and when it is answered, the heartbeat. A client without nodes sends
+ * another sync, or a version check of "/" if the program has ephemeral nodes or watches. next_round returns the time of
+ * the next round. With quick round trips the known instant is less than 2T/3 old. If a round trip takes more than about
+ * T/13, no lease can be kept.
  */
 #include <string.h>
 
 #include "engine_private.h"
 
-/* Without memory for a heartbeat: this long until the next try. */
+/* The time until the next try when there was no memory for a heartbeat. */
 #define PAUSE_AFTER (ZKL_SECOND / 5)
 
 /* Parts of the session timeout. */
@@ -63,14 +69,15 @@
 #define GIVES_WAY_AFTER(timeout) ((timeout) / 2 * 3)
 
 /*
- * Nodes checked by one heartbeat request, and bytes of their paths in it: a server hangs up at a packet above jute.maxbuffer
- * (1 MB by default), heartbeat after heartbeat. What a check takes beside its path is less than CHECK_OVERHEAD.
+ * The most nodes checked by one heartbeat request, and the most bytes of their paths in it. A server closes the
+ * connection at a packet above jute.maxbuffer (1 MB by default), heartbeat after heartbeat. A check takes less than
+ * CHECK_OVERHEAD besides its path.
  */
 #define CHECKS_AT_ONCE 256
 #define CHECKED_BYTES_AT_ONCE ((int64_t)512 * 1024)
 #define CHECK_OVERHEAD 32
 
-/* Looks at nodes that are under way at once, whatever else is: the lease must not wait for others. */
+/* The most verifications of nodes in flight, whatever else is in flight: the lease must not wait for other requests. */
 #define LOOKS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
 
 #ifdef ZKL_BREAKABLE
@@ -86,7 +93,10 @@ bool zkl_lease_valid(const zkl_engine *engine)
     return !engine->lease || engine->now < engine->lease_until || ZKL_BROKEN(ZKL_BREAK_LEASE);
 }
 
-/* Without a lease nothing but the connection tells that the session lives: enough to hold on, not to grant anew. */
+/*
+ * If leases are turned off, only the connection shows that the session exists. Grants are kept without a connection,
+ * but a new grant needs it.
+ */
 bool zkl_lease_covers_more(const zkl_engine *engine)
 {
     return zkl_lease_valid(engine) && (engine->lease || zkl_session_usable(engine));
@@ -114,7 +124,7 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Whether every server that answers such a request with ZOK has asked the leader, or is the leader. */
+/* Returns whether every server that answers such a request with ZOK has asked the leader, or is the leader. */
 static bool through_leader(zkl_request_kind kind)
 {
     switch (kind) {
@@ -127,18 +137,18 @@ static bool through_leader(zkl_request_kind kind)
     case ZKL_REQUEST_WITNESS:
     case ZKL_REQUEST_CHECK:
         return true;
-    default: /* the program's own requests, and those of a LIMIT, may be reads */
+    default: /* reads, and requests that may be reads: LIMIT, and the program's own */
         return false;
     }
 }
 
-/* Whether an answer with ZOK means that a majority of the servers has acknowledged the request. */
+/* Returns whether an answer with ZOK means that a majority of the servers has acknowledged the request. */
 static bool is_quorum_write(zkl_request_kind kind)
 {
     return through_leader(kind) && kind != ZKL_REQUEST_SYNC && kind != ZKL_REQUEST_PULSE;
 }
 
-/* The latest request for which the leader has queued a ping, if the next round trip through it is answered. */
+/* Returns when the latest j1 was sent for which a request that is sent now can be the w; ZKL_LONG_AGO if there is none. */
 static int64_t pinged(const zkl_engine *engine)
 {
     const zkl_chain *chain = &engine->chain;
@@ -167,7 +177,10 @@ zkl_evidence zkl_lease_evidence(const zkl_engine *engine, zkl_request_kind kind)
     return evidence;
 }
 
-/* Only answers of some time ago are of use, so the entries are spread over time. */
+/*
+ * Remembers the pair of requests that this answer completes. Only pairs of some time ago are of use, so the remembered
+ * ones are spread over time.
+ */
 static void note_heard(zkl_engine *engine, const zkl_request *request)
 {
     zkl_chain *chain = &engine->chain;
@@ -207,7 +220,7 @@ void zkl_lease_answered(const zkl_request *request)
     }
 }
 
-/* Whether this turn is less than 9T/10 after `before`. */
+/* Returns whether this turn is less than 9T/10 after `before`. */
 static bool is_unbroken(const zkl_engine *engine, int64_t before)
 {
     return engine->now < before + LIVES_FOR(zkl_session_timeout(engine)) || ZKL_BROKEN(ZKL_BREAK_CHAIN);
@@ -244,7 +257,7 @@ void zkl_lease_connected(zkl_engine *engine, bool fresh)
     }
 }
 
-/* Moves the end of the lease to what is known by now. */
+/* Moves the end of the lease as far as is proven by now, and grants the entries that have waited for a lease. */
 static void extend(zkl_engine *engine)
 {
     int64_t until = engine->alive_at + zkl_session_timeout(engine) / 2;
@@ -263,7 +276,7 @@ static void extend(zkl_engine *engine)
         zkl_seat *seat, *next;
         for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
             next = TAILQ_NEXT(seat, all);
-            if (seat->role != ZKL_ROLE_TURN) { /* which waits for permits, not for a lease */
+            if (seat->role != ZKL_ROLE_TURN) { /* a queue entry waits for permits, not for a lease */
                 zkl_seat_confirm(seat);
             }
         }
@@ -271,9 +284,10 @@ static void extend(zkl_engine *engine)
 }
 
 /*
- * The next round begins at the latest when the answers of this one are old enough for it to be their w. The rounds before that are spread
- * evenly, so that each round finds the answers of another one just old enough. They are at most T/5 apart. A client without nodes needs
- * no rounds between, unless round trips take so long that each instant would become known too late.
+ * Returns the start of the next round, which is at the latest when the answers of this round are old enough for the
+ * next one to be their w. The rounds before that are spread evenly, so that each round finds the answers of another one
+ * just old enough. They are at most T/5 apart. A client without nodes needs no rounds in between, unless round trips
+ * take so long that each instant would become known too late.
  */
 static int64_t next_round(const zkl_engine *engine)
 {
@@ -333,7 +347,7 @@ void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
     extend(engine);
 }
 
-/* Whether the session has, or may come to have, anything that another session has not. */
+/* Returns whether the session has, or may get, anything that a new session would not have. */
 static bool has_something(const zkl_engine *engine)
 {
     if (engine->nodes > 0 || engine->own_ephemerals || !LIST_EMPTY(&engine->user_watches)) {
@@ -385,7 +399,7 @@ bool zkl_lease_waits_in_vain(zkl_engine *engine)
     if (engine->now < zkl_lease_waits_until(engine)) {
         return false;
     }
-    engine->confirming = any_confirming(engine); /* else the seat that needed a lease has left */
+    engine->confirming = any_confirming(engine); /* false: the entry that needed a lease has left */
     return engine->confirming;
 }
 
@@ -437,7 +451,7 @@ static int64_t check_bytes(const zkl_seat *seat)
     return seat->engine->chroot_length + (int64_t)strlen(seat->node) + CHECK_OVERHEAD;
 }
 
-/* Whether a request that checks so much already has no room for another seat. */
+/* Returns whether a heartbeat has no room for another entry. */
 static bool is_full(const struct zkl_checks *checks, const zkl_seat *seat)
 {
     return checks->count == CHECKS_AT_ONCE || checks->bytes + check_bytes(seat) > CHECKED_BYTES_AT_ONCE;
@@ -447,13 +461,13 @@ static void add_check(struct zkl_checks *checks, zkl_seat *seat)
 {
     checks->items[checks->count] = (struct zkl_check){seat, seat->generation};
     zoo_check_op_init(&checks->ops[checks->count], seat->node, -1);
-    checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays, should the answer say nothing of it */
+    checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this node */
     seat->flying++;
     checks->count++;
     checks->bytes += check_bytes(seat);
 }
 
-/* Nothing about the heartbeat is under way, or to be sent, any more. */
+/* Frees a heartbeat of which nothing is in flight, or still to be sent. */
 static void land_checks(struct zkl_checks *checks)
 {
     for (int32_t i = 0; i < checks->count; i++) {
@@ -483,14 +497,14 @@ static bool needs_check(const zkl_seat *seat)
            (seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING || seat->state == ZKL_SEAT_GRANTED);
 }
 
-/* The seat is still what the heartbeat was about, and is held by its node, or will be when the lease is proven. */
+/* Returns whether the entry is unchanged since the heartbeat, and holds by its node, or will when the lease is proven. */
 static bool needs_look(const struct zkl_check *check)
 {
     bool holds = check->seat->state == ZKL_SEAT_GRANTED || check->seat->state == ZKL_SEAT_CONFIRMING;
     return check->generation == check->seat->generation && holds && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR);
 }
 
-/* Looks at the next nodes of a heartbeat, as many as may be; false if some are left. */
+/* Verifies the next nodes of a heartbeat, as many as may be in flight. Returns false if some are left. */
 static bool send_looks(zkl_engine *engine, struct zkl_checks *checks)
 {
     if (checks->connection != engine->connection || !zkl_session_usable(engine)) {
@@ -554,7 +568,7 @@ static void send_all_checks(zkl_engine *engine)
     }
 }
 
-/* One of a round's requests that are no heartbeats; `last`: nothing follows it. */
+/* Sends a sync, the request of a round that is no heartbeat. `last`: no request of the round follows it. */
 static void send_pulse(zkl_engine *engine, bool last)
 {
     if (zkl_send_pulse(engine, last)) {
@@ -564,8 +578,8 @@ static void send_pulse(zkl_engine *engine, bool last)
 }
 
 /*
- * The second request of a round without nodes. A client that has something to lose with its session sends a quorum write, so that the
- * chain goes on over a lost connection.
+ * Sends the second request of a round without nodes. If the client has something to lose with its session, this is a
+ * quorum write, so that the chain goes on over a lost connection.
  */
 static void send_last(zkl_engine *engine)
 {
@@ -584,7 +598,7 @@ void zkl_lease_beat(zkl_engine *engine)
     zkl_lease_rest(engine);
     engine->chain.round_began = engine->now;
     if (only_aliveness) {
-        send_all_checks(engine); /* a seat waits for its grant: the shortest way */
+        send_all_checks(engine); /* an entry waits for its grant: the shortest way */
     } else {
         send_pulse(engine, false);
     }
@@ -596,7 +610,7 @@ void zkl_lease_pulsed(zkl_request *request, int rc)
     bool last = request->index != 0;
     engine->checks_flying--;
     if (request->connection != engine->connection || !zkl_session_usable(engine)) {
-        return; /* the next connection has rounds of its own */
+        return; /* the next connection has its own rounds */
     }
     if (last) {
         engine->no_witness = engine->no_witness || rc == ZNOAUTH || rc == ZNONODE;
@@ -609,7 +623,7 @@ void zkl_lease_pulsed(zkl_request *request, int rc)
     }
 }
 
-/* The C client takes an answer for success whose parts say otherwise, or are not there. */
+/* Returns whether all checks passed. The C client reports success even if parts of the answer say otherwise, or are missing. */
 static bool all_passed(const struct zkl_checks *checks)
 {
     bool passed = true;
@@ -619,7 +633,7 @@ static bool all_passed(const struct zkl_checks *checks)
     return passed;
 }
 
-/* Neither yes nor no; what is known to pass by itself is not worth a line. */
+/* Logs an answer that is neither yes nor no, unless its cause is known to pass by itself. */
 static void note_unproven(zkl_engine *engine, int rc)
 {
     if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
@@ -652,7 +666,8 @@ void zkl_lease_checked(zkl_request *request, int rc)
 }
 
 /*
- * Of a reader beside its writer only the session is known; nobody else has it, and ours makes no node twice under one name.
+ * Returns whether the node is the entry's own. For a downgraded reader only the session is compared. It is enough: no
+ * other client has it, and this one makes no node twice under one name.
  */
 static bool is_own(const zkl_seat *seat, const struct Stat *stat)
 {
@@ -667,7 +682,7 @@ void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat)
     checks->flying--;
     engine->looks_flying--;
     if (rc == ZNONODE || rc == ZOK) {
-        /* Without the one that is lost the heartbeat proves as much as before. */
+        /* Without the node that is lost the heartbeat proves as much as before. */
         if (needs_look(check) && rc == ZNONODE) {
             zkl_seat_evicted(check->seat);
         } else if (needs_look(check) && !is_own(check->seat, stat)) {

@@ -1,9 +1,10 @@
 /*
- * line: a lock's directory, where contenders stand in line.
+ * queue: a lock's directory with the entries of this client in it, and its parent directories.
  *
- * Lines are found by path and live as long as somebody uses them. A line makes its own parents: all directories on the way
- * are created in one go, as container nodes where the server has those, which makes a deep path cost one round trip. Only the
- * answer for the line's own directory counts; NODEEXISTS is as good as OK anywhere.
+ * Queues are found by path. A queue is freed when its last user drops it; some are kept for what is known of them. A
+ * queue makes its own parents: all directories on the way are created in one go, as container nodes where the server
+ * has those. So a deep path costs one round trip. Only the answer for the queue's own directory counts. For each of the
+ * directories, NODEEXISTS is as good as OK.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 #define FIRST_SLOTS 64
 
-/* Lines that are kept for what is known of them, beside those in use. */
+/* The number of queues that are kept for what is known of them, beside those in use. */
 #define MOST_KEPT 1024
 
 /* FNV-1a. */
@@ -43,7 +44,7 @@ static void grow(zkl_engine *engine)
     struct zkl_line_list *old = engine->lines;
     struct zkl_line_list *lines = zkl_alloc(slots * sizeof *lines);
     if (lines == NULL) {
-        return; /* longer chains will do */
+        return; /* longer chains work too */
     }
     uint32_t old_slots = engine->line_slots;
     engine->lines = lines;
@@ -185,9 +186,10 @@ static bool ours(const zkl_engine *engine, const char *name)
 }
 
 /*
- * A node of this client that no seat knows: a create that surfaced after it had been given up, or one whose deletion the servers
- * have forgotten. It lives as long as our session, and nobody else may remove it. So it gets a seat, which does not rest before it
- * is gone: whoever waits behind it, and this may be ourselves, does not look again.
+ * Deletes a node of this client that no entry knows, a stray. Its create was executed after it had been given up, or
+ * the servers have forgotten its deletion. A stray exists as long as our session, and no other client may remove it. So
+ * it gets an entry, which repeats the delete until the node is gone: a waiter behind the stray does not list again, and
+ * that waiter may be ours. Returns false when memory is short.
  */
 static bool remove_stray(zkl_line *line, const char *name)
 {
@@ -205,8 +207,8 @@ static bool remove_stray(zkl_line *line, const char *name)
 }
 
 /*
- * All of them, wherever in the line: whoever waits right behind one of them is as a rule another client, who can do nothing
- * about it, and we stand further back.
+ * Removes strays anywhere in the queue. The contender right behind a stray is usually another client, which cannot
+ * remove it, and our entry is further back.
  */
 bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
 {
@@ -221,9 +223,10 @@ bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names)
         more -= other->state != ZKL_SEAT_PARKED && other->state != ZKL_SEAT_LOOKING && other->state != ZKL_SEAT_LEAVING;
     }
     /*
-     * As a rule there are no more than can be accounted for: no need to look for each of thousands. (A seat whose node somebody has
-     * deleted counts until it hears of that, from a heartbeat, and lists anew. One that leaves does not count, for its node may be gone,
-     * and it would not list anew.)
+     * Usually the list shows no more nodes of ours than our entries account for, so thousands of names need not be
+     * compared. An entry whose node was deleted externally counts until a heartbeat reports that; it then lists the
+     * queue again. An entry that is leaving does not count: its node may be gone already, and it would not list the
+     * queue again.
      */
     bool all = true;
     for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {
@@ -276,18 +279,18 @@ void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_ve
     zkl_line_drop(line);
 }
 
-/* All replies are in: whoever waits for the directory goes on, or hears why it cannot. */
+/* All replies are in. Entries that wait for the directory go on, or are refused with the reason. */
 static void parents_decided(zkl_line *line)
 {
     zkl_engine *engine = line->engine;
     int rc = line->parents_last;
     if (rc == ZUNIMPLEMENTED || line->parents_error == ZUNIMPLEMENTED) {
-        engine->no_containers = true; /* a server before 3.5.3: persistent nodes will do */
+        engine->no_containers = true; /* a server before 3.5.3: persistent nodes are used */
         rc = ZOK;
     } else if (rc == ZNONODE && line->parents_error != ZOK) {
-        rc = line->parents_error; /* a directory above could not be made: its reason is the reason */
+        rc = line->parents_error; /* a directory above could not be made: report that reason */
     } else if (rc == ZNONODE && strchr(line->path + 1, '/') != NULL) {
-        rc = ZOK; /* one above was there, and was reaped a moment later: begin again */
+        rc = ZOK; /* a directory above existed and was reaped a moment later: start again */
     }
     bool later = rc == ZTHROTTLEDOP;
     bool failed = rc != ZOK && rc != ZNODEEXISTS && !later && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED &&
@@ -298,7 +301,7 @@ static void parents_decided(zkl_line *line)
         zkl_seat *next = TAILQ_NEXT(seat, in_line);
         if (seat->state == ZKL_SEAT_PARKED && failed) {
             zkl_seat_refuse(seat, rc, "creating the directory of");
-            next = TAILQ_FIRST(&line->seats); /* others of the same claim may have gone with it */
+            next = TAILQ_FIRST(&line->seats); /* other entries of the same acquisition may be gone too */
         } else if (seat->state == ZKL_SEAT_PARKED && later) {
             zkl_seat_wait_long(seat);
         } else if (seat->state == ZKL_SEAT_PARKED) {
@@ -316,7 +319,7 @@ void zkl_line_parent_made(zkl_request *request, int rc)
     if (request->index < 0) {
         line->parents_last = rc;
     } else if (rc != ZOK && rc != ZNODEEXISTS && line->parents_error == ZOK && !(rc == ZNONODE && request->index > 0)) {
-        line->parents_error = rc; /* ZNONODE says no more than that the one above was not made, or was reaped */
+        line->parents_error = rc; /* ZNONODE says only that the directory above was not made, or was reaped */
     }
     if (line->parents_flying == 0) {
         parents_decided(line);

@@ -1,7 +1,8 @@
 /*
- * A file descriptor that becomes readable at a given time: for event loops that can wait for descriptors and for nothing else.
+ * A file descriptor that becomes readable at a given time, for event loops that can wait for nothing but descriptors.
  *
- * In the child of a fork it is another one than the parent's, made when it is used first: the kernel's timer would be shared.
+ * The child of a fork gets another descriptor, which is made when it is first used. Otherwise parent and child would
+ * share the kernel's timer.
  */
 #include "lua_core.h"
 
@@ -19,7 +20,7 @@ typedef struct alarm_clock {
 
 static const char ALARM_TYPE[] = "zklock.alarm";
 
-/* Forty years: what is later is never. */
+/* Forty years, in seconds. A later time is never. */
 static const lua_Number LATEST = 1.25e9;
 
 static void open_alarm(lua_State *L, alarm_clock *alarm)
@@ -48,14 +49,14 @@ static int alarm_fd(lua_State *L)
     return 1;
 }
 
-/* alarm:set(seconds): readable then, and until it is set again; math.huge: never. */
+/* alarm:set(seconds): makes the descriptor readable after that time, until set is called again. math.huge: never. */
 static int alarm_set(lua_State *L)
 {
     const alarm_clock *alarm = check_alarm(L);
     lua_Number seconds = luaL_checknumber(L, 2);
     struct itimerspec spec = {0};
     if (seconds <= 0) {
-        spec.it_value.tv_nsec = 1; /* all zeros would be "never" */
+        spec.it_value.tv_nsec = 1; /* all zeros would mean "never" */
     } else if (seconds < LATEST) {
         spec.it_value.tv_sec = (time_t)floor(seconds);
         spec.it_value.tv_nsec = (long)((seconds - floor(seconds)) * 1e9) + 1;

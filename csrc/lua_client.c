@@ -1,6 +1,4 @@
-/*
- * The part of zklock.core for clients.
- */
+/* The part of zklock.core for clients. */
 #include "lua_core.h"
 
 static zkl_client **box_of_client(lua_State *L)
@@ -85,7 +83,9 @@ static int client_ring(lua_State *L)
     return 1;
 }
 
-/* client:next() -> id of a ticket with news | nil, whether the state or the log has news */
+/*
+ * client:next() -> id of a handle with notifications | nil, whether there are log lines or the state may have changed
+ */
 static int client_next(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -103,7 +103,7 @@ static int client_next(lua_State *L)
     return 1;
 }
 
-/* client:wait(seconds): see zkl_client_wait */
+/* client:wait(seconds) -> true; see zkl_client_wait */
 static int client_wait(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -162,21 +162,22 @@ static int client_state(lua_State *L)
     return 3;
 }
 
-/* --- claims and questions ------------------------------------------------------------------------------------------ */
+/* --- acquisitions and questions ------------------------------------------------------------------------------------ */
 
-/* The claim in the box at `index`, which may be nil; NULL then, or once it has been collected. */
+/* Returns the acquisition in the box at `index`. NULL if the value is nil, or if the acquisition has been collected. */
 static zkl_ticket *opt_claim(lua_State *L, int index)
 {
     return lua_isnoneornil(L, index) ? NULL : *(zkl_ticket **)check_box(L, index, CLAIM_TYPE);
 }
 
 /*
- * client:claim(terms, hold, try, hasty, count, writer, seconds) -> claim, whether it is granted already, whether there is news for
- *   client:next | nil, message, code
+ * client:claim(spec, hold, try, optimistic, count, writer, seconds) -> acquisition, whether it is granted already,
+ *   whether there are notifications for client:next | nil, message, code
  *
- * count is of a semaphore's permits, or nil; writer is the claim beside which a reader may join, or nil. The claim is put into
- * hold.claim before anything is sent, so that a Lua error that a signal raises in between (Ctrl-C) finds it there to be given up. For
- * so many seconds, none by default, the call may block until the claim is decided; see zkl_client_wait.
+ * `count` is the number of a semaphore's permits, or nil. `writer` is the write acquisition whose place in the queue a
+ * reader may take (a downgrade), or nil. The acquisition is put into hold.claim before anything is sent. So if a signal
+ * (Ctrl-C) raises a Lua error in between, the caller finds the acquisition there and can give it up. The call may block
+ * for up to `seconds` (default 0) until the acquisition is decided; see zkl_client_wait.
  */
 static int client_claim(lua_State *L)
 {
@@ -211,7 +212,7 @@ static int client_claim(lua_State *L)
     return 3;
 }
 
-/* client:contenders(path, identities) -> query */
+/* client:contenders(path, identities) -> question | nil, message, code */
 static int client_contenders(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -219,7 +220,8 @@ static int client_contenders(lua_State *L)
         return FORKED;
     }
     size_t length;
-    const char *path = luaL_checklstring(L, 2, &length); /* of a lock, or one of a semaphore's two below it */
+    /* The path of a lock, or one of a semaphore's two directories below its path. */
+    const char *path = luaL_checklstring(L, 2, &length);
     const char *problem = zkl_node_path_problem(path, length);
     luaL_argcheck(L, problem == NULL, 2, problem);
     bool identities = lua_toboolean(L, 3);
@@ -243,7 +245,7 @@ static void set_count(lua_State *L, const char *name, int64_t value)
     lua_setfield(L, -2, name);
 }
 
-/* { count =, sum = seconds, { le = seconds, count = of all that took no longer }, … } */
+/* Pushes { count =, sum = seconds, { le = seconds, count = number of grants that took no longer }, … }. */
 static void push_waits(lua_State *L, const zkl_stats *stats)
 {
     lua_createtable(L, ZKL_WAIT_BUCKETS, 2);
@@ -287,7 +289,7 @@ static int client_stats(lua_State *L)
     return 1;
 }
 
-/* client:busy() -> bool, see zkl_client_busy */
+/* client:busy() -> bool; see zkl_client_busy */
 static int client_busy(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -333,8 +335,8 @@ static int client_join(lua_State *L)
 /* --- opening ------------------------------------------------------------------------------------------------------- */
 
 /*
- * Reads options.auth, an array of {scheme, credential}; the result is a userdata left on the stack, or NULL when there is
- * none. The strings stay Lua's.
+ * Reads options.auth, an array of {scheme, credential}. Returns a userdata that is left on the stack, or NULL if there
+ * is no such option. The strings belong to Lua.
  */
 static zkl_auth *check_auths(lua_State *L, int options, int32_t *count)
 {
@@ -358,7 +360,7 @@ static zkl_auth *check_auths(lua_State *L, int options, int32_t *count)
         auths[i].scheme = lua_tostring(L, -2);
         auths[i].credential = lua_tolstring(L, -1, &length);
         auths[i].credential_length = (int32_t)length;
-        lua_pop(L, 3); /* the strings live on in the caller's table */
+        lua_pop(L, 3); /* the caller's table keeps the strings alive */
     }
     return auths;
 }
@@ -371,7 +373,10 @@ static bool option_flag(lua_State *L, int options, const char *name, bool otherw
     return flag;
 }
 
-/* core.open(servers, {session_timeout = ms, lease = bool, auth = {{scheme, credential}, …}, log = bool}) */
+/*
+ * core.open(servers, {session_timeout = ms, lease = bool, auth = {{scheme, credential}, …}, log = bool}) -> client
+ *   | nil, message, code
+ */
 int core_open(lua_State *L)
 {
     const char *servers = luaL_checkstring(L, 1);

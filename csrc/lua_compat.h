@@ -1,13 +1,11 @@
-/*
- * One source for Lua 5.1, 5.2, 5.3, 5.4 and LuaJIT 2.1: what the older ones lack.
- */
+/* One source for Lua 5.1, 5.2, 5.3, 5.4 and LuaJIT 2.1: replacements for what the older versions lack. */
 #ifndef ZKLOCK_LUA_COMPAT_H
 #define ZKLOCK_LUA_COMPAT_H
 
 #include <lauxlib.h>
 #include <lua.h>
 
-/* LuaJIT has luaL_setfuncs, but 5.1 has not, and one module built for either serves both. */
+/* LuaJIT has luaL_setfuncs, but Lua 5.1 has not. A module that is built for one of them works with both. */
 #if LUA_VERSION_NUM < 502
 #define lua_rawlen(L, index) lua_objlen(L, index)
 #define zkl_setfuncs(L, functions) luaL_register(L, NULL, functions)
@@ -15,7 +13,10 @@
 #define zkl_setfuncs(L, functions) luaL_setfuncs(L, functions, 0)
 #endif
 
-/* An integer as Lua shows integers best: 5.3 and later have them, before that doubles hold 53 bits. */
+/*
+ * Pushes an integer in the best form that the Lua version has. Lua 5.3 and later have integers; before that, doubles
+ * hold 53 bits.
+ */
 #if LUA_VERSION_NUM >= 503
 #define zkl_push_integer(L, value) lua_pushinteger(L, (lua_Integer)(value))
 #else

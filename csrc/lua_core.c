@@ -1,11 +1,12 @@
 /*
  * zklock.core: the thin binding under lua/zklock/.
  *
- * Userdata are pointers to refcounted C objects; __gc drops the reference and nulls it. Every function returns at once but, for
- * adapters that may block, core.poll and client:wait, and client:claim and claim:release if they are told how long they may.
- * Arguments are checked here for type only: what a user may pass is checked, and worded, in lua/zklock/options.lua.
+ * Each userdata is a pointer to a refcounted C object. __gc drops the reference and sets the pointer to NULL. All
+ * functions return at once, except core.poll and client:wait, which only adapters that may block call, and client:claim
+ * and claim:release if the caller says for how long they may block. Arguments are checked here for type only. Values
+ * that a user may pass are checked in lua/zklock/options.lua, which also words the messages.
  *
- * In the child of a fork every method answers nil, message, "forked" and touches nothing.
+ * In the child of a fork every method returns nil, message, "forked" and touches nothing.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -96,7 +97,10 @@ static int core_memory(lua_State *L)
     return 1;
 }
 
-/* How many Lua states of this very process have opened the module; a program may open it on several threads at once. */
+/*
+ * The number of Lua states of this process that have opened the module. A program may open it on several threads at
+ * once.
+ */
 static _Atomic int64_t openings;
 static _Atomic pid_t opened_by;
 
@@ -108,14 +112,17 @@ static void count_opening(void)
     atomic_fetch_add(&openings, 1);
 }
 
-/* core.openings() -> number; those before a fork do not count */
+/* core.openings() -> number; openings before a fork do not count */
 static int core_openings(lua_State *L)
 {
     zkl_push_integer(L, atomic_load(&opened_by) == getpid() ? atomic_load(&openings) : 0);
     return 1;
 }
 
-/* What the C client that is linked in can do; its TLS and SASL entry points exist only where it was built with them. */
+/*
+ * core.features() -> table {tls =, sasl =} of booleans: what the linked C client supports. Its TLS and SASL functions
+ * exist only if it was built with them.
+ */
 static int core_features(lua_State *L)
 {
     lua_createtable(L, 0, 2);
@@ -148,7 +155,10 @@ static const luaL_Reg functions[] = {
     {NULL, NULL},
 };
 
-/* The types' metatables are at `types` and behind it on the stack. The function becomes a field of the table at the top. */
+/*
+ * Sets field `name` of the table at the top to the function. The types' metatables are on the stack from `types` on;
+ * they become the function's upvalues.
+ */
 static void set_function(lua_State *L, int types, const char *name, lua_CFunction function)
 {
     for (int i = 0; i < LAST_TYPE; i++) {
@@ -158,7 +168,7 @@ static void set_function(lua_State *L, int types, const char *name, lua_CFunctio
     lua_setfield(L, -2, name);
 }
 
-/* A table of these functions, on the stack. */
+/* Pushes a table of these functions. */
 static void push_functions(lua_State *L, int types, const luaL_Reg *list)
 {
     lua_newtable(L);
@@ -176,7 +186,10 @@ static void fill_type(lua_State *L, int types, box_type type, const luaL_Reg *me
     lua_pop(L, 1);
 }
 
-/* lua_close unmaps C modules, but our threads may still be saying goodbye: this one stays until the process ends. */
+/*
+ * Keeps this module mapped until the process ends. lua_close unmaps C modules, but our threads may still be closing
+ * sessions.
+ */
 static void pin(void)
 {
     Dl_info info;

@@ -1,13 +1,13 @@
 /*
- * What the binding's files share with each other and with nobody else.
+ * Declarations that the binding's files share. No other file includes this header.
  *
  *   lua_core.c       the module and its functions
- *   lua_client.c     clients, and what is asked of them
- *   lua_terms.c      what a lock is, for all of its acquisitions
- *   lua_ticket.c     tickets: claims and questions, and what all kinds of tickets have in common
- *   lua_operation.c  tickets for reads and writes of the program's own
+ *   lua_client.c     clients and their methods
+ *   lua_terms.c      lock specs: the immutable settings of a lock
+ *   lua_ticket.c     handles: acquisitions, questions, and what all types of handles have in common
+ *   lua_operation.c  handles for reads and writes of the program
  *   lua_alarm.c      a descriptor that becomes readable at a given time
- *   lua_scope.c      the claims of one nginx request
+ *   lua_scope.c      the acquisitions of one nginx request
  *   lua_stack.c      what the stack of a coroutine shows
  */
 #ifndef ZKLOCK_LUA_CORE_H
@@ -21,23 +21,23 @@
 /* --- types --------------------------------------------------------------------------------------------------------- */
 
 /*
- * The types of userdata, each of which is a box for one pointer. Every function of the module has their metatables as its first
- * upvalues, in this order: to look one up in the registry by its name, as luaL_checkudata does, took a tenth of all instructions of acquiring and
- * releasing.
+ * The types of userdata. Each userdata is a box for one pointer. Every function of the module has the types' metatables
+ * as its first upvalues, in this order. Looking up a metatable in the registry by its name, as luaL_checkudata does,
+ * took a tenth of all instructions of acquiring and releasing.
  */
 typedef enum {
     CLIENT_TYPE = 1,
     TERMS_TYPE,
-    /* Three types of tickets. A function for one type reads parts of a ticket that the others have not. */
+    /* Three types of handles. A function for one type reads parts of a handle that the other types do not have. */
     CLAIM_TYPE,
-    QUESTION_TYPE, /* for contenders, and of a flush */
+    QUESTION_TYPE, /* for contenders, or for a flush */
     OPERATION_TYPE,
     LAST_TYPE = OPERATION_TYPE
 } box_type;
 
 extern const char *const box_type_names[];
 
-/* The box at `index` if it is of that type, else NULL. */
+/* Returns the box at `index` if it is of that type, else NULL. Leaves the stack as it was. */
 static inline void *look_for_box(lua_State *L, int index, box_type type)
 {
     void *box = lua_touserdata(L, index);
@@ -49,14 +49,14 @@ static inline void *look_for_box(lua_State *L, int index, box_type type)
     return same ? box : NULL;
 }
 
-/* The box at `index`, which must be of that type. */
+/* Returns the box at `index`. Raises if it is not of that type. */
 static inline void *check_box(lua_State *L, int index, box_type expected)
 {
     void *box = look_for_box(L, index, expected);
     return box != NULL ? box : luaL_checkudata(L, index, box_type_names[expected]); /* raises */
 }
 
-/* A new, empty box of that type, on the stack. */
+/* Pushes a new, empty box of that type and returns it. Raises when memory is short. */
 static inline void *push_box(lua_State *L, box_type type)
 {
     void **box = lua_newuserdata(L, sizeof *box);
@@ -68,7 +68,10 @@ static inline void *push_box(lua_State *L, box_type type)
 
 /* --- times --------------------------------------------------------------------------------------------------------- */
 
-/* 0 for what is not positive; ZKL_NEVER for what is beyond 64 bits. */
+/*
+ * Converts seconds to nanoseconds. Returns 0 for values that are not positive, and ZKL_NEVER / 2 from 9e9 seconds on,
+ * which do not fit into 64 bits.
+ */
 static inline int64_t nanoseconds_of(lua_Number seconds)
 {
     return !(seconds > 0) ? 0 : seconds >= 9e9 ? ZKL_NEVER / 2 : (int64_t)(seconds * 1e9);
@@ -81,10 +84,10 @@ static inline lua_Number seconds_of(int64_t nanoseconds)
 
 /* --- results ------------------------------------------------------------------------------------------------------- */
 
-/* How many results those are that push_forked leaves. */
+/* The number of results that push_forked pushes. */
 #define FORKED 3
 
-/* nil, message, code; returns their number */
+/* Pushes nil, message, code. Returns 3. */
 int push_failure(lua_State *L, zkl_code code, const char *message);
 void push_forked(lua_State *L);
 
@@ -94,7 +97,10 @@ extern const luaL_Reg client_methods[];
 int client_gc(lua_State *L);
 int core_open(lua_State *L);
 
-/* The client that is the first argument; NULL, with the FORKED results pushed, in a child of the process that opened it. */
+/*
+ * Returns the client that is the first argument. In a child of the process that opened the client, returns NULL and
+ * pushes the FORKED results.
+ */
 zkl_client *live_client(lua_State *L);
 
 /* lua_terms.c ------------------------------------------------------------------------------------------------------ */
@@ -102,15 +108,16 @@ zkl_client *live_client(lua_State *L);
 int terms_gc(lua_State *L);
 int core_terms(lua_State *L);
 
-/* The terms in the box at `index`. */
+/* Returns the lock spec in the box at `index`; raises if there is none. */
 zkl_terms *check_terms(lua_State *L, int index);
 
-/* An optional count at `index`. */
+/* Returns the count at `index`, or 1 if there is none. Raises unless it is from 1 to 2147483647. */
 int32_t check_count(lua_State *L, int index);
 
 /*
- * Reads the value at `index`: "open", "creator", "read", or an array of {scheme=, id=, perms=}. The strings stay Lua's, the
- * array is a userdata left on the stack: all valid while the arguments are.
+ * Reads the acl at `index`: "open", "creator", "read", or an array of {scheme=, id=, perms=}. Raises if it is none of
+ * these. The strings belong to Lua, and the array is a userdata left on the stack: all are valid while the arguments
+ * are.
  */
 struct ACL_vector check_acl(lua_State *L, int index);
 
@@ -119,16 +126,24 @@ struct ACL_vector check_acl(lua_State *L, int index);
 extern const luaL_Reg claim_methods[];
 extern const luaL_Reg question_methods[];
 
-/* A new, empty box for a ticket of `type`. It is made before the ticket, so that a failure of Lua's memory loses no ticket. */
+/*
+ * Pushes a new, empty box for a handle of `type`. It is made before the handle, so that a handle is not lost if Lua
+ * runs out of memory.
+ */
 zkl_ticket **push_ticket_box(lua_State *L, box_type type);
-/* How many results: the box, or those of a failure when there is no ticket. */
+/*
+ * Puts the handle into the box, which is at the top. Returns 1, the box. If the handle is NULL, pushes a failure
+ * instead and returns 3.
+ */
 int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket);
 
-/* The ticket that is the first argument and its news; NULL, with the FORKED results pushed, in a child of the process that
- * opened its client. Raises unless the ticket is of `type`. */
+/*
+ * Returns the handle that is the first argument, and its present state in `view`. In a child of the process that opened
+ * the client, returns NULL and pushes the FORKED results. Raises unless the handle is of `type`.
+ */
 zkl_ticket *look_at_ticket(lua_State *L, box_type type, zkl_ticket_view *view);
 
-/* Methods of tickets of any type. */
+/* Methods of handles of any type. */
 int ticket_gc(lua_State *L);
 int ticket_id(lua_State *L);
 int ticket_done(lua_State *L);

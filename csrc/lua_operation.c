@@ -1,14 +1,15 @@
 /*
- * The part of zklock.core for reads and writes of the program's own.
+ * The part of zklock.core for reads and writes of the program.
  *
- * Arguments are checked here for type only: what a user may pass is checked, and worded, in lua/zklock/node.lua.
+ * Arguments are checked here for type only. Values that a user may pass are checked in lua/zklock/node.lua, which also
+ * words the messages.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "lua_core.h"
 
-/* --- what is asked for --------------------------------------------------------------------------------------------- */
+/* --- the request --------------------------------------------------------------------------------------------------- */
 
 static zkl_operation_kind check_kind(lua_State *L, int table)
 {
@@ -23,7 +24,7 @@ static zkl_operation_kind check_kind(lua_State *L, int table)
     return kind;
 }
 
-/* The string in a field, which the table keeps alive; NULL if there is none. */
+/* Returns the string in a field, or NULL if there is none. The table keeps the string alive. */
 static const char *field_text(lua_State *L, int table, const char *name, size_t *length)
 {
     lua_getfield(L, table, name);
@@ -60,8 +61,10 @@ static int32_t create_flags(lua_State *L, int table)
     return ephemeral ? ZOO_EPHEMERAL : ZOO_PERSISTENT;
 }
 
-/* Fills a request from the table at `table`, whose strings it borrows; `acl` is room for its list. May leave values on the
- * stack. */
+/*
+ * Fills `request` from the table at `table`. The strings belong to that table. `acl` is room for the request's acl. May
+ * leave values on the stack.
+ */
 static void read_request(lua_State *L, int table, zkl_operation_request *request, struct ACL_vector *acl)
 {
     luaL_checktype(L, table, LUA_TTABLE);
@@ -85,7 +88,7 @@ static void read_request(lua_State *L, int table, zkl_operation_request *request
     }
 }
 
-/* The parts of a multi, in userdata that is left on the stack. */
+/* Reads the parts of a multi into userdata that is left on the stack. */
 static void read_parts(lua_State *L, int table, zkl_operation_request *request)
 {
     int32_t count = (int32_t)lua_rawlen(L, table);
@@ -118,7 +121,7 @@ int client_operate(lua_State *L)
     return fill_ticket_box(L, box, zkl_client_operate(client, &request));
 }
 
-/* --- what came of it ----------------------------------------------------------------------------------------------- */
+/* --- the result ---------------------------------------------------------------------------------------------------- */
 
 static void set_number(lua_State *L, const char *name, lua_Number value)
 {
@@ -132,7 +135,10 @@ static void set_integer(lua_State *L, const char *name, int32_t value)
     lua_setfield(L, -2, name);
 }
 
-/* 64 bits as 16 hexadecimal digits, since no number of a Lua before 5.3 holds them. They are in order by bytes, not by strcoll. */
+/*
+ * Sets a field to 64 bits as 16 hexadecimal digits, because numbers before Lua 5.3 cannot hold them. The digits are
+ * ordered by bytes, but not by strcoll.
+ */
 static void set_hex(lua_State *L, const char *name, int64_t value)
 {
     char digits[17];
@@ -191,7 +197,7 @@ static void push_parts(lua_State *L, const zkl_operation_result *result)
     }
 }
 
-/* How many values those are. */
+/* Pushes the results of an operation that succeeded. Returns their number. */
 static int push_result(lua_State *L, const zkl_operation_result *result)
 {
     switch (result->kind) {
@@ -223,7 +229,7 @@ static int push_result(lua_State *L, const zkl_operation_result *result)
     return 1;
 }
 
-/* Pushes what came of an operation; returns how many values those are. */
+/* Pushes the results of an operation, or its failure. Returns the number of values. */
 static int push_outcome(lua_State *L, const zkl_ticket *ticket, const zkl_ticket_view *view)
 {
     const zkl_operation_result *result = zkl_ticket_operation_result(ticket);
@@ -241,8 +247,8 @@ static int push_outcome(lua_State *L, const zkl_ticket *ticket, const zkl_ticket
 /*
  * operation:take() -> its results | nil, message, code, index of the part that failed or nil
  *
- * Once an operation: unless there is a watch to wait for it is let go here, and its results are in any case. Lua would not
- * collect the small userdata for the sake of memory that it does not see.
+ * May be called once for each operation. Frees the results and, unless there is a watch to wait for, the operation.
+ * Otherwise Lua might not collect the small userdata for a long time: Lua does not see the memory that belongs to it.
  */
 static int operation_take(lua_State *L)
 {
@@ -265,7 +271,7 @@ static int operation_take(lua_State *L)
     return count;
 }
 
-/* operation:event() -> what its watch has seen | false (nothing yet) | nil, message, code */
+/* operation:event() -> the event that its watch has seen | false (nothing yet) | nil, message, code */
 static int operation_event(lua_State *L)
 {
     static const char *const names[] = {

@@ -1,6 +1,4 @@
-/*
- * The part of zklock.core for scopes: the claims of one nginx request, which end with it.
- */
+/* The part of zklock.core for scopes: the acquisitions of one nginx request, which end with the request. */
 #include <dlfcn.h>
 #include <lauxlib.h>
 #include <pthread.h>
@@ -38,19 +36,19 @@ static zkl_ticket *check_claim(lua_State *L)
 {
     zkl_ticket *ticket = *(zkl_ticket **)luaL_checkudata(L, 2, box_type_names[CLAIM_TYPE]);
     if (ticket == NULL) {
-        luaL_error(L, "this claim has been collected");
+        luaL_error(L, "this acquisition has been collected");
     }
     return ticket;
 }
 
-/* scope:add(claim): see zkl_scope_add */
+/* scope:add(acquisition): see zkl_scope_add */
 static int scope_add(lua_State *L)
 {
     zkl_scope_add(check_scope(L), check_claim(L));
     return 0;
 }
 
-/* scope:remove(claim): see zkl_scope_remove */
+/* scope:remove(acquisition): see zkl_scope_remove */
 static int scope_remove(lua_State *L)
 {
     check_scope(L);
@@ -59,10 +57,10 @@ static int scope_remove(lua_State *L)
 }
 
 /*
- * scope:context() -> what nginx's Lua module has for the request at present, as a number | nil: the request has ended
+ * scope:context() -> number that nginx's Lua module has for the request at present | nil: the request has ended
  *
- * The number changes when nginx redirects the request internally, after which nothing goes on that ran before. The caller has looked
- * at ngx.ctx before the first call: until then there is no such number.
+ * The number changes when nginx redirects the request internally. Code that ran before the redirect does not go on
+ * after it. The caller must have read ngx.ctx before the first call: until then there is no such number.
  */
 static int scope_context(lua_State *L)
 {
@@ -86,9 +84,10 @@ static void look_up(void)
 }
 
 /*
- * scope:has(coroutine) -> whether a coroutine that has yielded is still the request's
+ * scope:has(coroutine) -> whether the coroutine has yielded and still belongs to the request
  *
- * nginx's Lua module uses coroutines again for other requests, if the LuaJIT is OpenResty's, which then also knows the request.
+ * nginx's Lua module reuses coroutines for other requests if the LuaJIT is OpenResty's. Such a LuaJIT also knows the
+ * request of a coroutine (lua_getexdata).
  */
 static int scope_has(lua_State *L)
 {
@@ -104,7 +103,7 @@ static int scope_has(lua_State *L)
     return 1;
 }
 
-/* core.scope(address of an nginx request) -> scope | nil: there is no such thing here; see zkl_scope_open */
+/* core.scope(address of an nginx request) -> scope | nil: scopes are not possible here; see zkl_scope_open */
 int core_scope(lua_State *L)
 {
     static const luaL_Reg methods[] = {

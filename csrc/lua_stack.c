@@ -1,6 +1,6 @@
 /*
- * The part of zklock.core that looks at the stacks of coroutines, for Lua 5.1. Its pcall cannot be yielded across, so waits run
- * unprotected there, and what they leave behind after an error has to be found by other means.
+ * The part of zklock.core that reads the stacks of coroutines, for Lua 5.1. There a coroutine cannot yield across
+ * pcall, so waits run unprotected. After an error, other means must find what such a wait has left behind.
  */
 #include <string.h>
 
@@ -9,8 +9,9 @@
 /*
  * core.yieldable() -> whether the caller may yield, as far as its stack shows
  *
- * False on the main thread, and below a C function (pcall, table.sort, …) or an iterator of a for loop. Lua 5.1 shows no trace of a
- * metamethod: there the answer is true and a yield raises nevertheless. Later versions and LuaJIT let pcall yield and need not ask.
+ * Returns false on the main thread, and below a C function (pcall, table.sort, …) or an iterator of a for loop. Lua 5.1
+ * does not show metamethods on the stack: below one the result is true, but a yield raises. In later versions and
+ * LuaJIT pcall can be yielded across, so they need not ask.
  */
 int core_yieldable(lua_State *L)
 {
@@ -41,7 +42,10 @@ static bool has_local(lua_State *L, lua_State *thread, const lua_Debug *frame)
     return false;
 }
 
-/* core.stands_in(coroutine, table) -> whether a function that the coroutine has not left has the table in a local variable */
+/*
+ * core.stands_in(coroutine, table) -> whether a function that is still active in the coroutine has the table in a local
+ * variable
+ */
 int core_stands_in(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTHREAD);
@@ -50,7 +54,7 @@ int core_stands_in(lua_State *L)
     lua_Debug frame;
     bool found = false;
     if (thread != L && !lua_checkstack(thread, 1)) {
-        found = true; /* it cannot be told for want of memory */
+        found = true; /* memory is short: assume that it has */
     }
     for (int level = thread == L ? 1 : 0; !found && lua_getstack(thread, level, &frame); level++) {
         found = has_local(L, thread, &frame);

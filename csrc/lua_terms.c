@@ -1,11 +1,12 @@
-/*
- * The part of zklock.core for terms: what a lock is, for all of its acquisitions, and what it lets others do.
- */
+/* The part of zklock.core for lock specs, the immutable settings of a lock, and for access control lists. */
 #include "lua_core.h"
 
 /* --- access control lists ------------------------------------------------------------------------------------------ */
 
-/* A field without metamethods: what is found stays reachable through the table. `index` is relative to the top. */
+/*
+ * Pushes a field of the table at `index`, which is relative to the top. Uses no metamethods, so the value stays
+ * reachable through the table.
+ */
 static void push_raw_field(lua_State *L, int index, const char *name)
 {
     lua_pushstring(L, name);
@@ -34,12 +35,12 @@ struct ACL_vector check_acl(lua_State *L, int index)
         entries[i].perms = (int32_t)lua_tointeger(L, -3);
         entries[i].id.scheme = (char *)(uintptr_t)lua_tostring(L, -2);
         entries[i].id.id = (char *)(uintptr_t)lua_tostring(L, -1);
-        lua_pop(L, 4); /* the strings live on in the caller's table */
+        lua_pop(L, 4); /* the caller's table keeps the strings alive */
     }
     return (struct ACL_vector){.count = count, .data = entries};
 }
 
-/* --- terms --------------------------------------------------------------------------------------------------------- */
+/* --- lock specs ---------------------------------------------------------------------------------------------------- */
 
 static const char *check_path(lua_State *L, int index)
 {
@@ -50,7 +51,6 @@ static const char *check_path(lua_State *L, int index)
     return path;
 }
 
-/* An optional count at `index`. */
 int32_t check_count(lua_State *L, int index)
 {
     lua_Number count = luaL_optnumber(L, index, 1);
@@ -65,7 +65,6 @@ static zkl_mode check_mode(lua_State *L, int index)
     return modes[luaL_checkoption(L, index, NULL, names)];
 }
 
-/* The terms in the box at `index`. */
 zkl_terms *check_terms(lua_State *L, int index)
 {
     zkl_terms *terms = *(zkl_terms **)check_box(L, index, TERMS_TYPE);
@@ -82,9 +81,10 @@ int terms_gc(lua_State *L)
 }
 
 /*
- * core.terms(path, mode, identity, acl, max_hold, revocable, permits, handoff, linger) -> terms | nil, message, code
+ * core.terms(path, mode, identity, acl, max_hold, revocable, permits, handoff, linger) -> lock spec | nil, message, code
  *
- * What a lock is, for all of its acquisitions. max_hold and linger are in seconds, or nil; permits is a semaphore's, or nil.
+ * Makes a lock spec. `max_hold` and `linger` are in seconds, or nil for 0. `permits` is the number of a semaphore's
+ * permits, or nil.
  */
 int core_terms(lua_State *L)
 {

@@ -1,11 +1,9 @@
-/*
- * The part of zklock.core for tickets: what all types of them have in common, claims, and questions.
- */
+/* The part of zklock.core for handles: what all types of handles have in common, acquisitions, and questions. */
 #include <string.h>
 
 #include "lua_core.h"
 
-/* The box that is the first argument, of any type of ticket. Most are claims. */
+/* Returns the box that is the first argument. It holds a handle of any type; most are acquisitions. */
 static zkl_ticket **box_of_ticket(lua_State *L)
 {
     zkl_ticket **box = look_for_box(L, 1, CLAIM_TYPE);
@@ -13,7 +11,7 @@ static zkl_ticket **box_of_ticket(lua_State *L)
     return box != NULL ? box : check_box(L, 1, QUESTION_TYPE);
 }
 
-/* The ticket in a box that is the first argument. */
+/* Returns the handle in `box`, which is the first argument. Raises if the box is empty. */
 static zkl_ticket *ticket_in(lua_State *L, zkl_ticket **box)
 {
     zkl_ticket *ticket = *box;
@@ -26,7 +24,7 @@ static zkl_ticket *ticket_in(lua_State *L, zkl_ticket **box)
     return ticket;
 }
 
-/* The first argument, a ticket of any type. */
+/* Returns the first argument, a handle of any type. */
 static zkl_ticket *check_ticket(lua_State *L)
 {
     return ticket_in(L, box_of_ticket(L));
@@ -59,7 +57,7 @@ zkl_ticket *look_at_ticket(lua_State *L, box_type type, zkl_ticket_view *view)
     return ticket;
 }
 
-/* --- of all types -------------------------------------------------------------------------------------------------- */
+/* --- all types of handles ------------------------------------------------------------------------------------------ */
 
 int ticket_gc(lua_State *L)
 {
@@ -78,7 +76,7 @@ int ticket_id(lua_State *L)
     return 1;
 }
 
-/* claim:done(), question:done(), operation:done() -> whether it is settled */
+/* acquisition:done(), question:done(), operation:done() -> whether it is settled */
 int ticket_done(lua_State *L)
 {
     zkl_ticket *ticket = check_ticket(L);
@@ -90,7 +88,7 @@ int ticket_done(lua_State *L)
     return 1;
 }
 
-/* claim:cancel(), question:cancel(), operation:cancel() */
+/* acquisition:cancel(), question:cancel(), operation:cancel() */
 int ticket_cancel(lua_State *L)
 {
     zkl_ticket *ticket = check_ticket(L);
@@ -102,9 +100,9 @@ int ticket_cancel(lua_State *L)
     return 0;
 }
 
-/* --- claims -------------------------------------------------------------------------------------------------------- */
+/* --- acquisitions -------------------------------------------------------------------------------------------------- */
 
-/* claim:phase() -> phase, code or nil, message */
+/* acquisition:phase() -> phase, code or nil, message */
 static int claim_phase(lua_State *L)
 {
     zkl_ticket_view view;
@@ -122,7 +120,7 @@ static int claim_phase(lua_State *L)
     return 3;
 }
 
-/* claim:waits() -> bool */
+/* acquisition:waits() -> bool, false after a fork */
 static int claim_waits(lua_State *L)
 {
     const zkl_ticket *ticket = check_claim(L);
@@ -130,7 +128,7 @@ static int claim_waits(lua_State *L)
     return 1;
 }
 
-/* claim:released() -> bool, see zkl_ticket_released */
+/* acquisition:released() -> bool; see zkl_ticket_released */
 static int claim_released(lua_State *L)
 {
     zkl_ticket *ticket = check_claim(L);
@@ -142,7 +140,7 @@ static int claim_released(lua_State *L)
     return 1;
 }
 
-/* claim:finished() -> bool, see zkl_ticket_finished; true after a fork */
+/* acquisition:finished() -> bool, true after a fork; see zkl_ticket_finished */
 static int claim_finished(lua_State *L)
 {
     zkl_ticket *ticket = check_claim(L);
@@ -179,7 +177,7 @@ static int claim_token(lua_State *L)
     return 1;
 }
 
-/* claim:token_numbers() -> upper and lower 32 bits of the czxid, grants before | nil */
+/* acquisition:token_numbers() -> upper and lower 32 bits of the czxid, number of grants before | nil */
 static int claim_token_numbers(lua_State *L)
 {
     zkl_ticket_view view;
@@ -212,7 +210,7 @@ static int claim_node(lua_State *L)
     return 1;
 }
 
-/* claim:nodes() -> array of the paths of all nodes by which it holds | nil, message, code */
+/* acquisition:nodes() -> array of the paths of all nodes by which it holds | nil, message, code */
 static int claim_nodes(lua_State *L)
 {
     zkl_ticket_view view;
@@ -238,7 +236,7 @@ static int claim_nodes(lua_State *L)
     return 1;
 }
 
-/* claim:revocations() -> how often others have asked for it */
+/* acquisition:revocations() -> how often other clients have asked for the lock to be released */
 static int claim_revocations(lua_State *L)
 {
     zkl_ticket_view view;
@@ -250,7 +248,10 @@ static int claim_revocations(lua_State *L)
     return 1;
 }
 
-/* Removes the claim from what the Lua side has noted: see claim_release. Can run out of memory before it has changed anything. */
+/*
+ * Removes the acquisition from the tables of the Lua side: see claim_release. May run out of memory before it has
+ * changed anything.
+ */
 static void unregister(lua_State *L, uint64_t id)
 {
     if (lua_istable(L, 5)) {
@@ -270,15 +271,17 @@ static void unregister(lua_State *L, uint64_t id)
 }
 
 /*
- * claim:release(seconds, if_held, lock, observers) -> whether it is settled, and there is nothing to tell (zkl_ticket_released),
- *   whether there is news for client:next
+ * acquisition:release(seconds, if_held, lock, observers) -> whether it is settled and there is nothing to report
+ *   (zkl_ticket_released), whether there are notifications for client:next
  *
- * Ends a claim in any phase. For so many seconds, none by default, the call may block until the claim is finished; see
- * zkl_client_wait. With if_held nothing happens, and the answer is nil, unless it is held at this instant.
+ * Ends an acquisition in any phase. The call may block for up to `seconds` (default 0) until the acquisition is
+ * finished; see zkl_client_wait. If `if_held` is true and the acquisition is not held at this instant, nothing happens,
+ * and the result is nil.
  *
- * `lock` is the object that holds by the claim: its field _hold becomes false, and with if_held that hold's field `released` true.
- * `observers` is the table in which the claim's id stands for it, or nil. All of that is one step: a debug hook, which may raise an
- * error at any instruction of the VM, finds the lock held and noted, or neither.
+ * `lock` is the object that holds by the acquisition. Its field `_hold` becomes false; if `if_held` is true, that
+ * hold's field `released` becomes true. `observers` is a table with the acquisition's id as a key, which is removed; it
+ * may be nil. All of that is one step: a debug hook, which may raise an error at any instruction of the VM, finds the
+ * lock either held and noted, or neither.
  */
 static int claim_release(lua_State *L)
 {

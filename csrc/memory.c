@@ -5,18 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The size stands before each block; the union keeps what follows aligned for any type. */
+/* The size stands before each block. The union keeps the memory behind it aligned for any type. */
 typedef union {
     size_t size;
     max_align_t align;
 } header;
 
-/* What the cache of glibc's malloc takes. */
+/* The largest block for the cache of glibc's malloc. */
 #define SMALL 1024
 
 static _Atomic int64_t in_use;
 
-/* What tests ask for: of the attempts since then, counted from 0, those from fail_from to before fail_to fail. */
+/* Set by tests. Attempts are counted from 0 since then. An attempt fails if fail_from <= its number < fail_to. */
 static _Atomic bool failing;
 static _Atomic int64_t attempts, fail_from, fail_to;
 
@@ -30,8 +30,9 @@ static bool may_succeed(void)
 }
 
 /*
- * A block with so many zeros behind its header. glibc's calloc passes by the thread's own cache, from which malloc takes what was
- * freed a moment ago without a lock. (All but the header: compilers make one calloc of a malloc and a memset of the whole.)
+ * Returns a block with `size` zeros behind its header, or NULL. glibc's calloc bypasses the thread's own cache, from
+ * which malloc takes recently freed memory without a lock. The header is not cleared: compilers turn a malloc and a
+ * memset of the whole block into one calloc.
  */
 static header *zeroed(size_t size)
 {

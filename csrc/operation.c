@@ -1,13 +1,14 @@
 /*
- * operation: single requests that a program asks for, so that it can read and write nodes, or write a recipe of its own.
+ * operation: single requests of the program, which reads and writes nodes with them, or implements its own recipe.
  *
- * An operation waits in the engine's list while it may not be sent (no connection, too many requests under way) and goes out
- * in the order in which it was asked for. A read whose connection was lost is sent again; a write is answered with
- * ZKL_DISCONNECTED, because whether it was executed is not known, and only its author can tell whether doing it twice would
- * hurt. The numbers of sequential nodes are handed out as ZooKeeper gives them, also at their end, where a lock would refuse.
+ * An operation waits in the engine's list while it may not be sent (no connection, too many requests in flight).
+ * Operations are sent in the order in which they were requested. A read whose connection was lost is sent again. A
+ * write is answered with ZKL_DISCONNECTED: whether it was executed is unknown, and only its author can tell whether a
+ * second execution would hurt. The numbers of sequential nodes are passed on as ZooKeeper assigns them, even at their
+ * end, where a lock would be refused.
  *
- * The answer is given once, from inside any of the engine's functions. An operation that was forgotten while its request was
- * under way is freed when the reply is in.
+ * The answer is given once, from inside any of the engine's functions. An operation that was forgotten while its
+ * request was in flight is freed when the reply is in.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,15 +17,16 @@
 #include "engine_private.h"
 
 /*
- * A server drops the connection at a packet above jute.maxbuffer, 1 MB by default, and with it all that is under way. What is
- * not data, path (behind the chroot) or acl in a packet is less than this per operation.
+ * The most bytes of a request. A server closes the connection at a packet above jute.maxbuffer, 1 MB by default, and
+ * all requests in flight are lost with it. Besides data, path (behind the chroot) and acl, a packet has less than
+ * REQUEST_OVERHEAD bytes per operation.
  */
 #define LARGEST_REQUEST 1000000
 #define REQUEST_OVERHEAD 64
 
 /*
- * Bytes sent since the driver's last turn of its own, up to which a caller's thread sends by itself. What the socket's buffer
- * does not take waits for the driver to poll for writing, which it does not do before its next turn.
+ * The most bytes that callers' threads send by themselves since the driver's last turn. Bytes that do not fit into the
+ * socket's buffer wait until the driver polls for writing, which it does not do before its next turn.
  */
 #define SEND_BETWEEN_TURNS 32768
 
@@ -43,21 +45,21 @@ struct zkl_part {
 
 struct zkl_operation {
     TAILQ_ENTRY(zkl_operation) all;
-    zkl_engine *engine; /* NULL until it was given to one */
+    zkl_engine *engine; /* NULL until zkl_engine_operate */
     const zkl_operation_host *host;
     void *user;
     struct zkl_part *parts; /* one, or those of a multi */
     int32_t part_count;
     zkl_operation_kind kind;
-    uint64_t serial; /* the order in which they were asked for */
+    uint64_t serial; /* the order in which operations were requested */
     size_t size;
     bool watch_wanted;
-    bool waiting;   /* stands in engine->operations_waiting, otherwise in engine->operations */
-    bool flying;    /* its request is under way */
-    bool answered;  /* or cancelled: nobody wants to hear of it any more */
-    bool forgotten; /* freed as soon as it is not flying */
+    bool waiting;   /* in engine->operations_waiting, otherwise in engine->operations */
+    bool flying;    /* its request is in flight */
+    bool answered;  /* or cancelled: its answer is not reported any more */
+    bool forgotten; /* freed as soon as it is not in flight */
     zkl_user_watch *watch;
-    zoo_op_t *ops; /* of a multi in flight: the C client writes into the results and what they point at */
+    zoo_op_t *ops; /* of a multi in flight: the C client writes into the results, and into the memory they point to */
     zoo_op_result_t *results;
     struct Stat *stats;
 };
@@ -102,7 +104,7 @@ static void free_multi(zkl_operation *operation)
     operation->stats = NULL;
 }
 
-/* What was to be sent. */
+/* Frees the parameters of the request. */
 static void free_parts(zkl_operation *operation)
 {
     free_multi(operation);
@@ -185,7 +187,7 @@ static bool is_read(zkl_operation_kind kind)
            kind == ZKL_OPERATION_SYNC;
 }
 
-/* "reading '/a'", "a transaction of 3 operations": the beginning of every message. */
+/* Writes the beginning of every message: "reading '/a'", "a transaction of 3 operations". */
 static void describe(const zkl_operation *operation, char *text, size_t size)
 {
     if (operation->kind == ZKL_OPERATION_MULTI) {
@@ -195,7 +197,7 @@ static void describe(const zkl_operation *operation, char *text, size_t size)
     }
 }
 
-/* Out of whichever list it stands in. */
+/* Removes the operation from the list that contains it. */
 static void take_off(zkl_operation *operation)
 {
     zkl_engine *engine = operation->engine;
@@ -207,7 +209,7 @@ static void take_off(zkl_operation *operation)
     operation->waiting = false;
 }
 
-/* Nothing of it will be sent any more. */
+/* Moves a waiting operation to engine->operations: its request will not be sent any more. */
 static void stop_waiting(zkl_operation *operation)
 {
     if (operation->waiting) {
@@ -216,7 +218,7 @@ static void stop_waiting(zkl_operation *operation)
     }
 }
 
-/* While the read that arms it is under way, its reply has to come first. */
+/* Gives up the watch. While the read that arms it is in flight, its reply has to come first. */
 static void leave_watch(zkl_operation *operation)
 {
     if (operation->watch != NULL && !operation->flying) {
@@ -226,8 +228,8 @@ static void leave_watch(zkl_operation *operation)
 }
 
 /*
- * To be called for one that has no answer yet. `result` becomes the host's, `failed_part` is -1 unless one part of a multi is to
- * blame.
+ * Answers an operation that has no answer yet. `result` becomes the host's. `failed_part` is -1 unless one part of a
+ * multi is to blame.
  */
 static void answer(zkl_operation *operation, zkl_code code, const char *message, zkl_operation_result *result,
                    int32_t failed_part)
@@ -298,7 +300,7 @@ static bool copy_parts(zkl_operation_result *result, const zkl_operation *operat
     return whole;
 }
 
-/* A deep copy of what is there; NULL when memory is short. */
+/* Returns a deep copy of the reply; NULL when memory is short. */
 static zkl_operation_result *copy_reply(const zkl_operation *operation, const zkl_reply *reply)
 {
     zkl_operation_result *result = zkl_alloc(sizeof *result);
@@ -341,7 +343,7 @@ static void succeed(zkl_operation *operation, const zkl_reply *reply)
     }
 }
 
-/* Which part a failed multi failed for; -1 when no part is to blame. */
+/* Returns the part for which a multi failed; -1 when no part is to blame. */
 static int32_t find_failed_part(const zkl_operation *operation)
 {
     for (int32_t i = 0; operation->results != NULL && i < operation->part_count; i++) {
@@ -353,7 +355,10 @@ static int32_t find_failed_part(const zkl_operation *operation)
     return -1;
 }
 
-/* The C client takes an answer for success whose parts say otherwise, or are not there. */
+/*
+ * Returns whether all parts succeeded. The C client reports success even if parts of the answer say otherwise, or are
+ * missing.
+ */
 static bool all_succeeded(const zkl_operation *operation)
 {
     bool succeeded = true;
@@ -378,7 +383,7 @@ static void fail_multi(zkl_operation *operation, int rc)
     answer(operation, zkl_code_of(error), message, NULL, index);
 }
 
-/* To be sent (again) when requests may go out: before those that were asked for later. */
+/* Lets the operation wait until requests may go out, ahead of operations that were requested later. */
 static void wait_again(zkl_operation *operation)
 {
     struct zkl_operation_list *list = &operation->engine->operations_waiting;
@@ -403,26 +408,26 @@ static void free_if_done(zkl_operation *operation)
     }
 }
 
-/* The session is over, or the handle closed, or the connection lost: it did not get an answer. */
+/* Returns whether the request got no answer: the session is over, the handle is closed, or the connection was lost. */
 static bool was_not_answered(int rc)
 {
     return zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
 }
 
-/* That there is no such node is an answer, and leaves a watch for its creation. */
+/* Returns whether the operation succeeded. For exists, ZNONODE is an answer too, and leaves a watch for the creation. */
 static bool is_success(const zkl_operation *operation, int rc)
 {
     return rc == ZOK || (rc == ZNONODE && operation->kind == ZKL_OPERATION_EXISTS);
 }
 
-/* Does with the reply what is to be done, for one that somebody still waits for. */
+/* Handles the reply to an operation whose answer is still awaited. */
 static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
 {
     zkl_engine *engine = operation->engine;
     if (is_success(operation, rc)) {
         succeed(operation, reply);
     } else if (rc == ZTHROTTLEDOP) {
-        wait_again(operation); /* the server has too much to do, and has done nothing for this one */
+        wait_again(operation); /* the server has too much to do, and has not executed it */
         zkl_operations_pause(engine);
     } else if (was_not_answered(rc) && is_read(operation->kind)) {
         wait_again(operation);
@@ -484,7 +489,7 @@ static bool init_op(zkl_operation *operation, int32_t index)
     }
 }
 
-/* What the C client needs of a multi until it is answered. */
+/* Makes the data that the C client needs until the multi is answered. Returns false when memory is short. */
 static bool init_multi(zkl_operation *operation)
 {
     size_t count = (size_t)operation->part_count;
@@ -493,7 +498,7 @@ static bool init_multi(zkl_operation *operation)
     operation->stats = zkl_alloc(count * sizeof *operation->stats);
     bool whole = operation->ops != NULL && operation->results != NULL && operation->stats != NULL;
     for (int32_t i = 0; whole && i < operation->part_count; i++) {
-        operation->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays, should the answer say nothing of it */
+        operation->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
         whole = init_op(operation, i);
     }
     if (!whole) {
@@ -593,9 +598,9 @@ void zkl_operations_pause(zkl_engine *engine)
     zkl_try_later(engine);
 }
 
-/* --- what the driver asks for -------------------------------------------------------------------------------------- */
+/* --- the driver's calls -------------------------------------------------------------------------------------------- */
 
-/* What can be said without asking the server; false if nothing. */
+/* Refuses the operation if no answer of the server is needed for that; else returns false. */
 static bool refuse_locally(zkl_operation *operation)
 {
     zkl_engine *engine = operation->engine;
@@ -649,7 +654,7 @@ void zkl_operation_forget(zkl_operation *operation, int64_t now)
     free_if_done(operation);
 }
 
-/* Answers those of a list that have no answer yet; the answers cannot change the list of those that do not wait. */
+/* Answers the operations of a list that have no answer yet. In engine->operations the answers do not change the list. */
 static void fail_all(struct zkl_operation_list *list, zkl_code code, const char *message)
 {
     zkl_operation *operation, *next;

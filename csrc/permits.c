@@ -1,28 +1,30 @@
 /*
- * permits: a semaphore's claims.
+ * permits: a semaphore's acquisitions.
  *
- * The layout is that of Curator's InterProcessSemaphoreV2: "<path>/locks" is a line like a mutex's, and each permit taken is a
- * node in "<path>/leases". A claim is a turn (a seat in the line) and, once that is at the head, `count` permits (seats in the
- * leases), taken together, so that two claims that want several each cannot block each other. Only the head of the line
- * watches the leases. When the permits are granted the turn leaves, and the next one is at the head.
+ * The layout is that of Curator's InterProcessSemaphoreV2: "<path>/locks" is a queue like a mutex's, and each permit
+ * taken is a node in "<path>/leases". An acquisition has a queue entry in "locks". At the head of the queue it makes
+ * `count` lease entries in "leases", all or none, so that two acquisitions of several permits each cannot block each
+ * other. Only the head of the queue watches "leases". When the permits are granted, the queue entry leaves, and the
+ * next one is the head.
  *
- *   in line -> looking -> taking -> granted
- *              looking -> waiting (no room) -> taking
- *              taking  -> waiting with its nodes kept (somebody took permits out of turn) -> granted
+ *   in queue -> looking -> taking -> granted
+ *               looking -> waiting (no room) -> taking
+ *               taking  -> waiting with its nodes kept (permits were taken without the queue) -> granted
  *
- * What keeps the limit is not the line but this alone: a claim is granted on a list that shows no more permits than there
- * are, and that is from after its own were made. Of any set of permits granted at the same time one was made last, and its
- * list showed all the others. The line is for order.
+ * One rule keeps the limit, and it does not depend on the queue. An acquisition is granted only on a list that shows no
+ * more permits than the limit, and that was made after its own lease entries. Of all permits granted at the same time
+ * one was made last, and its list showed all the others. The queue is for order.
  *
- * Where nobody had to wait of late, the permits go out together with the turn, and all of it takes one round trip. If it then
- * turns out that somebody is ahead in the line, the permits are given back at once: to keep them would block the head.
+ * If no acquisition had to wait lately, the lease entries are created together with the queue entry, in one round trip.
+ * If another contender then turns out to be ahead in the queue, the permits are given back at once. Keeping them would
+ * block the head.
  *
- * Permits that are released pass to the next claim of this client on the same semaphore, if there is one that waits for so
- * many or fewer: without a request for them, and as often in a row as `handoff` says, so that whoever stands in the line
- * before it waits for so many of this client's claims at most.
+ * Released permits pass to the next acquisition of this client on the same semaphore if it waits for as many or fewer.
+ * This needs no request for the permits. It happens at most `handoff` times in a row, so a waiter that is ahead of that
+ * acquisition in the queue waits for at most that many acquisitions of this client.
  *
- * For how many permits a semaphore was made stands in the data of "leases", in decimal. Whoever asks for another limit is
- * refused; directories made by Curator, which writes no limit, are given the first one that comes.
+ * The number of permits of a semaphore is in the data of "leases", in decimal. An acquisition with another limit is
+ * refused. Curator writes no limit; then the first of our acquisitions writes its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +32,7 @@
 
 #include "engine_private.h"
 
-/* --- a claim's permits --------------------------------------------------------------------------------------------- */
+/* --- an acquisition's permits -------------------------------------------------------------------------------------- */
 
 bool zkl_permits_init(zkl_claim *claim, int32_t count)
 {
@@ -67,7 +69,7 @@ const char *zkl_permits_data(const zkl_claim *claim, char *data)
     return data;
 }
 
-/* Forgets what was taken and what was seen; the seats are on their way out, or gone. */
+/* Forgets what was taken and what lists have shown. The lease entries are leaving, or gone. */
 void zkl_permits_restart(zkl_claim *claim)
 {
     zkl_permits *permits = claim->permits;
@@ -103,7 +105,7 @@ static void refuse(zkl_claim *claim, zkl_code code, const char *message)
 
 /* --- the limit ----------------------------------------------------------------------------------------------------- */
 
-/* What stands in the data of a semaphore's "leases"; 0 when that is no limit. */
+/* Reads the limit in the data of a semaphore's "leases". Returns 0 if the data are no limit. */
 static int32_t read_limit(const char *data, int length)
 {
     int64_t limit = 0;
@@ -125,7 +127,10 @@ static void ask_limit(zkl_permits *permits)
     }
 }
 
-/* Those who have waited for the answer go on; if it was that the server has no time, after a while. */
+/*
+ * Lets the acquisitions that waited for the answer go on: at once, or after a while if the server throttled the
+ * request.
+ */
 static void limit_known(zkl_line *leases, int rc)
 {
     leases->limit_flying = false;
@@ -161,7 +166,7 @@ void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int l
         note_limit(leases, read_limit(data, length), stat);
         bool unsaid = length <= 0 && !leases->limit_unwritable;
         if (unsaid && zkl_send_set_limit(leases, leases->limit_wanted, stat->version)) {
-            leases->limit_mzxid = 0; /* made by somebody who writes no limit: the answer to ours decides */
+            leases->limit_mzxid = 0; /* no limit is written there: the answer to our write decides */
             return;
         }
     }
@@ -174,15 +179,16 @@ void zkl_permits_limit_set(zkl_request *request, int rc, const struct Stat *stat
     if (rc == ZOK) {
         note_limit(leases, leases->limit_wanted, stat);
     } else if (rc == ZNOAUTH) {
-        leases->limit_unwritable = true; /* then there is none */
+        leases->limit_unwritable = true; /* then the semaphore has no limit to compare with */
     }
     limit_known(leases, rc);
 }
 
 /*
- * Whether the claim's limit is the semaphore's, by a list of its permits. If that is not known yet it is asked for, and false
- * returned; the claim is stepped with the answer. If it is another, the claim is refused. A try that has only looked so far
- * does not wait for the answer: it will have it when it has taken its permits.
+ * Whether the acquisition's limit is the semaphore's, according to a list of its permits. Returns false if the limit is
+ * not known yet; it is then requested, and the acquisition is stepped with the answer. Returns false, too, if the limit
+ * differs; the acquisition is then refused. A try that has written nothing does not wait for the answer: it gets the
+ * answer when it has taken its permits.
  */
 static bool limit_fits(zkl_claim *claim, const struct Stat *stat)
 {
@@ -195,7 +201,8 @@ static bool limit_fits(zkl_claim *claim, const struct Stat *stat)
         if (claim->seat->state == ZKL_SEAT_LOOKING) {
             return true;
         }
-        permits->undecided = true; /* and the watch may be armed already: it tells nothing of what was there before */
+        /* This list is not evaluated, and a watch that it has armed does not report earlier changes: list again. */
+        permits->undecided = true;
         ask_limit(permits);
         if (!leases->limit_flying) {
             zkl_seat_wait(claim->seat);
@@ -222,7 +229,7 @@ static zkl_seat *next_permit(zkl_seat *seat)
     return seat;
 }
 
-/* A loop over the seats of the permits that the claim wants. */
+/* Loops over the lease entries that the acquisition wants. */
 #define FOREACH_PERMIT(seat, claim)                                                                                    \
     for ((seat) = next_permit(LIST_FIRST(&(claim)->seats)); (seat) != NULL;                                            \
          (seat) = next_permit(LIST_NEXT(seat, in_claim)))
@@ -240,7 +247,10 @@ void zkl_permits_changed(zkl_claim *claim)
     }
 }
 
-/* Whether all permits have their nodes; with `connection`, all of them since they were made on that one. */
+/*
+ * Whether all lease entries of the acquisition have their nodes. If `connection` is not 0, the nodes must have been
+ * made on that connection.
+ */
 static bool all_seated(zkl_claim *claim, uint32_t connection)
 {
     zkl_seat *seat;
@@ -255,8 +265,10 @@ static bool all_seated(zkl_claim *claim, uint32_t connection)
 void zkl_permits_confirm(zkl_claim *claim)
 {
     zkl_seat *seat;
-    const zkl_seat *latest =
-        NULL; /* the token is of the one that was made last: it came after whoever had no room with it */
+    /*
+     * The token is that of the lease entry made last, which is later than any grant that had no room beside this one.
+     */
+    const zkl_seat *latest = NULL;
     FOREACH_PERMIT(seat, claim)
     {
         zkl_seat_permit(seat, ZKL_SEAT_GRANTED);
@@ -287,7 +299,7 @@ static void room_for_all(zkl_claim *claim)
 
 /* --- passing on ---------------------------------------------------------------------------------------------------- */
 
-/* Whoever of this client waits for longest on the semaphore. */
+/* The acquisition of this client that has waited for the semaphore longest; NULL: none waits. Tries do not count. */
 static zkl_claim *next_local(const zkl_claim *claim)
 {
     const zkl_seat *seat;
@@ -317,7 +329,7 @@ static bool may_pass(zkl_claim *from, const zkl_claim *to)
     return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->engine);
 }
 
-/* The one that was made last: with it goes the token, which has to grow. */
+/* The lease entry that was made last. It passes to the successor with its token, because tokens must grow. */
 static zkl_seat *latest_permit(zkl_claim *claim)
 {
     zkl_seat *seat;
@@ -337,8 +349,9 @@ static void adopt(zkl_claim *claim, zkl_seat *seat)
 }
 
 /*
- * The nodes stay where they are, and so does the number of those taken. Of those who could not have had theirs together with the
- * successor, none could have had it together with the predecessor either, who had as many: so none came between the two.
+ * The nodes that the successor needs stay, so the number of permits taken does not grow, and no list is needed. The
+ * order of the tokens is kept too: the predecessor held as many permits or more, so any grant that conflicts with the
+ * successor also conflicts with the predecessor, and none can lie between the two.
  */
 bool zkl_permits_pass(zkl_claim *claim)
 {
@@ -350,7 +363,7 @@ bool zkl_permits_pass(zkl_claim *claim)
     if (latest == NULL) {
         return false;
     }
-    zkl_permits_retreat(to, false); /* what it has made of its own */
+    zkl_permits_retreat(to, false); /* gives back what `to` has created itself */
     zkl_seat *seat, *next;
     int32_t missing = to->permits->count - 1;
     for (seat = next_permit(LIST_FIRST(&claim->seats)); seat != NULL && missing > 0; seat = next) {
@@ -374,7 +387,7 @@ bool zkl_permits_pass(zkl_claim *claim)
 
 /* --- taking -------------------------------------------------------------------------------------------------------- */
 
-/* Creates the nodes, and lists them in the same round trip. */
+/* Creates the lease entries' nodes and lists them in the same round trip. */
 static void take(zkl_claim *claim)
 {
     zkl_permits *permits = claim->permits;
@@ -424,7 +437,7 @@ void zkl_permits_step(zkl_claim *claim)
         return;
     }
     if (permits->took && !all_seated(claim, 0)) {
-        return; /* the last of their replies steps us */
+        return; /* the last of their replies steps the acquisition */
     }
     if (permits->took && ZKL_BROKEN(ZKL_BREAK_PERMITS)) {
         room_for_all(claim);
@@ -435,7 +448,10 @@ void zkl_permits_step(zkl_claim *claim)
         return;
     }
     if (turn->watch == NULL && (!permits->took || permits->full)) {
-        /* The list arms the watch; if that is armed already, for a claim that had its turn before, a list will do. */
+        /*
+         * The list arms the watch. If the watch is armed already, for an earlier head of the queue, a list without a
+         * watch is enough.
+         */
         if (zkl_watch_children(turn, permits->leases)) {
             return;
         }
@@ -469,7 +485,7 @@ void zkl_permits_event(zkl_claim *claim)
     permits->excess--;
     if (claim->phase == ZKL_CLAIM_WAITING && claim->seat->state == ZKL_SEAT_CONFIRMING && !permits->took &&
         !permits->listing && permits->excess == 0 && zkl_session_usable(claim->engine)) {
-        take(claim); /* somebody went, and nobody but the head of the line may have come */
+        take(claim); /* a permit was given back, and only the head of the queue may take one */
     } else {
         zkl_seat_wait(claim->seat);
     }
@@ -487,7 +503,7 @@ static bool is_listed(const zkl_seat *seat, const struct String_vector *names)
     return false;
 }
 
-/* How many of the names are permits, and of those the claim's own. */
+/* Counts the permits among the names. Writes the number of the acquisition's own to `own`. */
 static int32_t count_leases(zkl_claim *claim, const struct String_vector *names, int32_t *own)
 {
     int32_t count = 0;
@@ -517,16 +533,19 @@ static void no_room(zkl_claim *claim, const struct String_vector *names)
     }
     zkl_claim_waits(claim);
     if (!removed) {
-        zkl_permits_look_later(claim); /* it may be strays that it would wait for */
+        zkl_permits_look_later(claim); /* it would wait for permits that may be strays */
         return;
     }
-    zkl_permits_step(
-        claim); /* unless this list came with the watch, or under it: what it missed must not be waited for */
+    /*
+     * Lists once more unless the watch was armed when this list was made: otherwise the watch may have missed a change.
+     */
+    zkl_permits_step(claim);
 }
 
 /*
- * The claim keeps permits for which there is no room: is its turn the first still? An administrator may have deleted the turn's node, and
- * a restore may have brought back another turn before it. Two turns that both keep permits would wait for each other.
+ * The acquisition keeps permits for which there is no room, so its queue entry's place is checked once more. An
+ * administrator may have deleted the queue entry's node, or a restore may have brought back another queue entry before
+ * it. Two acquisitions that both keep permits would wait for each other.
  */
 static void look_at_place(zkl_claim *claim)
 {
@@ -535,7 +554,7 @@ static void look_at_place(zkl_claim *claim)
     }
 }
 
-/* The claim has its nodes, and `count` is how many there are now, by a list from after they were made. */
+/* Decides on a list that was made after the acquisition's nodes and shows `count` permits. */
 static void judge_taken(zkl_claim *claim, const struct String_vector *names, int32_t count)
 {
     zkl_permits *permits = claim->permits;
@@ -550,7 +569,7 @@ static void judge_taken(zkl_claim *claim, const struct String_vector *names, int
     no_room(claim, names);
 }
 
-/* Some of the claim's nodes have been deleted by somebody. */
+/* Some of the acquisition's nodes were deleted externally. */
 static void evict_missing(zkl_claim *claim, const struct String_vector *names)
 {
     zkl_seat *seat, *next;
@@ -569,7 +588,7 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
     zkl_permits *permits = claim->permits;
     if (permits->took) {
         if (!all_seated(claim, request->purpose == ZKL_LIST_JOIN ? request->connection : 0)) {
-            permits->undecided = true; /* it may be from before one of them was made */
+            permits->undecided = true; /* the list may be older than one of the nodes */
             zkl_permits_step(claim);
         } else if (own == permits->count) {
             judge_taken(claim, names, count);
@@ -588,11 +607,12 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
     }
 }
 
-/* --- permits that no claim knows --------------------------------------------------------------------------------------- */
+/* --- permits that no acquisition knows ----------------------------------------------------------------------------- */
 
 /*
- * Whoever is at the head of the line sees all permits, but can remove his own alone. If one that no claim knows is ours, we may
- * stand behind him, where nobody looks at the permits: he would wait for us, and we for him.
+ * The head of the queue sees all permits, but can remove only those of its own client. If a stray permit is ours, our
+ * queue entry may be behind that head, where no list of permits is made. Then the head would wait for us, and we for
+ * the head.
  */
 void zkl_permits_search(zkl_claim *claim)
 {

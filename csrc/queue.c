@@ -1,21 +1,24 @@
 /*
- * queue: what the names of a lock's children mean.
+ * names: what the names of a lock's children mean.
  *
- * A name is read from its end: the number first, since that is what ZooKeeper appended, then the recipe's marker right before
- * it. So whatever stands further left, any client's idea of a unique prefix, need not be known.
+ * A name is read from its end: first the number, which ZooKeeper appended, then the recipe's marker right before the
+ * number. The rest of the name, each library's own form of a unique prefix, need not be understood.
  */
 #include "queue.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* ZooKeeper writes its numbers as %010d: as many characters as this, the sign included, and one more where they do not suffice. */
+/*
+ * ZooKeeper writes its numbers as %010d: this many characters, the sign included, and one more for numbers that do not
+ * fit.
+ */
 #define SEQUENCE_WIDTH 10
 
 #define PROTECTED "_c_"
 #define PROTECTED_LENGTH (sizeof(PROTECTED) - 1)
 
-/* A uuid without its hyphens, as go-zookeeper and kazoo write it. */
+/* The length of a uuid without its hyphens, as go-zookeeper and kazoo write it. */
 #define HEX_ID_LENGTH 32
 
 typedef struct {
@@ -30,8 +33,8 @@ typedef struct {
     }
 
 /*
- * What must stand right before the number. The first group fills everything between the unique prefix and the number; the
- * second, kazoo's, follows its prefix without a separator.
+ * Markers that must stand right before the number. A marker of the first group fills everything between the unique
+ * prefix and the number. The second group is kazoo's; its markers follow the prefix without a separator.
  */
 static const marker separated[] = {
     MARKER("lock-", ZKL_NODE_EXCLUSIVE),
@@ -43,7 +46,7 @@ static const marker attached[] = {
     MARKER("__lock__", ZKL_NODE_EXCLUSIVE),
     MARKER("__rlock__", ZKL_NODE_SHARED),
 };
-/* zk-ruby's names are these and the number, nothing else. */
+/* zk-ruby's names consist of one of these and the number. */
 static const marker bare[] = {
     MARKER("ex", ZKL_NODE_EXCLUSIVE),
     MARKER("sh", ZKL_NODE_SHARED),
@@ -66,7 +69,10 @@ static bool ends_with(const char *text, size_t length, const marker *end)
     return length >= end->length && memcmp(text + length - end->length, end->text, end->length) == 0;
 }
 
-/* Length of `_c_<id>-` at the start of `head`, the id being a uuid with or without its hyphens; 0 if there is none. */
+/*
+ * Returns the length of `_c_<id>-` at the start of `head`, 0 if there is none. The id is a uuid with or without its
+ * hyphens.
+ */
 static size_t protection_length(const char *head, size_t length)
 {
     if (length < PROTECTED_LENGTH || memcmp(head, PROTECTED, PROTECTED_LENGTH) != 0) {
@@ -89,9 +95,9 @@ static size_t protection_length(const char *head, size_t length)
 }
 
 /*
- * Whether `head`, of this length, ends in a hyphen right behind `_c_` and 36 characters with a uuid's first hyphen. What follows
- * then stands apart whether or not those 36 are a uuid: no shorter id can end before them. Nearly all names are of this kind,
- * and long queues have thousands.
+ * Whether `head`, which has this length, consists of `_c_`, 36 characters with a uuid's first hyphen, and a hyphen. The
+ * marker that follows is then separated from the prefix, even if the 36 characters are not a uuid: no shorter id can
+ * end before them. Nearly all names have this form, and long queues have thousands of names.
  */
 static bool has_usual_head(const char *head, size_t length)
 {
@@ -99,7 +105,10 @@ static bool has_usual_head(const char *head, size_t length)
            head[length - 1] == '-';
 }
 
-/* Whether `head` is `x-<session>-`: the C recipe writes the session in hexadecimal, Java's as a signed decimal. */
+/*
+ * Whether `head` is `x-<session>-`. The C recipe writes the session in hexadecimal, the Java recipe as a signed
+ * decimal.
+ */
 static bool is_session_head(const char *head, size_t length)
 {
     if (length < 4 || head[0] != 'x' || head[1] != '-' || head[length - 1] != '-') {
@@ -116,9 +125,9 @@ static bool is_session_head(const char *head, size_t length)
 }
 
 /*
- * The recipe that wrote `head`, all that stands before the number.
+ * Returns the kind of node whose name has `head` before its number.
  *
- * After `_c_<id>-` the marker must be all there is: in `_c_<id>-my-lock-` it is the end of another lock's key, since some
+ * Only the marker may follow `_c_<id>-`. In `_c_<id>-my-lock-`, "lock-" is the end of another lock's key: some
  * libraries keep the locks of many keys in one directory.
  */
 static zkl_node_kind head_kind(const char *head, size_t length)
@@ -151,8 +160,9 @@ static zkl_node_kind head_kind(const char *head, size_t length)
 }
 
 /*
- * Whether ZooKeeper would write a number in these digits, behind a hyphen if `negative`. It fills up with zeros to SEQUENCE_WIDTH
- * characters and no further. So a directory called `import-lock-2` below a lock's path, which is another lock, is no contender.
+ * Whether ZooKeeper would write a number with these digits, behind a hyphen if `negative`. ZooKeeper pads numbers with
+ * zeros to SEQUENCE_WIDTH characters and no further. So a directory `import-lock-2` below a lock's path, which is
+ * another lock, is no contender.
  */
 static bool is_written_number(const char *digits, size_t count, bool negative)
 {
@@ -162,7 +172,7 @@ static bool is_written_number(const char *digits, size_t count, bool negative)
     return count == SEQUENCE_WIDTH && !(negative && digits[0] == '0');
 }
 
-/* The number that `digits` (at least one) stand for; false, and nothing written, if it does not fit. */
+/* Reads the number that `digits` (at least one) stand for. Returns false, and writes nothing, if it does not fit. */
 static bool read_sequence(const char *digits, size_t count, bool negative, int32_t *sequence)
 {
     const int64_t limit = negative ? -(int64_t)INT32_MIN : INT32_MAX;
@@ -186,7 +196,7 @@ zkl_node zkl_node_parse(const char *name)
         head--;
     }
     size_t digits = length - head;
-    /* A hyphen before the digits is the marker's own last character unless a marker ends before it. */
+    /* A hyphen before the digits is the last character of the marker, unless a marker ends before the hyphen. */
     bool negative = false;
     zkl_node_kind kind = is_written_number(name + head, digits, false) ? head_kind(name, head) : ZKL_NODE_STRANGER;
     if (kind == ZKL_NODE_STRANGER && head > 0 && name[head - 1] == '-' &&
@@ -244,17 +254,19 @@ bool zkl_kind_conflicts(zkl_node_kind mine, zkl_node_kind other)
     return takes_part(mine) && takes_part(other) && (mine == ZKL_NODE_EXCLUSIVE || other == ZKL_NODE_EXCLUSIVE);
 }
 
-/* Those that stand in the way, as far as they have been seen. */
+/* The blocking nodes that have been seen so far. */
 typedef struct {
     int32_t count;
-    int32_t nearest;  /* index, -1: none */
+    int32_t nearest;  /* index; -1: none */
     int32_t sequence; /* of the nearest */
 } obstacles;
 
 static void add_obstacle(obstacles *found, char *const *names, int32_t index, int32_t sequence)
 {
     found->count++;
-    /* Equal numbers (a downgraded reader and its writer) go by name, so that the answer does not depend on the list's order. */
+    /*
+     * Equal numbers (a downgraded reader and its writer) are ordered by name, so that the list's order does not matter.
+     */
     if (found->nearest < 0 || sequence > found->sequence ||
         (sequence == found->sequence && strcmp(names[index], names[found->nearest]) > 0)) {
         found->nearest = index;
@@ -265,7 +277,7 @@ static void add_obstacle(obstacles *found, char *const *names, int32_t index, in
 zkl_standing zkl_queue_standing(char *const *names, int32_t count, const char *own, zkl_node_kind mine)
 {
     const zkl_node self = zkl_node_parse(own);
-    /* Whether `own` is listed is known only at the end, so both answers are prepared. */
+    /* Whether `own` is listed is known only at the end, so both answers are computed. */
     obstacles before = {0, -1, 0};
     obstacles all = {0, -1, 0};
     bool listed = false;
@@ -290,7 +302,7 @@ zkl_standing zkl_queue_standing(char *const *names, int32_t count, const char *o
             add_obstacle(&before, names, i, node.sequence);
         }
     }
-    /* A name without a number has no place in the order: behind everybody, and never to be granted. */
+    /* A name without a number has no place in the order. It counts as last, and its lock is never granted. */
     bool placed = self.kind != ZKL_NODE_STRANGER;
     const obstacles *found = listed && placed ? &before : &all;
     return (zkl_standing){

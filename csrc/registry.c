@@ -1,14 +1,14 @@
 /*
  * registry: all open clients of this process.
  *
- * exit() lets them say goodbye, so that their locks pass on at once; fork() leaves the child with none.
+ * exit() closes them, so that their locks pass on at once. After fork() the child has none of them.
  */
 #include <stdlib.h>
 #include <time.h>
 
 #include "client_private.h"
 
-/* How long exit() waits for all clients together to say goodbye. */
+/* How long exit() waits for all clients together to close their sessions. */
 #define EXIT_PATIENCE_SECONDS 2
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -26,12 +26,12 @@ static void unlock_registry(void)
 }
 
 /*
- * How many forks lie between this process and the one that loaded the module. Compared at every entry, which getpid() would do
- * too, but as a system call: a score of them an acquisition.
+ * How many forks lie between this process and the one that loaded the module. Compared in every call. getpid() would do
+ * too, but it is a system call, and each acquisition would take about twenty of them.
  */
 static _Atomic uint32_t forks;
 
-/* The child has no I/O threads and no clients of its own yet. */
+/* The child has no I/O threads, and no clients yet. */
 static void forget_registry(void)
 {
     atomic_fetch_add(&forks, 1);
@@ -49,7 +49,7 @@ static void set_up_registry(void)
     zoo_set_debug_level(ZKL_ZOOKEEPER_LOG_LEVEL);
 }
 
-/* exit(): lets every open client say goodbye, so that its locks pass on now and not after the session timeout. */
+/* exit(): closes every open client, so that its locks pass on now and not after the session timeout. */
 static void take_leave(void)
 {
     struct timespec until;

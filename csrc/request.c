@@ -1,12 +1,13 @@
 /*
- * request: what is in flight.
+ * request: requests in flight.
  *
- * Every asynchronous call of the C client carries one context of ours as its `data`. It is made before the call, stands in
- * the engine's list of flying requests, and is taken out exactly once: by its completion, or when the C client refused the
- * call. A refused call normally completes never, but may do so when memory is short in the middle of the call; such contexts
- * are therefore kept, as orphans, until the handle is closed and nobody can call back any more.
+ * Every asynchronous call of the C client carries one context of ours as its `data`. The context is made before the
+ * call and put into the engine's list of requests in flight. It is taken out exactly once: by its completion, or when
+ * the C client refused the call. A refused call is normally never completed. It may be completed if memory ran out in
+ * the middle of the call. So such contexts are kept, as orphans, until the handle is closed and no callback can come
+ * any more.
  *
- * The completions here do nothing but that bookkeeping and the dispatch by kind.
+ * The completions here do that bookkeeping, and call the function for the kind of request.
  */
 #include <stdio.h>
 #include <string.h>
@@ -39,13 +40,13 @@ zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind)
     return request;
 }
 
-/* Takes a context out of flight, with what the server or the C client answered. */
+/* Takes a context out of flight, with the answer of the server or of the C client. Returns NULL for an orphan. */
 static zkl_request *land(const void *data, int rc)
 {
     zkl_request *request = (zkl_request *)(uintptr_t)data;
     zkl_engine *engine = request->engine;
     if (engine == NULL) {
-        return NULL; /* an orphan whose completion came after all */
+        return NULL; /* an orphan that is completed after all */
     }
     TAILQ_REMOVE(&engine->flying, request, all);
     engine->in_flight--;
@@ -62,7 +63,7 @@ static void put_away(zkl_engine *engine, zkl_request *request)
     TAILQ_INSERT_HEAD(&engine->spare, request, all);
 }
 
-/* Lets go of what a seat's or a line's request holds, after its reply has been handled. */
+/* Releases the entry or the queue of a request, after its reply has been handled. */
 static void release_about(zkl_request *request)
 {
     switch (request->kind) {
@@ -238,7 +239,10 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
     landed(request);
 }
 
-/* The C client takes an answer for success whose parts say otherwise, or are not there. */
+/*
+ * Returns the outcome of a DOWNGRADE. The C client reports success even if parts of the answer say otherwise, or are
+ * missing.
+ */
 static int downgraded(const struct zkl_downgrade *downgrade, int rc)
 {
     bool passed = downgrade->results[0].err == ZOK && downgrade->results[1].err == ZOK;
@@ -273,7 +277,7 @@ static void on_done(int rc, const void *data)
     case ZKL_REQUEST_USER_UNWATCH:
         zkl_user_watch_removed(request, rc);
         break;
-    default: /* the others end elsewhere */
+    default: /* the other kinds have other completions */
         break;
     }
     landed(request);
@@ -281,7 +285,7 @@ static void on_done(int rc, const void *data)
 
 /* --- sending ------------------------------------------------------------------------------------------------------- */
 
-/* After the C client's function has returned `rc`: whether it has taken the request. */
+/* Returns whether the C client has accepted the request; `rc` is the result of its function. Tells the host. */
 static bool taken(const zkl_request *request, int rc)
 {
     const zkl_engine *engine = request->engine;
@@ -336,7 +340,7 @@ bool zkl_send_downgrade(zkl_seat *seat, const char *writer, const char *path, co
     zoo_check_op_init(&ops[0], writer, -1);
     zoo_create_op_init(&ops[1], path, data, (int)strlen(data), acl, ZOO_EPHEMERAL, downgrade->path, (int)size);
     int first = ZKL_BROKEN(ZKL_BREAK_WRITER) ? 1 : 0;
-    downgrade->results[1].err = ZRUNTIMEINCONSISTENCY; /* stays, should the answer say nothing of it */
+    downgrade->results[1].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
     downgrade->results[0].err = first == 0 ? ZRUNTIMEINCONSISTENCY : ZOK;
     return sent_for_seat(request, zoo_amulti(seat->engine->handle, 2 - first, ops + first, downgrade->results + first,
                                              on_done, request));
@@ -392,7 +396,7 @@ bool zkl_send_delete(zkl_seat *seat)
            sent_for_seat(request, zoo_adelete(seat->engine->handle, seat->node, -1, on_done, request));
 }
 
-/* For requests whose failure to go out needs no more than putting the context away. */
+/* Ends the sending of a request that holds nothing. If it was refused, puts the context away and returns false. */
 static bool sent(zkl_request *request, int rc)
 {
     if (taken(request, rc)) {
@@ -402,7 +406,7 @@ static bool sent(zkl_request *request, int rc)
     return false;
 }
 
-/* A request of a line's, which holds it. */
+/* Returns a context for a request about a queue, with a reference to the queue; NULL when memory is short. */
 static zkl_request *about_line(zkl_line *line, zkl_request_kind kind)
 {
     zkl_request *request = zkl_request_new(line->engine, kind);

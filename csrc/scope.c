@@ -1,24 +1,28 @@
 /*
- * scope: the claims of one nginx request, which end with it.
+ * scope: the acquisitions of one nginx request, which end with the request.
  *
- * nginx keeps a list of cleanup handlers with each memory pool and calls them before it frees the pool. Each request, and each timer of
- * nginx's Lua module, has a pool, which nginx frees after the log phase, however the request ended. A scope registers such a
- * handler. The handler ends the claims in C: no Lua runs, and the Lua state need not exist any more.
+ * nginx keeps a list of cleanup handlers with each memory pool and calls them before it frees the pool. Each request
+ * has a pool, and so has each timer of nginx's Lua module. nginx frees the pool after the log phase, however the
+ * request ended. A scope registers such a handler. The handler ends the acquisitions in C: no Lua runs, and the Lua
+ * state need not exist any more.
  *
  * Ownership and lifetime:
- *   - A scope has two references: the caller's of zkl_scope_open, and nginx's until it has called the handler. The last one frees
- *     the scope. nginx calls each handler exactly once, so nothing is left of a request that has ended.
- *   - A scope does not own its tickets. A ticket is in one scope at most, from zkl_scope_add until it leaves: when its owner ends it,
- *     when its owner drops its reference, or when the scope ends. So no ticket in a scope has been freed.
- *   - `request` is nginx's. It is valid until the handler is called, and NULL afterwards.
- * Thread: all functions here, and the handler, run on the thread of the nginx worker, as Lua does. None of them takes a lock.
- * nginx calls the handler from its own code, never from within a function of this module.
- * In the child of a fork nothing is sent: zkl_ticket_cut sees to it.
+ *   - A scope has two references: that of the caller of zkl_scope_open, and nginx's until nginx has called the handler.
+ *     The last reference frees the scope. nginx calls each handler exactly once, so nothing is left of a request that
+ *     has ended.
+ *   - A scope does not own its handles. A handle is in at most one scope, from zkl_scope_add until it leaves: when its
+ *     owner ends it, when its owner drops its reference, or when the scope ends. So no handle in a scope has been
+ *     freed.
+ *   - `request` belongs to nginx. It is valid until the handler is called, and NULL afterwards.
  *
- * nginx's headers are not needed. Its functions are looked up at run time. Without them zkl_scope_open returns NULL, as it does in
- * any other program. The layouts that this file relies on are those of the cleanup entries of requests and pools, and of a
- * pool's first three fields; they have not changed since nginx 0.7. Where a request has its pool depends on how nginx was
- * configured: find_place finds it out, and finds nothing rather than a wrong place.
+ * Thread: all functions here, and the handler, run on the thread of the nginx worker, as Lua does. A scope has no lock.
+ * nginx calls the handler from its own code, never from within a function of this module. In the child of a fork
+ * zkl_ticket_cut sends nothing.
+ *
+ * nginx's headers are not needed, because its functions are looked up at run time. If they are missing, as in any other
+ * program, zkl_scope_open returns NULL. This file relies on the layouts of the cleanup entries of requests and pools,
+ * and of the first three fields of a pool. They have not changed since nginx 0.7. The place of the pool in a request
+ * depends on how nginx was configured: find_place finds it, or finds nothing, but never a wrong place.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -34,25 +38,27 @@ struct zkl_scope {
 
 /* --- nginx --------------------------------------------------------------------------------------------------------- */
 
-/* ngx_http_cleanup_t and ngx_pool_cleanup_t begin so. */
+/* The first fields of ngx_http_cleanup_t and of ngx_pool_cleanup_t. */
 typedef struct {
     void (*handler)(void *data);
     void *data;
     void *next;
 } nginx_cleanup;
 
-/* ngx_pool_data_t, which ngx_pool_t and each further block of a pool begin with. */
+/* The first fields of ngx_pool_data_t, with which ngx_pool_t and each further block of a pool begin. */
 typedef struct nginx_block nginx_block;
 struct nginx_block {
-    char *last; /* the end of what is allocated */
+    char *last; /* the end of the allocated part */
     char *end;
     nginx_block *next;
 };
 
-/* ngx_http_request_t begins with it. */
+/* The first field of ngx_http_request_t. */
 #define NGINX_SIGNATURE 0x50545448u
 
-/* Where a request has its pool, in pointers from its beginning: in an nginx with the HTTP cache, and in one without. */
+/*
+ * The place of the pool in a request, in pointers from its beginning: in an nginx with the HTTP cache, and without it.
+ */
 static const size_t pool_places[] = {11, 10};
 
 static struct {
@@ -60,7 +66,7 @@ static struct {
     nginx_cleanup *(*add_to_request)(void *request, size_t size);
     nginx_cleanup *(*add_to_pool)(void *pool, size_t size);
     int (*get_context)(void *request, int *in_ssl_phase, int *ssl_context);
-    _Atomic size_t place; /* of pool_places, once it is known */
+    _Atomic size_t place; /* one of pool_places, 0 until it is known */
 } nginx = {.once = PTHREAD_ONCE_INIT};
 
 static void look_up(void)
@@ -75,10 +81,10 @@ static void *pool_at(void *request, size_t place)
     return ((void **)request)[place];
 }
 
-/* Whether the latest allocation of a pool, in one of its blocks, ends at `end`. */
+/* Whether the latest allocation in one of the blocks of a pool ends at `end`. */
 static bool ends_at(const nginx_block *block, const char *end)
 {
-    /* The word may be no pointer at all. A block is aligned, and does not lie in the first pages. */
+    /* The word may not be a pointer at all. A block is aligned and is not in the first pages. */
     while ((uintptr_t)block > UINT16_MAX && (uintptr_t)block % sizeof(void *) == 0) {
         if (block->last == end) {
             return true;
@@ -89,8 +95,9 @@ static bool ends_at(const nginx_block *block, const char *end)
 }
 
 /*
- * Finds out where requests have their pools: a request's cleanup entry is allocated from its pool, and so one of the pool's blocks
- * must end where the entry does. The entry stays without a handler, which nginx allows. 0: it cannot be found out.
+ * Finds the place of the pool in a request. A request's cleanup entry is allocated from its pool, so one of the pool's
+ * blocks must end where the entry ends. The entry stays without a handler, which nginx allows. Returns 0 if the place
+ * is not found.
  */
 static size_t find_place(void *request)
 {
@@ -103,7 +110,7 @@ static size_t find_place(void *request)
     return 0;
 }
 
-/* The pool of a request; NULL: it cannot be found. */
+/* Returns the pool of a request, or NULL if it cannot be found. */
 static void *find_pool(void *request)
 {
     pthread_once(&nginx.once, look_up);

@@ -1,25 +1,30 @@
 /*
- * seat: one znode, from the wish for it to the proof that it is gone.
+ * entry: one znode of ours in a queue, from the wish for it to the proof that it is gone.
  *
  *   PARKED -> (LOOKING, a try) -> JOINING -> QUEUED -> CONFIRMING -> GRANTED -> LEAVING -> GONE
  *                                 JOINING -> RECOVERING -> QUEUED | PARKED      (the create's reply was lost)
- *                                 QUEUED, CONFIRMING -> PARKED                   (somebody deleted the node)
- *                                 CONFIRMING -> QUEUED                           (a turn: a restore brought back one before it)
+ *                                 QUEUED, CONFIRMING -> PARKED                   (the node was deleted externally)
+ *                                 CONFIRMING -> QUEUED                           (a queue entry: a restore put one before it)
  *                                 any -> PARKED | GONE                           (the session is over)
  *
- * Whatever a state has to send is sent by zkl_seat_step alone, which may be called at any time: if requests may not go out
- * now the seat becomes hungry and is stepped again when they may. Replies change the state and step. A reply counts only if
- * it is of the seat's present generation, so that nothing which belongs to an earlier session or node is ever believed.
+ * zkl_seat_step sends what an entry's state requires. It may be called at any time: if requests may not go out now, the
+ * entry becomes runnable and is stepped again when they may. Some replies send the next request directly: the create
+ * after a try's list (zkl_seat_join), and the exists of a node that was found again (find_own). Missing directories are
+ * created, and the node before ours is watched, directly too. A reply changes the state and then steps the entry. A
+ * reply counts only if it carries the entry's present generation, so a reply that belongs to an earlier session or node
+ * is ignored.
  *
- * Why joining takes one round trip: create and list go out together, and ZooKeeper executes one session's requests in order,
- * so the list is as of a moment after the create. It counts only if the create succeeded on the same connection. Why a grant
- * may follow from deletions alone: numbers are handed out by one leader, so nothing can ever appear before us any more.
+ * Why joining takes one round trip: create and list go out together, and ZooKeeper executes one session's requests in
+ * order. So the list shows the queue after the create. It counts only if the create succeeded on the same connection.
  *
- * Why there may be no list at all is in follow.c and foresee.c.
+ * Why deletions alone may lead to a grant: one leader gives out the sequence numbers, so no later node can get a
+ * smaller number than ours.
  *
- * What differs between kinds of locks is in the seat's role: the name of its node (zkl_seat_kind, prefix_of), whom it waits for
- * (zkl_queue_standing, by kind), and what follows when it need not wait (zkl_seat_confirm). A semaphore's turn and permits
- * hand over to permits.c there.
+ * When the list is left out is explained in follow.c and foresee.c.
+ *
+ * The entry's role decides what differs between kinds of locks: the name of the node (zkl_seat_kind, prefix_of), which
+ * nodes block it (zkl_queue_standing, by kind), and what happens when none does (zkl_seat_confirm). For a semaphore's
+ * queue entry and lease entries, permits.c does the latter.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,10 +33,10 @@
 
 #include "engine_private.h"
 
-/* What a watched path takes in SetWatches beside its directory: '/', the name, and a length. */
+/* Bytes that a watched path takes in SetWatches beside its directory: '/', the name, and a length. */
 #define NAME_BYTES 64
 
-/* How long until what the server refused is tried again. */
+/* The delay before a request that the server refused is tried again. */
 #define RETRY_AFTER ZKL_SECOND
 
 /* --- names --------------------------------------------------------------------------------------------------------- */
@@ -51,7 +56,10 @@ zkl_node_kind zkl_seat_kind(const zkl_seat *seat)
     return kinds[seat->role];
 }
 
-/* The start of its node's name, which ZooKeeper completes; `name` has room for ZKL_NODE_NAME_SIZE. Returns its length. */
+/*
+ * Writes the start of the node's name, which ZooKeeper completes. `name` has room for ZKL_NODE_NAME_SIZE. Returns the
+ * length written.
+ */
 static size_t prefix_of(const zkl_seat *seat, char *name)
 {
     char uuid[ZKL_UUID_LENGTH + 1];
@@ -78,7 +86,7 @@ static bool set_node(zkl_seat *seat, const char *name)
 
 /* --- bookkeeping --------------------------------------------------------------------------------------------------- */
 
-/* As it stands in its line: not wanted by anybody. */
+/* Makes an entry that is linked into its queue and that no acquisition wants. Returns NULL when memory is short. */
 static zkl_seat *new_seat(zkl_line *line, zkl_role role, uint64_t serial)
 {
     zkl_engine *engine = line->engine;
@@ -167,6 +175,7 @@ void zkl_seats_undelay(zkl_engine *engine)
     }
 }
 
+/* Takes the entry off the list in which it waits to be stepped, if it is in one. */
 static void be_fed(zkl_seat *seat)
 {
     if (seat->delayed) {
@@ -200,7 +209,7 @@ void zkl_seat_part_from_readers(const zkl_seat *writer, bool unsent_only)
     }
 }
 
-/* The one place where a seat changes its state. */
+/* Sets the entry's state. No other function does. */
 static void move(zkl_seat *seat, zkl_seat_state state)
 {
     zkl_engine *engine = seat->engine;
@@ -244,7 +253,10 @@ void zkl_seat_landed(zkl_seat *seat)
     }
 }
 
-/* Nothing of the seat is left on the server. The seat must not be used after this unless a request in flight holds it. */
+/*
+ * Nothing of the entry is left on the server. The caller must not use the entry afterwards unless a request in flight
+ * holds it.
+ */
 static void gone(zkl_seat *seat)
 {
     zkl_claim *claim = seat->claim;
@@ -280,7 +292,7 @@ void zkl_seat_destroy(zkl_seat *seat)
     free_seat(seat);
 }
 
-/* Back to the start, under a new name: whatever was before does not count any more. */
+/* Starts over under a new name. Replies to earlier requests do not count any more. */
 static void start_over(zkl_seat *seat)
 {
     zkl_engine *engine = seat->engine;
@@ -300,7 +312,7 @@ static void start_over(zkl_seat *seat)
     move(seat, ZKL_SEAT_PARKED);
 }
 
-/* Refuses whoever waits for the seat, which leaves. */
+/* Refuses all acquisitions that wait for the entry. The entry then leaves. */
 static void refuse_all(zkl_seat *seat, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static void refuse_all(zkl_seat *seat, zkl_code code, const char *format, ...)
@@ -353,7 +365,7 @@ void zkl_seat_confirm(zkl_seat *seat)
         return;
     }
     if (seat->role == ZKL_ROLE_TURN) {
-        zkl_permits_step(seat->claim); /* needs no lease of its own: the permits do */
+        zkl_permits_step(seat->claim); /* needs no lease: its lease entries do */
     } else if (!zkl_lease_valid(seat->engine)) {
         want_lease(seat->engine);
     } else if (seat->role == ZKL_ROLE_PERMIT) {
@@ -363,7 +375,7 @@ void zkl_seat_confirm(zkl_seat *seat)
     }
 }
 
-/* Nobody stands before this seat any more, and nobody ever will. */
+/* No node that conflicts with this entry's is before it, and none ever will be. */
 static void first_in_line(zkl_seat *seat)
 {
     seat->ahead = 0;
@@ -380,7 +392,10 @@ void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state)
 
 /* --- what each state sends ----------------------------------------------------------------------------------------- */
 
-/* A reader takes its writer's place beside it: the same number, so that whoever queued behind the one is behind the other. */
+/*
+ * Sends the create of a downgraded reader's node. The node has its writer's sequence number, so a node behind the
+ * writer is behind the reader.
+ */
 static bool send_beside(zkl_seat *seat, const char *path)
 {
     const zkl_seat *writer = seat->writer;
@@ -438,11 +453,11 @@ static void send_join(zkl_seat *seat)
 static void step_parked(zkl_seat *seat)
 {
     if (seat->line->parents_flying > 0) {
-        return; /* the last of those replies steps us */
+        return; /* the last of those replies steps the entries */
     }
     if (seat->role != ZKL_ROLE_PERMIT && !zkl_seat_fits(seat)) {
         if (!seat->starved) {
-            be_fed(seat); /* it may wait for its turn, or for a while, already */
+            be_fed(seat); /* the entry may be runnable or backing off */
             seat->starved = true;
             TAILQ_INSERT_TAIL(&seat->engine->starved, seat, in_hungry);
         }
@@ -463,7 +478,7 @@ static void step_parked(zkl_seat *seat)
 static void step_recovering(zkl_seat *seat)
 {
     if (seat->listing || seat->node != NULL) {
-        return; /* under way */
+        return; /* the list or the exists is in flight */
     }
     if (zkl_send_sync(seat) && zkl_send_list(seat, ZKL_LIST_RECOVER)) {
         seat->listing = true;
@@ -488,7 +503,7 @@ static void step_queued(zkl_seat *seat)
         return;
     }
     if (seat->beside && seat->writer == NULL) {
-        drop_node(seat); /* the writer has gone, and its node cannot be looked at any more */
+        drop_node(seat); /* the writer's entry is not granted any more, so its node cannot be looked at */
         return;
     }
     seat->listing = seat->beside ? zkl_send_writer_stat(seat) : zkl_send_list(seat, ZKL_LIST_LOOK);
@@ -560,8 +575,9 @@ void zkl_seat_leave(zkl_seat *seat)
         break;
     case ZKL_SEAT_JOINING:
     case ZKL_SEAT_RECOVERING:
-        zkl_seat_reserve(seat, false); /* it will watch nothing, and what became of its node may never be known */
-        move(seat, seat->state);       /* now counts as cleaning; the reply decides */
+        /* The entry will arm no watch, and the fate of its node may never be known. */
+        zkl_seat_reserve(seat, false);
+        move(seat, seat->state); /* counts as cleaning from now on; the reply decides */
         break;
     case ZKL_SEAT_GRANTED:
         seat->held = true;
@@ -617,7 +633,8 @@ void zkl_seat_deleted(zkl_request *request, int rc)
         zkl_seat_clears(seat, request);
     } else if (rc == ZNONODE && seat->held && seat->claim != NULL &&
                (!seat->doubted || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
-        zkl_claim_robbed(seat->claim, seat->node); /* of our deletes only this one can have done it, and has not */
+        /* Externally: no earlier delete of ours can have been executed, and this one found no node. */
+        zkl_claim_robbed(seat->claim, seat->node);
     }
     seat->doubted = seat->doubted || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
     if (rc == ZOK || rc == ZNONODE || (seat->claim == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
@@ -630,7 +647,7 @@ void zkl_seat_deleted(zkl_request *request, int rc)
             zkl_seat_step(seat);
         }
     } else {
-        /* Not ours to delete (ZNOAUTH), or throttled: keep trying, but leave the server time. */
+        /* The server refuses the delete (ZNOAUTH) or throttles it. Keep trying, but give the server time. */
         if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
             zkl_log(seat->engine, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", seat->node, zerror(rc));
             if (seat->claim != NULL) {
@@ -667,8 +684,8 @@ static void refuse_exhausted(zkl_seat *seat)
 }
 
 /*
- * Two nodes with one number, long before the numbers end: seen when servers had forgotten transactions that they had
- * acknowledged (ZOOKEEPER-4785), so that numbers came a second time. Neither of the two is before the other.
+ * Another node has the same number, although the numbers are not near their end. This was seen when servers had lost
+ * acknowledged transactions (ZOOKEEPER-4785) and gave out numbers a second time. Neither node is before the other.
  */
 static void refuse_tied(zkl_seat *seat)
 {
@@ -681,7 +698,7 @@ static void refuse_tied(zkl_seat *seat)
     }
 }
 
-/* There is no node. False: nobody wants one any more, and the seat is gone. */
+/* The entry has no node. Returns false if no acquisition wants the entry any more; the entry is then gone. */
 static bool begin_anew(zkl_seat *seat)
 {
     if (!seat->wanted) {
@@ -715,8 +732,8 @@ static void not_created(zkl_seat *seat, int rc)
 }
 
 /*
- * There is a node, by its uuid the seat's and of this session, that the seat must not go on with. It is deleted, and who wants one gets
- * another.
+ * A node with the entry's uuid exists in this session, but the entry must not go on with it. Deletes the node. If the
+ * entry is still wanted, it gets another node.
  */
 static void drop_node(zkl_seat *seat)
 {
@@ -729,11 +746,11 @@ static void drop_node(zkl_seat *seat)
         zkl_free(seat->node);
         seat->node = NULL;
         move(seat, ZKL_SEAT_RECOVERING);
-        zkl_seat_wait_long(seat); /* no memory: looks for it again */
+        zkl_seat_wait_long(seat); /* memory is short: looks for the node again */
     }
 }
 
-/* The node exists and is ours; `elsewhere` as of zkl_seat_follows. */
+/* The node exists and is ours. `elsewhere` is passed to zkl_seat_most_ahead. */
 static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
 {
     if (!seat->beside) {
@@ -754,7 +771,7 @@ static void seated(zkl_seat *seat, int64_t czxid, int64_t elsewhere)
     }
 }
 
-/* Whether this can be what the seat's create has made: a server may say anything. */
+/* Whether the reply can describe the node that the entry's create made. A faulty server may answer anything. */
 static bool may_be_created(const zkl_seat *seat, const char *path, const struct Stat *stat)
 {
     size_t stem = strlen(seat->line->path);
@@ -786,7 +803,8 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
     bool ours_now = rc == ZOK && may_be_created(seat, path, stat);
     if (seat->beside && rc == ZNONODE) {
         if (seat->writer != NULL) {
-            zkl_seat_evicted(seat->writer); /* somebody deleted its node: the reader queues like any other */
+            /* The writer's node was deleted externally. The reader queues like any other. */
+            zkl_seat_evicted(seat->writer);
         }
         not_created(seat, ZINVALIDSTATE);
     } else if (ours_now && set_node(seat, path + strlen(seat->line->path) + 1)) {
@@ -802,18 +820,20 @@ void zkl_seat_created(zkl_request *request, int rc, const char *path, const stru
         if (seat->role == ZKL_ROLE_TURN && seat->wanted) {
             zkl_permits_retreat(seat->claim, false);
         }
-        zkl_seat_wait(
-            seat); /* not stepped here: what is sent from inside a failing completion would run on another connection */
+        /*
+         * Not stepped here: a request that is sent from inside a failing completion would go out on another connection.
+         */
+        zkl_seat_wait(seat);
     } else {
         not_created(seat, rc);
     }
 }
 
-/* --- standing in line ---------------------------------------------------------------------------------------------- */
+/* --- the position in the queue ------------------------------------------------------------------------------------- */
 
 /*
- * A writer of Curator's read/write lock may become a reader: it puts a reader's node with its own number there and then
- * deletes the writer's. Its deletion alone therefore proves nothing (CURATOR-276).
+ * A writer of Curator's read/write lock may become a reader. It creates a reader's node with its own number and then
+ * deletes the writer's node. So the deletion of a writer's node alone proves nothing (CURATOR-276).
  */
 static bool may_downgrade(const char *name)
 {
@@ -827,13 +847,13 @@ static void refuse_try(zkl_seat *seat, const char *name)
     zkl_claim_leave(seat->claim);
 }
 
-/* The kind by which others stand in its way. */
+/* The node kind by which other nodes block the entry. Differs from zkl_seat_kind only if ZKL_BREAK_READERS is set. */
 static zkl_node_kind kind_in_queue(const zkl_seat *seat)
 {
     return ZKL_BROKEN(ZKL_BREAK_READERS) && seat->role == ZKL_ROLE_WRITER ? ZKL_NODE_SHARED : zkl_seat_kind(seat);
 }
 
-/* Where a seat with a node stands, by a list that is known to be as of a moment when the node existed. */
+/* Acts on the entry's position in a list that was made when its node existed. */
 static void stand(zkl_seat *seat, const struct String_vector *names)
 {
     zkl_standing standing = zkl_queue_standing(names->data, names->count, zkl_seat_name(seat), kind_in_queue(seat));
@@ -865,16 +885,16 @@ static void stand(zkl_seat *seat, const struct String_vector *names)
         zkl_seat_stands_behind(seat, names->data[standing.nearest]);
         zkl_watch_node(seat, names->data[standing.nearest]);
     } else {
-        zkl_seat_wait_long(seat); /* and looks again: it may be a stray that it would wait for */
+        zkl_seat_wait_long(seat); /* lists again later: the node before it may be a stray */
     }
     zkl_share_waits(seat);
 }
 
-/* The list of its line for a turn that has been the first, and keeps permits without room. */
+/* Handles a list of the queue for a queue entry that was at the head and keeps permits for which there is no room. */
 static void check_place(zkl_seat *turn, int rc, const struct String_vector *names)
 {
     if (rc == ZNONODE) {
-        zkl_seat_evicted(turn); /* even the directory is gone */
+        zkl_seat_evicted(turn); /* the whole directory is gone */
     } else if (rc == ZTHROTTLEDOP) {
         zkl_permits_look_later(turn->claim);
     } else if (rc == ZOK) {
@@ -890,7 +910,8 @@ static void check_place(zkl_seat *turn, int rc, const struct String_vector *name
 
 void zkl_seat_try_again(zkl_seat *seat)
 {
-    seat->generation++; /* another list may be on its way */
+    /* The reply to another list may still arrive; it must not count. */
+    seat->generation++;
     move(seat, ZKL_SEAT_PARKED);
     if (seat->role == ZKL_ROLE_TURN) {
         zkl_permits_restart(seat->claim);
@@ -898,7 +919,7 @@ void zkl_seat_try_again(zkl_seat *seat)
     zkl_seat_wait_long(seat);
 }
 
-/* The list that comes before a try writes anything. */
+/* Handles the list that precedes the first write of a try. */
 static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names)
 {
     if (rc == ZOK) {
@@ -916,7 +937,7 @@ static void decide_try(zkl_seat *seat, int rc, const struct String_vector *names
         return;
     }
     if (seat->role != ZKL_ROLE_TURN) {
-        zkl_seat_join(seat); /* a turn waits for the list of the permits, which follows */
+        zkl_seat_join(seat); /* a semaphore's queue entry waits for the list of permits, which follows */
     }
 }
 
@@ -926,7 +947,10 @@ void zkl_seat_join(zkl_seat *seat)
     send_join(seat);
 }
 
-/* The list that looks for the node of a create whose reply was lost; counts only behind a sync of the same connection. */
+/*
+ * Looks in a list for the node of a create whose reply was lost. The list counts only behind a sync on the same
+ * connection.
+ */
 static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const struct String_vector *names)
 {
     char uuid[ZKL_UUID_LENGTH + 1];
@@ -939,7 +963,10 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
         bool transient =
             rc == ZOK || rc == ZNONODE || rc == ZTHROTTLEDOP || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
         if (seat->wanted && !transient) {
-            /* May not be listed: go on looking, since the node may exist, but for nobody. */
+            /*
+             * The directory may not be listed. The node may exist, so the search goes on, but no acquisition waits for
+             * it.
+             */
             refuse_all(seat, zkl_code_of(rc), "listing '%s' after a lost reply: %s", seat->line->path, zerror(rc));
         }
         zkl_seat_wait_long(seat);
@@ -964,8 +991,8 @@ static void find_own(zkl_seat *seat, const zkl_request *request, int rc, const s
         return;
     }
     if (again) {
-        zkl_seat_wait_long(
-            seat); /* a server that has lost the directory answers no create, however often it is asked */
+        /* If a server has lost the directory, it answers no create, however often the create is repeated. */
+        zkl_seat_wait_long(seat);
     } else {
         zkl_seat_wait(seat);
     }
@@ -980,8 +1007,9 @@ void zkl_seat_synced(zkl_request *request, int rc)
 }
 
 /*
- * The node that the lost reply was about is there, and by its uuid it is the seat's, of this session. But the client may not read it, so
- * its czxid, which the token is made of, is not to be had: servers since 3.8.4 and 3.9.2 want READ for exists.
+ * The create whose reply was lost has made its node: the node has the entry's uuid, so it belongs to this session. But
+ * the client may not read the node, so its czxid, which becomes the token, is unknown. Servers since 3.8.4 and 3.9.2
+ * want READ for exists.
  */
 static void found_unreadable(zkl_seat *seat)
 {
@@ -1001,11 +1029,14 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
         return;
     }
     if (rc == ZOK && stat->ephemeralOwner == seat->engine->session_id && stat->czxid > 0) {
-        /* Made some time ago: what was written meanwhile may have come after it. */
+        /*
+         * The node was made some time ago. Our writes that were acknowledged since may have been executed after its
+         * create.
+         */
         seat->writes = seat->engine->writes - seat->line->creates;
         seated(seat, stat->czxid, 0);
     } else if (rc == ZOK || rc == ZNONODE) {
-        not_created(seat, ZINVALIDSTATE); /* deleted meanwhile, or not of this session: it goes with its own */
+        not_created(seat, ZINVALIDSTATE); /* deleted meanwhile, or of another session and removed with it */
     } else if (rc == ZNOAUTH && !ZKL_BROKEN(ZKL_BREAK_UNREADABLE)) {
         found_unreadable(seat);
     } else {
@@ -1020,9 +1051,10 @@ void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat)
 }
 
 /*
- * Handles the answer to the look at the writer's node, which was sent behind the create of the reader's node. If its czxid is the writer's,
- * the node has been there all the time, so that every contender behind it has seen one of the two nodes. The create does not prove that:
- * it demands a node of that name. The writer's node may have been deleted, another writer granted, and a node of the same name made.
+ * Handles the exists of the writer's node, which was sent behind the create of the downgraded reader's node. If its
+ * czxid is the writer's, the writer's node existed without a break until then, so every contender behind it has seen
+ * one of the two nodes. The create does not prove that: it only checks that a node of that name exists. The writer's
+ * node may have been deleted, another writer granted, and a node of the same name made.
  */
 void zkl_seat_writer_stat(zkl_request *request, int rc, const struct Stat *stat)
 {
@@ -1032,7 +1064,7 @@ void zkl_seat_writer_stat(zkl_request *request, int rc, const struct Stat *stat)
     }
     seat->listing = false;
     bool same = rc == ZOK && stat->czxid == seat->czxid;
-    bool unreadable = rc == ZNOAUTH; /* servers since 3.8.4 and 3.9.2 want READ for that */
+    bool unreadable = rc == ZNOAUTH; /* servers since 3.8.4 and 3.9.2 want READ for exists */
     bool broken = ZKL_BROKEN(ZKL_BREAK_LOST_WRITER) || ZKL_BROKEN(ZKL_BREAK_WRITER);
     if (same || unreadable || broken) {
         first_in_line(seat);
@@ -1086,7 +1118,7 @@ void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *n
     if (rc == ZOK && (request->purpose == ZKL_LIST_LOOK || request->connection == seat->connection)) {
         stand(seat, names);
     } else if (rc == ZNONODE) {
-        zkl_seat_evicted(seat); /* even the directory is gone */
+        zkl_seat_evicted(seat); /* the whole directory is gone */
     } else if (rc == ZTHROTTLEDOP) {
         zkl_seat_wait_long(seat);
     } else if (rc == ZOK || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
@@ -1105,7 +1137,8 @@ void zkl_seat_blocker_gone(zkl_seat *seat)
         return;
     }
     if (seat->state == ZKL_SEAT_GRANTED) {
-        zkl_share_contested(seat); /* the watch of a seat that lingers, or has lingered */
+        /* this watch is on the directory: the entry lingers, has lingered, or is much used */
+        zkl_share_contested(seat);
         return;
     }
     if (seat->state != ZKL_SEAT_QUEUED) {
@@ -1135,7 +1168,7 @@ void zkl_seat_look_again(zkl_seat *seat)
     }
 }
 
-/* --- what others do to us ------------------------------------------------------------------------------------------ */
+/* --- what other sessions do to our nodes --------------------------------------------------------------------------- */
 
 void zkl_seat_revoked(zkl_seat *seat)
 {
@@ -1149,15 +1182,18 @@ void zkl_seat_revoked(zkl_seat *seat)
         zkl_claim_revoked(seat->claim);
         zkl_share_move_on(seat);
     } else {
-        zkl_seat_leave(seat); /* it lingers */
+        zkl_seat_leave(seat); /* the entry lingers */
     }
 }
 
-/* The node of a granted seat is gone: whoever held by it has lost it, whoever waited for it gets another one. */
+/*
+ * The node of a granted entry is gone. The acquisitions that hold by it are lost; those that wait for it get another
+ * entry.
+ */
 static void vanish(zkl_seat *seat, const char *why)
 {
     zkl_share_move_on(seat);
-    move(seat, ZKL_SEAT_LEAVING); /* there is nothing to delete any more */
+    move(seat, ZKL_SEAT_LEAVING); /* there is nothing left to delete */
     seat->wanted = false;
     zkl_claim *claim;
     while ((claim = TAILQ_FIRST(&seat->behind)) != NULL) {
@@ -1169,7 +1205,7 @@ static void vanish(zkl_seat *seat, const char *why)
     gone(seat);
 }
 
-/* Its node is gone by somebody else's doing; `how` says what he did. */
+/* The entry's node was deleted externally. `how` completes the message "somebody ... its node". */
 static void evict(zkl_seat *seat, const char *how)
 {
     if (ZKL_BROKEN(ZKL_BREAK_EVICTED) && seat->state == ZKL_SEAT_GRANTED) {

@@ -1,9 +1,9 @@
 /*
- * session: the ZooKeeper handle, what its session events mean, and the turns that the driver gives the engine.
+ * session: the ZooKeeper handle, the meaning of its session events, and the turns that the driver gives the engine.
  *
- * A handle is opened when there is none and closed when its session is over; a new one follows by itself. `connected` is
- * what the handle says; `ready` is more: the server has answered a request of ours on this session, so that something which
- * merely accepts connections is not taken for a ZooKeeper.
+ * A handle is opened when there is none, and closed when its session is over; a new one follows by itself. `connected`
+ * is what the handle says. `ready` means more: the server has answered a request of ours in this session. So a program
+ * that merely accepts connections is not taken for a ZooKeeper server.
  */
 #include <errno.h>
 #include <poll.h>
@@ -14,15 +14,15 @@
 
 #include "engine_private.h"
 
-/* After a failure to open a handle (the name does not resolve, say): this long until the next try. */
+/* The time until the next try after a failure to open a handle, for example because a name does not resolve. */
 #define RETRY_AFTER (ZKL_SECOND / 2)
 
-/* After zookeeper_interest failed: the same, for a handle that exists. */
+/* The same after a failure of zookeeper_interest, for a handle that exists. */
 #define PAUSE_AFTER (ZKL_SECOND / 5)
 
 /*
- * A session timeout above this is no ZooKeeper's: whatever answered spoke some other protocol, and the C client took its
- * text for a number.
+ * No ZooKeeper server has a session timeout above this. The program that answered speaks some other protocol, and the C
+ * client took its text for a number.
  */
 #define PLAUSIBLE_TIMEOUT_MS (24 * 3600 * 1000)
 
@@ -70,7 +70,7 @@ zkl_code zkl_code_of(int rc)
     }
 }
 
-/* "Quota exceeded": servers since 3.7. */
+/* "Quota exceeded", an error of servers since 3.7. */
 #define QUOTA_EXCEEDED (-125)
 
 const char *zkl_words_of(int rc)
@@ -81,11 +81,14 @@ const char *zkl_words_of(int rc)
 /* --- the next server ---------------------------------------------------------------------------------------------- */
 
 /*
- * After a connection that failed, the C client goes two addresses further: handle_error and zoo_cycle_next_server take one each. Of
- * an even number of addresses it tries every other one only, of the two of "localhost" always the same, and pauses only where it
- * comes upon the last. So it is taken one address further after some failures in a row, and pauses as it does at the list's end.
- * These numbers, in turns, reach every one of up to 34 addresses. Before the first of them a majority of three or five servers is
- * found as fast as the C client finds it alone. A new handle, which goes through the list once, one by one, begins with the last.
+ * After a failed connection the C client goes two addresses further: handle_error and zoo_cycle_next_server take one
+ * each. So with an even number of addresses it tries only every other one, and of the two of "localhost" always the
+ * same one. It pauses only where it comes upon the last address. Therefore we move it one address further after some
+ * failures in a row, and pause as it does at the end of the list.
+ *
+ * The elements of misses_allowed apply in turns. With these numbers every one of up to 34 addresses is tried. Up to the
+ * first such move a majority of three or five servers is found as fast as the C client finds it alone. A new handle
+ * goes through the list once, one by one, so it begins with the last element.
  */
 static const int8_t misses_allowed[] = {3, 5, 8};
 
@@ -148,7 +151,7 @@ bool zkl_session_usable(const zkl_engine *engine)
     return engine->ready && !engine->closing && !engine->over;
 }
 
-/* Requests may go out again: whoever waited for that gets its turn, in order. */
+/* Requests may go out again: resumes watches, queries and heartbeats that waited for that. */
 static void resume(zkl_engine *engine)
 {
     zkl_watches_resume(engine);
@@ -178,7 +181,7 @@ void zkl_session_greeted(zkl_request *request, int rc)
     zkl_engine *engine = request->engine;
     engine->checks_flying--;
     if (request->connection != engine->connection || !engine->connected || engine->greeted) {
-        return; /* the next connection greets anew; or it only kept this one alive */
+        return; /* the next connection has its own probe; or this one only kept the connection alive */
     }
     if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
         engine->greeted = true;
@@ -189,7 +192,7 @@ void zkl_session_greeted(zkl_request *request, int rc)
     }
 }
 
-/* Everything that the session had is gone, or will be without our help. */
+/* Ends the session: everything that it had is gone, or will be gone without our help. */
 static void session_over(zkl_engine *engine, const char *why)
 {
     engine->connected = engine->ready = engine->greeted = false;
@@ -210,7 +213,10 @@ static void session_over(zkl_engine *engine, const char *why)
     }
 }
 
-/* A read-only session, which we never ask for, is what the C client makes of a stranger's bytes too. */
+/*
+ * Handles a new connection. We never ask for a read-only session, but the C client also reports one when it has
+ * received bytes of another protocol.
+ */
 static void on_connected(zkl_engine *engine, bool read_only)
 {
     engine->connection++;
@@ -237,7 +243,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
         engine->least_ms = engine->timeout_ms;
         engine->stats.sessions++;
     } else if (engine->timeout_ms < engine->least_ms || engine->least_ms == 0) {
-        /* 0: what answers has given the number 0 to the session, as no server does */
+        /* least_ms is 0 here if the server has given the number 0 to the session, as no ZooKeeper server does */
         engine->least_ms = engine->timeout_ms;
     }
     zkl_lease_connected(engine, fresh);
@@ -268,8 +274,9 @@ static void on_disconnected(zkl_engine *engine)
 }
 
 /*
- * A server refused the credentials. If another one has accepted them on this session before, or the C client took some other answer
- * for a refusal, a new session tells: its first server refuses them too, or all is well.
+ * A server refused the credentials. Another server may have accepted them in this session before, or the C client may
+ * have taken another answer for a refusal. Then a new session decides: its first server refuses them too, or all is
+ * well.
  */
 static void on_auth_failed(zkl_engine *engine)
 {
@@ -294,7 +301,7 @@ static void on_auth_failed(zkl_engine *engine)
     zkl_operations_fail(engine, ZKL_AUTH_FAILED, engine->problem);
 }
 
-/* The C client's default watcher: session events only. */
+/* The C client's default watcher, for session events only. */
 static void on_session_event(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
     (void)path;
@@ -320,11 +327,11 @@ static void on_session_event(zhandle_t *handle, int type, int state, const char 
 static void close_handle(zkl_engine *engine)
 {
     zhandle_t *handle = engine->handle;
-    engine->over = true; /* completions that come from inside the close send nothing new */
+    engine->over = true; /* so that completions that come from inside the close send nothing new */
     engine->connected = engine->ready = engine->leftovers = engine->unwatched = false;
     zookeeper_close(handle);
     engine->handle = NULL;
-    zkl_lease_look_on(engine); /* there is nothing to look at any more */
+    zkl_lease_look_on(engine); /* no node can be verified any more: ends the heartbeats */
     engine->over = false;
     zkl_requests_closed(engine);
     zkl_watches_closed(engine);
@@ -333,7 +340,7 @@ static void close_handle(zkl_engine *engine)
 
 static bool open_handle(zkl_engine *engine)
 {
-    /* No shuffling by the C client: it would reseed random() of the whole process. The driver shuffles the list instead. */
+    /* The C client must not shuffle: it would reseed random() of the whole process. The driver shuffles the list instead. */
     zoo_deterministic_conn_order(1);
     errno = 0;
     engine->handle = zookeeper_init2(engine->servers, on_session_event, engine->asked_timeout_ms, NULL, engine,
@@ -348,7 +355,7 @@ static bool open_handle(zkl_engine *engine)
         }
         return false;
     }
-    /* Addresses are looked up for each new connection. By default every turn of a connected client would do so too. */
+    /* Addresses are looked up for each new connection. By default every turn of a connected client would look them up too. */
     zoo_set_servers_resolution_delay(engine->handle, -1);
     expect_misses(engine, PATIENCE_AT_FIRST);
     engine->connect_at = engine->now;
@@ -363,7 +370,7 @@ static bool open_handle(zkl_engine *engine)
     return true;
 }
 
-/* Why the handle is not connected, from what the C client left in errno. */
+/* Notes why the handle is not connected, from the error that the C client left in errno. */
 static void note_problem(zkl_engine *engine, int rc, int error)
 {
     if (rc >= 0 || rc == ZNOTHING || engine->connected || engine->over) {
@@ -381,10 +388,11 @@ static void note_problem(zkl_engine *engine, int rc, int error)
 }
 
 /*
- * The handle lost its connection without saying so: a failed send closes the socket and tells nobody. It also keeps what waits for
- * an answer, and what is not sent yet, for the next connection (nonblocking_send, as against handle_error): there the rest of a
- * request that was sent in part goes first, without its beginning, and the server takes data for a request. So the next connection
- * is spoilt before it is used; losing that one the handle forgets everything.
+ * Notices a connection that the handle lost without reporting it: a failed send closes the socket and calls no
+ * callback. Unlike handle_error, such a send (nonblocking_send) also keeps the requests that wait for an answer, and
+ * those not sent yet, for the next connection. There the rest of a partly sent request goes first, without its
+ * beginning, and the server takes data for a request. So the next connection must disconnect before it is used. When
+ * the handle loses that one, it forgets everything.
  */
 static void notice_silent_loss(zkl_engine *engine)
 {
@@ -401,9 +409,10 @@ static int64_t given_up_at(const zkl_engine *engine)
 }
 
 /*
- * Servers turn a client away that has seen more than they have, without a word about its session. If the whole ensemble was
- * replaced, or restored from a backup, that goes on for ever: only a new session, which has seen nothing, is let in. What the
- * old one has on servers that do come back goes when they let it expire.
+ * Gives up a session that no server takes back. Servers turn a client away that has seen more than they have, without a
+ * word about its session. If the whole ensemble was replaced, or restored from a backup, that goes on for ever: only a
+ * new session, which has seen nothing, is let in. If servers come back that have the old session, its nodes are deleted
+ * when they let it expire.
  */
 static void give_up_session(zkl_engine *engine)
 {
@@ -415,7 +424,7 @@ static void give_up_session(zkl_engine *engine)
     }
 }
 
-/* Tries that have waited for a new session are answered after so long without a connection. */
+/* Tries that wait for a new session are answered after so long without a connection. */
 #define TRIES_WAIT ZKL_SECOND
 
 static int64_t tries_end_at(const zkl_engine *engine)
@@ -432,9 +441,11 @@ static void give_up_tries(zkl_engine *engine)
 }
 
 /*
- * Replaces a living session by a new one. The leader may have taken the old one out already, although it has taken it back: the first
- * lock would have to wait until that is certain. Nothing of value is lost with it, and a new one takes a moment only. Or a seat is first
- * in line, and no lease comes about, as with round trips that take a tenth of the session timeout: then others must not wait for it.
+ * Replaces a living session by a new one, in two cases:
+ * - The leader may have taken the session out already, although a server has taken it back. The first lock would have
+ *   to wait until that is certain. Nothing of value is lost with the session, and a new one takes only a moment.
+ * - An entry is at the head of its queue, and no lease comes about, as with round trips that take a tenth of the
+ *   session timeout. Other clients must not wait for the entry.
  */
 static void renew_session(zkl_engine *engine)
 {
@@ -446,7 +457,7 @@ static void renew_session(zkl_engine *engine)
     }
 }
 
-/* Before each call that may send the handshake: it will have been sent after this instant. */
+/* Notes the instant before each call that may send the handshake: the handshake is sent after it. */
 static void before_handshake(zkl_engine *engine)
 {
     if (!engine->connected && zoo_state(engine->handle) != ZOO_ASSOCIATING_STATE) {
@@ -480,7 +491,7 @@ static void ask_interest(zkl_engine *engine, zkl_poll *poll)
 
 /* --- the driver's calls -------------------------------------------------------------------------------------------- */
 
-/* Gives those who may not have been allowed to send their turn. */
+/* Steps the entries that may send now, in order, and sends operations. */
 static void feed_hungry(zkl_engine *engine)
 {
     zkl_seat *seat;
@@ -490,7 +501,7 @@ static void feed_hungry(zkl_engine *engine)
         seat->hungry = false;
         zkl_seat_step(seat);
         if (seat->hungry) {
-            break; /* it still may not: neither may those behind it */
+            break; /* it still may not send, and neither may those behind it */
         }
     }
     while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
@@ -502,7 +513,7 @@ static void feed_hungry(zkl_engine *engine)
     zkl_operations_feed(engine);
 }
 
-/* The first request of the connection could not be sent, or was answered by neither yes nor no (throttled, say). */
+/* Returns whether the probe must be sent again: it could not be sent, or its answer decided nothing (throttled, say). */
 static bool must_greet_again(const zkl_engine *engine)
 {
     return engine->connected && !engine->greeted && !engine->closing && !engine->over && engine->checks_flying == 0;
@@ -619,8 +630,8 @@ void zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
         note_problem(engine, rc, errno);
     }
     run_due(engine);
-    renew_session(
-        engine); /* not in a turn's first half: it opens handles, and a caller may be in it, who must not wait for names */
+    /* Not in zkl_engine_prepare: that opens handles, and a caller's thread that runs it must not wait for name resolution. */
+    renew_session(engine);
 }
 
 void zkl_engine_shut_down(zkl_engine *engine, int64_t now)

@@ -1,19 +1,25 @@
 /*
- * share: several claims of one client use one seat, one after the other or, readers, together.
+ * share: several acquisitions of one client use one entry, one after the other or, if they are readers, together.
  *
- * Claims on one path queue locally, first in, first out, in the `behind` list of the latest seat that covers them: a mutex's
- * seat covers mutex claims, a reader's seat readers, a writer's seat both. When the claim that holds ends, the next one is
- * granted without a request; it is a *hand-over*. A seat is promised to at most `handoff` claims beyond its first, so that
- * whoever queues behind it elsewhere waits for at most so many of them: the claim after those gets a seat of its own, which
- * queues at once. Readers that have waited together go in together, and count once. Where nobody queues elsewhere that would be requests for nothing: a seat that is much used watches who comes,
- * and as long as it is *alone* the bound does not count. When somebody comes, all who still wait here get seats of their own,
- * behind him.
+ * Acquisitions of one path queue locally, first in, first out. They are in the list seat->behind of the latest entry
+ * that covers them: a mutex's entry covers mutex acquisitions, a reader's entry readers, a writer's entry both readers
+ * and writers. When the acquisition that holds ends, the next one is granted without a request. This is a *hand-over*.
  *
- * A seat is handed over only by a release. Where a grant ended otherwise (lost, max_hold), its holder may not know yet, and what
- * it writes is told from its successor's by the node; so the node goes, and those who wait get another seat.
+ * An entry is promised to at most `handoff` acquisitions beyond its first, so a contender of another client behind the
+ * entry waits for at most that many of them. The next acquisition gets an entry of its own, which is queued at once.
+ * Readers that have waited together are granted together and count once.
  *
- * A seat whose last claim was released may *linger*: it keeps its node for a while, and watches its directory. Whoever wants the
- * lock here meanwhile has it without a request. As soon as anybody comes or goes in the directory, it leaves.
+ * If no other client is in the queue, the bound would only cost requests. So an entry that is used much watches its
+ * directory, and while it is *alone* there, the bound does not count. When a contender comes, all acquisitions that
+ * still wait in the entry get entries of their own, behind the newcomer.
+ *
+ * An entry is handed over only by a release. If a grant ended otherwise (lost, max_hold), its holder may not know yet,
+ * and only the node distinguishes its writes from those of its successor. So the node is deleted, and the waiting
+ * acquisitions get another entry.
+ *
+ * An entry whose last acquisition was released may *linger*: its node stays for a while, and the entry watches its
+ * directory. An acquisition of this client gets the lock without a request meanwhile. The entry leaves as soon as a
+ * node comes or goes in the directory.
  */
 #include <string.h>
 
@@ -29,7 +35,7 @@ static bool lingers(const zkl_seat *seat)
     return seat->claim == NULL && seat->state == ZKL_SEAT_GRANTED;
 }
 
-/* --- finding a seat ------------------------------------------------------------------------------------------------- */
+/* --- finding an entry ---------------------------------------------------------------------------------------------- */
 
 static bool covers(const zkl_seat *seat, zkl_mode mode)
 {
@@ -47,7 +53,7 @@ static bool covers(const zkl_seat *seat, zkl_mode mode)
     return false;
 }
 
-/* The seat's node says what the claim's own would. */
+/* Whether the entry's node has the data and the acl that the acquisition's own node would have. */
 static bool same_node(const zkl_seat *seat, const zkl_claim *claim)
 {
     return zkl_terms_alike(seat->claim != NULL ? seat->claim->terms : seat->terms, claim->terms);
@@ -73,7 +79,7 @@ static zkl_claim *last_in(const zkl_seat *seat)
     return last != NULL ? last : seat->claim;
 }
 
-/* Whether readers hold the seat, and nobody waits in it: only readers stand behind others that hold. */
+/* Whether readers hold the entry and no acquisition waits in it. Only readers can hold while they share an entry. */
 static bool only_readers_hold(const zkl_seat *seat)
 {
     return zkl_claim_mode(seat->claim) == ZKL_MODE_READ && seat->state == ZKL_SEAT_GRANTED &&
@@ -85,7 +91,7 @@ static bool is_waiting_reader(const zkl_claim *claim)
     return claim != NULL && zkl_claim_mode(claim) == ZKL_MODE_READ && claim->phase == ZKL_CLAIM_WAITING;
 }
 
-/* The claim would be granted together with the one that stands last in the seat: the two take one turn. */
+/* Whether the acquisition would be granted together with the last one in the entry. The two count once. */
 static bool goes_in_together(const zkl_seat *seat, const zkl_claim *claim)
 {
     const zkl_claim *last = last_in(seat);
@@ -93,14 +99,14 @@ static bool goes_in_together(const zkl_seat *seat, const zkl_claim *claim)
     return zkl_claim_mode(claim) == ZKL_MODE_READ && (is_waiting_reader(last) || later);
 }
 
-/* Whoever waits for the seat would not get it. */
+/* Whether the entry is not handed over any more, so that an acquisition that waited in it would never be granted. */
 static bool is_closed(const zkl_seat *seat)
 {
     bool worn = seat->grants >= ZKL_MAX_GRANTS && !ZKL_BROKEN(ZKL_BREAK_GRANTS);
     return seat->revoked || seat->spoilt || seat->spent || worn;
 }
 
-/* Another claim would be one too many for those who wait elsewhere. */
+/* Whether one more acquisition would exceed the bound that protects waiters of other clients. */
 static bool is_full(const zkl_seat *seat, const zkl_claim *claim)
 {
     int32_t handoff = claim->terms->lock.handoff;
@@ -140,19 +146,19 @@ static void grant(zkl_seat *seat, zkl_claim *claim)
     seat->engine->stats.hand_overs += seat->granted;
     seat->granted = true;
     zkl_claim_grant(claim, seat);
-    if (claim->terms->lock.revocable && seat->own == NULL &&
-        !ZKL_BROKEN(ZKL_BREAK_PAIRING)) { /* else there is a node */
-        zkl_watch_own(seat);              /* which may tell at once that others have asked */
+    /* With ZKL_BREAK_PAIRING there may be no node to watch. */
+    if (claim->terms->lock.revocable && seat->own == NULL && !ZKL_BROKEN(ZKL_BREAK_PAIRING)) {
+        zkl_watch_own(seat); /* may report at once that another client asked for the lock */
     }
 }
 
-/* Whether the claim may hold beside, or after, all those before it in the seat. */
+/* Whether the acquisition may hold now. All acquisitions before it in the entry hold or have ended. */
 static bool has_turn(const zkl_seat *seat, const zkl_claim *claim)
 {
     return claim == seat->claim || zkl_claim_mode(claim) == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
 }
 
-/* Another seat of this client waits for this one: whoever comes is there already. */
+/* Whether another entry of this client waits for this one. Then a contender is in the queue already. */
 static bool others_wait_here(const zkl_seat *seat)
 {
     const zkl_seat *other;
@@ -165,17 +171,23 @@ static bool others_wait_here(const zkl_seat *seat)
     return false;
 }
 
-/* Watches who comes and goes in the line. False if that is not possible, or if no list would say who is there now. */
+/*
+ * Watches which nodes come and go in the queue. Returns false if that is not possible now, or if no list will show
+ * which nodes are there.
+ */
 static bool watch_line(zkl_seat *seat)
 {
     if (!zkl_seat_fits(seat)) {
-        return false; /* the watch needs room where all are told after a reconnect */
+        return false; /* no room for the watch in the SetWatches request after a reconnect */
     }
     zkl_seat_reserve(seat, true);
     return zkl_watch_children(seat, seat->line);
 }
 
-/* Early enough to know before the seat is full. */
+/*
+ * Watches the queue if `claims` is more than a quarter of the bound. This is early enough to know, before the entry is
+ * full, whether other contenders are there.
+ */
 static void listen_if_much_used(zkl_seat *seat, int32_t claims)
 {
     bool much = claims > seat->claim->terms->lock.handoff / 4;
@@ -185,7 +197,7 @@ static void listen_if_much_used(zkl_seat *seat, int32_t claims)
     }
 }
 
-/* Grants what may be granted from this claim on, before which nobody waits. */
+/* Grants what may be granted, beginning with `claim`. No acquisition before it waits. */
 static void grant_from(zkl_seat *seat, zkl_claim *claim)
 {
     int32_t granted = 0;
@@ -200,7 +212,8 @@ static void grant_from(zkl_seat *seat, zkl_claim *claim)
         bool exclusive = zkl_claim_mode(claim) != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
         claim = exclusive ? NULL : following(seat, claim);
     }
-    if (granted > 1) { /* they may all come again, while the seat has room for a few */
+    /* All of them may acquire again, but the entry has room for a few only. */
+    if (granted > 1) {
         listen_if_much_used(seat, granted);
     }
 }
@@ -220,9 +233,9 @@ void zkl_share_waits(zkl_seat *seat)
     }
 }
 
-/* --- joining and parting -------------------------------------------------------------------------------------------- */
+/* --- joining and leaving an entry ---------------------------------------------------------------------------------- */
 
-/* The seat serves this claim first of all from now on. */
+/* From now on the entry serves this acquisition first. */
 static void put_first(zkl_seat *seat, zkl_claim *claim)
 {
     seat->claim = claim;
@@ -239,7 +252,7 @@ void zkl_share_stop_lingering(zkl_seat *seat)
     }
 }
 
-/* The seat is promised to this claim too, after all others. */
+/* Promises the entry to this acquisition too, after all others. */
 static void promise(zkl_seat *seat, zkl_claim *claim)
 {
     seat->turns += !seat->alone && !goes_in_together(seat, claim);
@@ -254,7 +267,8 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
     if (lingers(seat)) {
         zkl_share_stop_lingering(seat);
         put_first(seat, claim);
-        seat->turns = seat->alone ? 1 : seat->turns + 1; /* the list that tells may be on its way yet */
+        /* If the entry is not alone, the list that shows it may still be in flight. */
+        seat->turns = seat->alone ? 1 : seat->turns + 1;
     } else {
         first = only_readers_hold(seat) ? claim : seat->claim;
         promise(seat, claim);
@@ -266,17 +280,19 @@ void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
     }
 }
 
-/* A turn that the claim was promised is still that of others, who would have gone in with it. */
+/*
+ * Whether the acquisition's end leaves the count of promises as it is: other readers would have been granted with it.
+ */
 static bool leaves_turn(const zkl_seat *seat, zkl_claim *claim)
 {
     return zkl_claim_mode(claim) == ZKL_MODE_READ &&
            (is_waiting_reader(preceding(seat, claim)) || is_waiting_reader(following(seat, claim)));
 }
 
-/* One of its claims is over. It stands in the seat still. */
+/* An acquisition of the entry has ended. It is still linked to the entry. */
 static void note_end(zkl_seat *seat, zkl_claim *claim)
 {
-    bool promised = claim->token.number == 0 && !seat->alone; /* it was never its turn, and it has been counted */
+    bool promised = claim->token.number == 0 && !seat->alone; /* never granted, but counted in `turns` */
     if (promised && !leaves_turn(seat, claim)) {
         seat->turns--;
     }
@@ -298,11 +314,11 @@ void zkl_share_part(zkl_claim *claim)
         zkl_share_move_on(seat);
     }
     if (had_none) {
-        zkl_share_advance(seat); /* it may have been in the way */
+        zkl_share_advance(seat); /* the acquisition may have blocked those behind it */
     }
 }
 
-/* A reader holds beside the writer whose seat this is. */
+/* Whether a downgraded reader holds, or is about to hold, beside the writer whose entry this is. */
 static bool reader_beside(const zkl_seat *seat)
 {
     const zkl_seat *other;
@@ -321,7 +337,7 @@ static bool may_hand_over(const zkl_seat *seat, const zkl_claim *to)
     return to->phase != ZKL_CLAIM_WAITING || (zkl_lease_covers_more(seat->engine) && !beside);
 }
 
-/* The role of a seat for all who wait behind this one. */
+/* The role of an entry that covers all acquisitions that share this one. */
 static zkl_role role_for_rest(const zkl_seat *seat)
 {
     const zkl_claim *claim;
@@ -333,7 +349,10 @@ static zkl_role role_for_rest(const zkl_seat *seat)
     return role;
 }
 
-/* Moves claims from behind one seat behind another, from `claim` on, until that is full; returns the first that is left. */
+/*
+ * Moves acquisitions that share `from`, beginning with `claim`, to `to` until that is full. Returns the first that is
+ * left, or NULL.
+ */
 static zkl_claim *move_behind(zkl_seat *from, zkl_claim *claim, zkl_seat *to)
 {
     zkl_claim *next;
@@ -346,8 +365,9 @@ static zkl_claim *move_behind(zkl_seat *from, zkl_claim *claim, zkl_seat *to)
 }
 
 /*
- * The first that waits gets a seat of its own, with as many of those behind it as that has room for, the next one likewise, and
- * so on; nothing is sent yet. Returns the first of these seats; NULL: nobody waits.
+ * Gives the first waiting acquisition an entry of its own, together with as many of those behind it as the entry has
+ * room for. The next one gets another entry, and so on. Sends nothing. Returns the first of these entries, or NULL if
+ * no acquisition waits.
  */
 static zkl_seat *replace(zkl_seat *seat)
 {
@@ -375,11 +395,11 @@ static zkl_seat *replace(zkl_seat *seat)
     return fresh;
 }
 
-/* Sends what `replace` has left unsent. */
+/* Sends the requests of the entries that `replace` has made. */
 static void step_from(zkl_seat *fresh)
 {
     while (fresh != NULL) {
-        zkl_seat *next = TAILQ_NEXT(fresh, in_line); /* a seat that has sent nothing does not go by being stepped */
+        zkl_seat *next = TAILQ_NEXT(fresh, in_line); /* stepping does not free an entry that has sent nothing */
         if (fresh->state == ZKL_SEAT_PARKED) {
             zkl_seat_step(fresh);
         }
@@ -408,7 +428,7 @@ static void insert_by_end(zkl_seat *seat)
     }
 }
 
-/* The seat's last claim was released. True if the seat stays for a while; the claim is settled then. */
+/* The entry's last acquisition has ended. Returns true if the entry lingers; the acquisition is then settled. */
 static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
 {
     zkl_engine *engine = seat->engine;
@@ -421,7 +441,7 @@ static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
         return false;
     }
     if (seat->watch == NULL && !watch_line(seat)) {
-        return false; /* watched by another seat of ours, or cannot be now */
+        return false; /* another entry of ours watches the queue, or the watch cannot be armed now */
     }
     if (seat->terms == NULL) {
         seat->terms = zkl_terms_take(claim->terms);
@@ -504,7 +524,8 @@ bool zkl_share_pass(zkl_claim *claim)
     if (!is_lock(seat) || !seat->wanted) {
         return false;
     }
-    zkl_seat_part_from_readers(seat, true); /* who would be made beside whoever has it next */
+    /* Readers whose create is not sent yet must not be created beside the next holder's node. */
+    zkl_seat_part_from_readers(seat, true);
     note_end(seat, claim);
     zkl_claim *next = TAILQ_FIRST(&seat->behind);
     if (next == NULL) {
@@ -525,6 +546,7 @@ bool zkl_share_pass(zkl_claim *claim)
     } else {
         zkl_seat_leave(seat);
     }
-    step_from(fresh); /* behind the delete: the list that comes with its create shows who is left */
+    /* Sent behind the delete, so the list that comes with the new create shows only the nodes that are left. */
+    step_from(fresh);
     return next != NULL;
 }

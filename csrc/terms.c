@@ -1,22 +1,22 @@
 /*
- * terms: what a lock is, for all of its acquisitions.
+ * lock spec: the immutable settings of a lock, for all of its acquisitions.
  *
- * Made once for each lock object and shared by its claims, tickets and lingering nodes, so that an acquisition copies no strings.
- * Constant, and counted atomically: callers and the engine drop them on threads of their own.
+ * A lock spec is made once for each lock object. Acquisitions, handles and lingering nodes share it, so an acquisition
+ * copies no strings. The reference count is atomic: callers and the engine drop their references on different threads.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "engine_private.h"
 
-/* The C client's own lists, which stay where they are. */
+/* Whether the list is one of the C client's constants, which are neither copied nor freed. */
 static bool is_constant(const struct ACL_vector *acl)
 {
     return acl->data == ZOO_OPEN_ACL_UNSAFE.data || acl->data == ZOO_READ_ACL_UNSAFE.data ||
            acl->data == ZOO_CREATOR_ALL_ACL.data;
 }
 
-/* A semaphore's two directories, one behind the other; NULL when memory is short. */
+/* Returns both directories of a semaphore, one behind the other; NULL when memory is short. */
 static char *copy_directories(const char *path)
 {
     size_t size = 2 * strlen(path) + sizeof "/locks" + sizeof "/leases";

@@ -1,17 +1,17 @@
 /*
- * ticket: what callers ask for, and what they are told.
+ * handle: requests of callers, and their results.
  *
- * A ticket goes to the engine by way of the client's list (zkl_tickets_run), and what comes of it is published in the ticket
- * from inside the engine's callbacks. See client_private.h for who may touch what.
+ * A handle goes to the engine by the client's list (zkl_tickets_run). The engine's callbacks publish the result in the handle.
+ * client_private.h says which thread may touch what.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "client_private.h"
 
-/* --- a ticket's life ----------------------------------------------------------------------------------------------- */
+/* --- reference counts ---------------------------------------------------------------------------------------------- */
 
-/* Mutex held, thread not exited. The list has a reference to the ticket. */
+/* Mutex held, thread not exited. The list gets a reference to the handle. */
 static void enqueue(zkl_ticket *ticket, unsigned todo)
 {
     if (ticket->todo == 0) {
@@ -62,9 +62,9 @@ void zkl_ticket_drop(zkl_ticket *ticket)
     zkl_client_drop(client);
 }
 
-/* --- what the engine says ------------------------------------------------------------------------------------------ */
+/* --- callbacks of the engine --------------------------------------------------------------------------------------- */
 
-/* engine_mutex held. Its claim is settled and its owner has ended it: nothing more will come of it. */
+/* engine_mutex held. Marks a handle for reaping: its acquisition is settled and its owner has ended it. */
 static void die(zkl_ticket *ticket)
 {
     if (!ticket->dead) {
@@ -98,7 +98,7 @@ void zkl_ticket_announce(zkl_ticket *ticket)
     }
 }
 
-/* Keeps a copy of what stands behind the ticket's path in a node's; nothing if there is no node. */
+/* Keeps a copy of the part of a node's path that follows the lock's path; keeps nothing if there is no node. */
 static void keep_name(char **kept, const zkl_ticket *ticket, const char *node)
 {
     const char *name = node != NULL ? node + strlen(zkl_terms_lock(ticket->terms)->path) + 1 : NULL;
@@ -114,7 +114,7 @@ static void publish_claim(zkl_ticket *ticket, const zkl_claim *claim, zkl_claim_
 {
     const char *message = zkl_claim_message(claim);
     if (phase == ZKL_CLAIM_GRANTED) {
-        /* Stays when the grant is over: who has read the phase before must not find a hold without an end now. */
+        /* Not reset after the grant: a reader that saw the phase before would then find a hold without an end. */
         atomic_store_explicit(&ticket->hold_until, zkl_claim_hold_until(claim), memory_order_relaxed);
         ticket->token = zkl_claim_token(claim);
         ticket->nodes = ticket->nodes != NULL ? ticket->nodes : zkl_claim_nodes(claim);
@@ -138,7 +138,10 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
     zkl_claim_phase phase = zkl_claim_get_phase(claim);
     bool settled = zkl_claim_settled(claim);
     pthread_mutex_lock(&client->mutex);
-    /* That it waits, and for whom, is to be seen, but no reason to wake anybody; nor is, to its owner, a release begun. */
+    /*
+     * Waiting, and the node that it waits for, can be read, but cause no notification. The same holds for the start of a release,
+     * which the owner began.
+     */
     bool decided =
         (int32_t)phase != atomic_load_explicit(&ticket->phase, memory_order_relaxed) && phase != ZKL_CLAIM_RELEASED;
     bool asked = zkl_claim_revocations(claim) != ticket->revocations;
@@ -151,7 +154,7 @@ void zkl_ticket_claim_changed(void *context, zkl_claim *claim)
     }
     pthread_mutex_unlock(&client->mutex);
     if (settled && ticket->ended) {
-        die(ticket); /* not here: the engine is at work on the claim */
+        die(ticket); /* not here: the engine is using the acquisition */
     }
 }
 
@@ -208,7 +211,7 @@ static void on_contenders(void *user, zkl_code code, const char *message, const 
     zkl_ticket_let_go(ticket);
 }
 
-/* --- what callers want --------------------------------------------------------------------------------------------- */
+/* --- requests of callers ------------------------------------------------------------------------------------------- */
 
 static void fail_ticket(zkl_ticket *ticket, zkl_code code, const char *message)
 {
@@ -281,7 +284,7 @@ static void do_for(zkl_ticket *ticket, unsigned todo, int64_t now)
         ticket->ended = true;
         zkl_claim_end(ticket->claim, ZKL_CANCELLED, now);
         if (zkl_claim_settled(ticket->claim)) {
-            die(ticket); /* if it was so before there was nothing to tell */
+            die(ticket); /* if it was settled already, the engine makes no callback */
         }
     }
 }
@@ -323,7 +326,7 @@ void zkl_tickets_abandon(zkl_client *client)
     zkl_ticket *ticket;
     pthread_mutex_lock(&client->mutex);
     client->exited = true;
-    atomic_store(&client->open_claims, 0); /* there will be no news of them */
+    atomic_store(&client->open_claims, 0); /* they get no notifications any more */
     while ((ticket = TAILQ_FIRST(&client->todo)) != NULL) {
         TAILQ_REMOVE(&client->todo, ticket, in_todo);
         if ((ticket->todo & TODO_START) != 0) {
@@ -337,7 +340,7 @@ void zkl_tickets_abandon(zkl_client *client)
     }
     while ((ticket = TAILQ_FIRST(&client->tickets)) != NULL) {
         if (ticket->kind == TICKET_FLUSH) {
-            zkl_ticket_answer(ticket, ZKL_OK, ""); /* the session is over, and all that it had with it */
+            zkl_ticket_answer(ticket, ZKL_OK, ""); /* the session is over, and its nodes with it */
         }
         pthread_mutex_unlock(&client->mutex);
         zkl_ticket_let_go(ticket);
@@ -346,7 +349,7 @@ void zkl_tickets_abandon(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
 }
 
-/* What a ticket has that asks something. */
+/* The fields of a handle that is not an acquisition. */
 static zkl_question *new_question(const char *path)
 {
     zkl_question *question = zkl_alloc(sizeof *question);
@@ -430,7 +433,7 @@ zkl_ticket *zkl_client_flush(zkl_client *client)
     return ticket != NULL ? zkl_ticket_submit(ticket, 0) : NULL;
 }
 
-/* `quietly`: whoever asks looks at the ticket afterwards, and needs no news of it. */
+/* `quietly`: the caller looks at the handle afterwards and needs no notification. */
 static void ask(zkl_ticket *ticket, unsigned todo, bool quietly, int64_t patience)
 {
     zkl_client *client = ticket->client;
@@ -469,7 +472,7 @@ const char *zkl_ticket_path(const zkl_ticket *ticket)
     return ticket->question != NULL ? ticket->question->path : zkl_terms_lock(ticket->terms)->path;
 }
 
-/* Mutex held. What stands in the way of a claim that waits. */
+/* Mutex held. Says what a waiting acquisition waits for. */
 static void describe_wait(const zkl_ticket *ticket, char *message)
 {
     const zkl_lock *lock = zkl_terms_lock(ticket->terms);
@@ -483,7 +486,7 @@ static void describe_wait(const zkl_ticket *ticket, char *message)
     }
 }
 
-/* Mutex held. Without an I/O thread nothing more can come. */
+/* Mutex held. Without an I/O thread no result can come any more. */
 static bool is_settled(const zkl_ticket *ticket)
 {
     return ticket->settled || ticket->client->exited;
@@ -519,7 +522,7 @@ void zkl_ticket_look(zkl_ticket *ticket, zkl_ticket_view *view)
     }
     pthread_mutex_unlock(&client->mutex);
     if (view->phase == ZKL_CLAIM_GRANTED && atomic_load(&ticket->lapsed)) {
-        /* Seen here before the I/O thread has seen it. */
+        /* Found here before the I/O thread has found it. */
         bool held_long = atomic_load_explicit(&ticket->hold_until, memory_order_relaxed) <= zkl_clock();
         view->phase = ZKL_CLAIM_LOST;
         view->code = held_long ? ZKL_MAX_HOLD : ZKL_LOST;
@@ -571,7 +574,8 @@ bool zkl_ticket_settled(zkl_ticket *ticket)
 
 bool zkl_ticket_released(zkl_ticket *ticket)
 {
-    return zkl_ticket_settled(ticket) && ticket->code != ZKL_LOST; /* which is written before, and not after */
+    /* The code is written before `settled`, and not after. */
+    return zkl_ticket_settled(ticket) && ticket->code != ZKL_LOST;
 }
 
 static bool is_granted(const zkl_ticket *ticket)
@@ -586,8 +590,8 @@ int64_t zkl_ticket_remaining(zkl_ticket *ticket)
         return 0;
     }
     /*
-     * The lease between two looks at the phase: it is made before a claim is granted under it, and a lapsed claim is marked lost before
-     * its lease begins anew.
+     * The lease is read between two reads of the phase. The lease is published before an acquisition is granted under it, and a
+     * lapsed acquisition is marked lost before its lease begins anew.
      */
     int64_t until = atomic_load_explicit(&client->lease_until, memory_order_acquire);
     if (!is_granted(ticket) || atomic_load(&ticket->lapsed) || zkl_client_forked(client)) {
@@ -602,7 +606,7 @@ int64_t zkl_ticket_remaining(zkl_ticket *ticket)
     if (left > 0) {
         return left;
     }
-    atomic_store(&ticket->lapsed, true); /* for good, whatever the I/O thread is about to learn */
+    atomic_store(&ticket->lapsed, true); /* final, whatever the I/O thread receives next */
     ask(ticket, TODO_LAPSED, false, 0);
     return 0;
 }

@@ -1,8 +1,8 @@
 /*
- * ticket_operation: tickets for reads and writes of the program's own, and for the watches that come with them.
+ * handle_operation: handles of the program's own reads and writes, and of their watches.
  *
- * One ticket serves an operation from its request to the end of its watch: it is settled when the operation is answered, and
- * announced again when the watch fires. The engine's side keeps it until the caller lets go of it.
+ * One handle serves an operation from its request to the end of its watch. It is settled when the operation is answered, and gets
+ * another notification when the watch fires. The engine's side keeps it until the caller drops it.
  */
 #include <string.h>
 

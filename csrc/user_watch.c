@@ -1,14 +1,15 @@
 /*
- * user_watch: the watches that a program asked for with a read of its own.
+ * user_watch: the watches that a program requests with its own reads.
  *
- * One object for each, even where several stand on one path: the C client tells watchers apart by function and context, and
- * keeps the context's address until the watch has fired, was removed, or the handle is closed. Session events end none of them;
- * the C client arms them anew after a reconnect. The end of the session does, and their owners are told so.
+ * Each watch has its own object, even if several are on one path: the C client tells watchers apart by function and
+ * context. It keeps the context's address until the watch has fired, was removed, or the handle is closed. Session
+ * events do not end a watch; the C client arms it again after a reconnect. The end of the session ends it, and the
+ * owner is told.
  *
- * The only removal that reaches the server (zoo_aremove_all_watches) takes all watches of this session on a path: those of the
- * lock protocol (watch.c) and of other readers of this program too. So a watch that nobody wants any more is removed only when
- * nobody else of this client wants one on that path. Until then the C client keeps it: it fires unheard, goes with the removal
- * of another, or ends with the session.
+ * The only removal that reaches the server (zoo_aremove_all_watches) takes all watches of this session on a path, those
+ * of the lock protocol (watch.c) and of other reads of this program too. So a watch that is not needed any more is
+ * removed only when this client needs no other watch on that path. Until then the C client keeps it: it fires without
+ * effect, is removed with another one, or ends with the session.
  */
 #include <string.h>
 
@@ -22,7 +23,7 @@ struct zkl_user_watch {
     void *user;
     zkl_watch_state state;
     bool children; /* on the node's children, else on the node itself */
-    bool wanted;   /* its operation may still ask for it */
+    bool wanted;   /* its operation may still need it */
     bool told;     /* the owner has been told that it fired, or that it never will */
     bool flying;   /* its removal is in flight */
     bool cleaning; /* counted in engine->cleaning */
@@ -69,7 +70,7 @@ static void set_cleaning(zkl_user_watch *watch, bool cleaning)
     }
 }
 
-/* Frees it when nobody can have its address any more: no operation, no request, not the C client. */
+/* Frees the watch when its address is not known any more: by no operation, by no request, and not by the C client. */
 static void free_if_unused(zkl_user_watch *watch)
 {
     if (watch->wanted || watch->flying || watch->state != ZKL_WATCH_IDLE) {
@@ -91,7 +92,7 @@ static void tell(zkl_user_watch *watch, zkl_node_event event, zkl_code code)
     }
 }
 
-/* Whether somebody still waits for this very kind of watch on a path, or is about to. */
+/* Returns whether the program still waits, or is about to wait, for this kind of watch on a path. */
 static bool is_wanted(const zkl_engine *engine, const char *path, bool children)
 {
     const zkl_user_watch *watch;
@@ -110,7 +111,10 @@ bool zkl_user_watch_wanted(const zkl_engine *engine, const char *path, bool chil
     return is_wanted(engine, path, children);
 }
 
-/* Armed and wanted by nobody: removes it if that takes nothing from others, now or when requests may go out again. */
+/*
+ * Removes an armed watch that is not needed any more, if no other watch is lost with it: now, or when requests may go
+ * out again.
+ */
 static void disarm(zkl_user_watch *watch)
 {
     zkl_engine *engine = watch->engine;
@@ -139,7 +143,7 @@ void zkl_user_watch_arming(zkl_user_watch *watch)
     watch->state = ZKL_WATCH_ARMING;
 }
 
-/* An event can only follow this. */
+/* Events can come only after this call. */
 void zkl_user_watch_armed(zkl_user_watch *watch, bool armed)
 {
     watch->state = armed ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
@@ -179,7 +183,8 @@ void zkl_user_watch_removed(zkl_request *request, int rc)
             zkl_try_later(engine); /* after a lost connection it is tried again anyway */
         }
     } else if (watch->state == ZKL_WATCH_REMOVING) {
-        zkl_user_watches_forgotten(engine, watch->path, watch->children); /* not this one yet: its request flies */
+        /* Not this one yet: its request is in flight. */
+        zkl_user_watches_forgotten(engine, watch->path, watch->children);
         zkl_watch_forgotten(engine, watch->path, watch->children);
     }
     watch->flying = false;

@@ -1,17 +1,22 @@
 /*
  * watch: one watcher object per watched node.
  *
- * The C client recognises a watcher by its function and context, delivers every session event to all of them, and keeps the
- * context's address until the watch has fired, has been removed, or the handle is closed. So there is one object per node
- * and line, seats share it, and it is freed only when the C client cannot know it any more.
+ * The C client identifies a watcher by its function and context, and delivers every session event to all watchers. It
+ * keeps the context's address until the watch has fired, has been removed, or the handle is closed. So there is one
+ * object per node and queue. Entries share it, and it is freed only when the C client cannot know it any more.
  *
- * Armed by get and not by exists, because an exists-watch on a missing node stays behind as a creation watch. A node that may not
- * be read (ZNOAUTH) cannot be watched: exists would arm a watch, but servers that have the fix of CVE-2024-23944 tell nobody of
- * events on what he may not read. Whoever waits for such a node looks again now and then.
+ * A watch is armed by get and not by exists, because an exists-watch on a missing node stays behind as a creation
+ * watch. A node that may not be read (ZNOAUTH) cannot be watched. An exists would arm a watch, but servers with the fix
+ * of CVE-2024-23944 do not report events on a node that the client may not read. An entry that waits for such a node
+ * looks again now and then.
  *
- * There are three uses. A contender watches the node before its own. A holder who wants to know whether others ask for the lock
- * watches its own node (`owner`), whose data they change. The head of a semaphore's line watches the directory of the permits
- * (`children`), by the list that it needs anyway.
+ * The uses:
+ * - A contender watches the node before its own.
+ * - A holder watches its own node (`owner`) to learn whether the release of the lock is requested: a request changes
+ *   the node's data.
+ * - The head of a semaphore's queue watches the directory of the permits (`children`), by the list that it needs
+ *   anyway.
+ * - A granted entry watches its directory (`children`) while it lingers, or while many acquisitions share it (share.c).
  */
 #include <string.h>
 
@@ -30,7 +35,7 @@ static void free_watch(zkl_watch *watch)
     zkl_line_drop(line);
 }
 
-/* Without a name: the watch on who comes and goes in the line. */
+/* Returns the watch on the node `name`, or, if `name` is NULL, on the children of the queue's directory. NULL: none. */
 static zkl_watch *find(zkl_line *line, const char *name)
 {
     zkl_watch *watch;
@@ -63,7 +68,7 @@ static zkl_watch *new_watch(zkl_line *line, const char *name)
     return watch;
 }
 
-/* The watch is armed, or may be, and nobody wants it: counted until it is known to be removed. */
+/* Marks a watch that is armed, or may be, and that is not needed any more. It is counted until its removal is confirmed. */
 static void set_unwanted(zkl_watch *watch, bool unwanted)
 {
     if (watch->unwanted != unwanted) {
@@ -77,7 +82,7 @@ static bool is_wanted(const zkl_watch *watch)
     return !LIST_EMPTY(&watch->seats) || watch->owner != NULL;
 }
 
-/* Frees the watch when nobody can have its address any more: no seat, no request, not the C client. */
+/* Frees the watch when its address is not known any more: by no entry, by no request, and not by the C client. */
 static void free_if_unused(zkl_watch *watch)
 {
     if (watch->state == ZKL_WATCH_IDLE && watch->flying == 0 && !watch->pinned && !is_wanted(watch)) {
@@ -85,7 +90,7 @@ static void free_if_unused(zkl_watch *watch)
     }
 }
 
-/* Asks for the watch; false when that is not possible now. */
+/* Sends the request that arms the watch. Returns false if that is not possible now. */
 static bool arm(zkl_watch *watch)
 {
     bool sent = zkl_session_usable(watch->engine) && zkl_send_watch(watch);
@@ -95,8 +100,9 @@ static bool arm(zkl_watch *watch)
 }
 
 /*
- * Armed and wanted by nobody: removes it, now or when requests may go out again (zkl_watches_resume). The removal would take
- * the program's own watch on the node too (user_watch.c): where there is one, both go with that.
+ * Removes an armed watch that is not needed any more: now, or when requests may go out again (zkl_watches_resume). The
+ * removal would take the program's own watch on the node too (user_watch.c). If there is one, both are removed with
+ * that one.
  */
 static void disarm(zkl_watch *watch)
 {
@@ -116,7 +122,7 @@ static void disarm(zkl_watch *watch)
     }
 }
 
-/* Tells the seats, which lets them go from this watch; some may choose it again at once. */
+/* Detaches all entries from this watch, and calls `what` for each. Some of them may choose the watch again at once. */
 static void tell(zkl_watch *watch, void (*what)(zkl_seat *))
 {
     struct zkl_watcher_list told = LIST_HEAD_INITIALIZER(told);
@@ -134,7 +140,7 @@ static void tell(zkl_watch *watch, void (*what)(zkl_seat *))
     watch->pinned = false;
 }
 
-/* It could not be armed. If there is a connection, the reason will not pass as soon as it could be tried again. */
+/* The watch could not be armed. If there is a connection, the entry waits: the cause will not pass at once. */
 static void look_on(zkl_seat *seat)
 {
     if (seat->state == ZKL_SEAT_QUEUED && zkl_session_usable(seat->engine)) {
@@ -144,7 +150,7 @@ static void look_on(zkl_seat *seat)
     }
 }
 
-/* The C client does not know the watch any more (IDLE): arms it for whoever is interested, or lets it go. */
+/* The C client does not know the watch any more (IDLE): arms it again if it is needed, or frees it. */
 static void rearm_or_free(zkl_watch *watch)
 {
     if (is_wanted(watch) && !arm(watch)) {
@@ -153,7 +159,10 @@ static void rearm_or_free(zkl_watch *watch)
     free_if_unused(watch);
 }
 
-/* The watch on a node, or on who comes and goes in the line, made if there is none; NULL when memory is short. */
+/*
+ * Returns the watch on a node, or on the children of the queue's directory. Makes it if there is none. NULL when memory
+ * is short.
+ */
 static zkl_watch *take_watch(zkl_line *line, const char *name)
 {
     zkl_watch *watch = find(line, name);
@@ -166,7 +175,7 @@ static zkl_watch *take_watch(zkl_line *line, const char *name)
     return watch;
 }
 
-/* The seat hears of the watch from now on; NULL: there was no memory for one. */
+/* Attaches the entry to the watch. NULL: there was no memory for a watch. */
 static void join(zkl_seat *seat, zkl_watch *watch)
 {
     if (watch == NULL) {
@@ -184,7 +193,7 @@ static void join(zkl_seat *seat, zkl_watch *watch)
 
 void zkl_watch_node(zkl_seat *seat, const char *name)
 {
-    zkl_line_remove_if_stray(seat->line, name); /* else it would be waited for until the session ends */
+    zkl_line_remove_if_stray(seat->line, name); /* else the entry would wait for it until the session ends */
     join(seat, take_watch(seat->line, name));
 }
 
@@ -196,7 +205,7 @@ bool zkl_watch_children(zkl_seat *turn, zkl_line *line)
     return turn->watch != NULL && !armed;
 }
 
-/* What the watch takes where all are armed anew after a reconnect. */
+/* Returns the bytes that the watch takes in the packet that arms all watches again after a reconnect. */
 static int64_t bytes_of(const zkl_engine *engine, const char *node)
 {
     return engine->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
@@ -212,16 +221,16 @@ void zkl_watch_own(zkl_seat *seat)
     }
     zkl_watch *watch = take_watch(seat->line, zkl_seat_name(seat));
     if (watch == NULL) {
-        return; /* nobody will be heard asking: not worth losing the lock for */
+        return; /* no request to release will be noticed: not worth losing the lock for */
     }
     watch->owner = seat;
     seat->own = watch;
     engine->own_bytes += bytes_of(engine, watch->node);
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
-        zkl_seat_revoked(seat); /* somebody who waits has read it: it will not be read again before it changes */
+        zkl_seat_revoked(seat); /* a waiter's read has shown it, and the node is not read again before it changes */
     }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
-        arm(watch); /* if that cannot be now, zkl_watches_resume will */
+        arm(watch); /* if that is not possible now, zkl_watches_resume does it */
     }
 }
 
@@ -244,7 +253,10 @@ void zkl_watch_leave(zkl_seat *seat)
     free_if_unused(watch);
 }
 
-/* What the watch is on is about to change by our own doing, which ends it. If it does not, zkl_watches_resume will. */
+/*
+ * Leaves a watch on something that we are about to change, which fires the watch. If it does not, zkl_watches_resume
+ * removes it.
+ */
 static void leave_to_fire(zkl_watch *watch)
 {
     if (!is_wanted(watch)) {
@@ -253,7 +265,10 @@ static void leave_to_fire(zkl_watch *watch)
     }
 }
 
-/* The owner of the node hears nothing any more of those who ask for the lock. */
+/*
+ * Detaches the watch from the owner of the node, which is not told of requests to release any more. Returns the owner,
+ * or NULL.
+ */
 static zkl_seat *part_from_owner(zkl_watch *watch)
 {
     zkl_seat *owner = watch->owner;
@@ -284,7 +299,7 @@ void zkl_watch_leave_directory(zkl_seat *seat)
     }
 }
 
-/* The seat whose own node it is, unless that has asked for its deletion. */
+/* Returns the entry whose own node is watched, unless that entry has requested the deletion. */
 static zkl_seat *owner_of(zkl_watch *watch)
 {
     zkl_seat *seat = part_from_owner(watch);
@@ -306,7 +321,7 @@ static bool is_revocation(const char *data, int length)
     return length == (int)sizeof ZKL_REVOKE - 1 && memcmp(data, ZKL_REVOKE, sizeof ZKL_REVOKE - 1) == 0;
 }
 
-/* The node is there, or it is not: some seats have only guessed its name. */
+/* Tells the entries whether the node is there: some have only predicted its name. */
 static void tell_of_look(const zkl_watch *watch, bool there)
 {
     zkl_seat *seat;
@@ -316,7 +331,7 @@ static void tell_of_look(const zkl_watch *watch, bool there)
     }
 }
 
-/* The reply of the request that arms. */
+/* Handles the reply to the request that arms the watch. */
 void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
 {
     zkl_watch *watch = request->about.watch;
@@ -335,7 +350,7 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     }
     watch->state = ZKL_WATCH_IDLE;
     if (rc == ZNOAUTH || rc == ZNONODE) {
-        part_from_owner(watch); /* it may not be read, or is gone, which the heartbeat will tell */
+        part_from_owner(watch); /* the node may not be read, or is gone, as the heartbeat will tell */
     }
     if (rc == ZNOAUTH || rc == ZTHROTTLEDOP) {
         tell(watch, zkl_seat_look_later);
@@ -349,7 +364,7 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     }
 }
 
-/* The list of a line that arms the watch on who comes and goes there. */
+/* Handles the list that arms the watch on the children of a queue's directory. */
 void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *names, const struct Stat *stat)
 {
     zkl_watch *watch = request->about.watch;
@@ -379,7 +394,7 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
     }
 }
 
-/* It could not be removed, and is armed still. Its seats have counted on the list that arms the watch anew. */
+/* The watch could not be removed, and is still armed. Its entries have counted on the list that arms it again. */
 static void keep_watch(zkl_watch *watch, int rc)
 {
     if (!zkl_outcome_unknown(rc)) {
@@ -391,7 +406,7 @@ static void keep_watch(zkl_watch *watch, int rc)
         if (seat->role == ZKL_ROLE_TURN) {
             zkl_permits_look_again(seat->claim);
         } else {
-            zkl_share_contested(seat); /* somebody may have come */
+            zkl_share_contested(seat); /* another contender may have come */
         }
     }
 }
@@ -411,7 +426,7 @@ void zkl_watch_removed(zkl_request *request, int rc)
             keep_watch(watch, rc);
         }
     } else {
-        free_if_unused(watch); /* it fired meanwhile, and may have been armed anew */
+        free_if_unused(watch); /* it fired meanwhile, and may have been armed again */
     }
 }
 
@@ -428,7 +443,7 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
     zkl_seat *owner = type == ZOO_DELETED_EVENT && !watch->children ? owner_of(watch) : NULL;
     if (owner != NULL) {
-        watch->pinned = true; /* the seats that watch it, told below, may go with its owner */
+        watch->pinned = true; /* its entries, which are told below, may leave together with its owner */
         zkl_seat_evicted(owner);
         watch->pinned = false;
     }
@@ -439,7 +454,7 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
     } else if (ZKL_BROKEN(ZKL_BREAK_REARM)) {
         return;
     }
-    rearm_or_free(watch); /* its data changed, or somebody has chosen it again */
+    rearm_or_free(watch); /* its data changed, or an entry has chosen it again */
 }
 
 void zkl_watches_resume(zkl_engine *engine)
@@ -496,7 +511,7 @@ void zkl_watches_closed(zkl_engine *engine)
     }
 }
 
-/* The watch on the node with this full path, or on who comes and goes below it, if there is one. */
+/* Returns the watch on the node with this full path, or on its children; NULL if there is none. */
 static zkl_watch *find_by_path(const zkl_engine *engine, const char *path, bool children)
 {
     const char *slash = strrchr(path, '/');
@@ -517,7 +532,10 @@ void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool childr
     if (watch == NULL) {
         return;
     }
-    /* One whose own removal is under way has gone with the others; the answer to that says so, and means nothing any more. */
+    /*
+     * A watch whose own removal is in flight was removed with the others. The answer to its removal says so, and does
+     * not count any more.
+     */
     if (watch->state == ZKL_WATCH_REMOVING || (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch))) {
         watch->state = ZKL_WATCH_IDLE;
         rearm_or_free(watch);

@@ -1,5 +1,5 @@
---- adapter_select: an event loop of one's own, here a scheduler of a few lines over LuaSocket's select, and the adapter that
--- makes zklock wait in it. What an adapter has to do is told in lua/zklock/adapters.lua.
+--- adapter_select: a custom event loop, here a small scheduler over LuaSocket's select, and the adapter that makes zklock wait
+-- in it. lua/zklock/adapters.lua describes the tasks of an adapter.
 --
 -- Five coroutines take turns with a lock, while a sixth counts how often it has been able to run meanwhile.
 --
@@ -39,7 +39,7 @@ function loop.run()
         end
         if not due[1] then
             for _, descriptor in ipairs((socket.select(descriptors, nil, math.min(earliest - now, 3600)))) do
-                local read = loop.readers[descriptor] -- unless one of those before it has taken it away
+                local read = loop.readers[descriptor] -- unless a previous reader has removed it
                 if read then
                     read()
                 end
@@ -51,9 +51,9 @@ end
 -- The adapter -------------------------------------------------------------------------------------------------------------
 
 local adapter = { name = "select" }
-local pumps = setmetatable({}, { __mode = "k" }) -- client -> its descriptor, as long as the loop looks at it
+local pumps = setmetatable({}, { __mode = "k" }) -- client -> its descriptor, as long as the loop watches it
 
---- Has the client pumped from now on, until that is not needed any more.
+--- Starts to pump the client, until that is not needed any more.
 local function start_pump(client)
     if not pumps[client] then
         local descriptor = { getfd = function()
@@ -94,7 +94,7 @@ function adapter.detach(client)
     end
 end
 
-adapter.attend = start_pump -- a lock is held, perhaps without any wait, and its on_lost is to be called
+adapter.attend = start_pump -- a lock is held, perhaps without any wait, and its on_lost must be called
 adapter.spawn = loop.spawn
 
 -- The program -------------------------------------------------------------------------------------------------------------

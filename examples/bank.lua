@@ -1,10 +1,10 @@
--- Transfers between accounts. Each account has its lock, a transfer needs two of them, and transfers go in both
--- directions at once: taken one after the other, as they come, two of them would wait for each other for ever.
--- client:multi takes several locks in an order of its own, the same for everybody; all of them or none.
+-- Transfers between accounts. Each account has a lock, and a transfer needs two of them. Transfers go in both directions at
+-- once. If each transfer took its locks one after the other as they come, two transfers could wait for each other for ever. A
+-- multi (client:multi) takes all of several locks or none, in an order that is the same for every program.
 --
--- Both balances are written by one transaction, which the server executes only if the clerk still has both locks. So a clerk
--- that dies in the middle, or stands still until somebody else has had the accounts, neither loses money nor makes any. That is
--- shown at the end: one stands still between reading and writing, and is refused when it wakes up.
+-- Both balances are written by one transaction, which the server executes only if the clerk still has both locks. So no money
+-- is lost or created if a clerk is killed in the middle, or is stopped until another clerk has changed the accounts. The end of
+-- the program shows that: a clerk is stopped between reading and writing, and its write is refused when it continues.
 --
 --   lua examples/bank.lua HOST:PORT
 
@@ -19,11 +19,11 @@ local function balance(client, path, account)
     return tonumber(data)
 end
 
--- Reads, thinks, writes: in between nobody else must touch one of the two accounts. `both` are their locks, `think` takes a while.
--- What commit answers.
+-- Reads, thinks, writes: meanwhile no other clerk may change one of the two accounts. `both` are their locks, `think` takes a
+-- while. Returns the results of commit.
 local function transfer(both, client, path, from, to, amount, think)
     local a, b = balance(client, path, from), balance(client, path, to)
-    local transaction = both:transaction() -- of the locks that we have now
+    local transaction = both:transaction() -- bound to the present holds
     think()
     return transaction
         :set(path .. "/" .. from, tostring(a - amount))
@@ -39,7 +39,7 @@ local function locks_of(client, path)
     return locks
 end
 
--- Stands still in the middle of a transfer, for longer than its session lives.
+-- Is stopped in the middle of a transfer, for longer than its session timeout.
 local function slow_clerk(path)
     local client = assert(zklock.connect(common.servers, { session_timeout = 10 }))
     local locks = locks_of(client, path)
@@ -57,7 +57,7 @@ local function clerk(name, path)
     local locks = locks_of(client, path)
     local index = tonumber(name:match("%d+$"))
     for turn = 1, TRANSFERS do
-        -- Odd clerks pay from anna to bert, from bert to carl, from carl to anna; even clerks the other way round.
+        -- Odd clerks pay from anna to bert, from bert to carl, from carl to anna; even clerks in the opposite direction.
         local from = turn % #ACCOUNTS + 1
         local to = (turn + (index % 2 == 1 and 1 or 2)) % #ACCOUNTS + 1
         local both = client:multi { locks[from], locks[to] }
@@ -97,7 +97,7 @@ common.main(function()
     slow:expect("slow: has both locks, and stands still before it writes")
     local locks = locks_of(client, path)
     local both = client:multi { locks[1], locks[2] }
-    assert(both:with_lock(function() -- comes in when the slow one's session has ended
+    assert(both:with_lock(function() -- granted when the slow clerk's session has ended
         assert(transfer(both, client, path, ACCOUNTS[1], ACCOUNTS[2], 5, function() end))
     end, 60))
     slow:signal(1, "CONT")

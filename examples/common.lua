@@ -1,11 +1,11 @@
---- common: what the examples share and none of them is about: their arguments, a path that no earlier run has used,
--- processes of their own, and an end that tells whether all went well.
+--- common: functions that the examples share: arguments, a path that no earlier run has used, child processes, and an exit
+-- status that shows whether the example succeeded.
 
 local common = {}
 
 io.stdout:setvbuf("line")
 
---- The server list, which is every example's first argument.
+--- The server list: the first argument of every example.
 common.servers = arg[1]
 if not common.servers then
     io.stderr:write(("usage: %s HOST:PORT[,HOST:PORT…]\n"):format(arg[0]))
@@ -25,15 +25,15 @@ local function interpreter()
     return arg[index]
 end
 
---- Processes that were started together. Whatever they write comes out of one pipe, in the order of writing.
+--- Processes that were started together. Their output comes out of one pipe, in the order of writing.
 local Processes = {}
 Processes.__index = Processes
 
 local running = {}
 
---- Starts commands of the shell, each in a process of its own.
+--- Starts commands of the shell, each in a separate process.
 function common.spawn(commands)
-    local parts = { "exec 3>&2 2>/dev/null" } -- the shell's own remarks on killed children are not for the reader
+    local parts = { "exec 3>&2 2>/dev/null" } -- hides the shell's messages about killed children
     for index, command in ipairs(commands) do
         parts[#parts + 1] = ("sh -c 'echo pid %d $$; exec \"$@\"' sh %s 2>&3 3>&- &"):format(index, command)
     end
@@ -55,7 +55,7 @@ function common.spawn(commands)
     return self
 end
 
---- Starts this very program so many times more: once for each list of arguments, which follow the server list there.
+--- Starts this program again, once for each list of arguments. They follow the server list on the command line.
 function common.start(lists)
     local commands = {}
     for index, arguments in ipairs(lists) do
@@ -68,7 +68,7 @@ function common.start(lists)
     return common.spawn(commands)
 end
 
---- Waits for the next line that any of them writes; nil when all have ended.
+--- Waits for the next line that any of the processes writes; nil when all have ended.
 function Processes:line()
     local line = table.remove(self.early, 1) or self.pipe:read("*l")
     self.ended = line == nil
@@ -84,12 +84,12 @@ function Processes:expect(expected)
     end
 end
 
---- Sends one of them a signal: "KILL", "STOP", "CONT".
+--- Sends one of the processes a signal: "KILL", "STOP", "CONT".
 function Processes:signal(index, name)
     os.execute(("kill -%s %d"):format(name, self.pids[index]))
 end
 
---- Ends all that still run.
+--- Ends all processes that still run.
 function Processes:stop()
     for _, pid in ipairs(self.ended and {} or self.pids) do
         os.execute(("kill -KILL %d 2>/dev/null"):format(pid))
@@ -102,25 +102,25 @@ function common.work(seconds)
     os.execute(("sleep %g"):format(seconds))
 end
 
---- A path for this run: what earlier runs may have left does not disturb it.
+--- Returns a path for this run, different from those of earlier runs.
 function common.fresh_path(name)
     return ("/zklock-examples/%s-%d-%s"):format(name, os.time(), tostring({}):match("%x%x%x%x+$"))
 end
 
---- Makes a directory and those above it; ZooKeeper removes each when it has become empty (a container).
+--- Makes a directory and its parents. ZooKeeper removes each when it has become empty (a container).
 function common.make_path(client, path)
     local node = ""
     for name in path:gmatch("[^/]+") do
         node = node .. "/" .. name
         local made, message, code = client:create(node, "", { container = true })
-        if code == "no_node" then -- the one above was empty, and has just been removed: again
+        if code == "no_node" then -- the parent was empty and has just been removed: try again
             return common.make_path(client, path)
         end
         assert(made or code == "node_exists", message)
     end
 end
 
---- Waits until a directory has so many children, without asking again and again. Returns their names.
+--- Waits until a directory has `count` children, by a watch instead of repeated requests. Returns their names.
 function common.await_children(client, path, count)
     while true do
         local names, message, watch = client:children(path, { watch = true })
@@ -130,7 +130,7 @@ function common.await_children(client, path, count)
         elseif names then
             assert(watch:wait(30))
         else
-            assert(watch == "no_node", message) -- of a failure, the code stands third
+            assert(watch == "no_node", message) -- on failure the third result is the code
             local there
             there, watch = client:exists(path, { watch = true })
             assert(there or watch:wait(30))

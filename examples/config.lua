@@ -1,5 +1,5 @@
--- A configuration of two parts that belong together, here in two nodes. One process changes them now and then, many
--- read them: a read/write lock lets all readers in together, and no reader sees half of a change.
+-- A configuration of two parts that belong together, here in two nodes. One process changes them from time to time, many read
+-- them: a read/write lock lets all readers in together, and no reader sees half of a change.
 --
 --   lua examples/config.lua HOST:PORT
 
@@ -17,7 +17,7 @@ local function write(client, path, version, between)
     assert(client:set(path .. "/port", tostring(9000 + version)))
 end
 
--- Both parts, and whether they belong together.
+-- Returns both parts, whether they belong together, and the version.
 local function read(client, path)
     local host, port = assert(client:get(path .. "/host")), assert(client:get(path .. "/port"))
     local version = tonumber(host:match("%d+$"))
@@ -56,7 +56,8 @@ common.main(function()
     end
     write(client, path, 0)
 
-    -- Why a lock: in the middle of a change, who reads without one gets half of it, and who asks for one has to wait.
+    -- Why a lock is needed: in the middle of a change, a read without the lock returns half of it, and a read with the lock
+    -- must wait.
     assert(lock:with_write(function()
         write(client, path, 1, function()
             local seen, whole = read(other, path)

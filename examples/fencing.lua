@@ -1,13 +1,12 @@
--- What a lock cannot do, and what the fencing token is for. A holder looks: yes, it still holds the lock. Then,
--- before it writes, it stands still for longer than its session timeout (SIGSTOP here; elsewhere a garbage
--- collector or a virtual machine's move). Somebody else gets the lock and writes. The first one wakes up and
--- writes, too late and without knowing.
+-- Shows what a lock cannot do, and the purpose of the fencing token. A holder checks that it still holds the lock. Then, before
+-- it writes, it is suspended for longer than its session timeout (SIGSTOP here; elsewhere a garbage collection or a migration
+-- of a virtual machine). Another client gets the lock and writes. The first holder continues and writes, too late, without
+-- noticing.
 --
--- Only the store can refuse that. Redis does, in one script, by comparing tokens: each grant's token is greater
--- than all before it. Beside it the same late write without a token, which goes through and destroys the newer
--- value.
+-- Only the store can refuse that write. Redis does so in one script, by comparing tokens: each grant's token is greater than
+-- all earlier ones. The same late write is also made without a token. It is accepted and destroys the newer value.
 --
---   lua examples/fencing.lua HOST:PORT [REDIS_PORT]     starts a Redis of its own unless given a port
+--   lua examples/fencing.lua HOST:PORT [REDIS_PORT]     starts its own Redis unless a port is given
 
 package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
 local common = require "common"
@@ -15,7 +14,7 @@ local redis = require "redis"
 local socket = require "socket"
 local zklock = require "zklock"
 
--- Writes KEYS[1] unless somebody with a later grant has written before: 1 if it did, else 0.
+-- Writes KEYS[1] unless a client with a later grant has written before. Returns 1 if it did, else 0.
 local GUARDED_SET = [[
     local newest = redis.call("get", KEYS[1] .. ":token")
     if newest and newest > ARGV[2] then return 0 end
@@ -23,7 +22,7 @@ local GUARDED_SET = [[
     redis.call("set", KEYS[1], ARGV[1])
     return 1 ]]
 
--- Writes in both ways. The token is that of the grant under which the value was made up, so it is asked for then.
+-- Writes in both ways. The value belongs to a grant, so its token was read under that grant.
 local function write(store, value, token)
     store:set("unguarded", value)
     return store:eval(GUARDED_SET, 1, "guarded", value, token) == 1
@@ -36,13 +35,14 @@ local function slow_writer(path, redis_port)
     local token = lock:token()
     assert(lock:held())
     print("slow: holds the lock, token " .. token .. ", and is about to write")
-    os.execute("kill -STOP $PPID") -- the worst moment: between looking and writing
+    os.execute("kill -STOP $PPID") -- the worst moment: between check and write
     local done = write(store, "slow", token)
     print("slow: wakes up, writes, and is " .. (done and "obeyed" or "refused"))
     print("slow: held() says " .. tostring(lock:held()))
 end
 
--- Starts a Redis on a free port and waits until it serves. A free port cannot be reserved: if somebody takes it, again.
+-- Starts a Redis on a free port and waits until it is ready. A free port cannot be reserved: if another process takes it, tries
+-- again.
 local function start_redis()
     for _ = 1, 5 do
         local probe = assert(socket.bind("127.0.0.1", 0))
@@ -74,7 +74,7 @@ common.main(function()
     print("slow: holds the lock, token " .. first_token .. ", and is about to write … but stands still")
 
     local lock = assert(zklock.connect(common.servers)):mutex(path)
-    assert(lock:acquire(60)) -- comes when the slow one's session has ended
+    assert(lock:acquire(60)) -- granted when the slow client's session has ended
     local token = lock:token()
     print("fast: holds the lock, token " .. token)
     assert(token > first_token)

@@ -1,14 +1,14 @@
--- The herd: why a waiter should watch the one before it and not the whole queue. In the simpler recipe every waiter
--- watches the directory, so that each release wakes all of them, and all list the directory again, and one goes in:
--- with n waiters n notifications for a release, and n² / 2 until all have had their turn. Watching the predecessor
--- takes one for each.
+-- The herd effect: why a waiter should watch the node before its own and not the whole queue. In the simpler recipe every
+-- waiter watches the directory. So each release wakes all waiters, all list the directory again, and one of them gets the lock:
+-- with n waiters n notifications for a release, and n² / 2 until all have had their turn. Watching the predecessor takes one
+-- notification for each waiter.
 --
--- Counts both, with 10, 50 and 200 contenders, each with its own session. Arrivals wake the herd as well; only
--- releases are counted here.
+-- Counts both, with 10, 50 and 200 contenders, each with a separate session. Arrivals wake the herd as well; only releases are
+-- counted here.
 --
 --   lua examples/herd.lua HOST:PORT [CONTENDERS…]
 --
--- ZooKeeper allows 60 connections from one machine unless its maxClientCnxns says otherwise.
+-- ZooKeeper allows 60 connections from one machine unless its maxClientCnxns is different.
 
 package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
 local common = require "common"
@@ -16,7 +16,7 @@ local count = require "recipes.count"
 local mutex = require "recipes.mutex"
 local zklock = require "zklock"
 
--- The simpler way to look: is anybody before us? Then wait for any change of the directory.
+-- The simpler way to look: if any contender is before us, wait for any change of the directory.
 local function look_at_parent(turn)
     local names, _, watch = assert(turn.client:children(turn.path, { watch = true }))
     local ours = mutex.number(turn.node)
@@ -31,7 +31,7 @@ end
 
 local clients = {}
 
--- Notifications until so many contenders have had their turn; `look` replaces the recipe's own.
+-- Returns the notifications until all contenders have had their turn. `look` replaces the recipe's function.
 local function measure(contenders, look)
     count.connect(zklock, common.servers, clients, contenders)
     local path = common.fresh_path("herd")
@@ -62,6 +62,6 @@ common.main(function()
         print(row:format(contenders, herd, ("%.1f"):format(herd / contenders), good,
             ("%.1f"):format(good / contenders)))
         assert(good == contenders - 1) -- all but the first are woken, once each
-        assert(herd >= contenders * (contenders - 1) / 2) -- each release wakes everybody who still waits
+        assert(herd >= contenders * (contenders - 1) / 2) -- each release wakes every waiter that is left
     end
 end)

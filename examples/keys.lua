@@ -1,7 +1,7 @@
--- Many keys, one lock each. Keys come from the outside and may hold anything: slashes, NUL, dots, any script,
--- nothing, or a whole page. zklock.path makes a path of each, and different paths of different keys, so that two
--- keys never share a lock. A lock object costs nothing until it is acquired, and an unused lock's directory is
--- removed by ZooKeeper itself: there is no limit to the number of keys.
+-- Many keys, one lock each. Keys come from outside the program and may contain anything: slashes, NUL, dots, any script,
+-- nothing, or a whole page. The function zklock.path makes a path of each key, and different paths of different keys, so that
+-- two keys never share a lock. A lock object costs nothing until it is acquired, and ZooKeeper removes an unused lock's
+-- directory itself: there is no limit to the number of keys.
 --
 --   lua examples/keys.lua HOST:PORT
 
@@ -14,7 +14,7 @@ local KEYS = {
     "Straße", "東京", "\255\254", ("a very long key, "):rep(100), ("a very long key, "):rep(101)
 }
 
--- For a line of output.
+-- Shortens a text for a line of output.
 local function short(text, head, tail)
     return #text > head + tail and text:sub(1, head) .. "..." .. text:sub(-tail) or text
 end
@@ -31,7 +31,7 @@ common.main(function()
     for index, key in ipairs(KEYS) do
         local path = zklock.path(prefix, key)
         locks[index] = ours:mutex(path)
-        assert(locks[index]:try_acquire()) -- free, although we hold the locks of all keys before it
+        assert(locks[index]:try_acquire()) -- free, although we hold the locks of all earlier keys
         print(("%-28s %s"):format(short(quoted(key), 20, 4), short(path:sub(#prefix + 1), 24, 24)))
     end
     print(("%d keys locked at once by one client"):format(#KEYS))

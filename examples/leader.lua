@@ -1,8 +1,8 @@
--- Leader election: of several processes one leads at a time. It leads for as long as it holds a lock, looks before each
--- piece of work whether it still does, and stands for election again when it has lost it. When the leader is killed, or
--- stands still for too long, the next one takes over after its session timeout (10 seconds here).
+-- Leader election: one of several processes leads at a time. It leads as long as it holds a lock, checks before each piece of
+-- work whether it still does, and becomes a candidate again when it has lost the lock. When the leader is killed, or is
+-- suspended for too long, the next process takes over after the leader's session timeout (10 seconds here).
 --
--- A last piece of work may be under way when the lock is lost; see fencing.lua for what to do where that matters.
+-- A last piece of work may be under way when the lock is lost. See fencing.lua for a solution where this matters.
 --
 --   lua examples/leader.lua HOST:PORT
 
@@ -16,7 +16,7 @@ local function candidate(name, path)
     print(name .. " is a candidate")
     while lock:acquire(60) do
         print(name .. " leads")
-        while lock:held() do -- asks the clock, not the network: costs nothing
+        while lock:held() do -- reads the clock, sends nothing
             common.work(0.02)
         end
         print(name .. " steps down")
@@ -36,7 +36,7 @@ common.main(function()
     end
     local candidates = common.start { { "anna", path }, { "bert", path }, { "carl", path } }
 
-    -- Who comes first leads; the other two stand by. Lines about candidates may come in between.
+    -- The first candidate leads; the other two stand by. Lines about candidates may come in between.
     local function await_leader()
         local name
         repeat

@@ -1,6 +1,6 @@
---- metrics: what to watch of a program that takes locks. Prints a client's counters in the text form that Prometheus reads, and
--- who holds and who waits for some paths, as JSON: what a program would serve at /metrics and /locks. How it is done is in
--- metrics/report.lua; inside nginx, with counters of several workers, see metrics/nginx.conf.
+--- metrics: what to monitor in a program that takes locks. Prints a client's counters in the text form that Prometheus reads,
+-- and the holders and waiters of some paths, as JSON. A program would serve these at /metrics and /locks. The code is in
+-- metrics/report.lua. For nginx, with counters of several workers, see metrics/nginx.conf.
 --
 --   lua examples/metrics.lua HOST:PORT               (needs lua-cjson)
 
@@ -10,7 +10,7 @@ local cjson = require "cjson"
 local report = require "metrics.report"
 local zklock = require "zklock"
 
---- Another process, that waits for the lock.
+--- Another process, which waits for the lock.
 local function wait_for(path)
     local client = assert(zklock.connect(common.servers, { identity = "worker-2" }))
     assert(client:mutex(path):acquire(30))

@@ -1,6 +1,6 @@
--- A mutex written by hand, on nothing but ZooKeeper's own operations: create an ephemeral sequential node, list,
--- watch the one before, look again after waking. It is in recipes/mutex.lua, 30 lines, together with the traps that
--- it does not handle. Here five processes take turns with it, three times each.
+-- A mutex written by hand, from ZooKeeper's basic operations only: create an ephemeral sequential node, list, watch the
+-- previous node, look again after waking. It is in recipes/mutex.lua, 30 lines, together with the traps that it does not
+-- handle. Here five processes take turns with it, three times each.
 --
 --   lua examples/mutex_by_hand.lua HOST:PORT
 
@@ -31,7 +31,7 @@ common.main(function()
     local client = assert(zklock.connect(common.servers))
     common.make_path(client, path)
     local gate = mutex.join(client, path)
-    gate:acquire() -- nobody comes in before all have drawn a number
+    gate:acquire() -- no process gets in before all have taken a number
 
     local arguments = {}
     for index = 1, PROCESSES do

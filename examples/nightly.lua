@@ -1,7 +1,7 @@
--- A job that is to run once a night in the whole fleet, although every machine's clock starts it. A lock alone does
--- not do: a machine that comes a bit late finds it free. So whoever has run the job leaves a marker for the date,
--- and everybody looks for the marker once inside the lock. The marker is written by a transaction of the lock: only
--- if it is still held.
+-- A job that must run once a night in the whole fleet, although every machine's clock starts it. A lock alone is not enough: a
+-- machine that comes a bit late finds it free. So the machine that has run the job leaves a marker for the date, and every
+-- machine checks for the marker after it has acquired the lock. The marker is written by a transaction of the lock: only if the
+-- lock is still held.
 --
 --   lua examples/nightly.lua HOST:PORT
 
@@ -11,7 +11,7 @@ local zklock = require "zklock"
 
 local MACHINES = 4
 
--- What cron starts on every machine. Says "ran it", or who did.
+-- Started by cron on every machine. Prints that it runs the job, or which machine has run it.
 local function machine(name, path, date)
     local client = assert(zklock.connect(common.servers, { identity = name }))
     local lock = client:mutex(path .. "/lock")
@@ -37,7 +37,7 @@ common.main(function()
     local gate = client:mutex(path .. "/lock")
 
     for _, date in ipairs { "2025-03-01", "2025-03-02" } do
-        -- All wake up at the same time: they stand in a queue when the gate opens.
+        -- All machines wake up at the same time: they are in the queue when the gate opens.
         assert(gate:acquire(10))
         local arguments = {}
         for index = 1, MACHINES do
@@ -60,7 +60,7 @@ common.main(function()
         assert(client:get(path .. "/done-" .. date) == first)
     end
 
-    -- Markers of long ago are of no use; here all of them.
+    -- Old markers are of no use. Here all of them are deleted.
     for _, name in ipairs(assert(client:children(path))) do
         if name:find("^done%-") then
             assert(client:delete(path .. "/" .. name))

@@ -1,6 +1,6 @@
--- A limit for the whole fleet: at most so many calls of a frail service at once, whatever number of processes wants
--- to make them. A semaphore is a lock with several permits. To limit the rate instead, keep each permit until a
--- second is over: then at most so many calls begin in a second.
+-- A limit for the whole fleet: a weak service receives at most a fixed number of calls at once, however many processes make
+-- calls. A semaphore is a lock with several permits. To limit the rate instead, keep each permit until a second has passed:
+-- then at most that number of calls begin in a second.
 --
 --   lua examples/rate_limit.lua HOST:PORT
 
@@ -29,7 +29,7 @@ common.main(function()
     local path = common.fresh_path("rate-limit")
     local client = assert(zklock.connect(common.servers))
     local service = client:semaphore(path, PERMITS)
-    assert(service:acquire { count = PERMITS, timeout = 10 }) -- no call before all callers are there
+    assert(service:acquire { count = PERMITS, timeout = 10 }) -- no call before all callers have queued
 
     local arguments = {}
     for index = 1, PROCESSES do

@@ -1,6 +1,6 @@
--- A read/write lock written by hand, in both forms of recipes/rwlock.lua: everybody watches the directory, or
--- everybody watches only the node that keeps them out. Readers are inside together, a writer alone. Counts the
--- notifications of both forms, as herd.lua does for the mutex: every fifth contender is a writer.
+-- A read/write lock written by hand, in both forms of recipes/rwlock.lua: every waiter watches the directory, or only the node
+-- that blocks it. Readers are inside together, a writer alone. Counts the notifications of both forms, as herd.lua does for the
+-- mutex. Every fifth contender is a writer.
 --
 --   lua examples/rwlock_by_hand.lua HOST:PORT
 
@@ -12,7 +12,7 @@ local zklock = require "zklock"
 
 local clients = {}
 
--- Notifications until so many contenders have been inside, and how many readers were there together at most.
+-- Returns the notifications until all contenders have been inside, and how many readers were inside together at most.
 local function measure(contenders, form)
     count.connect(zklock, common.servers, clients, contenders)
     local path = common.fresh_path("rwlock-by-hand")

@@ -1,6 +1,6 @@
--- Ten clients, each in a process of its own, take turns: they come in in the order in which they queued up, one at
--- a time. One is killed (kill -9) while it waits and one while it is inside. Neither keeps the others out for
--- longer than its session timeout, 2 seconds here: a dead client's place in the queue goes with its session.
+-- Ten clients, each in a separate process, take turns: they are granted the lock in the order of the queue, one at a time. One
+-- is killed (kill -9) while it waits and one while it holds the lock. Neither blocks the other clients for longer than its
+-- session timeout, 6 seconds here: a dead client's place in the queue is deleted with its session.
 --
 --   lua examples/ten_clients.lua HOST:PORT
 
@@ -10,7 +10,7 @@ local zklock = require "zklock"
 
 local CLIENTS, DIES_WAITING, DIES_INSIDE = 10, "client-4", "client-7"
 
---- What each client does: waits for its turn, is inside, goes. Its identity tells the others who it is.
+--- The work of each client: waits for the lock, holds it, releases it. Its identity is visible to other clients.
 local function client(name, path)
     local lock = assert(zklock.connect(common.servers, { session_timeout = 6, identity = name })):mutex(path)
     assert(lock:acquire(60))
@@ -22,7 +22,7 @@ local function client(name, path)
     assert(lock:release())
 end
 
---- The names of those who wait, in the order of the queue; the first of all is who holds.
+--- Returns the names of the waiters, in the order of the queue. The first contender is the holder.
 local function waiting(lock)
     local names = {}
     for place, contender in ipairs(assert(lock:contenders())) do
@@ -39,7 +39,7 @@ common.main(function()
     local path = common.fresh_path("ten-clients")
     local observer = assert(zklock.connect(common.servers))
     local gate = observer:mutex(path)
-    assert(gate:acquire(10)) -- nobody comes in before all have queued up
+    assert(gate:acquire(10)) -- no client gets in before all have queued
 
     local arguments = {}
     for index = 1, CLIENTS do

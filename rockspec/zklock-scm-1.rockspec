@@ -22,7 +22,7 @@ dependencies = {
 }
 
 -- Debian, Ubuntu: libzookeeper-st-dev. Elsewhere than in the usual places: ZOOKEEPER_DIR=…, or ZOOKEEPER_INCDIR=… and
--- ZOOKEEPER_LIBDIR=…, behind `luarocks make` or `luarocks install`.
+-- ZOOKEEPER_LIBDIR=…, after `luarocks make` or `luarocks install`.
 external_dependencies = {
   ZOOKEEPER = {
     header = "zookeeper/zookeeper.h",
@@ -34,7 +34,7 @@ build = {
   type = "builtin",
   modules = {
     ["zklock.core"] = {
-      -- CMakeLists.txt has the same list; spec/contract/packaging_spec.lua holds the two together.
+      -- CMakeLists.txt has the same list; spec/contract/packaging_spec.lua checks that the two agree.
       sources = {
         "csrc/client.c",
         "csrc/contenders.c",
@@ -70,7 +70,7 @@ build = {
         "csrc/watch.c",
         "csrc/xid.c",
       },
-      -- More hardening than this is for CFLAGS and LIBFLAG: docs/security.md.
+      -- More hardening is set by CFLAGS and LIBFLAG: docs/security.md.
       defines = { "_GNU_SOURCE", "_FORTIFY_SOURCE=2" },
       incdirs = { "$(ZOOKEEPER_INCDIR)" },
       libdirs = { "$(ZOOKEEPER_LIBDIR)" },

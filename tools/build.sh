@@ -4,14 +4,14 @@
 #
 #   5.1 5.2 5.3 5.4 luajit    the Lua module, as released
 #   <lua>-asan                the Lua module with address and undefined-behaviour sanitizers, by gcc: its libasan can be
-#                             preloaded into an interpreter that knows nothing of it
+#                             preloaded into an interpreter that is not instrumented
 #   <lua>-coverage            the Lua module, counting lines
 #   c                         C unit tests and simulator, as released
 #   c-asan c-tsan c-coverage  the same, instrumented
-#   clang                     everything but the fuzzers by clang; what clang-tidy reads
+#   clang                     everything but the fuzzers by clang; clang-tidy reads it
 #   fuzz                      the fuzzers, by clang
 #
-# Usage: tools/build.sh VARIANT[:TARGET,…]…     with targets: those of the variant and what they need, nothing else
+# Usage: tools/build.sh VARIANT[:TARGET,…]…     with targets: only those of the variant, and their requirements
 
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,7 +21,7 @@ jobs=$(nproc)
 configure() {
     local variant=$1
     shift
-    # Configuring again costs a second, and each build notices by itself when CMakeLists.txt changes.
+    # Configuring again costs a second, and each build detects a change of CMakeLists.txt by itself.
     [ -f "build/$variant/Makefile" ] || [ -f "build/$variant/build.ninja" ] ||
         cmake -S . -B "build/$variant" -DZKLOCK_WERROR="${WERROR:-ON}" "$@"
 }

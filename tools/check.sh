@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 #
-# What a change touches, in seconds: for the loop of editing and trying. Without a file: what differs from the last commit, or, where
-# nothing does, what that commit has changed. The last line is `N passed, N failed`.
+# Tests what a change affects, in seconds: for the loop of editing and trying. Without a file: the files that differ from the last
+# commit, or, if none does, the files that this commit has changed. The last line is `N passed, N failed`.
 #
-#   spec/behaviour/…              that spec, in virtual time; what of it is marked #real, on real servers
+#   spec/behaviour/…              that spec, in virtual time; its parts marked #real, on real servers
 #   spec/contract/…               that spec, on real servers; those of nginx on LuaJIT
-#   spec/virtual/…, spec/support/…    the specs of behaviour in virtual time, and the specs of what helps specs on real servers
+#   spec/virtual/…, spec/support/…    the specs of behaviour in virtual time, and the specs of helpers for specs on real servers
 #   spec/programs/…, spec/foreign/…   the specs that run them
 #   spec/unit/…                   the programs or fuzzers that are made of it
 #   spec/conformance/…            the cases in both worlds, and some random programs
@@ -13,17 +13,17 @@
 #   csrc/…, spec/simulation/…     all C unit tests but test_system, some hundred schedules, some Lua programs, the specs of behaviour
 #   lua/…                         some Lua programs, the specs of behaviour; of adapters, the specs of loops, or those inside nginx
 #   examples/…                    the spec that runs it
-#   docs/…, README.md, tools/…    what lint and the specs of documentation and tools have to say to them
+#   docs/…, README.md, tools/…    lint, and the specs of documentation and tools
 #
-# Layout, luacheck and shellcheck look at each changed file. LUA=luajit, for one, runs the specs under another Lua than 5.4, and is the
-# only one that is built. `make test` runs the rest.
+# Layout, luacheck and shellcheck check each changed file. LUA=luajit (or another Lua) runs the specs under that Lua instead of 5.4,
+# and only that Lua is built. `make test` runs the rest.
 #
 # Usage: tools/check.sh [--list] [FILE…]       --list: says what would be run, a line each, and runs nothing
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# The other run's are elsewhere: `make test` may be at work beside this.
+# A separate directory: `make test` may run at the same time.
 logs=build/check-logs
 # shellcheck source=tools/suites.sh
 . tools/suites.sh
@@ -64,7 +64,7 @@ is_script() {
     head -c 64 "$1" | head -n 1 | grep -qaE '^#!.*\b(ba)?sh\b'
 }
 
-# Specs that have these words in them, each where it belongs.
+# Specs that contain these words, each added to its group.
 specs_with() {
     local spec
     while read -r spec; do
@@ -106,35 +106,35 @@ sort_out() {
     csrc/*) engine=yes programs=yes behaviour=yes ;;
     spec/simulation/lua/*) programs=yes behaviour=yes ;;
     spec/simulation/*) engine=yes simulator=yes programs=yes behaviour=yes ;;
-    lua/zklock/adapters/openresty.lua) contracts+=(spec/contract/openresty*_spec.lua) ;;&
+    lua/zklock/adapters/openresty.lua) contracts+=(spec/contract/openresty_*_spec.lua) ;;&
     lua/zklock/adapters/* | lua/zklock/adapters.lua | lua/zklock/wait.lua) contracts+=(spec/contract/loops*_spec.lua) ;;&
     lua/*)
         programs=yes behaviour=yes
-        contracts+=(spec/contract/docs_spec.lua)
+        contracts+=(spec/contract/docs_*_spec.lua)
         ;;
     spec/virtual/*) behaviour=yes ;;
     spec/support/first_time.c) specs_with first_time ;;
     spec/support/*nginx* | spec/support/inside_* | spec/support/seckill.lua | spec/support/soaked.lua)
-        contracts+=(spec/contract/openresty*_spec.lua)
+        contracts+=(spec/contract/openresty_*_spec.lua)
         ;;
     spec/support/*)
         behaviour=yes
-        contracts+=(spec/contract/tools_spec.lua)
+        contracts+=(spec/contract/tools_*_spec.lua)
         ;;
     spec/programs/worker.lua) contracts+=(spec/contract/process_spec.lua) ;;
     spec/programs/*) specs_with "\"$name\"|programs/$name" ;;
     spec/foreign/*) contracts+=(spec/contract/foreign*_spec.lua) ;;
-    examples/metrics/* | examples/seckill/*) contracts+=(spec/contract/openresty_spec.lua) ;;
+    examples/metrics/* | examples/seckill/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
     examples/stock/*) demo=yes ;;
     examples/*.lua)
-        # Those without a spec of their own are what the others share.
+        # Files without a spec are shared by the other examples.
         if grep -q "it(\"$name " spec/contract/examples_spec.lua; then
             examples+=("$name")
         else
             contracts+=(spec/contract/examples_spec.lua)
         fi
         ;;
-    tools/zookeeper | tools/background | tools/faultproxy.lua | tools/seed-snapshot.lua) contracts+=(spec/contract/tools_spec.lua) ;;
+    tools/zookeeper | tools/background | tools/faultproxy.lua | tools/seed-snapshot.lua) contracts+=(spec/contract/tools_*_spec.lua) ;;
     tools/check.sh | tools/suites.sh | tools/test.sh | tools/specs.sh | tools/build.sh | Makefile)
         contracts+=(spec/contract/check_spec.lua)
         ;;
@@ -146,7 +146,7 @@ sort_out() {
         ;;
     tools/docs.sh | tools/docstrings.lua | tools/reference.lua | *.md | docs/*)
         documents=yes
-        contracts+=(spec/contract/docs_spec.lua)
+        contracts+=(spec/contract/docs_*_spec.lua)
         ;;
     esac
     case $file in
@@ -160,7 +160,7 @@ for file in "${files[@]}"; do
     [ ! -f "$file" ] || sort_out "$file"
 done
 
-# Each once, whatever has named it.
+# Prints each word once, however often it is named.
 once() {
     [ $# -eq 0 ] || printf '%s\n' "$@" | sort -u
 }
@@ -169,7 +169,7 @@ mapfile -t contracts < <(once "${contracts[@]}")
 mapfile -t units < <(once "${units[@]}")
 mapfile -t fuzzers < <(once "${fuzzers[@]}")
 
-# All of behaviour are those in virtual time; of single files, what cannot run there runs where it can.
+# A run of all of behaviour is in virtual time only. Of a single file, the parts that cannot run there run on real servers.
 virtual=() both=()
 for file in "${behaviours[@]}"; do
     if grep -q '#real\>' "$file"; then both+=("$file"); else virtual+=("$file"); fi
@@ -221,7 +221,7 @@ if [ ${#builds[@]} -gt 0 ]; then
 fi
 if [ ${#builds[@]} -eq 0 ] || well; then
     [ -z "$campaign" ] || suite "fault campaign, $campaign" ours 600 "spec/campaign/run --size $campaign --seconds 5"
-    # Two at a time: no other suite is as long as they are in one.
+    # Two at a time: as one suite they would be longer than any other.
     halves=('' '')
     for i in "${!virtual[@]}"; do
         halves[i % 2]+=" ${virtual[i]}"

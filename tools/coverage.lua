@@ -1,11 +1,9 @@
---- Which lines of lua/zklock/ have run. Written for Lua 5.4.
+--- Reports the lines of lua/zklock/ that have run. Written for Lua 5.4.
 --
---   lua5.4 tools/coverage.lua DIR        adds up what tools/linehook.c has left in DIR, and names the lines that did not run
-
---- file -> line -> true
+--   lua5.4 tools/coverage.lua DIR        adds up what tools/linehook.c has written to DIR, and names the lines that did not run
 local ran = {}
 
---- The lines that have code, as the compiler sees it; an `end` alone is none.
+--- The lines that have code according to the compiler; a line with only `end` does not count.
 local function lines_with_code(path)
     local texts, lines = {}, {}
     for text in io.lines(path) do
@@ -14,7 +12,8 @@ local function lines_with_code(path)
     local listing = assert(io.popen(("luac5.4 -l -p '%s'"):format(path)))
     for row in listing:lines() do
         local line, instruction = row:match "^\t%d+\t%[(%d+)%]\t(%u+)"
-        line = instruction ~= "VARARGPREP" and tonumber(line) -- which is the function itself, and no line for a hook
+        -- VARARGPREP belongs to the function itself; a hook gets no line for it.
+        line = instruction ~= "VARARGPREP" and tonumber(line)
         if line and not texts[line]:find "^%s*end[%s,;)}]*$" and not texts[line]:find "^%s*%-%-" then
             lines[line] = true
         end

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 #
-# Which lines of csrc/ and lua/ the tests run, added up: C unit tests, the corpus of the fuzzer of a server that lies, simulation,
-# and the specs: all of them under Lua 5.4, those inside nginx, and under Lua 5.1 those for which it has what 5.4 has not (copas,
-# fork) or has not what 5.4 has (operators on bits, yields across pcall). The report on C is build/coverage/index.html, that on
-# Lua build/coverage/lua.txt; the summaries are printed. Fails if a test has failed, whose output is build/coverage/<suite>.log.
+# Counts the lines of csrc/ and lua/ that the tests run: C unit tests, the corpus of fuzz_server, the simulation, and the specs. All
+# specs run under Lua 5.4, those inside nginx under LuaJIT. Under Lua 5.1 run those for which 5.1 has what 5.4 lacks (copas, fork)
+# or lacks what 5.4 has (operators on bits, yields across pcall). The report on C is build/coverage/index.html, the report on Lua
+# build/coverage/lua.txt; the summaries are printed. Fails if a test has failed; its output is in build/coverage/<suite>.log.
 
 set -eu
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ mkdir -p build/coverage/lua
 
 failed=0
 
-# suite NAME COMMAND…: runs it; what it says goes to a file.
+# suite NAME COMMAND…: runs the command; its output goes to a file.
 suite() {
     local name=$1 log=build/coverage/$1.log
     shift
@@ -25,7 +25,7 @@ suite() {
     fi
 }
 
-# hook LUA: builds what counts lines in a Lua; prints the Lua code that begins it.
+# hook LUA: builds the line counter for a Lua; prints the Lua code that starts it.
 hook() {
     local directory=build/coverage/hook-$1
     mkdir -p "$directory"
@@ -52,11 +52,11 @@ suite simulation build/c-coverage/simulate --seeds 1 "${ZKLOCK_SEEDS:-2000}"
 suite simulation-memory build/c-coverage/simulate --memory 20 40
 ZKLOCK_COVERAGE=$PWD/build/coverage/lua suite simulated-programs build/c-coverage/simulate_lua --seeds 1 500
 
-# A variable of its own, or of several Luas of which only one is meant: other programs in Lua take part in specs.
-# What is tagged #released is about a build that counts nothing.
+# Each Lua is selected by its variable or by a condition: programs in other Luas take part in specs.
+# Specs tagged #released are about a build that counts nothing.
 LUA_INIT_5_4=$(hook lua5.4) suite specs-5.4 specs lua5.4 5.4-coverage --exclude-tags=released spec
 LUA_INIT="if _VERSION == 'Lua 5.1' and not jit then $(hook lua5.1) end" suite specs-5.1 specs lua5.1 5.1-coverage \
-    spec/behaviour/adapter_spec.lua spec/behaviour/key_spec.lua spec/behaviour/primitives_spec.lua \
+    spec/behaviour/adapter_spec.lua spec/behaviour/key_spec.lua spec/behaviour/primitives_*_spec.lua \
     spec/behaviour/with_lock_spec.lua spec/contract/loops_*_spec.lua spec/contract/process_spec.lua
 ZKLOCK_NGINX_VARIANT=luajit-coverage ZKLOCK_NGINX_INIT=$(hook luajit) suite specs-nginx \
     specs luajit luajit-coverage --tags=nginx spec

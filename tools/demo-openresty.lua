@@ -1,10 +1,10 @@
--- The seckill service: 800 requests from 200 connections want 288 pieces, through a proxy, from two nginx services. Three
--- rounds: without a lock, with a lock per worker, with zklock. Shows a table, and fails unless zklock's round ends with a stock
--- of 0 and exactly 288 lucky buyers, every request answered.
+-- The seckill service: 800 requests from 200 connections want 288 pieces, through a proxy, from two nginx services. Three rounds:
+-- without a lock, with a lock per worker, with zklock. Prints a table. Fails unless zklock's round ends with a stock of 0, exactly
+-- 288 buyers, and an answer to every request.
 --
 --   tools/zookeeper run -- luajit tools/demo-openresty.lua        (ZOOKEEPER in the environment)
 --
--- Called by `make demo-openresty`, which has installed and built what it needs.
+-- Called by `make demo-openresty`, which has installed and built the requirements.
 
 package.path = "./?.lua;" .. package.path
 
@@ -26,7 +26,7 @@ local function show(results)
     end
 end
 
---- Runs the rounds and says whether the last one is right.
+--- Runs the rounds. Returns whether the last one is right.
 local function main(stage)
     print(("%d pieces; %d requests from %d connections, through a proxy to 2 services with 2 workers each"):format(
         seckill.STOCK, seckill.REQUESTS, seckill.CONNECTIONS))

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The stock story from nothing: a Redis and a ZooKeeper of its own on free ports in temporary directories, three rounds, a
-# table; everything is stopped whatever happens. Called by `make demo`, which has installed and built what it needs.
+# The stock demo, complete: starts a Redis and a ZooKeeper on free ports in temporary directories, runs three rounds and prints a
+# table. Everything is stopped at the end, also after an error. Called by `make demo`, which has installed and built the
+# requirements.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 lua=${LUA:-lua5.4}
-# redis-lua is plain Lua that runs on 5.4, but Debian files it under 5.1 to 5.3 only.
+# redis-lua is plain Lua that runs on 5.4, but Debian installs it only for 5.1 to 5.3.
 export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;;;/usr/share/lua/5.3/?.lua"
 export LUA_CPATH="${ZKLOCK_CPATH:-$PWD/build/5.4/?.so};;"
 
@@ -18,7 +19,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-# A free port cannot be reserved, so one that turns out to be taken is answered by another try.
+# A free port cannot be reserved; if the port is taken, the next try takes another.
 for _ in 1 2 3 4 5; do
     port=$((20000 + RANDOM % 20000))
     redis-server --port "$port" --bind 127.0.0.1 --save '' --appendonly no --daemonize no --dir "$directory" \

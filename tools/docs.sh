@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 #
-# Checks that what the documentation points at is there: each relative link in a Markdown file, and each `make` target that
-# one names. Then makes the reference, build/docs/index.html, with LDoc, whose warnings are errors, and checks its links too.
+# Checks that the targets of the documentation's links exist: of each relative link in a Markdown file, and of each `make` target
+# that a page names. Then makes the reference, build/docs/index.html, with LDoc, whose warnings are errors, and checks its links
+# too.
 #
 # Usage: tools/docs.sh [STEP…]     steps: links reference (default: both)
 

@@ -1,15 +1,15 @@
---- docstrings: the functions of a Lua source and what the comments directly above them say.
+--- docstrings: reads the functions of a Lua source and the comments directly above them.
 --
--- What tools/reference.lua makes the reference of, and what spec/contract/docs_spec.lua holds against the functions that are there.
--- Reads sources as this project writes them, line by line; it is no Lua parser.
+-- tools/reference.lua makes the reference of them, and spec/contract/docs_api_spec.lua compares them with the functions that exist.
+-- Reads sources as this project writes them, line by line; it is not a Lua parser.
 --
--- A docstring is a comment whose first line begins with "---" and that stands directly above a definition. Tags are LDoc's.
+-- A docstring is a comment whose first line begins with "---" and that is directly above a definition. Tags are LDoc's.
 
 local docstrings = {}
 
---- The public classes and modules, in the order in which the reference lists them: where their functions are defined, and the
--- module that require finds them by. Of a class the methods are public (`Class:name`), of a module its functions; names that
--- begin with one underscore are private. What a section of a class says may be a file's header.
+--- The public classes and modules, in the order in which the reference lists them: the files that define their functions, and the
+-- module's name for require. Of a class the methods are public (`Class:name`), of a module its functions; names that begin with
+-- one underscore are private. The text of a section of a class may be a file's header.
 docstrings.PUBLIC = {
     { name = "zklock", kind = "module", module = "zklock", files = { "lua/zklock/init.lua", "lua/zklock/key.lua" } },
     { name = "Client", kind = "classmod", module = "zklock.client", files = { "lua/zklock/client.lua", "lua/zklock/node.lua" },
@@ -46,7 +46,7 @@ local function split_arguments(text)
     return names
 end
 
---- What the line (and those behind it, when a parameter list goes on there) defines; or nil.
+--- The definition in the line (and the following lines, if a parameter list continues there); or nil.
 local function definition(lines, index)
     local text = lines[index]
     while text:find("function[^(]*%(") and not text:find("function[^(]*%b()") and lines[index + 1] do
@@ -119,7 +119,7 @@ local function without_dashes(line)
 end
 
 --- Reads a source.
--- @treturn table `header`: the docstring that the file begins with, parsed, or nil; `definitions`: what is defined, in
+-- @treturn table `header`: the docstring that the file begins with, parsed, or nil; `definitions`: the definitions, in
 --   order: `kind` ("function", "local", "field"), `owner`, `separator` ("." or ":"), `name`, `arguments`, `line`, and
 --   `doc`, the docstring directly above, parsed, with its `lines`; nil if there is none; `titles`: { line, title } of the
 --   comments that divide the file into sections

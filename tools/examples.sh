@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 #
-# Runs the programs of examples/, one after the other, on a ZooKeeper of their own, and says how many have shown what they
-# say that they show. Called by `make examples`, which has installed and built what they need.
+# Runs the programs of examples/, one after the other, on one ZooKeeper, and says how many have shown what they claim to show.
+# Called by `make examples`, which has installed and built the requirements.
 #
 # Usage: tools/examples.sh [NAME…]     LUA=luajit tools/examples.sh herd
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# Called by itself below, where there is a ZooKeeper.
+# Called below by the script itself, with a running ZooKeeper.
 if [ "${1:-}" = --here ]; then
     shift
     passed=0
@@ -28,7 +28,7 @@ if [ "${1:-}" = --here ]; then
 fi
 
 export LUA=${LUA:-lua5.4}
-# redis-lua is plain Lua that runs on 5.4, but Debian files it under 5.1 to 5.3 only.
+# redis-lua is plain Lua that runs on 5.4, but Debian installs it only for 5.1 to 5.3.
 export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;;;/usr/share/lua/5.3/?.lua"
 export LUA_CPATH="${ZKLOCK_CPATH:-$PWD/build/${LUA#lua}/?.so};$PWD/build/$LUA/?.so;;"
 

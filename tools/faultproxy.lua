@@ -1,7 +1,6 @@
 #!/usr/bin/env lua5.4
--- A TCP proxy between ZooKeeper clients and servers that breaks connections at chosen moments. It understands the
--- framing, so "the server has executed the create, but its reply is lost" is one command, on real packets.
--- Lua 5.4 with luv.
+-- A TCP proxy between ZooKeeper clients and servers that breaks connections at chosen moments. It parses the framing, so "the
+-- server has executed the create, but its reply is lost" is one command, on real packets. Lua 5.4 with luv.
 
 local uv = require("luv")
 
@@ -65,7 +64,7 @@ local OTHER = {"other", "other"}
 
 local NOTIFICATION = -1
 
--- Longer than any frame of a sane client; whatever announces more is not talking ZooKeeper's protocol.
+-- Longer than any frame of a correct client; a peer that announces more does not use ZooKeeper's protocol.
 local MAX_FRAME = 64 * 1024 * 1024
 
 local targets = {}
@@ -95,7 +94,7 @@ local function spring(path)
     end
 end
 
--- The path that a request is about, for people; the first one of a multi.
+-- The path that a request is about, for messages; the first path of a multi.
 local function path_of(kind, frame)
     local start = kind == "multi" and 22 or 13
     if kind == "close" or kind == "ping" or kind == "set-watches" or kind == "auth" or #frame < start + 4 then
@@ -140,7 +139,7 @@ local function forget(connection)
     end
 end
 
--- Ends a connection at once; what is queued is lost.
+-- Ends a connection at once; queued frames are lost.
 local function cut(connection, how)
     if not connection.closed then
         forget(connection)
@@ -149,7 +148,7 @@ local function cut(connection, how)
     end
 end
 
--- Ends a connection after what was written to `sink` has gone out.
+-- Ends a connection after the data written to `sink` has gone out.
 local function finish(connection, sink)
     if not connection.closed then
         forget(connection)
@@ -167,7 +166,7 @@ local function count(name, amount)
     counts[name] = (counts[name] or 0) + (amount or 1)
 end
 
--- Looks at a request about to be passed on; true if it must not be, now or ever.
+-- Checks a request before it is passed on; true if it must not be passed on, now or ever.
 local function check_request(connection, frame)
     if connection.raw then
         return false
@@ -202,13 +201,13 @@ local function check_request(connection, frame)
     return false
 end
 
--- The reply to a request that succeeded, as one to a request that failed.
+-- Turns the reply to a successful request into the reply to a failed one.
 local function deny(frame, code)
     return string.pack(">i4", 16) .. frame:sub(5, 16) .. string.pack(">i4", code)
 end
 
--- Looks at what a server sent before it is passed on; "cut" or "hold" if it must not be. Otherwise the second result is
--- what to pass on in its place, if anything.
+-- Checks a server's message before it is passed on; "cut" or "hold" if it must not be. Otherwise the second result is what to pass
+-- on in its place, if anything.
 local function check_reply(connection, frame)
     if connection.raw then
         return nil
@@ -245,7 +244,7 @@ local function check_reply(connection, frame)
     return nil
 end
 
--- Passes on everything in a direction that may go now.
+-- Passes on all frames of a direction that may go now.
 local function pump(connection, direction)
     local queue = direction.queue
     while not connection.closed and connection.connected and direction.first <= direction.last do
@@ -279,7 +278,7 @@ local function pump(connection, direction)
         direction.first = direction.first + 1
         local bytes = replacement or item.bytes
         count("bytes_" .. direction.name, #bytes)
-        -- An error here is seen by the reading side as well.
+        -- The reading side gets an error here as well.
         pcall(uv.write, direction.sink(), bytes)
     end
 end
@@ -291,8 +290,7 @@ local function enqueue(direction, item)
     direction.queue[direction.last] = item
 end
 
--- Splits what was read into frames. Anything that does not begin like a frame, a four-letter word for one, is passed
--- on as it comes.
+-- Splits received data into frames. Data that does not begin like a frame, such as a four-letter word, is passed on unchanged.
 local function receive(connection, direction, problem, data)
     if connection.closed then
         return
@@ -377,7 +375,7 @@ local function pump_all()
     end
 end
 
--- Keeps the port while refusing: bound, but nobody listens.
+-- Keeps the port while refusing connections: bound, but without a listener.
 local function set_listening(wanted)
     if wanted == listening then
         return
@@ -438,7 +436,7 @@ local function is_how(word)
     return word == nil or word == "rst" or word == "fin"
 end
 
--- Each gets a function that answers, and the words behind the command.
+-- Each command gets a function that sends its answer, and the words after the command.
 local commands = {}
 
 function commands.cut(answer, how)
@@ -650,7 +648,8 @@ local function fail(message)
     os.exit(1)
 end
 
--- When a process was started, as the kernel tells it, so that a recycled process id is no owner; nil when it is gone.
+-- When a process was started, according to the kernel, so that a recycled process id is not taken for the owner; nil if it has
+-- ended.
 local function started(pid)
     if not uv.kill(pid, 0) then
         return nil
@@ -731,8 +730,8 @@ local function parse_arguments(arguments)
     return options
 end
 
--- A side that has closed its connection, which we have yet to read, answers the first write behind that with a reset; the
--- second write raises SIGPIPE. libuv does not prevent that, and gives processes that it starts the default back.
+-- A peer that has closed its connection, while data from it is still unread here, answers the first write after that with a reset;
+-- the second write raises SIGPIPE. libuv does not prevent that, and restores the default in processes that it starts.
 local function survive_broken_pipes()
     uv.new_signal():start("sigpipe", function() end)
 end

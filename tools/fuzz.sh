@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
-# Runs every fuzzer, or those that are named, for so many seconds. Each begins with the inputs in spec/unit/corpus/ and with those
-# that earlier runs have added to build/corpus/. An input that broke something is left in build/crashes/ and named in the output.
+# Runs every fuzzer, or the named ones, for SECONDS each. A fuzzer begins with the inputs in spec/unit/corpus/ and those that
+# earlier runs have added to build/corpus/. An input that made it fail is left in build/crashes/ and named in the output.
 #
 # Usage: tools/fuzz.sh [SECONDS [FUZZER…]]
 
@@ -18,7 +18,7 @@ for fuzzer; do
     fuzzer=build/fuzz/fuzz/$name
     mkdir -p "build/corpus/$name" "spec/unit/corpus/$name"
     echo "== $name, $seconds s"
-    # A server may say that a packet has 2 GB, which the C client allocates.
+    # A server may announce a packet of 2 GB, which the C client allocates.
     "$fuzzer" -max_total_time="$seconds" -timeout=60 -max_len=2048 -rss_limit_mb=6144 -artifact_prefix=build/crashes/ \
         -verbosity=0 -print_final_stats=1 "build/corpus/$name" "spec/unit/corpus/$name" 2>&1
 done

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 #
-# Says what the compiler and the linker have done to make a built module harder to attack; exits with 1 if anything is missing.
+# Reports the measures by which the compiler and the linker have made a built module harder to attack; exits with 1 if one is
+# missing.
 #
-#   relro           the tables by which functions are found are read-only once the module is loaded …
-#   bind-now        … all of them, since all functions are found when it is loaded
+#   relro           the tables that functions are looked up in are read-only once the module is loaded …
+#   bind-now        … all of them, because all functions are looked up when it is loaded
 #   no-exec-stack   loading it makes no stack executable
 #   no-text-relocs  its code is never written to
-#   stack-protector functions with arrays notice that somebody wrote beyond them
+#   stack-protector functions with arrays notice writes beyond them
 #   fortify         calls such as snprintf know the size of what they write to
-#   no-run-path     its libraries are looked for where the system says, not where it was built
+#   no-run-path     its libraries are looked for in the system's places, not where it was built
 #
-# Usage: tools/hardening.sh MODULE…     (build/5.4/zklock/core.so, say; needs readelf)
+# Usage: tools/hardening.sh MODULE…     (for example build/5.4/zklock/core.so; needs readelf)
 
 set -u
 

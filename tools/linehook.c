@@ -1,10 +1,10 @@
 /*
- * linehook: which lines of lua/zklock/ run, for tools/coverage.sh. A Lua module for any Lua: from the time at which it is loaded
- * it counts in all coroutines that come to be, also in those that C makes; when the process ends it writes what it has seen
- * into a file of its own in the directory $ZKLOCK_COVERAGE, "zklock/lock.lua 17" a line. A process that is killed writes nothing.
- * Also linked into simulate_lua, whose programs end without exit().
+ * linehook: records which lines of lua/zklock/ run, for tools/coverage.sh. A Lua module for any Lua. From the time at which it is
+ * loaded it counts in all coroutines that are created, also in those that C creates. When the process ends it writes the result
+ * into a new file in the directory $ZKLOCK_COVERAGE, a line like "zklock/lock.lua 17" each. A process that is killed writes
+ * nothing. Also linked into simulate_lua, whose programs end without exit().
  *
- * In C, since a hook in Lua costs more than the lines that it counts: specs whose servers have timeouts failed under it.
+ * In C, because a hook in Lua costs more than the lines that it counts: specs whose servers have timeouts failed under it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define FILES 64
 #define LINES 4096
 
-/* Whatever stands before this in the name of a chunk is where the project is. */
+/* The part of a chunk's name before this is the project's directory. */
 static const char ROOT[] = "lua/zklock/";
 
 static struct {
@@ -50,7 +50,7 @@ static void count(lua_State *lua, lua_Debug *at)
     }
 }
 
-/* The name is no other process's, nor that of one before with the same number. */
+/* The name differs from other processes' names, and from that of an earlier process with the same number. */
 static FILE *open_report(void)
 {
     char path[sizeof directory + 32];
@@ -81,7 +81,7 @@ static int count_on(lua_State *lua)
     return 0;
 }
 
-/* What LuaJIT has compiled calls no hooks; and who takes a hook of its own away wants this one back. */
+/* Code that LuaJIT has compiled calls no hooks, so the compiler is off. A program that removes its own hook gets this one back. */
 static const char SET_UP[] = "local count_on, set = ..., debug.sethook\n"
                              "if jit then jit.off() jit.flush() end\n"
                              "debug.sethook = function(...)\n"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
-# Layout, static analysis, and the warnings of two compilers as errors. Each check is one in `N passed, N failed`; what a
-# failed one has to say is shown.
+# Layout, static analysis, and the warnings of two compilers as errors. Each check is one in `N passed, N failed`; the output of a
+# failed check is shown.
 #
 # Usage: tools/lint.sh [CHECK…]     checks: layout gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
 #                                   or tidy-quick instead of tidy: without clang's analyser, which takes nine tenths of the time
@@ -9,7 +9,7 @@
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-# files PATTERN…: what git knows or would take up.
+# files PATTERN…: files that are in git or could be added to it.
 files() {
     git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
         [ ! -f "$file" ] || echo "$file"
@@ -28,7 +28,7 @@ check_clang() {
     tools/build.sh clang
 }
 
-# tidy PATTERN…: only what has been compiled has a command line to be analysed with.
+# tidy PATTERN…: only compiled files have a command line for the analysis.
 tidy() {
     tools/build.sh clang || return 1
     files "$@" |
@@ -47,7 +47,7 @@ check_tidy-quick() {
     tidy_checks="-clang-analyzer-*" check_tidy
 }
 
-# The list macros of <sys/queue.h> must be seen, or whatever walks over a list looks uninitialised.
+# cppcheck must read the list macros of <sys/queue.h>; otherwise variables that walk over a list look uninitialised.
 check_cppcheck() {
     files 'csrc/*.c' 'spec/*.c' |
         cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
-# Builds the ZooKeeper C client from Debian's source under a sanitizer, and runs the C unit tests with that: what `make test` runs
-# knows nothing of what happens inside Debian's library. Needs Debian's archive, and a minute.
+# Builds the ZooKeeper C client from Debian's source under a sanitizer, and runs the C unit tests with it. `make test` does not
+# check what happens inside Debian's library. Needs Debian's archive, and a minute.
 #
 # Usage: tools/rebuilt-client.sh [thread|address]      (thread)
 
@@ -18,7 +18,7 @@ work=$PWD/build/rebuilt-client
 client=$work/client-$sanitizer
 mkdir -p "$work/lists/partial" "$work/parts" "$client"
 
-# The machine's own sources, as sources of source packages; its lists stay as they are.
+# Uses the machine's package sources as sources of source packages. The machine's own lists stay unchanged.
 fetch_source() {
     local file
     command -v dpkg-source >/dev/null || { echo "dpkg-source is missing: apt-get install dpkg-dev" >&2 && exit 1; }
@@ -31,7 +31,7 @@ fetch_source() {
     (cd "$work" && "${apt[@]}" source zookeeper)
 }
 
-# The protocol's C code is generated, by a class that Debian's jar has.
+# The protocol's C code is generated, by a class in Debian's jar.
 generate() {
     local source=$1
     mkdir -p "$source/zookeeper-client/zookeeper-client-c/generated"
@@ -62,7 +62,7 @@ export TSAN_OPTIONS=halt_on_error=1:exitcode=86:second_deadlock_stack=1:suppress
 export ASAN_OPTIONS=detect_leaks=0:exitcode=86 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 failed=0
 for program in "$work/tests-$sanitizer"/unit/test_*; do
-    # It looks into what we free. Here the C client is linked in, and its own copies of credentials would be seen, too.
+    # It checks the memory that we free. Here the C client is linked in, and its own copies of credentials would be found too.
     [ "$(basename "$program")" != test_secrets ] || continue
     echo "-- $(basename "$program")"
     "$program" || failed=1

@@ -1,6 +1,6 @@
--- Writes what LDoc reads, for docs/config.ld: the public functions with their docstrings, a file for each class, and the
--- Markdown pages with their links turned to where LDoc puts things. What LDoc has no notion of is done here: classes whose
--- methods are in two files or share one, private names, and lists without a blank line before them.
+-- Writes the input of LDoc for docs/config.ld: the public functions with their docstrings, a file for each class, and the Markdown
+-- pages with their links adapted to LDoc's output. Things that LDoc does not support are handled here: classes whose methods are
+-- in two files or share one, private names, and lists without a blank line before them.
 --
 -- Usage: lua tools/reference.lua DIRECTORY        (which has the folders api and pages)
 
@@ -16,6 +16,7 @@ local PAGES = {
     ["examples/README.md"] = "examples.md",
     ["docs/loops.md"] = "loops.md",
     ["docs/design.md"] = "design.md",
+    ["docs/glossary.md"] = "glossary.md",
     ["docs/openresty.md"] = "openresty.md",
     ["docs/neighbours.md"] = "neighbours.md",
     ["docs/security.md"] = "security.md",
@@ -31,8 +32,8 @@ local function write(path, text)
     file:close()
 end
 
---- Running text for LDoc: "Lock:acquire" becomes a reference, what stands in quotes is code (Markdown would make the quotes
--- round), and "<" begins no HTML. What is between backticks stays.
+--- Running text for LDoc: "Lock:acquire" becomes a reference, text in quotes becomes code (Markdown would make the quotes round),
+-- and "<" begins no HTML. Text between backticks is left alone.
 local function running(text)
     return (("`" .. text .. "`"):gsub("`([^`]*)`", function(part)
         part = part:gsub('"[^"\n]*"', "`%0`"):gsub("%f[%w](%u%w+:%l[%w_]*)", "`%1`")
@@ -40,7 +41,7 @@ local function running(text)
     end):sub(2, -2))
 end
 
---- Lists begin after a blank line and at the margin; lines that are indented further are code, and stay.
+--- Lists begin after a blank line and at the margin. Lines that are indented further are code, and are left alone.
 local function markdown(lines)
     local written, text, in_list = {}, {}, false
     local function flush()
@@ -78,7 +79,7 @@ local function heading(lines)
     return markdown(copy)
 end
 
---- A docstring and an empty function, as LDoc reads them best.
+--- A docstring and an empty function, in the form that suits LDoc best.
 local function item(entry, defined)
     local doc = defined.doc or docstrings.parse_comment({})
     local written = { "-" .. comment(markdown(doc.text)) }
@@ -100,7 +101,7 @@ local function item(entry, defined)
     return table.concat(written, "\n") .. "\n"
 end
 
---- The last section title above a line, if there is something public in it.
+--- The last section title above a line, if the section has a public definition.
 local function title_at(source, line)
     local title
     for _, one in ipairs(source.titles) do
@@ -111,7 +112,7 @@ local function title_at(source, line)
     return title
 end
 
---- Everything public of an entry, in order: { section, defined }; metamethods last, functions before fields of that name.
+--- All public definitions of an entry, in order: { section, defined }; metamethods last, functions before fields of that name.
 local function collect(entry, sources)
     local found, metamethods, names = {}, {}, {}
     for index, source in ipairs(sources) do
@@ -142,7 +143,7 @@ local function collect(entry, sources)
     return kept
 end
 
---- What a class says about itself: its file's header, or what stands above its table.
+--- The description of a class: its file's header, or the comment above its table.
 local function description(entry, source)
     if not entry.field then
         return heading(source.header.text)
@@ -217,7 +218,7 @@ local function page(path)
         elseif full:find("^examples/.*%.lua$") then
             return ("](../examples/%s.html)"):format(full:match("[^/]+$"))
         elseif full:find("^docs/types/") then
-            return ("](../%s)"):format(full:match("^docs/(.*)$")) -- which tools/docs.sh copies
+            return ("](../%s)"):format(full:match("^docs/(.*)$")) -- tools/docs.sh copies it
         end
     end))
 end
@@ -227,7 +228,7 @@ for index, entry in ipairs(docstrings.PUBLIC) do
     entries[index + 1] = entry
 end
 for index, entry in ipairs(entries) do
-    -- The order of the classes is that of the files.
+    -- The classes are in the order of the files.
     write(("%s/api/%02d-%s.lua"):format(directory, index, entry.name), api(entry))
 end
 for path, name in pairs(PAGES) do

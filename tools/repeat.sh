@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 #
-# Runs `make test` again and again and shows that it is never red by chance. Stops at the first run that fails and keeps its logs.
+# Runs `make test` again and again, to show that it never fails by chance. Stops at the first run that fails and keeps its logs.
 #
-#   tools/repeat.sh COUNT            that many runs, one after the other
-#   tools/repeat.sh COUNT --load     each beside `stress-ng`, which computes, writes and takes memory on all processors
+#   tools/repeat.sh COUNT            COUNT runs, one after the other
+#   tools/repeat.sh COUNT --load     the same with `stress-ng`, which computes, writes and takes memory on all processors
 #
 # Prints one line a run: when it ended, how long it took, and its `N passed, N failed`.
 

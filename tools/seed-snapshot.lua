@@ -1,11 +1,11 @@
--- Writes a ZooKeeper 3.8 snapshot into the data directory of a server that has not been started yet, so that the
--- sequence numbers of some nodes, and the transaction numbers, begin where a test wants them, near their ends above all.
+-- Writes a ZooKeeper 3.8 snapshot into the data directory of a server that has not been started yet, so that the sequence numbers
+-- of some nodes, and the transaction numbers, begin where a test needs them, mainly near their ends.
 --
 --     lua tools/seed-snapshot.lua DATADIR [zxid=HEX] [/path=NUMBER ...]
 --
--- HEX, up to 16 hexadecimal digits, is the number of the last transaction that the server takes for done (1).
--- Each /path becomes a persistent node, its parents too; NUMBER, from -2147483648 to 2147483647, is what the next
--- sequential child of /path gets. In an ensemble every server must be given the same. Any Lua from 5.1 on.
+-- HEX, up to 16 hexadecimal digits, is the number of the last transaction that the server regards as done (1). Each /path becomes
+-- a persistent node, its parents too. NUMBER, from -2147483648 to 2147483647, is the number that the next sequential child of
+-- /path gets. In an ensemble every server must get the same snapshot. Any Lua from 5.1 on.
 --
 -- The file, all numbers big-endian, strings and buffers with a 4-byte length before them:
 --     "ZKSN", version 2 (4 bytes), database id -1 (8)
@@ -14,9 +14,9 @@
 --     for each node, parents first: path ("" is the root), data, ACL number (8),
 --         czxid, mzxid, ctime, mtime (8 each), version, cversion, aversion (4 each), ephemeral owner, pzxid (8 each)
 --     the path "/" as the end mark
---     the Adler-32 of all before as 8 bytes, then "/" again
---     an empty digest (zxid 8 bytes, version 4, digest 8) with an Adler-32 and "/" of its own, as servers write it
--- On disk a node's cversion counts only the children created, and it is what the server uses as the next number.
+--     the Adler-32 of everything before it as 8 bytes, then "/" again
+--     an empty digest (zxid 8 bytes, version 4, digest 8) with a separate Adler-32 and "/", as servers write it
+-- On disk a node's cversion counts only the children created, and the server uses it as the next number.
 
 local byte, char, floor = string.byte, string.char, math.floor
 
@@ -61,7 +61,7 @@ local function node(path, cversion, now)
         .. int(0) .. int(cversion) .. int(0) .. long(0) .. hex(zxid)
 end
 
--- The paths to write, parents before children, and for each the number its next child gets.
+-- The paths to write, parents before children, and for each the number that its next child gets.
 local function plan(seeds)
     local paths = {"", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
     local numbers = {[""] = 0, ["/zookeeper"] = 0, ["/zookeeper/config"] = 0, ["/zookeeper/quota"] = 0}
@@ -123,10 +123,10 @@ local function main(directory, ...)
         parts[#parts + 1] = node(path, numbers[path], now)
     end
     parts[#parts + 1] = text("/")
-    -- The second checksum runs over everything before it, the first one included.
+    -- The second checksum covers everything before it, the first one included.
     local contents = seal(seal(table.concat(parts)) .. long(0) .. int(2) .. long(0))
 
-    -- The server keeps everything in this subdirectory; the quotes keep the shell from reading the name.
+    -- The server keeps everything in this subdirectory; the quotes keep the shell from interpreting the name.
     directory = directory .. "/version-2"
     os.execute("mkdir -p '" .. directory:gsub("'", "'\\''") .. "'")
     local file, message = io.open(("%s/snapshot.%s"):format(directory, zxid), "wb")

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 #
-# Sees to it that the Debian (or Ubuntu) packages are there that a purpose needs, and no more than that purpose needs:
+# Installs the Debian (or Ubuntu) packages that the given purposes need, and no others:
 #
 #   build   the Lua module          demo    a first look: one Lua and a ZooKeeper server
-#   test    everything              bench   the module, a server, and who it is compared with
+#   test    everything              bench   the module, a server, and the programs that it is compared with
 #   lint    the checkers            fuzz    the fuzzers
-#   docs    the reference               demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load to put on them
+#   docs    the reference               demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
 #
-# Asks dpkg once and is done if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it
-# may not, says what is missing and exits with 1. RUNLEVEL=1 keeps packages such as redis-server from starting their
-# services where the system lets it: nothing here uses a system service.
+# Asks dpkg once and ends if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it may not, it
+# lists the missing packages and exits with 1. RUNLEVEL=1 keeps packages such as redis-server from starting their services where the
+# system permits that: nothing here uses a system service.
 #
 # Usage: tools/setup.sh [PURPOSE…]     (default: build test lint bench fuzz demo demo-openresty docs)
 #        tools/setup.sh --list [PURPOSE…]
@@ -22,17 +22,17 @@ all_luas=(
     lua5.1 lua5.2 lua5.3 lua5.4 luajit2
     liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev libluajit2-5.1-dev
 )
-# The server's classes alone: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
+# Only the server's classes: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
 server=(libzookeeper-java default-jre-headless procps lua-socket)
-# What the demo's shop keeps its stock in.
+# The demo keeps its stock in Redis.
 shop=(redis-server lua-redis lua-luv)
-# lua-nginx-redis wants nginx-extras, which brings the nginx that has no module too few.
+# lua-nginx-redis requires nginx-extras, which installs an nginx with all modules.
 nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis lua-cjson luajit2 libluajit2-5.1-dev apache2-utils)
 checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck)
-# What the fault campaign makes its network of, and breaks it and its clocks with.
+# The tools with which the fault campaign makes its network, and breaks it and its clocks.
 faults=(iproute2 nftables faketime util-linux mount)
 fuzzers=(clang libclang-rt-dev)
-# Without lua-discount LDoc knows no tables.
+# LDoc cannot format tables without lua-discount.
 reference=(lua-ldoc lua-discount)
 specs=(
     libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cqueues lua-copas lua-cjson lua-argparse valgrind gcovr

@@ -1,16 +1,16 @@
---- soak-nginx: 100 000 lock cycles through nginx, and what its worker uses meanwhile.
+--- soak-nginx: 100 000 lock cycles through nginx, and the resources that its worker uses meanwhile.
 --
--- Two services with one worker each want the same locks. The first is measured and never reloaded; the second is reloaded all the
--- time, so that sessions come and go beside the first one's, and locks change hands between processes. The first interprets its
--- Lua: what LuaJIT compiles grows for hundreds of thousands of cycles, and would hide what is left behind. Each request takes one
--- of 16 locks and releases it; one in fifty waits for a lock that is never free until its time is up, one in fifty tries for it,
--- one in a hundred has its light thread killed while it waits; and after each portion some clients hang up while their requests
--- wait.
+-- Two services with one worker each compete for the same locks. The first is measured and never reloaded. The second is reloaded
+-- all the time, so that sessions come and go next to the first one's, and locks change hands between processes. The first
+-- interprets its Lua: the code that LuaJIT compiles grows for hundreds of thousands of cycles, and would hide leaks. Each request
+-- acquires one of 16 locks and releases it. One in fifty waits until its timeout for a lock that is never free, one in fifty tries
+-- for it, one in a hundred has its light thread killed while it waits. After each portion some clients hang up while their
+-- requests wait.
 --
--- Measured after each portion, when nobody asks for anything and after a full collection: resident memory, file descriptors and
--- threads of the worker, what zklock has allocated in C, what Lua has. The first third is warm-up. In what follows, the median of
--- the last third must not exceed the median of the second third by more than the allowance below, and there must be no more
--- threads and no more file descriptors at the end than after the warm-up. At the end no node may be left, and nobody may wait.
+-- Measured after each portion, without requests and after a full collection: resident memory, file descriptors and threads of the
+-- worker, the memory that zklock has allocated in C, and Lua's memory. The first third is warm-up. After it, the median of the
+-- last third must not exceed the median of the second third by more than the allowance below, and there must be no more threads
+-- and no more file descriptors at the end than after the warm-up. At the end no node may be left, and no request may wait.
 --
 --   tools/zookeeper run -- luajit tools/soak-nginx.lua CYCLES        (ZOOKEEPER in the environment)
 
@@ -23,15 +23,15 @@ local zk = require "spec.support.zk"
 local PORTIONS = 50
 local CONNECTIONS = 40
 
---- Kilobytes that the last third may use beyond the second, which lies 33 000 cycles before it. What zklock allocates in C is
--- counted to the byte. Lua's tables of those who wait grow to the most that ever waited, and garbage differs; resident memory
--- comes in pages. A cycle that leaves 16 bytes behind makes 530 of them, a timeout that leaves a table 130.
+--- Kilobytes that the last third may use beyond the second, which is 33 000 cycles before it. zklock's allocations in C are counted
+-- to the byte. Lua's tables of waiters grow to the largest number that ever waited, and garbage differs; resident memory comes in
+-- pages. A leak of 16 bytes a cycle makes 530 of them, a leak of a table a timeout 130.
 local ALLOWANCE = { resident = 128, lua = 48, c = 1 }
 
 --- Clients that hang up after each portion.
 local ABORTS = 10
 
---- The lock that nobody gets, because somebody else's node lies there for ever.
+--- The lock that is never free, because another session's node stays there.
 local TAKEN = "/soak/taken"
 
 local PATIENCE = 120
@@ -55,8 +55,8 @@ local function start(jit)
     return nginx.start { http = HTTP, values = { ZOOKEEPER = zookeeper, JIT = jit } }
 end
 
---- Sends requests with ab in the background; returns what waits for its end and says how many were not answered as expected.
--- `options`: "-k" keeps connections, which a reload would close under ab's requests.
+--- Sends requests with ab in the background. Returns a function that waits for its end and returns how many were not answered as
+-- expected. `options`: "-k" keeps connections, which a reload would close under ab's requests.
 local function send(server, count, options)
     local load = assert(io.popen(("ab -q -l -r -s 110 %s -n %d -c %d http://127.0.0.1:%d/cycle 2>&1"):format(options, count,
         math.min(CONNECTIONS, count), server.port)))
@@ -71,7 +71,7 @@ local function send(server, count, options)
     end
 end
 
---- Has some clients hang up while their requests wait.
+--- Lets some clients hang up while their requests wait.
 local function hang_up(server)
     local waiting = {}
     for index = 1, ABORTS do
@@ -89,7 +89,7 @@ local function count_entries(pid, directory)
     return select(2, (cluster.run({ "ls", ("/proc/%d/%s"):format(pid, directory) })):gsub("%S+", ""))
 end
 
---- What the worker uses, once nobody waits any more.
+--- The resources of the worker, once no request waits any more.
 local function measure(server)
     local state = eventually(function()
         local now = cjson.decode((select(2, server:get("/state"))))
@@ -124,7 +124,7 @@ local function show(sample, reloads, aborts)
     io.stdout:flush()
 end
 
---- Complains about what has grown; whether something has.
+--- Reports resources that have grown. Returns whether there are any.
 local function grown(samples)
     local bad, third = false, math.floor(#samples / 3)
     for _, name in ipairs { "resident", "lua", "c" } do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 #
-# Sends lock cycles through nginx until so many have been granted, with timeouts, refused tries, clients that hang up, killed light
-# threads and reloads among them, and watches what the worker uses. Fails if that grows. What is measured and allowed stands in
-# tools/soak-nginx.lua.
+# Sends lock cycles through nginx until CYCLES have been granted, and watches the resources of the worker. Among the cycles are
+# timeouts, refused tries, clients that hang up, killed light threads and reloads. Fails if the resources grow. tools/soak-nginx.lua
+# says what is measured and allowed.
 #
 # Usage: tools/soak-nginx.sh [CYCLES]     (100000)
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 #
-# Looks for faults in places where nobody has looked: seeds that nobody has seen through the simulations, on every core, for a
-# quarter of the time, and beside them 100 000 locks inside nginx (tools/soak-nginx.sh), as often as that time allows and once at
-# least; and then the fault campaign (spec/campaign): first without leases, where it must find something, then with them under the
-# same faults, then with idle clients and links that stall one way, then in earnest for the time that is given. Fails if one of
-# them does. With --write the figures of the campaigns go into a page.
+# Searches for faults with new seeds and real servers. For a quarter of the time, the simulations run new seeds on every core; at
+# the same time 100 000 locks are taken inside nginx (tools/soak-nginx.sh), as often as that time allows and at least once. Then the
+# fault campaign (spec/campaign) runs:
+# - without leases, where it must find violations;
+# - with leases under the same faults;
+# - with idle clients and links that stall one way;
+# - in full, for the given time.
+# Fails if one of them does. With --write the figures of the campaigns are written to a page.
 #
 # Usage: tools/soak.sh [SECONDS [ARGUMENTS OF spec/campaign/run…]]
 
@@ -17,7 +20,7 @@ quarter=$((seconds / 4 + 1))
 tools/build.sh c 5.4 luajit
 spec/foreign/run build
 
-# What nginx's worker uses does not depend on how fast it gets on. Each round begins with a server and workers of its own.
+# The resources of nginx's worker do not depend on its speed. Each round begins with a new server and new workers.
 inside_nginx() {
     local end=$((SECONDS + quarter))
     tools/soak-nginx.sh || return
@@ -28,7 +31,7 @@ inside_nginx() {
 
 cores=()
 for core in $(seq "$(nproc)"); do
-    # Each core begins where the others will not get to.
+    # Each core begins at a seed that the others will not reach.
     build/c/simulate --seconds "$quarter" --seed $(($(date +%s) * 1000 + core * 1000000000000)) &
     cores+=($!)
 done
@@ -40,7 +43,7 @@ for core in "${cores[@]}"; do
     wait "$core" || failed+=(simulation)
 done
 
-# campaign SIZE SECONDS [ARGUMENTS…]: what a failed one leaves is kept apart from what the next one leaves.
+# campaign SIZE SECONDS [ARGUMENTS…]: the files of a failed campaign are kept apart from those of the next.
 campaign() {
     local kept=build/campaign-failed
     rm -rf "$kept" "$kept-$1"

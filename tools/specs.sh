@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 #
-# Runs specs in one of their worlds, under one Lua, with what was built for it.
+# Runs specs in one of their worlds, under one Lua, with the build for it.
 #
-#   virtual         simulated servers, network, clock and threads (spec/virtual): takes moments, and comes out the same each time
+#   virtual         simulated servers, network, clock and threads (spec/virtual): takes moments, and gives the same result each time
 #   virtual-asan    the same under AddressSanitizer and UndefinedBehaviorSanitizer, Lua 5.4
 #   real            real servers
 #   real-asan       real servers, the module under those sanitizers, Lua 5.4
@@ -24,9 +24,9 @@ if [ "${1:-}" = --lua ]; then
     shift 2
 fi
 
-# The interpreters are not instrumented: the sanitizer's library has to be there before them. All programs that specs start
-# inherit it, so that those in Lua can load the module; what is asked of an interpreter and not of bash and Java stands in
-# the file that is named after it. Leaks of the interpreter's own libraries are not ours to judge.
+# The interpreters are not instrumented, so the sanitizer's library must be loaded before them. All programs that specs start
+# inherit it, so that those in Lua can load the module. Options for an interpreter that do not hold for bash and Java are in the
+# file that is named after the interpreter. Leaks of the interpreter's own libraries are ignored.
 sanitizer=$(gcc -print-file-name=libasan.so)
 ubsan_options=print_stacktrace=1:halt_on_error=1
 interpreter_options=(
@@ -45,7 +45,7 @@ virtual)
     ;;
 virtual-asan)
     modules=build/c-asan/virtual/$lua
-    # Fibers change their stacks, of which one check of ASan knows nothing.
+    # Fibers change their stacks, which one check of ASan does not support.
     runner+=("${interpreter_options[@]}" "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_stack_use_after_return=0")
     ;;
 real) ;;
@@ -57,7 +57,7 @@ real-asan)
     )
     ;;
 nginx-asan)
-    # The workers only, whose reports spec/support/nginx.lua looks for; the specs themselves are not.
+    # Only the workers run under sanitizers; spec/support/nginx.lua reads their reports. The specs themselves do not.
     lua=luajit modules=build/luajit
     runner+=(
         ZKLOCK_NGINX_VARIANT=luajit-asan "ZKLOCK_NGINX_SANITIZER=$sanitizer"
@@ -82,7 +82,7 @@ case $world in virtual*)
     ;;
 esac
 
-# Where no file is named, all are meant.
+# Without a named file all are run.
 named=
 for argument; do
     [ ! -e "$argument" ] || named=yes

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 #
-# What tools/test.sh and tools/check.sh share: suites that run several at a time, and whose counts are added up. To be sourced from the
-# project's directory, with the directory of its output in `logs`; two that run at a time have a directory each.
+# Shared by tools/test.sh and tools/check.sh: runs several suites at a time and adds up their counts. To be sourced from the
+# project's directory, with the output directory in `logs`; two runs at a time need a directory each.
 #
-# Each suite is a command whose own counts are read from its output. A suite counts as failed if it fails, is killed, runs
-# out of time, has run nothing at all, or was begun and has left no result. The output of one that failed is shown in full; that of
-# all is in `logs`. The last line is `N passed, N failed`, and the exit status of `summary` says the same.
+# Each suite is a command whose counts are read from its output. A suite counts as failed if it fails, is killed, runs out of time,
+# has run nothing at all, or has begun and left no result. The output of a failed suite is shown in full; all output is in `logs`.
+# The last line is `N passed, N failed`, and the exit status of `summary` agrees with it.
 
 : "${logs:?tools/suites.sh: say where the output of the suites goes}"
 
 slots=$(($(nproc) * 2 + 1))
 
-# Takes away what an earlier run has left.
+# Removes the files of an earlier run.
 clear_logs() {
     mkdir -p "$logs"
     rm -f "$logs"/*.begun "$logs"/*.result
@@ -20,7 +20,7 @@ clear_logs() {
 # Seconds since the start, for the headings.
 began=$SECONDS
 
-# ---- What a suite's output says: two numbers, passed and failed --------------------------------------------------------
+# ---- A suite's output: two numbers, passed and failed -------------------------------------------------------------------
 
 # cmocka, one group a program: "[  PASSED  ] 27 test(s)."
 count_cmocka() {
@@ -34,7 +34,7 @@ count_cmocka() {
         END { print passed + 0, failed + 0 }' "$1"
 }
 
-# Our own programs: a line "N passed, N failed"; the last one of each run.
+# Our own programs: a line "N passed, N failed"; the last such line of each run.
 count_ours() {
     awk '/^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3 } END { print passed + 0, failed + 0 }' "$1"
 }
@@ -51,13 +51,13 @@ count_busted() {
         END { print passed + 0, failed + 0 }' "$1"
 }
 
-# A check that says yes or no by its exit status.
+# A check whose only result is its exit status.
 count_status() {
     echo 1 0
 }
 
-# suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell, which knows the functions below. Runs in the background,
-# beside others, more of them than there are processors: most wait for servers most of the time.
+# suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell; it can use the functions below. Runs in the background, with
+# more suites at a time than there are processors: most wait for servers most of the time.
 suite() {
     while [ "$(jobs -rp | wc -l)" -ge "$slots" ]; do
         wait -n
@@ -66,12 +66,13 @@ suite() {
     run_suite "$@" &
 }
 
-# log_of NAME: the file for a suite's output. Beside it stand NAME.begun from its begin on, and NAME.result from its end on.
+# log_of NAME: the file for a suite's output. Next to it NAME.begun exists from the suite's beginning on, and NAME.result from its
+# end on.
 log_of() {
     printf '%s/%s.log' "$logs" "$(printf '%s' "$1" | tr -c 'a-zA-Z0-9.\n' '-')"
 }
 
-# All that has been begun is done: what follows needs it.
+# Waits for all suites that have begun: what follows needs their results.
 settle() {
     wait
 }
@@ -114,10 +115,10 @@ variant_of() {
     esac
 }
 
-# contract_arguments FILE LUA: how tools/specs.sh runs a spec on real servers. nginx has LuaJIT, whatever Lua is wanted.
+# contract_arguments FILE LUA: how tools/specs.sh runs a spec on real servers. nginx always has LuaJIT.
 contract_arguments() {
     case $1 in
-    spec/contract/openresty*) echo "real --lua luajit --tags=nginx" ;;
+    spec/contract/openresty_*) echo "real --lua luajit --tags=nginx" ;;
     *) echo "real --lua $2" ;;
     esac
 }
@@ -133,7 +134,7 @@ same_programs() {
     [ "${results[*]}" = "0 0 0" ]
 }
 
-# What each sanitizer is to do; the same words everywhere, so that no report goes unnoticed.
+# The options of each sanitizer; the same everywhere, so that no report goes unnoticed.
 asan_options=detect_leaks=1:abort_on_error=0:exitcode=86:detect_stack_use_after_return=1
 ubsan_options=print_stacktrace=1:halt_on_error=1
 tsan_options=halt_on_error=1:exitcode=86:second_deadlock_stack=1:suppressions=$PWD/tools/tsan.supp
@@ -150,8 +151,8 @@ run_unit() {
     [ $status = 0 ] || { echo "-- $1 ended with status $status" && return 1; }
 }
 
-# run_units VARIANT: every C unit test of a variant; fails if one of them does, but runs them all. test_system waits for sessions to
-# expire: the others run beside it, one after the other. (All at once, each with its server, kept answers waiting for seconds.)
+# run_units VARIANT: runs every C unit test of a variant; fails if one fails, but runs them all. test_system waits for sessions to
+# expire: the others run at the same time, one after the other. (All at once, each with its server, delayed answers for seconds.)
 run_units() {
     { echo "build/$1/unit/test_system" && unit_programs "$1"; } | run_each_unit
 }
@@ -170,8 +171,8 @@ unit_programs() {
     printf '%s\n' build/"$1"/unit/test_* | grep -v '/test_system$'
 }
 
-# These step back for those that wait for servers, and whose servers have timeouts. (Not for fuzzers, which have their own
-# mind about leaks.)
+# Programs that only compute run at a lower priority than those that wait for servers, whose sessions have timeouts. (Not for
+# fuzzers, which set their own options for leaks.)
 computing() {
     sanitized nice -n 5 "$@"
 }
@@ -181,7 +182,7 @@ export asan_options ubsan_options tsan_options
 
 # ---- The end -----------------------------------------------------------------------------------------------------------
 
-# digest LOG: what failed, in few lines; whoever sees only the end of all output has to know what it was.
+# digest LOG: the failures in few lines, for readers who see only the end of the output.
 digest() {
     local cut
     cut=$(awk '
@@ -193,7 +194,7 @@ digest() {
     printf '%s\n' "$cut"
 }
 
-# True if all that was begun has ended well.
+# True if all suites that have begun have passed.
 well() {
     local begun failed
     for begun in "$logs"/*.begun; do
@@ -201,14 +202,14 @@ well() {
     done
 }
 
-# Prints what failed, in few lines, and the line that counts.
+# Prints a digest of the failures, and the line with the counts.
 summary() {
     local begun log passed failed all_passed=0 all_failed=0
     echo
     for begun in "$logs"/*.begun; do
         [ -f "$begun" ] || break
         log=${begun%.begun}
-        # A suite whose shell was killed could not say so itself.
+        # A suite whose shell was killed could not report that itself.
         if ! read -r passed failed _ 2>/dev/null <"$log.result"; then
             passed=0 failed=1
             echo "-- was begun, and has left no result" >>"$log"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
-# Installs the rock as a user would, with luarocks and a C compiler alone, into an empty tree; loads it from there, away from
-# the sources; and removes it again. For Lua 5.4, for 5.1, and for LuaJIT, which uses 5.1's rocks.
+# Installs the rock as a user would, with only luarocks and a C compiler, into an empty tree; loads it from there, away from the
+# sources; and removes it again. For Lua 5.4, for 5.1, and for LuaJIT, which uses 5.1's rocks.
 #
 # Ends with `N passed, N failed`.
 
@@ -24,7 +24,7 @@ check() {
     fi
 }
 
-# luarocks leaves its objects among the sources, so it gets a copy: what git has or would take up, as in a clone.
+# luarocks leaves its objects among the sources, so it gets a copy: the files that git has or could add, as in a clone.
 top=$PWD
 work=$top/build/rock
 rm -rf "$work"
@@ -37,7 +37,7 @@ copy_sources() {
             tar --null --files-from=- -cf - | tar -xf - -C "$1"
 }
 
-# rocks_for LUA: its luarocks, on a tree and with a configuration of their own.
+# rocks_for LUA: its luarocks, with a separate tree and configuration.
 rocks_for() {
     local lua=$1
     shift
@@ -52,7 +52,7 @@ install_for() {
     rocks_for "$lua" make "$rockspec" "${variables[@]}"
 }
 
-# load_with LUA TREE-OF: in an empty directory, with nothing on the path but the tree.
+# load_with LUA TREE-OF: loads it in an empty directory, with only the tree on the path.
 load_with() {
     local lua=$1 tree=$work/$2/tree version=${2#lua}
     [ "$2" != luajit ] || version=5.1
@@ -62,7 +62,7 @@ load_with() {
             "$lua" -e 'local zklock = require "zklock"; assert(type(zklock.connect) == "function")'
 }
 
-# What a language server is pointed to.
+# The directory of types for language servers.
 has_types() {
     [ -n "$(find "$work/$1/tree" -path '*/docs/types/library/zklock.lua')" ]
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 #
-# Runs the test suites, several at a time, and adds up what they say.
+# Runs the test suites, several at a time, and adds up their results.
 #
-# The last line is `N passed, N failed`, and the exit status says the same.
+# The last line is `N passed, N failed`, and the exit status agrees with it.
 #
 # Usage: tools/test.sh [GROUP…]
 #
 #   lint        layout, static analysis, documentation
 #   virtual     the specs of behaviour in virtual time, on every Lua, and under sanitizers
-#   contract    what only real servers, processes and nginx show
+#   contract    behaviour that only real servers, processes and nginx show
 #   campaign    faults on real servers, for some seconds
 #   sim         the simulation of the engine and of Lua programs
 #   c           the C unit tests, plain and under sanitizers
@@ -30,7 +30,7 @@ clear_logs
 
 # ---- Suites ------------------------------------------------------------------------------------------------------------
 
-# The module loads, and says what it is; for the Luas that the specs are not run with.
+# The module loads and works in principle; for the Luas that the specs are not run with.
 smoke() {
     LUA_PATH="lua/?.lua;lua/?/init.lua;;" LUA_CPATH="build/$(variant_of "$1")/?.so;;" "$1" -e '
         local zklock = require "zklock"
@@ -46,15 +46,15 @@ simulate() {
     computing "build/$1/simulate" "${@:2}"
 }
 
-# A short fault campaign; its seed is the time unless one is given.
+# A short fault campaign; without --seed its seed is the time.
 campaign() {
     spec/campaign/run --size short --seconds 10 "$@"
 }
 
 export -f smoke simulate campaign variant_of
 
-# Which builds each group needs, and what it runs; the longest first. All that several suites use is built before any of them
-# runs: whoever links a module anew takes it away from those who load it at that moment.
+# The builds and suites of each group, the longest first. All builds are made before any suite runs: linking a module anew takes it
+# away from programs that load it at that moment.
 builds_for() {
     case $1 in
     c) echo c c-asan c-tsan ;;
@@ -71,7 +71,7 @@ builds_for() {
     esac
 }
 
-# These compute only, and step back for those that wait for servers, whose servers have timeouts.
+# These only compute, and run at a lower priority than suites that wait for servers, whose sessions have timeouts.
 suites_virtual() {
     suite "behaviour in virtual time under ASan and UBSan" busted 1200 'nice -n 5 tools/specs.sh virtual-asan'
     local lua
@@ -81,9 +81,9 @@ suites_virtual() {
 }
 
 # The files of contracts that take longest.
-slow_contracts=(ensemble examples security openresty)
+slow_contracts=(ensemble examples security_writers security_tls openresty_examples openresty_exit)
 
-# contract FILE: once, on one Lua where one is enough; loops are different in each.
+# contract FILE: on one Lua where that is enough; loops differ between the Luas.
 contract() {
     local name
     name=$(basename "$1" _spec.lua)
@@ -114,7 +114,7 @@ suites_contract() {
     suite "smoke: Lua 5.3" status 30 'smoke lua5.3'
 }
 
-# What is tagged #once tests servers, tools and other clients more than it does Lua.
+# Specs tagged #once test servers, tools and other clients more than Lua.
 suites_real() {
     suite "real servers: Lua 5.4" busted 1800 'tools/specs.sh real'
     suite "real servers: Lua 5.1" busted 1800 'tools/specs.sh real --lua lua5.1 --exclude-tags=once'
@@ -126,7 +126,7 @@ suites_real() {
     suite "real servers: under valgrind" busted 900 'tools/specs.sh valgrind --tags=valgrind'
 }
 
-# All of them; those of the group real are a choice.
+# All of them; the group real runs a selection.
 suites_nginx-asan() {
     suite "all specs inside nginx under ASan and UBSan" busted 1800 'tools/specs.sh nginx-asan --tags=nginx'
 }
@@ -137,7 +137,7 @@ suites_campaign() {
 }
 
 suites_lint() {
-    # What the checks "gcc" and "clang" would build is built by now, with the same warnings.
+    # The checks "gcc" and "clang" are left out: their builds are made by now, with the same warnings.
     suite "lint" ours 1200 'nice -n 5 tools/lint.sh layout tidy-quick cppcheck luacheck shellcheck docs'
     suite "the reference, without a warning" status 1200 'nice -n 5 tools/docs.sh reference'
 }
@@ -160,7 +160,7 @@ suites_sim() {
     suite "simulated Lua programs never seen before" ours 1200 'computing build/c/simulate_lua --fresh 10'
     suite "simulated Lua programs: broken rules are noticed" ours 1200 'computing build/c/simulate_lua --breaks'
     suite "simulated Lua programs: a seed replays exactly" ours 1200 'computing build/c/simulate_lua --replay-check'
-    # Fibers change their stacks, of which the one check of ASan knows nothing.
+    # Fibers change their stacks, which this one check of ASan does not support.
     suite "simulated Lua programs under ASan and UBSan" ours 1200 \
         "asan_options=$asan_options:detect_stack_use_after_return=0 computing build/c-asan/simulate_lua --seeds 1 60"
 }
@@ -179,7 +179,7 @@ suites_rock() {
     suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 }
 
-# Kinds of faults that take minutes to meet.
+# Kinds of faults that take minutes to occur.
 suites_long() {
     local lua
     for lua in lua5.4 luajit; do
@@ -203,12 +203,12 @@ suites_long() {
     suite "fuzzers, a minute each" status 1200 'nice -n 5 tools/fuzz.sh 60'
 }
 
-# lane SLOTS GROUP…: runs those of these groups that are wanted, so many suites at a time, in the background. Some wait for servers most
-# of the time, others only compute: each kind has a lane of its own.
+# lane SLOTS GROUP…: runs those of these groups that are wanted, SLOTS suites at a time, in the background. Some wait for servers
+# most of the time, others only compute: each kind has a lane.
 lane() {
     local slots=$1 group
     shift
-    # If a lane is killed, the suites that it has not begun count as one that failed.
+    # If a lane is killed, its suites that have not begun count as one failure.
     local name="the suites of $*"
     printf '%s\n' "$name" >"$(log_of "$name").begun"
     (
@@ -238,7 +238,7 @@ if [ -n "$variants" ]; then
     suite "build: $variants" status 1200 "tools/build.sh $variants"
     settle
 fi
-# Without what could not be built, the others would fail for that alone.
+# After a failed build the suites would fail for that reason only.
 if [ -z "$variants" ] || well; then
     lane $((2 * $(nproc))) contract campaign c real nginx-asan
     lane "$(nproc)" sim virtual lint fuzz rock long

@@ -1,4 +1,4 @@
---- crowd: many in one process who want the same, of one client with one session: a lock that all take turns at, and one that all
+--- crowd: many contenders in one process, of one client with one session: at a lock that all take turns at, and at a lock that all
 -- read.
 
 local compare = require "compare"
@@ -7,7 +7,7 @@ local gate = require "gate"
 local report = require "report"
 local targets = require "targets"
 
---- Who has part in what; a thousand threads of kazoo's would take minutes. `warm_up`: seconds until all stand in line.
+--- The contestants of each size; a thousand threads of kazoo would take minutes. `warm_up`: seconds until all are in the queue.
 local TURNS = { { each = 8 }, { each = 1000, warm_up = 8, only = { zklock = true, ["go-zookeeper"] = true, Curator = true } } }
 local READERS = 8
 

@@ -1,7 +1,7 @@
 --- idle: what idle clients cost the servers, and what the first acquisition after a pause costs.
 --
--- On three servers of its own. What an idle client sends decides for how long the next grant is certain, so the case compares
--- zklock with sessions of the bare C client (idle.c) that send other things.
+-- On three separate servers. The requests of an idle client decide for how long the next grant is certain, so the case compares
+-- zklock with sessions of the bare C client (idle.c) that send other requests.
 
 local compare = require "compare"
 local counter = require "counter"
@@ -14,14 +14,14 @@ local SERVERS = 3
 local SESSIONS, QUICK_SESSIONS = 1000, 200
 local TIMEOUT = 10         -- seconds, zklock's default
 local SETTLE = 2           -- seconds between the last session's opening and the measurement
-local SPAN, QUICK_SPAN = 20, 10 -- multiples of what lies between two requests of a session
-local TICKS_A_SECOND = 100 -- in which the kernel counts processor time
+local SPAN, QUICK_SPAN = 20, 10 -- multiples of the time between two requests of a session
+local TICKS_A_SECOND = 100 -- of the kernel's processor time
 
 local FIRST = { clients = 40, timeout = 4, pause = 6, count = 200 }
 local QUICK_FIRST = { clients = 10, timeout = 4, pause = 2, count = 50 }
 local DELAY_MS, DELAYED = 8, 10
 
---- What sends what, and how many times in a session timeout.
+--- The senders and their requests, and how many times in a session timeout.
 local function senders(settings)
     local c = settings.build .. "/idle"
     local missing = settings.missing["C client, idle"]
@@ -58,7 +58,7 @@ local function processor_time(pid)
     return (tonumber(user) + tonumber(system)) / TICKS_A_SECOND
 end
 
---- What the servers have done until now.
+--- The servers' counters so far.
 local function account(cluster, pids, leader)
     local its = { at = socket.gettime(), leader = processor_time(pids[leader]), all = 0, received = 0 }
     local number = 0
@@ -72,7 +72,7 @@ local function account(cluster, pids, leader)
     return its
 end
 
---- What the servers do in `span` seconds from now on: processor seconds a minute, packets and requests a second.
+--- The servers' work in `span` seconds from now on: processor seconds a minute, packets and requests a second.
 local function rates_of(cluster, span)
     local pids, leader = look_up(cluster)
     local before = account(cluster, pids, leader)
@@ -117,7 +117,7 @@ local function report_cost(settings, cluster)
     report.say("Without clients the leader takes %.2f s a minute, all servers %.2f s.", without.leader, without.all)
 end
 
---- Runs both programs at one address. Returns what -> { us =, requests = }.
+--- Runs both programs at one address. Returns program -> { us =, requests = }.
 local function run_first(settings, address, path, its, count)
     local results = {}
     for _, line in ipairs(lib.run_lines({

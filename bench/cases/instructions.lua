@@ -1,12 +1,12 @@
---- instructions: how many the processor executes for one uncontended cycle, and whose they are, under callgrind.
+--- instructions: how many instructions the processor executes for one uncontended cycle, and in which part, under callgrind.
 --
--- A run with many cycles minus a run with few: what starting takes cancels out. User space only, all threads.
+-- A run with many cycles minus a run with few: the cost of starting cancels out. User space only, all threads.
 
 local lib = require "lib"
 local report = require "report"
 local targets = require "targets"
 
---- Which part of the process an object file belongs to.
+--- The part of the process that an object file belongs to.
 local function part_of(object)
     if object:find("zklock/core.so", 1, true) then
         return "zklock"
@@ -20,7 +20,7 @@ end
 
 local PARTS = { "zklock", "C client", "Lua", "libc" }
 
---- Reads callgrind's output: instructions by part, and what of libc's was called by which part.
+--- Reads callgrind's output: instructions by part, and those of libc by the part that called it.
 local function read_profile(name)
     local own, libc_for, objects = {}, {}, {}
     local part, called_part, is_call = "libc", "libc", false
@@ -60,7 +60,7 @@ end
 local function profile(settings, count)
     local name = settings.scratch .. "/callgrind-" .. count
     lib.run {
-        -- Symbols resolved at the start: a call through the resolver would count as libc's, with all that it calls.
+        -- Symbols are resolved at the start: a call through the resolver would count as libc's, with everything that it calls.
         "env", "LD_BIND_NOW=1", "valgrind", "--tool=callgrind", "--quiet", "--callgrind-out-file=" .. name, "lua5.4",
         settings.bench .. "/programs/cycle.lua", settings.servers, "/bench-instructions", count,
         "untimed"
@@ -90,7 +90,7 @@ return function(settings)
     local libc = {}
     libc.zklock = per_cycle(libc_few.zklock, libc_many.zklock)
     libc["C client"] = per_cycle(libc_few["C client"], libc_many["C client"])
-    -- Lua's setjmp returns twice, which makes callgrind think that what follows is called by libc: by subtraction.
+    -- Lua's setjmp returns twice, so callgrind attributes what follows to libc; therefore by subtraction.
     libc.Lua = per_cycle(own_few.libc, own_many.libc) - libc.zklock - libc["C client"]
     local rows = { { "", "its own", "share", "C client's own = 1", "libc, called by it" } }
     for _, part in ipairs(PARTS) do

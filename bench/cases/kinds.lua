@@ -1,8 +1,8 @@
---- kinds: what each kind of lock sends and how often it waits for an answer, beside who has such locks too.
+--- kinds: what each kind of lock sends and how often it waits for an answer, compared with the contestants that have such locks.
 --
--- What passes is counted by tools/faultproxy.lua, which stands between one session of each contestant and the server, for all
--- alike: requests (without pings), those that write, and notifications. It also lets everything take DELAY ms each way, so
--- that a time divided by that of a bare request is the number of requests that were waited for one after the other.
+-- tools/faultproxy.lua counts, between one session of each contestant and the server, in the same way for all: requests (without
+-- pings), those that write, and notifications. It also delays everything by DELAY ms each way, so that a time divided by the time
+-- of a bare request is the number of requests that were waited for one after the other.
 
 local contestants = require "contestants"
 local counter = require "counter"
@@ -26,7 +26,7 @@ local function note(seen, line, row)
     end
 end
 
---- How often zklock's own count of requests is the proxy's.
+--- How often zklock's own count of requests equals the proxy's.
 local agreement = { same = 0, all = 0 }
 
 local function note_agreement(line)

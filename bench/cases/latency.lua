@@ -1,6 +1,6 @@
 --- latency: an uncontended acquire, and a whole cycle, against the bare C client and against other languages.
 --
--- In each round everybody runs once, one after the other; ratios are of the same round.
+-- In each round every contestant runs once, one after the other; ratios are of the same round.
 
 local compare = require "compare"
 local contestants = require "contestants"
@@ -12,7 +12,7 @@ local targets = require "targets"
 
 local UNAWAITED, LINGER = "zklock, release not awaited", "zklock, linger"
 
---- Those of a list that have a name, or none.
+--- The contestants of a list that have that name; may be none.
 local function named(all, name)
     for _, contestant in ipairs(all) do
         if contestant.name == name then
@@ -21,7 +21,7 @@ local function named(all, name)
     end
 end
 
---- Against the bare C client: many short rounds, so that what else the machine does strikes both.
+--- Against the bare C client: many short rounds, so that other load of the machine affects both.
 local function report_floor(settings, all, count, rounds)
     report.title("Latency against the C client, nobody else: medians of %d cycles; median of %d rounds (min..max)", count,
         rounds)
@@ -48,7 +48,7 @@ local function report_floor(settings, all, count, rounds)
     targets.note("acquire", lib.ratios(ours.acquire_us, floor.acquire_us))
 end
 
---- The contestants of a cycle, and ours in its variants: with the `kind` that they are started with.
+--- The contestants of a cycle, and zklock in its variants: with the `kind` that they are started with.
 local function cyclists(all)
     local list = {}
     for _, contestant in ipairs(all) do
@@ -65,7 +65,7 @@ end
 local function draw_cycles(settings, values, distributions)
     local bars, series = {}, {}
     for name, its in pairs(values) do
-        if its.cycle_us and name ~= LINGER then -- which is too short to be seen beside the others
+        if its.cycle_us and name ~= LINGER then -- too short to be seen next to the others
             table.insert(bars, { name = name, values = { lib.summary(its.cycle_us) } })
             local quantiles = {}
             for index, by_round in ipairs(distributions[name]) do
@@ -114,7 +114,7 @@ local function report_peers(settings, all, count, rounds)
     draw_cycles(settings, values, distributions)
 end
 
---- Each kind of lock, against those who have them.
+--- Each kind of lock, against the contestants that have it.
 local function report_kinds(settings, count, rounds)
     report.title("Latency of each kind, nobody else: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
     local all, times = contestants.present(settings, "kinds"), {} -- kind -> name -> measure -> array by round

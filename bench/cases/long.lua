@@ -1,8 +1,8 @@
---- long: what a long queue costs: many waiters of a few clients at one lock, and how it grows with their number.
+--- long: what a long queue costs: many waiters of a few clients at one lock, and how the cost grows with their number.
 --
 -- The sessions of the waiters go through tools/faultproxy.lua, which counts requests, notifications and bytes of all contestants
--- alike. First all come, and stand behind a holder; then it lets go, and each who is let in lets the next one in at once. What
--- is counted is divided by the number of waiters.
+-- in the same way. First all waiters queue behind a holder. Then it releases the lock, and each waiter releases it as soon as it
+-- is granted. The counts are divided by the number of waiters.
 
 local contestants = require "contestants"
 local counter = require "counter"
@@ -15,16 +15,16 @@ local start = require "start"
 
 local CLIENTS = 50
 local LENGTHS, QUICK_LENGTHS = { 100, 500, 1000, 2000 }, { 50, 100 }
-local QUIET = 0.5 -- seconds in which nothing passes when all stand in line
+local QUIET = 0.5 -- seconds in which nothing passes when all are in the queue
 
---- The contestants, and zklock without hand-over inside of a client.
+--- The contestants, and zklock without hand-over inside a client.
 local function queuers(settings)
     local all = contestants.list(settings, "line")
     table.insert(all, 2, setmetatable({ name = "zklock, strict order", handoff = 0 }, { __index = all[1] }))
     return all
 end
 
---- What was counted between two times, for each of `length` waiters.
+--- The counts between two times, for each of `length` waiters.
 local function each(before, after, length)
     local its = {}
     for key, value in pairs(after) do
@@ -33,7 +33,7 @@ local function each(before, after, length)
     return its
 end
 
---- A queue of `length` waiters: what it takes to stand in it (`join`), and from the first release to the last (`drain`).
+--- A queue of `length` waiters: the cost of joining it (`join`), and from the first release to the last (`drain`).
 local function run(settings, counts, proxy, contestant, length)
     local dir, path = settings.scratch .. "/line", string.format("/bench-long-%s-%d", contestant.name:gsub("%W", ""), length)
     start.prepare(dir)

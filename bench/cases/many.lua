@@ -14,7 +14,7 @@ return function(settings)
     local all = contestants.list(settings, "many")
     local values = compare.collect(all, rounds, { "many" }, function(contestant, kind)
         if settings.quick and contestant.name == "kazoo" then
-            return nil -- a thousand threads of Python take their time
+            return nil -- a thousand threads of Python are slow
         end
         local result = contestants.run(contestant, "crowd", settings.servers, "/bench-many-" .. contestant.name:gsub("%W", ""),
             kind, 1, LOCKS, contestant.warm_up, seconds, settings.scratch)

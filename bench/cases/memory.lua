@@ -1,4 +1,4 @@
---- memory: what a client and a claim cost, in a fresh process each.
+--- memory: what a client and an acquisition cost, in a fresh process each.
 
 local lib = require "lib"
 local report = require "report"

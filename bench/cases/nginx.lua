@@ -1,19 +1,21 @@
---- nginx: what zklock costs inside nginx: waking a request, taking a lock in each request, a crowd that waits beside others.
+--- nginx: what zklock costs inside nginx: waking a request, acquiring a lock in each request, and a crowd of waiters next to other
+-- requests.
 --
--- One worker everywhere. In each round everybody runs once, one after the other; ratios are of the same round.
+-- One worker everywhere. In each round every contestant runs once, one after the other; ratios are of the same round.
 
 local lib = require "lib"
 local report = require "report"
 
-local CONNECTIONS = 64 -- that ask for the locked location, and cycles in flight of the C client
+local CONNECTIONS = 64 -- that request the locked location, and cycles in flight of the C client
 local CROWD = 1000
 local CROWD_LIFETIME = 300 -- seconds at most
 local CROWD_TARGET = "1.2"
-local SHARES = { 0.5, 0.99, 0.999 } -- of the requests beside a crowd
-local SHORT = 3 -- short rounds for each that is asked for
+local SHARES = { 0.5, 0.99, 0.999 } -- of the requests next to a crowd
+local SHORT = 3 -- short rounds for each requested round
 local PATIENCE = 60
 
---- For workers that are compared with each other: on different processors one has the busier neighbours, for as long as it lives.
+--- For workers that are compared with each other: on different processors one of them would have the busier neighbours all the
+-- time.
 local ONE_PROCESSOR = "worker_cpu_affinity 01;"
 
 local HTTP = [[
@@ -35,7 +37,7 @@ local function exists(path)
     return file and file:close() or false
 end
 
---- Why this machine cannot run the case, or nil.
+--- The reason why this machine cannot run the case, or nil.
 local function missing(root)
     if not exists(root .. "/build/luajit/zklock/core.so") then
         return "the module for LuaJIT: tools/build.sh luajit"
@@ -47,7 +49,7 @@ local function missing(root)
     end
 end
 
---- Asks for a location for a second, as fast as it answers. Returns requests per second.
+--- Requests a location for a second, as fast as it answers. Returns requests per second.
 local function load(server, location)
     local pipe = assert(io.popen(string.format("wrk -t1 -c%d -d1s http://127.0.0.1:%d%s 2>&1", CONNECTIONS, server.port,
         location)))
@@ -103,7 +105,7 @@ end
 local function report_throughput(settings, server, rounds)
     report.title("Requests a second, %d connections, one worker, 1 s each; median of %d rounds (min..max)", CONNECTIONS, rounds)
     local plain, locked, unwaited, bare = {}, {}, {}, {}
-    load(server, "/locked") -- the locks' directories
+    load(server, "/locked") -- makes the locks' directories
     for round = 1, rounds do
         plain[round] = load(server, "/plain")
         locked[round] = load(server, "/locked")
@@ -129,8 +131,8 @@ end
 
 -- A crowd --------------------------------------------------------------------------------------------------------------
 
---- Has a crowd of requests wait at a server, from a process of its own: a load tool that inherits a thousand connections has
--- no numbers left for its own. Returns what ends them.
+--- Makes a crowd of requests wait at a server, from a separate process: a load tool that inherits a thousand connections has
+-- no numbers left for its own. Returns a function that ends them.
 local function gather(server)
     local socket = require "socket"
     local pipe = assert(io.popen(string.format("echo $$; exec wrk -t1 -c%d -d%ds --timeout %ds http://127.0.0.1:%d/wait",
@@ -148,7 +150,7 @@ local function gather(server)
     end
 end
 
---- A connection that asks for the plain location again and again; returns what does so once and tells how long it took, in ms.
+--- A connection that requests the plain location again and again. Returns a function that does so once and returns the time in ms.
 local function neighbour(server)
     local socket, now = require "socket", require("zklock.core").now
     local connection = assert(socket.connect("127.0.0.1", server.port))
@@ -169,11 +171,12 @@ local function neighbour(server)
     end
 end
 
---- Asks beside the crowd and where there is none, in turn: whatever else the machine does strikes both. Two sorted lists.
+--- Requests next to the crowd and without a crowd, in turn, so that other load of the machine affects both. Returns two sorted
+-- lists.
 local function ask_in_turn(crowded, empty, count)
     local with, without = {}, {}
     for index = 1, count do
-        if index % 2 == 0 then -- who follows whom takes turns too
+        if index % 2 == 0 then -- the order alternates too
             with[index], without[index] = crowded(), empty()
         else
             without[index], with[index] = empty(), crowded()
@@ -184,8 +187,8 @@ local function ask_in_turn(crowded, empty, count)
     return with, without
 end
 
---- Measures a neighbour of the crowd beside the same location where there is none: share -> { with =, without = }, each an array
--- by round.
+--- Measures a neighbour of the crowd, and the same location without a crowd: share -> { with =, without = }, each an array by
+-- round.
 local function beside_crowd(start, servers, rounds, count, when_gathered)
     local crowded, empty = start(servers), start(servers)
     local disperse = gather(crowded)
@@ -228,7 +231,7 @@ local function report_crowd(settings, start, rounds, count)
     end
     local function hold(servers)
         local client = assert(zklock.connect(servers, { session_timeout = 60 }))
-        return client, assert(client:mutex("/bench-crowd"):acquire(PATIENCE)) -- to be kept: what is collected is free
+        return client, assert(client:mutex("/bench-crowd"):acquire(PATIENCE)) -- must be kept: a collected lock is released
     end
     local client, held = hold(settings.servers)
     measure("another client holds it", settings.servers)

@@ -1,7 +1,7 @@
---- requests: what is sent, as counted by the clients and by the server.
+--- requests: the requests that are sent, as counted by the clients and by the server.
 --
--- Sessions of 60 s, so that neither a ping (every third of it) nor a heartbeat of the lease (every quarter) falls into
--- a count; heartbeats are subtracted all the same, and connecting is not part of any count.
+-- Sessions of 60 s, so that neither a ping (every third of it) nor a heartbeat of the lease (every quarter) falls into a count.
+-- Heartbeats are subtracted anyway, and connecting is not part of any count.
 
 local fibers = require "fibers"
 local lib = require "lib"
@@ -24,7 +24,7 @@ local function requests_of(client)
     return stats.requests - stats.heartbeats, stats.heartbeats
 end
 
---- Runs fn(), answers how many requests that took, as the client counts, as the server counts; and how many of them wrote.
+--- Runs fn(). Returns how many requests that took according to the client and according to the server, and how many of them wrote.
 local function counted(settings, client, fn)
     local requests, heartbeats = requests_of(client)
     local packets, transactions = lib.mntr(settings.servers).packets_received, lib.transactions(settings.servers)
@@ -67,7 +67,7 @@ local function report_single(settings, rows)
     other:close()
 end
 
---- One waiter: comes, gets its turn, waits to be let go.
+--- One waiter: queues, is granted the lock, waits to be told to release it.
 local function wait_in_line(waiter)
     local lock = waiter.client:mutex(waiter.path)
     waiter.before = requests_of(waiter.client)
@@ -89,7 +89,7 @@ local function total_notifications(waiters)
     return sum
 end
 
---- A queue of one holder and `count` waiters, worked off from the front.
+--- A queue of one holder and `count` waiters, which are granted the lock in order.
 local function report_queue(settings, count, rows)
     local line = {}
     for place = 1, count + 1 do

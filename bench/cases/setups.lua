@@ -14,12 +14,12 @@ local SETUPS = {
     { text = "3 servers, fsync", servers = 3, fsync = "yes" }
 }
 
---- The quick run has a look at the one that differs most.
+--- The quick run measures only the setup that differs most.
 local QUICK_SETUPS = { SETUPS[4] }
 
 local CLIENTS = 8
 
---- Who is measured: kazoo's hand-over takes long enough on one server.
+--- The measured contestants: kazoo's hand-over takes long enough on one server.
 local CYCLISTS = { "zklock", "C client", "go-zookeeper", "Curator", "kazoo" }
 local CONTENDERS = { "zklock", "go-zookeeper", "Curator" }
 local QUICK = { "zklock", "go-zookeeper" }
@@ -36,7 +36,8 @@ end
 local function measure_setup(settings, all, setup, rounds, count, seconds)
     local cluster = lib.cluster(settings, "--servers", setup.servers, "--option", "forceSync=" .. setup.fsync, "--java-option",
         "-Dznode.container.checkIntervalMs=60000")
-    contestants.run(all[1], "cycle", cluster.servers, "/bench-setups-warm-up", 10 * count) -- the server's, not the contestant's
+    -- Warms up the server, not the contestant.
+    contestants.run(all[1], "cycle", cluster.servers, "/bench-setups-warm-up", 10 * count)
     local values = compare.collect(all, rounds, { "cycle", "contend" }, function(contestant, mode)
         local path = "/bench-setups-" .. contestant.name:gsub("%W", "")
         if mode == "cycle" then

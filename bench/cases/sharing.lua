@@ -1,4 +1,4 @@
---- sharing: turns a second at what several may have at once, each client with its own session.
+--- sharing: turns a second at locks that several clients may hold at once, each client with its own session.
 
 local contestants = require "contestants"
 local gate = require "gate"
@@ -6,7 +6,7 @@ local lib = require "lib"
 local report = require "report"
 local start = require "start"
 
---- `processes`: into how many processes the clients are divided, of each contestant alike.
+--- `processes`: into how many processes the clients are divided, the same for each contestant.
 local ARRANGEMENTS = {
     { text = "rwlock, 90 % reads", kind = "rwlock", clients = 8, processes = 8, warm_up = 4 },
     { text = "rwlock, 90 % reads", kind = "rwlock", clients = 8, processes = 2, warm_up = 2 },

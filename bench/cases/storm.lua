@@ -1,8 +1,8 @@
---- storm: a server is gone, and many clients want their locks; how soon all have them when it is there again.
+--- storm: a server ends while many clients want their locks; how soon all have them after it has started again.
 --
--- On a server of its own. All clients are connected, and have had their locks; then the server is killed, each client asks for its
--- lock, and the server is started again. The time is from when the server's port is open until the last client has its lock,
--- or until patience ends.
+-- On a separate server. All clients are connected, and have acquired their locks once. Then the server is killed, each client
+-- acquires its lock, and the server is started again. The time is from when the server's port is open until the last client has
+-- its lock, or until the time limit.
 
 local compare = require "compare"
 local contestants = require "contestants"
@@ -36,7 +36,7 @@ return function(settings)
     local dir, round = settings.scratch .. "/storm", 0
     local values = compare.collect(all, rounds, { clients }, function(contestant, count)
         if settings.quick and contestant.name == "Curator" then
-            return nil -- connecting alone takes it longer than the others take for everything
+            return nil -- its connecting alone takes longer than everything takes the others
         end
         round = round + 1
         start.prepare(dir)

@@ -1,7 +1,7 @@
 --- contend: one client of many; takes turns at a lock until the time is up. bench/peers/zklock/contestant starts them.
 --
--- Counts the grants between START + WARM_UP and START + WARM_UP + SECONDS, on the clock that all processes of the
--- machine share. `violations` counts the times that somebody else held the lock as well.
+-- Counts the grants between START + WARM_UP and START + WARM_UP + SECONDS, on the clock that all processes of the machine share.
+-- `violations` counts the times that another client held the lock as well.
 --
 -- Usage: contend.lua SERVERS PATH START WARM_UP SECONDS DIR
 

@@ -1,11 +1,11 @@
---- crowd: many who want something in one process: EACH of each of CLIENTS clients, in coroutines under libuv's loop.
+--- crowd: many contenders in one process: EACH of each of CLIENTS clients, in coroutines under libuv's loop.
 --
 --   one     all take turns at one lock
---   many    each has a lock of its own
---   read    all read, beside each other
+--   many    each has a separate lock
+--   read    all read at the same time
 --
--- Counts the grants between WARM_UP seconds after all are connected and SECONDS later. `violations` counts the times that two
--- held the one lock; `requests` are those of all clients for each grant, heartbeats left out.
+-- Counts the grants between WARM_UP seconds after all are connected and SECONDS later. `violations` counts the times that two held
+-- the one lock; `requests` are those of all clients for each grant, without heartbeats.
 --
 -- Usage: crowd.lua SERVERS PATH one|many|read CLIENTS EACH WARM_UP SECONDS DIR
 

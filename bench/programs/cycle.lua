@@ -1,7 +1,7 @@
 --- cycle: acquires and releases a free lock COUNT times; prints the medians in microseconds, and the requests of a cycle.
 --
--- With "untimed" it does COUNT cycles and nothing else, for those who count instructions. KIND: as in kinds.lua; a mutex
--- unless given. "all": each kind in its turn, on a path of its own, a line each. Also runs under LuaJIT.
+-- With "untimed" it does only COUNT cycles, for counting instructions. KIND: as in kinds.lua; a mutex unless given. "all": each
+-- kind in turn, on separate paths, a line each. Also runs under LuaJIT.
 --
 -- Usage: cycle.lua SERVERS PATH COUNT [untimed|KIND|all]
 
@@ -37,7 +37,7 @@ local function median_us(values)
     return values[floor(#values / 2) + 1] * 1e6
 end
 
---- Of sorted values.
+--- The quantiles of sorted values.
 local function quantiles_us(values)
     local quantiles = {}
     for percent = 0, 100 do

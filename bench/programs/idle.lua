@@ -1,9 +1,9 @@
 --- idle: clients that hold no lock for some time, and what their next acquisition costs.
 --
 -- Usage: idle.lua hold SERVERS COUNT TIMEOUT DIR
---            Opens COUNT clients, evenly spread over SERVERS, and makes DIR/ready-1. Ends when there is DIR/go.
+--            Opens COUNT clients, evenly spread over SERVERS, and makes DIR/ready-1. Ends when DIR/go exists.
 --        idle.lua first SERVERS PATH COUNT TIMEOUT PAUSE
---            Opens COUNT clients. Each acquires and releases a lock of its own, is idle for PAUSE seconds, and then acquires the
+--            Opens COUNT clients. Each acquires and releases a separate lock, is idle for PAUSE seconds, and then acquires the
 --            lock twice, one client after the other. Prints a line each for a read (`exists`), the acquisition after the pause
 --            (`pause`) and the one after that (`again`): `us` and `requests`, as medians.
 

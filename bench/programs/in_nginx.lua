@@ -1,4 +1,4 @@
---- in_nginx: what the locations of the case "nginx" run. LuaJIT, inside nginx.
+--- in_nginx: the handlers of the locations of the case "nginx". LuaJIT, inside nginx.
 --
 -- `in_nginx.servers` is set before anything else.
 
@@ -11,7 +11,7 @@ local in_nginx = {}
 --- Long enough for leases not to end before a max_hold does.
 local SESSION_TIMEOUT = 30
 
---- Seconds; how much of them is over tells when C granted the lock.
+--- Seconds; the elapsed part shows when C granted the lock.
 local MAX_HOLD = 5
 
 local PATIENCE = 60
@@ -25,7 +25,7 @@ end
 
 local turn = 0
 
---- Takes one of 1000 locks, the next one each time, and releases it.
+--- Acquires one of 1000 locks, the next one each time, and releases it.
 function in_nginx.locked(settings)
     turn = turn % LOCKS + 1
     local lock = client():mutex("/bench-nginx/" .. turn)
@@ -36,12 +36,12 @@ end
 
 -- A crowd --------------------------------------------------------------------------------------------------------------
 
---- Waits for a lock, with a node of its own.
+--- Waits for a lock, with a separate node.
 function in_nginx.wait()
     assert(client():mutex("/bench-crowd", { handoff = 0 }):acquire(600))
 end
 
---- Answers with how many wait.
+--- Answers with the number of waiters.
 function in_nginx.waiting()
     local stats = client():stats()
     ngx.say(stats.claims - stats.grants - stats.refusals)
@@ -49,13 +49,13 @@ end
 
 -- Wake-up --------------------------------------------------------------------------------------------------------------
 
---- Microseconds since C granted a lock of which a holder has MAX_HOLD. The engine's clock, read when the thread that grants
--- woke up, against the same clock read now.
+--- Microseconds since C granted a lock whose holder has MAX_HOLD. Compares the engine's clock, read when the thread that
+-- grants woke up, with the same clock read now.
 local function since_grant(left)
     return (MAX_HOLD - left) * 1e6
 end
 
---- Nobody else wants it: the grant is in the reply to its own request.
+--- Without another contender: the grant is in the reply to its own request.
 local function alone(count, path, samples)
     local lock = client():mutex(path, { max_hold = MAX_HOLD })
     for index = 1, count do
@@ -65,7 +65,7 @@ local function alone(count, path, samples)
     end
 end
 
---- One light thread waits behind another's lock, whose release is its grant.
+--- A light thread waits for a lock that another light thread holds; the release is its grant.
 local function behind(first, count, samples)
     return function(second)
         for index = 1, count do
@@ -87,12 +87,12 @@ end
 --- The wake-ups that are measured, by name.
 local WAKE_UPS = {
     alone = alone,
-    -- Another client's: a watch event.
+    -- Another client's release: a watch event.
     event = function(count, path, samples)
         local first, second = client(), client(SESSION_TIMEOUT + 1)
         behind(first:mutex(path), count, samples)(second:mutex(path, { max_hold = MAX_HOLD }))
     end,
-    -- The same client's: no request.
+    -- A release of the same client: no request.
     hand_over = function(count, path, samples)
         behind(client():mutex(path), count, samples)(client():mutex(path, { max_hold = MAX_HOLD }))
     end

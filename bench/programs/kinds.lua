@@ -1,11 +1,11 @@
---- kinds: what each kind of lock sends, and how long it waits for it, through a proxy that counts and delays.
+--- kinds: what each kind of lock sends, and how long it waits for the answers, through a proxy that counts and delays.
 --
--- One session is connected directly, the other through the proxy, which sees nothing but that one. COUNT times each:
---   alone      acquire and release, nobody else
---   contended  the other session holds, ours waits in line, is let in by the other's release, and releases
+-- One session is connected directly, the other through the proxy, which carries only that session. COUNT times each:
+--   alone      acquire and release, without another contender
+--   contended  the other session holds, ours waits in the queue, is granted by the other's release, and releases
 --   refused    the other session holds, ours tries
--- A line for each, with what the proxy counted, and, where there is such a thing, the times of acquire (contended: since
--- the other began to release) and of release, in bare round trips, measured on an exists of "/".
+-- A line for each, with the proxy's counts, and, where they exist, the times of acquire (contended: since the other began to
+-- release) and of release, in bare round trips, measured on an exists of "/".
 --
 -- Usage: kinds.lua SERVERS PROXY CONTROL PATH COUNT DELAY_MS
 
@@ -20,7 +20,7 @@ local count, delay = math.tointeger(tonumber(arg[5])), tonumber(arg[6])
 
 local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = "luv" }
 local counts = counter.connect(control)
-local direct, client -- the session that is in the way; the one that is measured
+local direct, client -- the other session, and the session that is measured
 
 local function settle(since)
     counts:settle(math.max(0.03, delay * 6 / 1000), loop.sleep, since)
@@ -31,7 +31,7 @@ local function own_requests()
     return stats.requests - stats.heartbeats, stats.heartbeats
 end
 
---- Runs fn(), which returns two times or none, and prints what passed meanwhile.
+--- Runs fn(), which returns two times or none, and prints the traffic meanwhile.
 local function measure(what, kind, round_trip, fn)
     settle()
     local before, own_before, heartbeats_before = counts:counts(), own_requests()

@@ -1,8 +1,8 @@
---- line: a long queue: one session holds a lock, EACH waiters of each of CLIENTS others stand behind it. When it begins the
--- holder lets go; whoever is let in lets the next one in at once.
+--- line: a long queue: one session holds a lock, EACH waiters of each of CLIENTS other clients queue behind it. At the beginning
+-- the holder releases the lock; each waiter releases it as soon as it is granted.
 --
--- The waiters' sessions go through the proxy, which sees nothing but them; who measures asks it. They are CLIENTS processes
--- of somebody's service: waiters of one client stand one of each other client's apart.
+-- The waiters' sessions go through the proxy, which carries only those; the measuring program reads its counters. They stand for
+-- CLIENTS processes of a service: between two waiters of a client there is one of each other client.
 --
 -- Usage: line.lua SERVERS PROXY PATH CLIENTS EACH DIR [HANDOFF]
 

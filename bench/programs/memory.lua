@@ -1,7 +1,7 @@
---- memory: opens COUNT clients, or makes COUNT claims of one client, and prints what each costs.
+--- memory: opens COUNT clients, or makes COUNT acquisitions of one client, and prints what each costs.
 --
--- `c` is what zklock's C side has allocated, `lua` what Lua has, coroutines of the waits included, `resident` what the
--- process has grown by, in bytes; `threads` and `fds` are counts.
+-- `c` is the memory that zklock has allocated in C, `lua` is Lua's memory, coroutines of the waits included, `resident` is the
+-- growth of the process, in bytes; `threads` and `fds` are counts.
 --
 -- Usage: memory.lua SERVERS clients|one-path|many-paths|granted COUNT
 
@@ -57,7 +57,7 @@ local function path_of(index)
     return mode == "one-path" and "/bench-memory" or "/bench-memory-" .. index
 end
 
---- Acquires `count` locks, or comes to wait for them, and keeps them until the process ends.
+--- Acquires `count` locks, or begins to wait for them, and keeps them until the process ends.
 local function claim_all(client, kept, settled)
     for index = 1, count do
         kept[index] = client:mutex(path_of(index))
@@ -69,8 +69,8 @@ local function claim_all(client, kept, settled)
     fibers.await("all claims stand", settled, 60)
 end
 
---- Whether `count` claims of a client wait, and nothing is on its way any more: how many nodes and watches they need among
--- themselves is not known here.
+--- Whether `count` acquisitions of a client wait, and nothing is in flight any more. How many nodes and watches they need together
+-- is not known here.
 local function all_wait(client)
     local requests, since = 0, core.now()
     return function()
@@ -83,7 +83,7 @@ local function all_wait(client)
 end
 
 local function measure()
-    local kept = { first = connect() } -- whose cost includes what all share
+    local kept = { first = connect() } -- its cost includes what all share
     if mode == "clients" then
         local before = now()
         for index = 1, count do

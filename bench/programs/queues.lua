@@ -1,12 +1,12 @@
---- queues: many who wait for one: readers behind a writer, and the line of a semaphore.
+--- queues: many waiters for one release: readers behind a writer, and the queue of a semaphore.
 --
--- Each waiter has a session of its own, through the proxy, which sees nothing but waiters. They come one after the other.
---   readers     COUNT readers behind a writer, who lets go; all of them are in together, and leave
+-- Each waiter has a separate session through the proxy, which carries only waiters. They come one after the other.
+--   readers     COUNT readers behind a writer, which releases; all of them are granted together, and leave
 --   semaphore   a semaphore of 5 permits, all taken; COUNT wait for one each; permits are given back one by one, first
 --               those of the first holders, then the waiters' own, until all have had one
---   again       the same once more, now that these sessions know the semaphore
--- A line for each: what the proxy counted from when the first came until the last had left, and `woken`, the
--- notifications between the writer's release and the last reader's grant.
+--   again       the same once more, after these sessions have used the semaphore
+-- A line for each: the proxy's counts from when the first came until the last had left, and `woken`, the notifications between the
+-- writer's release and the last reader's grant.
 --
 -- Usage: queues.lua SERVERS PROXY CONTROL PATH COUNT
 
@@ -25,7 +25,7 @@ local function settle(since)
     counts:settle(0.03, loop.sleep, since)
 end
 
---- Lets `count` waiters come, each with a lock by make(client); they stay until they are let go.
+--- Lets `count` waiters queue, each with a lock by make(client); they stay until they are told to leave.
 local function line_up(clients, make)
     local line = {}
     for index, client in ipairs(clients) do

@@ -1,14 +1,13 @@
---- share: some clients of many, each with its own session, take turns at something that several may have at once.
+--- share: some clients of many, each with its own session, take turns at a lock that several may hold at once.
 --
 --   rwlock      every tenth turn of a client writes, the others read
 --   semaphore   of 10 permits
 --
--- The clients are number FIRST and the COUNT - 1 after it, of TOTAL in all processes together. When they are connected the
--- process waits until it may begin, as bench/start.lua says. Counts the grants between WARM_UP seconds after that and SECONDS
--- later.
+-- The clients are number FIRST and the COUNT - 1 after it, of TOTAL in all processes together. When they are connected the process
+-- waits until it may begin, as bench/start.lua describes. Counts the grants between WARM_UP seconds after that and SECONDS later.
 --
--- Who is inside renames files in DIR, which fails if somebody else has done so: a writer "free", each reader one of its
--- own, which a writer must find in its place, while a reader must find "free"; who has a permit one of ten.
+-- A holder renames files in DIR, which fails if another client has done so. A writer renames "free". Each reader renames its own
+-- file, which a writer must find in its place; a reader must find "free". A holder of a permit renames one of ten files.
 --
 -- Usage: share.lua SERVERS PATH rwlock|semaphore FIRST COUNT TOTAL WARM_UP SECONDS DIR
 
@@ -23,8 +22,8 @@ local first, count, total = math.tointeger(arg[4]), math.tointeger(arg[5]), math
 local warm_up, seconds, dir = tonumber(arg[7]), tonumber(arg[8]), arg[9]
 
 local PERMITS = 10
-local PATIENCE = 20 -- seconds for one turn: who is forgotten in the line fails, instead of waiting for ever
-local SCANS = 3 -- of the permits' files: one that is free may be where we have just looked
+local PATIENCE = 20 -- seconds for one turn: a waiter that is forgotten in the queue fails, instead of waiting for ever
+local SCANS = 3 -- of the permits' files: a free one may be among those already checked
 
 local turns, violations, from, to = 0, 0, nil, nil
 
@@ -64,7 +63,7 @@ local function permit_inside(number)
     return false
 end
 
---- Takes a turn, and looks whether the others kept out.
+--- Takes a turn, and checks whether the other clients were excluded.
 local function turn(lock, inside, number)
     assert(lock:acquire(PATIENCE))
     local at = now()
@@ -108,7 +107,7 @@ loop.run(function()
         local client = assert(zklock.connect(servers, { connect_timeout = 20, wait = count > 1 and "luv" or nil }))
         local lock = kind == "semaphore" and client:semaphore(path, PERMITS) or client:rwlock(path).read
         assert(lock:acquire(PATIENCE))
-        assert(lock:release()) -- there are directories from here on
+        assert(lock:release()) -- the directories exist from here on
         clients[index] = client
     end
     await_start()

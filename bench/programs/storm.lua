@@ -1,7 +1,7 @@
---- storm: CLIENTS clients each want a lock of their own while there is no server, and get it when there is one again.
+--- storm: CLIENTS clients each want a separate lock while there is no server, and get it when there is a server again.
 --
--- All connect, and take their locks once. When it begins the server is gone; each asks for its lock then. Prints when the last
--- had it, in seconds of the day's clock, and how many had none after PATIENCE seconds.
+-- All connect, and acquire their locks once. At the beginning of the measurement the server has ended; each client then acquires
+-- its lock. Prints when the last one had it, in seconds of the day's clock, and how many had none after PATIENCE seconds.
 --
 -- Usage: storm.lua SERVERS PATH CLIENTS PATIENCE DIR
 

@@ -1,5 +1,5 @@
---- wake_up: how long a plain program that waits in poll(2) takes from the grant in C to the line after acquire; nobody else
--- wants the lock. See programs/in_nginx.lua for how it is measured.
+--- wake_up: how long a plain program that waits in poll(2) takes from the grant in C to the line after acquire, without another
+-- contender. programs/in_nginx.lua says how it is measured.
 --
 -- Usage: wake_up.lua SERVERS PATH COUNT
 

@@ -1,15 +1,16 @@
--- What is to be seen of clients from outside: their counters in the text form that Prometheus reads, and who holds and who waits
--- for some paths. For examples/metrics.lua and, inside nginx, for worker.lua beside this file.
+-- Reports for monitoring: the clients' counters in the text form that Prometheus reads, and the holders and waiters of some
+-- paths. For examples/metrics.lua and, inside nginx, for worker.lua beside this file.
 --
--- A sample is one client's counters of one moment, with labels that tell it from others. It is made of plain tables, numbers and
--- strings, so that it can be encoded as JSON and rendered elsewhere.
+-- A sample is one client's counters at one moment, with labels that distinguish it from other samples. It consists of plain
+-- tables, numbers and strings, so that it can be encoded as JSON and rendered elsewhere.
 
 local report = {}
 
---- What Prometheus is to be told that the text is.
+--- The content type of the text, for Prometheus.
 report.CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
---- What `client:stats()` has, as Prometheus is to call it: { field, name, type, help }. Counters only grow; gauges are of now.
+--- The fields of `client:stats()` as metrics of Prometheus: { field, name, type, help }. Counters only grow; gauges are current
+-- values.
 local METRICS = {
     { "claims", "zklock_claims_total", "counter", "Acquisitions that were begun." },
     { "grants", "zklock_grants_total", "counter", "Acquisitions that got their lock." },
@@ -34,9 +35,9 @@ local function number(value)
     return value == math.huge and "+Inf" or ("%.14g"):format(value)
 end
 
---- The counters of a client, as of now.
+--- The present counters of a client.
 -- @tparam Client client
--- @tparam table|nil labels name -> value, to tell the client from others
+-- @tparam table|nil labels name -> value, to distinguish the client from other clients
 -- @treturn table the sample
 function report.sample(client, labels)
     local stats = assert(client:stats())
@@ -54,7 +55,7 @@ end
 
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
---- `{a="1",b="2"}`, or nothing; `le` is a histogram's own label, which comes last.
+--- `{a="1",b="2"}`, or an empty string. `le` is the label of a histogram's bucket, which comes last.
 local function braces(labels, le)
     local names, parts = {}, {}
     for name in pairs(labels) do
@@ -70,8 +71,8 @@ local function braces(labels, le)
     return parts[1] and "{" .. table.concat(parts, ",") .. "}" or ""
 end
 
---- Prometheus's text form of samples: for each metric what it is, then a line for each sample.
--- @tparam table samples list of what report.sample returns, each with other labels
+--- Prometheus's text form of samples: for each metric its description, then a line for each sample.
+-- @tparam table samples list of samples made by report.sample, each with different labels
 -- @treturn string ends with a newline
 function report.render(samples)
     local lines = {}
@@ -100,11 +101,12 @@ function report.render(samples)
     return table.concat(lines, "\n") .. "\n"
 end
 
---- Who holds and who waits, for each path. Asks ZooKeeper: not to be served more often than somebody looks.
+--- Lists the holders and waiters of each path. Sends requests to ZooKeeper, so it should be called only when the result is
+-- needed.
 -- @tparam Client client
 -- @tparam table paths list of locks' paths
 -- @tparam number timeout seconds for each
--- @treturn table list of `{ path =, holders = { … }, waiters = { … }, error = }`; what is empty is left out
+-- @treturn table list of `{ path =, holders = { … }, waiters = { … }, error = }`; empty fields are left out
 function report.who(client, paths, timeout)
     local answer = {}
     for index, path in ipairs(paths) do

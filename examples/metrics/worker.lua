@@ -1,8 +1,9 @@
--- Inside nginx: /metrics for Prometheus, and /locks for whoever asks who holds a lock.
+-- Inside nginx: /metrics for Prometheus, and /locks, which lists the holders and waiters of locks.
 --
--- Each worker has a client and so counters of its own, and a scrape reaches one worker of many. So each worker leaves its sample in
--- a shared dictionary every second, and whichever is asked answers for all, with the label `worker`. A worker that takes another's
--- place, after a reload or a crash, begins again at 0 under the same label, which is what Prometheus expects of counters.
+-- Each worker has a client and so separate counters, and a scrape reaches one worker of many. So each worker writes its sample
+-- to a shared dictionary every second, and the worker that receives the request answers for all, with the label `worker`. When
+-- a worker is replaced, after a reload or a crash, the new worker begins again at 0 under the same label. Prometheus expects
+-- this of counters.
 
 local cjson = require "cjson"
 local report = require "metrics.report"
@@ -10,10 +11,11 @@ local zklock = require "zklock"
 
 local worker = {}
 
---- Seconds between two samples, and until one counts no more: its worker is gone, and there are fewer now.
+--- Seconds between two samples, and seconds until a sample expires: its worker no longer exists, and there are fewer workers
+-- now.
 local PERIOD, LIFETIME = 1, 5
 
---- The most paths in one question, and seconds that ZooKeeper has to answer for each.
+--- The most paths in one request, and the seconds that ZooKeeper has to answer for each.
 local MOST_PATHS, PATIENCE = 20, 2
 
 local servers, options
@@ -40,7 +42,7 @@ function worker.open(server_list, settings)
     end))
 end
 
---- All workers' counters, as Prometheus reads them.
+--- The counters of all workers, as Prometheus reads them.
 function worker.text()
     publish()
     local ids, samples = ngx.shared.zklock_metrics:get_keys(0), {}
@@ -58,7 +60,7 @@ function worker.metrics()
     ngx.print(worker.text())
 end
 
---- For content_by_lua: who holds and who waits, as JSON; /locks?path=/locks/stock&path=/locks/other
+--- For content_by_lua: the holders and waiters as JSON; /locks?path=/locks/stock&path=/locks/other
 function worker.locks()
     local paths = ngx.req.get_uri_args().path or {}
     paths = type(paths) == "table" and paths or { paths }

@@ -1,11 +1,11 @@
---- recipes.count: lets contenders take their turns, and counts the notifications that ZooKeeper sends them for it.
+--- recipes.count: lets contenders take their turns, and counts the notifications that ZooKeeper sends them meanwhile.
 --
--- All run in this one program, but each has a session of its own, as if on a machine of its own: ZooKeeper tells each
+-- All contenders run in this one program, but each has a separate session, as if on a separate machine: ZooKeeper notifies each
 -- session of a change once, however many watches the session has on the same node.
 
 local count = {}
 
---- So many clients, from now on.
+--- Opens clients until there are `wanted` of them.
 function count.connect(zklock, servers, clients, wanted)
     for index = #clients + 1, wanted do
         clients[index] = assert(zklock.connect(servers, { session_timeout = 30 }))
@@ -21,10 +21,10 @@ local function notifications(turns)
     return sum
 end
 
---- All have drawn their numbers. Whoever may go in goes in and out again, in order, until all have been.
+--- Lets all contenders enter and leave the lock in order, until all have been inside. They have taken their numbers before.
 -- @tparam table turns the contenders in the order of their numbers: turn:look(), turn:leave(), turn.client, turn.node
--- @tparam function|nil check is called with the list of those who are inside, whenever it has changed
--- @treturn number notifications in total, from the first going out on
+-- @tparam function|nil check is called with the list of the contenders inside, whenever it has changed
+-- @treturn number notifications in total, from the first contender's leaving on
 function count.all(turns, check)
     local inside, waiting = {}, {}
     local function look(turn)
@@ -45,7 +45,7 @@ function count.all(turns, check)
         end
         local gone = assert(table.remove(inside, 1), "nobody may go in")
         gone:leave()
-        -- Those who watch what has changed now hear of it, the node or the directory, and look again.
+        -- The contenders that watch the changed node or directory are notified now, and look again.
         local others = waiting
         waiting = {}
         for _, other in ipairs(others) do

@@ -1,35 +1,36 @@
---- recipes.mutex: the mutex of ZooKeeper's recipe book, written by hand. To learn from; to use, take client:mutex.
+--- recipes.mutex: the mutex of ZooKeeper's recipe book, written by hand. This is for learning; programs should use client:mutex.
 --
--- Who wants the lock draws a number: a node that ZooKeeper numbers (sequential) and that goes with its session
--- (ephemeral). The lowest number has the lock. Everybody else watches the one node just before their own, so that a
--- release wakes one and not all.
+-- A contender takes a number: it creates a node that ZooKeeper numbers (sequential) and deletes with its session (ephemeral).
+-- The lowest number has the lock. Every other contender watches only the node just before its own, so that a release wakes one
+-- contender and not all.
 --
--- Traps that it does NOT handle, and client:mutex does:
---   * The reply to create is lost: was the node made? If so, nobody knows that it is theirs, and it blocks all for as
---     long as the session lives. (A unique name, searched for after a lost connection.)
---   * The session ends while we are inside, or we stand still: we go on as if we had the lock. (A lease; held();
---     token().)
---   * Waiting with a deadline, being interrupted, an error inside: the node must go, in the background if need be.
---   * The directory is removed while nobody uses it; the numbers end at 2147483647; an access control list forbids it.
---   * A program that wants the same lock in twenty places draws twenty numbers.
+-- The following traps are NOT handled here, but in client:mutex:
+--   * The reply to create is lost: was the node made? If it was, no contender knows that it owns the node, and the node blocks
+--     all contenders as long as the session exists. (Use a unique name, and search for it after a lost connection.)
+--   * The session ends while this program is inside, or the program is suspended: it continues as if it had the lock. (Use a
+--     lease; held(); token().)
+--   * Waiting with a deadline, an interrupt, an error inside: the node must be deleted, in the background if necessary.
+--   * The directory is removed while it is not in use; the numbers end at 2147483647; an access control list forbids access.
+--   * A program that wants the same lock in twenty places takes twenty numbers.
 
 local Turn = {}
 Turn.__index = Turn
 
 local mutex = {}
 
---- The number of a node. To compare names as text would depend on the locale, and on what stands before the number.
+--- Returns the number of a node. A comparison of names as text would depend on the locale, and on the text before the number.
 function mutex.number(node)
     return tonumber(node:match("%d+$"))
 end
 
---- Draws a number. The directory must be there.
+--- Takes a number. The directory must exist.
 function mutex.join(client, path)
     local node = assert(client:create(path .. "/turn-", "", { ephemeral = true, sequential = true }))
     return setmetatable({ client = client, path = path, node = node }, Turn)
 end
 
---- Looks who is next before us: true if nobody is, else nil, the watch to wait for, and the node that it watches.
+--- Looks for the contender before us. Returns true if there is none, else nil, the watch to wait for, and the node that it
+-- watches.
 function Turn:look()
     while true do
         local ours, nearest, before = mutex.number(self.node), -1, nil
@@ -42,16 +43,16 @@ function Turn:look()
         if not before then
             return true
         end
-        -- get and not exists: a watch on a node that is gone already would wait for its return.
+        -- get and not exists: a watch on a deleted node would wait until the node is created again.
         local data, message, watch = self.client:get(before, { watch = true })
         if data then
             return nil, watch, before
         end
-        assert(watch == "no_node", message) -- went in between (here stands the error's code): look again
+        assert(watch == "no_node", message) -- deleted in between (the third result is the error's code): look again
     end
 end
 
---- Waits for our turn. A node that goes says only that we should look again: it may have been a waiter that gave up.
+--- Waits for the lock. A deleted node means only that we must look again: its contender may have given up.
 function Turn:acquire()
     local mine, watch = self:look()
     while not mine do
@@ -60,7 +61,7 @@ function Turn:acquire()
     end
 end
 
---- Lets the next one in.
+--- Lets the next contender in.
 function Turn:leave()
     assert(self.client:delete(self.node))
 end

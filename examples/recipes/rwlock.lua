@@ -1,11 +1,11 @@
---- recipes.rwlock: the read/write lock by hand, in two forms. To learn from; to use, take client:rwlock.
+--- recipes.rwlock: the read/write lock by hand, in two forms. This is for learning; programs should use client:rwlock.
 --
--- As in recipes.mutex everybody draws a number. A writer waits for all before it; a reader for the writers before
--- it, so that readers are inside together. What to watch is the difference:
---   * "parent": the directory. Simple, and every change wakes everybody.
---   * "nearest": the nearest node that keeps us out; for a reader the last writer before it, for a writer the node just
---     before it. When that one goes, others may still be there: look again.
--- The traps that recipes.mutex names are not handled here either.
+-- As in recipes.mutex every contender takes a number. A writer waits for all contenders before it; a reader for the writers
+-- before it, so that readers are inside together. The two forms watch different nodes:
+--   * "parent": the directory. This is simple, but every change wakes every waiter.
+--   * "nearest": the nearest node that blocks us; for a reader the last writer before it, for a writer the node just before it.
+--     When that node is deleted, other nodes may still block us: look again.
+-- The traps that recipes.mutex lists are not handled here either.
 
 local Turn = {}
 Turn.__index = Turn
@@ -16,13 +16,13 @@ local function number(node)
     return tonumber(node:sub(-10)) -- ten digits
 end
 
---- Draws a number as a "read" or a "write". The directory must be there.
+--- Takes a number as a "read" or a "write". The directory must exist.
 function rwlock.join(client, path, mode, form)
     local node = assert(client:create(path .. "/" .. mode .. "-", "", { ephemeral = true, sequential = true }))
     return setmetatable({ client = client, path = path, node = node, mode = mode, form = form }, Turn)
 end
 
---- The nearest of these names that keeps us out; nil when none does.
+--- Returns the nearest of these names that blocks us; nil when none does.
 function Turn:blocker(names)
     local ours, nearest = number(self.node), nil
     for _, name in ipairs(names) do
@@ -34,7 +34,7 @@ function Turn:blocker(names)
     return nearest and self.path .. "/" .. nearest
 end
 
---- Whether we may go in: true, or nil, the watch to wait for, and the node that it watches.
+--- Whether we may enter: true, or nil, the watch to wait for, and the node that it watches.
 function Turn:look()
     if self.form == "parent" then
         local names, _, watch = assert(self.client:children(self.path, { watch = true }))
@@ -53,11 +53,11 @@ function Turn:look()
         if data then
             return nil, watch, blocker
         end
-        assert(watch == "no_node", message) -- went in between (here stands the error's code): look again
+        assert(watch == "no_node", message) -- deleted in between (the third result is the error's code): look again
     end
 end
 
---- Waits until we may go in.
+--- Waits until we may enter.
 function Turn:acquire()
     local free, watch = self:look()
     while not free do
@@ -66,7 +66,7 @@ function Turn:acquire()
     end
 end
 
---- Goes out.
+--- Leaves the lock.
 function Turn:leave()
     assert(self.client:delete(self.node))
 end

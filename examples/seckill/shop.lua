@@ -1,12 +1,12 @@
--- The shop: each request wants one piece of a stock that is kept in Redis. It reads the stock, decides, and writes it back;
--- whoever is not alone in between sells what somebody else has sold already.
+-- The shop: each request buys one piece of a stock that is kept in Redis. It reads the stock, decides, and writes it back. If
+-- another request comes in between, the same piece is sold twice.
 --
--- Three ways to be alone: not at all (v1), with a lock of this nginx worker's own (v2), with zklock (v3).
+-- There are three ways to exclude other requests: none (v1), a lock of this nginx worker (v2), zklock (v3).
 
 local semaphore = require "ngx.semaphore"
 local zklock = require "zklock"
 
---- OpenResty's name for it; Debian's lua-nginx-redis calls it nginx.redis.
+--- OpenResty's name of the module; in Debian's lua-nginx-redis it is nginx.redis.
 local found, redis = pcall(require, "resty.redis")
 if not found then
     redis = require "nginx.redis"
@@ -14,18 +14,18 @@ end
 
 local shop = {}
 
---- How long a buyer waits for his turn, in seconds.
+--- How long a buyer waits for the lock, in seconds.
 local PATIENCE = 60
 
 local redis_port, zookeeper
 
---- For init_worker_by_lua: the session begins here, in the background.
+--- For init_worker_by_lua: begins to open the session, in the background.
 function shop.open(settings)
     redis_port, zookeeper = settings.redis_port, settings.zookeeper
     assert(zklock.shared(zookeeper, { session_timeout = 8 }))
 end
 
---- Runs fn(stock) with a connection to Redis, which goes back to the worker's pool unless something went wrong.
+--- Runs fn(stock) with a connection to Redis, which goes back to the worker's pool unless an error occurred.
 local function with_redis(fn)
     local stock = redis:new()
     stock:set_timeout(10000)
@@ -35,7 +35,7 @@ local function with_redis(fn)
     return sold
 end
 
---- What v1 and v2 do while they believe that they are alone.
+--- The purchase of v1 and v2. It assumes that no other request runs meanwhile.
 local function buy(stock)
     local left = tonumber((assert(stock:get("stock"))))
     if left <= 0 then
@@ -50,7 +50,7 @@ function shop.without_lock()
     return with_redis(buy)
 end
 
---- One at a time in this worker. The other workers know nothing of it.
+--- Admits one request at a time in this worker. It has no effect on other workers.
 local worker_lock = semaphore.new(1)
 
 function shop.with_worker_lock()
@@ -60,9 +60,9 @@ function shop.with_worker_lock()
     return assert(ok and sold, sold)
 end
 
--- v3 brings the fencing token along, and Redis remembers the greatest: a holder that was paused, or cut off from ZooKeeper,
--- while it was inside finds its write refused once its successor has read. Each script is one step for Redis, so a worker
--- that is killed leaves nothing half done.
+-- v3 passes the fencing token, and Redis stores the greatest. If a holder was paused, or cut off from ZooKeeper, its write is
+-- refused once its successor has read. Redis executes each script in one step, so a worker that is killed leaves nothing half
+-- done.
 local READ = [[
     local newest = redis.call("get", KEYS[1] .. ":token")
     if newest and newest > ARGV[1] then return false end
@@ -93,7 +93,7 @@ function shop.with_zklock()
     return assert(ok and sold, sold)
 end
 
---- Answers a request with what one of the above returns; an error is a 503 that says why.
+--- Answers a request with the result of one of the functions above. An error gives a 503 with its message.
 function shop.answer(buy_one)
     local ok, result = pcall(buy_one)
     ngx.status = ok and 200 or 503

@@ -1,11 +1,10 @@
--- One process of the stock story: so many buyers, one after the other, each of whom reads the stock, decides, and writes it
--- back. Reading and writing are two commands, so whoever is not alone in between sells what somebody else has sold already.
+-- One process of the stock demo. It serves a number of buyers, one after the other. Each reads the stock, decides, and writes
+-- it back. Reading and writing are two commands, so if another buyer comes in between, the same piece is sold twice.
 --
 --   buyer.lua ROUND REDIS_PORT ZOOKEEPER BUYERS
 --
--- ROUND says what keeps the others out: "none" nothing, "process" a lock that only this process knows, "zklock" zklock.
--- Prints "ready", waits for a line on its standard input, then prints "wait MICROSECONDS" and "sold" or "late" per buyer, and
--- "done".
+-- ROUND is the lock that excludes other buyers: "none" no lock, "process" a lock in this process only, "zklock" zklock. Prints
+-- "ready", waits for a line on its standard input, then prints "wait MICROSECONDS" and "sold" or "late" per buyer, and "done".
 
 local redis = require "redis"
 local socket = require "socket"
@@ -13,7 +12,7 @@ local socket = require "socket"
 local round, redis_port, zookeeper, buyers = arg[1], tonumber(arg[2]), arg[3], tonumber(arg[4])
 local stock = redis.connect("127.0.0.1", redis_port)
 
---- One buyer. Must be alone from the read to the write.
+--- Serves one buyer. No other buyer may come between the read and the write.
 local function buy()
     local left = tonumber(stock:get("stock"))
     if left > 0 then
@@ -24,7 +23,7 @@ local function buy()
     return false
 end
 
---- A lock that other processes know nothing of: what a mutex of the language, or one nginx worker's lock, amounts to.
+--- A lock that has no effect on other processes, like a mutex of the language, or a lock of one nginx worker.
 local function process_lock()
     local taken = false
     return function(fn)

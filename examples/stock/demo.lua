@@ -1,9 +1,9 @@
--- The stock story: 800 buyers in 8 processes want 288 pieces. Three rounds: without a lock, with a lock per process, with
--- zklock. Shows a table, and fails unless zklock's round ends with a stock of 0 and exactly 288 lucky buyers.
+-- The stock demo: 800 buyers in 8 processes want 288 pieces. There are three rounds: without a lock, with a lock per process,
+-- with zklock. Shows a table, and fails unless zklock's round ends with a stock of 0 and exactly 288 lucky buyers.
 --
 --   demo.lua LUA REDIS_PORT ZOOKEEPER
 --
--- `make demo` starts a Redis and a ZooKeeper of its own for it.
+-- `make demo` starts a separate Redis and ZooKeeper for it.
 
 local uv = require "luv"
 local redis = require "redis"
@@ -20,7 +20,7 @@ local directory = arg[0]:match("^(.*)/") or "."
 local shop = redis.connect("127.0.0.1", redis_port)
 local live = uv.guess_handle(1) == "tty"
 
---- Shows how far the round is, on one line that is written over; without a terminal, a line every 200 buyers.
+--- Shows the progress of a round, on one line that is overwritten; without a terminal, a line every 200 buyers.
 local function show_progress(round, served, sold)
     local line = ("%-18s %4d of %d buyers served, %3d sold"):format(round.title, served, BUYERS, sold)
     if live then
@@ -31,7 +31,7 @@ local function show_progress(round, served, sold)
     end
 end
 
---- Splits what a process prints into lines and hands each to `take`.
+--- Splits the output of a process into lines and passes each to `take`.
 local function each_line(take)
     local rest = ""
     return function(err, chunk)
@@ -48,7 +48,7 @@ local function each_line(take)
     end
 end
 
---- Starts one process of buyers; `take` gets its lines, `ended` its exit code.
+--- Starts one process of buyers. `take` is called with its lines, `ended` with its exit code.
 local function start_buyers(round, take, ended)
     local stdin, stdout = uv.new_pipe(false), uv.new_pipe(false)
     local process
@@ -67,7 +67,7 @@ local function percentile(sorted, share)
     return sorted[math.max(1, math.ceil(#sorted * share))]
 end
 
---- Runs one round to its end and returns what came of it.
+--- Runs one round to its end and returns its results.
 local function run(round)
     shop:set("stock", STOCK)
     shop:set("lucky", 0)

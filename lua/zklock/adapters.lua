@@ -1,85 +1,86 @@
---- adapters: how a wait suspends its caller, which is all that differs between event loops.
+--- adapters: how a wait suspends its caller. Only this differs between event loops.
 --
 -- An adapter is a table that `zklock.connect(servers, {wait = adapter})` takes:
 --
 --     adapter.wait(client, waiter, seconds)
---         Suspends the calling coroutine until one of: adapter.wake(waiter) is called; `seconds` have passed (math.huge:
---         never). May return early for any reason. Returns true; or nil, message, code if the caller cannot wait where it
---         is (code "phase"), which ends the wait with that answer. May raise: the acquisition is then given up and the
---         error goes on to the caller.
+--         Suspends the calling coroutine until adapter.wake(waiter) is called or `seconds` have passed (math.huge: no limit).
+--         May return early for any reason. Returns true; or nil, message, code if the caller cannot wait where it is (code
+--         "phase"), which ends the wait with that answer. May raise: the acquisition is then given up and the error goes on to
+--         the caller.
 --     adapter.wake(waiter)
---         Makes that waiter's wait return soon; called from client:pump(), in whatever coroutine runs it, and by who
---         cancels a wait. It should schedule the waiter, not resume it on the spot. Harmless when the waiter does not
---         wait, or not any more.
+--         Makes that waiter's wait return soon. Called from client:pump(), in any coroutine that runs it, and by code that
+--         cancels a wait. It should schedule the waiter, not resume it immediately. Must have no effect when the waiter does not
+--         wait, or no longer waits.
 --     adapter.name      optional: for messages.
 --     adapter.yields    optional, matters on Lua 5.1 only, where a yield cannot cross pcall: waits are protected unless
---                       they may yield. false: wait never yields; or a function that says whether it may, here and now.
+--                       they may yield. false: wait never yields; or a function that returns whether it may, here and now.
 --     adapter.prepare(settings)
 --                       optional: called before a client is opened, with connect's settings, which it may change. Returns true;
 --                       or nil, message, code if no client can be opened where the caller is.
 --     adapter.attach(client), adapter.detach(client)
 --                       optional: the client was opened, is closed. detach stops the adapter's pump.
 --     adapter.attend(client)
---                       optional: a lock is held, or a watch armed, of whose fate the program is to be told, and perhaps
---                       nobody waits: where there is a loop, the pump is to run. Must not yield.
---     adapter.spawn(fn) optional: runs fn() in a coroutine of its own; fn raises no errors. Used for the program's
---                       callbacks (on_lost, on_revoke, on("state")), which may then wait without delaying the pump;
---                       without it they run inside it.
+--                       optional: called when a lock is held or a watch is armed, of whose changes the program must be notified
+--                       although there may be no waiter. Starts the pump if there is a loop. Must not yield.
+--     adapter.spawn(fn) optional: runs fn() in a new coroutine; fn raises no errors. Used for the program's callbacks
+--                       (on_lost, on_revoke, on("state")), which may then wait without delaying the pump. Without spawn
+--                       they run inside the pump.
 --
 --     adapter.forget(waiter)
 --                       optional: the waiter will not go on: an error has ended its wait, or its coroutine was not resumed in
---                       time. Called before what it waited for is given up.
---     adapter.alone     optional: true if wait blocks the whole program, so that there is nobody else to wake; then no waiter is
---                       given to wait, and wake is never called.
+--                       time. Called before the thing that it waited for is given up.
+--     adapter.alone     optional: true if wait blocks the whole program, so that there is no other coroutine to wake. Then no
+--                       waiter is passed to wait, and wake is never called.
 --     adapter.patience()
 --                       optional: for how many seconds other calls may block the whole program, here and now, because wait
 --                       would too; nil: not at all.
---     adapter.here()    optional: the adapter that is to be used in place of this one, here and now; nil: this one.
---     adapter.owner()   optional: what the running coroutine works for, such as a request: a table, userdata or coroutine that is
---                       not used for anything else later. nil: the coroutine works for itself. Must not yield. A hold belongs to
---                       the coroutine that acquired it. Coroutines of one owner may also release, and look at, what another one
---                       of them holds; and when a coroutine ends while it holds, the hold is its owner's.
+--     adapter.here()    optional: the adapter to use in place of this one, here and now; nil: this one.
+--     adapter.owner()   optional: the object for which the running coroutine works, such as a request: a table, userdata or
+--                       coroutine that is not reused for anything else later. nil: the coroutine works for itself. Must not
+--                       yield. A hold belongs to the coroutine that acquired it. Coroutines of one owner may also release and
+--                       query each other's holds. When a coroutine ends while it holds, the hold belongs to its owner.
 --     adapter.bind(hold)
---                       optional: the running coroutine has asked for a lock, by the claim `hold.claim`. The adapter may have the
---                       claim end together with whatever runs; `hold.owner` is for its own use. With it the client's pump is
---                       attended to while any lock is held.
+--                       optional: the running coroutine has asked for a lock, by `hold.claim`. The adapter may end this
+--                       acquisition together with whatever runs; it may use the field `hold.owner` for this. With bind
+--                       the client's pump is attended to while any lock is held.
 --     adapter.keep(hold)
---                       optional: the lock was acquired with `keep = true`: its claim is not to end so.
+--                       optional: the lock was acquired with `keep = true`: the adapter must not end its acquisition.
 --     adapter.enclose(hold)
 --                       optional: with_lock, called by the running coroutine, holds the lock from now on. While it does,
 --                       `hold.within` is not false.
 --
--- An adapter that learns that a waiter's coroutine was killed calls zklock.wait's forsake(client, waiter), which gives up what
--- it waited for; otherwise that happens when it is collected. Of coroutine.close, in Lua 5.4, it need not tell. A pump that calls
--- zklock.wait's collect(client) twice a second, or so, sees to it that the collector goes on in a program that does nothing but
--- wait, and that waits are given up which will not go on.
+-- If an adapter learns that a waiter's coroutine was killed, it calls zklock.wait's forsake(client, waiter), which gives up
+-- what the waiter waited for. Without this call that happens when the waiter is collected. The adapter need not report Lua
+-- 5.4's coroutine.close. A pump should call zklock.wait's collect(client) about twice a second: it runs the garbage collector
+-- in a program that only waits, and gives up waits that will not go on.
 --
--- `waiter` is a fresh table for each wait loop, empty, for the adapter to keep in it what it likes: a coroutine, a
--- condition, a metatable. The loop around wait looks whether it is done, calls wait, calls client:pump(), and looks
--- again, with no yield between looking and waiting: a wake-up that comes while nobody waits need not be remembered.
+-- `waiter` is a new, empty table for each wait loop. The adapter may keep anything in it: a coroutine, a condition, a
+-- metatable. The loop around wait checks whether it is done, calls wait, calls client:pump(), and checks again, with no yield
+-- between the check and wait. So a wake-up that comes while the waiter does not wait need not be remembered.
 --
--- **The pump.** Somebody has to call client:pump() whenever client:pollfd() is readable: it takes the news, calls
--- adapter.wake for those whom they concern, and runs callbacks. There are two ways.
+-- **The pump.** client:pump() must be called whenever client:pollfd() is readable. It takes the notifications, calls
+-- adapter.wake for the waiters that they concern, and runs callbacks. There are two ways to call it.
 --
--- *Each waiter polls the fd itself*, besides whatever wake posts. Several coroutines may wait for the same fd; the first to
--- run drains it and wakes the right ones. This needs nothing but wait and wake, but runs all waiters at each event, and
--- callbacks come only while somebody waits.
+-- *Each waiter polls the fd itself*, besides the events that wake posts. Several coroutines may wait for the same fd. The first
+-- to run drains it and wakes the right ones. This needs only wait and wake, but runs all waiters at each event, and callbacks
+-- are called only while there is a waiter.
 --
--- *One pump for each client* is what the adapters here do: a handle, a reader or a coroutine of the loop that pumps when the
--- fd is readable. wait and attend start it if it is not running. Three rules keep it from doing harm:
+-- *One pump for each client* is the way of the adapters here: a handle, a reader or a coroutine of the loop that pumps when the
+-- fd is readable. wait and attend start it if it is not running. It must follow three rules:
 --
---   * It may hold the client, and should: the fd is closed when the client is collected. Then it must end, or the client
---     never is collected: when `client:needs_pump()` is false (nobody waits, no lock is held, no watch armed), and at detach.
---     Look after each pump and, if the loop can tell the time, now and then.
---   * It ends, or stops watching the fd, before the fd is closed. Loops remember descriptors by their numbers, and the next
---     client, or somebody else's socket, gets the number of the last.
---   * It keeps the loop from ending only while somebody waits: a program whose work is done must end, also when it still
+--   * It should hold a reference to the client, because the fd is closed when the client is collected. Then it must end when
+--     `client:needs_pump()` is false (no waiter, no lock held, no watch armed), and at detach; otherwise the client is never
+--     collected. Check after each pump and, if the loop has timers, from time to time.
+--   * It ends, or stops watching the fd, before the fd is closed. Loops identify descriptors by their numbers, and the next
+--     client, or a foreign socket, may get the same number.
+--   * It keeps the loop from ending only while there is a waiter. A program whose work is done must end, also when it still
 --     holds a lock.
 --
--- A waiting coroutine must be held by something, or it is collected: by the loop, as most do with all their coroutines, or by
--- the adapter. What is collected all the same (with its whole loop, say) leaves its place in the queue.
+-- A waiting coroutine must be referenced by the loop (most loops reference all their coroutines) or by the adapter, otherwise
+-- it is collected. A coroutine that is collected nevertheless (for example with its whole loop) gives up its place in the
+-- queue.
 --
--- The smallest one, for a loop that has coroutines, timers and readers of descriptors:
+-- The smallest adapter, for a loop that has coroutines, timers and readers of descriptors:
 --
 --     local adapter, pumps = {}, setmetatable({}, { __mode = "k" })
 --
@@ -116,8 +117,8 @@
 --         end
 --     end
 --
--- examples/adapter_select.lua is a complete program with an adapter for a loop over LuaSocket's select;
--- zklock.adapters.cqueues, .luv and .copas are others to look at. For loops that have no timers there is
+-- examples/adapter_select.lua is a complete program with an adapter for a loop over LuaSocket's select.
+-- zklock.adapters.cqueues, .luv and .copas are further examples. For loops without timers there is
 -- `require("zklock.core").alarm()`: `alarm:fd()` is a descriptor that is readable after `alarm:set(seconds)`.
 
 local format = string.format
@@ -125,17 +126,17 @@ local pcall, rawget, require, tostring, type = pcall, rawget, require, tostring,
 
 local adapters = {}
 
---- The names that `wait` may have, whether or not this version has the adapter.
+--- The names that the option `wait` accepts, whether or not this version has the adapter.
 local NAMES = { auto = true, blocking = true, openresty = true, cqueues = true, luv = true, copas = true }
 
---- What "auto" means here: outside of nginx, zklock.adapters.auto finds out at each wait. Inside nginx the blocking adapter
--- would stop the worker: better an error that says so.
+--- Resolves "auto". Outside nginx, zklock.adapters.auto determines the loop at each wait. Inside nginx the blocking adapter
+-- would stop the worker. Therefore an error is better there.
 local function detect()
     return rawget(_G, "ngx") and "openresty" or "auto"
 end
 
 --- Finds the adapter for the option `wait`.
--- @tparam string|table choice a name, or an adapter of the program's own
+-- @tparam string|table choice a name, or an adapter of the program
 -- @treturn table the adapter; or nil and what is wrong with the choice
 function adapters.find(choice)
     if type(choice) == "table" then

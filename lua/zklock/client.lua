@@ -1,14 +1,14 @@
 --- client: one ZooKeeper session, as Lua sees it.
 --
--- The session lives in C, on a thread of its own; this object asks about it, waits for it, runs the program's callbacks
--- and makes locks. Nothing global refers to a client: when the program forgets it and its locks, it is collected and
--- its session ends.
+-- The session is run by C, on a separate thread. This object asks for the session's state, waits for changes, runs the
+-- program's callbacks and makes locks. No global variable refers to a client: when the program drops its references to the
+-- client and its locks, the client is collected and its session ends.
 --
--- Callbacks (`log`, `on("state")`, a lock's `on_lost`) run when the client is pumped: inside any wait of this client
--- (acquire, release, flush, contenders, close), or in client:pump(). An error raised by a callback never reaches the
--- wait that happened to run it: it is reported through `log`, or, for want of one, through Lua 5.4's warn. A callback may
--- wait for things itself, which delays the wait that runs it unless the adapter spawns callbacks (`zklock.adapters`); on Lua
--- 5.1 (not LuaJIT) a callback cannot yield.
+-- Callbacks (`log`, `on("state")`, a lock's `on_lost`) run when the client is pumped: inside any wait of this client (acquire,
+-- release, flush, contenders, close), or in client:pump(). An error raised by a callback never reaches the wait that happened
+-- to run the callback. It is reported through `log`, or without `log` through Lua 5.4's warn. A callback may itself wait. This
+-- delays the wait that runs it, unless the adapter spawns callbacks (`zklock.adapters`). On Lua 5.1 (not LuaJIT) a callback
+-- cannot yield.
 
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
@@ -27,19 +27,19 @@ local format = string.format
 local max, min = math.max, math.min
 local now = core.now
 
---- Lua 5.4's warn, which a program turns on if it wants to hear it.
+--- Lua 5.4's warn. It is silent unless the program turns it on.
 local warn = rawget(_G, "warn") or function()
 end
 
---- How long close waits for the goodbye to be said, in seconds, unless told otherwise. The C side bounds it too.
+--- How many seconds close waits for the end of the session, unless told otherwise. The C side has a limit too.
 local CLOSE_TIMEOUT = 5
 
---- How long a connect that has failed waits for its client to be gone before it leaves that to the background.
+--- How many seconds a connect that has failed waits for its client to be closed. The rest goes on in the background.
 local FAILED_CONNECT_CLOSE_TIMEOUT = 0.2
 
 local LEVELS = { "error", "warn", "info", "debug" }
 
---- States after which a connection will not come about by waiting.
+--- States after which waiting cannot bring a connection.
 local FINAL_STATES = { closed = true, auth_failed = true }
 
 local Client = {}
@@ -53,7 +53,8 @@ function Client.new(handle, servers, adapter, settings)
         _adapter = adapter,
         _registry = wait.new_registry(),
         _protect = protect.by(adapter),
-        _attempts = setmetatable({}, { __mode = "kv" }), -- lock -> its acquisition under way; of a multi: its run -> itself
+        -- lock -> its acquisition under way; of a multi: its run -> the run
+        _attempts = setmetatable({}, { __mode = "kv" }),
         _identity = settings.identity,
         _acl = settings.acl,
         _has_auth = settings.auth ~= nil,
@@ -69,7 +70,7 @@ function Client.new(handle, servers, adapter, settings)
     return client
 end
 
---- Raises at the caller of the public method when it was called with a dot instead of a colon.
+--- Raises at the caller of the public method if it was called with a dot instead of a colon.
 local function check_self(self, method)
     if getmetatable(self) ~= Client then
         error(format("client:%s: call it with a colon on a client", method), 3)
@@ -79,10 +80,9 @@ end
 -- State ---------------------------------------------------------------------------------------------------------------
 
 --- The state of the session, as known at this instant. Sends nothing.
--- @treturn string|nil "connecting" (no session yet, or a new one after an expiry), "connected", "suspended" (the
---   connection is lost, the session may live), "closed", "auth_failed" (final); nil in a process forked from the
---   client's
--- @treturn string what stands in the way of "connected", "" if nothing; in a forked process what is wrong
+-- @treturn string|nil "connecting" (no session yet, or a new one after an expiry), "connected", "suspended" (the connection is
+--   lost, the session may still exist), "closed", "auth_failed" (final); nil in a process forked from the client's
+-- @treturn string the reason why the state is not "connected", "" if there is none; in a forked process what is wrong
 -- @treturn string|nil code of that problem
 function Client:state()
     check_self(self, "state")
@@ -96,12 +96,12 @@ function Client:session_timeout()
     return self._core:session_timeout() or 0
 end
 
---- Calls `fn(state, problem, code)` at each change of the state or of what stands in its way. Run by the pump: what
--- happened between two pumps is seen as its outcome.
+--- Calls `fn(state, problem, code)` at each change of the state or of the problem. The pump calls it: of several changes between
+-- two pumps only the last state is seen.
 -- @tparam string event "state"
 -- @tparam function fn
--- @treturn function takes fn off again
--- @raise on any other event, or when fn is no function
+-- @treturn function removes fn
+-- @raise on any other event, or when fn is not a function
 function Client:on(event, fn)
     check_self(self, "on")
     if event ~= "state" then
@@ -120,10 +120,10 @@ function Client:on(event, fn)
     end
 end
 
---- Counters since the client was opened, and gauges of now: requests, heartbeats, notifications, claims, grants,
--- refusals, losses, unknown_outcomes, connections, reconnects (all connections but the first), sessions, seats, watches;
--- `memory` is what all clients of the process use, in bytes. `wait_time` is a histogram of the seconds from asking for a lock
--- to having it: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`, each bucket counting all
+--- Counters since the client was opened, and gauges of the present: requests, heartbeats, notifications, claims, grants,
+-- refusals, losses, unknown_outcomes, connections, reconnects (all connections except the first), sessions, seats, watches.
+-- `memory` is the memory of all clients of the process, in bytes. `wait_time` is a histogram of the seconds from asking for a
+-- lock to its grant: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`. Each bucket counts all
 -- acquisitions that took its `le` seconds or less.
 -- @treturn table|nil
 -- @treturn string|nil message
@@ -142,15 +142,15 @@ end
 -- The pump
 -- -------------------------------------------------------------------------------------------------------------------
 
---- Runs the callbacks that are due and wakes who waits for what changed; does not wait. Programs that hold a lock for
--- long without waiting for anything call it now and then so that on_lost, on("state") and log get their turn; event
--- loops call it when pollfd() is readable.
+--- Runs the callbacks that are due and wakes the waiters for whatever has changed. Does not wait. A program that holds a lock
+-- for long without waiting for anything must call it now and then, so that on_lost, on("state") and log are called. Event loops
+-- call it when pollfd() is readable.
 function Client:pump()
     check_self(self, "pump")
     wait.pump(self)
 end
 
---- The fd that is readable while pump has something to do; for event loops. Not to be read, written or closed.
+--- The fd that is readable while pump has something to do, for event loops. Do not read, write or close it.
 -- @treturn number|nil
 -- @treturn string|nil message
 -- @treturn string|nil code "forked"
@@ -159,8 +159,8 @@ function Client:pollfd()
     return self._core:pollfd()
 end
 
---- For adapters: whether there is, or may soon be, work for pump: somebody waits for this client, holds a lock of it, or has a
--- watch armed. As long as this is so an adapter's pump should go on; it may stop otherwise, and let the client be collected.
+--- For adapters: whether pump has work or may have some soon: a waiter waits for this client, a lock of it is held, or a watch
+-- is armed. As long as this is so an adapter's pump should go on. Otherwise it may stop, and let the client be collected.
 -- @treturn boolean
 function Client:needs_pump()
     check_self(self, "needs_pump")
@@ -168,7 +168,7 @@ function Client:needs_pump()
     return next(registry.everybody) ~= nil or next(registry.observers) ~= nil or self._core:busy() == true
 end
 
---- Reports what went wrong in a callback, where there is nobody to return it to.
+--- Reports an error in a callback, which cannot be returned to a caller.
 function Client:_report(message)
     local log = self._log
     if log and pcall(log, "error", message) then
@@ -177,7 +177,7 @@ function Client:_report(message)
     warn("zklock: " .. message)
 end
 
---- Runs one of the program's callbacks; `what` names it in the report of its error.
+--- Runs one of the program's callbacks. `what` names it in the report of its error.
 function Client:_run_callback(what, fn, ...)
     local spawn = self._adapter.spawn
     if spawn then
@@ -196,7 +196,7 @@ function Client:_run_callback(what, fn, ...)
     end
 end
 
---- Hands the log lines that C has collected to `log`.
+--- Passes to `log` the log lines that C has collected.
 function Client:_drain_log()
     local log = self._log
     if not log then
@@ -213,7 +213,7 @@ function Client:_drain_log()
     end
 end
 
---- Tells the listeners if the state, or what stands in its way, is not what it was at the last pump.
+--- Notifies the listeners if the state, or the problem, has changed since the last pump.
 -- @treturn boolean whether it changed
 function Client:_state_changed()
     local state, problem, code = self._core:state()
@@ -242,7 +242,7 @@ end
 
 -- Waiting -------------------------------------------------------------------------------------------------------------
 
---- Whether there is a connection, or will be none.
+--- Whether there is a connection, or never will be one.
 local function connection_decided(client)
     local state = client._core:state()
     return state == nil or state == "connected" or FINAL_STATES[state] or false
@@ -262,11 +262,11 @@ local function await_connection(client, timeout)
         if state == "connected" and problem_code == nil then
             return true
         end
-    until state == nil or state == "connected" or FINAL_STATES[state] -- else it was lost again at once
+    until state == nil or state == "connected" or FINAL_STATES[state] -- otherwise it was lost again at once
     return nil, format("cannot work with ZooKeeper at %s: %s", client._servers, problem), problem_code or "closed"
 end
 
---- Begins the end, if close has not, and stops the adapter's pump: nobody will wait for this client any more.
+--- Begins to end the session, if close has not, and stops the adapter's pump: nothing is going to wait for this client any more.
 function Client:_abandon()
     self._core:close()
     if self._adapter.detach and not self._detached then
@@ -275,7 +275,7 @@ function Client:_abandon()
     end
 end
 
---- For zklock.connect: waits for the first connection; closes the client if there is none in time, or on an error.
+--- For zklock.connect: waits for the first connection. Closes the client if there is none in time, or on an error.
 function Client:_await_connection(timeout)
     local ok, connected, message, code = self._protect(await_connection, self, timeout)
     if ok and connected then
@@ -290,7 +290,7 @@ function Client:_await_connection(timeout)
     return nil, message, code
 end
 
---- A message about a missing connection: what was tried, with whom, and what stands in the way.
+--- Returns a message about a missing connection: what was tried, which servers, and the reason.
 function Client:_unreachable(what)
     local _, problem = self._core:state()
     if problem == nil or problem == "" then
@@ -299,24 +299,24 @@ function Client:_unreachable(what)
     return format("%s: no connection to ZooKeeper at %s: %s", what, self._servers, problem)
 end
 
---- How long clean-up may take to be acknowledged before it is left to the background, in seconds.
+--- How many seconds to wait for the acknowledgement of clean-up, which then goes on in the background: the session timeout.
 function Client:_patience()
     local negotiated = self._core:session_timeout()
     return negotiated and negotiated > 0 and negotiated or self._session_timeout
 end
 
---- The same for a release: the session timeout, or `given`, what the program has said, whichever is less.
+--- Like _patience for a release: the session timeout or `given`, the timeout of the program, whichever is less.
 function Client:_release_patience(given)
     local patience = self:_patience()
     return given and min(given, patience) or patience
 end
 
 local function query_done(query)
-    return query:done() ~= false -- nil in a process forked meanwhile: the answer says so
+    return query:done() ~= false -- nil in a process forked meanwhile: result returns that
 end
 
---- Waits for a query's answer, until `deadline`, which was `timeout` seconds ahead when the program asked; `what` names it in the
--- message about that.
+--- Waits for a query's answer until `deadline`. The program had asked with a timeout of `timeout` seconds. `what` names the
+-- query in the message.
 function Client:_await_query(query, deadline, timeout, what)
     local decided, message, code = wait.until_decided(self, query:id(), deadline, query_done, query)
     if decided then
@@ -331,9 +331,9 @@ function Client:_await_query(query, deadline, timeout, what)
     return nil, what, "timeout"
 end
 
---- Waits until no clean-up of this client is under way any more: nodes of released, cancelled and timed-out
--- acquisitions are gone from the server.
--- @tparam number|nil timeout seconds, 0 or more; nil: for ever
+--- Waits until no clean-up of this client is under way any more: the nodes of released, cancelled and timed-out acquisitions
+-- have been deleted.
+-- @tparam number|nil timeout seconds, 0 or more; nil: no limit
 -- @treturn true|nil
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "closed", "forked"
@@ -355,15 +355,16 @@ function Client:flush(timeout)
     return true
 end
 
---- A client whose credentials were refused stays in that state for good.
+--- Whether the client is closed. A client whose credentials were refused stays in that state for good.
 local function is_closed(client)
     local state = client._core:state()
     return state == nil or FINAL_STATES[state] or false
 end
 
---- Ends the session: what it holds is free for others at once, waits of this client end with the code "closed". Waits
--- until the goodbye is said or `timeout` has passed; the rest goes on in the background. A second close is harmless.
--- @tparam number|nil timeout seconds, 0 or more: 0 does not wait; 5 unless given
+--- Ends the session. Its locks are free at once, and waits of this client end with the code "closed". Waits until the server has
+-- acknowledged the end of the session or `timeout` has passed; the rest goes on in the background. A second close has no
+-- effect.
+-- @tparam number|nil timeout seconds, 0 or more; 0 does not wait; default 5
 -- @treturn true|nil
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "forked"
@@ -382,7 +383,7 @@ function Client:close(timeout)
     elseif self._joined then
         return true
     end
-    self._closing = true -- not to be shared any more
+    self._closing = true -- from now on zklock.shared does not return it
     self._core:close()
     local closed, message
     closed, message, code = wait.until_decided(self, nil, now() + seconds, is_closed, self)
@@ -402,7 +403,7 @@ end
 
 -- Locks ---------------------------------------------------------------------------------------------------------------
 
---- What every lock knows. `{ check, default }`; nil defaults are the client's own settings.
+--- The settings of every lock: `{ check, default }`. Where the default is nil, the client's setting applies.
 local LOCK_SCHEMA = {
     reentrant = { options.boolean, false },
     identity = { options.identity },
@@ -415,7 +416,7 @@ local LOCK_SCHEMA = {
     on_revoke = { options.callback }
 }
 
---- Checks what every lock is made with, for the public method `method`.
+--- Checks the path and the settings of a lock, for the methods that make one.
 -- @treturn table the settings; or nil and what is wrong
 local function read_lock(client, path, settings)
     local wrong = options.path_problem(path)
@@ -433,30 +434,31 @@ local function read_lock(client, path, settings)
     return settings
 end
 
---- Makes a lock that one holder at a time can have, over all processes that name the same path. Sends nothing.
+--- Makes a lock that has one holder at a time, over all processes that name the same path. Sends nothing.
 --
--- Two objects on one path exclude each other, also within one client. Coroutines that share an object acquire each for itself, and
--- wait for each other. Keep a reference while holding: a lock that is collected is given up.
+-- Two objects on one path exclude each other, also within one client. Coroutines that share an object acquire it separately,
+-- and wait for each other. Keep a reference to the lock while holding it: a lock object that is garbage-collected gives up its
+-- hold.
 --
 -- Options:
---   * `reentrant` false unless given; true lets the coroutine that holds acquire again, it is free after as many releases.
---   * `identity`, `acl` as for `zklock.connect`, for this lock's nodes; the client's unless given.
---   * `wait_release` true unless given; false lets release return before the server has acknowledged it.
---   * `handoff` whole number, 0 or more, 16 unless given: one node of this client serves so many acquisitions after its first one,
---     without a request. So a waiter elsewhere waits for the acquisitions that were asked for before its own, however many, and of
---     each other client for at most `handoff` later ones (of a semaphore: by each grant that the other client holds). Readers that
---     wait together go in together, and count once. While no other client queues, the bound does not count. 0: strict order of
+--   * `reentrant` default false; true: the holding coroutine may acquire again. The lock is free after as many releases.
+--   * `identity`, `acl` as for `zklock.connect`, for this lock's nodes; default: the client's.
+--   * `wait_release` default true; false: release returns before the server has acknowledged it.
+--   * `handoff` whole number, 0 or more, default 16: one node of this client serves so many acquisitions after its first one,
+--     without a request. So a waiter elsewhere waits for all acquisitions that were asked for before its own, and of each other
+--     client for at most `handoff` later ones (of a semaphore: per grant that the other client holds). Readers that wait
+--     together are granted together, and count once. While no other client queues, the bound does not count. 0: strict order of
 --     arrival across the fleet.
---   * `linger` seconds, 0 or more, 0 unless given: for so long a released lock stays with this client, which can have it again
---     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once. A
---     try elsewhere does not queue: it is refused for as long as the lock lingers. Not of a semaphore.
---   * `max_hold` seconds: a grant ends by itself after so long, as a loss with the reason "max_hold"; without it, it does not.
+--   * `linger` seconds, 0 or more, default 0: for so long a released lock stays with this client, which can acquire it again
+--     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once.
+--     A try elsewhere does not queue: it is refused as long as the lock lingers. Not for semaphores.
+--   * `max_hold` seconds: after so long a grant ends by itself, as a loss with the reason "max_hold"; default: no limit.
 --   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
---     acquire that finds it before the pump does. The reason is a code: "lost" (the session, its lease or the node),
+--     acquire that finds the loss before the pump does. The reason is a code: "lost" (the session, its lease or the node),
 --     "max_hold", "closed".
---   * `on_revoke` function(lock), called by the pump each time that somebody asks the holder to let go (Lock:revoke). Costs a
---     request and a watch for each acquisition. Of the nodes that a client holds at one time it listens to so many whose paths
---     come to 200 KB, as a log line says of each beyond.
+--   * `on_revoke` function(lock), called by the pump each time that another contender asks the holder to release (Lock:revoke).
+--     Costs a request and a watch for each acquisition. A client watches held nodes in this way until the lengths of their
+--     paths reach 200 KB in total. A log line reports each node beyond that.
 --
 -- @tparam string path absolute, of the lock's directory, 32768 bytes at most; created when missing
 -- @tparam table|nil settings
@@ -471,8 +473,8 @@ function Client:mutex(path, settings)
     return Lock.new(Lock, self, Lock.MUTEX, path, read)
 end
 
---- Makes a lock that readers share and a writer has alone. Sends nothing. What it returns has two locks, `read` and `write`,
--- each with all methods of a lock; see `RwLock`.
+--- Makes a lock that several readers or one writer can hold. Sends nothing. The result has two locks, `read` and `write`, each
+-- with all methods of a lock; see `RwLock`.
 --
 -- @tparam string path as of Client:mutex
 -- @tparam table|nil settings as of Client:mutex, for both halves
@@ -487,13 +489,14 @@ function Client:rwlock(path, settings)
     return RwLock.new(self, path, read)
 end
 
---- Makes a lock with several permits, of which each acquisition takes one or more. Sends nothing. Whoever uses the path first
--- fixes the number of permits; an acquire with another number is answered "mismatch". See `Semaphore`.
+--- Makes a lock with several permits. Each acquisition takes one or more of them. Sends nothing. The first user of the path
+-- fixes the number of permits. An acquire with another number is answered "mismatch". See `Semaphore`.
 --
--- @tparam string path as of Client:mutex. Its children "locks", which is the semaphore's queue, and "leases" are the semaphore's:
---   no lock should use their paths. (zklock.path makes neither.) Holding a lock on the queue keeps others from taking permits.
+-- @tparam string path as of Client:mutex. Its children "locks", the semaphore's queue, and "leases" belong to the semaphore: no
+--   lock should use their paths. (zklock.path makes neither.) Holding a lock on the queue prevents other contenders from taking
+--   permits.
 -- @tparam number permits a whole number from 1 to 2147483647
--- @tparam table|nil settings as of Client:mutex, but for `linger`: permits cannot linger, and any number but 0 is refused
+-- @tparam table|nil settings as of Client:mutex, except `linger`: permits cannot linger, and any number but 0 is refused
 -- @treturn Semaphore
 -- @raise when the path, the permits or an option are malformed
 function Client:semaphore(path, permits, settings)
@@ -512,10 +515,10 @@ end
 
 --- Makes one lock of several, of any kinds: all are acquired or none. Sends nothing. See `Multi`.
 --
--- @tparam table locks a list of locks of this client, each on a path of its own; of a read/write lock its read or its write
+-- @tparam table locks a list of locks of this client, each on a different path; of a read/write lock its read or its write
 -- @treturn Multi
--- @raise when the list is empty or malformed, or names a path twice, or locks of another client, or a semaphore and a lock on the
---   semaphore's queue (its path and "/locks")
+-- @raise when the list is empty or malformed, or names a path twice, or locks of another client, or a semaphore and a lock on
+--   the semaphore's queue (its path and "/locks")
 function Client:multi(locks)
     check_self(self, "multi")
     local members, wrong = Multi.check_members(self, locks)
@@ -536,12 +539,12 @@ function Client:transaction()
     return Transaction._new(self)
 end
 
---- "zklock client (host:2181, connected)". Says nothing about credentials.
+--- "zklock client (host:2181, connected)". Contains no credentials.
 function Client:__tostring()
     return format("zklock client (%s, %s)", self._servers, self._core:state() or "forked")
 end
 
---- `local client <close> = assert(zklock.connect(…))` closes it at the end of the block.
+--- For `local client <close> = assert(zklock.connect(…))`: closes the client at the end of the block.
 function Client:__close()
     self:close(not wait.is_possible(self) and 0 or nil)
 end

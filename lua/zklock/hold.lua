@@ -1,26 +1,27 @@
---- hold: one acquisition of a lock object, from its request to its end, with its claim on the C side.
+--- hold: one acquisition of a lock object, from its request to its end, with its handle on the C side (`claim`).
 --
--- For zklock.lock and zklock.multi. A lock object has at most one hold (`_hold`, else false), which belongs to the coroutine that
--- acquired it (`taker`, see zklock.owner); it may have several levels, if the lock is reentrant. A multi that has some of its
--- locks and waits for others has their holds *on a tether*: such a hold is the object's, but ends when the multi's coroutine is
--- collected.
+-- For zklock.lock and zklock.multi. A lock object has at most one hold (`_hold`, else false). The hold belongs to the coroutine
+-- that acquired it (`taker`, see zklock.owner), and has several levels if a reentrant lock was acquired several times. A multi
+-- that has some of its locks and waits for further ones keeps them as *weak holds*: such a hold belongs to the lock object, but
+-- ends when the multi's coroutine is collected.
 
 local getmetatable, setmetatable = getmetatable, setmetatable
 local huge, max = math.huge, math.max
 
---- What a hold is in the beginning. What each of them is given, Hold.new lists: a table that gets a field more is made anew.
+--- The initial state of a hold. Hold.new sets the fields that each hold needs: Lua reallocates a table that gets a further
+-- field.
 local Hold = {
     count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false,
-    keep = false,  -- whether it is to outlive the request that acquires it
-    within = false -- the level at which it is with_lock's
+    keep = false,  -- whether it outlives the request that acquires it
+    within = false -- the level that belongs to with_lock
 }
 Hold.__index = Hold
 
---- A new acquisition of so many permits (1 but for semaphores), of which nothing is sent yet.
+--- Makes a hold for an acquisition of `count` permits (1 except for semaphores). Nothing is sent yet.
 -- @tparam string|boolean try one of Lock.WAIT, Lock.TRY, Lock.HASTY
 -- @tparam number count
--- @tparam table taker what stands for the coroutine that acquires
--- @tparam boolean|nil keep whether it is to outlive the request that acquires it
+-- @tparam table taker the acquirer: stands for the coroutine that acquires
+-- @tparam boolean|nil keep whether it outlives the request that acquires it
 -- @treturn table
 function Hold.new(try, count, taker, keep)
     local hold = setmetatable({ claim = false, try = try, taker = taker, released = false }, Hold)
@@ -33,7 +34,7 @@ function Hold.new(try, count, taker, keep)
     return hold
 end
 
---- with_lock holds the object from now on, by this hold.
+--- Notes that with_lock holds the object by this hold from now on.
 function Hold.enclose(lock, hold)
     local enclose = lock._client._adapter.enclose
     if enclose and not hold.within then
@@ -42,35 +43,35 @@ function Hold.enclose(lock, hold)
     end
 end
 
---- The end of a with_lock that began at this level. Does nothing the second time.
+--- Ends the part of a with_lock that began at this level. Does nothing the second time.
 function Hold.disclose(hold, level)
     if hold.within == level then
         hold.within = false
     end
 end
 
---- Seconds that the release at the end of a with_lock waits at least, however short its acquisition was to be.
+--- Seconds that the release at the end of a with_lock waits at least, however short the limit of the acquisition was.
 local SHORTEST_RELEASE = 1
 
---- How long the release at the end of with_lock waits at most: as long as its acquisition was to wait, but SHORTEST_RELEASE at
--- least; nil: there is no such bound.
+--- How many seconds the release at the end of with_lock waits at most: as long as the limit of the acquisition, but at least
+-- SHORTEST_RELEASE. nil: there is no such bound.
 function Hold.release_timeout(seconds)
     return seconds < huge and max(seconds, SHORTEST_RELEASE) or nil
 end
 
--- Tethers -------------------------------------------------------------------------------------------------------------
+-- Weak holds ----------------------------------------------------------------------------------------------------------
 
 local function no()
     return false
 end
 
---- In place of the claim of a hold that went with its tether.
+--- Takes the place of the `claim` of a weak hold after it was collected.
 local GONE = { held = no, cancel = no, id = no }
 
---- Of a hold on a tether: it refers to its claim weakly.
+--- The metatable of a weak hold, which refers to its `claim` weakly.
 local Tethered = { __mode = "v", __index = setmetatable({ claim = GONE }, Hold) }
 
---- What refers to that claim meanwhile, and hears of its changes.
+--- Refers to the `claim` of a weak hold strongly, and receives its notifications.
 local Tether = {}
 Tether.__index = Tether
 
@@ -78,17 +79,18 @@ function Tether:_ticket_changed()
     self.lock:_ticket_changed()
 end
 
---- Has the object's hold, which has one level, end when what this returns is collected. For a multi that goes on waiting.
+--- Makes the object's hold weak: the hold, which has one level, ends when the first result is collected. For a multi that waits
+-- for further locks.
 function Hold.tether(lock)
     local hold = lock._hold
     local tether = setmetatable({ lock = lock, _hold = hold, claim = hold.claim, owner = hold.owner }, Tether)
     if hold.observed then
-        lock._client._registry.observers[hold.claim:id()] = tether -- which is weak: nothing is left there either
+        lock._client._registry.observers[hold.claim:id()] = tether -- observers is weak: no entry is left
     end
     return tether, setmetatable(hold, Tethered)
 end
 
---- Ends that, if the hold is on a tether: it is the object's own.
+--- Makes a weak hold an ordinary hold of the object again. Does nothing to other holds.
 function Hold.untether(lock, hold)
     if getmetatable(hold) ~= Tethered then
         return
@@ -101,7 +103,7 @@ end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
 
---- The object's hold, or nil. One that went with its tether is none.
+--- Returns the object's hold, or nil. A weak hold whose `claim` was collected counts as none.
 function Hold.present(lock)
     local hold = lock._hold
     if hold and hold.claim == GONE then
@@ -111,7 +113,7 @@ function Hold.present(lock)
     return hold or nil
 end
 
---- The claim of an object that holds at this instant, or nil.
+--- Returns the C acquisition of an object that holds at this instant, or nil.
 function Hold.held_claim(lock)
     local hold = lock and lock._hold
     return hold and hold.claim:held() and hold.claim or nil

@@ -1,11 +1,10 @@
 --- zklock: a distributed lock over ZooKeeper.
 --
--- This module opens clients. A client (`Client`) is one ZooKeeper session and makes locks (`Lock`). Which
--- event loop waits are suspended in is the adapter's business (`zklock.adapters`).
+-- This module opens clients. A client (`Client`) is one ZooKeeper session and makes locks (`Lock`). The adapter
+-- (`zklock.adapters`) determines the event loop in which waits are suspended.
 --
--- Two kinds of failure: a caller's mistake (a wrong type, an unknown option, a bad path) raises at the caller's line;
--- everything else is returned as `nil, message, code`, where the message is for people and the code, one of a fixed
--- set, for programs.
+-- There are two kinds of failure. A caller's mistake (a wrong type, an unknown option, a bad path) raises at the caller's line.
+-- Everything else is returned as `nil, message, code`. The message is for people. The code, from a fixed set, is for programs.
 
 local core = require "zklock.core"
 local adapters = require "zklock.adapters"
@@ -19,13 +18,13 @@ local concat, sort = table.concat, table.sort
 local floor, max = math.floor, math.max
 
 local zklock = {
-    --- The version of the Lua side and the C side alike.
+    --- The version of both the Lua side and the C side.
     VERSION = "0.1.0",
     --- A safe path for any key: `zklock.path(prefix, key)`; see zklock/key.lua.
     path = key_path
 }
 
---- What connect knows. `{ check, default }`.
+--- The settings of connect: `{ check, default }`.
 local CONNECT_SCHEMA = {
     session_timeout = { options.session_timeout, 10 },
     connect_timeout = { options.timeout, 5 },
@@ -38,8 +37,8 @@ local CONNECT_SCHEMA = {
     tls = { options.tls }
 }
 
---- What connect and shared do; what is wrong with the arguments it raises in the name of the one that was called, at that one's
--- caller, and so is not to be called in a return.
+--- The part that connect and shared have in common. Wrong arguments raise in the name of the function `called`, at the caller of
+-- that function, so open must not be called in a tail call (return).
 local function open(called, servers, settings)
     local normal_servers, wrong = options.servers(servers)
     if not normal_servers then
@@ -91,31 +90,30 @@ local function open(called, servers, settings)
     return client
 end
 
---- Opens a client: one session with ZooKeeper, kept up in the background, reopened when it expires.
+--- Opens a client: one session with ZooKeeper, which is maintained in the background and reopened when it expires.
 --
--- Waits until there is a session, unless `connect_timeout` is 0: then the client comes back at once in state
--- "connecting", and whatever needs a connection waits for one within its own timeout. When connect fails, nothing stays
--- open.
+-- Waits until there is a session, unless `connect_timeout` is 0. With 0 the client is returned at once in state "connecting",
+-- and each operation that needs a connection waits for it within its timeout. When connect fails, nothing stays open.
 --
 -- Options:
---   * `session_timeout` seconds, 0.1 to 86400, 10 unless given: what to ask the server for. After a crash of this process
---     its locks are freed this long after its last sign of life; the server may decide otherwise
---     (`Client:session_timeout`).
---   * `connect_timeout` seconds, 0 or more, 5 unless given.
+--   * `session_timeout` seconds, 0.1 to 86400, default 10: the session timeout that is requested from the server. If this
+--     process crashes, its locks are freed this long after the server last received anything from it. The server may grant
+--     another timeout (`Client:session_timeout`).
+--   * `connect_timeout` seconds, 0 or more, default 5.
 --   * `wait` the event loop to wait in: "auto", the name of an adapter, or a table (see `zklock.adapters`).
 --   * `auth` list of `{scheme = "digest", credential = "user:password"}`.
---   * `acl` of what the client's locks create: "open" (unless given: anybody may do anything), "creator" (only who
---     shows the same `auth`), "read" (anybody may read), or a list of `{scheme =, id =, perms = "crwda"}`.
---   * `identity` what the client's nodes say to others: "host:pid" unless given.
---   * `lease` true unless given; false trusts the server's word alone that a lock is held (see the README).
---   * `log` function(level, message) with level "error", "warn", "info" or "debug": nothing is logged anywhere else.
+--   * `acl` of the nodes that the client's locks create: "open" (default: every client may do everything), "creator" (only
+--     clients with the same `auth`), "read" (every client may read), or a list of `{scheme =, id =, perms = "crwda"}`.
+--   * `identity` the data of the client's nodes, which other clients see: default "host:pid".
+--   * `lease` default true; false: only the server decides whether a lock is held (see the README).
+--   * `log` function(level, message) with level "error", "warn", "info" or "debug". Nothing is logged anywhere else.
 --   * `tls` table: answered with the code "unsupported"; Debian's C client is built without TLS.
 --
 -- @tparam string servers "host:2181,host:2181/chroot"
 -- @tparam table|nil settings
 -- @treturn Client|nil
 -- @treturn string|nil message
--- @treturn string|nil code: "disconnected" (nobody answered, or not as ZooKeeper does), "no_node" (the chroot does not
+-- @treturn string|nil code: "disconnected" (no server answered, or not as ZooKeeper does), "no_node" (the chroot does not
 --   exist), "auth_failed", "unsupported", "phase", "failed"
 -- @raise when servers or an option is malformed
 function zklock.connect(servers, settings)
@@ -123,14 +121,16 @@ function zklock.connect(servers, settings)
     return client, message, code
 end
 
---- Clients that are shared: what they were asked for -> client.
+--- Clients that are shared: fingerprint of the arguments -> client.
 local shared = {}
 
---- How deep tables lie in each other in options: { auth = { { scheme = } } }. What lies deeper, or in itself, open refuses.
+--- How deep tables are nested in options: { auth = { { scheme = } } }. `open` refuses tables that are nested more deeply or
+-- contain themselves.
 local DEEPEST = 3
 
---- What tells two wishes for a client apart, as text that lives as long as the Lua state does. Functions do not count: one that
--- is written where zklock.shared is called is a new one each time. Of credentials it has the hash.
+--- Returns a text by which options for a client are compared. The text may be kept as long as the Lua state. Functions do not
+-- count, because a function expression in the call of zklock.shared makes a new function each time. Credentials are only
+-- hashed.
 local function fingerprint(value, secret, depth)
     local kind = type(value)
     if kind == "function" or depth > DEEPEST then
@@ -147,13 +147,13 @@ local function fingerprint(value, secret, depth)
     return "{" .. concat(parts, ",") .. "}"
 end
 
---- Gives the one client that this Lua state (in nginx: this worker) has for a server list and options; opens it at the first
+--- Returns the only client that this Lua state (in nginx: this worker) has for a server list and options. Opens it at the first
 -- call, and again when it was closed or belongs to a parent process. Does not wait: the client may be in state "connecting",
--- and whatever needs a connection waits for one within its own timeout.
+-- and each operation that needs a connection waits for it within its timeout.
 --
 -- @tparam string servers as of connect
--- @tparam table|nil settings as of connect, but that `connect_timeout` does not count. Other options make another client, but
---   for functions: `log`, and a table for `wait`, are the first caller's
+-- @tparam table|nil settings as of connect, except that `connect_timeout` is ignored. Different options make a different
+--   client, except functions and `wait`: `log` and `wait` are those of the first caller
 -- @treturn Client|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of connect

@@ -1,25 +1,28 @@
 --- lock: something that is acquired and released.
 --
--- What `Client:mutex` makes; the two halves of a read/write lock (`RwLock`) are locks too, and so is a `Semaphore`. Two objects on
--- one path exclude each other, also within one client. Times are in seconds. Keep a reference to a lock that is held: one that is
--- collected is given up.
+-- `Client:mutex` makes a lock. The two halves of a read/write lock (`RwLock`) are locks too, and a `Semaphore` is one. Two
+-- objects on one path exclude each other, also within one client. Times are in seconds. Keep a reference to a lock while it is
+-- held: a lock object that is garbage-collected gives up its hold.
 --
--- Any number of coroutines (inside nginx: of requests) may use one object, for example one that a module keeps. Each of them
--- acquires for itself, and waits for the others; `held`, `token`, `release` and the rest are about what the running coroutine
--- holds. For a coroutine that has never called acquire, try_acquire or with_lock of the object they are about what it was given:
--- the only hold of the object. If there are several, it has none of them. `acquire` returns, and `with_lock` gives to its function,
--- a lock with all methods that stands for this acquisition: the object itself, or if other coroutines use that, one like it.
+-- Any number of coroutines (inside nginx: of requests) may use one object, for example one that a module keeps. Each coroutine
+-- acquires for itself and waits for the others. `held`, `token`, `release` and the other methods are about what the running
+-- coroutine holds. If a coroutine has never called acquire, try_acquire or with_lock of the object, they are about the hold
+-- that it was given: the only hold of the object. If the object has several holds, such a coroutine has none of them. `acquire`
+-- returns a lock with all methods that stands for this acquisition, and `with_lock` passes such a lock to its function. It is
+-- the object itself, or a similar object if other coroutines use the object.
 
--- Inside.
+-- Implementation.
 --
--- What may be held at the same time is decided on the C side from the mode that a lock asks for, so that all locks are this
--- one class with a different *kind* (Lock.MUTEX, …); zklock.semaphore adds what only that has. What is here: who may ask
--- when (one acquisition of an object at a time), deadlines, and what to tell whom.
+-- The C side decides which locks may be held at the same time, by the mode that a lock asks for. So all locks are this one
+-- class with a different *kind* (Lock.MUTEX, …). zklock.semaphore adds what only semaphores have. This file decides who may ask
+-- when (one acquisition of an object at a time), keeps deadlines, and notifies the program.
 --
--- A *hold* (zklock.hold) is one acquisition, from its request to its end. A lock object has at most one hold (`_hold`) or one
--- attempt at one (`client._attempts[lock]`, weak: if its coroutine is never resumed, or died of an error where waits cannot
--- be protected, the attempt and its claim are collected and the object is free again). Further coroutines have lock objects of
--- their own behind it, companions: zklock.owner finds the right one. Public methods do so first; all others are about one object.
+-- A *hold* (zklock.hold) is one acquisition as Lua sees it, from its request to its end. `hold.claim` is its handle on
+-- the C side. A lock object has at most one hold (`_hold`) or one attempt at one (`client._attempts[lock]`).
+-- The table of attempts is weak. If an attempt's coroutine is never resumed, or an error ended it where waits cannot be
+-- protected, the attempt and its C acquisition are collected and the object is free again. Further coroutines use
+-- companions, lock objects behind this one. zklock.owner finds the right object. Public methods ask it first. All other
+-- functions are about one object.
 
 local core = require "zklock.core"
 local Hold = require "zklock.hold"
@@ -39,14 +42,14 @@ local meant, own, running_taker = Owner.meant, Owner.own, Owner.running
 local Lock = {}
 Lock.__index = Lock
 
---- What acquire knows, of every kind but semaphores.
+--- The settings of acquire, for every kind but semaphores.
 local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge }, keep = { options.boolean } }
 
---- What try_acquire knows, likewise.
+--- The settings of try_acquire, for every kind but semaphores.
 local TRY_SCHEMA = { keep = { options.boolean } }
 
---- The kinds. `name` is for messages, `mode` is what the C side calls it, `schema` is what acquire takes in a table,
--- `try_schema` what try_acquire does.
+--- The kinds. `name` is for messages, `mode` is the kind's name on the C side. `schema` describes the settings of acquire,
+-- `try_schema` those of try_acquire.
 Lock.MUTEX = { name = "mutex", mode = "mutex", schema = ACQUIRE_SCHEMA, try_schema = TRY_SCHEMA }
 Lock.READ = { name = "read lock", mode = "read", schema = ACQUIRE_SCHEMA, try_schema = TRY_SCHEMA }
 Lock.WRITE = { name = "write lock", mode = "write", schema = ACQUIRE_SCHEMA, try_schema = TRY_SCHEMA }
@@ -54,7 +57,7 @@ Lock.WRITE = { name = "write lock", mode = "write", schema = ACQUIRE_SCHEMA, try
 --- The metatables of locks: this class and those that extend it.
 local classes = { [Lock] = true }
 
---- A class that has all of a lock's methods; what it adds comes first.
+--- Returns a class with all methods of a lock. Its own methods take precedence.
 function Lock.extend()
     local class = setmetatable({ __tostring = Lock.__tostring, __close = Lock.__close }, { __index = Lock })
     class.__index = class
@@ -67,7 +70,7 @@ function Lock.is_lock(value)
     return classes[getmetatable(value)] ~= nil
 end
 
---- For Client:mutex and its kin. `settings` have been checked; `class` is Lock or one that extends it.
+--- Makes a lock, for Client:mutex and similar methods. `settings` have been checked. `class` is Lock or a class that extends it.
 function Lock.new(class, client, kind, path, settings)
     return setmetatable({
         _client = client,
@@ -81,22 +84,23 @@ function Lock.new(class, client, kind, path, settings)
         _handoff = settings.handoff,
         _linger = settings.linger,
         _lingers = settings.linger ~= nil and settings.linger > 0,
-        -- What is not there is false, lest it be looked for in the class.
+        -- An absent field is false, so that Lua does not look for it in the class.
         _on_lost = settings.on_lost or false,
         _on_revoke = settings.on_revoke or false,
-        _terms = false,   -- what C knows of all that, once there was an acquisition
-        _permits = false, -- a semaphore's
+        -- The lock spec on the C side, made at the first acquisition.
+        _terms = false,
+        _permits = false, -- the permits of a semaphore
         _twin = false,    -- the other half of a read/write lock
-        _taker = false,   -- who asked for the object first …
-        _takers = false,  -- … and all others that did
-        _others = false,  -- the companions in use, by their takers
-        _latest = false,  -- the one of them that was granted last, in a weak table
+        _taker = false,   -- the first acquirer that asked for the object
+        _takers = false,  -- all other acquirers that asked for it
+        _others = false,  -- the companions in use, by their acquirers
+        _latest = false,  -- the companion that was granted last, in a weak table
         _origin = false,  -- of a companion: the object
         _hold = false
     }, class)
 end
 
---- Raises at the caller of the public method when it was called with a dot instead of a colon.
+--- Raises at the caller of the public method if it was called with a dot instead of a colon.
 local function check_self(self, method)
     if not classes[getmetatable(self)] then
         error(format("lock:%s: call it with a colon on a lock", method), 3)
@@ -106,13 +110,14 @@ end
 -- The end of a hold
 -- ----------------------------------------------------------------------------------------------------------
 
---- Lets go of the object's hold; what the server still has of it is cleaned up in the background.
--- @tparam number|nil patience for how many seconds this may block until it is
--- @tparam boolean|nil if_held not unless it holds at this instant
--- @treturn boolean|nil whether there is nothing left to clean up, nor to tell; nil: it does not hold
+--- Ends the object's hold. Whatever the server still has of it is cleaned up in the background.
+-- @tparam number|nil patience for how many seconds this may block until the clean-up is complete
+-- @tparam boolean|nil if_held true: only if the object holds at this instant
+-- @treturn boolean|nil true: nothing is left to clean up or to report; false: something is; nil: the object does not hold
 local function drop(self, patience, if_held)
     local hold, client = self._hold, self._client
-    -- C notes the end in the same step: the hold is `released` if it held, and the object's and the observers' no more.
+    -- C records the end in the same step. It sets `released` if the hold was held, and removes the hold from object and
+    -- observers.
     local settled, news = hold.claim:release(patience, if_held, self, hold.observed and client._registry.observers)
     if settled == nil and if_held then
         return nil
@@ -124,7 +129,7 @@ local function drop(self, patience, if_held)
     return settled
 end
 
---- Why a hold was lost, as C says it.
+--- The reason why a hold was lost, as C reports it.
 function Lock:_lost_message(hold)
     local phase, _, message = hold.claim:phase()
     if phase == "lost" and message ~= "" then
@@ -136,7 +141,7 @@ function Lock:_lost_message(hold)
     return format("the %s %s was lost", self._kind.name, self._path)
 end
 
---- Runs on_revoke when others have asked for the lock since it ran last.
+--- Runs on_revoke if the lock has been asked for since on_revoke ran last.
 local function tell_revoked(self, hold)
     local asked = self._on_revoke and hold.claim:revocations() or 0
     if asked > hold.asked then
@@ -153,8 +158,8 @@ local function tell_lost(self, hold, reason, message)
     end
 end
 
---- Tells the program what happened to its hold by itself: that others ask for it, or that it has ended; the latter once,
--- whoever noticed: the pump (this is what it calls when the claim changed), or a caller that came before the pump did.
+--- Notifies the program of a change of its hold: another contender asks for the lock, or the hold has ended. The end is reported
+-- once, by the first to notice: the pump, which calls this when the acquisition changed, or a caller before the pump.
 function Lock:_ticket_changed()
     local hold = present(self)
     if not hold or hold.told then
@@ -165,12 +170,13 @@ function Lock:_ticket_changed()
     local phase, code = hold.claim:phase()
     if phase ~= "released" then
         tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))
-    elseif self._origin then -- by the adapter, since its request has ended: nobody is going to use the companion
+    -- The adapter released it because its request has ended: nothing is going to use the companion.
+    elseif self._origin then
         drop(self)
     end
 end
 
---- Drops a hold that is lost. on_lost runs first and may have done so itself, or may have acquired anew.
+--- Drops a hold that is lost. Runs on_lost first, which may have dropped the hold itself, or may have acquired anew.
 local function drop_lost(self)
     local hold = self._hold
     self:_ticket_changed()
@@ -179,7 +185,7 @@ local function drop_lost(self)
     end
 end
 
---- Tells a caller that the hold is lost and makes the object usable again.
+--- Returns "lost" to a caller and makes the object usable again.
 local function give_up_lost(self)
     local message = self:_lost_message(self._hold)
     drop_lost(self)
@@ -188,12 +194,12 @@ end
 
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 
---- An acquisition is decided when C says so or somebody cancelled it.
+--- Whether an acquisition is decided: C reports a result, or the acquisition was cancelled.
 local function attempt_decided(hold)
     return hold.cancelled or not hold.claim:waits()
 end
 
---- Why an acquisition whose time is up has not come about.
+--- Returns nil, message and code for an acquisition whose time is up.
 local function timed_out(self, hold, timeout)
     local client = self._client
     local what
@@ -212,12 +218,12 @@ local function timed_out(self, hold, timeout)
     return nil, format("%s: %s", what, message), "timeout"
 end
 
---- Ways to acquire: waiting; refused rather than waiting, without a trace; the same, but joining first and looking
--- afterwards, which saves a round trip if nobody is there and leaves something to clean up if somebody is.
+--- Ways to acquire. WAIT waits. TRY is refused if it would have to wait, and writes nothing then. The optimistic try
+-- joins first and looks afterwards. That saves a round trip if the queue is empty, and leaves a node to clean up if it is not.
 local TRY, HASTY = "try", "hasty"
 Lock.WAIT, Lock.TRY, Lock.HASTY = false, TRY, HASTY
 
---- What the C side has to know of the object, once for all acquisitions.
+--- Makes the lock spec on the C side, once for all acquisitions of the object.
 local function make_terms(self)
     local terms, message, code = core.terms(self._path, self._kind.mode, self._identity, self._acl, self._max_hold,
         self._on_revoke ~= false, self._permits or nil, self._handoff, self._linger)
@@ -225,12 +231,12 @@ local function make_terms(self)
     return terms, message, code
 end
 
---- Asks for the lock. Whoever calls this sees to it that _conclude or _abandon follows, whatever happens.
+--- Asks for the lock. The caller must call _conclude or _abandon afterwards, in any case.
 -- @tparam table hold
--- @tparam number|nil patience for how many seconds this may block until it is decided
--- @treturn userdata|nil the claim; or nil, message, code
+-- @tparam number|nil patience for how many seconds this may block until the acquisition is decided
+-- @treturn userdata|nil the C acquisition; or nil, message, code
 -- @treturn boolean|string whether it is granted already
--- @treturn boolean whether there is news for the pump
+-- @treturn boolean whether there are notifications for the pump
 local function request(self, hold, patience)
     local client = self._client
     local terms = self._terms
@@ -243,7 +249,7 @@ local function request(self, hold, patience)
     end
     client._attempts[self] = hold
     local writer = self._twin and self._kind == Lock.READ and held_claim(own(self._twin, hold.taker)) or nil
-    -- C puts the claim into `hold` before it sends anything: Ctrl-C that comes meanwhile must find it there.
+    -- C puts the acquisition into `hold` before it sends anything, so that Ctrl-C in between finds it there.
     local try = hold.try
     local claim, granted, news = client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
     if claim and client._adapter.bind then
@@ -252,7 +258,7 @@ local function request(self, hold, patience)
     return claim, granted, news
 end
 
---- The object holds from now on, unless its on_revoke gives it back at once.
+--- Makes the hold the object's. Fails if on_revoke gives it back at once.
 -- @treturn true|nil message, code
 local function take(self, hold)
     local client = self._client
@@ -270,7 +276,7 @@ local function take(self, hold)
     end
     client._attempts[self] = nil
     if self._on_revoke then
-        tell_revoked(self, hold) -- what came before there was an observer
+        tell_revoked(self, hold) -- for requests that came before there was an observer
         if self._hold ~= hold then
             return nil, format("the %s %s was given back as soon as it was granted: others had asked for it", self._kind.name,
                 self._path), "lost"
@@ -279,7 +285,7 @@ local function take(self, hold)
     return true
 end
 
---- What has come of an acquisition, once it is decided or its time is up: true, and the object holds; or nil, message, code.
+--- Concludes an acquisition that is decided or whose time is up. Returns true if the object holds now; or nil, message, code.
 function Lock:_conclude(hold, timeout)
     if hold.cancelled == "timeout" then
         return timed_out(self, hold, timeout)
@@ -290,18 +296,18 @@ function Lock:_conclude(hold, timeout)
     end
     local phase, code, message = hold.claim:phase()
     if phase == nil then
-        return nil, code, message -- which after a fork are a message and its code
+        return nil, code, message -- after a fork, these two are a message and its code
     elseif phase == "waiting" then
         return timed_out(self, hold, timeout)
     elseif phase == "granted" then
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
     elseif phase == "lost" and code == "max_hold" then
-        code = "lost" -- what on_lost calls a reason is no code of acquire's
+        code = "lost" -- "max_hold" is a reason for on_lost, not a code of acquire
     end
     return nil, message, code
 end
 
---- Gives up an acquisition, whatever has come of it. Does nothing the second time.
+--- Gives up an acquisition, whatever its state. Does nothing the second time.
 function Lock:_abandon(hold)
     local client, claim = self._client, hold.claim
     if client._attempts[self] == hold then
@@ -319,13 +325,13 @@ function Lock:_abandon(hold)
     end
 end
 
---- Seconds that a try waits for C to say that there is no connection: while a name is resolved nobody hears it.
+--- Seconds that a try waits until C reports that there is no connection. C notices nothing while it resolves a host name.
 local OFFLINE_PATIENCE = 0.1
 
---- Asks for the lock and waits. Whatever it does not return true for is given up by its caller.
+--- Asks for the lock and waits. Unless it returns true, the caller must give up the acquisition.
 local function attempt(self, hold, timeout)
     local client = self._client
-    local ask = not self._lingers and client._adapter.patience -- one that lingers is as a rule there at once
+    local ask = not self._lingers and client._adapter.patience -- a lingering lock is usually granted at once
     local patience, deadline = ask and ask() or nil, timeout
     if timeout ~= huge then
         timeout = hold.try and client:_patience() or timeout
@@ -350,7 +356,7 @@ local function attempt(self, hold, timeout)
     return self:_conclude(hold, timeout)
 end
 
---- The same; gives up itself what has not come about. Runs protected.
+--- Like attempt, but gives up the acquisition itself if that fails. Runs protected.
 local function attempt_or_abandon(self, hold, timeout)
     local granted, message, code = attempt(self, hold, timeout)
     if granted then
@@ -360,19 +366,20 @@ local function attempt_or_abandon(self, hold, timeout)
     return nil, message, code
 end
 
---- A *record* is of one acquisition, for the code that ends it after an error: by which lock object, which hold, and how many
--- levels the hold has by it. All of it is noted before anything is asked for, and does not change afterwards. So the lock
--- object shows what has come of the acquisition, at whatever instruction the error was raised.
+--- Notes an acquisition in a *record*, for the code that ends the acquisition after an error. A record names the lock object,
+-- the hold, and how many levels the hold has by this acquisition. All of it is noted before anything is asked for, and does not
+-- change afterwards. So the lock object shows the result of the acquisition, at whatever instruction the error was raised.
 local function note_record(record, lock, hold, level)
     record.lock, record.level = lock, level
-    record.hold = hold -- the last, in a statement of its own: with it the record is valid
+    record.hold = hold -- last, in a separate statement: this makes the record valid
 end
 
 function Lock.new_record()
     return { lock = false, hold = false, level = 0 }
 end
 
---- Asks for the lock without waiting, for a multi, which concludes it or takes back the record. Returns what `request` does.
+--- Asks for the lock without waiting, for a multi. The multi concludes it or takes back the record. Returns the results of
+-- `request`.
 function Lock:_ask(way, taker, keep, record)
     local hold = new_hold(way, 1, taker, keep)
     Owner.note(self, taker)
@@ -380,7 +387,7 @@ function Lock:_ask(way, taker, keep, record)
     return request(self, hold)
 end
 
---- A record of the hold that the object has, or of nothing.
+--- Makes a record of the object's hold; an empty record if there is none.
 function Lock:_record_of_hold()
     local record, hold = Lock.new_record(), present(self)
     if hold then
@@ -389,7 +396,7 @@ function Lock:_record_of_hold()
     return record
 end
 
---- Gives back what a record says was acquired, or gives it up. Does nothing the second time.
+--- Releases or gives up the acquisition of a record. Does nothing the second time.
 function Lock.take_back(record)
     local lock, hold = record.lock, record.hold
     if not hold then
@@ -403,8 +410,8 @@ function Lock.take_back(record)
     end
 end
 
---- One acquisition from beginning to end. `timeout` in seconds, 0 tries; `me` is the running coroutine's taker.
--- An error gives it up. After the protected call nothing is left to do that another error could prevent.
+--- Runs one acquisition from beginning to end. `timeout` is in seconds; 0 tries. `me` is the running coroutine's acquirer. An
+-- error gives up the acquisition. After the protected call nothing is left to do that another error could prevent.
 local function acquire(self, timeout, count, keep, me, record)
     local hold = new_hold(timeout == 0 and TRY, count, me, keep)
     Owner.note(self, me)
@@ -420,14 +427,14 @@ local function acquire(self, timeout, count, keep, me, record)
     error(got, 0)
 end
 
---- Whether a lock object is held by a coroutine that cannot go on while this one waits.
+--- Whether a lock object is held by a coroutine that cannot go on while this coroutine waits.
 local function is_held_above(lock, me, alone)
     local hold = lock and held_claim(lock) and lock._hold
     return hold and (alone and hold.taker ~= me or Owner.is_above(hold.taker, me)) or false
 end
 
---- Whether that is so of one of the locks that hold through an object. Where others can run, as many as there may be are not
--- looked through: the object and what was granted last will do.
+--- Whether is_held_above is true of one of the locks that hold through an object. Where other coroutines can run, only the
+-- object and the companion that was granted last are checked, because there may be many.
 local function any_held_above(object, me, alone)
     if not alone then
         return is_held_above(object, me) or object._latest and is_held_above(object._latest.lock, me)
@@ -440,8 +447,8 @@ local function any_held_above(object, me, alone)
     return false
 end
 
---- Whether waiting for so many permits would keep those coroutines from running on that hold them through the same object. Of a
--- semaphore this is known only where nobody else can run.
+--- Whether waiting for `count` permits would block the coroutines that hold them through the same object. For a semaphore this
+-- is known only where no other coroutine can run.
 local function waits_for_itself(self, count, me)
     local object, alone = self._origin or self, wait.is_alone(self._client)
     if self._permits then
@@ -451,15 +458,16 @@ local function waits_for_itself(self, count, me)
         end
         return alone and taken > self._permits
     elseif alone and self._client._attempts[object] then
-        return true -- by a callback of that one's wait
+        return true -- a callback called during that attempt's wait acquires
     end
     return self._kind ~= Lock.READ and any_held_above(object, me, alone) or self._twin and
         (self._kind == Lock.WRITE or not held_claim(own(self._twin, me))) and any_held_above(self._twin, me, alone)
 end
 
---- Why an acquisition of so many permits would wait for itself; nil if it would not.
+--- Returns a message if an acquisition of `count` permits would wait for itself; otherwise nil.
 -- @tparam number timeout seconds; 0 does not wait
--- @tparam table me the running coroutine's taker, for which this lock object is
+-- @tparam number count
+-- @tparam table me the running coroutine's acquirer; this lock object belongs to it
 function Lock:_deadlock(timeout, count, me)
     local hold = self._hold
     if self._client._attempts[self] then
@@ -484,7 +492,7 @@ function Lock:_deadlock(timeout, count, me)
     return nil
 end
 
---- Acquires by the lock object that is the running coroutine's: settles first what that has already.
+--- Acquires by the running coroutine's lock object, after dealing with the hold that the object already has.
 local function enter_placed(self, timeout, count, keep, me, record)
     local deadlock = self:_deadlock(timeout, count, me)
     local hold = present(self)
@@ -494,7 +502,7 @@ local function enter_placed(self, timeout, count, keep, me, record)
         return acquire(self, timeout, count, keep, me, record)
     elseif hold.claim:held() then
         local level = hold.levels + 1
-        Hold.untether(self, hold) -- it is not the multi's alone any more
+        Hold.untether(self, hold) -- from now on the multi is not its only owner
         hold.taker = me
         if record then
             note_record(record, self, hold, level)
@@ -508,31 +516,32 @@ local function enter_placed(self, timeout, count, keep, me, record)
     return enter_placed(Owner.place(self, me), timeout, count, keep, me, record)
 end
 
---- Whether a hold has ended, and nobody is left who could ask what became of it: its coroutine or its request has ended.
+--- Whether a hold has ended and no code is left that could ask for its result: its coroutine or its request has ended.
 local function is_left_behind(hold, me)
-    return not hold.claim:held() and (Owner.is_gone(hold.taker) or hold.taker ~= me and hold.claim:phase() == "released")
+    local taker = hold.taker
+    return not hold.claim:held() and (Owner.is_gone(taker) or taker ~= me and hold.claim:phase() == "released")
 end
 
 --- Acquires on behalf of the running coroutine.
 -- @tparam number timeout
 -- @tparam number count
 -- @tparam boolean|nil keep
--- @tparam table|nil record notes what
--- @treturn Lock|nil by which lock object it holds; nil, message, code
+-- @tparam table|nil record in which the acquisition is noted
+-- @treturn Lock|nil the lock object that holds; nil, message, code
 local function enter(self, timeout, count, keep, record)
     local me = running_taker(self._client)
     if not self._hold and not self._others and not self._twin and not self._origin and not self._client._attempts[self] then
-        return acquire(self, timeout, count, keep, me, record) -- what _deadlock would find out more slowly
+        return acquire(self, timeout, count, keep, me, record) -- a shortcut: _deadlock would find nothing
     end
     local hold = present(self)
     if hold and is_left_behind(hold, me) then
-        drop_lost(self) -- nobody else would
+        drop_lost(self) -- no other code would drop it
     end
     return enter_placed(Owner.place(self, me), timeout, count, keep, me, record)
 end
 Lock._enter = enter
 
---- How many permits the settings ask for: 1 but for semaphores.
+--- Returns the number of permits that the settings ask for: 1 except for semaphores.
 -- @treturn number; or nil and what is wrong
 local function read_count(self, settings)
     local count = settings.count or 1
@@ -542,7 +551,7 @@ local function read_count(self, settings)
     return count
 end
 
---- Reads what acquire and with_lock take: nil, seconds, or a table as the kind knows it.
+--- Reads the argument of acquire and with_lock: nil, seconds, or a table of the kind's settings.
 -- @treturn number seconds, count and whether to keep; or nil and what is wrong
 local function read_acquire(self, given)
     if given == nil then
@@ -563,38 +572,41 @@ local function read_acquire(self, given)
 end
 Lock._read_acquire = read_acquire
 
---- Acquires the lock, waiting for its turn.
+--- Acquires the lock and waits for it if necessary.
 --
--- One deadline covers everything: waiting for a connection, for others, reconnecting, retrying. When it passes the
--- place in the queue is given up, in the background. By an object by which the running coroutine holds already, or is
--- acquiring, the answer is "deadlock" at once, unless it is reentrant and held. What another coroutine holds by the same
--- object is waited for; the answer is "deadlock" if that one could not go on meanwhile. If an earlier hold was lost
--- unnoticed, a new one begins; a reentrant one first answers "lost" once, because the caller may stand within the lost one.
+-- One deadline covers everything: waiting for a connection, waiting for other holders, reconnecting, retrying. When the
+-- deadline passes, the place in the queue is given up in the background.
 --
--- Of a read/write lock: the read half, acquired while this coroutine holds the write half of the same object, is granted at
--- once beside it, so that releasing the write half then lets other readers in, and no other writer (a downgrade). The write
--- half, acquired while this coroutine holds the read half, is refused with "deadlock" (an upgrade would wait for itself).
+-- If the running coroutine already holds by this object, or is acquiring by it, the answer is "deadlock" at once, except for a
+-- reentrant lock that is held. If another coroutine holds by the same object, acquire waits for it. The answer is "deadlock" if
+-- that coroutine could not go on meanwhile. If an earlier hold was lost unnoticed, a new hold begins. A reentrant lock first
+-- answers "lost" once, because the caller may be inside the lost hold.
 --
--- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases at the end of the block what is still held, unless another
--- coroutine has acquired the object since. Of a reentrant lock it releases one level: who has released that within the block
--- gives back an outer one, which with_lock does not.
+-- A read/write lock can be downgraded but not upgraded. If this coroutine holds the write half, the read half of the same
+-- object is granted at once. Releasing the write half then lets other readers in, and no other writer. If this coroutine holds
+-- the read half, the write half is refused with "deadlock", because an upgrade would wait for itself.
 --
--- In nginx the hold ends with the request, or the timer handler, that acquires it. With `keep = true` it does not; elsewhere
--- `keep` means nothing.
+-- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases the lock at the end of the block if it is still held, unless
+-- another coroutine has acquired the object since. A reentrant lock is released by one level. If the block has already released
+-- that level, an outer level is released. with_lock does not do that.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`; nil: for ever; 0: as
---   try_acquire. A semaphore also takes `count`, the permits wanted, together or not at all: 1 unless given, 1000 at most
--- @treturn Lock|nil what stands for this hold: the object itself, unless other coroutines are using it
+-- In nginx the hold ends with the request, or the timer handler, that acquires it. With `keep = true` it does not. Elsewhere
+-- `keep` has no effect.
+--
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`; nil: no limit; 0: as
+--   try_acquire. A semaphore also takes `count`, the number of permits, which are granted together or not at all: 1 to 1000,
+--   default 1
+-- @treturn Lock|nil the lock that stands for this hold: the object itself, unless other coroutines are using it
 -- @treturn string|nil message
--- @treturn string|nil code: "timeout" (others have it), "disconnected" (no connection to ZooKeeper when time was up),
---   "cancelled", "deadlock", "lost" (granted, and lost or given back by on_revoke before this returned), "mismatch" (the
---   semaphore was made for another number of permits), "no_auth", "auth_failed", "exhausted", "closed", "forked", "phase",
+-- @treturn string|nil code: "timeout" (another contender has the lock), "disconnected" (no connection to ZooKeeper when time
+--   was up), "cancelled", "deadlock", "lost" (granted, and lost or given back by on_revoke before this returned), "mismatch"
+--   (the semaphore was made for another number of permits), "no_auth", "auth_failed", "exhausted", "closed", "forked", "phase",
 --   "failed"
--- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after the acquisition is given
+-- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) is raised again after the acquisition is given
 --   up
 function Lock:acquire(timeout)
     if not classes[getmetatable(self)] then
-        check_self(self, "acquire") -- called where it has something to say: this, and release, are all that some programs do
+        check_self(self, "acquire") -- checked inline, because some programs spend most of their calls on this and release
     end
     local seconds, count, keep = huge, 1, nil
     if timeout ~= nil then
@@ -606,13 +618,15 @@ function Lock:acquire(timeout)
     return enter(self, seconds, count, keep)
 end
 
---- Acquires the lock if nobody has it or is ahead; a refused try has written nothing. Without a connection the answer
--- is "disconnected" at once. A lock that lingers at another client (option `linger`) cannot be told from one that is held: the try
--- is refused, and since it writes nothing the lock stays there. It leaves for the first who queues: acquire with a short timeout.
--- @tparam table|nil settings `{keep = boolean}`, see acquire; a semaphore also takes `count`, how many permits
+--- Acquires the lock if it is free and no contender is ahead. A refused try has written nothing. Without a connection the answer
+-- is "disconnected" at once.
+--
+-- A lock that lingers at another client (option `linger`) looks like a held one. The try is refused, and because it writes
+-- nothing, the lock stays there. The other client gives it up when a contender queues: call acquire with a short timeout.
+-- @tparam table|nil settings `{keep = boolean}`, see acquire; a semaphore also takes `count`, the number of permits
 -- @treturn Lock|nil
 -- @treturn string|nil message
--- @treturn string|nil code as of acquire: "timeout" when others have it
+-- @treturn string|nil code as of acquire: "timeout" when another contender has the lock
 -- @raise when settings are malformed
 function Lock:try_acquire(settings)
     check_self(self, "try_acquire")
@@ -645,8 +659,8 @@ function Lock:_cancel()
     return true
 end
 
---- Ends the waits of other coroutines in this object's acquire, which answers "cancelled". Does nothing to an object in which
--- nobody waits, now or later. Inside nginx, where several requests use the object, only the waits of the calling request end.
+--- Ends the waits of other coroutines in this object's acquire, which answers "cancelled". If no coroutine waits, this has no
+-- effect, now or later. Inside nginx, where several requests use the object, only the waits of the calling request end.
 -- @treturn boolean whether there was a wait to end
 function Lock:cancel()
     check_self(self, "cancel")
@@ -666,7 +680,7 @@ end
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
 --- Begins the end of one level of the object's hold.
--- @tparam number|nil patience for how many seconds this may block until it has ended
+-- @tparam number|nil patience for how many seconds this may block until the hold has ended
 -- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
 local function begin_release(self, patience)
@@ -690,7 +704,7 @@ local function begin_release(self, patience)
 end
 Lock._begin_release = begin_release
 
---- The answer to a coroutine that holds nothing through the object, while others do.
+--- The answer to a coroutine that holds nothing through the object, while other coroutines do.
 function Lock:_not_yours()
     local state, problem, code = self._client._core:state()
     if state == nil then
@@ -704,19 +718,19 @@ function Lock:_not_yours()
         self._path), "not_held"
 end
 
---- The lock object that a call of the running coroutine is about; nil if what the object holds is not for that coroutine.
+--- Returns the lock object that a call of the running coroutine is about; nil if the object's hold is not for that coroutine.
 local function meant_here(self)
     return meant(self, running_taker(self._client))
 end
 Lock._meant = meant_here
 
---- The claim by which the running coroutine holds at this instant, or nil.
+--- Returns the C acquisition by which the running coroutine holds at this instant, or nil.
 local function claim_here(self)
     return held_claim(meant_here(self))
 end
 
---- Waits until the server has acknowledged the end of a hold, or `deadline` on core.now()'s clock. The release was to take
--- `seconds` at most.
+--- Waits until the server has acknowledged the end of a hold, or until `deadline` on core.now()'s clock. `seconds` is the limit
+-- of the release, for the message.
 function Lock:_await_release(hold, deadline, seconds)
     local client, claim = self._client, hold.claim
     local done, message, code = wait.until_decided(client, claim:id(), deadline, claim.finished, claim)
@@ -740,7 +754,7 @@ end
 
 --- Ends one level of the object's hold.
 -- @tparam boolean wait_for_server
--- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
+-- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
 local function leave(self, wait_for_server, timeout)
     local ask = wait_for_server and not self._lingers and self._client._adapter.patience
     local patience, begun = ask and ask() or nil, timeout and now()
@@ -759,19 +773,20 @@ end
 
 local RELEASE_SCHEMA = { wait = { options.boolean }, timeout = { options.timeout } }
 
---- Releases the lock; of a reentrant one, one level. Waits until the server has acknowledged it, unless told not to,
--- but never longer than the session timeout: after that the node goes by itself, in the background.
+--- Releases the lock; a reentrant lock, by one level. Waits until the server has acknowledged the release, unless told not to,
+-- but never longer than the session timeout. After that the node is deleted in the background.
 --
--- A coroutine also releases what another one has acquired by the same object, if it has never acquired by the object itself, or if
--- the other one has ended. Inside nginx a request does not release what another request has. To others the answer is "not_held".
--- @tparam table|nil settings `{wait = false}` returns at once; the lock's wait_release unless given. `{timeout = seconds}` waits
---   no longer than that; the session timeout unless given, and at most
+-- A coroutine also releases what another coroutine has acquired by the same object, if it has never acquired by the object
+-- itself, or if the other coroutine has ended. Inside nginx a request does not release the hold of another request. In all
+-- other cases the answer is "not_held".
+-- @tparam table|nil settings `{wait = false}` returns at once; default: the lock's option wait_release. `{timeout = seconds}`
+--   waits no longer than that; default and maximum: the session timeout
 -- @treturn true|nil
 -- @treturn string|nil message
--- @treturn string|nil code: "not_held"; "lost" (it ended before, which may show only in that the server finds no node to delete;
---   said once, the object is usable again; not said by a release that does not wait); "disconnected"
---   (not acknowledged, will happen in the background); "no_auth" (the server refuses to delete the node: it stays until
---   the client closes); "forked"
+-- @treturn string|nil code: "not_held"; "lost" (the hold had ended before; sometimes this shows only when the server finds no
+--   node to delete. It is reported once, then the object is usable again. A release that does not wait does not report it);
+--   "disconnected" (not acknowledged; the release goes on in the background); "no_auth" (the server refuses to delete the node,
+--   which stays until the client closes); "forked"
 -- @raise when settings are malformed
 function Lock:release(settings)
     if not classes[getmetatable(self)] then
@@ -795,8 +810,9 @@ function Lock:release(settings)
     return leave(lock, wait_for_server, timeout)
 end
 
---- Finds the lock that the end of a with_lock has to release, which had the object by this hold, so many levels deep. A function
--- that released its own level, or more, has left nothing; one that acquired anew, in the same coroutine, has.
+--- Finds the lock that the end of a with_lock has to release. with_lock had the object by this hold, `level` levels deep. If the
+-- function released its own level, or more, nothing is left to release. If it acquired anew in the same coroutine, that is
+-- released.
 -- @treturn Lock|nil nil if there is nothing to release
 function Lock:_ends(hold, level)
     local current = present(self)
@@ -810,8 +826,8 @@ function Lock:_ends(hold, level)
     return anew and anew._hold and anew._hold.taker == me and anew or nil
 end
 
---- Finds the lock that the end of a block has to release: the one by which this coroutine holds; otherwise the object itself, if
--- this coroutine was given its hold.
+--- Finds the lock that the end of a block has to release: the lock object by which this coroutine holds; otherwise the object
+-- itself, if this coroutine was given its hold.
 -- @treturn Lock|nil nil if there is nothing to release
 function Lock:_closes()
     local me = running_taker(self._client)
@@ -822,8 +838,9 @@ function Lock:_closes()
     return Owner.given(self, me)
 end
 
---- The end of what with_lock has acquired, as its record says; `seconds` is how long it was to be waited for.
--- @treturn boolean|nil whether something was released that was still held; nil, message, code: as of release
+--- Ends the acquisition of a with_lock, as its record says. `seconds` was the limit of the acquisition.
+-- @treturn boolean|nil true: a lock that was still held was released; false: nothing to release; nil, message, code: as of
+--   release
 local function end_recorded(record, seconds)
     local lock, hold = record.lock, record.hold
     Hold.disclose(hold, record.level)
@@ -834,14 +851,14 @@ local function end_recorded(record, seconds)
     return false
 end
 
---- The end of with_lock's function: `ok, …` is what pcall said of it. Releases what with_lock has acquired.
+--- Ends a with_lock after its function: `ok, …` are pcall's results. Releases what with_lock has acquired.
 local function finish(record, seconds, ok, ...)
     local self, hold = record.lock, record.hold
     local lost = not hold.released and not hold.claim:held()
     local message = lost and self:_lost_message(hold)
     local _, problem, code = end_recorded(record, seconds)
     if not lost and code == "lost" then
-        lost, message = true, problem -- as the release has found
+        lost, message = true, problem -- found by the release
     end
     if not ok then
         error((...), 0)
@@ -856,7 +873,7 @@ local function finish(record, seconds, ok, ...)
     return true, ...
 end
 
---- What with_lock does, protected.
+--- The part of with_lock that runs protected.
 local function acquire_and_run(self, record, fn, seconds, count, keep, ...)
     local lock, message, code = enter(self, seconds, count, keep, record)
     if not lock then
@@ -866,7 +883,7 @@ local function acquire_and_run(self, record, fn, seconds, count, keep, ...)
     return finish(record, seconds, pcall(fn, lock, ...))
 end
 
---- The end of with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
+--- Ends a with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
 local function conclude_with(record, seconds, ok, ...)
     if ok then
         return ...
@@ -876,19 +893,19 @@ local function conclude_with(record, seconds, ok, ...)
     error((...), 0)
 end
 
---- Runs `fn(lock, …)` while holding the lock, and releases it whatever happens. `lock` is what acquire returns.
+--- Runs `fn(lock, …)` while holding the lock, and always releases it afterwards. `lock` is the lock that acquire returns.
 --
--- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall
--- forbids it. fn may release the lock early itself. What it has acquired anew then is released too; what another coroutine has
--- acquired of this object meanwhile is not.
+-- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall does not
+-- allow that. fn may release the lock early itself. If fn then acquires it anew, the new hold is released too. A hold of this
+-- object that another coroutine has acquired meanwhile is not released.
 --
--- The release waits for the server as long as the acquisition was to wait, but for a second at least and for the session timeout
--- at most. If the server has not acknowledged it by then, it goes on in the background.
+-- The release waits for the server for as long as the acquisition was allowed to wait, but at least a second and at most the
+-- session timeout. If the server has not acknowledged it by then, the release goes on in the background.
 --
 -- @tparam function fn
--- @tparam table|number|nil timeout as of acquire; nil waits for ever
+-- @tparam table|number|nil timeout as of acquire; nil: no limit
 -- @param ... further arguments for fn
--- @treturn true|nil nil: fn did not run, or the lock was lost before it ended
+-- @treturn true|nil nil: fn did not run, or the lock was lost before fn ended
 -- @return fn's results; or message, code: as of acquire; when the code is "lost" and fn ran, its results follow
 -- @raise what fn raises; when the arguments are malformed
 function Lock:with_lock(fn, timeout, ...)
@@ -907,14 +924,14 @@ end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
 
---- Whether the lock is held, by the clock of this instant: true only while nobody else can hold it. Sends nothing.
+--- Whether the lock is held at this instant, by the local clock. True only while no other contender can hold it. Sends nothing.
 -- @treturn boolean
 function Lock:held()
     check_self(self, "held")
     return claim_here(self) ~= nil
 end
 
---- How much longer the lock is certainly held if no further word comes from ZooKeeper.
+--- How much longer the lock is certainly held if nothing more arrives from ZooKeeper.
 -- @treturn number seconds; 0 when not held; math.huge without a lease
 function Lock:remaining()
     check_self(self, "remaining")
@@ -922,8 +939,8 @@ function Lock:remaining()
     return claim and claim:remaining() or 0
 end
 
---- The fencing token of the present hold. Tokens of one path compare as strings, in every locale: a later grant's is greater.
--- Give it to whatever the lock protects, and let that refuse smaller ones.
+--- The fencing token of the present hold. Tokens of one path compare as strings, in every locale: a later grant's token is
+-- greater. Pass the token to the resource that the lock protects, and have the resource refuse smaller tokens.
 --
 -- A token is 30 characters: 19 decimal digits (the czxid of the lock's node), a hyphen, 10 decimal digits (how many grants that
 -- node has served before).
@@ -934,11 +951,11 @@ function Lock:token()
     return claim and claim:token() or nil
 end
 
---- The fencing token of the present hold as three whole numbers, for stores that compare integers. They are compared as a row: the
--- second number counts only where the first ones are equal, and the third one where the second ones are equal too.
+--- The fencing token of the present hold as three whole numbers, for stores that compare integers. Compare them in order: the
+-- second number counts only where the first numbers are equal, and the third only where the second numbers are equal too.
 --
--- Each is less than 2^32, so every Lua holds and prints it exactly, also those whose numbers are doubles. One number for the two
--- halves of the czxid could be rounded there.
+-- Each number is less than 2^32, so every Lua holds and prints it exactly, also a Lua whose numbers are doubles. A single
+-- number for the whole czxid could be rounded there.
 -- @treturn number|nil high the upper 32 bits of the czxid of the lock's node; nil when not held
 -- @treturn number low the lower 32 bits of it
 -- @treturn number grants how many grants that node has served before
@@ -966,7 +983,7 @@ function Lock:node()
     return claim and claim:node() or nil
 end
 
---- All nodes by which it is held: of a semaphore one for each permit.
+--- All nodes by which the lock is held: a semaphore has a node for each permit.
 -- @treturn table|nil array of paths; nil when not held
 -- @treturn string|nil message, when there was no memory for them
 -- @treturn string|nil code
@@ -978,8 +995,8 @@ function Lock:_nodes()
     return claim:nodes()
 end
 
---- Reads the timeout of a question: the session timeout unless given.
--- @treturn number on core.now()'s clock; or nil and what is wrong
+--- Reads the timeout of a question. Default: the session timeout.
+-- @treturn number the deadline on core.now()'s clock; or nil and what is wrong
 -- @treturn number seconds, for messages
 function Lock:_read_deadline(timeout)
     local seconds, wrong = options.read_timeout(timeout)
@@ -991,7 +1008,7 @@ function Lock:_read_deadline(timeout)
     return now() + seconds, seconds
 end
 
---- Lists the lock nodes of a directory; `identities`: and whose they are.
+--- Lists the lock nodes of a directory; with `identities`, also the identity in each node.
 function Lock:_list(directory, identities, deadline, seconds)
     local client = self._client
     local query, message, code = client._core:contenders(directory, identities)
@@ -1001,14 +1018,14 @@ function Lock:_list(directory, identities, deadline, seconds)
     return client:_await_query(query, deadline, seconds, format("listing the contenders of %s", directory))
 end
 
---- The contenders until a deadline, `seconds` after the program asked; semaphores have theirs in two directories.
+--- Lists the contenders, until a deadline `seconds` after the program asked. Semaphores have theirs in two directories.
 function Lock:_contenders(deadline, seconds)
     return self:_list(self._path, true, deadline, seconds)
 end
 
---- Lists who holds and who waits for the lock's path, in queue order, foreign clients included. Of a semaphore: the permits
--- that are taken (mode "lease"), then the line of those who wait.
--- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
+--- Lists all holders and waiters of the lock's path in queue order, including those of other clients. For a semaphore: first the
+-- permits that are taken (mode "lease"), then the queue of the waiters.
+-- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
 -- @treturn table|nil array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder = boolean}`
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
@@ -1022,7 +1039,7 @@ function Lock:contenders(timeout)
     return self:_contenders(deadline, seconds)
 end
 
---- Writes into a holder's node that somebody wants the lock.
+--- Writes into a holder's node that another contender wants the lock.
 local function ask_to_let_go(self, path, deadline, seconds)
     local write = { kind = "set", path = path, data = REVOKE, version = -1 }
     local operation, message, code = node.perform(self._client, write, seconds, "writing " .. path, true, deadline)
@@ -1032,10 +1049,10 @@ local function ask_to_let_go(self, path, deadline, seconds)
     return operation:take()
 end
 
---- Asks everybody who holds the lock to let go: whoever has the option on_revoke has it called, wherever that program waits or
--- pumps. It is a request: a holder may ignore it. Holders of Curator's that are revocable hear of it too.
--- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
--- @treturn integer|nil how many holders were asked, of a semaphore how many permits they hold; 0 when nobody holds it
+--- Asks all holders of the lock to release it. A holder with the option on_revoke has it called wherever its program waits or
+-- pumps. This is a request: a holder may ignore it. Revocable holders of Curator's locks receive it too.
+-- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
+-- @treturn integer|nil how many holders were asked; for a semaphore, how many permits they hold; 0 when there is no holder
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
 --   "forked", "phase", "failed"
@@ -1058,7 +1075,7 @@ function Lock:revoke(timeout)
             written, message, code = ask_to_let_go(self, contender.node, deadline, seconds)
             if written then
                 asked = asked + 1
-            elseif code ~= "no_node" then -- let go meanwhile
+            elseif code ~= "no_node" then -- the holder released it meanwhile
                 return nil, message, code
             end
         end
@@ -1066,9 +1083,9 @@ function Lock:revoke(timeout)
     return asked
 end
 
---- Begins writes that happen only if the lock is still held, of a semaphore all of the permits, which the server checks together
--- with them.
--- @treturn Transaction bound to the present hold: a later hold of the same object needs another
+--- Begins a transaction whose writes happen only if the lock is still held. The server checks that, for a semaphore of all
+-- permits, together with the writes.
+-- @treturn Transaction bound to the present hold: a later hold of the same object needs another transaction
 function Lock:transaction()
     check_self(self, "transaction")
     local lock = meant_here(self)
@@ -1087,7 +1104,8 @@ function Lock:__tostring()
     return format("zklock %s (%s, %s)", self._kind.name, self._path, state)
 end
 
---- Lua 5.4's `local held <close> = …`: releases at the end of the block, if it still is held and not another coroutine's.
+--- For Lua 5.4's `local held <close> = …`: releases the lock at the end of the block, if it is still held and is not another
+-- coroutine's.
 function Lock:__close()
     local lock = self:_closes()
     if lock then

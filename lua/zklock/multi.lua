@@ -1,13 +1,13 @@
 --- multi: several locks as one.
 --
--- All or none: either all members are held when acquire returns, or none. They are waited for one after the other in the order
--- of their paths' bytes, whatever order they were given in, so that two multis over the same paths cannot wait for each other.
+-- Either all members are held when acquire returns, or none. A multi waits for one member after the other in the order of their
+-- paths' bytes, whatever order the caller gave. So two multis over the same paths cannot wait for each other.
 --
--- That order costs a round trip for each member. So the first try takes all of them at once, waiting for none: if all are
--- free, it takes one round trip. If one is not, those behind it in the order are given back before anybody waits for anything;
--- that is what keeps the promise above. What was taken in vain costs requests, and whoever tried one of them meanwhile was refused
--- a lock that nobody got. So the client remembers which paths were taken, and whoever wants one of these goes by the order from
--- the start for a while.
+-- This order costs a round trip for each member. Therefore the first try asks for all members at once and waits for none. If
+-- all are free, this takes one round trip. If one is not free, the members behind it in the order are given back before the
+-- multi waits for anything; otherwise two multis could wait for each other. Members that are taken in vain cost requests, and
+-- make a try of another contender fail although no contender gets the lock. So the client remembers which paths were found
+-- taken, and the next acquisitions of such a path use the order from the start.
 
 local core = require "zklock.core"
 local Hold = require "zklock.hold"
@@ -29,16 +29,16 @@ Multi.__index = Multi
 
 local ACQUIRE_SCHEMA = { timeout = { options.timeout, huge }, keep = { options.boolean } }
 
---- How many acquisitions of a path go by the order after it was found taken.
+--- How many acquisitions of a path use the order after the path was found taken.
 local IN_ORDER_AFTER_REFUSAL = 8
 
---- How many paths a client remembers as taken, at least; at most twice as many.
+--- How many paths a client remembers as taken, at least. The maximum is twice as many.
 local REMEMBERED = 128
 
---- What is left for a member whose turn comes when time is up: it may still be free, but 0 would mean a try.
+--- Seconds to wait for a member if time is up when the multi comes to it. The member may still be free, and 0 would mean a try.
 local SHORTEST_WAIT = 0.001
 
---- Reads what acquire and with_lock take.
+--- Reads the argument of acquire and with_lock.
 -- @treturn number seconds; or nil and what is wrong
 -- @treturn boolean|nil whether to keep
 local function read_timeout(given)
@@ -52,7 +52,7 @@ local function read_timeout(given)
     return settings.timeout, settings.keep
 end
 
---- By bytes: the whole fleet has to agree, whatever locale a program of it runs in.
+--- Orders by bytes: all programs of the fleet must have the same order, whatever their locales are.
 local function by_path(one, other)
     return precedes(one._path, other._path)
 end
@@ -116,8 +116,8 @@ function Multi.check_members(client, members)
     return ordered
 end
 
---- What a client knows of paths that were found taken: how many acquisitions of each are to go by the order. In two generations,
--- the older of which is forgotten when the other is full.
+--- Remembers, for a client, the paths that were found taken: how many further acquisitions of each path use the order. There are
+-- two generations. When the recent one is full, the older one is forgotten.
 local Contended = {}
 Contended.__index = Contended
 
@@ -125,7 +125,7 @@ local function new_contended()
     return setmetatable({ recent = {}, older = {}, size = 0 }, Contended)
 end
 
---- A path was found taken.
+--- Notes that a path was found taken.
 function Contended:note(path)
     if not self.recent[path] then
         self.size = self.size + 1
@@ -136,7 +136,7 @@ function Contended:note(path)
     self.recent[path] = IN_ORDER_AFTER_REFUSAL
 end
 
---- Whether an acquisition of the path is to go by the order; counts it.
+--- Whether an acquisition of the path has to use the order. Counts the acquisition.
 function Contended:take(path)
     for _, generation in ipairs({ self.recent, self.older }) do
         local left = generation[path]
@@ -148,19 +148,20 @@ function Contended:take(path)
     return false
 end
 
---- For Client:multi, with what check_members returned.
+--- For Client:multi. `ordered` is the list that check_members returned.
 function Multi.new(client, ordered)
     client._contended = client._contended or new_contended()
     return setmetatable({
         _client = client,
         _members = ordered,
-        _runs = setmetatable({}, { __mode = "kv" }), -- the acquisitions under way, by the takers of their coroutines
-        _kept = {},                                  -- the holds that each of them has taken -> the locks that these are of …
-        _keepers = setmetatable({}, { __mode = "v" })  -- … and -> the acquisition
+        -- The acquisitions under way, by the acquirers of their coroutines.
+        _runs = setmetatable({}, { __mode = "kv" }),
+        _kept = {},                                  -- the list of records that each of them has taken -> true
+        _keepers = setmetatable({}, { __mode = "v" })  -- that list -> the acquisition
     }, Multi)
 end
 
---- Raises at the caller of the public method when it was called with a dot instead of a colon.
+--- Raises at the caller of the public method if it was called with a dot instead of a colon.
 local function check_self(self, method)
     if getmetatable(self) ~= Multi then
         error(format("multi:%s: call it with a colon on a multi", method), 3)
@@ -169,7 +170,7 @@ end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
---- Notes in `records` what release is going to give back: all of it before the first is given back.
+--- Notes in `records` everything that release is going to give back, before the first member is given back.
 local function note_members(self, records)
     local noted = {}
     for index, member in ipairs(self._members) do
@@ -179,13 +180,14 @@ local function note_members(self, records)
     records.noted = noted
 end
 
---- Releases the members: begins with all of them, then waits for all. What fails does not keep the others. Runs protected.
--- @tparam table records what was noted is in its field `noted`
--- @tparam boolean|nil wait_for_server nil: as each member was made
--- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
+--- Releases the members: begins with all of them, then waits for all. A failure does not stop the other releases. Runs
+-- protected.
+-- @tparam table records the records are noted in its field `noted`
+-- @tparam boolean|nil wait_for_server nil: by the option of each member
+-- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
 -- @treturn true|nil
--- @treturn string|nil what went wrong, with each that failed
--- @treturn string|nil code of the first that failed
+-- @treturn string|nil message: all failures
+-- @treturn string|nil code of the first failure
 local function release_noted(self, records, wait_for_server, timeout)
     note_members(self, records)
     local problems, first_code, holds = {}, nil, {}
@@ -229,7 +231,7 @@ local function release_noted(self, records, wait_for_server, timeout)
     return true
 end
 
---- The same. After an error all members are released, or none.
+--- Like release_noted. After an error either all members are released or none.
 local function release(self, wait_for_server, timeout)
     local records = { noted = {} }
     local ok, released, message, code = self._client._protect(release_noted, self, records, wait_for_server, timeout)
@@ -247,14 +249,15 @@ end
 
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 --
--- A *run* is one acquisition: `records` (see zklock.lock) tells by index what is asked for, from before that on. The first
--- `taken` of them are held; these are `kept`. `members` are the lock objects by which its coroutine acquires them: the multi's
--- own, or companions of these where other coroutines use them. The run is known weakly (`client._attempts[run]`), as a lock's
--- attempt is: if its coroutine is never resumed, it is collected, with all that it waited for and, since they are on its
--- `tethers`, all that it had taken. But for a level of a reentrant lock on which others count too: that is given back by the
--- next acquisition.
+-- A *run* is one acquisition. Its `records` (see zklock.lock) list by index what is asked for, and are written before anything
+-- is sent. The first `taken` records are held; they are also in `kept`. `members` are the lock objects by which the run's
+-- coroutine acquires: the multi's members, or their companions where other coroutines use the members.
+--
+-- The client refers to the run weakly (`client._attempts[run]`), as to a lock's attempt. If the run's coroutine is never
+-- resumed, the run is collected with everything that it waited for. Its weak holds end then: only the run kept them.
+-- A hold with several levels, of a reentrant lock, is not weak: the multi's next acquisition gives back the run's level.
 
---- All that the run has asked for is decided.
+--- Whether everything that the run has asked for is decided.
 local function run_decided(run)
     for index = run.taken + 1, #run.records do
         local hold = run.records[index].hold
@@ -272,7 +275,7 @@ local function new_record(run, index)
     return record
 end
 
---- Gives up what the run has asked for and not got.
+--- Gives up everything that the run has asked for and not acquired.
 local function abandon(run)
     for index = #run.records, run.taken + 1, -1 do
         Lock.take_back(run.records[index])
@@ -280,13 +283,13 @@ local function abandon(run)
     end
 end
 
---- Notes that the run holds its members up to this one.
+--- Notes that the run holds its members up to this index.
 local function keep(run, index)
     run.kept[index] = run.records[index]
     run.taken = index
 end
 
---- Before a wait for others: has what was taken last only as long as the run.
+--- Makes the holds taken last weak before the run waits for a further member, so that they end with the run.
 local function tether(run)
     for index = run.tethered + 1, run.taken do
         local member, hold = run.members[index], run.kept[index].hold
@@ -297,32 +300,32 @@ local function tether(run)
     run.tethered = run.taken
 end
 
---- Gives back what a run has taken, and still is as it was.
+--- Gives back what a run has taken, as far as it is unchanged.
 local function give_back(records)
     for index = #records, 1, -1 do
         Lock.take_back(records[index])
     end
 end
 
---- Gives the run a new list of what it has taken, which outlives it.
+--- Gives the run a new list of what it has taken. The list outlives the run.
 local function begin_to_keep(self, run)
     run.taken, run.tethered, run.records, run.kept, run.members = 0, 0, {}, {}, {}
     self._kept[run.kept], self._keepers[run.kept] = true, run
 end
 
---- Has nothing given back any more of what a run has taken.
+--- Forgets what a run has taken, so that it is not given back later.
 local function forget_kept(self, kept)
     self._kept[kept], self._keepers[kept] = nil, nil
 end
 
---- Gives back what the run has taken: it may begin anew.
+--- Gives back what the run has taken, so that the run can begin anew.
 local function let_go(self, run)
     give_back(run.records)
     forget_kept(self, run.kept)
     begin_to_keep(self, run)
 end
 
---- Gives back what runs have taken that were collected with their coroutines.
+--- Gives back what was taken by runs that were collected with their coroutines.
 local function give_back_forgotten(self)
     local forgotten = {}
     for kept in pairs(self._kept) do
@@ -336,7 +339,7 @@ local function give_back_forgotten(self)
     end
 end
 
---- Ends a run, with all that it has asked for and taken. Does nothing the second time.
+--- Ends a run, with everything that it has asked for and taken. Does nothing the second time.
 local function end_run(self, run)
     give_back(run.records)
     forget_kept(self, run.kept)
@@ -349,7 +352,7 @@ end
 local Run = {}
 Run.__index = Run
 
---- For zklock.wait: its coroutine was killed.
+--- For zklock.wait: the run's coroutine was killed.
 function Run:forsake(code)
     self.cancelled = code
     if self.multi._client._attempts[self] then
@@ -357,7 +360,7 @@ function Run:forsake(code)
     end
 end
 
---- Remembers a member that could not be had because others have it.
+--- Remembers a member that was not granted because another contender has it.
 local function note_refusal(self, member, code)
     if code == "timeout" then
         self._client._contended:note(member._path)
@@ -371,7 +374,7 @@ local function place(self, run, index)
     return member
 end
 
---- What an acquisition answers that was cancelled, or given up because its coroutine was not resumed in time.
+--- The answer of an acquisition that was cancelled, or was given up because its coroutine was not resumed in time.
 local function was_cancelled(run)
     if run.cancelled == "timeout" then
         return nil, "could not acquire the locks in time", "timeout"
@@ -379,8 +382,8 @@ local function was_cancelled(run)
     return nil, "waiting for the locks was cancelled", "cancelled"
 end
 
---- Asks for all members at once, waiting for none. Takes those that are granted up to the first that is not, and gives back
--- those behind it.
+--- Asks for all members at once and waits for none. Takes the granted members up to the first refused one, and gives back those
+-- behind it.
 -- @treturn true|nil message and code of the first that was not granted
 local function take_together(self, run, way, deadline)
     local tickets, members = {}, run.members
@@ -412,7 +415,7 @@ local function take_together(self, run, way, deadline)
     return true
 end
 
---- Takes the members that are not taken yet in their order, waiting for each.
+--- Takes the members that are not taken yet in their order, and waits for each.
 local function take_in_order(self, run, deadline)
     for index = run.taken + 1, #self._members do
         if run.cancelled then
@@ -434,7 +437,8 @@ local function take_in_order(self, run, deadline)
     return true
 end
 
---- A member that is held no more of those taken, which happens while others are waited for; nil when all are held.
+--- Finds a taken member that is not held any more. A member can be lost while the run waits for further members. Returns nil if
+-- all are held.
 local function find_lost(run)
     for index = 1, run.taken do
         local hold = run.kept[index].hold
@@ -444,9 +448,9 @@ local function find_lost(run)
     end
 end
 
---- Takes all members in their order. If those that were taken are lost while others are waited for, begins anew: whoever waits
--- for a single lock does not hear of the end of a session either. Only where a member is reentrant its program may stand
--- within what was lost, and has to be told.
+--- Takes all members in their order. If a taken member is lost while the run waits for further ones, the run begins anew,
+-- because a waiter for a single lock does not notice the end of a session either. But if the lost member is reentrant, the
+-- program may be inside the lost hold, so the answer is "lost".
 local function take_all_in_order(self, run, deadline)
     while true do
         local taken, message, code = take_in_order(self, run, deadline)
@@ -473,7 +477,7 @@ local function all_free(self, run)
     return true
 end
 
---- Whether one was found taken lately; counts this acquisition for each that was.
+--- Whether a member was found taken lately. Counts this acquisition for each such member.
 local function is_contended(self)
     local found = false
     for _, member in ipairs(self._members) do
@@ -482,7 +486,7 @@ local function is_contended(self)
     return found
 end
 
---- Acquires all members; runs protected. Whatever it does not return true for is given back by its caller.
+--- Acquires all members. Unless it returns true, its caller must give everything back. Runs protected.
 local function attempt(self, run, timeout)
     for index = 1, #self._members do
         local deadlock = place(self, run, index):_deadlock(timeout, 1, run.taker)
@@ -502,7 +506,7 @@ local function attempt(self, run, timeout)
         taken, message, code = take_together(self, run, Lock.TRY, now() + self._client:_patience())
     end
     local member, hold = find_lost(run)
-    if taken and member then -- by the callback of another one
+    if taken and member then -- lost in a callback of another member
         taken, message, code = nil, member:_lost_message(hold), "lost"
         let_go(self, run)
     end
@@ -512,7 +516,7 @@ local function attempt(self, run, timeout)
     return take_all_in_order(self, run, deadline)
 end
 
---- Acquires all members, or gives back what it has taken; runs protected.
+--- Acquires all members, or gives back what it has taken. Runs protected.
 local function attempt_or_end(self, run, timeout)
     give_back_forgotten(self)
     begin_to_keep(self, run)
@@ -530,7 +534,7 @@ local function attempt_or_end(self, run, timeout)
     return run
 end
 
---- A new acquisition of the running coroutine, of which nothing is asked for yet.
+--- Makes a run for the running coroutine. Nothing is asked for yet.
 local function new_run(self, keep_it)
     return setmetatable({
         multi = self, taker = Owner.running(self._client), records = {}, kept = {}, tethers = {}, current = nil, try = false,
@@ -538,7 +542,7 @@ local function new_run(self, keep_it)
     }, Run)
 end
 
---- One acquisition from beginning to end. An error gives it up. After the protected call there is nothing left to do that another
+--- Runs one acquisition from beginning to end. An error gives it up. After the protected call nothing is left to do that another
 -- error could prevent.
 -- @treturn table|nil the run, which has the members and their holds; nil, message, code
 local function acquire(self, timeout, run)
@@ -554,7 +558,7 @@ local function acquire(self, timeout, run)
     error(got, 0)
 end
 
---- What acquire answers.
+--- Returns the results of Multi:acquire for a run.
 local function answer(self, run, message, code)
     if run then
         return self
@@ -564,15 +568,15 @@ end
 
 --- Acquires all members, or none.
 --
--- One deadline covers all of them. When one cannot be had, those that were taken are released, and the answer is that
--- one's. A member that is held already is a "deadlock", unless it is reentrant.
+-- One deadline covers all members. If a member cannot be acquired, the members that were taken are released, and the answer is
+-- the answer for that member. A member that is held already is a "deadlock", unless it is reentrant.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire; nil: for
---   ever; 0: as try_acquire
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire; nil: no
+--   limit; 0: as try_acquire
 -- @treturn Multi|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:acquire
--- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) goes on after everything is given up
+-- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) is raised again after everything is given up
 function Multi:acquire(timeout)
     check_self(self, "acquire")
     local seconds, keep_it = read_timeout(timeout)
@@ -582,7 +586,7 @@ function Multi:acquire(timeout)
     return answer(self, acquire(self, seconds, new_run(self, keep_it)))
 end
 
---- Acquires all members if nobody has any of them or is ahead; nothing is written for a member that is taken.
+--- Acquires all members if each of them is free and no contender is ahead. Nothing is written for a member that is taken.
 -- @treturn Multi|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:try_acquire
@@ -591,7 +595,7 @@ function Multi:try_acquire()
     return answer(self, acquire(self, 0, new_run(self)))
 end
 
---- Ends one acquisition under way.
+--- Ends the wait of one run. Returns whether there was a wait to end.
 local function cancel(run)
     if run.cancelled then
         return false
@@ -627,11 +631,11 @@ end
 local RELEASE_SCHEMA = { wait = { options.boolean }, timeout = { options.timeout } }
 
 --- Releases all members, also when some releases fail.
--- @tparam table|nil settings `{wait = false}` returns at once; as each member was made unless given. `{timeout = seconds}`:
---   as of Lock:release
+-- @tparam table|nil settings `{wait = false}` returns at once; default: each member's option wait_release. `{timeout =
+--   seconds}`: as of Lock:release
 -- @treturn true|nil
--- @treturn string|nil message, of all that failed
--- @treturn string|nil code of the first that failed: as of Lock:release
+-- @treturn string|nil message: all failures
+-- @treturn string|nil code of the first failure: as of Lock:release
 -- @raise when settings are malformed
 function Multi:release(settings)
     check_self(self, "release")
@@ -642,11 +646,11 @@ function Multi:release(settings)
     return release(self, read.wait, read.timeout)
 end
 
---- Waits until the server has acknowledged the ends of holds that have begun, as each member was made.
--- @tparam number|nil timeout how long to wait for it, if that is less than the session timeout
+--- Waits until the server has acknowledged the ends of holds that have begun, for each member with the option wait_release.
+-- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
 -- @tparam table holds the hold whose end has begun, by index; false or true where there is nothing to wait for
--- @tparam table members the lock objects that these are of
--- @treturn string|nil the message of one that finds its lock lost
+-- @tparam table members the lock objects of these holds
+-- @treturn string|nil the message of a member whose lock turns out to be lost
 local function await_releases(self, timeout, holds, members)
     local seconds = self._client:_release_patience(timeout)
     local deadline = now() + seconds
@@ -662,8 +666,8 @@ local function await_releases(self, timeout, holds, members)
 end
 
 --- Begins to release what a with_lock has acquired and still holds.
--- @treturn table of each member the hold whose end has begun, true, or false, as await_releases takes it
--- @treturn table of each member the lock object that this is of, or false
+-- @treturn table for each member the hold whose end has begun, true, or false, as await_releases takes it
+-- @treturn table for each member the lock object of that hold, or false
 local function begin_end(run)
     local holds, members = {}, {}
     for index = #run.records, 1, -1 do
@@ -678,8 +682,8 @@ local function begin_end(run)
     return holds, members
 end
 
---- The end of with_lock's function: `ok, …` is what pcall said of it. Releases what with_lock has acquired.
--- `seconds` is how long that was to be waited for.
+--- Ends a with_lock after its function: `ok, …` are pcall's results. Releases what with_lock has acquired. `seconds` was the
+-- limit of the acquisition.
 local function finish(self, run, seconds, ok, ...)
     local lost
     for index = 1, #run.records do
@@ -698,7 +702,7 @@ local function finish(self, run, seconds, ok, ...)
     return true, ...
 end
 
---- What with_lock does, protected.
+--- The part of with_lock that runs protected.
 local function acquire_and_run(self, run, fn, seconds, ...)
     local got, message, code = acquire(self, seconds, run)
     if not got then
@@ -711,7 +715,7 @@ local function acquire_and_run(self, run, fn, seconds, ...)
     return finish(self, run, seconds, pcall(fn, self, ...))
 end
 
---- The end of with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
+--- Ends a with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
 local function conclude_with(self, run, seconds, ok, ...)
     if ok then
         return ...
@@ -720,11 +724,11 @@ local function conclude_with(self, run, seconds, ok, ...)
     error((...), 0)
 end
 
---- Runs `fn(multi, …)` while holding all members, and releases them whatever happens: as Lock:with_lock.
+--- Runs `fn(multi, …)` while holding all members, and always releases them afterwards: as Lock:with_lock.
 -- @tparam function fn
--- @tparam table|number|nil timeout as of acquire; nil waits for ever
+-- @tparam table|number|nil timeout as of acquire; nil: no limit
 -- @param ... further arguments for fn
--- @treturn true|nil nil: fn did not run, or a member was lost before it ended
+-- @treturn true|nil nil: fn did not run, or a member was lost before fn ended
 -- @return fn's results; or message, code; when the code is "lost" and fn ran, its results follow
 -- @raise what fn raises; when the arguments are malformed
 function Multi:with_lock(fn, timeout, ...)
@@ -749,8 +753,8 @@ function Multi:held()
     return self:remaining() > 0
 end
 
---- How much longer all members are certainly held if no further word comes from ZooKeeper.
--- @treturn number seconds; 0 when one is not held
+--- How much longer all members are certainly held if nothing more arrives from ZooKeeper.
+-- @treturn number seconds; 0 when a member is not held
 function Multi:remaining()
     check_self(self, "remaining")
     local least = huge
@@ -771,10 +775,11 @@ function Multi:members()
     return members
 end
 
---- Begins writes that happen only if all members are still held, of a semaphore all of the permits, which the server checks
--- together with them. As Lock:transaction: what it says of the lock goes for each member, and the message names the first that
--- is not held.
--- @treturn Transaction bound to the present holds: if a member was released, or lost, and acquired again, it needs another
+--- Begins a transaction whose writes happen only if all members are still held. The server checks that, for a semaphore of all
+-- permits, together with the writes. The description of Lock:transaction applies to each member, and the message names the
+-- first member that is not held.
+-- @treturn Transaction bound to the present holds: if a member was released, or lost, and acquired again, another transaction
+--   is needed
 function Multi:transaction()
     check_self(self, "transaction")
     local members, holds = {}, {}
@@ -790,7 +795,8 @@ function Multi:__tostring()
     return format("zklock multi (%d locks, %s)", #self._members, self:held() and "held" or "not held")
 end
 
---- Lua 5.4's `local held <close> = …`: releases at the end of the block what still is held and not another coroutine's.
+--- For Lua 5.4's `local held <close> = …`: releases at the end of the block each member that is still held and is not another
+-- coroutine's.
 function Multi:__close()
     local holds, members = {}, {}
     for index = #self._members, 1, -1 do

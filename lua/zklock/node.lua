@@ -1,21 +1,21 @@
 --- node: reading and writing ZooKeeper's nodes; the methods that a client has besides its locks.
 --
--- With watches they are enough to write a recipe of one's own in Lua. What they have in common:
+-- Together with watches these methods are enough to write a recipe in Lua. Rules for all of them:
 --
---   * The last argument is a table of settings, always optional. `timeout` in seconds (0 or more; nil: for ever) covers
---     everything: waiting for a connection, sending, the answer. Reads whose connection was lost are sent again until
---     then. Writes are not: when their connection is lost, or the timeout passes, they may have been executed or not, and
---     only the caller can tell whether doing it again would hurt.
---   * They answer their results, or nil, message, code. Codes: "no_node", "node_exists", "bad_version", "not_empty",
---     "no_auth", "disconnected" (no connection when time was up; a write whose outcome is unknown), "timeout", "closed",
---     "auth_failed", "forked", "phase", "failed" (what else ZooKeeper or the system said).
+--   * The last argument is an optional table of settings. `timeout` in seconds (0 or more; nil: no limit) covers everything:
+--     waiting for a connection, sending, the answer. A read whose connection was lost is sent again until the timeout passes. A
+--     write is not: if its connection is lost, or the timeout passes, it may have been executed or not, and only the caller can
+--     decide whether to repeat it.
+--   * They return their results, or nil, message, code. Codes: "no_node", "node_exists", "bad_version", "not_empty", "no_auth",
+--     "disconnected" (no connection when time was up; a write whose outcome is unknown), "timeout", "closed", "auth_failed",
+--     "forked", "phase", "failed" (any other error of ZooKeeper or the system).
 --   * Mistakes of the caller (types, paths, unknown settings) raise.
---   * A stat is a table: `czxid`, `mzxid`, `pzxid`, `ephemeral_owner` (strings of 16 hexadecimal digits, which Lua's `<` does not
---     order in every locale; no owner: all zeros), `ctime`, `mtime` (seconds since 1970), `version`, `cversion`, `aversion`,
---     `data_length`, `num_children`.
+--   * A stat is a table: `czxid`, `mzxid`, `pzxid`, `ephemeral_owner` (strings of 16 hexadecimal digits, which Lua's `<` does
+--     not order in every locale; no owner: all zeros), `ctime`, `mtime` (seconds since 1970), `version`, `cversion`,
+--     `aversion`, `data_length`, `num_children`.
 --   * Data are strings of any bytes. "No data" (nil) and "" are both read as "".
---   * Paths are below the chroot of the connection string, as those of locks are. They have at most 900000 bytes, and each request
---     1000000 in all: a server hangs up at more.
+--   * Paths are below the chroot of the connection string, like those of locks. A path has at most 900000 bytes, and a request
+--     at most 1000000 in all: a server closes the connection at more.
 
 local core = require "zklock.core"
 local options = require "zklock.options"
@@ -47,7 +47,7 @@ local function is_reserved(path)
     return path == "/zookeeper" or path:sub(1, 11) == "/zookeeper/"
 end
 
---- What is wrong with a path to be read, or nil.
+--- Returns the problem with a path to be read, or nil.
 function node.read_problem(path)
     if type(path) ~= "string" then
         return format("path must be a string (got %s)", path == nil and "nil" or "a " .. type(path))
@@ -56,17 +56,18 @@ function node.read_problem(path)
     return problem and "bad path: " .. problem
 end
 
---- What is wrong with a path to be written, or nil.
+--- Returns the problem with a path to be written, or nil.
 function node.write_problem(path)
     return node.read_problem(path) or is_reserved(path) and "bad path: '/zookeeper' is ZooKeeper's own" or nil
 end
 
---- What is wrong with a path to be deleted, or nil.
+--- Returns the problem with a path to be deleted, or nil.
 function node.delete_problem(path)
     return node.write_problem(path) or path == "/" and "bad path: '/' cannot be deleted" or nil
 end
 
---- What is wrong with a path to be created, or nil. To a sequential one ZooKeeper appends ten digits: it may end with "/".
+--- Returns the problem with a path to be created, or nil. ZooKeeper appends ten digits to a sequential path, so it may end with
+-- "/".
 function node.create_problem(path, sequential)
     if sequential and type(path) == "string" then
         path = path .. "0"
@@ -74,20 +75,20 @@ function node.create_problem(path, sequential)
     return node.write_problem(path) or path == "/" and "bad path: '/' exists always" or nil
 end
 
---- What is wrong with data to be written, or nil.
+--- Returns the problem with data to be written, or nil.
 function node.data_problem(data)
     if data ~= nil and type(data) ~= "string" then
         return format("data must be a string or nil (got a %s)", type(data))
     end
 end
 
---- What is wrong with a version argument, or nil.
+--- Returns the problem with a version argument, or nil.
 function node.version_problem(version)
     local fits, expected = check_version(version == nil and -1 or version)
     return not fits and format("version must be %s (got %s)", expected, tostring(version)) or nil
 end
 
---- What each of the methods knows. `{ check, default }`.
+--- The settings of each method: `{ check, default }`.
 local READ_SCHEMA = { timeout = { options.timeout, huge }, watch = { options.boolean, false } }
 local WRITE_SCHEMA = { timeout = { options.timeout, huge }, version = { check_version, -1 } }
 local SYNC_SCHEMA = { timeout = { options.timeout, huge } }
@@ -122,10 +123,10 @@ end
 -- Asking --------------------------------------------------------------------------------------------------------------
 
 local function answered(operation)
-    return operation:done() ~= false -- nil in a process forked meanwhile: the answer says so
+    return operation:done() ~= false -- nil in a process forked meanwhile: take returns that
 end
 
---- What to say when the answer has not come in time.
+--- Cancels the operation. Returns nil, message and code for an answer that has not come in time.
 local function timed_out(client, operation, timeout, what, writes)
     operation:cancel()
     what = format("%s did not finish within %g s", what, timeout)
@@ -142,9 +143,9 @@ end
 -- @tparam table request for core
 -- @tparam number timeout seconds, math.huge for none
 -- @tparam string what for messages: "reading /a"
--- @tparam boolean writes whether not knowing the outcome matters
+-- @tparam boolean writes whether an unknown outcome matters
 -- @tparam number|nil deadline on core.now()'s clock, where the time has begun to run before
--- @treturn userdata|nil the answered operation, to be asked for its results (take)
+-- @treturn userdata|nil the answered operation; its method take returns the results
 function node.perform(client, request, timeout, what, writes, deadline)
     local operation, message, code = client._core:operate(request)
     if not operation then
@@ -161,7 +162,7 @@ function node.perform(client, request, timeout, what, writes, deadline)
     return timed_out(client, operation, timeout, what, writes)
 end
 
---- Performs one that sets no watch and passes on what came of it.
+--- Performs an operation that sets no watch, and returns its results.
 local function perform(client, request, timeout, what, writes)
     local operation, message, code = node.perform(client, request, timeout, format("%s %s", what, request.path), writes)
     if not operation then
@@ -172,7 +173,7 @@ end
 
 -- Watches -------------------------------------------------------------------------------------------------------------
 
---- One watch, as reads return it: fires once, at the first change after the read that set it.
+--- A watch, as returned by reads. It fires once, at the first change after the read that set it.
 local Watch = {}
 Watch.__index = Watch
 node.Watch = Watch
@@ -183,7 +184,7 @@ local function check_watch(self, method)
     end
 end
 
---- What came of the watch: event | false while it is armed | nil, message, code.
+--- Returns the state of the watch: event | false while it is armed | nil, message, code.
 local function look(self)
     if self._cancelled then
         return nil, format("the watch of %s was cancelled", self._path), "cancelled"
@@ -195,10 +196,10 @@ local function look(self)
     return event
 end
 
---- What the pump calls when there is news: any number of coroutines may wait for a watch.
+--- Called by the pump on a notification. Wakes all waiters, because any number of coroutines may wait for a watch.
 function Watch:_ticket_changed()
     if look(self) ~= false then
-        self._client._registry.observers[self._operation:id()] = nil -- that was all: it fires once
+        self._client._registry.observers[self._operation:id()] = nil -- it fires only once
     end
     wait.wake_everybody(self._client)
 end
@@ -215,9 +216,9 @@ local function decided(self)
     return look(self) ~= false
 end
 
---- Waits until the watch fires. Fired already: answers at once, as often as it is asked. The watch survives the loss of its
--- connection: what changed meanwhile makes it fire after the reconnection.
--- @tparam number|nil timeout seconds, 0 or more; nil: for ever
+--- Waits until the watch fires. If it has fired already, the answer comes at once, on each call. The watch survives the loss of
+-- its connection: a change during the interruption makes it fire after the reconnection.
+-- @tparam number|nil timeout seconds, 0 or more; nil: no limit
 -- @treturn string|nil "created", "deleted", "changed" (its data), "child" (its children)
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (it is still armed), "lost" (the session is over: read again), "cancelled", "closed",
@@ -238,15 +239,15 @@ function Watch:wait(timeout)
     return nil, format("nothing happened to %s within %g s", self._path, seconds), "timeout"
 end
 
---- What the watch has seen, without waiting.
+--- Returns the event that the watch has seen, without waiting.
 -- @treturn string|nil as of wait; nil when it has not fired
 function Watch:fired()
     check_watch(self, "fired")
     return look(self) or nil
 end
 
---- Ends the watch, and every wait for it with the code "cancelled". It is removed from the server in the background, unless
--- somebody else of this client watches the same path: ZooKeeper can only remove them all. A watch that is collected is
+--- Ends the watch. Every wait for it ends with the code "cancelled". It is removed from the server in the background, unless
+-- another watch of this client is on the same path: ZooKeeper can only remove all of them. A watch that is garbage-collected is
 -- removed too.
 function Watch:cancel()
     check_watch(self, "cancel")
@@ -273,10 +274,10 @@ end
 
 -- The methods ---------------------------------------------------------------------------------------------------------
 
---- Adds the methods to the class of clients. `check_self(self, method)` raises at level 3 when self is no client.
+--- Adds the methods to the class of clients. `check_self(self, method)` raises at level 3 when self is not a client.
 function node.extend(Client, check_self)
-    --- Reads the settings of a method; `wrong` is what is wrong with its other arguments, or nil. Raises at the method's caller,
-    -- and so is not to be called in a return.
+    --- Reads the settings of a method. `wrong` is the problem with its other arguments, or nil. Raises at the method's caller,
+    -- so it must not be called in a tail call (return).
     local function read_settings(method, wrong, settings, schema)
         if not wrong then
             settings, wrong = options.read(settings, schema)
@@ -287,7 +288,7 @@ function node.extend(Client, check_self)
         return settings
     end
 
-    --- What all reads do: everything but their results.
+    --- Performs a read. All reads use this and differ only in their results.
     local function read(self, method, path, settings, what)
         local request = { kind = method, path = path, watch = settings.watch }
         local operation, message, code =
@@ -305,8 +306,7 @@ function node.extend(Client, check_self)
 
     --- Reads a node's data.
     -- @tparam string path
-    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the data change or the node is
-    --   deleted
+    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the data change or the node is deleted
     -- @treturn string|nil data, "" if it has none
     -- @treturn table|string stat, or message
     -- @treturn table|string|nil watch, or code
@@ -319,8 +319,8 @@ function node.extend(Client, check_self)
 
     --- Lists the names of a node's children, in no particular order.
     -- @tparam string path
-    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when children come or go ("child") or
-    --   the node is deleted
+    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when children are created or deleted
+    --   ("child") or the node is deleted
     -- @treturn table|nil array of names, without the path
     -- @treturn table|string stat, or message
     -- @treturn table|string|nil watch, or code
@@ -331,11 +331,10 @@ function node.extend(Client, check_self)
         return read(self, "children", path, settings, "listing the children of")
     end
 
-    --- Looks whether there is such a node. Servers since 3.8.4 and 3.9.2 answer "no_auth" where the node may not be read.
+    --- Checks whether a node exists. Servers since 3.8.4 and 3.9.2 answer "no_auth" if the node may not be read.
     -- @tparam string path
-    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the node is created, changed or
-    --   deleted
-    -- @treturn table|boolean|nil stat; false when there is none
+    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the node is created, changed or deleted
+    -- @treturn table|boolean|nil stat; false when the node does not exist
     -- @treturn table|string|nil watch, or message
     -- @treturn string|nil code
     -- @raise when an argument is malformed
@@ -351,8 +350,8 @@ function node.extend(Client, check_self)
 
     --- Writes a node's data.
     -- @tparam string path
-    -- @tparam string|nil data at most some 999 KB; nil: none
-    -- @tparam table|nil settings `version`: only if the node has this one; `timeout`
+    -- @tparam string|nil data at most about 999 KB; nil: none
+    -- @tparam table|nil settings `version`: writes only if the node has this version; `timeout`
     -- @treturn table|nil stat
     -- @treturn string|nil message
     -- @treturn string|nil code
@@ -367,15 +366,15 @@ function node.extend(Client, check_self)
     --- Creates a node. Its parent must exist.
     --
     -- Settings:
-    --   * `ephemeral` true: the node goes when the client's session ends.
-    --   * `sequential` true: ZooKeeper appends a number of ten digits that grows with each such node of the parent. It is
-    --     handed out as ZooKeeper gives it: after 2147483647 of them the numbers repeat, or are negative.
+    --   * `ephemeral` true: the node is deleted when the client's session ends.
+    --   * `sequential` true: ZooKeeper appends a number of ten digits that grows with each such node of the parent. The number
+    --     is returned as ZooKeeper assigns it: after 2147483647 of them the numbers repeat, or are negative.
     --   * `container` true: the server deletes the node when it has had children and has none any more.
-    --   * `acl` as for `zklock.connect`; the client's unless given.
+    --   * `acl` as for `zklock.connect`; default: the client's.
     --   * `timeout`
     --
     -- @tparam string path may end with "/" when sequential: the number is then the whole name
-    -- @tparam string|nil data at most some 999 KB; nil: none
+    -- @tparam string|nil data at most about 999 KB; nil: none
     -- @tparam table|nil settings
     -- @treturn string|nil path of the new node
     -- @treturn table|string stat, or message
@@ -402,7 +401,7 @@ function node.extend(Client, check_self)
 
     --- Deletes a node that has no children.
     -- @tparam string path
-    -- @tparam table|nil settings `version`: only if the node has this one; `timeout`
+    -- @tparam table|nil settings `version`: deletes only if the node has this version; `timeout`
     -- @treturn true|nil
     -- @treturn string|nil message
     -- @treturn string|nil code
@@ -414,9 +413,9 @@ function node.extend(Client, check_self)
         return perform(self, request, settings.timeout, "deleting", true)
     end
 
-    --- Has the server that the client is connected to catch up with its leader: later reads of this client see all that was
-    -- written before. It is not a quorum operation, though: a leader that has been deposed without knowing it answers too.
-    -- @tparam string path any that may be read
+    --- Makes the server to which the client is connected catch up with its leader. Later reads of this client see everything
+    -- that was written before. This is not a quorum operation: a leader that has been deposed without noticing it answers too.
+    -- @tparam string path any path that may be read
     -- @tparam table|nil settings `timeout`
     -- @treturn true|nil
     -- @treturn string|nil message

@@ -1,9 +1,9 @@
---- options: what callers may pass, checked in one place.
+--- options: checks of the arguments that callers may pass.
 --
--- Every check takes a value and answers `true, converted value` or `false, what is expected`. The functions at the end
--- turn a failed check into one sentence that names the function, the argument and what is expected; the public function
--- that was called raises it at its caller's level. Nothing here raises, and no message repeats a string that the caller
--- passed, since it may be a credential.
+-- Every check takes a value and returns `true, converted value` or `false, what is expected`. The functions at the end turn a
+-- failed check into a sentence that names the function, the argument and what is expected. The public function that was called
+-- raises it at its caller's level. Nothing here raises. No message repeats a string that the caller passed, because it may be a
+-- credential.
 
 local core = require "zklock.core"
 
@@ -14,20 +14,20 @@ local next, pairs, tonumber, tostring, type = next, pairs, tonumber, tostring, t
 
 local options = {}
 
---- ZooKeeper's own port, for addresses that name none.
+--- ZooKeeper's default port, for addresses without a port.
 local DEFAULT_PORT = 2181
 
---- Seconds that make sense for a session; the C client multiplies them, as milliseconds, in 32 bits.
+--- The range of session timeouts in seconds. The C client multiplies them, as milliseconds, in 32 bits.
 local SHORTEST_SESSION, LONGEST_SESSION = 0.1, 86400
 
---- An identity is the data of a znode that every contender reads: kept short.
+--- The longest identity, in bytes. It is short because an identity is the data of a znode that every contender reads.
 local LONGEST_IDENTITY = 1024
 
 --- ZooKeeper's permission bits by the letters of its command line client.
 local PERMISSIONS = { r = 1, w = 2, c = 4, d = 8, a = 16 }
 local ALL_PERMISSIONS = 31
 
---- What was got instead, without giving away what a string says.
+--- Describes the value that was passed, without revealing the contents of a string.
 local function describe(value)
     local kind = type(value)
     if value ~= value then
@@ -59,7 +59,7 @@ function options.callback(value)
     return true, value
 end
 
---- Seconds to wait: 0 does not wait, math.huge waits for ever. NaN is what differs from itself.
+--- Seconds to wait: 0 does not wait, math.huge waits without limit. NaN differs from itself.
 function options.timeout(value)
     if type(value) ~= "number" or value ~= value or value < 0 then
         return false, "a number of seconds, 0 or more"
@@ -67,7 +67,7 @@ function options.timeout(value)
     return true, value
 end
 
---- Seconds that something lasts at most.
+--- The longest duration of something, in seconds.
 function options.duration(value)
     if type(value) ~= "number" or not (value > 0 and value < huge) then
         return false, "a number of seconds above 0"
@@ -77,7 +77,7 @@ end
 
 local LARGEST_COUNT = 2147483647
 
---- A whole number as an integer, where Lua tells them from floats: 3.0 is written "3" then, and 3.0 - 1 is 2.
+--- Converts a whole number to an integer, in versions of Lua that distinguish them: 3.0 is then written "3", and 3.0 - 1 is 2.
 local to_integer = math.tointeger or function(value)
     return value
 end
@@ -102,7 +102,7 @@ function options.permits(value)
     return true, to_integer(value)
 end
 
---- How many permits are wanted at once: each becomes a node.
+--- How many permits can be acquired at once. Each becomes a node.
 local LARGEST_TAKE = 1000
 
 function options.count(value)
@@ -126,7 +126,7 @@ function options.identity(value)
     return true, value
 end
 
---- "crwd" or 15 -> 15; nil when it is neither letters nor bits.
+--- "crwd" or 15 -> 15; nil if the value is neither letters nor bits.
 local function permission_bits(perms)
     if type(perms) == "number" then
         return perms >= 1 and perms <= ALL_PERMISSIONS and floor(perms) == perms and perms or nil
@@ -200,7 +200,8 @@ end
 
 -- Arguments -----------------------------------------------------------------------------------------------------------
 
---- One "host:port" as the C client wants it, which strips no brackets and knows no default port; or nil.
+--- Returns an address as the C client expects it, without brackets and with a port; or nil. The C client strips no brackets and
+-- has no default port.
 local function normal_address(address)
     local host, port = address:match("^%[([%x:%.]+)%]:(%d+)$")
     if not host then
@@ -219,9 +220,9 @@ local function normal_address(address)
     return format("%s:%d", host, port)
 end
 
---- Checks a connection string, "host:port,host:port/chroot". The port is 2181 unless given, blanks around addresses do
--- not count, IPv6 addresses stand in brackets.
--- @treturn string what the C client wants to read; or nil and what is wrong
+--- Checks a connection string, "host:port,host:port/chroot". The default port is 2181. Blanks around addresses are ignored. IPv6
+-- addresses are written in brackets.
+-- @treturn string the connection string for the C client; or nil and what is wrong
 function options.servers(servers)
     local expected = 'servers must be a string like "host:2181,host:2181/chroot"'
     if type(servers) ~= "string" then
@@ -262,7 +263,7 @@ function options.path_problem(path)
     return problem and "bad path: " .. problem
 end
 
---- Whether a string comes before another by their bytes, as `<` says in the C locale and in LuaJIT. Elsewhere that depends on
+--- Whether a string comes before another one by their bytes, like `<` in the C locale and in LuaJIT. Elsewhere `<` depends on
 -- os.setlocale, which the host of a Lua program may have called.
 function options.precedes(one, other)
     for index = 1, min(#one, #other) do
@@ -274,7 +275,7 @@ function options.precedes(one, other)
     return #one < #other
 end
 
---- Sorted names of what a schema knows, for the message about an unknown option.
+--- Returns the sorted names in a schema, for the message about an unknown option.
 local function known_names(schema)
     local names = {}
     for name in pairs(schema) do
@@ -285,7 +286,7 @@ local function known_names(schema)
 end
 
 --- Checks a table of options against a schema, `{ name = { check, default } }`.
--- @treturn table the settings, defaults filled in; or nil and what is wrong
+-- @treturn table the settings, with defaults; or nil and what is wrong
 function options.read(given, schema)
     if given ~= nil and type(given) ~= "table" then
         return nil, format("options must be a table (got %s)", describe(given))
@@ -323,7 +324,7 @@ function options.read_timeout(timeout)
     return timeout
 end
 
---- Checks what acquire and with_lock take: seconds, or a table that the schema knows, with a `timeout` at least.
+--- Checks the argument of acquire and with_lock: seconds, or a table of the schema's settings, which include `timeout`.
 -- @treturn table the settings, `timeout` math.huge for none; or nil and what is wrong
 function options.read_timeout_or_table(given, schema)
     if type(given) == "number" then
@@ -336,7 +337,7 @@ function options.read_timeout_or_table(given, schema)
     return options.read(given, schema)
 end
 
---- Checks how many permits a semaphore shall have.
+--- Checks the number of permits of a semaphore.
 -- @treturn number; or nil and what is wrong
 function options.read_permits(permits)
     local fits, converted = options.permits(permits)

@@ -1,12 +1,14 @@
 --- owner: which hold of a lock object a call is about, where several coroutines use the object.
 --
--- A hold belongs to the coroutine that acquired it. The lock object is itself what holds for the first coroutine. A coroutine
--- that acquires while the object is in use by another one gets a *companion*: a lock object with the same settings and a hold of
--- its own, which goes into the queue behind the others. `acquire` returns it, and `with_lock` gives it to its function. All methods
--- of the object find the companion of the running coroutine (`_others`, by taker), so that programs need not know.
+-- A hold belongs to the coroutine that acquired it. The lock object itself holds for the first coroutine. A coroutine that
+-- acquires while another coroutine uses the object gets a *companion*: a lock object with the same settings and a separate
+-- hold, which queues behind the earlier ones. `acquire` returns the companion, and `with_lock` passes it to its function. All
+-- methods of the object find the companion of the running coroutine (`_others`, by acquirer), so programs need not know about
+-- companions.
 --
--- A *taker* stands for a coroutine, without keeping it. Where the adapter has the function `owner`, the takers of one owner (inside
--- nginx: of one request) form a *group*: they may use each other's holds, and what a coroutine holds when it ends is the group's.
+-- An *acquirer* (`taker`) stands for a coroutine, without a strong reference to it. Where the adapter has the function `owner`,
+-- the acquirers of one owner (inside nginx: of one request) form a *group*. They may use each other's holds. When a coroutine
+-- ends, its holds belong to the group.
 
 local Hold = require "zklock.hold"
 
@@ -18,20 +20,21 @@ local Owner = {}
 
 local WEAK_KEYS, WEAK_VALUES, WEAK = { __mode = "k" }, { __mode = "v" }, { __mode = "kv" }
 
---- In place of the thread of the main program, where Lua has none for it.
+--- Stands for the thread of the main program where Lua has no thread object for it.
 local MAIN = {}
 
--- Takers --------------------------------------------------------------------------------------------------------------
+-- Acquirers -----------------------------------------------------------------------------------------------------------
 
---- thread -> its taker, where the adapter knows no owners.
+--- thread -> its acquirer, where the adapter knows no owners.
 local takers = setmetatable({}, WEAK_KEYS)
 
---- owner -> its group: `takers` is the set of its takers, `by_thread` finds the one of a thread. (nginx uses threads again for
--- other requests, so each group has takers of its own.)
+--- owner -> its group: `takers` is the set of its acquirers, `by_thread` finds the acquirer of a thread. (nginx reuses threads
+-- for other requests, so each group has separate acquirers.)
 local groups = setmetatable({}, WEAK_KEYS)
 
---- `weak.thread` is its coroutine; `companions` are those that its coroutine uses, by the object. So companions stay as long as
--- the coroutine, and in a group as long as the owner. `mark` is what lock objects remember of it, or of its group.
+--- Makes an acquirer. `weak.thread` is its coroutine. `companions` are the companions that the coroutine uses, by object, so
+-- that companions exist as long as the coroutine, or in a group as long as the owner. Lock objects remember `mark` for the
+-- acquirer or for its whole group.
 local function new_taker(thread, group)
     return {
         weak = setmetatable({ thread = thread }, WEAK_VALUES), group = group, companions = false,
@@ -39,7 +42,7 @@ local function new_taker(thread, group)
     }
 end
 
---- The taker of a thread in the group of an owner.
+--- Returns the acquirer of a thread in the group of an owner.
 local function member(owner, thread)
     local group = groups[owner]
     if not group then
@@ -57,7 +60,7 @@ local function member(owner, thread)
     return taker
 end
 
---- The taker of the running coroutine.
+--- Returns the acquirer of the running coroutine.
 local function running_taker(client)
     local thread, ask = running() or MAIN, client._adapter.owner
     local owner = ask and ask()
@@ -73,8 +76,8 @@ local function running_taker(client)
 end
 Owner.running = running_taker
 
---- The status of a taker's coroutine, as of coroutine.status: "dead" if it was collected. Inside nginx this is right only for the
--- request that asks.
+--- The status of an acquirer's coroutine, as of coroutine.status: "dead" if it was collected. Inside nginx this is right only
+-- for the request that asks.
 local function status(taker)
     local thread = taker.weak.thread
     if thread == MAIN then
@@ -86,22 +89,23 @@ local function status(taker)
     return ok and word or "suspended"
 end
 
---- Whether a taker's coroutine has ended, and what it has left held is the running coroutine's to use.
+--- Whether an acquirer's coroutine has ended and the running coroutine may use the holds that it left.
 local function has_left(taker, me)
     if taker.group and taker.group ~= me.group then
         return false
     end
     local word = status(taker)
-    return word == "dead" or word == "zombie" -- the latter is nginx's, of a light thread that nobody has waited for
+    return word == "dead" or word == "zombie" -- nginx's status of a finished light thread before ngx.thread.wait
 end
 
---- Whether a taker's coroutine cannot run before the running one has yielded or ended: it has resumed that one.
+--- Whether an acquirer's coroutine cannot run before the running coroutine yields or ends, because it has resumed the running
+-- one.
 local function is_above(taker, me)
     return taker ~= me and taker.group == me.group and status(taker) == "normal"
 end
 Owner.is_above = is_above
 
---- Whether nobody is left who could ask what became of a taker's hold.
+--- Whether no code is left that could ask for the result of an acquirer's hold.
 function Owner.is_gone(taker)
     local group = taker.group
     if group then
@@ -110,7 +114,7 @@ function Owner.is_gone(taker)
     return taker.weak.thread == nil
 end
 
---- Notes that a coroutine asks for a lock itself, by this lock object. (A group is noted as one.)
+--- Notes that a coroutine asks for a lock itself, by this lock object. (A group is noted as a whole.)
 function Owner.note(lock, me)
     local object, mark = lock._origin or lock, me.mark
     if lock ~= object then
@@ -128,16 +132,16 @@ function Owner.note(lock, me)
     end
 end
 
---- Whether a coroutine, or another one of its group, has ever asked for the lock itself.
+--- Whether a coroutine, or another coroutine of its group, has ever asked for the lock itself.
 local function has_asked(lock, me)
     local object, mark = lock._origin or lock, me.mark
     return object._taker == mark or object._takers and object._takers[mark] or false
 end
 Owner.has_asked = has_asked
 
---- Tells which waits a cancel by this coroutine ends: all, if there are no groups, or if only one other group has ever asked for
--- the lock; otherwise those of its own group.
--- @treturn function(taker) whether a wait of this taker is ended
+--- Returns which waits a cancel by this coroutine ends: all waits if there are no groups, or if the only group that has ever
+-- asked for the lock is another one; otherwise the waits of its own group.
+-- @treturn function(taker) whether a wait of this acquirer is ended
 function Owner.cancels(lock, me)
     local group, object = me.group, lock._origin or lock
     local none_but_mine = group ~= nil and (has_asked(object, me) or object._takers ~= false)
@@ -148,7 +152,8 @@ end
 
 -- Companions ----------------------------------------------------------------------------------------------------------
 
---- The hold that a lock object is in use for, its own or that of its acquisition under way; nil if it is free.
+--- Returns the hold for which a lock object is in use: its own hold, or that of its acquisition under way; nil if the object is
+-- free.
 local function use(lock)
     return present(lock) or lock._client._attempts[lock]
 end
@@ -159,17 +164,19 @@ local function is_used_by(lock, me)
     return hold ~= nil and hold.taker == me
 end
 
---- A lock object with the settings of another one, for the acquisitions of one coroutine.
+--- Makes a lock object with the settings of another one, for the acquisitions of one coroutine.
 local function new_companion(object)
     local lock = {}
     for key, value in pairs(object) do
         lock[key] = value
     end
-    lock._origin, lock._hold, lock._taker, lock._takers, lock._others, lock._latest = object, false, false, false, false, false
+    lock._origin, lock._hold, lock._latest = object, false, false
+    lock._taker, lock._takers, lock._others = false, false, false
     return setmetatable(lock, getmetatable(object))
 end
 
---- A lock object that an ended coroutine has left held, of those that hold through an object, and that is this coroutine's now.
+--- Finds, among the lock objects that hold through an object, one that an ended coroutine has left held and this coroutine may
+-- use.
 local function left_over(object, me)
     local hold, others, group = present(object), object._others, me.group
     if hold and has_left(hold.taker, me) then
@@ -190,7 +197,7 @@ local function left_over(object, me)
     return latest and present(latest) and has_left(latest._hold.taker, me) and latest or nil
 end
 
---- By which lock object this coroutine holds through `lock`, or is acquiring; nil if it does neither.
+--- Returns the lock object by which this coroutine holds, or is acquiring, through `lock`; nil if it does neither.
 local function own(lock, me)
     local object = lock._origin or lock
     if is_used_by(object, me) then
@@ -204,8 +211,8 @@ local function own(lock, me)
 end
 Owner.own = own
 
---- By which lock object this coroutine is to acquire: the one by which it holds already, else `lock` if that is free, else a
--- companion.
+--- Returns the lock object by which this coroutine must acquire: the one by which it holds already, else `lock` if that is free,
+-- else a companion.
 function Owner.place(lock, me)
     local mine = own(lock, me)
     if mine then
@@ -214,7 +221,7 @@ function Owner.place(lock, me)
     return use(lock) == nil and lock or new_companion(lock._origin or lock)
 end
 
---- Notes by which lock object something is held now.
+--- Notes that this lock object holds now.
 function Owner.note_held(lock)
     local object = lock._origin
     if object then
@@ -223,7 +230,7 @@ function Owner.note_held(lock)
     end
 end
 
---- Notes that a hold, or an attempt at one, of a lock object has ended.
+--- Notes that a hold of a lock object, or an attempt at one, has ended.
 function Owner.forget(lock, hold)
     local object = lock._origin
     if not object then
@@ -240,7 +247,7 @@ function Owner.forget(lock, hold)
     end
 end
 
---- All lock objects that hold through an object, itself first: an iterator.
+--- An iterator over all lock objects that hold through an object, the object itself first.
 function Owner.each(lock)
     local object = lock._origin or lock
     local others, at, begun = object._others, nil, false
@@ -265,8 +272,8 @@ end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
 
---- Whether this coroutine was given the object for a hold of another one: if it has never asked for the lock itself. A hold of
--- another group was not given to it, unless it is to outlive that group (`keep`).
+--- Whether this coroutine was given the object for another coroutine's hold: it has never asked for the lock itself. A hold of
+-- another group was not given to it, unless the hold outlives that group (`keep`).
 local function was_given(object, hold, me)
     local group = hold.taker.group
     return (group == nil or group == me.group or hold.keep == true) and not has_asked(object, me)
@@ -278,12 +285,13 @@ function Owner.given(lock, me)
     return hold and was_given(lock, hold, me) and lock or nil
 end
 
---- Whether this coroutine may use a hold of another one: of its own group, or left by a coroutine that has ended, or given to it.
+--- Whether this coroutine may use another coroutine's hold: the hold of its group, of a coroutine that has ended, or given to
+-- it.
 local function may_use(object, hold, me)
     return me.group ~= nil and hold.taker.group == me.group or was_given(object, hold, me) or has_left(hold.taker, me)
 end
 
---- Of what is held through an object: the only one that fits, or nil.
+--- Returns the lock object that holds through `object` and for whose hold `fits` is true; nil if there is none or more than one.
 local function only(object, fits, me)
     local found
     for lock in Owner.each(object) do
@@ -306,10 +314,10 @@ local function is_held(object, hold, me)
     return hold.claim:held() and may_use(object, hold, me)
 end
 
---- Finds the lock object that a method of `lock`, called by this coroutine, is about. A companion's methods are about itself. Of an
--- object it is, in this order: the one by which this coroutine holds; the only one by which its group holds; the only one that it
--- may use; the object itself, if nothing is held through it.
--- @treturn Lock|nil nil if what is held is not for this coroutine
+--- Finds the lock object that a method of `lock`, called by this coroutine, is about. A companion's methods are about the
+-- companion. For an object it is, in this order: the lock object by which this coroutine holds; the only one by which its group
+-- holds; the only one that it may use; the object itself, if nothing is held through it.
+-- @treturn Lock|nil nil if this coroutine may not use what is held
 function Owner.meant(lock, me)
     local hold = present(lock)
     if lock._origin or hold and hold.taker == me then

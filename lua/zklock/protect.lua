@@ -1,9 +1,9 @@
---- protect: calls that may wait, protected wherever Lua allows it.
+--- protect: calls that may wait, protected wherever Lua allows that.
 --
--- A call that is interrupted by an error gives up what it has asked for. That takes a pcall around it. A coroutine may yield
--- across pcall on all versions of Lua but PUC Lua 5.1. There a call that may yield runs unprotected. If it cannot yield where it
--- is, for example inside a pcall of the program, it is protected: its wait is going to raise, and the call then gives up what it
--- has asked for. zklock.wait's sweep finds the rest.
+-- A call that is interrupted by an error must give up what it has asked for. For this, a pcall must surround the call. On all
+-- versions of Lua except PUC Lua 5.1 a coroutine may yield across pcall. On PUC Lua 5.1 a call that may yield runs unprotected.
+-- If the coroutine cannot yield at that point, for example inside a pcall of the program, the call is protected. Its wait is
+-- going to raise, and the call then gives up what it has asked for. zklock.wait's sweep finds the remaining cases.
 
 local core = require "zklock.core"
 
@@ -11,8 +11,8 @@ local coroutine, error, pcall, rawget, type = coroutine, error, pcall, rawget, t
 
 local protect = {}
 
---- Whether a coroutine may yield across pcall here. LuaJIT is not asked: inside nginx coroutines belong to nginx, which cannot run
--- any while a module is loaded.
+--- Whether a coroutine may yield across pcall. LuaJIT is not probed: inside nginx coroutines belong to nginx, which cannot run a
+-- coroutine while a module is loaded.
 local PCALL_YIELDS = rawget(_G, "jit") ~= nil or (function()
     local probe = coroutine.create(function()
         pcall(coroutine.yield)
@@ -24,7 +24,7 @@ protect.PCALL_YIELDS = PCALL_YIELDS
 
 local yieldable = core.yieldable
 
---- Calls fn(...), protected unless that would forbid it to yield; answers like pcall.
+--- Calls fn(...), protected unless that would forbid it to yield. Returns what pcall would return.
 local function call(fn, ...)
     if yieldable() then
         return true, fn(...)
@@ -33,7 +33,7 @@ local function call(fn, ...)
 end
 protect.call = PCALL_YIELDS and pcall or call
 
---- For adapters, before they suspend the running coroutine: raises where that cannot be.
+--- For adapters, before they suspend the running coroutine: raises where the coroutine cannot be suspended.
 function protect.check_yieldable()
     if not PCALL_YIELDS and not yieldable() then
         error("nothing can wait inside pcall, a metamethod or an iterator on Lua 5.1: " ..
@@ -41,7 +41,7 @@ function protect.check_yieldable()
     end
 end
 
---- How calls are protected that may wait by an adapter.
+--- Returns the function that protects calls that may wait by an adapter.
 function protect.by(adapter)
     local yields = adapter.yields
     if PCALL_YIELDS or yields == false then

@@ -1,8 +1,8 @@
---- rwlock: a lock that readers share and a writer has alone.
+--- rwlock: a lock that several readers or one writer can hold.
 --
--- Two locks on one path, `read` and `write`, that know of each other. Whoever comes first is served first: a reader waits for
--- the nearest writer before it, a writer for everybody before it, so neither side starves. The nodes are named as those of
--- Curator's InterProcessReadWriteLock.
+-- An RwLock has two locks on one path, `read` and `write`, which refer to each other. Contenders are served in the order of
+-- arrival: a reader waits for the nearest writer before it, a writer for all contenders before it. So neither readers nor
+-- writers wait forever. The nodes have the names of Curator's InterProcessReadWriteLock.
 
 local Lock = require "zklock.lock"
 local options = require "zklock.options"
@@ -26,15 +26,15 @@ function RwLock.new(client, path, settings)
     }, RwLock)
 end
 
---- Raises at the caller of the public method when it was called with a dot instead of a colon.
+--- Raises at the caller of the public method if it was called with a dot instead of a colon.
 local function check_self(self, method)
     if getmetatable(self) ~= RwLock then
         error(format("rwlock:%s: call it with a colon on a read/write lock", method), 3)
     end
 end
 
---- Raises at the caller of the public method what is wrong with the arguments for a lock's with_lock, which is called last:
--- Lua 5.1 could not say there where the mistake is.
+--- Raises at the caller of the public method if an argument for a lock's with_lock is wrong. with_lock is called in a tail call,
+-- and there Lua 5.1 could not name the line of the mistake.
 local function check_with(lock, method, fn, timeout)
     local fits = options.callback(fn)
     local wrong = not fits and "the first argument must be a function"
@@ -49,7 +49,7 @@ end
 
 --- Runs `fn(rw.read, …)` while holding the read lock: rw.read:with_lock.
 -- @tparam function fn
--- @tparam table|number|nil timeout as of Lock:acquire; nil waits for ever
+-- @tparam table|number|nil timeout as of Lock:acquire; nil: no limit
 -- @param ... further arguments for fn
 -- @treturn true|nil
 -- @return fn's results; or message, code: as Lock:with_lock
@@ -62,7 +62,7 @@ end
 
 --- Runs `fn(rw.write, …)` while holding the write lock: rw.write:with_lock.
 -- @tparam function fn
--- @tparam table|number|nil timeout as of Lock:acquire; nil waits for ever
+-- @tparam table|number|nil timeout as of Lock:acquire; nil: no limit
 -- @param ... further arguments for fn
 -- @treturn true|nil
 -- @return fn's results; or message, code: as Lock:with_lock
@@ -80,8 +80,8 @@ function RwLock:path()
     return self.read:path()
 end
 
---- Lists who holds and who waits, readers and writers: as Lock:contenders.
--- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
+--- Lists all holders and waiters, readers and writers: as Lock:contenders.
+-- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
 -- @treturn table|nil array, in queue order
 -- @treturn string|nil message
 -- @treturn string|nil code

@@ -1,8 +1,8 @@
 --- semaphore: a lock with several permits.
 --
--- The layout is that of Curator's InterProcessSemaphoreV2: a line of those who wait in `<path>/locks`, and a node for each
--- permit that is taken in `<path>/leases`. Everything else is as for any lock: a coroutine holds once by an object, with as many
--- permits as it asked for together.
+-- The layout is that of Curator's InterProcessSemaphoreV2: the queue of the waiters is in `<path>/locks`, and `<path>/leases`
+-- has a node for each permit that is taken. In all other respects a semaphore is like any lock: a coroutine holds once by an
+-- object, with all permits that it asked for together.
 
 local Lock = require "zklock.lock"
 local node = require "zklock.node"
@@ -14,10 +14,10 @@ local huge, max = math.huge, math.max
 
 local Semaphore = Lock.extend()
 
---- What is more is no limit.
+--- A larger number is not a valid limit.
 local LARGEST_LIMIT = 2147483647
 
---- What acquire takes: `count`, how many permits, together or not at all.
+--- The settings of acquire. `count` is the number of permits, which are granted together or not at all.
 local KIND = {
     name = "semaphore",
     mode = "permits",
@@ -32,7 +32,7 @@ function Semaphore.new(client, path, permits, settings)
     return setmetatable(semaphore, Semaphore)
 end
 
---- Raises at the caller of the public method when it was called with a dot instead of a colon.
+--- Raises at the caller of the public method if it was called with a dot instead of a colon.
 local function check_self(self, method)
     if getmetatable(self) ~= Semaphore then
         error(format("semaphore:%s: call it with a colon on a semaphore", method), 3)
@@ -46,8 +46,9 @@ function Semaphore:permits()
     return self._permits
 end
 
---- For how many permits the semaphore was made, as whoever came first has written it (csrc/permits.c reads it alike).
--- @treturn number|false false: nobody has said
+--- Reads for how many permits the semaphore was made. The first client has written the number (csrc/permits.c reads it the same
+-- way).
+-- @treturn number|false false: no valid number is written
 -- @treturn string|nil message, when it cannot be read
 -- @treturn string|nil code
 local function read_limit(self, deadline, seconds)
@@ -66,8 +67,8 @@ local function read_limit(self, deadline, seconds)
     return limit > 0 and limit <= LARGEST_LIMIT and limit
 end
 
---- How many permits nobody has now. The answer is of a moment that has passed: to take one, take it.
--- @tparam number|nil timeout seconds, 0 or more, math.huge for as long as it takes; the session timeout unless given
+--- How many permits are free. The result may be outdated when it is returned: to take a permit, acquire it.
+-- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
 -- @treturn integer|nil 0 or more
 -- @treturn string|nil message
 -- @treturn string|nil code "mismatch" (the semaphore was made for another number of permits), "timeout", "disconnected",
@@ -97,7 +98,8 @@ function Semaphore:available(timeout)
     return max(0, self._permits - taken)
 end
 
---- Appends those of a list that are leases, or those that are not, and says that only the first `holders` of them hold.
+--- Appends the contenders of a list that are leases, or those that are not, and marks only the first `holders` of them as
+-- holders.
 local function append(contenders, list, leases, holders)
     local count = 0
     for index = 1, #list do
@@ -110,8 +112,8 @@ local function append(contenders, list, leases, holders)
     end
 end
 
---- The permits that are taken, and then the line. Permits beyond the limit are those of the head of the line, who has made
--- its nodes and waits for others to go (Curator's clients always do it so).
+--- Lists the permits that are taken, and then the queue. Permits beyond the limit belong to the head of the queue: it has
+-- created its nodes and waits until other permits are released (Curator's clients always do this).
 function Semaphore:_contenders(deadline, seconds)
     local leases, message, code = self:_list(self._path .. "/leases", true, deadline, seconds)
     if not leases then

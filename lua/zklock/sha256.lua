@@ -1,12 +1,12 @@
---- sha256: the hash of that name (FIPS 180-4), for zklock.key, in whatever way this Lua can calculate with bits.
+--- sha256: the SHA-256 hash (FIPS 180-4), for zklock.key, with the bit operations that this Lua has.
 
 local load, pcall, require, rawget = load, pcall, require, rawget
 local byte, char, format, rep = string.byte, string.char, string.format, string.rep
 local floor = math.floor
 
-local WORD = 4294967296 -- 2^32, an integer where there are integers
+local WORD = 4294967296 -- 2^32, an integer where Lua has integers
 
---- band, bxor and rotate-right of numbers from 0 to 2^32 - 1, by arithmetic alone: for a bare Lua 5.1.
+--- Returns band, bxor and rotate-right of numbers from 0 to 2^32 - 1, by arithmetic alone: for a plain Lua 5.1.
 local function arithmetic()
     local both, either = {}, {} -- results for two half-bytes a and b, at a * 16 + b
     for a = 0, 15 do
@@ -37,8 +37,8 @@ local function arithmetic()
     end
 end
 
---- The same three functions, by operators (5.3 and later), "bit" (LuaJIT), "bit32" (5.2), or arithmetic. LuaJIT's
--- results may be negative; whatever is added up is taken modulo 2^32 afterwards.
+--- The same three functions, by operators (5.3 and later), "bit" (LuaJIT), "bit32" (5.2), or arithmetic. LuaJIT's results may be
+-- negative; all sums are taken modulo 2^32 afterwards.
 local function operations()
     local operators = rawget(_G, "loadstring") == nil and load([[
         return function(a, b) return a & b end, function(a, b) return a ~ b end,
@@ -83,7 +83,7 @@ local function mix(state, text, first, w)
     end
     for index = 17, 64 do
         local x, y = w[index - 15], w[index - 2]
-        -- A shift is a rotation of what is left when the low bits are gone.
+        -- A shift is a rotation of the value whose low bits were cleared.
         local s0 = bxor(bxor(ror(x, 7), ror(x, 18)), (x - x % 8) / 8)
         local s1 = bxor(bxor(ror(y, 17), ror(y, 19)), (y - y % 1024) / 1024)
         w[index] = floor((w[index - 16] + s0 + w[index - 7] + s1) % WORD)

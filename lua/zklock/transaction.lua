@@ -1,10 +1,10 @@
 --- transaction: several checks and writes that ZooKeeper executes all together, or none of them.
 --
--- Made by client:transaction(), or by lock:transaction(): then the first thing that the server checks is that the node by
--- which the lock is held is still there; of a semaphore, the nodes of all permits that are held; of a multi, those of all its
--- locks. So what is written under a lock that has been lost meanwhile is not written, even if this program was asleep when it
--- lost it, and the server itself decides that. It needs no cooperation of what is written to, as a fencing token does, but
--- protects only what is in ZooKeeper.
+-- Made by client:transaction(), or by lock:transaction(). In a lock's transaction the server first checks that the node by
+-- which the lock is held still exists. For a semaphore it checks the nodes of all permits that are held, for a multi the nodes
+-- of all its locks. So nothing is written under a lock that has been lost meanwhile, even if this program was suspended when it
+-- lost the lock, and the server itself decides that. Unlike a fencing token, this needs no cooperation of the resource that is
+-- written, but it protects only data in ZooKeeper.
 --
 --     local results, message, code = lock:transaction()
 --         :set("/app/config", new, stat.version)
@@ -30,12 +30,12 @@ function Transaction._new(client)
     return new(client)
 end
 
---- For Lock:transaction. Bound to the hold of this moment: a later one of the same lock would be another's writes.
+--- For Lock:transaction. Bound to the present hold: during a later hold of the same lock the writes may not fit any more.
 function Transaction._guarded(lock, hold)
     return new(lock._client, { { lock = lock, hold = hold } })
 end
 
---- For Multi:transaction, likewise; `holds` are those of the locks, by index, with false where there is none.
+--- For Multi:transaction, likewise. `holds` are the holds of the locks, by index, with false where there is none.
 function Transaction._guarded_by_all(client, locks, holds)
     local guards = {}
     for index = 1, #locks do
@@ -50,7 +50,7 @@ local function check_self(self, method)
     end
 end
 
---- Raises at the caller of the public method if something is wrong, else adds a part. Not to be called in a return.
+--- Raises at the caller of the public method if `wrong` is given, else adds a part. Must not be called in a tail call (return).
 local function add(self, method, wrong, part)
     if wrong then
         error(format("transaction:%s: %s", method, wrong), 3)
@@ -58,9 +58,9 @@ local function add(self, method, wrong, part)
     self._parts[#self._parts + 1] = part
 end
 
---- Demands that a node exists, and has a version.
--- @tparam string|nil path a lock's transaction may leave both out: the check of its own nodes is always part of it
--- @tparam number|nil version any unless given
+--- Requires that a node exists and has a version.
+-- @tparam string|nil path a lock's transaction may leave both out: the check of the lock's nodes is always part of it
+-- @tparam number|nil version default: any
 -- @treturn Transaction itself
 -- @raise when an argument is malformed
 function Transaction:check(path, version)
@@ -73,7 +73,7 @@ function Transaction:check(path, version)
     return self
 end
 
---- Creates a node: client:create's arguments, but neither `container` nor `timeout`.
+--- Creates a node. The arguments are those of client:create, without `container` and `timeout`.
 -- @tparam string path
 -- @tparam string|nil data
 -- @tparam table|nil settings `ephemeral`, `sequential`, `acl`
@@ -97,7 +97,7 @@ end
 --- Writes a node's data.
 -- @tparam string path
 -- @tparam string|nil data
--- @tparam number|nil version only if the node has it; any unless given
+-- @tparam number|nil version writes only if the node has this version; default: any
 -- @treturn Transaction itself; the part's result is the node's new stat
 -- @raise when an argument is malformed
 function Transaction:set(path, data, version)
@@ -109,7 +109,7 @@ end
 
 --- Deletes a node.
 -- @tparam string path
--- @tparam number|nil version only if the node has it; any unless given
+-- @tparam number|nil version deletes only if the node has this version; default: any
 -- @treturn Transaction itself; the part's result is true
 -- @raise when an argument is malformed
 function Transaction:delete(path, version)
@@ -119,7 +119,7 @@ function Transaction:delete(path, version)
     return self
 end
 
---- The paths of the nodes by which a lock is held; or nil, message, code when it is not held as it was.
+--- Returns the paths of the nodes by which a lock is held; or nil, message, code if it is not held by that hold any more.
 local function guard_one(lock, hold)
     if not hold or hold.released then
         return nil, format("the lock %s is not held: nothing was written", lock:path()), "not_held"
@@ -136,8 +136,8 @@ local function guard_one(lock, hold)
     return own
 end
 
---- The paths of the nodes to be checked first, and by index the locks that they are of; or nil, message, code when one of the
--- locks is not held as it was.
+--- Returns the paths of the nodes to be checked first, and by index the locks that they belong to; or nil, message, code if one
+-- of the locks is not held by its hold any more.
 local function guard(self)
     local state, problem, state_code = self._client._core:state()
     if state == nil then
@@ -157,7 +157,7 @@ local function guard(self)
     return nodes, locks
 end
 
---- What the server was asked to do: the parts, behind the checks of the locks' own nodes where there are locks.
+--- Returns the request to the server: first the checks of the locks' nodes where there are locks, then the parts.
 local function request_of(self, own)
     local request = { kind = "multi" }
     for index = 1, own and #own or 0 do
@@ -170,7 +170,7 @@ local function request_of(self, own)
     return request, shift
 end
 
---- The results without those of the first so many parts.
+--- Returns the results without those of the first `shift` parts.
 local function behind(results, shift)
     local rest = {}
     for index = shift + 1, #results do
@@ -179,19 +179,19 @@ local function behind(results, shift)
     return rest
 end
 
---- Has the server execute everything or nothing.
+--- Executes all parts on the server, or none.
 --
--- A lock's transaction is refused without asking the server if the lock is not held at this instant by the hold that it was
--- made under. A transaction may be committed again, after "timeout" for one.
+-- A lock's transaction is refused without a request to the server if the lock is not held at this instant by the hold under
+-- which the transaction was made. A transaction may be committed again, for example after "timeout".
 --
--- @tparam number|nil timeout seconds, 0 or more; nil: for ever
--- @treturn table|nil what came of each part in its order: check and delete true, create the path, set the stat
+-- @tparam number|nil timeout seconds, 0 or more; nil: no limit
+-- @treturn table|nil the result of each part in its order: check and delete true, create the path, set the stat
 -- @treturn string|nil message
 -- @treturn string|nil code as of the other operations on nodes (`Client`), in particular "no_node", "node_exists",
---   "bad_version", "not_empty"; of a lock's transaction also "lost" (the lock's node is gone, of a semaphore one of those of
---   its permits, or its lease ran out: nothing was written) and "not_held". "disconnected" and "timeout" leave open whether it
---   was executed.
--- @treturn number|nil which part failed, where it is to blame
+--   "bad_version", "not_empty"; of a lock's transaction also "lost" (the lock's node, or for a semaphore the node of one of its
+--   permits, is gone, or its lease ran out: nothing was written) and "not_held". After "disconnected" and "timeout" the
+--   transaction may or may not have been executed.
+-- @treturn number|nil the index of the part that failed, if a part caused the failure
 -- @raise when the timeout is malformed
 function Transaction:commit(timeout)
     check_self(self, "commit")

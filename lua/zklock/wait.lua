@@ -1,12 +1,12 @@
---- wait: the one waiting loop, and the pump that feeds it.
+--- wait: the waiting loop, and the pump that wakes the waiters.
 --
--- No C function blocks. Whatever has to be waited for is *state* that C keeps (a claim's phase, a query's answer, the
--- client's state), and a wait is: is it decided? — if not, let the adapter suspend us until something may have
--- changed — pump — again. Since state is looked at afresh each time round, a wake-up may come early, twice or for
--- nothing, but must not be missed.
+-- C functions block only where the caller allows it. Everything that Lua waits for is *state* that C keeps (an acquisition's
+-- phase, a query's answer, the client's state). A wait is a loop: if the state is not decided, the adapter suspends the caller
+-- until something may have changed, the pump runs, and the state is evaluated again. Therefore a wake-up may come early, twice
+-- or for no reason, but must not be missed.
 --
--- The pump takes from C which tickets (claims, queries) changed and wakes whoever waits for them, runs callbacks and
--- hands over log lines. Any waiter may run it, and so may the adapter's own pump.
+-- The pump asks C which handles (acquisitions, queries) have changed and wakes the waiters for them, runs callbacks and passes
+-- on log lines. Any waiter may run the pump, and also the adapter's own pump.
 
 local core = require "zklock.core"
 local Owner = require "zklock.owner"
@@ -23,22 +23,26 @@ local WEAK_KEYS = { __mode = "k" }
 local WEAK_VALUES = { __mode = "v" }
 local WEAK_BOTH = { __mode = "kv" }
 
---- What a client remembers about those who wait, all of it weakly: a coroutine that nobody will resume, and the locks
--- that only it knew, are collected like anything else.
+--- The registry of a client: its waiters and observers. All references are weak: a coroutine that is never resumed again is
+-- collected together with the locks to which only this coroutine refers.
 function wait.new_registry()
     return {
-        by_ticket = setmetatable({}, WEAK_VALUES), -- ticket id -> the waiter it concerns
-        everybody = setmetatable({}, WEAK_KEYS),   -- all waiters -> what they wait for; the client's state concerns each
-        observers = setmetatable({}, WEAK_VALUES), -- ticket id -> the lock that hears of its changes while it is held
-        deadlines = setmetatable({}, WEAK_KEYS),   -- all waiters whose wait has an end -> when that is
-        overdue = setmetatable({}, WEAK_KEYS),     -- waiters that a sweep has found behind their deadline -> when
+        by_ticket = setmetatable({}, WEAK_VALUES), -- id of a handle -> the waiter for it
+        -- all waiters -> what they wait for; the client's state concerns every waiter
+        everybody = setmetatable({}, WEAK_KEYS),
+        -- id of a handle -> the lock that is notified of its changes while it is held
+        observers = setmetatable({}, WEAK_VALUES),
+        deadlines = setmetatable({}, WEAK_KEYS),   -- all waiters with a deadline -> the deadline
+        -- waiters that a sweep has found behind their deadline -> when it first did
+        overdue = setmetatable({}, WEAK_KEYS),
         threads = setmetatable({}, WEAK_BOTH),     -- on PUC Lua 5.1: waiters and acquisitions -> their coroutines
-        sweep_due = 0,                             -- the time of the next sweep
-        missed = false                             -- whether an error has kept a pump from passing on news
+        sweep_due = 0,                             -- when the next sweep is due
+        -- whether an error has kept a pump from passing on notifications
+        missed = false
     }
 end
 
---- Notes whom the news of a ticket, or of several, concerns.
+--- Notes which waiter the notifications of a handle, or of several handles, concern. `ticket` is an id or a list of ids.
 local function concern(registry, ticket, waiter)
     if type(ticket) == "table" then
         for index = 1, #ticket do
@@ -49,14 +53,14 @@ local function concern(registry, ticket, waiter)
     end
 end
 
---- Has `observer:_ticket_changed()` called at the news of a ticket, also while nobody waits for the client.
+--- Has `observer:_ticket_changed()` called when a handle changes, also while nothing waits for the client.
 function wait.observe(client, ticket, observer)
     client._registry.observers[ticket] = observer
     wait.attend(client)
 end
 
---- Sees to it that the adapter's pump runs, if it has one and there is a loop that can run it. A wait does so by itself; but
--- what is granted at once is held without any.
+--- Makes sure that the adapter's pump runs, if the adapter has one and a loop can run it. A wait does this itself, but a lock
+-- that is granted at once is held without a wait.
 function wait.attend(client)
     local attend = client._adapter.attend
     if attend then
@@ -64,14 +68,15 @@ function wait.attend(client)
     end
 end
 
---- For who does not wait, or no longer: whether it is decided once C knows of all that was asked. What needs no request, such as a
--- lock that the client has already, must not depend on what the client's thread did when it was asked for.
+--- Final check when the time is up, or when no wait is possible: flushes pending calls to the engine, then evaluates the
+-- condition again. If something needs no request, for example a lock that the client has already, its result must not depend on
+-- what the client's thread was doing.
 local function at_last(client, decided, subject)
     client._core:catch_up()
     return decided(subject) and true or false
 end
 
---- Waits by an adapter that blocks the whole program: there is nobody else to wake anybody, nor to be woken.
+--- Waits by an adapter that blocks the whole program. No other coroutine can run, so none is registered or woken.
 local function alone_until_decided(client, adapter, deadline, decided, subject)
     repeat
         local left = deadline - now()
@@ -84,8 +89,8 @@ local function alone_until_decided(client, adapter, deadline, decided, subject)
     return true
 end
 
---- What notices, on Lua 5.4, that a coroutine is closed while it waits: then there is no error. If there is one, whoever waits
--- goes on with it.
+--- Notices, on Lua 5.4, that a coroutine is closed while it waits. Then there is no error. If there is an error, the code that
+-- waits handles it.
 local Guard = {}
 
 function Guard:__close(problem)
@@ -98,12 +103,12 @@ local function new_guard(client, waiter)
     return setmetatable({ client = client, waiter = waiter, waits = true }, Guard)
 end
 
---- For a loop of one round, whose fourth value Lua 5.4 closes, and the others ignore.
+--- An iterator for a loop of one round. Lua 5.4 closes the loop's fourth value. Other versions ignore that value.
 local function once(_, done)
     return not done or nil
 end
 
---- The loop around an adapter's wait. What until_decided returns.
+--- The loop around an adapter's wait. Returns the results of until_decided.
 local function wait_among_others(client, adapter, waiter, deadline, decided, subject)
     while true do
         local left = deadline - now()
@@ -124,15 +129,15 @@ local function wait_among_others(client, adapter, waiter, deadline, decided, sub
     end
 end
 
---- Notes which coroutine has a waiter, or an acquisition, in one of its local variables, where an error may unwind that coroutine
--- without a trace. See sweep.
+--- Notes which coroutine has a waiter, or an acquisition, in a local variable, where an error may unwind that coroutine without
+-- a trace. See sweep.
 function wait.note_thread(registry, thing)
     if not PCALL_YIELDS then
         registry.threads[thing] = coroutine.running()
     end
 end
 
---- Registers a waiter and waits; runs protected.
+--- Registers a waiter and waits. Runs protected.
 local function wait_registered(client, adapter, waiter, ticket, deadline, decided, subject)
     local registry = client._registry
     local guard = coroutine.close and new_guard(client, waiter) or nil
@@ -152,7 +157,7 @@ local function wait_registered(client, adapter, waiter, ticket, deadline, decide
     return outcome, message, code
 end
 
---- Gives up a wait that will not go on, with what it waited for.
+--- Gives up a wait that will not go on, and whatever it waited for.
 local function give_up(client, waiter, code)
     local forget = client._adapter.forget
     if forget then
@@ -161,7 +166,7 @@ local function give_up(client, waiter, code)
     wait.forsake(client, waiter, code)
 end
 
---- Waits by an adapter that suspends the caller. An error that is raised in the wait goes on after the wait is given up.
+--- Waits by an adapter that suspends the caller. An error that is raised in the wait is raised again after the wait is given up.
 local function among_others_until_decided(client, adapter, ticket, deadline, decided, subject)
     local waiter = {}
     local ok, outcome, message, code =
@@ -178,12 +183,12 @@ end
 
 --- Waits until `decided(subject)` is true or the deadline has passed.
 -- @tparam Client client
--- @tparam number|table|nil ticket id of the claim or query that is waited for, or a list of ids; nil when it is the client's
---   state
+-- @tparam number|table|nil ticket id of the handle (acquisition or query) that is waited for, or a list of ids; nil: the
+--   client's state
 -- @tparam number deadline on core.now()'s clock; math.huge for none
--- @tparam function decided looks, changes nothing, does not yield
--- @param subject given to `decided`
--- @treturn boolean|nil true decided, false the deadline passed, nil the adapter cannot wait here
+-- @tparam function decided only reads, and does not yield
+-- @param subject passed to `decided`
+-- @treturn boolean|nil true: decided; false: the deadline passed; nil: the adapter cannot wait here
 -- @treturn string|nil message in the last case
 -- @treturn string|nil code in the last case
 function wait.until_decided(client, ticket, deadline, decided, subject)
@@ -198,7 +203,7 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
     return among_others_until_decided(client, adapter, ticket, deadline, decided, subject)
 end
 
---- Whether a wait here would block the whole program: then nothing changes meanwhile but by what other processes do.
+--- Whether a wait here would block the whole program. Then only other processes can change anything meanwhile.
 -- @treturn boolean
 function wait.is_alone(client)
     local adapter = client._adapter
@@ -206,7 +211,8 @@ function wait.is_alone(client)
     return here.alone == true
 end
 
---- Whether the running coroutine can wait: not in a metamethod __close that coroutine.close calls, unless waits do not yield.
+--- Whether the running coroutine can wait. It cannot in a metamethod __close that coroutine.close calls, unless waits do not
+-- yield.
 -- @treturn boolean
 function wait.is_possible(client)
     local isyieldable = coroutine.isyieldable
@@ -214,10 +220,10 @@ function wait.is_possible(client)
         return true
     end
     local _, is_main = coroutine.running()
-    return is_main == true -- there the adapter knows what to do
+    return is_main == true -- in the main coroutine the adapter decides
 end
 
---- Gives up one acquisition that nobody waits for any more. Should its coroutine go on nevertheless, its answer is `code`.
+--- Gives up an acquisition whose waiter will not go on. If its coroutine goes on nevertheless, the answer is `code`.
 -- @treturn table|nil the run of a multi that it was part of
 local function forsake_hold(client, hold, code)
     hold.cancelled = code
@@ -242,11 +248,11 @@ local function forsake_hold(client, hold, code)
     return run
 end
 
---- For adapters that know that a waiter's coroutine will never run again: gives up what it waited for, now and not when it
--- is collected. Harmless when it has been done. Of coroutine.close, which Lua 5.4 has, no adapter need tell.
+--- For adapters: gives up immediately what a waiter waited for, if its coroutine will never run again. Without this call that
+-- happens when the waiter is collected. A second call has no effect. Adapters need not report Lua 5.4's coroutine.close.
 -- @tparam Client client
 -- @tparam table waiter
--- @tparam string|nil code what an acquisition answers if its coroutine goes on nevertheless; "cancelled" unless given
+-- @tparam string|nil code the answer of an acquisition if its coroutine goes on nevertheless; default "cancelled"
 function wait.forsake(client, waiter, code)
     local subject = client._registry.everybody[waiter]
     client._registry.everybody[waiter] = nil
@@ -269,7 +275,7 @@ local SWEEP = 0.5
 --- Seconds for which a waiter may be overdue. A loop that was blocked resumes its waiters late, but before the pump runs twice.
 local OVERDUE = 1
 
---- Whether a coroutine has left the functions that had something in a local variable. Known on PUC Lua 5.1 only.
+--- Whether a coroutine has left the functions that had `thing` in a local variable. Known on PUC Lua 5.1 only.
 local function is_unwound(registry, thing)
     local thread = registry.threads[thing]
     return thread ~= nil and (coroutine.status(thread) == "dead" or not core.stands_in(thread, thing))
@@ -288,9 +294,9 @@ local function is_overdue(registry, waiter, time)
     return found ~= nil and time - found >= OVERDUE
 end
 
---- Gives up waits that will not go on: those that an error has ended where they could not be protected, and those whose deadline is
--- long past because nobody resumes their coroutine. The collector would give them up too, but in a program that only waits it may
--- not run. Acquisitions of coroutines that were unwound outside of a wait are given up as well.
+--- Gives up waits that will not go on: waits that an error has ended where they could not be protected, and waits whose deadline
+-- is long past because their coroutine is not resumed. The collector would give them up too, but in a program that only waits
+-- it may not run. Also gives up acquisitions of coroutines that were unwound outside of a wait.
 local function sweep(client, time)
     local registry, doomed = client._registry, {}
     registry.sweep_due = time + SWEEP
@@ -316,7 +322,7 @@ local function sweep(client, time)
     end
 end
 
---- Whether there is anything to sweep and it is time for that; pump does it then.
+--- Whether something may need a sweep and the sweep is due. The pump sweeps then.
 function wait.is_sweep_due(client)
     local registry = client._registry
     local may_find = next(registry.everybody) ~= nil or not PCALL_YIELDS and next(client._attempts) ~= nil
@@ -329,15 +335,16 @@ local function sweep_if_due(client)
     end
 end
 
---- Kilobytes' worth of collection in one step.
+--- The size of one collection step, in kilobytes.
 local COLLECT = 200
 
---- Whether it can be seen that the program has stopped the collector: not in PUC Lua 5.1, where a step would start it again.
+--- Whether Lua can tell that the program has stopped the collector. PUC Lua 5.1 cannot, and a step would start the collector
+-- again.
 local SEES_COLLECTOR = pcall(collectgarbage, "isrunning")
 
---- For pumps, about twice a second: gives up waits of the client that will not go on, and has the collector go on. A program that
--- only waits makes no garbage; so its collector would never come to the locks, and the coroutines with what they wait for, that it
--- has forgotten.
+--- For pumps, about twice a second: gives up waits of the client that will not go on, and runs a step of the garbage collector.
+-- A program that only waits makes no garbage. So without these steps its collector would never reach the locks, and the waiting
+-- coroutines, to which the program no longer refers.
 -- @tparam Client|nil client
 function wait.collect(client)
     if client then
@@ -348,7 +355,7 @@ function wait.collect(client)
     end
 end
 
---- Wakes every waiter of a client. Collects them first: waking one may let it run, and end, at once.
+--- Wakes every waiter of a client. Lists them first, because a woken waiter may run, and end, at once.
 function wait.wake_everybody(client)
     local waiters = {}
     for waiter in pairs(client._registry.everybody) do
@@ -359,7 +366,7 @@ function wait.wake_everybody(client)
     end
 end
 
---- Tells every observer that something may have changed.
+--- Notifies every observer that something may have changed.
 local function tell_observers(registry)
     local observers = {}
     for _, observer in pairs(registry.observers) do
@@ -370,7 +377,7 @@ local function tell_observers(registry)
     end
 end
 
---- What pump does, protected. `missed`: news may have been taken from C and not passed on.
+--- The part of pump that runs protected. `missed`: notifications may have been taken from C and not passed on.
 local function pass_on(client, missed)
     local handle, registry = client._core, client._registry
     local ticket, changed = handle:next()
@@ -396,9 +403,9 @@ local function pass_on(client, missed)
     end
 end
 
---- Passes on what C has to say, without waiting. What changes while this runs makes the fd readable again, so that
--- nothing is left lying: tickets come first, because taking the last of them is what clears the fd. After an error (Ctrl-C) all
--- waiters look for themselves, and the next pump tells all observers: the news may have been taken and not passed on.
+--- Passes on the notifications from C, without waiting. Changes that occur while this runs make the fd readable again, so no
+-- notification is left: handles come first, because taking the last of them clears the fd. After an error (Ctrl-C) all waiters
+-- are woken, and the next pump notifies all observers, because notifications may have been taken and not passed on.
 function wait.pump(client)
     local registry = client._registry
     local missed = registry.missed

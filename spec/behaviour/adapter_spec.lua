@@ -1,4 +1,4 @@
---- Callbacks, coroutines and adapters: what becomes of a wait when other Lua code has a hand in it.
+--- Callbacks, coroutines and adapters: what a wait does when other Lua code runs during it, ends it or forgets it.
 
 local cluster = require "spec.support.cluster"
 local compat = require "spec.support.compat"
@@ -12,7 +12,7 @@ local zklock = require "zklock"
 after_each(fixture.clean)
 
 describe("callbacks", function()
-    it("may use the client and the lock that they are about", function()
+    it("may use the client and the lock that they are called for", function()
         local again
         local client = fixture.client()
         local lock = client:mutex(fixture.path(), { on_lost = function(lock)
@@ -28,7 +28,7 @@ describe("callbacks", function()
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
-    it("that raise do not break the wait that runs them, and are reported", function()
+    it("that raise are reported, and do not break the wait that calls them", function()
         local lines = {}
         local client = fixture.client({ log = function(level, message)
             lines[#lines + 1] = level .. ": " .. message
@@ -42,13 +42,13 @@ describe("callbacks", function()
         local waiting = client:mutex(fixture.path())
         node = fixture.join(waiting:path())
         assert(fixture.observer():delete(lost:node()))
-        assert(waiting:acquire(30)) -- for which it must go on after the callback
+        assert(waiting:acquire(30)) -- for this the wait must go on after the callback
         local text = table.concat(lines, "\n")
         assert.truthy(text:find("error: the callback on_lost raised: ", 1, true), text)
         assert.truthy(text:find("what now?", 1, true), text)
     end)
 
-    it("run in coroutines of their own where the adapter has such", function()
+    it("run in coroutines of their own if the adapter can start coroutines", function()
         local spawned = 0
         local adapter = { wait = loop.wait, wake = loop.wake, spawn = function(fn)
             spawned = spawned + 1
@@ -70,8 +70,8 @@ describe("callbacks", function()
     end)
 end)
 
-describe("a client's doorbell #real", function()
-    it("takes the place of the fd, and can be connected again #asan", function()
+describe("a client's notify socket #real", function()
+    it("replaces the file descriptor, and can be connected again #asan", function()
         local unix = require "socket.unix"
         local client = fixture.client()
         for _ = 1, 2 do
@@ -90,14 +90,14 @@ describe("a client's doorbell #real", function()
                 return query:done()
             end)
             bell:close()
-            assert.is_true(client._core:ring()) -- to nobody: dropped
+            assert.is_true(client._core:ring()) -- no peer is connected: the byte is dropped
         end
     end)
 
-    it("can still be connected when the client's thread exits meanwhile #asan", function()
+    it("can still be connected while the client's thread exits #asan", function()
         local unix = require "socket.unix"
         local client, link = fixture.client_behind_proxy({ session_timeout = 20 })
-        link:stall() -- the thread waits for a server to say goodbye to, and listens meanwhile
+        link:stall() -- the thread waits for a server that takes its close request, and keeps listening
         client._core:close()
         local path = assert(client._core:listen())
         eventually(function()
@@ -110,7 +110,7 @@ describe("a client's doorbell #real", function()
         bell:close()
     end)
 
-    it("that nobody connects leaves nothing behind #asan", function()
+    it("leaves nothing behind if nothing connects to it #asan", function()
         local client = fixture.client()
         local first = assert(client._core:listen())
         local second = assert(client._core:listen())
@@ -122,8 +122,8 @@ describe("a client's doorbell #real", function()
     end)
 end)
 
-describe("an adapter of the program's own", function()
-    it("that raises ends the wait with that error, and the acquisition is given up #asan", function()
+describe("an adapter that the program supplies", function()
+    it("that raises ends the wait with that error, and the acquisition is abandoned #asan", function()
         local broken = false
         local problem = {}
         local client = fixture.client({ session_timeout = 30, wait = { yields = false, wake = loop.wake,
@@ -147,7 +147,7 @@ describe("an adapter of the program's own", function()
         assert(lock:acquire(10))
     end)
 
-    it("that cannot wait where it is called ends the wait with its answer", function()
+    it("that cannot wait where it is called ends the wait with the adapter's answer", function()
         local nowhere = false
         local client = fixture.client({ wait = { wake = loop.wake, wait = function(...)
             if nowhere then
@@ -164,7 +164,7 @@ describe("an adapter of the program's own", function()
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
-    it("may forget a coroutine that waits: its place in the queue is given up, and the lock can be used #asan", function()
+    it("may forget a waiting coroutine: its place in the queue is given up, and the lock can be used again #asan", function()
         local suspend = false
         local client = fixture.client({ session_timeout = 30, wait = { wake = loop.wake, wait = function(...)
             if suspend then
@@ -192,7 +192,7 @@ describe("an adapter of the program's own", function()
         assert(lock:acquire(10))
     end)
 
-    it("is told of a client's beginning and end", function()
+    it("is called when its client begins and when it ends", function()
         local attached, detached
         local client = fixture.client({ wait = { wait = loop.wait, wake = loop.wake,
             attach = function(opened)
@@ -207,7 +207,7 @@ describe("an adapter of the program's own", function()
         assert.equal(client, detached)
     end)
 
-    it("is told of the end also when connect fails", function()
+    it("is called at the client's end also when connect fails", function()
         local attached, detached
         local client, _, code = zklock.connect("127.0.0.1:1", { connect_timeout = 0.2, wait = {
             wait = loop.wait, wake = loop.wake,
@@ -227,7 +227,7 @@ describe("an adapter of the program's own", function()
         end)
     end)
 
-    it("that raises in connect closes the client, and the error goes on", function()
+    it("that raises in connect closes the client, and the error is passed on", function()
         local attached, detached
         local problem = {}
         local ok, raised = pcall(zklock.connect, "127.0.0.1:1", { wait = {
@@ -252,7 +252,7 @@ describe("an adapter of the program's own", function()
         end)
     end)
 
-    it("is asked to wake a cancelled waiter at once, whatever the client is busy with", function()
+    it("is asked to wake a cancelled waiter at once, whatever the client is doing", function()
         local woken = 0
         local client = fixture.client({ wait = { wait = loop.wait, wake = function(waiter)
             woken = woken + 1
@@ -272,7 +272,7 @@ describe("an adapter of the program's own", function()
         end)
     end)
 
-    it("wakes who waits for the client itself: connect and close do not sit out their timeouts", function()
+    it("wakes coroutines that wait for the client itself: connect and close do not wait for their timeouts", function()
         loop.run(function()
             takes(0, function()
                 local client = assert(zklock.connect(fixture.servers(), { connect_timeout = 30, wait = loop }))

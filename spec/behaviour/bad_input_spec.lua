@@ -1,4 +1,4 @@
---- Callers' mistakes raise at the caller's line, name the argument and what is expected, and touch nothing.
+--- A mistake in a call raises an error at the caller's line. It names the argument and what is expected; nothing changes.
 
 local fixture = require "spec.support.fixture"
 local mistake = require "spec.support.mistake"
@@ -62,7 +62,7 @@ describe("connect refuses", function()
         end)
     end
 
-    it("options that it does not know, and says which it knows", function()
+    it("unknown options, and names the known ones", function()
         mistake(function()
             connect("127.0.0.1:1", { timeout = 5 })
         end, "unknown option 'timeout'", "connect_timeout", "session_timeout")
@@ -71,13 +71,13 @@ describe("connect refuses", function()
         end, "unknown option 1")
     end)
 
-    it("options that are no table", function()
+    it("options that are not a table", function()
         mistake(function()
             connect("127.0.0.1:1", 5)
         end, "options must be a table", "(got 5)")
     end)
 
-    it("adapters whose module is missing, and says so", function()
+    it("adapters whose module is missing, and names the module", function()
         local loaded = package.loaded
         local adapter, luv = loaded["zklock.adapters.luv"], loaded.luv
         loaded["zklock.adapters.luv"], loaded.luv = nil, nil
@@ -90,7 +90,7 @@ describe("connect refuses", function()
         loaded["zklock.adapters.luv"], loaded.luv, package.preload.luv = adapter, luv, nil
     end)
 
-    it("to show a credential in any message", function()
+    it("a wrong option without showing a credential in the message", function()
         local message = mistake(function()
             connect("127.0.0.1:1", { auth = { { scheme = 1, credential = "user:secret" } } })
         end)
@@ -104,7 +104,7 @@ describe("shared refuses", function()
         return client
     end
 
-    it("what connect does, in its own name and at its caller's line #valgrind #asan", function()
+    it("what connect refuses, in its own name and at its caller's line #valgrind #asan", function()
         local cases = {
             { { "" }, "(got an empty one)" }, { {}, "(got nil)" }, { { "h:0" }, '"h:0"' },
             { { "h", 5 }, "options must be a table" },
@@ -118,7 +118,7 @@ describe("shared refuses", function()
         end
     end)
 
-    it("tables that have themselves in them, by what is wrong with those", function()
+    it("tables that contain themselves, with a message about the wrong option", function()
         local own = {}
         own.acl = own
         mistake(function()
@@ -137,7 +137,7 @@ describe("shared refuses", function()
 end)
 
 describe("connect answers", function()
-    it("unsupported when asked for tls, rather than going without", function()
+    it("unsupported when tls is requested, instead of connecting without TLS", function()
         local client, message, code = zklock.connect("127.0.0.1:1", { tls = {}, connect_timeout = 0 })
         assert.is_nil(client)
         assert.truthy(message:find("TLS", 1, true))
@@ -180,7 +180,7 @@ describe("a client refuses", function()
         end)
     end
 
-    it("a path that is too long for any kind of lock, and takes one that is just short enough", function()
+    it("a path that is too long for any kind of lock, and accepts the longest path allowed", function()
         local longest = "/" .. ("a"):rep(32767)
         for _, kind in ipairs({ "mutex", "rwlock", "semaphore" }) do
             assert(client[kind](client, longest, kind == "semaphore" and 2 or nil))
@@ -190,7 +190,7 @@ describe("a client refuses", function()
         end
     end)
 
-    it("a node's path for which no request has room, at the line of the call", function()
+    it("a node's path that does not fit into a request, at the line of the call", function()
         local path = "/" .. ("a"):rep(900000)
         local calls = {
             get = { path }, exists = { path }, children = { path }, sync = { path }, set = { path, "x" }, create = { path },
@@ -207,7 +207,7 @@ describe("a client refuses", function()
         end, "transaction:set", "bad path", "900000 bytes")
     end)
 
-    it("lock options of a wrong type, by name", function()
+    it("lock options of a wrong type, and names the option", function()
         local wrong = { reentrant = 1, identity = "", acl = "nobody", wait_release = "no", on_lost = true }
         for name, value in pairs(wrong) do
             mistake(function()
@@ -216,7 +216,7 @@ describe("a client refuses", function()
         end
     end)
 
-    it("that a semaphore lingers, which it cannot", function()
+    it("linger for a semaphore, which cannot linger", function()
         for _, seconds in ipairs({ 0.001, 20, math.huge }) do
             mistake(function()
                 client:semaphore("/a", 2, { linger = seconds })
@@ -230,19 +230,19 @@ describe("a client refuses", function()
         end, "client:semaphore", "'linger'", "a number of seconds, 0 or more")
     end)
 
-    it("lock options that it does not know", function()
+    it("unknown lock options", function()
         mistake(function()
             client:mutex("/a", { handof = 1 })
         end, "unknown option 'handof'", "reentrant")
     end)
 
-    it("the acl of a creator who has not shown any credential", function()
+    it("the acl \"creator\" if the client has shown no credential", function()
         mistake(function()
             client:mutex("/a", { acl = "creator" })
         end, "'acl'", "auth")
     end)
 
-    it("wrong timeouts for flush and close", function()
+    it("invalid timeouts for flush and close", function()
         for _, timeout in ipairs({ -1, NAN, "1", {} }) do
             mistake(function()
                 client:flush(timeout)
@@ -253,7 +253,7 @@ describe("a client refuses", function()
         end
     end)
 
-    it("events that it does not have, and callbacks that are none", function()
+    it("unknown events, and callbacks that are not functions", function()
         mistake(function()
             client:on("stat", print)
         end, "client:on", '"state"')
@@ -262,7 +262,7 @@ describe("a client refuses", function()
         end, "client:on", "function")
     end)
 
-    it("to be called with a dot", function()
+    it("a call with a dot instead of a colon", function()
         for _, method in ipairs({ "state", "on", "flush", "stats", "close", "mutex", "pump", "pollfd" }) do
             mistake(function()
                 client[method]("/a")
@@ -301,7 +301,7 @@ describe("a lock refuses", function()
         end)
     end
 
-    it("options that it does not know", function()
+    it("unknown options", function()
         mistake(function()
             lock:acquire({ timout = 5 })
         end, "unknown option 'timout'", "timeout")
@@ -322,13 +322,13 @@ describe("a lock refuses", function()
         end, "options must be a table")
     end)
 
-    it("to run what is no function", function()
+    it("a function argument that is not a function", function()
         mistake(function()
             lock:with_lock(nil, 5)
         end, "lock:with_lock", "first argument must be a function")
     end)
 
-    it("to be called with a dot", function()
+    it("a call with a dot instead of a colon", function()
         local methods = { "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "token",
             "token_numbers", "path", "node", "contenders" }
         for _, method in ipairs(methods) do
@@ -338,7 +338,7 @@ describe("a lock refuses", function()
         end
     end)
 
-    it("all of that without being any the worse for it", function()
+    it("all of that, and works as before afterwards", function()
         pcall(lock.acquire, lock, -1)
         pcall(lock.with_lock, lock, print, NAN)
         assert.equal("not_held", select(3, lock:release()))
@@ -346,7 +346,7 @@ describe("a lock refuses", function()
         assert.equal("zklock mutex (/a, free)", tostring(lock))
     end)
 
-    it("to create anything on the server", function()
+    it("all of that without creating anything on the server", function()
         local path = fixture.path()
         local connected = fixture.client()
         local good = connected:mutex(path)

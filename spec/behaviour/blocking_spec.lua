@@ -1,4 +1,4 @@
---- What a plain program may expect that blocks while it waits, and otherwise does as it likes: its client goes on by itself.
+--- A plain program that blocks while it waits and does other work in between: its client goes on without it.
 
 local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
@@ -8,7 +8,7 @@ local function new_client()
     return fixture.client { wait = "blocking", session_timeout = 4 }
 end
 
---- How often something runs that waits by a loop in Lua.
+--- Returns how many waits of `fn` go through the loop in Lua.
 local function count_waits(fn)
     local blocking, count = require "zklock.adapters.blocking", 0
     local wait = blocking.wait
@@ -26,7 +26,7 @@ after_each(fixture.clean)
 
 describe("a program that blocks", function()
     for _, adapter in ipairs { "blocking", "auto" } do
-        it("waits in the calls that acquire and release, with " .. adapter, function()
+        it("waits inside the calls that acquire and release, with the adapter " .. adapter, function()
             local client = fixture.client { wait = adapter, session_timeout = 30 }
             local rw = client:rwlock(fixture.path())
             local locks = { client:mutex(fixture.path()), rw.read, rw.write, client:semaphore(fixture.path(), 2) }
@@ -39,7 +39,7 @@ describe("a program that blocks", function()
                     local count = count_waits(function()
                         assert(call(lock))
                     end)
-                    assert.is_true(count == 0 or core.now() > before + 0.5, count) -- half a second is waited for in the call
+                    assert.is_true(count == 0 or core.now() > before + 0.5, count) -- the call itself waits for up to half a second
                 end
             end
         end)
@@ -47,8 +47,8 @@ describe("a program that blocks", function()
 end)
 
 describe("a program that has blocked for a lock and now computes", function()
-    it("keeps it for longer than its session would last without a word #asan #valgrind", function()
-        local client = fixture.client { wait = "blocking", session_timeout = 10 } -- of which no machine stands still for a half
+    it("keeps the lock for longer than its session would last without heartbeats #asan #valgrind", function()
+        local client = fixture.client { wait = "blocking", session_timeout = 10 } -- no machine stands still for half of that
         local lock = client:mutex(fixture.path())
         assert(lock:acquire(20))
         local before = client:stats().heartbeats
@@ -58,7 +58,7 @@ describe("a program that has blocked for a lock and now computes", function()
         assert(lock:release())
     end)
 
-    it("hears of those who ask for it", function()
+    it("receives revocation requests", function()
         local path, asked = fixture.path(), 0
         local client = fixture.client { wait = "blocking" }
         local lock = client:mutex(path, {
@@ -73,7 +73,7 @@ describe("a program that has blocked for a lock and now computes", function()
         end)
     end)
 
-    it("gives a lingering lock to the first who comes", function()
+    it("gives a lingering lock to the first other client that queues", function()
         local path = fixture.path()
         local client = new_client()
         local lock = client:mutex(path, { linger = 1000 })
@@ -85,7 +85,7 @@ describe("a program that has blocked for a lock and now computes", function()
 end)
 
 describe("a program that blocks for a lock", function()
-    it("goes on waiting over a lost connection, and gets it #asan", function()
+    it("keeps waiting when the connection is lost, and gets the lock #asan", function()
         local path = fixture.path()
         local client, link = fixture.client_behind_proxy({ wait = "blocking", session_timeout = 20 })
         local lock = client:mutex(path)
@@ -95,7 +95,7 @@ describe("a program that blocks for a lock", function()
         client:on("state", function(state)
             states[#states + 1] = state
             if state == "suspended" then
-                link:accept() -- not before this was seen
+                link:accept() -- only after the loss was noticed
                 fixture.observer():delete(blocker)
             end
         end)
@@ -107,7 +107,7 @@ describe("a program that blocks for a lock", function()
         assert.equal("connected", (client:state()))
     end)
 
-    it("is told when there is no connection all the time", function()
+    it("gets an answer when there is no connection all the time", function()
         local client, link = fixture.client_behind_proxy({ wait = "blocking", session_timeout = 20 })
         local lock = client:mutex(fixture.path())
         assert(lock:acquire(20))

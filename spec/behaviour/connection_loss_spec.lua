@@ -1,4 +1,4 @@
---- A mutex keeps its promises when connections fail. The proxy makes the faults, on real packets.
+--- A mutex keeps its promises when connections fail. The proxy causes the faults, on real packets.
 
 local socket = require "socket"
 local cluster = require "spec.support.cluster"
@@ -23,7 +23,7 @@ describe("when the connection is lost, a mutex", function()
             assert.equal(1, client:stats().sessions)
         end)
 
-        for _, kind in ipairs({ "create", "children", "get" }) do -- its node, the list, the watch
+        for _, kind in ipairs({ "create", "children", "get" }) do -- the requests for its node, the list and the watch
             it(("waits once if its %s is cut %s the server has it"):format(kind, moment), function()
                 local lock, link = fixture.mutex_behind_proxy(fixture.path())
                 local holder = fixture.join(lock:path())
@@ -42,7 +42,7 @@ describe("when the connection is lost, a mutex", function()
             end)
         end
 
-        it(("is acquired if the making of its directory is cut %s the server has it"):format(moment), function()
+        it(("is acquired if the create of its directory is cut %s the server has it"):format(moment), function()
             local lock, link = fixture.mutex_behind_proxy(fixture.path() .. "/one/two")
             link:arm("create", moment, 2)
             assert(lock:acquire(20))
@@ -50,7 +50,7 @@ describe("when the connection is lost, a mutex", function()
             assert.equal(1, #fixture.children(lock:path()))
         end)
 
-        it(("is acquired if the listing is cut %s the server has it"):format(moment), function()
+        it(("is acquired if the list request is cut %s the server has it"):format(moment), function()
             local lock, link = fixture.mutex_behind_proxy(fixture.directory())
             link:arm("children", moment)
             assert(lock:acquire(20))
@@ -69,7 +69,7 @@ describe("when the connection is lost, a mutex", function()
             assert(lock:acquire(20))
         end)
 
-        it(("leaves nothing after a timeout whose delete is cut %s the server has it"):format(moment), function()
+        it(("leaves nothing behind after a timeout whose delete is cut %s the server has it"):format(moment), function()
             local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
             local holder = fixture.join(lock:path())
             link:arm("delete", moment)
@@ -81,8 +81,8 @@ describe("when the connection is lost, a mutex", function()
         end)
     end
 
-    -- The list would show nobody ahead, but no node of ours either: the create before it has failed.
-    it("believes no list behind a create that failed, though somebody else has made the directory in between", function()
+    -- The list would show no node ahead, but no node of ours either, because the create before it has failed.
+    it("ignores a list sent after a create that failed, even if another client made the directory in between", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         link:arm("children", "stall-request")
         loop.run(function()
@@ -101,7 +101,7 @@ describe("when the connection is lost, a mutex", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
-    it("retries a clean-up that fails again and again on a living session", function()
+    it("retries a clean-up that fails again and again while the session lives", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         assert(lock:acquire(20))
         assert.is_true(lock:release({ wait = false }))
@@ -116,7 +116,7 @@ describe("when the connection is lost, a mutex", function()
         assert.equal(1, client:stats().sessions)
     end)
 
-    it("stays held over a short loss #valgrind #asan", function()
+    it("stays held when the connection is lost for a short time #valgrind #asan", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         assert(lock:acquire(20))
         local token, node = lock:token(), lock:node()
@@ -129,7 +129,7 @@ describe("when the connection is lost, a mutex", function()
         assert.is_true(lock:release())
     end)
 
-    it("keeps its place in the queue over a short loss", function()
+    it("keeps its place in the queue when the connection is lost for a short time", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         local holder = fixture.join(lock:path())
         local place
@@ -148,7 +148,7 @@ describe("when the connection is lost, a mutex", function()
         assert.equal(place, lock:node())
     end)
 
-    it("notices that its turn came while it was away", function()
+    it("is granted after a reconnect if its predecessor was deleted while it was disconnected", function()
         local lock, link = fixture.mutex_behind_proxy(fixture.path())
         local holder = fixture.join(lock:path())
         loop.run(function()
@@ -163,7 +163,7 @@ describe("when the connection is lost, a mutex", function()
         assert.is_true(lock:held())
     end)
 
-    it("is gone soon after the reconnection when released while disconnected #asan", function()
+    it("is deleted soon after the reconnect if it was released while disconnected #asan", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         assert(lock:acquire(20))
         fixture.cut_off(client, link)
@@ -175,14 +175,14 @@ describe("when the connection is lost, a mutex", function()
         assert.equal(1, client:stats().sessions)
     end)
 
-    it("says disconnected when a release is not acknowledged within the session timeout", function()
+    it("answers disconnected if a release is not acknowledged within the session timeout", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path(), 4)
         assert(lock:acquire(20))
         link:refuse()
         link:cut()
         takes(4, function()
             local ok, message, code = lock:release()
-            -- Unless the session ends first: then nothing of it can be left.
+            -- The session may end first: then nothing of it can be left.
             assert.is_true(ok or code == "disconnected" or code == "lost", message)
         end, 0)
         link:accept()
@@ -191,10 +191,10 @@ describe("when the connection is lost, a mutex", function()
         assert(lock:acquire(20))
     end)
 
-    it("answers a try with disconnected at once", function()
+    it("answers a try with disconnected at once if there is no connection", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         fixture.cut_off(client, link)
-        takes(0, function() -- and not the session timeout
+        takes(0, function() -- at once, not after the session timeout
             local ok, message, code = lock:try_acquire()
             assert.same({ nil, "disconnected" }, { ok, code })
             assert.truthy(message:find(lock:path(), 1, true), message)
@@ -203,7 +203,7 @@ describe("when the connection is lost, a mutex", function()
         assert(lock:acquire(20))
     end)
 
-    it("answers a try with disconnected when the connection goes in the middle of it", function()
+    it("answers a try with disconnected if the connection is lost during the try", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         fixture.join(lock:path())
         link:arm("any", "before")
@@ -216,15 +216,15 @@ describe("when the connection is lost, a mutex", function()
         assert.equal("timeout", select(3, lock:acquire(1)))
     end)
 
-    it("answers a try with disconnected when the server says nothing for a session timeout", function()
+    it("answers a try with disconnected if the server sends nothing for a session timeout", function()
         local lock, link = fixture.mutex_behind_proxy(fixture.path(), 2)
         link:stall()
-        takes(1.33, function() -- two thirds of the timeout since it said something
+        takes(1.33, function() -- two thirds of the timeout after the server's last packet
             assert.equal("disconnected", select(3, lock:try_acquire()))
         end, 0)
     end)
 
-    it("lets one deadline cover reconnecting: disconnected in time when nobody comes back", function()
+    it("has one deadline that covers reconnecting: disconnected in time if no server comes back", function()
         local lock, link = fixture.mutex_behind_proxy(fixture.path())
         link:refuse()
         link:cut()
@@ -236,7 +236,7 @@ describe("when the connection is lost, a mutex", function()
         end)
     end)
 
-    it("lets one deadline cover retrying: timeout in time through one cut after the other", function()
+    it("has one deadline that covers retries: timeout in time, also if the connection is cut again and again", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         fixture.join(lock:path())
         local code
@@ -314,7 +314,7 @@ describe("when the connection is lost, a mutex", function()
         assert.is_true(lock:held())
     end)
 
-    it("ends to be held by its own clock, before the session can expire, and says so #valgrind #asan", function()
+    it("is lost by the client's own clock before the session can expire, and on_lost is called #valgrind #asan", function()
         local lost, times = nil, 0
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path(), 4, { on_lost = function(_, reason)
             lost, times = reason, times + 1
@@ -330,14 +330,14 @@ describe("when the connection is lost, a mutex", function()
             return not held
         end)
         assert.is_true(latest == nil or latest - before <= 2)
-        assert.is_true(#fixture.children(lock:path()) <= 1) -- nobody has come in between
+        assert.is_true(#fixture.children(lock:path()) <= 1) -- no other client has queued in between
         assert.equal(0, lock:remaining())
         fixture.pump_until(client, function()
             return lost
         end)
         assert.equal("lost", lost)
         link:resume()
-        -- For good: no word of the server's brings it back.
+        -- The loss is final: no answer of the server brings the lock back.
         assert(client:flush(20))
         assert.is_false(lock:held())
         fixture.await_children(lock:path(), 0)
@@ -346,7 +346,7 @@ describe("when the connection is lost, a mutex", function()
         assert(lock:acquire(20))
     end)
 
-    it("is held as long as the session is when the lease is turned off", function()
+    it("is held for as long as the session lives if the lease is turned off", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 4, lease = false })
         local lock = client:mutex(fixture.path())
         assert(lock:acquire(20))
@@ -357,9 +357,9 @@ describe("when the connection is lost, a mutex", function()
         link:cut()
     end)
 
-    -- The C client goes two addresses further when a connection fails: of an even number it would try every other one only.
+    -- The C client skips an address when a connection fails. With an even number it would try only every second address.
     for _, dead in ipairs({ 1, 2, 3, 4, 5, 33 }) do
-        it(("comes back to the one living among %d addresses"):format(dead + 1), function()
+        it(("reconnects to the only live server among %d addresses"):format(dead + 1), function()
             local link = fixture.proxy()
             local addresses = { link.address }
             for i = 1, dead do
@@ -375,7 +375,7 @@ describe("when the connection is lost, a mutex", function()
         end)
     end
 
-    it("tries some ten times a second to connect where no server is, not a thousand times", function()
+    it("tries to connect some ten times a second while no server runs, not a thousand times", function()
         local servers = cluster.start()
         fixture.on_clean(function()
             servers:stop()
@@ -385,7 +385,7 @@ describe("when the connection is lost, a mutex", function()
         local client = fixture.loop_client({ connect_timeout = 0 }, 4, links[1].address .. "," .. links[2].address)
         assert.equal("disconnected", select(3, client:mutex(fixture.path()):acquire(2)))
         local tries = links[1]:counts().connections + links[2]:counts().connections
-        servers:restart() -- in virtual time it is everybody's
+        servers:restart() -- in virtual time all specs share this server
         assert.is_true(tries > 2 and tries < 300, tries)
     end)
 

@@ -1,10 +1,10 @@
---- zklock.core, the module in C: whatever a program does with its objects, it gets an answer or an error.
+--- zklock.core, the module in C: every call on its objects returns an answer or raises an error.
 
 local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 
---- The objects of zklock.core, by what they are: all of them answered.
+--- Returns one object of each kind in zklock.core, all of them answered.
 local function objects()
     local client = fixture.client()
     local handle, path = client._core, fixture.path()
@@ -20,7 +20,8 @@ local function objects()
     return all
 end
 
---- The methods of an object. The calls are made in this order, so that nothing is over before it has been tried.
+--- Returns the names of an object's methods, and the methods. They are called in the order of the names, so that no call ends an
+-- object before the other methods have been tried.
 local function methods_of(object)
     local names, methods = {}, getmetatable(object).__index
     for name in pairs(methods) do
@@ -33,7 +34,7 @@ end
 after_each(fixture.clean)
 
 describe("zklock.core", function()
-    it("raises an error for a method of another kind of object #valgrind #asan", function()
+    it("raises an error if a method is called on an object of another kind #valgrind #asan", function()
         local all = objects()
         for kind, object in pairs(all) do
             local names, methods = methods_of(object)
@@ -55,7 +56,7 @@ describe("zklock.core", function()
         assert.is_true(all.claim:held())
     end)
 
-    it("gives claims, questions and operations no method in common but those that fit each of them", function()
+    it("gives acquisitions, questions and operations only those common methods that fit each of them", function()
         local all = objects()
         local function methods(kind)
             return (methods_of(all[kind]))
@@ -69,7 +70,7 @@ describe("zklock.core", function()
         }, methods("claim"))
     end)
 
-    it("raises an error for a reader beside a claim of another client", function()
+    it("raises an error for a reader that downgrades an acquisition of another client", function()
         local all, other = objects(), fixture.client()
         local terms = assert(core.terms(fixture.path(), "read", "a spec", "open"))
         local ok, problem = pcall(other._core.claim, other._core, terms, {}, false, false, nil, all.claim)
@@ -87,7 +88,7 @@ describe("zklock.core", function()
         end
     end)
 
-    it("collects an object once, and none of another kind", function()
+    it("collects an object once, and never an object of another kind", function()
         local all = objects()
         all.client = nil -- fixture.clean closes the client
         local collect_claim, collect_terms = getmetatable(all.claim).__gc, getmetatable(all.terms).__gc

@@ -1,4 +1,4 @@
---- Deadlines: what is given a time takes that time where the answer is that it cannot be had, and no longer.
+--- Deadlines: a call that cannot succeed takes exactly the time that it was given.
 
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
@@ -24,7 +24,7 @@ describe("connect gives up exactly when its time is up", function()
         fails_within(3, link.address)
     end)
 
-    it("where nobody answers", function()
+    it("where no server answers", function()
         local _, link = fixture.client_behind_proxy()
         link:stall()
         fails_within(0.5, link.address)
@@ -49,7 +49,7 @@ describe("a wait for a lock ends exactly when its time is up", function()
             end
         end)
 
-        it(("with the code timeout where nobody answers, after %g seconds"):format(seconds), function()
+        it(("with the code timeout where no server answers, after %g seconds"):format(seconds), function()
             local client, link = fixture.client_behind_proxy { wait = loop, session_timeout = 30 }
             local lock = client:mutex(fixture.path())
             link:stall()

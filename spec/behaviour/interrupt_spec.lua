@@ -1,8 +1,8 @@
---- What Ctrl-C may do: raise at any instruction of an operation, and leave nothing behind that nobody can give back.
+--- Ctrl-C may raise an error at any instruction of an operation. Nothing is left that the program cannot release.
 --
--- After an interrupted acquire nothing is left, or `held()` is true and one `release()` gives it back. After an interrupted release
--- the lock is free, or held as before. After an interrupted with_lock it is as it was before. The collector, which would give up
--- what was forgotten, is stopped meanwhile.
+-- After an interrupted acquire nothing is left, or `held()` is true and one `release()` releases the lock. After an interrupted
+-- release the lock is free, or held as before. After an interrupted with_lock the lock is as it was before. The collector would
+-- release forgotten locks, so it is stopped meanwhile.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
@@ -15,9 +15,9 @@ local function on_lost(_, reason)
     error("on_lost was called: " .. reason)
 end
 
---- The locks that are swept, by name. `new` makes one; its second result is a lock to be held before, which must stay held.
--- Of those with `sparse` only each seventh instruction is tried, since they are acquired by the same code as others; all of them
--- where ZKLOCK_SWEEP is set.
+--- The locks that are swept, with their names. `new` makes a lock; its second result is a lock to be held before the operation,
+-- which must stay held. Kinds with `sparse` are acquired by the same code as other kinds, so only each seventh instruction is
+-- tried. If ZKLOCK_SWEEP is set, all instructions are tried.
 local KINDS = {
     {
         name = "mutex",
@@ -90,7 +90,7 @@ local KINDS = {
     }
 }
 
---- What is checked of an object: itself, or the members of a multi.
+--- Returns the locks to check of an object: the object itself, or the members of a multi.
 local function locks_of(object)
     return object.members and object:members() or { object }
 end
@@ -109,7 +109,7 @@ describe("an error at any instruction of", function()
 
     setup(function()
         if rawget(_G, "jit") then
-            jit.off() -- compiled code looks at no hooks
+            jit.off() -- compiled code calls no hooks
             jit.flush()
         end
         client = fixture.client({ session_timeout = 30 })
@@ -132,7 +132,7 @@ describe("an error at any instruction of", function()
         fixture.clean()
     end)
 
-    --- Raises unless an object is free, the client has so many seats, nobody is noted as waiting or holding, and the object works.
+    --- Raises unless the object is free, the client has `seats` entries (0), and no waiter or hold is noted.
     local function assert_free(object, seats)
         for _, lock in ipairs(locks_of(object)) do
             assert(tostring(lock):find("free", 1, true), tostring(lock))
@@ -162,7 +162,7 @@ describe("an error at any instruction of", function()
             return { object = object, outer = outer }
         end
 
-        --- Ends what a case has beyond the operation.
+        --- Releases what a case holds besides the operation's lock, and checks that everything is free.
         local function finish(case)
             if case.outer then
                 assert(case.outer:held(), "what was held before is not")
@@ -171,7 +171,7 @@ describe("an error at any instruction of", function()
             assert_free(case.object)
         end
 
-        --- After an acquire: gives back what was acquired. Of a reentrant lock that is held it does not show whether that is so.
+        --- After an acquire: releases what was acquired. A held reentrant lock does not show whether the acquire succeeded.
         local function check_acquired(case)
             local object, outer = case.object, case.outer
             if outer and outer == object then
@@ -193,13 +193,13 @@ describe("an error at any instruction of", function()
             finish(case)
         end
 
-        it(("acquire leaves a %s free, or held by an object that says so"):format(kind.name), function()
+        it(("acquire leaves a %s free, or held by an object whose held() is true"):format(kind.name), function()
             assert.is_true(interrupts.sweep({ stride = stride, prepare = prepare, check = check_acquired, run = function(case)
                 assert(case.object:acquire(20))
             end }) > 5)
         end)
 
-        it(("try_acquire leaves a %s free, or held by an object that says so"):format(kind.name), function()
+        it(("try_acquire leaves a %s free, or held by an object whose held() is true"):format(kind.name), function()
             assert.is_true(interrupts.sweep({ stride = stride, prepare = prepare, check = check_acquired, run = function(case)
                 assert(case.object:try_acquire())
             end }) > 5)
@@ -239,9 +239,9 @@ describe("an error at any instruction of", function()
         end)
     end
 
-    -- An adapter that is told of holds, as inside nginx.
+    -- With an adapter that is called for each hold, as inside nginx.
     for _, kind in ipairs({ KINDS[1], KINDS[4], KINDS[9], KINDS[10] }) do
-        it(("with_lock leaves a %s as it was before, by an adapter that binds holds"):format(kind.name), function()
+        it(("with_lock leaves a %s as it was before, with an adapter that binds holds"):format(kind.name), function()
             local calls = { bind = 0, keep = 0, enclose = 0 }
             local adapter = setmetatable({}, { __index = require "zklock.adapters.blocking" })
             for name in pairs(calls) do
@@ -279,10 +279,10 @@ describe("an error at any instruction of", function()
         end)
     end
 
-    --- Operations that end without the lock, for another object has it.
+    --- Operations that end without the lock, because another object holds it.
     for _, kind in ipairs({ KINDS[1], KINDS[8], KINDS[9] }) do
         for _, way in ipairs({ "acquire", "try_acquire", "with_lock" }) do
-            it(("%s leaves nothing of a %s that another object has"):format(way, kind.name), function()
+            it(("%s leaves nothing of a %s that another object holds"):format(way, kind.name), function()
                 local path = fixture.path()
                 local holder = kind.name == "multi" and client:mutex(path .. "/a") or kind.new(client, path)
                 assert(holder:acquire({ timeout = 20, count = kind.name == "semaphore" and 3 or nil }))
@@ -315,7 +315,7 @@ describe("an error at any instruction of", function()
         end
     end
 
-    --- In an event loop, where waits suspend their coroutines. LuaJIT's hooks are not those of one coroutine.
+    --- In an event loop, where waits suspend their coroutines. LuaJIT's hooks are not set for a single coroutine.
     local in_a_loop = rawget(_G, "jit") == nil and compat.PCALL_YIELDS and it or pending
 
     for _, way in ipairs({ "acquire", "with_lock" }) do
@@ -357,7 +357,7 @@ describe("an error at any instruction of", function()
         end
     end
 
-    -- The pump is interrupted between what it takes from C and what it does about it.
+    -- The error comes after the pump has taken the notifications from C, and before it has handled them.
     local across_pcall = compat.PCALL_YIELDS and it or pending
     across_pcall("the pump loses no wake-up", function()
         local waiting, path = fixture.loop_client({ session_timeout = 30 }), fixture.path()

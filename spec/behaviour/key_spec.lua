@@ -1,4 +1,4 @@
---- zklock.path: any key becomes a path of its own that ZooKeeper takes.
+--- zklock.path: any key becomes a separate path that ZooKeeper accepts.
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
@@ -7,7 +7,7 @@ local zklock = require "zklock"
 
 local path = zklock.path
 
---- What a path that was not shortened was made from.
+--- Returns the key from which a path was made, if the path was not shortened.
 local function key_of(whole, prefix)
     local written = assert(whole:sub(1, #prefix + 1) == prefix .. "/" and whole:sub(#prefix + 2))
     if written == "%" then
@@ -28,17 +28,17 @@ describe("zklock.path", function()
         end
     end)
 
-    it("writes every other byte as a percent sign and two digits", function()
+    it("writes every other byte as a percent sign and two hexadecimal digits", function()
         assert.equal("/l/a%2Fb%00%20%25%C3%A4", path("/l", "a/b\0 %ä"))
     end)
 
-    it("never makes an empty name or one of dots", function()
+    it("never makes an empty name or a name of dots", function()
         assert.equal("/l/%", path("/l", ""))
         assert.equal("/l/%2E", path("/l", "."))
         assert.equal("/l/%2E%2E", path("/l", ".."))
     end)
 
-    it("writes the last character of what a lock's own nodes could be called as a percent sign and two digits", function()
+    it("escapes the last character of a name that a lock's own nodes could have", function()
         for key, written in pairs {
             ["lock-0000000002"] = "lock-000000000%32",
             ["import-lock-0000000002"] = "import-lock-000000000%32",
@@ -89,7 +89,7 @@ describe("zklock.path", function()
         end
     end)
 
-    it("shortens what would take more than 200 bytes, and tells long keys apart that begin and end alike", function()
+    it("shortens names of more than 200 bytes, and keeps long keys with the same beginning and end apart", function()
         assert.equal("/l/" .. ("x"):rep(200), path("/l", ("x"):rep(200)))
         local long = ("x"):rep(201)
         assert.equal("/l/" .. ("x"):rep(100) .. "%-" .. sha256(long), path("/l", long))
@@ -102,7 +102,7 @@ describe("zklock.path", function()
         end
     end)
 
-    it("raises at the caller for what is no prefix or no key", function()
+    it("raises at the caller's line for an invalid prefix or key", function()
         for _, prefix in ipairs { "", "/", "locks", "/locks/", "/a//b", 7, false } do
             local ok, problem = pcall(function()
                 path(prefix, "key")
@@ -119,7 +119,7 @@ describe("zklock.path", function()
         end
     end)
 
-    it("makes paths that ZooKeeper takes, each of them a lock of its own", function()
+    it("makes paths that ZooKeeper accepts, each of them a separate lock", function()
         local client = fixture.client()
         local prefix = fixture.path()
         local keys = { "", ".", "..", "/", "a/b", "\0", "zookeeper", "\127\128\255", "日本", "_c_0-lock-0000000001" }
@@ -149,7 +149,7 @@ describe("the hash of long keys", function()
         end
     end)
 
-    it("is the same by arithmetic alone, for a Lua that has neither operators on bits nor a library of them", function()
+    it("is the same when computed by arithmetic alone, for a Lua without bit operators and without a bit library", function()
         local bare = setmetatable({ _G = { loadstring = true }, require = error }, { __index = _G })
         local chunk
         if rawget(_G, "setfenv") then

@@ -1,4 +1,4 @@
---- A release that finds its node gone says lost, on every kind of lock.
+--- A release that finds its node deleted answers lost, on every kind of lock.
 
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
@@ -7,9 +7,9 @@ local loop = require "spec.support.loop"
 after_each(fixture.clean)
 
 for _, kind in ipairs(kinds) do
-    -- Nobody is told by a heartbeat here: they are six seconds apart.
+    -- The heartbeats are six seconds apart, so no heartbeat reports the loss here.
     describe("a release that finds the node of a " .. kind.name .. " gone", function()
-        --- The nodes by which it is held, deleted; a rival holds then.
+        --- Deletes the node by which the lock is held, and lets a rival acquire. Returns the node.
         local function rob(lock, rival)
             local node = lock:node()
             assert(fixture.observer():delete(node))
@@ -19,7 +19,7 @@ for _, kind in ipairs(kinds) do
         end
 
         for name, new in pairs({ ["that blocks"] = fixture.client, ["in an event loop"] = fixture.loop_client }) do
-            it("says lost, once, and tells on_lost, by a client " .. name .. " #asan", function()
+            it("answers lost, once, and calls on_lost, with a client " .. name .. " #asan", function()
                 local told = {}
                 local client = new({ session_timeout = 30 })
                 local path = fixture.path()
@@ -43,7 +43,7 @@ for _, kind in ipairs(kinds) do
                 assert.same({ 1, 1 }, { #told, client:stats().losses })
             end)
 
-            it("has with_lock say lost, with the results, by a client " .. name .. " #asan", function()
+            it("makes with_lock answer lost, with the function's results, with a client " .. name .. " #asan", function()
                 local lost = 0
                 local client = new({ session_timeout = 30 })
                 local path = fixture.path()
@@ -70,7 +70,7 @@ for _, kind in ipairs(kinds) do
             end)
         end
 
-        it("tells nobody when it is told not to wait, and counts the loss", function()
+        it("does not call on_lost if it does not wait, but counts the loss", function()
             local lost = 0
             local client = fixture.steady_client()
             local path = fixture.path()
@@ -86,7 +86,7 @@ for _, kind in ipairs(kinds) do
             assert.same({ 0, 1 }, { lost, client:stats().losses })
         end)
 
-        it("says so as a member of a multi, and releases the others", function()
+        it("answers lost for a member of a multi, and releases the other members", function()
             local client = fixture.steady_client()
             local path, other = fixture.path(), fixture.path()
             local lock = kind.new(client, path)
@@ -112,8 +112,8 @@ for _, kind in ipairs(kinds) do
     end)
 end
 
-describe("a release that finds its node gone", function()
-    it("says lost when one of several permits is, whichever", function()
+describe("a release that finds its node deleted", function()
+    it("answers lost if any one of several permits was deleted", function()
         for which = 1, 3 do
             local client = fixture.steady_client()
             local path = fixture.path()
@@ -130,7 +130,7 @@ describe("a release that finds its node gone", function()
         end
     end)
 
-    it("says lost to the last of those to whom a node was handed, whose release it is", function()
+    it("answers lost only to the last of the acquisitions that shared the deleted node", function()
         local client = fixture.steady_client()
         local path = fixture.path()
         local first, second = client:mutex(path), client:mutex(path)
@@ -155,7 +155,7 @@ describe("a release that finds its node gone", function()
         assert.equal(1, client:stats().losses)
     end)
 
-    it("is no release of what lingers, and nobody's loss", function()
+    it("reports no loss if the node was deleted while it lingered", function()
         local told = 0
         local client = fixture.steady_client()
         local path = fixture.path()
@@ -177,7 +177,7 @@ describe("a release that finds its node gone", function()
         assert.equal(0, told)
     end)
 
-    it("does not take one that it has deleted itself for lost, when the answer was lost", function()
+    it("does not answer lost if the reply to its own delete was lost", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
         local lock = client:mutex(fixture.path())
         for _ = 1, 3 do

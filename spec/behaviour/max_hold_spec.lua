@@ -1,4 +1,4 @@
---- max_hold ends a hold after so long, on every kind of lock.
+--- max_hold ends a hold after a set time, on every kind of lock.
 
 local socket = require "socket"
 local core = require "zklock.core"
@@ -11,7 +11,7 @@ after_each(fixture.clean)
 
 for _, kind in ipairs(kinds) do
     describe("max_hold of a " .. kind.name, function()
-        it("ends the hold after so long, tells once, and lets the next one in #valgrind #asan", function()
+        it("ends the hold after the set time, calls on_lost once, and lets the next contender acquire #valgrind #asan", function()
             local told = {}
             local client = fixture.steady_client()
             local path = fixture.path()
@@ -53,7 +53,7 @@ for _, kind in ipairs(kinds) do
             assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
         end)
 
-        it("is over at the instant, though nobody pumps and no server answers #asan", function()
+        it("ends the hold in time although no pump runs and no server answers #asan", function()
             local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
             local path = fixture.path()
             local told = {}
@@ -78,7 +78,7 @@ for _, kind in ipairs(kinds) do
             assert(lock:acquire(20))
         end)
 
-        it("that is over before acquire has returned is answered with lost", function()
+        it("that passes before acquire has returned is answered with lost", function()
             local client = fixture.steady_client({ session_timeout = 60 })
             local lock = kind.new(client, fixture.path(), { max_hold = 1e-9 })
             for _ = 1, 20 do
@@ -89,7 +89,7 @@ for _, kind in ipairs(kinds) do
             assert.equal(0, client:stats().seats)
         end)
 
-        it("ends all levels of a reentrant hold, counted from the first #asan", function()
+        it("ends all levels of a reentrant hold, counted from the first level #asan", function()
             local client = fixture.steady_client()
             local lock = kind.new(client, fixture.path(), { max_hold = 2, reentrant = true })
             takes(2, function()
@@ -110,13 +110,13 @@ for _, kind in ipairs(kinds) do
 end
 
 describe("max_hold", function()
-    --- Raises unless so much of a hold that began after an instant is left.
+    --- Raises unless the lock's remaining time is right. The hold began after the time `before`, in seconds.
     local function assert_remaining(lock, max_hold, before)
         local remaining = lock:remaining()
         assert.is_true(remaining <= max_hold and remaining >= max_hold - (core.now() - before), remaining)
     end
 
-    it("that is not reached does nothing, and begins anew with each hold", function()
+    it("that is not reached changes nothing, and begins anew with each hold", function()
         local told = 0
         local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { max_hold = 3, on_lost = function()
@@ -131,13 +131,13 @@ describe("max_hold", function()
             assert_remaining(lock, 3, before)
             local released = lock:release()
             late = late + (released and 0 or 1)
-            assert.is_true(released or core.now() > before + 3) -- on a machine that stood still
+            assert.is_true(released or core.now() > before + 3) -- if the machine stood still
         end
         client:pump()
         assert.equal(late, told)
     end)
 
-    it("does not run while the lock is waited for", function()
+    it("does not count the time spent waiting for the lock", function()
         local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { max_hold = 5 })
         local holder, freed = fixture.join(lock:path()), nil
@@ -152,7 +152,7 @@ describe("max_hold", function()
         assert_remaining(lock, 5, freed)
     end)
 
-    it("that with_lock overruns is told with the function's results, and nothing is released twice #valgrind #asan", function()
+    it("that with_lock exceeds is answered with lost and the results; nothing is released twice #valgrind #asan", function()
         for _, kind in ipairs(kinds) do
             local lock = kind.new(fixture.steady_client(), fixture.path(), { max_hold = 1 })
             local results = { lock:with_lock(function(given, first)
@@ -174,7 +174,7 @@ describe("max_hold", function()
         end
     end)
 
-    it("makes a stale holder's transaction be refused #asan", function()
+    it("makes the server refuse a stale holder's transaction #asan", function()
         for _, kind in ipairs(kinds) do
             local client = fixture.steady_client()
             local path = fixture.path()
@@ -196,7 +196,7 @@ describe("max_hold", function()
         end
     end)
 
-    it("counts for each of several holds, whichever ends first", function()
+    it("counts for each of several holds separately", function()
         local client = fixture.steady_client()
         local locks, order = {}, {}
         for index, seconds in ipairs({ 4, 1, 2.5 }) do
@@ -212,7 +212,7 @@ describe("max_hold", function()
         assert.same({ 2, 3, 1 }, order)
     end)
 
-    it("of a read/write lock counts for each half: a downgraded reader goes on when its writer's is over #asan", function()
+    it("of a read/write lock counts for each half: a downgraded reader outlasts its writer's hold #asan", function()
         local client = fixture.steady_client()
         local path = fixture.path()
         local reasons = {}
@@ -224,7 +224,7 @@ describe("max_hold", function()
         assert(rw.read:acquire(10))
         fixture.await_not_held(rw.write)
         assert.is_true(rw.read:held())
-        assert(client:rwlock(path).read:acquire(10)) -- let in where the writer was
+        assert(client:rwlock(path).read:acquire(10)) -- granted after the writer's hold
         assert.is_true(rw.read:held())
         fixture.pump_until(client, function()
             return reasons[2]
@@ -235,7 +235,7 @@ describe("max_hold", function()
         assert.equal("lost", select(3, rw.read:release()))
     end)
 
-    it("takes all permits of a hold back together", function()
+    it("takes back all permits of a hold together", function()
         local client = fixture.steady_client()
         local path = fixture.path()
         local lock = client:semaphore(path, 3, { max_hold = 2 })
@@ -247,7 +247,7 @@ describe("max_hold", function()
         assert.equal("lost", select(3, lock:release()))
     end)
 
-    it("is over in the first instruction after a busy spell that let nobody run", function()
+    it("is noticed by the first call after a busy time in which no other code ran", function()
         local told = 0
         local client = fixture.steady_client({ wait = "blocking" })
         local lock = client:mutex(fixture.path(), { max_hold = 0.2, on_lost = function()
@@ -263,7 +263,7 @@ describe("max_hold", function()
             end
             assert.is_false(lock:held())
             found = finder(lock)
-            assert.equal(before + 1, told) -- by who found it
+            assert.equal(before + 1, told) -- called by the method that noticed the loss
             client:pump()
             assert.equal(before + 1, told)
         end

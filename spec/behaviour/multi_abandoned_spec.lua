@@ -1,4 +1,4 @@
---- All or none, when the coroutine that waits in a multi is killed or forgotten.
+--- All or none: a multi whose waiting coroutine is killed or forgotten releases everything.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
@@ -8,8 +8,8 @@ local wait = require "zklock.wait"
 
 after_each(fixture.clean)
 
-describe("all or none: when one of its locks cannot be had, a multi", function()
-    it("is free again when the coroutine that waited in it is forgotten #valgrind", function()
+describe("all or none: when one of its locks cannot be acquired, a multi", function()
+    it("is free again when the coroutine that waits in it is forgotten #valgrind", function()
         local suspend = false
         local client = fixture.steady_client({ wait = { wake = loop.wake, wait = function(...)
             if suspend then
@@ -35,7 +35,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         fixture.observer():delete(blocker)
         assert(all:acquire(10))
         assert.is_true(all:release())
-        -- One that waits for the last has the others: the next acquisition gives them back.
+        -- A multi that waits for its last lock holds the others: the next acquisition releases them.
         blocker = fixture.join(paths[3])
         loop.run(function()
             assert.equal("timeout", select(3, all:acquire(0.1)))
@@ -60,8 +60,8 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         fixture.assert_nothing_left(client)
     end)
 
-    --- A coroutine (`run()` makes it), suspended by its client's adapter, whose multi has two locks and waits for the last. It is
-    -- never on the stack of the spec itself, where LuaJIT's collector would find what is left of it.
+    --- Returns a case whose `run()` makes a coroutine, suspended by its client's adapter. Its multi holds two locks and waits for
+    -- the last one. It is never on the stack of the spec itself, where LuaJIT's collector would find references to it.
     local function waiting_for_the_last(options)
         local suspend, waiters = false, {}
         local adapter = { wake = function() end }
@@ -104,7 +104,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
     end
     for kind, settings in pairs({ locks = {}, ["locks with on_lost"] = { on_lost = on_lost },
         ["reentrant locks"] = { reentrant = true, on_lost = on_lost } }) do
-        it(("gives back what it has when the coroutine that waits for the last is forgotten, by itself (%s) #asan"):format(kind),
+        it(("releases by itself what it holds when the coroutine waiting for the last lock is collected (%s) #asan"):format(kind),
             function()
                 told = 0
                 local case = waiting_for_the_last(settings)
@@ -130,7 +130,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             end)
     end
 
-    it("gives back what it has when its adapter says that the coroutine that waits for the last was killed #asan", function()
+    it("releases what it holds when its adapter reports that the coroutine waiting for the last lock was killed #asan", function()
         local case = waiting_for_the_last()
         case.run()
         wait.forsake(case.client, case.waiters[1])
@@ -144,7 +144,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         fixture.assert_nothing_left(case.client)
     end)
 
-    it("gives back what it has asked for when its adapter says that the coroutine was killed before anything came", function()
+    it("abandons what it requested when its adapter reports that the coroutine was killed before any answer came", function()
         local suspend, last = false, nil
         local client, link = fixture.client_behind_proxy({ session_timeout = 30, wait = { wake = loop.wake, wait = function(...)
             if suspend then
@@ -171,7 +171,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert.equal("suspended", coroutine.status(thread))
     end)
 
-    it("leaves alone what was taken of its reentrant locks before, when its coroutine is killed", function()
+    it("keeps earlier holds of its reentrant locks when its coroutine is killed", function()
         local case = waiting_for_the_last({ reentrant = true })
         case.run(function()
             assert(case.locks[1]:acquire(10))
@@ -183,7 +183,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         multis.await_counts(case.paths, "0 0 1")
     end)
 
-    it("leaves alone what was taken of its reentrant locks before, when its coroutine is forgotten", function()
+    it("keeps earlier holds of its reentrant locks when its coroutine is forgotten", function()
         local case = waiting_for_the_last({ reentrant = true })
         case.run(function()
             assert(case.locks[2]:acquire(10))
@@ -194,7 +194,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             return multis.counts(case.paths) == "0 1 1"
         end)
         assert.is_true(case.locks[2]:held())
-        assert.equal("timeout", select(3, case.all:acquire(0.1))) -- which also gives back what the forgotten one had
+        assert.equal("timeout", select(3, case.all:acquire(0.1))) -- this also releases what the forgotten multi held
         assert.is_true(case.locks[2]:held())
         assert.is_true(case.locks[2]:release())
         assert.is_false(case.locks[2]:held())

@@ -1,4 +1,4 @@
---- Callers' mistakes with multis raise at the caller's line, and name what is wrong.
+--- A mistake in a call on multis raises an error at the caller's line and names what is wrong.
 
 local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"
@@ -20,7 +20,7 @@ describe("a multi refuses", function()
         end, "client:multi: ", what)
     end
 
-    it("to be of nothing #valgrind #asan", function()
+    it("an empty list, and anything that is not a list #valgrind #asan", function()
         refused("there must be at least one lock", {})
         refused("list of locks")
         refused("list of locks", 5)
@@ -29,7 +29,7 @@ describe("a multi refuses", function()
         refused("list of locks", client:mutex("/a"), client:mutex("/b"))
     end)
 
-    it("what is no lock, and says which", function()
+    it("a member that is not a lock, and names the member", function()
         refused("member 2 must be a lock", { client:mutex("/a"), "/b" })
         refused("member 1 must be a lock", { {} })
         refused("member 1 must be a lock", { false })
@@ -38,7 +38,7 @@ describe("a multi refuses", function()
         refused("member 1 must be a lock", { client:multi({ client:mutex("/a") }) })
     end)
 
-    it("a list with holes, or with names in it", function()
+    it("a list with holes or with named keys", function()
         refused("member 2 must be a lock", { client:mutex("/a"), nil, client:mutex("/b") })
         refused("member 1 must be a lock", { [2] = client:mutex("/a") })
         refused("must be a lock", { [0] = client:mutex("/a"), [1] = client:mutex("/b") })
@@ -59,7 +59,7 @@ describe("a multi refuses", function()
             refused("the path /s/locks is the queue of the semaphore /s",
                 { client:semaphore("/s", 2), client:mutex("/s/a"), inner })
         end
-        -- These keep each other from nothing.
+        -- These do not exclude each other.
         assert(client:multi { client:semaphore("/s", 2), client:semaphore("/s/locks", 2), client:mutex("/s/locks/a") })
         assert(client:multi { client:mutex("/s"), client:mutex("/s/locks"), client:mutex("/s/leases"), client:semaphore("/t", 1) })
     end)
@@ -68,7 +68,7 @@ describe("a multi refuses", function()
         refused("member 2 is a lock of another client", { client:mutex("/a"), other:mutex("/b") })
     end)
 
-    it("wrong timeouts and settings", function()
+    it("invalid timeouts and settings", function()
         local all = client:multi({ client:mutex("/a") })
         for _, timeout in ipairs({ -1, 0 / 0, "5", true }) do
             mistake(function()
@@ -93,7 +93,7 @@ describe("a multi refuses", function()
         assert.equal("not_held", select(3, all:release()))
     end)
 
-    it("to be called with a dot", function()
+    it("a call with a dot instead of a colon", function()
         local all = client:multi({ client:mutex("/a") })
         for _, method in ipairs({ "acquire", "try_acquire", "release", "with_lock", "cancel", "held", "remaining", "members",
             "transaction" }) do
@@ -106,7 +106,7 @@ describe("a multi refuses", function()
         end, "colon")
     end)
 
-    it("to keep to a list that the program changes afterwards", function()
+    it("to follow changes that the program makes to the list afterwards", function()
         local list = { client:mutex(fixture.path()), client:mutex(fixture.path()) }
         local all = client:multi(list)
         list[1] = nil

@@ -1,4 +1,4 @@
---- A multi holds all of its locks at once, whatever their kinds, and gives all of them up.
+--- A multi holds all of its locks at once, of any kinds, and releases all of them.
 
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
@@ -7,7 +7,7 @@ local multis = require "spec.support.multis"
 after_each(fixture.clean)
 
 describe("a multi", function()
-    it("holds all of its locks, and releases all #valgrind #asan", function()
+    it("holds all of its locks, and releases all of them #valgrind #asan", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all, locks = multis.of(client, paths)
@@ -47,7 +47,7 @@ describe("a multi", function()
         assert.equal("0 0 0", multis.counts(paths))
     end)
 
-    it("is of one lock, or of fifty", function()
+    it("may have one lock, or fifty", function()
         local client = fixture.steady_client()
         local base = fixture.path()
         for _, size in ipairs({ 1, 50 }) do
@@ -65,7 +65,7 @@ describe("a multi", function()
         fixture.assert_nothing_left(client)
     end)
 
-    it("holds after a wait as it does without one: it is not collected, and hears of a loss #asan", function()
+    it("holds after a wait as it does without a wait: it is not collected, and on_lost is called #asan", function()
         local paths, lost = multis.three_paths(), {}
         local client = fixture.steady_client({ session_timeout = 12 })
         local all, locks = multis.of(client, paths, { on_lost = function(lock)
@@ -93,7 +93,7 @@ describe("a multi", function()
         assert.equal("0 0 0", multis.counts(paths))
     end)
 
-    it("hears of the loss of one that it has while it waits for another", function()
+    it("calls on_lost if it loses one of its locks while it waits for another", function()
         local paths, lost = multis.three_paths(), {}
         local client = fixture.steady_client({ session_timeout = 12 })
         local all, locks = multis.of(client, paths, { on_lost = function(lock)
@@ -119,7 +119,7 @@ describe("a multi", function()
         assert.equal("0 0 0", multis.counts(paths))
     end)
 
-    it("is of locks of any kind #valgrind #asan", function()
+    it("may have locks of any kind #valgrind #asan", function()
         local base = fixture.path()
         local client, other = fixture.steady_client(), fixture.steady_client()
         local rw, wr = client:rwlock(base .. "/b"), client:rwlock(base .. "/c")
@@ -136,7 +136,7 @@ describe("a multi", function()
         assert.is_true(two:release())
         assert.is_true(all:release())
         fixture.assert_nothing_left(client)
-        -- Waiting for each in turn.
+        -- The multi waits for each of its locks, one after the other.
         for _, name in ipairs({ "a", "b", "c", "d/locks" }) do
             local blocker = fixture.join(base .. "/" .. name)
             loop.run(function()
@@ -150,7 +150,7 @@ describe("a multi", function()
         fixture.assert_nothing_left(client)
     end)
 
-    it("is acquired by several coroutines one after the other, each for itself", function()
+    it("is acquired by several coroutines one after the other, by each for itself", function()
         local paths = multis.three_paths()
         local all, locks = multis.of(fixture.steady_client(), paths)
         local node = fixture.join(paths[2])
@@ -182,7 +182,7 @@ describe("a multi", function()
         multis.await_counts(paths, "0 0 0")
     end)
 
-    it("may have the same lock objects as another multi: they are one hold", function()
+    it("may have the same lock objects as another multi, which share one hold", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local a, b, c = client:mutex(paths[1]), client:mutex(paths[2]), client:mutex(paths[3])
@@ -197,7 +197,7 @@ describe("a multi", function()
         assert(second:acquire(10))
     end)
 
-    it("is given up when the program forgets it while holding #valgrind #asan", function()
+    it("is released when the program forgets it while holding #valgrind #asan", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         do
@@ -207,7 +207,7 @@ describe("a multi", function()
         multis.await_counts(paths, "0 0 0")
     end)
 
-    it("is free for others at once when its client closes", function()
+    it("is free for other clients at once when its client closes", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all = multis.of(client, paths)
@@ -222,7 +222,7 @@ describe("a multi", function()
 end)
 
 describe("reentrant members of a multi", function()
-    it("are counted #asan", function()
+    it("count their levels #asan", function()
         local paths = multis.three_paths()
         local all, locks = multis.of(fixture.steady_client(), paths, { reentrant = true })
         assert(locks[2]:acquire(10))
@@ -239,7 +239,7 @@ describe("reentrant members of a multi", function()
         assert.equal("0 0 0", multis.counts(paths))
     end)
 
-    it("keep what they had when the multi cannot be had", function()
+    it("keep their levels if the multi cannot be acquired", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all, locks = multis.of(client, paths, { reentrant = true })

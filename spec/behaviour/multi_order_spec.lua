@@ -1,4 +1,4 @@
---- A multi takes its locks in the order of their paths, so that no two of them deadlock.
+--- A multi acquires its locks in the order of their paths, so that no two multis deadlock.
 
 local cluster = require "spec.support.cluster"
 local files = require "spec.support.files"
@@ -10,19 +10,19 @@ local program = require "spec.support.program"
 after_each(fixture.clean)
 
 describe("a multi", function()
-    it("takes its locks in the order of their paths, whatever order they were given in #asan", function()
+    it("acquires its locks in the order of their paths, whatever order they were given in #asan", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all, locks = multis.of(client, { paths[3], paths[1], paths[2] })
         assert.same({ locks[2], locks[3], locks[1] }, all:members())
         all:members()[1] = nil
         assert.equal(3, #all:members())
-        -- At once, when all are free.
+        -- All at once, if all are free.
         assert(all:acquire(10))
         local tokens = { locks[2]:token(), locks[3]:token(), locks[1]:token() }
         assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
         assert.is_true(all:release())
-        -- One after the other, when one is not.
+        -- One after the other, if one is taken.
         local blocker = fixture.join(paths[1])
         loop.run(function()
             assert(all:acquire(20))
@@ -37,7 +37,7 @@ describe("a multi", function()
         assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
     end)
 
-    it("orders paths by their bytes, the shorter first", function()
+    it("orders paths by their bytes, the shorter path first", function()
         local client = fixture.steady_client()
         local all = multis.of(client, { "/é", "/a/b", "/a-b", "/a", "/B", "/ab", "/a~", "/Z" })
         local paths = {}
@@ -47,8 +47,8 @@ describe("a multi", function()
         assert.same({ "/B", "/Z", "/a", "/a-b", "/a/b", "/ab", "/a~", "/é" }, paths)
     end)
 
-    -- A program may have called os.setlocale, or be part of one that has; others of the fleet have not.
-    it("orders paths by their bytes in a locale that sorts otherwise, too #real", function()
+    -- A program may have called os.setlocale, or be part of a program that has; other clients of the fleet have not.
+    it("orders paths by their bytes also in a locale with another order #real", function()
         local directory = files.make_directory()
         local output, status = cluster.run({ "localedef", "-i", "en_US", "-f", "UTF-8", directory .. "/zklock.UTF-8" })
         if status ~= 0 then
@@ -65,7 +65,7 @@ describe("a multi", function()
         assert.equal(rawget(_G, "jit") and "a < B false" or "a < B true", collates) -- LuaJIT compares bytes anyway
     end)
 
-    it("waits for one lock while holding those before it and none behind it", function()
+    it("waits for one lock while it holds those before it and none after it", function()
         local paths = multis.three_paths()
         local blocker = fixture.join(paths[2])
         local all, locks = multis.of(fixture.steady_client(), { paths[2], paths[3], paths[1] })
@@ -86,7 +86,7 @@ describe("a multi", function()
 end)
 
 describe("multis never deadlock", function()
-    --- Two coroutines or more that take multis, so often; nobody may be inside a path with another.
+    --- Runs coroutines that acquire multis, `rounds` times each. No two of them may hold the same path at the same time.
     local function compete(takers, rounds)
         local inside, functions, turns = {}, {}, 0
         for index, taker in ipairs(takers) do
@@ -128,7 +128,7 @@ describe("multis never deadlock", function()
         end)
     end
 
-    it("when three go round a ring", function()
+    it("when each of three takes two of three locks in a ring", function()
         local paths = multis.three_paths()
         compete({
             taker(fixture.steady_client(), { paths[1], paths[2] }),
@@ -138,7 +138,7 @@ describe("multis never deadlock", function()
         multis.await_counts(paths, "0 0 0")
     end)
 
-    it("with programs that take the same locks one by one in the order of their paths #real", function()
+    it("with programs that acquire the same locks one by one in the order of their paths #real", function()
         local paths = multis.three_paths()
         local programs = {}
         for index = 1, 2 do
@@ -155,19 +155,20 @@ describe("multis never deadlock", function()
         multis.await_counts(paths, "0 0 0")
     end)
 
-    it("when two take permits of two semaphores in opposite order", function()
+    it("when two multis acquire permits of two semaphores in opposite order", function()
         local paths = multis.three_paths()
         local takers = {}
         for index = 1, 2 do
             local client = fixture.steady_client()
             local one, other = client:semaphore(paths[1], 1), client:semaphore(paths[2], 1)
-            takers[index] = { all = client:multi(index == 1 and { one, other } or { other, one }), paths = { paths[1], paths[2] } }
+            local all = client:multi(index == 1 and { one, other } or { other, one })
+            takers[index] = { all = all, paths = { paths[1], paths[2] } }
         end
         compete(takers, 20)
         multis.await_counts({ paths[1] .. "/leases", paths[1] .. "/locks", paths[2] .. "/leases", paths[2] .. "/locks" }, "0 0 0 0")
     end)
 
-    it("and each of three that want it gets a mutex of its neighbours in the end, with impatient others about", function()
+    it("and two of them get all of their locks again and again while a third with a short timeout competes", function()
         local paths = multis.three_paths()
         local impatient = multis.of(fixture.steady_client(), { paths[2], paths[1] })
         local done = 0

@@ -1,4 +1,4 @@
---- All or none: a multi that cannot have one of its locks, for whatever reason, gives back the others.
+--- All or none: a multi that cannot acquire one of its locks, for whatever reason, releases the others.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
@@ -10,9 +10,9 @@ local takes = require "spec.support.takes"
 
 after_each(fixture.clean)
 
-describe("all or none: when one of its locks cannot be had, a multi", function()
+describe("all or none: when one of its locks cannot be acquired, a multi", function()
     for which = 1, 3 do
-        it(("gives back the others after a timeout, or a try (%d) #asan"):format(which), function()
+        it(("releases the others after a timeout, or a try (%d) #asan"):format(which), function()
             local paths = multis.three_paths()
             local client = fixture.steady_client()
             local all, locks = multis.of(client, paths)
@@ -22,7 +22,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
                 local ok, message, code = all:acquire(timeout)
                 assert.same({ nil, "timeout" }, { ok, code })
                 local named = message:find(paths[which], 1, true)
-                for before = 1, timeout > 0 and which - 1 or 0 do -- which may have taken that long
+                for before = 1, timeout > 0 and which - 1 or 0 do -- acquiring these may have taken that long
                     named = named or message:find(paths[before], 1, true)
                 end
                 assert.truthy(named, message)
@@ -37,7 +37,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             assert(all:acquire(10))
         end)
 
-        it(("gives back the others when the server forbids one (%d)"):format(which), function()
+        it(("releases the others when the server forbids one (%d)"):format(which), function()
             local paths = multis.three_paths()
             local admin = fixture.client()
             assert(fixture.observer():create_all(paths[which]:match("^(.*)/")))
@@ -53,7 +53,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             end
         end)
 
-        it(("gives back the others when one is a semaphore of another size (%d)"):format(which), function()
+        it(("releases the others when one is a semaphore of another size (%d)"):format(which), function()
             local paths = multis.three_paths()
             local other, client = fixture.steady_client(), fixture.steady_client()
             local taken = other:semaphore(paths[which], 3)
@@ -74,7 +74,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             assert.is_true(taken:held())
         end)
 
-        it(("says deadlock when one is held by its object already, which stays held (%d)"):format(which), function()
+        it(("answers deadlock if one lock object already holds its lock, which stays held (%d)"):format(which), function()
             local paths = multis.three_paths()
             local client = fixture.steady_client()
             local all, locks = multis.of(client, paths)
@@ -91,7 +91,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             assert(all:acquire(10))
         end)
 
-        it(("is cancelled by another coroutine while it waits, and gives back the others (%d) #asan"):format(which), function()
+        it(("is cancelled by another coroutine while it waits, and releases the others (%d) #asan"):format(which), function()
             local paths = multis.three_paths()
             local client = fixture.steady_client()
             local all = multis.of(client, paths)
@@ -121,11 +121,11 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         end)
     end
 
-    it("is cancelled before anything has come to the server, too", function()
+    it("can be cancelled before any request has reached the server", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all = multis.of(client, paths)
-        local blocker = fixture.join(paths[2]) -- it may have come there all the same, but it has not got them
+        local blocker = fixture.join(paths[2]) -- requests may have reached the server, but not acquired all locks
         local answer
         loop.run(function()
             answer = compat.pack(all:acquire(30))
@@ -139,7 +139,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert(all:acquire(10))
     end)
 
-    it("gives back what it has when its client is closed under it", function()
+    it("releases what it holds when its client is closed during the wait", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all = multis.of(client, paths)
@@ -155,7 +155,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         multis.await_counts(paths, "0 0 1")
     end)
 
-    it("answers its one deadline, however many it waits for", function()
+    it("observes one deadline, however many locks it waits for", function()
         local paths = multis.three_paths()
         local all = multis.of(fixture.steady_client(), paths)
         local blockers = { fixture.join(paths[1]), fixture.join(paths[2]), fixture.join(paths[3]) }
@@ -179,7 +179,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         multis.await_counts(paths, "0 0 1")
     end)
 
-    --- Waits, without the client looking, until the lock is granted, and until another client that asks for it is heard.
+    --- Waits, without running the pump, until the lock is granted and another client's revocation request has arrived.
     local function until_revoked(client, lock)
         local claim = client._attempts[lock].claim
         eventually(function()
@@ -192,7 +192,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
     end
 
     for _, timeout in ipairs({ 20, 0 }) do
-        it(("says lost when an on_revoke of one releases another before it returns (%g)"):format(timeout), function()
+        it(("answers lost if an on_revoke of one lock releases another before acquire returns (%g)"):format(timeout), function()
             local paths = multis.three_paths()
             local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
             local locks = { client:mutex(paths[1]), nil, client:mutex(paths[3]) }
@@ -214,7 +214,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         end)
     end
 
-    it("asks for no further lock once it is cancelled, also by an on_revoke when no wait is under way", function()
+    it("asks for no further lock once it is cancelled, also by an on_revoke that runs outside a wait", function()
         local paths = multis.three_paths()
         local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
         local all
@@ -222,7 +222,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
             assert.is_true(all:cancel())
         end }), client:mutex(paths[2]) }
         all = client:multi(locks)
-        client._contended:note(paths[1]) -- so that they are taken in their order
+        client._contended:note(paths[1]) -- so that the locks are acquired in their order
         interfere(function()
             until_revoked(client, locks[1])
         end)
@@ -232,7 +232,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert.is_nil((fixture.observer():exists(paths[2])))
     end)
 
-    it("waits no longer for the rest when the first came as time was up, even if no answer comes", function()
+    it("waits no longer for the rest if the first lock came as time was up, even if no answer comes", function()
         local paths = multis.three_paths()
         local client, link, interfere = fixture.client_to_interfere({ session_timeout = 6 })
         local all, locks = multis.of(client, paths)
@@ -247,13 +247,13 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         end)
         local ok, message, code = all:acquire(0.2)
         link:resume()
-        assert.same({ nil, "timeout" }, { ok, code }) -- a try would have waited for the connection to be lost
+        assert.same({ nil, "timeout" }, { ok, code }) -- a try would have waited until the connection was lost
         assert.truthy(message:find(paths[2], 1, true), message)
         fixture.assert_nothing_left(client)
         assert.equal("0 0 0", multis.counts(paths))
     end)
 
-    it("tries once more what is free when its time is up, and waits no longer", function()
+    it("tries the free locks once more when its time is up, and waits no longer", function()
         local paths = multis.three_paths()
         local all = multis.of(fixture.steady_client(), paths)
         fixture.join(paths[1])
@@ -263,7 +263,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         multis.await_counts(paths, "1 0 0")
     end)
 
-    it("gives back everything when the wait raises #asan", function()
+    it("releases everything when the wait raises #asan", function()
         local broken = false
         local problem = {}
         local client = fixture.steady_client({ wait = { yields = false, wake = loop.wake, wait = function(...)
@@ -296,7 +296,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert(all:acquire(10))
     end)
 
-    it("gives back everything where the adapter cannot wait", function()
+    it("releases everything if the adapter cannot wait", function()
         local nowhere = false
         local client, link = fixture.client_behind_proxy({ session_timeout = 30, wait = { wake = loop.wake, wait = function(...)
             if nowhere then
@@ -306,7 +306,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         end } })
         local paths = multis.three_paths()
         local all = multis.of(client, paths)
-        local blocker = fixture.join(paths[1]) -- or the answers might be there before anybody has to wait
+        local blocker = fixture.join(paths[1]) -- otherwise the answers could be there before the multi has to wait
         nowhere = true
         assert.same({ nil, "not in this phase", "phase" }, { all:acquire(20) })
         nowhere = false
@@ -315,7 +315,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         fixture.observer():delete(blocker)
         assert(all:acquire(10))
         nowhere = true
-        link:stall("down") -- likewise
+        link:stall("down") -- for the same reason
         local ok, message, code = all:release()
         link:resume()
         nowhere = false
@@ -325,7 +325,7 @@ describe("all or none: when one of its locks cannot be had, a multi", function()
         assert.equal("0 0 0", multis.counts(paths))
     end)
 
-    it("gives back, when its time is up, only what it has taken itself", function()
+    it("releases, when its time is up, only what it has acquired itself", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all, locks = multis.of(client, paths)

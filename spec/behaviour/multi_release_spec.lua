@@ -1,4 +1,4 @@
---- A release of a multi releases every lock that it can, and says which lock was not held, and why.
+--- A release of a multi releases every lock that it can, and reports which locks were not held, and why.
 
 local fixture = require "spec.support.fixture"
 local multis = require "spec.support.multis"
@@ -6,7 +6,7 @@ local multis = require "spec.support.multis"
 after_each(fixture.clean)
 
 describe("a release of a multi", function()
-    it("says not_held when it holds nothing, and at a second release, naming each", function()
+    it("answers not_held if it holds nothing, and at a second release, and names each lock", function()
         local paths = multis.three_paths()
         local all = multis.of(fixture.steady_client(), paths)
         local ok, message, code = all:release()
@@ -19,7 +19,7 @@ describe("a release of a multi", function()
         assert.equal("not_held", select(3, all:release()))
     end)
 
-    it("releases the others when one was lost, and says which #valgrind #asan", function()
+    it("releases the others if one was lost, and names the lost one #valgrind #asan", function()
         for which = 1, 3 do
             local paths = multis.three_paths()
             local client = fixture.steady_client({ session_timeout = 8 })
@@ -40,7 +40,7 @@ describe("a release of a multi", function()
         end
     end)
 
-    it("releases the others when one was released by itself", function()
+    it("releases the others if one was released separately", function()
         local paths = multis.three_paths()
         local all, locks = multis.of(fixture.steady_client(), paths)
         assert(all:acquire(10))
@@ -53,7 +53,7 @@ describe("a release of a multi", function()
         assert.equal("0 0 0", multis.counts(paths))
     end)
 
-    it("releases the others when the server refuses to delete some, and says which", function()
+    it("releases the others if the server refuses to delete some, and names those", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local kept = { acl = { { scheme = "world", id = "anyone", perms = "rcwa" } } }
@@ -76,7 +76,7 @@ describe("a release of a multi", function()
         multis.await_counts(paths, "0 0 0")
     end)
 
-    it("does not wait when told so, or when its members were made so", function()
+    it("does not wait if asked not to, or if its members were made so", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all = multis.of(client, paths)
@@ -93,7 +93,7 @@ describe("a release of a multi", function()
         assert.equal("0 0 0", multis.counts(paths))
     end)
 
-    it("while disconnected says so, and happens as soon as the connection is back", function()
+    it("answers disconnected without a connection, and is executed as soon as the connection is back", function()
         local paths = multis.three_paths()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
         local all = multis.of(client, paths)

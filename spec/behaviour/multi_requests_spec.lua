@@ -1,4 +1,4 @@
---- A multi sends few requests, and none for a lock that it could not have anyway.
+--- A multi sends few requests, and none for a lock that it cannot acquire anyway.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
@@ -8,7 +8,7 @@ local multis = require "spec.support.multis"
 after_each(fixture.clean)
 
 describe("requests of a multi", function()
-    it("are one create for each mutex, and a list unless it comes after itself, and one delete, when all are free", function()
+    it("are a create and a delete for each free mutex, and a list unless the sequence number is adjacent", function()
         local paths = multis.three_paths()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
         local all = multis.of(client, { paths[2], paths[3], paths[1] })
@@ -26,7 +26,7 @@ describe("requests of a multi", function()
             return joining, fixture.sent(client) - before - joining
         end
         assert.same({ 6, 3 }, { cycle() })
-        eventually(function() -- soon after one another
+        eventually(function() -- the cycles must follow each other quickly
             local joining, leaving = cycle()
             return joining == 3 and leaving == 3, joining
         end)
@@ -39,7 +39,7 @@ describe("requests of a multi", function()
         assert(all:acquire(20))
         assert.is_true(all:release())
         assert(client:flush(10))
-        --- Runs `ask` while no answer comes, until the proxy has seen what is expected; then lets the answers come.
+        --- Runs `ask` while no answer comes, until the proxy has seen the expected requests; then lets the answers through.
         local function unanswered(ask, expected)
             link:reset_counts()
             link:stall("down")
@@ -62,7 +62,7 @@ describe("requests of a multi", function()
         end, { create = 0, list = 0, delete = 3 })
     end)
 
-    it("are no writes for a lock that is taken, and none at all for a try whose first is taken #asan", function()
+    it("are no writes for a lock that is taken, and none at all for a try whose first lock is taken #asan", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         local all = multis.of(client, paths)
@@ -81,13 +81,13 @@ describe("requests of a multi", function()
     end)
 end)
 
-describe("a lock of a multi that nobody has", function()
+describe("a free lock of a multi", function()
     for _, timeout in ipairs({ 0.05, 0 }) do
-        it(("is left alone while one before it is taken, also by multis that are made anew (%g)"):format(timeout), function()
+        it(("is not requested while a lock before it is taken, also by newly made multis (%g)"):format(timeout), function()
             local paths = multis.three_paths()
             local client, first = fixture.steady_client(), fixture.join(paths[1])
-            fixture.observer():create_all(paths[2]) -- or it would be removed whenever it is empty
-            assert.equal("timeout", select(3, (multis.of(client, paths)):acquire(0.05))) -- which could not know
+            fixture.observer():create_all(paths[2]) -- otherwise the server would remove the directory whenever it is empty
+            assert.equal("timeout", select(3, (multis.of(client, paths)):acquire(0.05))) -- this multi could not know yet
             assert(client:flush(10))
             local before = fixture.observer():exists(paths[2])
             for _ = 1, 20 do
@@ -104,7 +104,7 @@ describe("a lock of a multi that nobody has", function()
         end)
     end
 
-    it("is asked for at once again when those before it were free for a while", function()
+    it("is requested at once again when the locks before it were free for a while", function()
         local paths = multis.three_paths()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local first = fixture.join(paths[1])
@@ -130,7 +130,7 @@ describe("a lock of a multi that nobody has", function()
         end)
     end)
 
-    it("is left alone whatever else the client has found taken meanwhile, and what is remembered is bounded", function()
+    it("is not requested, however many other locks the client has found taken; what it remembers is bounded", function()
         local paths = multis.three_paths()
         local client = fixture.steady_client()
         fixture.join(paths[1])

@@ -1,4 +1,4 @@
---- A transaction of a multi is carried out only while all of its locks are held.
+--- A transaction of a multi is executed only while all of its locks are held.
 
 local fixture = require "spec.support.fixture"
 local multis = require "spec.support.multis"
@@ -7,7 +7,7 @@ local assert_refused = require "spec.support.refused"
 after_each(fixture.clean)
 
 describe("a transaction of a multi", function()
-    --- A client, a node with data "old", its path, and a multi of three mutexes below it.
+    --- Returns a case: a client, a node with the data "old" and its path, and a multi of three mutexes below that path.
     local function new_case(options)
         local case = { client = fixture.steady_client(options), path = fixture.directory(), paths = {} }
         assert(case.client:set(case.path, "old"))
@@ -21,7 +21,7 @@ describe("a transaction of a multi", function()
         return case
     end
 
-    it("writes while all are held, and leaves its own checks out of the results #valgrind #asan", function()
+    it("writes while all locks are held, and leaves its own checks out of the results #valgrind #asan", function()
         local case = new_case()
         assert(case.all:acquire(10))
         local results = assert(case.all:transaction():check():set(case.path, "new", 1):create(case.path .. "/n"):commit(10))
@@ -37,7 +37,7 @@ describe("a transaction of a multi", function()
     end)
 
     for which = 1, 3 do
-        it(("is refused by the server when somebody has deleted the node of one (%d) #asan"):format(which), function()
+        it(("is refused by the server if another client has deleted the node of one lock (%d) #asan"):format(which), function()
             local case = new_case()
             assert(case.all:acquire(10))
             fixture.observer():delete(case.locks[which]:node())
@@ -47,7 +47,7 @@ describe("a transaction of a multi", function()
             assert.equal("old", case.data())
         end)
 
-        it(("is refused without a request when one is not held, or not as it was (%d)"):format(which), function()
+        it(("is refused without a request if a lock is not held, or is held anew (%d)"):format(which), function()
             local case = new_case()
             assert(case.all:acquire(10))
             local transaction = case.all:transaction():set(case.path, "new")
@@ -65,7 +65,7 @@ describe("a transaction of a multi", function()
         end)
     end
 
-    it("is refused once one is known to be lost, and names it", function()
+    it("is refused once a lock is known to be lost, and names it", function()
         local case = new_case({ session_timeout = 12 })
         assert(case.all:acquire(10))
         local transaction = case.all:transaction():set(case.path, "new")
@@ -78,7 +78,7 @@ describe("a transaction of a multi", function()
         assert.equal("old", case.data())
     end)
 
-    it("is refused before it was acquired, and after the client's close", function()
+    it("is refused before the multi was acquired, and after the client's close", function()
         local case = new_case()
         assert_refused("not_held", nil, case.all:transaction():set(case.path, "new"):commit(10))
         assert(case.all:acquire(10))

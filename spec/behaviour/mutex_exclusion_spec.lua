@@ -8,7 +8,7 @@ local loop = require "spec.support.loop"
 after_each(fixture.clean)
 
 describe("a mutex", function()
-    it("is held by one, who is alone in the list #valgrind #asan", function()
+    it("is held by one contender, which is alone in the list #valgrind #asan", function()
         local lock = fixture.mutex(fixture.path(), { identity = "me" })
         assert.equal(lock, lock:acquire(10))
         assert.is_true(lock:held())
@@ -25,12 +25,12 @@ describe("a mutex", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
-    it("says within which time it could not be looked at, as it was given", function()
+    it("names the timeout, as it was given, when its contenders could not be listed in time", function()
         local client, link = fixture.client_behind_proxy()
         local semaphore = client:semaphore(fixture.path(), 2)
         local lock = client:mutex(fixture.path())
         assert(lock:acquire(10))
-        link:stall("down") -- or an answer might be there within no time
+        link:stall("down") -- otherwise the answer could come at once
         for _, call in ipairs({
             function() return lock:contenders(0) end, function() return lock:revoke(0) end,
             function() return semaphore:contenders(0) end, function() return semaphore:available(0) end,
@@ -43,7 +43,7 @@ describe("a mutex", function()
         link:resume()
     end)
 
-    it("is looked at for as long as it takes when told so, and not without end when its client is closed", function()
+    it("lists its contenders for as long as it takes if asked to, but ends when its client is closed", function()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 4 })
         local lock = client:mutex(fixture.path())
         assert(lock:acquire(10))
@@ -57,7 +57,7 @@ describe("a mutex", function()
         loop.run(function()
             answers[1] = { lock:contenders(math.huge) }
         end, function()
-            answers[2] = { lock:contenders() } -- for the session timeout
+            answers[2] = { lock:contenders() } -- waits for the session timeout
             link:accept()
         end)
         assert.same({}, answers[1][1])
@@ -75,7 +75,7 @@ describe("a mutex", function()
         assert.same({ "closed", "closed" }, { answers[3][3], answers[4][3] })
     end)
 
-    it("has nobody in its list while its path does not exist", function()
+    it("lists no contenders while its path does not exist", function()
         local lock = fixture.mutex(fixture.path())
         assert.same({}, lock:contenders())
         assert.is_nil((fixture.observer():exists(lock:path())))
@@ -132,7 +132,7 @@ describe("a mutex", function()
         fixture.await_children(path, 0)
     end)
 
-    it("excludes two objects of one client from each other #valgrind #asan", function()
+    it("is held by one of two objects of one client at a time #valgrind #asan", function()
         local first, client = fixture.mutex(fixture.path())
         local second = client:mutex(first:path())
         assert(first:acquire(10))
@@ -144,7 +144,7 @@ describe("a mutex", function()
         assert.equal("timeout", select(3, first:try_acquire()))
     end)
 
-    it("hands over between two objects of one client", function()
+    it("is handed over between two objects of one client", function()
         local first, client = fixture.mutex(fixture.path(), { handoff = 0 })
         local second = client:mutex(first:path(), { handoff = 0 })
         local order = {}
@@ -193,7 +193,7 @@ describe("a mutex", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
-    it("says not_held at a release of what is not held, and at a second release #valgrind #asan", function()
+    it("answers not_held to a release without a hold, and to a second release #valgrind #asan", function()
         local lock = fixture.mutex(fixture.path())
         local ok, message, code = lock:release()
         assert.same({ nil, "not_held" }, { ok, code })
@@ -204,7 +204,7 @@ describe("a mutex", function()
         assert(lock:acquire(10))
     end)
 
-    it("returns before the server's acknowledgement when told not to wait, and is free all the same", function()
+    it("is released before the server's acknowledgement if asked not to wait, and becomes free all the same", function()
         local lock, client = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         assert.is_true(lock:release({ wait = false }))
@@ -220,7 +220,7 @@ describe("a mutex", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
-    it("is given up when the program forgets it while holding #valgrind #asan", function()
+    it("is released when the program forgets it while holding #valgrind #asan", function()
         local path = fixture.path()
         local client = fixture.client({ session_timeout = 30 })
         do
@@ -231,7 +231,7 @@ describe("a mutex", function()
         assert(client:mutex(path):try_acquire())
     end)
 
-    it("is free at once for others when its client closes #asan", function()
+    it("is free for other clients at once when its client closes #asan", function()
         local lock, client = fixture.mutex(fixture.path(), nil, { session_timeout = 30 })
         local other = fixture.mutex(lock:path())
         assert(lock:acquire(10))
@@ -240,7 +240,7 @@ describe("a mutex", function()
         assert(other:try_acquire())
     end)
 
-    it("tells a waiter whose client is closed under it", function()
+    it("answers a waiter whose client is closed during the wait", function()
         local lock, client = fixture.mutex(fixture.path())
         fixture.join(lock:path())
         local answer
@@ -256,7 +256,7 @@ describe("a mutex", function()
 end)
 
 describe("a second acquire of the same object", function()
-    it("says deadlock at once, and the lock stays held #valgrind #asan", function()
+    it("answers deadlock at once, and the lock stays held #valgrind #asan", function()
         local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         local ok, message, code = lock:acquire()
@@ -268,7 +268,7 @@ describe("a second acquire of the same object", function()
         assert.is_false(lock:held())
     end)
 
-    it("counts when the lock is reentrant: three deep, held until the last release #valgrind #asan", function()
+    it("counts if the lock is reentrant: three levels deep, held until the last release #valgrind #asan", function()
         local lock = fixture.mutex(fixture.path(), { reentrant = true })
         local other = fixture.mutex(lock:path())
         assert(lock:acquire(10))
@@ -290,8 +290,8 @@ describe("a second acquire of the same object", function()
 end)
 
 describe("three hundred locks of one client", function()
-    -- More than the tables of a new client have room for, and more than one request of the heartbeat checks.
-    it("are all held; whose node is deleted is lost, and no other", function()
+    -- These are more locks than a new client's tables have room for, and more nodes than one heartbeat request checks.
+    it("are all held; a lock whose node is deleted is lost, and no other lock", function()
         local client = fixture.client({ session_timeout = 30 })
         local path = fixture.path()
         local locks, meddled = {}, { [1] = true, [128] = true, [257] = true, [300] = true }
@@ -300,7 +300,7 @@ describe("three hundred locks of one client", function()
             assert(locks[index]:acquire(20))
         end
         local sent = fixture.sent(client)
-        for index = 1, 300 do -- the client knows all of them, without asking
+        for index = 1, 300 do -- the client knows all of them without a request
             assert.equal("timeout", select(3, client:mutex(locks[index]:path()):try_acquire()))
         end
         assert.equal(sent, fixture.sent(client))

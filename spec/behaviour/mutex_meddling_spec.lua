@@ -5,7 +5,7 @@ local loop = require "spec.support.loop"
 
 after_each(fixture.clean)
 
-describe("when somebody meddles, a mutex", function()
+describe("when other programs change its nodes, a mutex", function()
     it("tells the holder when its node is deleted by an administrator #valgrind #asan", function()
         local told
         local lock = fixture.mutex(fixture.path(), { on_lost = function(...)
@@ -24,9 +24,9 @@ describe("when somebody meddles, a mutex", function()
         assert.equal("zklock mutex (" .. lock:path() .. ", lost)", tostring(lock))
     end)
 
-    -- A simulated schedule with two claims of one client: whoever waited behind the node was told of its end, and had the lock,
-    -- while whoever held by it believed in it until the next heartbeat.
-    it("does not let two of one client hold because an administrator deleted the node between them #asan", function()
+    -- A simulated schedule found this with two acquisitions of one client. The waiter behind the node was notified of its deletion
+    -- and got the lock, while the holder by that node still counted as holding until the next heartbeat.
+    it("does not let two acquisitions of one client hold when an administrator deletes the node between them #asan", function()
         local path, client = fixture.directory(), fixture.loop_client({ session_timeout = 30 })
         local first, second = client:mutex(path, { handoff = 0 }), client:mutex(path, { handoff = 0 })
         assert(first:acquire(10))
@@ -44,7 +44,7 @@ describe("when somebody meddles, a mutex", function()
         assert.equal("lost", select(3, first:release()))
     end)
 
-    it("answers lost to the release of what an administrator deleted, once, and can be used again #asan", function()
+    it("answers lost to the release after an administrator deleted its node, once, and can be used again #asan", function()
         local lock = fixture.mutex(fixture.path(), nil, { session_timeout = 4 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
@@ -57,7 +57,7 @@ describe("when somebody meddles, a mutex", function()
         assert.is_true(lock:release())
     end)
 
-    it("can be acquired again after a loss that nobody released", function()
+    it("can be acquired again after a loss without a release", function()
         local lock = fixture.mutex(fixture.path(), nil, { session_timeout = 4 })
         assert(lock:acquire(10))
         local token = lock:token()
@@ -68,7 +68,7 @@ describe("when somebody meddles, a mutex", function()
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
-    it("tells on_lost of each loss once, also when a release or an acquire finds it first", function()
+    it("calls on_lost once for each loss, also if a release or an acquire finds it first", function()
         local told = 0
         local lock, client = fixture.mutex(fixture.path(), { on_lost = function(lock)
             told = told + 1
@@ -87,7 +87,7 @@ describe("when somebody meddles, a mutex", function()
         assert.is_true(lock:held())
     end)
 
-    it("lets on_lost acquire anew, and then says deadlock to the acquire that found the loss", function()
+    it("lets on_lost acquire again, and then answers deadlock to the acquire that found the loss", function()
         local lock = fixture.mutex(fixture.path(), { on_lost = function(lock)
             assert(lock:acquire(10))
         end }, { session_timeout = 4 })
@@ -99,7 +99,7 @@ describe("when somebody meddles, a mutex", function()
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
-    it("tells a reentrant holder of its loss at the next acquire, once", function()
+    it("answers lost to a reentrant holder's next acquire after the loss, once", function()
         local lock = fixture.mutex(fixture.path(), { reentrant = true }, { session_timeout = 4 })
         assert(lock:acquire(10))
         assert(lock:acquire(10))
@@ -112,7 +112,7 @@ describe("when somebody meddles, a mutex", function()
         assert.is_false(lock:held())
     end)
 
-    it("answers lost to a release just behind the deletion of its node, of which nobody has heard yet", function()
+    it("answers lost to a release directly after the deletion of its node, before any client was notified", function()
         local lock, client = fixture.mutex(fixture.path(), nil, { session_timeout = 30 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete(lock:node()))
@@ -145,8 +145,8 @@ describe("when somebody meddles, a mutex", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
-    -- Where names are numbers alone, the first node of the new directory has the name of the old one's.
-    it("deletes nobody else's node when its directory was made anew while it held", function()
+    -- If names were numbers alone, the first node of the new directory would have the same name as the old first node.
+    it("never deletes another client's node if its directory was made anew during its hold", function()
         local lock, client = fixture.mutex(fixture.path(), nil, { session_timeout = 30 })
         assert(lock:acquire(10))
         assert(fixture.observer():delete_recursive(lock:path()))
@@ -158,7 +158,7 @@ describe("when somebody meddles, a mutex", function()
         assert.equal("timeout", select(3, lock:try_acquire()))
     end)
 
-    it("goes on waiting when its predecessor goes without having held", function()
+    it("keeps waiting when its predecessor leaves without having held", function()
         local lock = fixture.mutex(fixture.path())
         local holder = fixture.join(lock:path())
         local predecessor = fixture.join(lock:path())
@@ -175,7 +175,7 @@ describe("when somebody meddles, a mutex", function()
         assert.is_true(lock:held())
     end)
 
-    it("goes on waiting when somebody writes into the node that it watches", function()
+    it("keeps waiting when the data of the node that it watches are written", function()
         local lock = fixture.mutex(fixture.path())
         local holder = fixture.join(lock:path())
         loop.run(function()
@@ -192,7 +192,7 @@ describe("when somebody meddles, a mutex", function()
         assert.is_true(lock:held())
     end)
 
-    it("ignores children that belong to no lock #asan", function()
+    it("ignores children that are not lock nodes #asan", function()
         local lock = fixture.mutex(fixture.directory())
         local observer = fixture.observer()
         for _, name in ipairs({ "0", "lock", "config", "-", "lock-", "x-1-abc", "_c_-lock-", "99999999999", "ä" }) do

@@ -1,4 +1,4 @@
---- The nodes that a mutex makes: their paths, and who may do what with them.
+--- The nodes that a mutex creates: their paths and their access control lists.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -8,19 +8,19 @@ local zk = require "spec.support.zk"
 after_each(fixture.clean)
 
 describe("a lock's path", function()
-    it("is made where it does not exist, several levels of it #asan", function()
+    it("is created if it does not exist, with several levels #asan", function()
         local base = fixture.directory()
         local lock = fixture.mutex(base .. "/one/two/three")
         assert(lock:acquire(10))
         assert.equal(1, #fixture.children(base .. "/one/two/three"))
     end)
 
-    it("may exist already, as any node", function()
+    it("may exist already, as a node of any type", function()
         local lock = fixture.mutex(fixture.directory())
         assert(lock:acquire(10))
     end)
 
-    it("may hold any characters that ZooKeeper allows", function()
+    it("may contain any characters that ZooKeeper allows", function()
         local base = fixture.directory()
         for _, name in ipairs({ "with blank", "ä-ö-ü", "lock-0000000001", "-lock-", "a.b", "...", "%d" }) do
             local lock = fixture.mutex(base .. "/" .. name)
@@ -30,7 +30,7 @@ describe("a lock's path", function()
         end
     end)
 
-    it("may be as long as is allowed, of every kind of lock, and be listed and revoked", function()
+    it("may have the greatest allowed length, with every kind of lock, and be listed and revoked", function()
         local client = fixture.client()
         local path = fixture.path() .. "/"
         path = path .. ("x"):rep(32768 - #path)
@@ -49,7 +49,7 @@ describe("a lock's path", function()
         assert.equal(1, client:stats().connections)
     end)
 
-    it("may be reaped between two uses; tokens grow nevertheless", function()
+    it("may be reaped between two uses, and tokens still grow", function()
         local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         local token = lock:token()
@@ -59,7 +59,7 @@ describe("a lock's path", function()
         assert.is_true(lock:token() > token)
     end)
 
-    it("may be made anew by somebody else between two uses", function()
+    it("may be made anew by another client between two uses", function()
         local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         local token = lock:token()
@@ -90,14 +90,14 @@ end)
 describe("an ACL", function()
     local AUTH = { { scheme = "digest", credential = "user:password" } }
 
-    it("of open lets anybody look and delete", function()
+    it("of open lets every client read and delete", function()
         local lock = fixture.mutex(fixture.path())
         assert(lock:acquire(10))
         assert.truthy(fixture.observer():get(lock:node()))
         assert.is_true(fixture.observer():delete(lock:node()))
     end)
 
-    it("of creator is on the node and on the parents that were made #asan", function()
+    it("of creator is set on the node and on the created parents #asan", function()
         local base = fixture.directory()
         local lock = fixture.mutex(base .. "/parent/lock", nil, { auth = AUTH, acl = "creator" })
         assert(lock:acquire(10))
@@ -109,11 +109,11 @@ describe("an ACL", function()
         assert.truthy(lock:contenders(10)[1].holder)
     end)
 
-    it("of read lets anybody look, and nobody delete", function()
+    it("of read lets every client read, and no client delete", function()
         local lock = fixture.mutex(fixture.path(), { acl = "read" }, { auth = AUTH })
         local _, message, code = lock:acquire(10)
         if code then
-            -- With the parent readable only, not even its maker may create in it: said clearly, then.
+            -- The parent can only be read, so not even its creator may create a node in it. The error must say so clearly.
             assert.equal("no_auth", code, message)
         else
             assert.truthy(fixture.observer():get(lock:node()))
@@ -130,7 +130,7 @@ describe("an ACL", function()
         assert.equal("no_auth", select(2, fixture.observer():create(lock:path() .. "/x")))
     end)
 
-    it("that lets us create but not delete is answered with no_auth by release, and the node goes with the client", function()
+    it("that allows create but not delete is answered with no_auth by release, and the node goes with the client", function()
         local client = fixture.client({ session_timeout = 30 })
         local path = fixture.path() .. "/kept"
         local lock = client:mutex(path, { acl = { { scheme = "world", id = "anyone", perms = "rcwa" } } })
@@ -145,7 +145,7 @@ describe("an ACL", function()
         fixture.await_children(path, 0)
     end)
 
-    it("that keeps us out is answered with no_auth, naming the path, and leaves nothing behind #asan", function()
+    it("that denies access is answered with no_auth and the path, and nothing is left behind #asan", function()
         local owner = fixture.mutex(fixture.path(), nil, { auth = AUTH, acl = "creator" })
         assert(owner:acquire(10))
         assert.is_true(owner:release())

@@ -1,4 +1,4 @@
---- Near the end of the sequence numbers a mutex warns first, and then refuses.
+--- Near the end of the sequence numbers a mutex first warns, and then refuses.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -21,7 +21,7 @@ describe("near the end of the sequence numbers, a mutex", function()
         servers:stop()
     end)
 
-    it("warns from the half on, and works", function()
+    it("warns from half of the range on, and works", function()
         local warned
         local client = fixture.client({ log = function(level, message)
             warned = warned or level == "warn" and message:find("/half", 1, true)
@@ -34,7 +34,7 @@ describe("near the end of the sequence numbers, a mutex", function()
         end)
     end)
 
-    it("works up to the limit and then says exhausted", function()
+    it("works up to the limit, and then answers exhausted", function()
         local client = fixture.client(nil, servers.servers)
         local lock = client:mutex("/before")
         assert(lock:acquire(10))
@@ -52,13 +52,13 @@ describe("near the end of the sequence numbers, a mutex", function()
 
     local THROTTLED = -127
 
-    --- Puts a node into a held lock's line of which its client knows nothing.
+    --- Puts a stray into a held lock's queue: a node that looks like one of its client's, but is unknown to the client.
     local function add_stray(lock)
         local stem = lock:node():match("/_c_(%x+%-%x+%-%x+%-%x+%-)")
         return assert(fixture.observer():create(lock:path() .. "/_c_" .. stem .. "ffffffffffff-lock-", "", { sequential = true }))
     end
 
-    --- A lock, and such a node, which is the first in its line.
+    --- Returns a path, a lock and such a stray, which is first in the lock's queue.
     local function with_stray()
         local path, client = fixture.directory(), fixture.client()
         local lock = client:mutex(path)
@@ -68,9 +68,9 @@ describe("near the end of the sequence numbers, a mutex", function()
         return path, lock, stray
     end
 
-    -- In a fault campaign servers lost deletions with a damaged log. The nodes came back, at the head of the line; their owner
-    -- looked for such nodes right before its own only, and others stood between: nobody got the lock while all of them lived.
-    it("removes a node of its own that came back, also when others wait between", function()
+    -- In a fault campaign servers with a damaged log lost deletions, and deleted nodes came back at the head of the queue. Their
+    -- client looked for strays only directly before its own node. Other nodes were between, so no client got the lock.
+    it("deletes a stray of its own, also if other waiters are between", function()
         local path, lock, stray = with_stray()
         local observer = fixture.observer()
         local between = fixture.join(path, "_c_" .. fixture.UUID .. "-lock-")
@@ -84,14 +84,14 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert.is_true(lock:release())
     end)
 
-    -- The client's nodes in the list were only counted: a node that was gone made up for the one too many.
-    it("removes such a node also when the delete of another one, which is gone already, is to be repeated", function()
+    -- Only the number of the client's nodes in the list was compared. A node that was already deleted made up for the stray.
+    it("deletes a stray also while the delete of another node, which is already gone, has to be repeated", function()
         local client, link = fixture.client_behind_proxy()
         local observer, lock = fixture.observer(), client:mutex(fixture.directory())
         assert(lock:acquire(10))
         local held, stray = lock:node(), add_stray(lock)
         fixture.join(lock:path(), "_c_" .. fixture.UUID .. "-lock-")
-        link:deny("delete", THROTTLED, 1) -- it is carried out all the same
+        link:deny("delete", THROTTLED, 1) -- the delete is executed all the same
         assert(lock:release({ wait = false }))
         eventually(function()
             return not observer:exists(held)
@@ -100,7 +100,7 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert.is_false(observer:exists(stray) and true or false)
     end)
 
-    it("removes such a node also by a try that it makes fail", function()
+    it("deletes a stray also by a try that fails because of it", function()
         local _, lock, stray = with_stray()
         assert.equal("timeout", (select(3, lock:try_acquire())))
         eventually(function()
@@ -110,9 +110,9 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert.is_true(lock:release())
     end)
 
-    -- A fault campaign made servers forget what they had acknowledged (ZOOKEEPER-4785); the refusal then spoke of numbers that
-    -- were used up, and the number was 2.
-    it("refuses a number that the servers have given twice, and says that it is so", function()
+    -- A fault campaign made servers lose acknowledged writes (ZOOKEEPER-4785). The refusal then said that the numbers were used up,
+    -- although the number was 2.
+    it("refuses a number that the servers have given twice, and gives that reason", function()
         local path = fixture.directory()
         assert(fixture.observer():create(path .. "/_c_" .. fixture.UUID .. "-lock-0000000001"))
         local client = fixture.client()
@@ -124,7 +124,7 @@ describe("near the end of the sequence numbers, a mutex", function()
     end)
 
     for _, path in ipairs({ "/limit", "/end", "/past" }) do
-        it("says exhausted at " .. path:sub(2) .. ", names the path and leaves nothing behind", function()
+        it("answers exhausted at " .. path:sub(2) .. ", names the path and leaves nothing behind", function()
             local client = fixture.client(nil, servers.servers)
             for _, timeout in ipairs({ 10, 0 }) do
                 local ok, message, code = client:mutex(path):acquire(timeout)

@@ -6,8 +6,8 @@ local loop = require "spec.support.loop"
 
 after_each(fixture.clean)
 
-describe("who comes after himself", function()
-    --- A client whose latest number came right after its own.
+describe("a client whose sequence numbers are adjacent", function()
+    --- Returns a mutex, and its client, whose latest sequence number directly followed the number before.
     local function regular(path)
         local lock, client = fixture.mutex(path, nil, { session_timeout = 30 })
         for _ = 1, 3 do
@@ -25,7 +25,7 @@ describe("who comes after himself", function()
 
     it("needs no list: a cycle takes two requests #valgrind #asan", function()
         local lock, client = regular(fixture.path())
-        eventually(function() -- where no second passes between a release and the next acquire
+        eventually(function() -- until no second passes between a release and the next acquire
             local sent = requests_of(client, function()
                 for _ = 1, 10 do
                     assert(lock:acquire(10))
@@ -36,9 +36,9 @@ describe("who comes after himself", function()
         end)
     end)
 
-    it("needs none either when the client has written much elsewhere in between", function()
+    it("needs no list either if it has written much elsewhere in between", function()
         local client = fixture.loop_client({ session_timeout = 30 })
-        eventually(function() -- where no second passes between a release and the next acquire
+        eventually(function() -- until no second passes between a release and the next acquire
             local locks = {}
             for index = 1, 4 do
                 locks[index] = client:mutex(fixture.path())
@@ -50,14 +50,14 @@ describe("who comes after himself", function()
                 end
             end
             local least = math.huge
-            for _ = 1, 7 do -- with more rounds the numbers would be large enough without that
+            for _ = 1, 7 do -- with more rounds the numbers would be high enough anyway
                 least = math.min(least, requests_of(client, round))
             end
             return least == 2 * #locks, least
         end)
     end)
 
-    it("looks again when others have come between #asan", function()
+    it("lists again if other contenders have come in between #asan", function()
         local path = fixture.path()
         local lock, client = regular(path)
         local other = fixture.mutex(path)
@@ -74,9 +74,9 @@ describe("who comes after himself", function()
         assert.is_true(lock:with_lock(function() end, 10))
     end)
 
-    it("is not misled by a directory that was made anew, where that very number is the next", function()
+    it("is not misled by a directory that was made anew, where the adjacent number is the next one", function()
         local path = fixture.path()
-        local lock = regular(path)                      -- had the numbers 0, 1 and 2
+        local lock = regular(path)                      -- got the numbers 0, 1 and 2
         fixture.observer():delete(path)
         local holder = fixture.mutex(path)
         for _ = 1, 3 do                                 -- 0, 1 and 2 again; the last of them holds
@@ -92,8 +92,8 @@ describe("who comes after himself", function()
     end)
 end)
 
-describe("who takes turns with the same others", function()
-    --- So many contenders of one path, each with a client of its own.
+describe("contenders in a steady rotation", function()
+    --- Returns a path, and `count` locks on it, each of a separate client.
     local function circle(count)
         local path, locks = fixture.directory(), {}
         for index = 1, count do
@@ -102,14 +102,14 @@ describe("who takes turns with the same others", function()
         return path, locks
     end
 
-    --- Each takes so many turns, and nobody releases before all the others are in line again, so that they keep their order; then
-    -- each does `afterwards(index)`. Returns the fewest requests that a turn took, of those after the third.
+    --- Each lock is acquired `turns` times. No holder releases before all the others queue again, so that the order stays the same.
+    -- Then each coroutine calls `afterwards(index)`. Returns the fewest requests that a cycle took, without the first three cycles.
     local function take_turns(path, locks, turns, afterwards)
         local least, functions = math.huge, {}
         for index, lock in ipairs(locks) do
             functions[index] = function()
                 local before = 0
-                fixture.until_children(path, index - 1) -- one after the other, the first time
+                fixture.until_children(path, index - 1) -- one after the other in the first round
                 for turn = 1, turns do
                     assert(lock:acquire(20))
                     if turn < turns or afterwards then
@@ -129,9 +129,9 @@ describe("who takes turns with the same others", function()
         return least
     end
 
-    it("need not list the line to find whom to wait for #valgrind #asan", function()
+    it("do not list the queue to find their predecessor #valgrind #asan", function()
         for count, requests in pairs({ [2] = 3, [3] = 4 }) do
-            eventually(function() -- where no second passes without a list
+            eventually(function() -- until no list is needed because a second has passed
                 local path, locks = circle(count)
                 local least = take_turns(path, locks, 7)
                 return least == requests, ("%d requests with %d"):format(least, count)
@@ -139,7 +139,7 @@ describe("who takes turns with the same others", function()
         end
     end)
 
-    it("does not take the end of the one before it for its own turn #asan", function()
+    it("are not granted when only a predicted predecessor has left #asan", function()
         local path, locks = circle(3)
         local order = {}
         take_turns(path, locks, 5, function(index)
@@ -153,7 +153,7 @@ describe("who takes turns with the same others", function()
                     return third:stats().watches == 1
                 end)
                 local sent = fixture.sent(third)
-                locks[index % 3 + 1]:cancel()           -- is right before the third
+                locks[index % 3 + 1]:cancel()           -- this waiter is directly before the third
                 loop.until_true(function()
                     return #order == 2 and fixture.sent(third) == sent + 2 and third:stats().watches == 1
                 end)
@@ -167,11 +167,11 @@ describe("who takes turns with the same others", function()
         assert.equal(6, order[1] + order[3] + (order[1] % 3 + 1))
     end)
 
-    it("looks who is there when the one before it has stayed away #valgrind #asan", function()
+    it("list the queue if the predicted predecessor has stayed away #valgrind #asan", function()
         local path, locks = circle(2)
         take_turns(path, locks, 5)
         for _ = 1, 2 do
-            for _, lock in ipairs(locks) do -- each where the other has been, and is not now
+            for _, lock in ipairs(locks) do -- the other contender was here before, and is not now
                 assert(lock:acquire(10))
                 assert.equal(1, #fixture.children(path))
                 assert.is_true(lock:release())

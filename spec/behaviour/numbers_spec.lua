@@ -4,9 +4,9 @@ local program = require "spec.support.program"
 
 after_each(fixture.clean)
 
--- The C client numbers its requests, from time() on. What it does at -8, -4 and -2 is in docs/design.md.
+-- The C client numbers its requests, starting at time(). docs/design.md describes what it does at -8, -4 and -2.
 describe("the numbers of requests", function()
-    it("leave those out that mean something else to the C client: nothing is lost, no answer is wrong #once #real", function()
+    it("skip those with a special meaning to the C client: nothing is lost, no answer is wrong #once #real", function()
         local directory = files.make_directory()
         local run
         finally(function()

@@ -1,4 +1,4 @@
---- A reentrant lock, of every kind, is acquired several times by one node, and released as often.
+--- A reentrant lock of any kind is acquired several times by one node, and must be released as often.
 
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
@@ -29,7 +29,7 @@ for _, kind in ipairs(kinds) do
             assert.equal("not_held", select(3, lock:release()))
         end)
 
-        it("says deadlock at the second acquire when it is not reentrant, and stays held", function()
+        it("answers deadlock to a second acquire if it is not reentrant, and stays held", function()
             local lock = kind.new(fixture.steady_client(), fixture.path())
             assert(lock:acquire(10))
             assert.equal("deadlock", select(3, lock:acquire()))
@@ -39,12 +39,12 @@ for _, kind in ipairs(kinds) do
             assert.is_false(lock:held())
         end)
 
-        it("is asked once to let go, however deep it is held", function()
+        it("receives a revocation request once, however deep it is held", function()
             local client, asked = fixture.steady_client(), 0
             local path = fixture.path()
             local lock = kind.new(client, path, { reentrant = true, on_revoke = function(lock)
                 asked = asked + 1
-                assert.is_true(lock:release({ wait = false })) -- its own level, no more
+                assert.is_true(lock:release({ wait = false })) -- only the level of this acquire
             end })
             local rival = kinds.new_rival(kind, path)
             for _ = 1, 3 do
@@ -64,7 +64,7 @@ for _, kind in ipairs(kinds) do
 end
 
 describe("a reentrant semaphore", function()
-    it("may be acquired again with a count up to the held one; with a greater one it says deadlock #asan", function()
+    it("may be acquired again with a count up to the held count; a greater count is answered with deadlock #asan", function()
         local client = fixture.steady_client()
         local path = fixture.path()
         local lock = client:semaphore(path, 5, { reentrant = true })

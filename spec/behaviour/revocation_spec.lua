@@ -1,4 +1,4 @@
---- revoke asks the holders of a lock to let go, and on_revoke hears it, on every kind of lock.
+--- revoke asks the holders of a lock to release it, and calls their on_revoke, on every kind of lock.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
@@ -11,7 +11,7 @@ after_each(fixture.clean)
 
 for _, kind in ipairs(kinds) do
     describe("revocation of a " .. kind.name, function()
-        it("is heard where the holder waits; it lets go, and who asked gets it #valgrind #asan", function()
+        it("calls on_revoke where the holder waits; the holder releases, the requester gets the lock #valgrind #asan", function()
             local path = fixture.path()
             local client, asked = fixture.steady_client(), {}
             local lock = kind.new(client, path, { on_revoke = function(...)
@@ -36,12 +36,12 @@ for _, kind in ipairs(kinds) do
             assert.is_false(fixture.is_watched(path))
             assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
             assert.is_true(rival:release())
-            assert(lock:acquire(10)) -- what was asked before does not concern the next hold
+            assert(lock:acquire(10)) -- the earlier request does not concern the next hold
             client:pump()
             assert.equal(1, #asked)
         end)
 
-        it("may be answered by a release within on_revoke #asan", function()
+        it("may be answered by a release inside on_revoke #asan", function()
             local path = fixture.path()
             local client, released = fixture.steady_client({ wait = "blocking" }), {}
             local lock = kind.new(client, path, { on_revoke = function(lock)
@@ -62,7 +62,7 @@ for _, kind in ipairs(kinds) do
             assert.equal(0, client:stats().watches)
         end)
 
-        it("asks nobody when nobody holds it, and says so", function()
+        it("asks no holder if there is none, and answers 0", function()
             local lock = kinds.new_rival(kind, fixture.path())
             assert.equal(0, lock:revoke(10))
             assert(lock:acquire(10))
@@ -70,7 +70,7 @@ for _, kind in ipairs(kinds) do
             assert.equal(0, lock:revoke())
         end)
 
-        it("is not heard by a holder without on_revoke, who keeps the lock", function()
+        it("is not noticed by a holder without on_revoke, which keeps the lock", function()
             local path = fixture.path()
             local client = fixture.steady_client()
             local lock = kind.new(client, path)
@@ -85,7 +85,7 @@ for _, kind in ipairs(kinds) do
             assert.is_true(lock:release())
         end)
 
-        it("may come as often as somebody asks, and through a reconnection #asan", function()
+        it("may be requested any number of times, also through a reconnect #asan", function()
             local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
             local path = fixture.path()
             local asked = 0
@@ -106,7 +106,7 @@ for _, kind in ipairs(kinds) do
                 assert.equal(times, asked)
             end
             assert.equal(2, client:stats().connections)
-            link:cut() -- the word stays in the node, but nobody has asked anew
+            link:cut() -- the word stays in the node, but there was no new request
             eventually(function()
                 return client:stats().connections == 3
             end)
@@ -120,12 +120,12 @@ for _, kind in ipairs(kinds) do
             assert.is_false(fixture.is_watched(path))
         end)
 
-        it("leaves no watch when the hold ends in another way: max_hold, a lost session, a closed client", function()
+        it("leaves no watch if the hold ends in another way: max_hold, a lost session, a closed client", function()
             local path = fixture.path()
             local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
             local lock = kind.new(client, path, { max_hold = 0.05, on_revoke = print })
             local held, message, code = lock:acquire(20)
-            assert(held or code == "lost", message) -- on a busy machine it is over before acquire has returned
+            assert(held or code == "lost", message) -- on a busy machine max_hold passes before acquire has returned
             fixture.await_not_held(lock)
             assert(client:flush(10))
             assert.equal(0, client:stats().watches)
@@ -144,7 +144,7 @@ for _, kind in ipairs(kinds) do
             end)
         end)
 
-        it("watches its node, and so is told at once when an administrator deletes it #asan", function()
+        it("watches its node, and so calls on_lost at once when an administrator deletes the node #asan", function()
             local told
             local client = fixture.steady_client({ session_timeout = 60 })
             local lock = kind.new(client, fixture.path(), { on_revoke = print, on_lost = function(_, reason)
@@ -155,7 +155,7 @@ for _, kind in ipairs(kinds) do
             eventually(function()
                 return fixture.is_watched(node)
             end)
-            takes(0, function() -- the heartbeat would have told after 15 s
+            takes(0, function() -- the heartbeat would have noticed after 15 s
                 assert(fixture.observer():delete(node))
                 fixture.pump_until(client, function()
                     return told
@@ -171,7 +171,7 @@ for _, kind in ipairs(kinds) do
 end
 
 describe("revoke", function()
-    it("asks the others when a holder lets go meanwhile, and does not count that one", function()
+    it("asks the other holders when one holder releases meanwhile, and does not count that one", function()
         local client, _, interfere = fixture.client_to_interfere({ session_timeout = 30 })
         local path, asked = fixture.path(), 0
         local holders, nodes = {}, {}
@@ -187,7 +187,7 @@ describe("revoke", function()
             eventually(function()
                 return query:done()
             end)
-            fixture.observer():delete(nodes[1]) -- between the list and the question
+            fixture.observer():delete(nodes[1]) -- between the list and the write
         end)
         assert.equal(2, client:rwlock(path).write:revoke(10))
         eventually(function()
@@ -197,9 +197,9 @@ describe("revoke", function()
         end)
     end)
 
-    it("asks every reader, and says how many, but no writer that waits #asan", function()
+    it("asks every reader, and returns how many, but asks no waiting writer #asan", function()
         local path = fixture.path()
-        local readers, functions, asked = {}, {}, {} -- a reader that nobody keeps would give its lock back when it is collected
+        local readers, functions, asked = {}, {}, {} -- a reader that is not kept would release its lock when collected
         for index = 1, 3 do
             local client = fixture.steady_client()
             readers[index] = client:rwlock(path, { on_revoke = function(lock)
@@ -232,7 +232,7 @@ describe("revoke", function()
         assert.is_nil(heard)
     end)
 
-    it("asks a downgraded writer by both its nodes", function()
+    it("asks a downgraded writer through both of its nodes", function()
         local client, asked = fixture.steady_client(), {}
         local rw = client:rwlock(fixture.path(), { on_revoke = function(lock)
             asked[#asked + 1] = lock
@@ -250,7 +250,7 @@ describe("revoke", function()
         assert.equal(0, client:stats().watches)
     end)
 
-    it("asks every holder of a semaphore's permits once, however many it has", function()
+    it("asks every holder of a semaphore's permits once, however many permits it holds", function()
         local path = fixture.path()
         local clients, asked = {}, {}
         for index = 1, 3 do
@@ -259,9 +259,9 @@ describe("revoke", function()
                 asked[index] = (asked[index] or 0) + 1
             end })
             assert(holder:acquire({ count = index, timeout = 10 }))
-            clients["lock" .. index] = holder -- kept
+            clients["lock" .. index] = holder -- kept, so that it is not collected
         end
-        assert.equal(6, fixture.steady_client():semaphore(path, 7):revoke(10)) -- as many nodes
+        assert.equal(6, fixture.steady_client():semaphore(path, 7):revoke(10)) -- the number of nodes
         for index = 1, 3 do
             fixture.pump_until(clients[index], function()
                 return asked[index]
@@ -272,7 +272,7 @@ describe("revoke", function()
         assert.same({ 1, 1, 1 }, asked)
     end)
 
-    it("by the holder itself reaches its own on_revoke", function()
+    it("by the holder itself calls its own on_revoke", function()
         local asked
         local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { on_revoke = function()
@@ -286,8 +286,8 @@ describe("revoke", function()
         assert.is_true(lock:held())
     end)
 
-    --- Within the loop: runs fn(lock) for a mutex that gives itself back when it is asked for, and sees to it that the program
-    -- hears of its grant and of that at once.
+    --- Within the loop: runs fn(lock) for a mutex whose on_revoke releases it. The program is notified of the grant and of the
+    -- request in the same turn.
     local function with_early_revocation(fn)
         local client, path = fixture.steady_client(), fixture.directory()
         local holder = fixture.client():mutex(path)
@@ -306,7 +306,7 @@ describe("revoke", function()
             end)
             assert(fixture.observer():set(node, "__REVOKE__"))
             assert.is_true(holder:release())
-            eventually(function() -- the loop stands still meanwhile
+            eventually(function() -- the loop does not run meanwhile
                 return client._attempts[lock].claim:revocations() > 0
             end)
         end)
@@ -315,8 +315,8 @@ describe("revoke", function()
         assert.same({}, fixture.children(path))
     end
 
-    -- Random programs found it: with_lock tripped over the hold that on_revoke had given back.
-    it("as soon as it is granted makes acquire answer lost when on_revoke gives it back", function()
+    -- Random programs found this: with_lock failed at a hold that on_revoke had released.
+    it("directly after the grant makes acquire answer lost if on_revoke releases the lock", function()
         with_early_revocation(function(lock)
             local got, message, code = lock:acquire(20)
             assert.same({ nil, "lost" }, { got, code })
@@ -337,7 +337,7 @@ describe("revoke", function()
         end)
     end)
 
-    it("that comes with the grant, or before anybody pumps, is heard nevertheless", function()
+    it("that comes with the grant, or before any pump runs, still calls on_revoke", function()
         local asked = 0
         local client = fixture.steady_client({ wait = "blocking" })
         local lock = client:mutex(fixture.path(), { on_revoke = function()
@@ -345,7 +345,7 @@ describe("revoke", function()
         end })
         local other = fixture.steady_client({ wait = "blocking" }):mutex(lock:path())
         assert(lock:acquire(10))
-        assert.equal(1, other:revoke(10)) -- perhaps before the watch is armed
+        assert.equal(1, other:revoke(10)) -- perhaps before the watch is set
         fixture.pump_until(client, function()
             return asked > 0
         end)
@@ -354,7 +354,7 @@ describe("revoke", function()
         assert.equal(1, asked)
     end)
 
-    it("does not take other words in a holder's node for a request", function()
+    it("does not treat other data in a holder's node as a request", function()
         local asked
         local client = fixture.steady_client()
         local lock = client:mutex(fixture.path(), { on_revoke = function()
@@ -379,7 +379,7 @@ describe("revoke", function()
         end)
     end)
 
-    it("whose on_revoke raises is reported through log, and the holder goes on #asan", function()
+    it("is reported through log if on_revoke raises, and the holder keeps the lock #asan", function()
         local reported = {}
         local client = fixture.steady_client({ wait = "blocking", log = function(level, message)
             if message:find("on_revoke", 1, true) then
@@ -402,9 +402,9 @@ describe("revoke", function()
         assert.is_true(lock:release())
     end)
 
-    it("answers no_auth when the acl does not let us write into the holder's node", function()
+    it("answers no_auth if the acl does not allow writing into the holder's node", function()
         local owner = fixture.steady_client({ auth = { { scheme = "digest", credential = "user:password" } } })
-        local path = fixture.directory() -- open to everybody, unlike the nodes
+        local path = fixture.directory() -- open to every client, unlike the nodes
         local acl = { { scheme = "auth", id = "", perms = "rcwda" }, { scheme = "world", id = "anyone", perms = "r" } }
         local asked
         local lock = owner:mutex(path, { acl = acl, on_revoke = function()
@@ -438,7 +438,7 @@ describe("revoke", function()
         link:resume()
     end)
 
-    it("refuses a timeout that is none", function()
+    it("refuses an invalid timeout", function()
         local lock = fixture.steady_client():mutex(fixture.path())
         for _, timeout in ipairs({ -1, "soon", {}, 0 / 0 }) do
             mistake(function()

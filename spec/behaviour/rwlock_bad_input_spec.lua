@@ -1,4 +1,4 @@
---- Callers' mistakes with read/write locks raise at the caller's line, and name what is wrong.
+--- A mistake in a call on read/write locks raises an error at the caller's line and names what is wrong.
 
 local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"
@@ -22,7 +22,7 @@ describe("client:rwlock refuses", function()
         end)
     end
 
-    it("no path, and one in a table", function()
+    it("a missing path, and a path in a table", function()
         mistake(function()
             local rw = client:rwlock()
             return rw
@@ -46,7 +46,7 @@ describe("client:rwlock refuses", function()
         end)
     end
 
-    it("options that it does not know, permits for one", function()
+    it("unknown options, and a permits option", function()
         mistake(function()
             local rw = client:rwlock("/a", { permits = 5 })
             return rw
@@ -57,7 +57,7 @@ describe("client:rwlock refuses", function()
         end, "options must be a table")
     end)
 
-    it("to be called with a dot", function()
+    it("a call with a dot instead of a colon", function()
         local rw = client:rwlock("/a")
         for _, method in ipairs({ "with_read", "with_write", "path", "contenders" }) do
             mistake(function()
@@ -67,7 +67,7 @@ describe("client:rwlock refuses", function()
         end
     end)
 
-    it("a function that is none, a timeout that is none, a count", function()
+    it("a function argument that is not a function, an invalid timeout, a count", function()
         local rw = client:rwlock("/a")
         for _, way in ipairs({ "with_read", "with_write" }) do
             for text, arguments in pairs({ ["the first argument must be a function"] = { 5 }, timeout = { print, -1 } }) do

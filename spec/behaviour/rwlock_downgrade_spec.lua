@@ -4,7 +4,7 @@ local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local rwlocks = require "spec.support.rwlocks"
 
---- The name of a node without its directory.
+--- Returns the name of a node without its directory.
 local function name_of(node)
     return node:match("[^/]+$")
 end
@@ -17,7 +17,7 @@ after_each(fixture.clean)
 
 describe("a downgrade", function()
     for _, way in ipairs({ "acquire", "try_acquire" }) do
-        it(("by %s lets readers in when the writer is released, and no queued writer #valgrind #asan"):format(way), function()
+        it(("by %s admits readers, but no queued writer, when the writer is released #valgrind #asan"):format(way), function()
             local path = fixture.path()
             local rw, reader, writer = fixture.rwlock(path), fixture.rwlock(path), fixture.rwlock(path)
             local order = {}
@@ -57,7 +57,7 @@ describe("a downgrade", function()
         end)
     end
 
-    it("takes one round trip of two requests, and the reader the writer's number #asan", function()
+    it("takes one round trip with two requests, and the reader keeps the writer's number #asan", function()
         local rw, client = fixture.rwlock(fixture.path())
         assert(rw.write:acquire(10))
         local before = fixture.sent(client)
@@ -70,7 +70,7 @@ describe("a downgrade", function()
         assert.same({}, fixture.children(rw:path()))
     end)
 
-    it("orders tokens: the writer's, the reader's, whoever comes next #valgrind", function()
+    it("orders tokens: the writer's, the reader's, those of later holders #valgrind", function()
         local rw = fixture.rwlock(fixture.path())
         local other = fixture.rwlock(rw:path())
         local last = ""
@@ -78,7 +78,7 @@ describe("a downgrade", function()
             assert(rw.write:acquire(10))
             local tokens = { rw.write:token() }
             for index = 2, 3 do
-                assert(rw.read:acquire(10)) -- more than once under one writer
+                assert(rw.read:acquire(10)) -- more than once for one writer
                 tokens[index] = rw.read:token()
                 assert.is_true(index == 3 or rw.read:release())
             end
@@ -93,7 +93,7 @@ describe("a downgrade", function()
         end
     end)
 
-    it("shows both in the list as holders, and a queued writer not", function()
+    it("shows both halves in the list as holders, and a queued writer not", function()
         local path = fixture.path()
         local rw = fixture.rwlock(path, { identity = "both" })
         local writer = fixture.rwlock(path, { identity = "next" })
@@ -120,7 +120,7 @@ describe("a downgrade", function()
         end)
     end)
 
-    it("works the other way round too: the reader is released first, the writer goes on alone", function()
+    it("allows the reader to be released first: the writer keeps its half", function()
         local rw = fixture.rwlock(fixture.path())
         assert(rw.write:acquire(10))
         assert(rw.read:acquire(10))
@@ -131,7 +131,7 @@ describe("a downgrade", function()
         assert.same({}, fixture.children(rw:path()))
     end)
 
-    it("is not for the reader of another object, of one client or of two", function()
+    it("is not granted to the reader of another object, of the same client or of another", function()
         local rw, client = fixture.rwlock(fixture.path())
         assert(rw.write:acquire(10))
         assert.equal("timeout", select(3, client:rwlock(rw:path()).read:try_acquire()))
@@ -140,7 +140,7 @@ describe("a downgrade", function()
         assert.equal(1, #fixture.children(rw:path()))
     end)
 
-    it("goes on in the queue, when the writer's node was deleted by an administrator meanwhile #asan", function()
+    it("keeps waiting in the queue if an administrator deleted the writer's node meanwhile #asan", function()
         local rw = fixture.rwlock(fixture.path())
         local other = fixture.rwlock(rw:path())
         local token
@@ -148,7 +148,7 @@ describe("a downgrade", function()
             fixture.until_children(rw:path(), 1)
             assert(other.write:acquire(30))
             token = other.write:token()
-            fixture.until_children(rw:path(), 2) -- the reader has queued
+            fixture.until_children(rw:path(), 2) -- the reader is in the queue
             fixture.pass(1)
             assert.is_false(rw.read:held())
             assert(other.write:release())
@@ -166,8 +166,8 @@ describe("a downgrade", function()
         assert.equal(1, #fixture.children(rw:path()))
     end)
 
-    -- The request for the reader's node finds another node of the writer's name. A heartbeat's reply comes first.
-    it("goes on in the queue when its writer is lost before its node is made, whatever has the writer's name now #asan", function()
+    -- The request for the reader's node finds another node with the writer's name. The reply to a heartbeat comes first.
+    it("keeps waiting in the queue if its writer is lost in between, even if another node has the writer's name #asan", function()
         local path = fixture.path()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local rw, other, observer = client:rwlock(path), fixture.rwlock(path), fixture.observer()
@@ -180,7 +180,7 @@ describe("a downgrade", function()
             loop.until_true(function()
                 return impostor and not rw.write:held()
             end)
-            fixture.until_children(path, 2) -- the reader is behind it
+            fixture.until_children(path, 2) -- the reader is behind the replacement node
             assert.is_false(rw.read:held())
             assert(observer:delete(impostor))
         end, function()
@@ -203,7 +203,7 @@ describe("a downgrade", function()
         assert.equal(1, #fixture.children(path))
     end)
 
-    it("goes on in the queue when the session ended in between, and tells the writer #asan", function()
+    it("keeps waiting in the queue if the session ended in between, and calls on_lost for the writer #asan", function()
         local told = {}
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local rw = client:rwlock(fixture.path(), { on_lost = function(lock, reason)
@@ -259,7 +259,7 @@ describe("a downgrade", function()
         end)
     end
 
-    it("whose writer is released by another coroutine meanwhile ends as a reader all the same", function()
+    it("whose writer is released by another coroutine meanwhile still ends as a reader", function()
         local rw = fixture.rwlock(fixture.path())
         loop.run(function()
             assert(rw.write:acquire(10))
@@ -277,7 +277,7 @@ describe("a downgrade", function()
 end)
 
 describe("an upgrade", function()
-    it("is refused at once, says why, and the object goes on #valgrind #asan", function()
+    it("is refused at once with a reason, and the object still works #valgrind #asan", function()
         local rw, client = fixture.rwlock(fixture.path())
         assert(rw.read:acquire(10))
         local before = client:stats()
@@ -307,14 +307,14 @@ describe("an upgrade", function()
         assert(rw.write:acquire(10))
     end)
 
-    it("is not what another object asks for: that waits for the reader", function()
+    it("is not what another object requests: that object waits for the reader", function()
         local rw, client = fixture.rwlock(fixture.path())
         assert(rw.read:acquire(10))
         assert.equal("timeout", select(3, client:rwlock(rw:path()).write:acquire(0.1)))
         assert.is_true(rw.read:held())
     end)
 
-    it("is possible again once the reader was lost", function()
+    it("is possible again after the reader was lost", function()
         local rw = fixture.rwlock(fixture.path(), nil, { session_timeout = 4 })
         assert(rw.read:acquire(10))
         assert(fixture.observer():delete(rw.read:node()))
@@ -327,7 +327,7 @@ end)
 
 describe("a reentrant read/write lock", function()
     for _, letter in ipairs({ "R", "W" }) do
-        it(("is acquired three deep, and free after as many releases (%s) #asan"):format(letter), function()
+        it(("is acquired three levels deep, and free after as many releases (%s) #asan"):format(letter), function()
             local rw = fixture.rwlock(fixture.path(), { reentrant = true })
             local other = fixture.rwlock(rw:path())
             local lock = rwlocks.half(rw, letter)
@@ -349,14 +349,14 @@ describe("a reentrant read/write lock", function()
         end)
     end
 
-    it("may be downgraded at any depth, each half counting for itself", function()
+    it("may be downgraded at any depth, and each half counts for itself", function()
         local rw = fixture.rwlock(fixture.path(), { reentrant = true })
         assert(rw.write:acquire(10))
         assert(rw.write:acquire(10))
         assert(rw.read:acquire(10))
         assert(rw.read:acquire(10))
         assert.equal(2, #fixture.children(rw:path()))
-        assert(rw.write:acquire(10)) -- held already: nothing to wait for
+        assert(rw.write:acquire(10)) -- already held: no wait is needed
         for _ = 1, 3 do
             assert.is_true(rw.write:held())
             assert.is_true(rw.write:release())

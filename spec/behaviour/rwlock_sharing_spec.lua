@@ -1,4 +1,4 @@
---- Readers share a read/write lock, writers are alone, and all are served in the order of arrival.
+--- Readers share a read/write lock, a writer holds it alone, and all are served in the order of arrival.
 
 local socket = require "socket"
 local new_dice = require "spec.support.dice"
@@ -7,9 +7,9 @@ local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local rwlocks = require "spec.support.rwlocks"
 
---- Lets clients arrive one after the other, all of them before the first lets go. `groups`: who is in together, in the order
--- in which they must get in, as letters: {"RR", "W"}. Each stays until its whole group is in; nobody may come in before all
--- groups ahead of its own are on their way out.
+--- Lets clients queue one after the other, all before the first releases. `groups` lists in letters which of them hold together,
+-- in the order in which they must be granted: {"RR", "W"}. Each client holds until its whole group holds. A client may be
+-- granted only when all groups ahead of its own are releasing.
 local function serve(groups)
     local path = fixture.path()
     local functions, entered = {}, {}
@@ -56,7 +56,7 @@ describe("a read/write lock", function()
         assert(third.write:try_acquire())
     end)
 
-    it("is one writer's alone: no other writer, no reader #valgrind #asan", function()
+    it("is held by one writer alone: no other writer, no reader #valgrind #asan", function()
         local path = fixture.path()
         local writer = fixture.rwlock(path)
         local other, client = fixture.rwlock(path)
@@ -64,7 +64,7 @@ describe("a read/write lock", function()
         for _, lock in ipairs({ other.read, other.write }) do
             local before = fixture.observer():exists(path)
             assert.equal("timeout", select(3, lock:try_acquire()))
-            assert.same(before, (fixture.observer():exists(path))) -- it has written nothing
+            assert.same(before, (fixture.observer():exists(path))) -- the try has written nothing
             assert.equal("timeout", select(3, lock:acquire(0.1)))
             assert(client:flush(10))
             assert.equal(1, #fixture.children(path))
@@ -73,7 +73,7 @@ describe("a read/write lock", function()
         assert(other.read:try_acquire())
     end)
 
-    it("is shared or not by objects of one client as by those of several #asan", function()
+    it("is shared or exclusive between objects of one client as between those of several clients #asan", function()
         local path = fixture.path()
         local one, client = fixture.rwlock(path)
         local two = client:rwlock(path)
@@ -105,7 +105,7 @@ describe("a read/write lock", function()
         assert.same({ path, path, path }, { rw:path(), rw.read:path(), rw.write:path() })
     end)
 
-    it("takes two requests for an acquire and its release when nobody is there, and a try three", function()
+    it("takes two requests for an acquire and its release without other contenders, and a try takes three", function()
         local rw, client = fixture.rwlock(fixture.directory())
         local function cost(lock, acquire)
             local before = fixture.sent(client)
@@ -118,7 +118,7 @@ describe("a read/write lock", function()
         cost(rw.read, rw.read.acquire)
         for _, lock in ipairs({ rw.read, rw.write }) do
             for requests, acquire in pairs({ [20] = lock.acquire, [30] = lock.try_acquire }) do
-                eventually(function() -- where no second passes between a release and the next acquire
+                eventually(function() -- until no second passes between a release and the next acquire
                     local sent = cost(lock, acquire)
                     return sent == requests, sent
                 end)
@@ -126,7 +126,7 @@ describe("a read/write lock", function()
         end
     end)
 
-    it("lists its participants by kind, in queue order, with all who hold it #asan", function()
+    it("lists its contenders by kind, in queue order, with all holders #asan", function()
         local path = fixture.path()
         local order = { "R", "R", "W", "R", "W" }
         local functions, list = {}, nil
@@ -157,7 +157,7 @@ describe("a read/write lock", function()
         assert.equal(#order, #list)
     end)
 
-    it("keeps a writer waiting though the nearest of the readers left #asan", function()
+    it("keeps a writer waiting if only the nearest of its readers has left #asan", function()
         local path = fixture.path()
         local far, near, writer = fixture.rwlock(path), fixture.rwlock(path), fixture.rwlock(path)
         assert(far.read:acquire(10))
@@ -188,11 +188,11 @@ describe("a read/write lock", function()
         serve({ "RR", "W", "R" })
     end)
 
-    it("lets in all readers between two writers together", function()
+    it("grants all readers between two writers together", function()
         serve({ "W", "RRRR", "W", "W", "RR" })
     end)
 
-    it("does not starve a writer among readers that come and go all the time", function()
+    it("does not delay a writer without end when readers come and go all the time", function()
         local path = fixture.path()
         local functions, done, reads = {}, false, 0
         for index = 1, 3 do
@@ -211,7 +211,7 @@ describe("a read/write lock", function()
             for _ = 1, 5 do
                 local before = reads
                 assert(rw.write:acquire(30))
-                assert.is_true(reads - before <= 6) -- those who were ahead of it
+                assert.is_true(reads - before <= 6) -- the readers that were ahead of the writer
                 assert(rw.write:release())
                 loop.until_true(function()
                     return reads > before
@@ -223,7 +223,7 @@ describe("a read/write lock", function()
         fixture.await_children(path, 0)
     end)
 
-    it("gives a writer, and a reader behind a writer, greater tokens than to all before", function()
+    it("gives a writer, and a reader after a writer, a greater token than all holders before", function()
         local path = fixture.path()
         local one, two = fixture.rwlock(path), fixture.rwlock(path)
         assert(one.write:acquire(10))
@@ -238,7 +238,7 @@ describe("a read/write lock", function()
         assert.is_true(two.write:token() > tokens[1] and two.write:token() > tokens[2])
     end)
 
-    it("excludes whoever uses its path as a mutex", function()
+    it("excludes clients that use its path as a mutex", function()
         local rw, client = fixture.rwlock(fixture.path())
         local mutex = client:mutex(rw:path())
         assert(rw.read:acquire(10))
@@ -281,9 +281,9 @@ describe("a read/write lock", function()
     end)
 end)
 
-describe("of those who wait for a read/write lock, one that leaves wakes only", function()
-    --- One holder, waiters in this order, each of a client of its own. While they wait `act(clients)` is run; who is then let
-    -- in stays, the others are given up. Returns how many notifications each waiter got from then on.
+describe("when a contender of a read/write lock leaves, it wakes only", function()
+    --- Runs one holder and waiters in this order, each in a separate client, and calls `act` while they wait. Waiters that are
+    -- granted keep the lock, the others are cancelled. Returns how many notifications each waiter got since before `act`.
     local function wakes(letters, enough, act)
         local path = fixture.path()
         local locks, clients, functions, entered, before = {}, {}, {}, 0, {}
@@ -291,7 +291,7 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
             local rw, client = fixture.rwlock(path)
             locks[place], clients[place] = rwlocks.half(rw, letters:sub(place, place)), client
             functions[place] = function()
-                fixture.until_children(path, place) -- one before the first
+                fixture.until_children(path, place) -- the holder is before the first waiter
                 if locks[place]:acquire(30) then
                     entered = entered + 1
                 end
@@ -310,7 +310,7 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
                 return true
             end)
             for place, client in ipairs(clients) do
-                assert(client:sync("/", { timeout = 10 })) -- behind the reply that armed its watch
+                assert(client:sync("/", { timeout = 10 })) -- answered after the reply that set its watch
                 before[place] = client:stats().notifications
             end
             act(holder, locks)
@@ -318,7 +318,7 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
                 return entered == enough
             end)
             for place, client in ipairs(clients) do
-                assert(client:sync("/", { timeout = 10 })) -- behind whatever its server has told it
+                assert(client:sync("/", { timeout = 10 })) -- answered after all notifications of its server
                 before[place] = client:stats().notifications - before[place]
             end
             for place = 1, #letters do
@@ -329,19 +329,19 @@ describe("of those who wait for a read/write lock, one that leaves wakes only", 
         return before
     end
 
-    it("who can go on: all readers behind a writer once, the writer behind them not at all", function()
+    it("the waiters that can go on: each reader behind a writer once, the writer behind them not at all", function()
         assert.same({ 1, 1, 1, 1, 1, 0, 0 }, wakes("RRRRRWR", 5, function(holder)
             assert(holder.write:release())
         end))
     end)
 
-    it("the next: one writer, and none of the readers behind it", function()
+    it("the next waiter: one writer, and none of the readers behind it", function()
         assert.same({ 1, 0, 0, 0 }, wakes("WRRR", 1, function(holder)
             assert(holder.write:release())
         end))
     end)
 
-    it("its neighbour, when it gives up waiting: nobody before it, and readers only if it was their writer", function()
+    it("its neighbour, if it stops waiting: none before it, and readers only if it was their writer", function()
         assert.same({ 0, 0, 0, 1 }, wakes("RRWR", 0, function(_, locks)
             locks[3]:cancel()
             loop.until_true(function()
@@ -354,7 +354,7 @@ end)
 describe("eight clients of a read/write lock with a hundred random operations each", function()
     local CLIENTS, OPERATIONS = 8, 100
 
-    --- What is true of all clients at any time, by who is in now.
+    --- Checks what must be true of all clients at any time, given which of them hold now.
     local function new_referee()
         local referee = { readers = 0, writers = 0, highest = "", written = "", grants = 0 }
 
@@ -425,7 +425,7 @@ describe("eight clients of a read/write lock with a hundred random operations ea
         assert(lock:release({ wait = random(2) == 1 }))
     end
 
-    it("never see a writer beside anybody, nor a token out of order", function()
+    it("never see a writer together with another holder, nor a token out of order", function()
         local seed = tonumber(os.getenv("ZKLOCK_SEED")) or math.floor(socket.gettime() * 1000) % 1000000 + 1
         local ok, problem = pcall(function()
             local path = fixture.path()

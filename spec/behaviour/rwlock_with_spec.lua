@@ -1,11 +1,11 @@
---- with_read and with_write: the function runs while its half is held.
+--- with_read and with_write run a function while their half is held.
 
 local fixture = require "spec.support.fixture"
 
 after_each(fixture.clean)
 
 describe("with_read and with_write", function()
-    it("run the function with the half that is held, and pass arguments and results #valgrind #asan", function()
+    it("run the function while the half is held, and pass arguments and results #valgrind #asan", function()
         local rw = fixture.rwlock(fixture.path())
         for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
             local results = { rw[way](rw, function(given, ...)
@@ -33,14 +33,14 @@ describe("with_read and with_write", function()
         assert.same({}, fixture.children(rw:path()))
     end)
 
-    it("do not run the function when the lock is not to be had", function()
+    it("do not run the function if the lock cannot be acquired", function()
         local rw = fixture.rwlock(fixture.path())
         fixture.join(rw:path())
         assert.equal("timeout", select(3, rw:with_read(error, 0.05)))
         assert.equal("timeout", select(3, rw:with_write(error, { timeout = 0.05 })))
     end)
 
-    it("let a function downgrade: what it acquired stays its own", function()
+    it("let the function downgrade: what it acquired stays held", function()
         local rw = fixture.rwlock(fixture.path())
         assert.is_true(rw:with_write(function()
             assert(rw.read:acquire(10))
@@ -56,7 +56,7 @@ describe("with_read and with_write", function()
         assert.same({}, fixture.children(rw:path()))
     end)
 
-    it("say lost, with the results, when the lock was lost meanwhile", function()
+    it("answer lost, with the results, if the lock was lost meanwhile", function()
         local rw = fixture.rwlock(fixture.path(), nil, { session_timeout = 4 })
         for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
             local results = { rw[way](rw, function()

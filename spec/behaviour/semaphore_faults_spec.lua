@@ -1,4 +1,4 @@
---- Permits return when their holders end or fail, and no permit is taken twice or lost with a connection.
+--- Permits return when their holders end or fail. No permit is taken twice or lost with a connection.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
@@ -43,7 +43,7 @@ describe("permits return", function()
         end
     end)
 
-    it("when their session ends, and their holder is told #asan", function()
+    it("when their session ends, and on_lost is called #asan", function()
         local path = fixture.path()
         local told
         local mine, client = fixture.semaphore(path, 2, { on_lost = function(...)
@@ -63,7 +63,7 @@ describe("permits return", function()
         assert(mine:acquire({ count = 2, timeout = 20 }))
     end)
 
-    it("when the program forgets what holds them #valgrind #asan", function()
+    it("when the program forgets the lock object that holds them #valgrind #asan", function()
         local path = fixture.path()
         local client = fixture.client({ session_timeout = 30 })
         do
@@ -74,7 +74,7 @@ describe("permits return", function()
         assert(client:semaphore(path, 2):try_acquire({ count = 2 }))
     end)
 
-    it("after max_hold, by themselves", function()
+    it("after max_hold, without a release", function()
         local path = fixture.path()
         local reason
         local mine, client = fixture.semaphore(path, 2, { max_hold = 2, on_lost = function(_, why)
@@ -114,7 +114,7 @@ describe("when the connection is lost, a semaphore", function()
         end
     end
 
-    it("gives its permits back if a delete is cut", function()
+    it("releases its permits if a delete is cut", function()
         for skip = 0, 1 do
             local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
             local mine = client:semaphore(fixture.path(), 2)
@@ -128,7 +128,7 @@ describe("when the connection is lost, a semaphore", function()
         end
     end)
 
-    it("says disconnected to who asks what it cannot know", function()
+    it("answers disconnected to questions that it cannot answer", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
         local mine = client:semaphore(fixture.path(), 2)
         fixture.cut_off(client, link)
@@ -139,10 +139,10 @@ describe("when the connection is lost, a semaphore", function()
         assert(mine:acquire({ count = 2, timeout = 20 }))
     end)
 
-    -- In a fault campaign a server had lost the directory of the permits: it answered nothing to their creates, and did not list
-    -- what the others had. Connected to another one the client saw them in each list and took them for somebody else's; for 87 s,
-    -- until its session ended, nobody got a permit.
-    it("removes permits of its own that it did not know of", function()
+    -- In a fault campaign a server had lost the directory of the permits. It did not answer the creates and did not list the other
+    -- clients' nodes. The client then connected to another server, saw its lost permits in each list, and took them for another
+    -- client's. No permit was granted for 87 s, until the client's session ended.
+    it("deletes permits of its own that it did not know", function()
         local path, client, observer = fixture.directory(), fixture.client(), fixture.observer()
         local mine = client:semaphore(path, 2)
         assert(mine:acquire(10))
@@ -164,7 +164,7 @@ describe("when the connection is lost, a semaphore", function()
         assert(observer:exists(others))
     end)
 
-    it("of a session that ends has its permits given to others, and is told", function()
+    it("whose session ends is notified, and its permits go to others", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 6 })
         local mine = client:semaphore(fixture.path(), 2)
         assert(mine:acquire({ count = 2, timeout = 20 }))

@@ -1,4 +1,4 @@
---- All clients of a semaphore use one limit; impossible limits and counts are refused.
+--- All clients of a semaphore use one limit. Impossible limits and counts are refused.
 
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
@@ -15,17 +15,17 @@ describe("different limits at one path", function()
         assert.truthy(message:find(("'%s' was made for %d permits, not for %d"):format(path, theirs, mine), 1, true), message)
     end
 
-    it("are answered with mismatch to who asks how many are available, too #asan", function()
+    it("are answered with mismatch also by available() #asan", function()
         local path = fixture.path()
         local ten, two = fixture.semaphore(path, 10), fixture.semaphore(path, 2)
-        assert.equal(2, two:available()) -- nobody has said yet
+        assert.equal(2, two:available()) -- no client has written a limit yet
         assert(ten:acquire({ count = 9, timeout = 10 }))
         assert.equal(1, ten:available())
         assert_mismatch(path, 10, 2, two:available())
         assert_mismatch(path, 10, 11, fixture.semaphore(path, 11):available(5))
         assert.is_true(ten:release())
         assert_mismatch(path, 10, 2, two:available())
-        for _, data in ipairs({ "", "hello", "0", "99999999999" }) do -- that is no limit
+        for _, data in ipairs({ "", "hello", "0", "99999999999" }) do -- these data are not a limit
             fixture.observer():set(path .. "/leases", data)
             assert.equal(2, two:available())
         end
@@ -33,7 +33,7 @@ describe("different limits at one path", function()
         assert.equal(2, two:available())
     end)
 
-    it("are answered with mismatch, and the first one is in force #valgrind #asan", function()
+    it("are answered with mismatch, and the first limit counts #valgrind #asan", function()
         local path = fixture.path()
         local ten = fixture.semaphore(path, 10)
         local two, client = fixture.semaphore(path, 2)
@@ -59,7 +59,7 @@ describe("different limits at one path", function()
         semaphores.await_nodes(path, 1)
     end)
 
-    it("are told from each other when both come at once: one wins, for as long as the directory lives", function()
+    it("are detected if both come at once: one wins, for as long as the directory exists", function()
         local path = fixture.path()
         local limits, functions, answered = {}, {}, 0
         for index = 1, 4 do
@@ -83,7 +83,7 @@ describe("different limits at one path", function()
         semaphores.await_nodes(path, 0)
     end)
 
-    it("follow each other once the server has reaped the directory", function()
+    it("may follow each other once the server has reaped the directory", function()
         local path = fixture.path()
         local ten = fixture.semaphore(path, 10)
         local two = fixture.semaphore(path, 2)
@@ -91,13 +91,13 @@ describe("different limits at one path", function()
         assert.is_true(ten:release())
         assert_mismatch(path, 10, 2, two:acquire(10))
         semaphores.await_nodes(path, 0)
-        assert(fixture.observer():delete(path .. "/leases")) -- as the server does with an empty container
+        assert(fixture.observer():delete(path .. "/leases")) -- like the server with an empty container
         assert(two:acquire(20))
         assert.equal("2", (fixture.observer():get(path .. "/leases")))
         assert_mismatch(path, 2, 10, ten:acquire(10))
     end)
 
-    it("follow each other when an administrator has written another one", function()
+    it("may follow each other if an administrator has written another limit", function()
         local path = fixture.path()
         local two, client = fixture.semaphore(path, 2)
         assert(two:acquire(10))
@@ -108,7 +108,7 @@ describe("different limits at one path", function()
         assert(three:acquire({ count = 3, timeout = 10 }))
     end)
 
-    it("do not exist where somebody else has made the directory without one: the first to come writes his", function()
+    it("do not exist if another program made the directory without a limit: the first client writes its limit", function()
         local path = fixture.path()
         assert(fixture.observer():create_all(path .. "/leases"))
         local two = fixture.semaphore(path, 2)
@@ -119,7 +119,7 @@ describe("different limits at one path", function()
         assert(two:try_acquire())
     end)
 
-    it("are not compared where the directory's data says something else, which stays", function()
+    it("are not compared if the directory's data are something else, which stays unchanged", function()
         for index, data in ipairs({ "hello", "0", "-3", "2 permits", "99999999999", "0x2", ("9"):rep(3000) }) do
             local path = fixture.path()
             assert(fixture.observer():create_all(path))
@@ -164,13 +164,13 @@ describe("a semaphore refuses", function()
         end)
     end
 
-    it("to have no limit", function()
+    it("a missing limit", function()
         mistake(function()
             client:semaphore("/a")
         end, "(got nil)")
     end)
 
-    it("a count above its permits, or above a thousand", function()
+    it("a count above its permits, or above one thousand", function()
         local few, many = client:semaphore("/a", 2), client:semaphore("/a", 5000)
         for _, method in ipairs({ "acquire", "try_acquire" }) do
             mistake(function()
@@ -185,7 +185,7 @@ describe("a semaphore refuses", function()
         end, "3 of 2")
     end)
 
-    it("a count given as a number, which is a timeout, and a timeout for a try", function()
+    it("a count given as a number, which would be a timeout, and a timeout for a try", function()
         local mine = client:semaphore("/a", 2)
         mistake(function()
             mine:try_acquire(2)
@@ -201,7 +201,7 @@ describe("a semaphore refuses", function()
         end, "unknown option 'count' (known: keep, timeout)")
     end)
 
-    it("to be called with a dot", function()
+    it("a call with a dot instead of a colon", function()
         local mine = client:semaphore("/a", 2)
         for _, method in ipairs({ "permits", "available" }) do
             mistake(function()

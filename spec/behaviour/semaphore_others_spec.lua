@@ -8,8 +8,8 @@ local AUTH = { { scheme = "digest", credential = "user:password" } }
 
 after_each(fixture.clean)
 
-describe("when others use its nodes, a semaphore", function()
-    it("tells the holder when one of its permits is deleted by an administrator #valgrind #asan", function()
+describe("when other programs use its nodes, a semaphore", function()
+    it("calls on_lost when one of its permits is deleted by an administrator #valgrind #asan", function()
         for which = 1, 2 do
             local path = fixture.path()
             local told
@@ -31,7 +31,7 @@ describe("when others use its nodes, a semaphore", function()
         end
     end)
 
-    it("counts the permits that they have taken, and waits for them #asan", function()
+    it("counts the permits that other programs have taken, and waits for them #asan", function()
         local path = fixture.path()
         local lease = semaphores.take_lease(path)
         local mine = fixture.semaphore(path, 2)
@@ -53,7 +53,7 @@ describe("when others use its nodes, a semaphore", function()
         semaphores.await_nodes(path, 2)
     end)
 
-    it("has none available, and not fewer, when they have taken more than there are", function()
+    it("has no permits available, and not fewer, if other programs have taken too many", function()
         local path = fixture.path()
         local leases = { semaphores.take_lease(path), semaphores.take_lease(path), semaphores.take_lease(path) }
         local mine = fixture.semaphore(path, 2)
@@ -75,7 +75,7 @@ describe("when others use its nodes, a semaphore", function()
         assert.is_true(mine:held())
     end)
 
-    it("waits for those in the line before it", function()
+    it("waits for the nodes of other programs before its own in the queue", function()
         local path = fixture.path()
         local foreign = fixture.join(path .. "/locks")
         local mine = fixture.semaphore(path, 2)
@@ -91,7 +91,7 @@ describe("when others use its nodes, a semaphore", function()
         semaphores.await_nodes(path, 1)
     end)
 
-    it("ignores strangers in both directories and above them #asan", function()
+    it("ignores unrelated nodes in both directories and above them #asan", function()
         local path = fixture.path()
         local observer = fixture.observer()
         for _, directory in ipairs({ path .. "/locks", path .. "/leases" }) do
@@ -117,7 +117,7 @@ describe("when others use its nodes, a semaphore", function()
         assert.equal(2, leases)
     end)
 
-    it("has its holders asked to let go by revoke", function()
+    it("passes a revocation request to its holders", function()
         local path = fixture.path()
         local mine, client
         mine, client = fixture.semaphore(path, 2, { on_revoke = function(lock)
@@ -134,7 +134,7 @@ describe("when others use its nodes, a semaphore", function()
 end)
 
 describe("an ACL on a semaphore", function()
-    it("of creator keeps others out with no_auth, and leaves nothing of theirs behind #asan", function()
+    it("of creator keeps other clients out with no_auth, and leaves nothing of theirs behind #asan", function()
         local path = fixture.path()
         local owner = fixture.semaphore(path, 2, { acl = "creator" }, { auth = AUTH })
         assert(owner:acquire(10))
@@ -155,8 +155,8 @@ describe("an ACL on a semaphore", function()
     for _, case in ipairs({
         { "listing the permits", "leases", "cdwa" },
         { "taking a permit", "leases", "rdwa" },
-        { "listing the line", "locks", "cdwa" },
-        { "joining the line", "locks", "rdwa" },
+        { "listing the queue", "locks", "cdwa" },
+        { "joining the queue", "locks", "rdwa" },
     }) do
         it(("that forbids %s is answered with no_auth, and nothing is left behind"):format(case[1]), function()
             local path = fixture.path()
@@ -182,7 +182,7 @@ describe("an ACL on a semaphore", function()
         end)
     end
 
-    it("that forbids reading the limit is answered with no_auth, and that which forbids writing one is not minded", function()
+    it("that forbids reading the limit is answered with no_auth; one that forbids writing it does no harm", function()
         local path = fixture.path()
         local admin = fixture.client()
         assert(fixture.observer():create_all(path .. "/locks"))
@@ -192,7 +192,7 @@ describe("an ACL on a semaphore", function()
         assert.equal("", (fixture.observer():get(path .. "/leases")))
     end)
 
-    it("that lets us take but not give back is answered with no_auth by release, and all go with the client", function()
+    it("that allows taking but not deleting is answered with no_auth by release, and the nodes go with the client", function()
         local client = fixture.client({ session_timeout = 30 })
         local path = fixture.path()
         local mine = client:semaphore(path, 2, { acl = { { scheme = "world", id = "anyone", perms = "rcwa" } } })

@@ -1,4 +1,4 @@
---- A semaphore never has more permits out than there are; several are taken together or not at all, in arrival order.
+--- No more permits of a semaphore are taken than there are. Several permits are taken together or not at all, in arrival order.
 
 local new_dice = require "spec.support.dice"
 local eventually = require "spec.support.eventually"
@@ -10,7 +10,7 @@ local zklock = require "zklock"
 after_each(fixture.clean)
 
 describe("a semaphore", function()
-    it("lets in as many as it has permits, and refuses the next one #valgrind #asan", function()
+    it("grants as many permits as it has, and refuses the next request #valgrind #asan", function()
         local path = fixture.path()
         local client = fixture.client()
         local taken = {}
@@ -22,7 +22,7 @@ describe("a semaphore", function()
         local ok, message, code = late:try_acquire()
         assert.same({ nil, "timeout" }, { ok, code })
         assert.truthy(message:find(path, 1, true), message)
-        eventually(function() -- if it has heard that in time
+        eventually(function() -- if the notification has come in time
             ok, message, code = late:acquire(0.2)
             assert.same({ nil, "timeout" }, { ok, code })
             return message:find("within 0.2 s: it has not 1 of its 3 permits left", 1, true), message
@@ -34,7 +34,7 @@ describe("a semaphore", function()
         semaphores.await_nodes(path, 0)
     end)
 
-    it("lets one in for each permit that is given back #asan", function()
+    it("grants one permit for each released permit #asan", function()
         local path = fixture.path()
         local first, second, third = fixture.semaphore(path, 2), fixture.semaphore(path, 2), fixture.semaphore(path, 2)
         local order = {}
@@ -54,7 +54,7 @@ describe("a semaphore", function()
         semaphores.await_nodes(path, 2)
     end)
 
-    it("gives several permits together, and takes them back together #valgrind #asan", function()
+    it("grants several permits together, and releases them together #valgrind #asan", function()
         local path = fixture.path()
         local three, two = fixture.semaphore(path, 4), fixture.semaphore(path, 4)
         assert.equal(three, three:acquire({ count = 3, timeout = 10 }))
@@ -95,7 +95,7 @@ describe("a semaphore", function()
         semaphores.await_nodes(path, 0)
     end)
 
-    it("serves those who wait in arrival order, also one that wants more than is free before one that wants less", function()
+    it("serves waiters in arrival order, also a waiter for more permits than are free before a waiter for fewer", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 3)
         local counts, served, functions = { 2, 1, 3, 1 }, {}, {}
@@ -116,12 +116,12 @@ describe("a semaphore", function()
         end
         loop.run_all(functions)
         assert.equal(#counts, #served)
-        -- The first and the second fit together, so that either may be resumed first; the others do not.
+        -- The first and the second waiter fit together, so either may be resumed first. The others do not fit together.
         assert.same({ 3, 4 }, { served[3], served[4] })
         semaphores.await_nodes(path, 0)
     end)
 
-    it("says how many permits nobody has", function()
+    it("returns the number of available permits", function()
         local path = fixture.path()
         local mine, client = fixture.semaphore(path, 5)
         assert.equal(5, mine:permits())
@@ -139,7 +139,7 @@ describe("a semaphore", function()
         assert.equal("closed", select(3, mine:available()))
     end)
 
-    it("lists the permits that are taken, then those who wait #valgrind #asan", function()
+    it("lists the permits that are taken, then the waiters #valgrind #asan", function()
         local path = fixture.path()
         local first = fixture.semaphore(path, 3, { identity = "first" })
         local second = fixture.semaphore(path, 3, { identity = "second" })
@@ -160,14 +160,14 @@ describe("a semaphore", function()
         for index, contender in ipairs(list) do
             seen[index] = ("%s %s %s"):format(contender.mode, contender.identity, tostring(contender.holder))
         end
-        -- What waits may have made its permits already.
+        -- The waiter may have created its lease entries already.
         assert.same({ "lease first true", "lease first true" }, { seen[1], seen[2] })
         assert.equal("exclusive second false", seen[#seen])
         assert.equal(path .. "/leases", list[1].node:match("^(.*)/"))
         assert.equal(path .. "/locks", list[#list].node:match("^(.*)/"))
     end)
 
-    it("cannot be taken while a lock on its queue is held, and can be when a lock is held on a key below it", function()
+    it("is not granted while a lock on its queue is held, but is granted while a lock on a key below it is held", function()
         local path, client = fixture.path(), fixture.client()
         local permits, queue = client:semaphore(path, 2), client:mutex(path .. "/locks")
         assert(queue:acquire(10))
@@ -181,7 +181,7 @@ describe("a semaphore", function()
         assert(permits:release())
     end)
 
-    it("has a node, a token that grows, and a path while it is held", function()
+    it("has a node, a growing token and a path while it is held", function()
         local mine, client = fixture.semaphore(fixture.path(), 2)
         local last = ""
         for _ = 1, 5 do
@@ -199,7 +199,7 @@ describe("a semaphore", function()
         semaphores.await_nodes(mine:path(), 0)
     end)
 
-    it("says deadlock at a second acquire of one object, unless it is reentrant, and then for no more than it has", function()
+    it("answers deadlock to a second acquire of one object, unless it is reentrant and holds as many permits", function()
         local path = fixture.path()
         local plain, client = fixture.semaphore(path, 3)
         assert(plain:acquire(10))
@@ -221,7 +221,7 @@ describe("a semaphore", function()
         semaphores.await_nodes(path, 0)
     end)
 
-    it("runs with_lock with so many permits, and gives them back whatever the function does #valgrind #asan", function()
+    it("runs with_lock with the given count, and releases the permits whatever the function does #valgrind #asan", function()
         local mine = fixture.semaphore(fixture.path(), 3)
         local function look(given, word)
             assert.equal(mine, given)
@@ -243,7 +243,7 @@ describe("a semaphore", function()
         assert.equal("timeout", select(3, mine:with_lock(look, { count = 2, timeout = 0 })))
     end)
 
-    it("returns before the server's acknowledgement when told not to wait, and is free all the same", function()
+    it("is released before the server's acknowledgement if asked not to wait, and becomes free all the same", function()
         local mine, client = fixture.semaphore(fixture.path(), 2)
         for _ = 1, 5 do
             assert(mine:acquire({ count = 2, timeout = 10 }))
@@ -255,7 +255,7 @@ describe("a semaphore", function()
         assert.same({}, fixture.children(mine:path() .. "/locks"))
     end)
 
-    it("gives a thousand permits at once #asan", function()
+    it("grants a thousand permits at once #asan", function()
         local path = fixture.path()
         local mine, client = fixture.semaphore(path, 1000)
         assert(mine:acquire({ count = 1000, timeout = 30 }))
@@ -271,7 +271,7 @@ describe("a semaphore", function()
         assert.equal(0, client:stats().seats)
     end)
 
-    it("never has more permits out than there are, whatever its takers do", function()
+    it("never has more permits taken than there are, whatever its clients do", function()
         local path = fixture.path()
         local permits, out, most, turns, functions = 3, 0, 0, 0, {}
         for index = 1, 5 do
@@ -311,7 +311,7 @@ describe("a semaphore", function()
     end)
 end)
 
-describe("takers of several permits", function()
+describe("acquirers of several permits", function()
     for _, clients in ipairs({ 1, 2 }) do
         it(("two of 2 out of 2, of %d client(s), never block each other #asan"):format(clients), function()
             local path = fixture.path()
@@ -335,7 +335,7 @@ describe("takers of several permits", function()
         end)
     end
 
-    it("in processes of their own, of 2 out of 2, never block each other #real", function()
+    it("in separate processes, of 2 out of 2, never block each other #real", function()
         local path = fixture.path()
         local takers = {}
         for index = 1, 2 do
@@ -353,7 +353,7 @@ describe("takers of several permits", function()
         semaphores.await_nodes(path, 0)
     end)
 
-    it("four of 1 to 3 out of 3 all get their turns", function()
+    it("four of 1 to 3 out of 3 are all granted", function()
         local path = fixture.path()
         local functions, out, turns = {}, 0, 0
         for index = 1, 4 do
@@ -383,7 +383,7 @@ describe("takers of several permits", function()
 end)
 
 describe("a semaphore made with a float", function()
-    it("answers integers all the same, where Lua has them", function()
+    it("returns integers all the same, in a Lua that has integers", function()
         local path = fixture.path()
         local mine = fixture.client():semaphore(path, 3.0, { handoff = 2.0 })
         assert.equal("3", tostring(mine:permits()))

@@ -1,11 +1,11 @@
---- A waiter for permits leaves nothing behind, keeps its place, and sends no more requests than it must.
+--- A waiter for permits leaves nothing behind, keeps its place, and sends no more requests than necessary.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
 local semaphores = require "spec.support.semaphores"
 
---- The only node of a directory, as a full path.
+--- Returns the full path of the only node in a directory.
 local function only_child(path)
     local names = fixture.children(path)
     assert.equal(1, #names)
@@ -15,7 +15,7 @@ end
 after_each(fixture.clean)
 
 describe("a waiter for permits", function()
-    it("that times out leaves neither line node nor permit nor watch behind #valgrind #asan", function()
+    it("that times out leaves no queue entry, no lease entry and no watch behind #valgrind #asan", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 2)
         local mine, client = fixture.semaphore(path, 2)
@@ -31,7 +31,7 @@ describe("a waiter for permits", function()
         assert.is_true(holder:held())
     end)
 
-    it("that is cancelled leaves neither line node nor permit nor watch behind, at the head and behind it #asan", function()
+    it("that is cancelled leaves no queue entry, no lease entry and no watch behind, at the head or behind it #asan", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 2)
         local head, head_client = fixture.semaphore(path, 2)
@@ -62,7 +62,7 @@ describe("a waiter for permits", function()
         assert(head:acquire(10))
     end)
 
-    it("hears that its client is closed under it, and leaves nothing behind", function()
+    it("is answered when its client is closed during the wait, and leaves nothing behind", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 1)
         local mine, client = fixture.semaphore(path, 1)
@@ -78,7 +78,7 @@ describe("a waiter for permits", function()
         semaphores.await_nodes(path, 1)
     end)
 
-    it("survives the end of its session, at the head and behind it #asan", function()
+    it("survives the end of its session, at the head or behind it #asan", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 2)
         local waiters, functions, sessions = {}, {}, {}
@@ -111,7 +111,7 @@ describe("a waiter for permits", function()
         semaphores.await_nodes(path, 0)
     end)
 
-    it("joins again when an administrator deletes its node in the line #asan", function()
+    it("joins again when an administrator deletes its queue entry #asan", function()
         local path = fixture.path()
         local holder, mine = fixture.semaphore(path, 1), fixture.semaphore(path, 1)
         semaphores.hold(holder, 10)
@@ -132,7 +132,7 @@ describe("a waiter for permits", function()
         semaphores.await_nodes(path, 1)
     end)
 
-    it("behind others joins again when an administrator deletes its node in the line", function()
+    it("behind others joins again when an administrator deletes its queue entry", function()
         local path = fixture.path()
         local holder, client = fixture.semaphore(path, 1)
         local ahead, mine = fixture.semaphore(path, 1), fixture.semaphore(path, 1, nil, { session_timeout = 8 })
@@ -161,7 +161,7 @@ describe("a waiter for permits", function()
         semaphores.await_nodes(path, 1)
     end)
 
-    it("takes its permits again when an administrator deletes one that it has made but not got", function()
+    it("creates its lease entries again when an administrator deletes one before the grant", function()
         local path = fixture.path()
         local foreign = { semaphores.take_lease(path), semaphores.take_lease(path) }
         local mine = fixture.semaphore(path, 2, nil, { session_timeout = 8 })
@@ -184,7 +184,7 @@ describe("a waiter for permits", function()
         semaphores.await_nodes(path, 2)
     end)
 
-    it("is the only one of them to watch the permits when it is at the head of the line #asan", function()
+    it("is the only waiter that watches the permits if it is at the head of the queue #asan", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 1)
         semaphores.hold(holder, 10)
@@ -204,7 +204,7 @@ describe("a waiter for permits", function()
                 return semaphores.child_watches() == 1
             end)
             for _ = 1, 5 do
-                assert.is_true(semaphores.child_watches() <= 1) -- none while the one who watches has just been told of something
+                assert.is_true(semaphores.child_watches() <= 1) -- none directly after the watch of the head has fired
             end
             assert(holder:release())
         end
@@ -215,14 +215,14 @@ describe("a waiter for permits", function()
 end)
 
 describe("requests of a semaphore", function()
-    it("are five for each permit taken and given back, in one round trip and one, where nobody waits", function()
+    it("are five for each permit acquired and released, in one round trip each, if no client waits", function()
         local mine, client = fixture.semaphore(fixture.path(), 3, nil, { session_timeout = 30 })
-        for _ = 1, 8 do -- until it is known that nobody else comes
+        for _ = 1, 8 do -- until the client knows that there are no other contenders
             assert(mine:acquire(10))
             assert.is_true(mine:release())
         end
         assert(client:flush(10))
-        eventually(function() -- where no second passes between a release and the next acquire
+        eventually(function() -- until no second passes between a release and the next acquire
             local before = fixture.sent(client)
             assert(mine:acquire(10))
             assert(client:flush(10))
@@ -243,7 +243,7 @@ describe("requests of a semaphore", function()
         loop.run(function()
             assert(mine:acquire(20))
         end, function()
-            loop.until_true(function() -- its turn and its permit, and the lists of both
+            loop.until_true(function() -- its queue entry and its lease entry, and the lists of both
                 local seen = link:counts()
                 return (seen.create or 0) + (seen.create2 or 0) == 2 and
                     (seen.getChildren or 0) + (seen.getChildren2 or 0) == 2
@@ -252,7 +252,7 @@ describe("requests of a semaphore", function()
         end)
     end)
 
-    it("are writes to the permits only when its turn has come, once it has had to wait #asan", function()
+    it("write lease entries only at the head of the queue, after the semaphore had to wait once #asan", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 1, nil, { session_timeout = 30 })
         local mine, client = fixture.semaphore(path, 1, nil, { session_timeout = 30 })
@@ -270,11 +270,11 @@ describe("requests of a semaphore", function()
             assert.same(before, (fixture.observer():exists(path .. "/leases")))
             assert(holder:release())
         end)
-        -- One deleted, one made: nothing else happened to the permits.
+        -- One node was deleted, one was created: nothing else happened to the permits.
         assert.equal(before.cversion + 2, fixture.observer():exists(path .. "/leases").cversion)
     end)
 
-    it("that are refused a try are no writes #asan", function()
+    it("of a refused try are no writes #asan", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 2)
         local mine, client = fixture.semaphore(path, 2, nil, { session_timeout = 30 })
@@ -289,11 +289,11 @@ describe("requests of a semaphore", function()
         end
         assert(client:flush(10))
         assert.same(leases, (observer:exists(path .. "/leases")))
-        local line_now = observer:exists(path .. "/locks") -- nil if ZooKeeper has reaped the empty container
+        local line_now = observer:exists(path .. "/locks") -- nil if the server has reaped the empty container
         assert.same(line_now and line, line_now)
     end)
 
-    it("that are refused a try by somebody in the line are no writes either", function()
+    it("of a try that is refused because of a queued waiter are no writes either", function()
         local path = fixture.path()
         local holder = fixture.semaphore(path, 2)
         semaphores.hold(holder, 10)

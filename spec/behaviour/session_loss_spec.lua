@@ -1,4 +1,4 @@
---- A mutex keeps its promises when its session ends; heartbeats keep its lease.
+--- A mutex keeps its promises when its session ends. Heartbeats keep its lease.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -10,7 +10,7 @@ local zk = require "spec.support.zk"
 after_each(fixture.clean)
 
 describe("when its session is killed, a mutex", function()
-    it("is lost, says so once, and can be acquired in the next session #valgrind #asan", function()
+    it("is lost, calls on_lost once, and can be acquired in the next session #valgrind #asan", function()
         local told = 0
         local client = fixture.client({ session_timeout = 10 })
         local lock = client:mutex(fixture.path(), { on_lost = function()
@@ -32,7 +32,7 @@ describe("when its session is killed, a mutex", function()
         assert.equal(1, told)
     end)
 
-    it("joins again at the tail when it was waiting #asan", function()
+    it("joins again at the tail if it was waiting #asan", function()
         local client = fixture.client({ wait = loop, session_timeout = 10 })
         local lock = client:mutex(fixture.path())
         local holder = fixture.join(lock:path())
@@ -56,12 +56,12 @@ describe("when its session is killed, a mutex", function()
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
-    it("holds one node, or knows that it does not, when that happens between create and list", function()
+    it("holds one node, or knows that it does not, if the session ends between create and list", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.directory(), 10)
         link:arm("children", "stall-reply")
         loop.run(function()
             local got, message, code = lock:acquire(30)
-            assert.is_true(got == lock or code == "lost", message) -- lost before the waiter had its turn
+            assert.is_true(got == lock or code == "lost", message) -- lost before the waiter was granted
         end, function()
             fixture.until_children(lock:path(), 1)
             loop.until_true(function()
@@ -93,7 +93,7 @@ describe("when its server is restarted, a mutex", function()
         servers:stop()
     end)
 
-    it("stays held, goes on waiting, and both finish", function()
+    it("stays held, keeps waiting, and both finish", function()
         local holder = fixture.client({ wait = loop, session_timeout = 40 }, servers.servers):mutex("/restart")
         local waiter = fixture.client({ wait = loop, session_timeout = 40 }, servers.servers):mutex("/restart")
         loop.run(function()
@@ -118,12 +118,12 @@ describe("when its server is restarted, a mutex", function()
 end)
 
 describe("a lease", function()
-    --- The last transaction of the only server of an ensemble.
+    --- Returns the last transaction id of an ensemble's only server.
     local function last_transaction(servers)
         return tonumber(assert(servers:ask("srvr")):match("Zxid: 0x(%x+)"), 16)
     end
 
-    it("is kept by transactions that change nothing and wake nobody", function()
+    it("is kept by transactions that change nothing and wake no client", function()
         local servers = cluster.start()
         local observer = zk.connect(servers.servers)
         local lock = fixture.client({ wait = loop, session_timeout = 8 }, servers.servers):mutex("/beaten")
@@ -139,9 +139,9 @@ describe("a lease", function()
             local before, transactions = observer:exists(lock:node()), last_transaction(servers)
             local heartbeats = lock._client:stats().heartbeats
             loop.until_true(function()
-                return lock._client:stats().heartbeats >= heartbeats + 4 -- every other one is a look at the node
+                return lock._client:stats().heartbeats >= heartbeats + 4 -- every second heartbeat is an exists of the node
             end)
-            -- The last of them may be on its way.
+            -- The last heartbeat may be on its way.
             assert.is_true(last_transaction(servers) >= transactions + 1)
             assert.is_true(lock:held())
             assert.same(before, observer:exists(lock:node()))
@@ -170,7 +170,7 @@ describe("a lease", function()
         servers:stop()
     end)
 
-    it("does not count what the follower heard late as heard early", function()
+    it("does not count what the follower received late as received early", function()
         local core = require "zklock.core"
         local timeout = 10
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = timeout })
@@ -187,8 +187,8 @@ describe("a lease", function()
         eventually(function()
             return claim:phase() ~= "waiting"
         end)
-        -- The last request that was answered before the stall is the latest one that has certainly restarted the session's
-        -- timer, until requests that are sent later have been answered, 3T/10 apart, or a connection is new.
+        -- The last request that was answered before the stall is the latest request that certainly restarted the session's timer.
+        -- This ends when requests that were sent later have been answered, 3T/10 apart, or with a new connection.
         local proven_anew = core.now() >= resumed + 0.3 * timeout or client:stats().connections > 1
         local bound = stalled + 0.9 * timeout - core.now()
         local remaining = claim:remaining()

@@ -1,4 +1,4 @@
---- What locks make of directories that others have filled or closed: strange names, huge data, children that are no locks, and
+--- Locks in directories that other programs have filled or closed: strange names, huge data, children that are not lock nodes, and
 -- access control lists that forbid something.
 
 local eventually = require "spec.support.eventually"
@@ -15,7 +15,7 @@ after_each(fixture.clean)
 
 for _, kind in ipairs(kinds) do
     describe("a " .. kind.name, function()
-        it("waits for a node with a very long name, and shows it #valgrind #asan", function()
+        it("waits for a node with a very long name, and lists it #valgrind #asan", function()
             local path = fixture.path()
             local client = fixture.steady_client()
             local lock = kind.new(client, path)
@@ -43,7 +43,7 @@ for _, kind in ipairs(kinds) do
             fixture.assert_nothing_left(client)
         end)
 
-        it("lists, and asks to let go, a holder with a megabyte of data", function()
+        it("lists a holder with a megabyte of data, and sends it a revocation request", function()
             local path = fixture.path()
             local client = fixture.steady_client()
             local lock = kind.new(client, path)
@@ -62,7 +62,7 @@ for _, kind in ipairs(kinds) do
             assert(lock:acquire(10))
         end)
 
-        it("ignores children that are no locks, whatever they hold", function()
+        it("ignores children that are not lock nodes, whatever they contain", function()
             local path = fixture.path()
             local client = fixture.steady_client()
             local lock = kind.new(client, path)
@@ -93,7 +93,7 @@ for _, kind in ipairs(kinds) do
             end
         end)
 
-        it("below a lock of any kind neither blocks that one nor waits for it, whatever its key #asan", function()
+        it("below a lock of any kind neither blocks that lock nor waits for it, whatever its key #asan", function()
             local path = fixture.path()
             local client = fixture.steady_client()
             local lock = kind.new(client, path)
@@ -152,7 +152,7 @@ for _, kind in ipairs(kinds) do
 
         for _, forbidden in ipairs({ { "listing", "cdwa" }, { "creating", "rdwa" }, { "everything", "a" } }) do
             for index in ipairs(kind.directories) do
-                it(("that is forbidden %s (%d) says no_auth and where, and leaves nothing behind #asan"):format(forbidden[1],
+                it(("that is forbidden %s (%d) answers no_auth with the path, and leaves nothing behind #asan"):format(forbidden[1],
                     index), function()
                     local path = fixture.path()
                     local client, admin = fixture.steady_client(), fixture.client()
@@ -190,7 +190,7 @@ for _, kind in ipairs(kinds) do
             end
         end
 
-        it("that may not be deleted says so at release, and goes with its client", function()
+        it("whose node it may not delete answers so at release, and the node goes with its client", function()
             local path = fixture.path()
             local client, admin = fixture.steady_client(), fixture.client()
             fixture.observer():create_all(path:match("^(.*)/"))
@@ -208,7 +208,7 @@ for _, kind in ipairs(kinds) do
             assert.truthy(message:find("refuses to delete", 1, true), message)
             assert.is_false(lock:held())
             assert.equal("not_held", select(3, lock:release()))
-            if kind.name ~= "read lock" then -- readers share, also with what is left of themselves
+            if kind.name ~= "read lock" then -- readers share, also with their own leftover nodes
                 assert.equal("timeout", select(3, lock:acquire(0.1)))
             end
             client:close()
@@ -220,7 +220,7 @@ for _, kind in ipairs(kinds) do
 end
 
 describe("a directory that cannot be made", function()
-    it("is answered with no_auth, naming it, by every kind of lock, also in a multi #asan", function()
+    it("is answered with no_auth and its path, by every kind of lock, also in a multi #asan", function()
         local base = fixture.path()
         local client, admin = fixture.steady_client(), fixture.client()
         fixture.observer():create_all(base:match("^(.*)/"))
@@ -241,7 +241,7 @@ describe("a directory that cannot be made", function()
         fixture.assert_nothing_left(client)
     end)
 
-    it("because a parent is ephemeral is answered with failed, naming it", function()
+    it("because a parent is ephemeral is answered with failed and its path", function()
         local base = fixture.path()
         local client = fixture.steady_client()
         fixture.observer():create_all(base:match("^(.*)/"))

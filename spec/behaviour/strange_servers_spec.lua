@@ -7,8 +7,8 @@ local loop = require "spec.support.loop"
 
 after_each(fixture.clean)
 
--- A server that is told to throttle answers ZTHROTTLEDOP to what has waited for too long, and does not do it. The directory of a
--- lock that could not be made for that was answered with "failed".
+-- A server that is configured to throttle answers ZTHROTTLEDOP to a request that has waited for too long, and does not execute
+-- it. If that happened to the create of a lock's directory, the acquire was answered with "failed".
 describe("when the server throttles requests, locks #once #real", function()
     it("of every kind are acquired and released all the same", function()
         local servers = cluster.start({ java_options = {
@@ -37,9 +37,9 @@ describe("when the server throttles requests, locks #once #real", function()
     end)
 end)
 
--- From 3.8.4 and 3.9.2 on (ZOOKEEPER-2590). A node that its owner may not read can be held without a lease only: the
--- heartbeat's check has always wanted that permission. The proxy answers as these servers do.
-describe("where looking whether a node exists takes the permission to read it", function()
+-- This is how servers behave since 3.8.4 and 3.9.2 (ZOOKEEPER-2590). A node that its owner may not read can be held without a
+-- lease only: the heartbeat's check has always required that permission. The proxy answers like these servers.
+describe("where an exists request requires the permission to read the node", function()
     local NO_AUTH = -102
     local UNREADABLE = { { scheme = "world", id = "anyone", perms = "cwda" } }
 
@@ -49,7 +49,7 @@ describe("where looking whether a node exists takes the permission to read it", 
         return client, link
     end
 
-    it("a client is connected though it may not read the root, and its lease goes on", function()
+    it("a client is connected although it may not read the root, and its lease is extended", function()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 4, connect_timeout = 0 })
         link:deny("exists", NO_AUTH)
         link:cut()
@@ -86,7 +86,7 @@ describe("where looking whether a node exists takes the permission to read it", 
         end)
     end
 
-    it("nothing is left of what is given up while its create's reply is lost", function()
+    it("an abandoned acquisition leaves nothing behind if its create's reply is lost", function()
         local client, link = behind_new_server({ lease = false })
         local lock = client:mutex(fixture.directory(), { acl = UNREADABLE })
         link:refuse()
@@ -99,7 +99,7 @@ describe("where looking whether a node exists takes the permission to read it", 
         fixture.assert_nothing_left(client)
     end)
 
-    it("a lock whose owner may not read its node is lost, and the log says which permission is missing", function()
+    it("a lock whose owner may not read its node is lost, and the log names the missing permission", function()
         local lines = {}
         local client = fixture.client({ session_timeout = 4, log = function(_, line)
             lines[#lines + 1] = line
@@ -113,9 +113,9 @@ describe("where looking whether a node exists takes the permission to read it", 
     end)
 end)
 
--- Since 3.9. The C client must not take them for what it has seen: a server that is not so far would never let it in again.
+-- Since 3.9. The C client must not store these zxids as the last zxid it has seen: a server that lags would refuse it for ever.
 describe("watch events that carry a zxid #real", function()
-    it("pass a lock on, and the next reconnect goes well", function()
+    it("pass a lock on, and the next reconnect succeeds", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         link:stamp("4611686018427387904")
         local holder = fixture.join(lock:path())

@@ -1,6 +1,6 @@
---- Stores compare tokens, as strings in any locale or as numbers.
+--- Tokens are compared by stores, as strings in any locale or as numbers.
 --
--- The locales are tagged #once, since all Luas are started there.
+-- The specs of locales are tagged #once, since they start all Luas.
 
 local cluster = require "spec.support.cluster"
 local documentation = require "spec.support.documentation"
@@ -11,10 +11,10 @@ local locale = require "spec.support.locale"
 local redis_server = require "spec.support.redis_server"
 local zk = require "spec.support.zk"
 
---- How far the second half of a token is counted: beyond 0xab, which follows 0xaa.
+--- The last value of the second half of a token: beyond 0xab, which follows 0xaa.
 local TURNS = 300
 
---- The tokens of many grants, in the order of these.
+--- Returns the tokens of many grants, in the order of the grants.
 local function real_tokens()
     local lock = fixture.client():mutex(fixture.path(), { linger = 60 })
     local tokens = {}
@@ -27,7 +27,7 @@ local function real_tokens()
     return tokens
 end
 
---- The same tokens as they would be in hexadecimal.
+--- Returns the same tokens in hexadecimal.
 local function in_hexadecimal(tokens)
     local written = {}
     for index, token in ipairs(tokens) do
@@ -37,7 +37,7 @@ local function in_hexadecimal(tokens)
     return written
 end
 
---- The script of the README, which refuses smaller tokens.
+--- Returns the script of the README, which refuses smaller tokens.
 local function readme_script()
     local readme = files.read(cluster.root .. "/README.md")
     return (assert(readme:match("\nlocal guarded = %[%[\n(.-)%]%]\n"), "the README has no script for Redis"))
@@ -56,7 +56,7 @@ describe("A token #once #real", function()
         fixture.clean()
     end)
 
-    it("is two numbers of a fixed number of decimal digits, with a hyphen between", function()
+    it("is two numbers with a fixed number of decimal digits, with a hyphen between", function()
         for _, token in ipairs(tokens) do
             assert.truthy(token:find("^%d+%-%d+$"), token)
             assert.equal(19 + 1 + 10, #token)
@@ -65,7 +65,7 @@ describe("A token #once #real", function()
     end)
 
     for _, lua in ipairs { "lua5.1", "lua5.2", "lua5.3", "lua5.4", "luajit" } do
-        --- Whether "aa" comes after "z", and how many strings are not after the one before.
+        --- Returns whether "aa" comes after "z", and how many strings do not come after the string before.
         local function compare(list, environment)
             local input = danish.directory .. "/list"
             files.write(input, table.concat(list, "\n") .. "\n")
@@ -85,7 +85,7 @@ describe("A token #once #real", function()
             assert.same({ lua == "luajit" and "false" or "true", 0 }, { after, wrong })
         end)
 
-        it("would not be in hexadecimal, as " .. lua .. " compares strings", function()
+        it("would not be greater in hexadecimal, as " .. lua .. " compares strings", function()
             local _, wrong = compare(in_hexadecimal(tokens), { LC_ALL = "C" })
             assert.equal(0, wrong)
             _, wrong = compare(in_hexadecimal(tokens), danish.environment)
@@ -97,8 +97,8 @@ describe("A token #once #real", function()
         describe("in Redis with the locale " .. name, function()
             local server
 
-            --- Writes one value for each token, in their order. Returns how many are refused, and how many are taken although
-            -- the next token was there before.
+            --- Writes one value for each token, in their order. Returns how many are refused, and how many are accepted although
+            -- the next token was written before.
             local function write(list)
                 local script, refused, late = readme_script(), 0, 0
                 local connection = server.connection
@@ -121,12 +121,12 @@ describe("A token #once #real", function()
                 server:stop()
             end)
 
-            it("is taken in the order of the grants, and refused once a later one was taken", function()
+            it("is accepted in the order of the grants, and refused after a later one was accepted", function()
                 assert.equal(name ~= "C" and 1 or nil, server.connection:eval([[return "aa" > "z"]], 0))
                 assert.same({ 0, 0 }, { write(tokens) })
             end)
 
-            it("would not always be in hexadecimal", function()
+            it("would not always be accepted in hexadecimal", function()
                 local refused, late = write(in_hexadecimal(tokens))
                 assert.same({ name ~= "C", name ~= "C" }, { refused > 0, late > 0 })
             end)
@@ -137,7 +137,7 @@ end)
 describe("A token as numbers", function()
     after_each(fixture.clean)
 
-    --- The decimal digits of high * 2^32 + low, by hand: a double could not hold it.
+    --- Returns the decimal digits of high * 2^32 + low, computed by hand: a double could not hold the number.
     local function digits_of(high, low)
         local digits = {}
         for index = 19, 1, -1 do
@@ -148,7 +148,7 @@ describe("A token as numbers", function()
         return table.concat(digits)
     end
 
-    --- Checks that the numbers of a held lock are its token, and that each is one that any Lua prints in full.
+    --- Checks that the numbers of a held lock are its token, and that any Lua prints each of them in full.
     local function check_numbers(lock)
         local numbers = { lock:token_numbers() }
         assert.equal(3, #numbers)
@@ -160,7 +160,7 @@ describe("A token as numbers", function()
         return numbers
     end
 
-    it("is three numbers below 2^32, and none when it is not held", function()
+    it("is three numbers below 2^32, and none if the lock is not held", function()
         local lock = fixture.client():mutex(fixture.path(), { linger = 60 })
         assert.is_nil(lock:token_numbers())
         for _ = 1, 3 do
@@ -199,7 +199,7 @@ describe("docs/fencing.md", function()
 
     local page = files.read(cluster.root .. "/docs/fencing.md")
 
-    it("has Lua that runs", function()
+    it("has Lua code that runs", function()
         local environment = setmetatable({ client = fixture.client() }, { __index = _G })
         local blocks = 0
         for _, block in ipairs(documentation.code_blocks(page)) do
@@ -211,8 +211,8 @@ describe("docs/fencing.md", function()
         assert.equal(1, blocks)
     end)
 
-    -- SQLite, which Python has, reads all of it but the names of the collations.
-    it("has SQL that takes tokens in their order, equal ones again, and refuses smaller ones #once #real", function()
+    -- Python's SQLite understands all of it except the names of the collations.
+    it("has SQL that accepts tokens in their order, and equal ones again, and refuses smaller ones #once #real", function()
         local statements = {}
         for _, block in ipairs(documentation.code_blocks(page)) do
             if block.language == "sql" then
@@ -228,10 +228,10 @@ describe("docs/fencing.md", function()
             assert(lock:acquire(20))
             tokens[index] = table.concat({ lock:token(), lock:token_numbers() }, " ")
             assert(lock:release())
-            if index == 2 then -- a second node
+            if index == 2 then -- from here on, a second node
                 assert(fixture.observer():delete(lock:path() .. "/" .. fixture.children(lock:path())[1]))
                 eventually(function()
-                    return client:stats().seats == 0 -- a heartbeat has told
+                    return client:stats().seats == 0 -- a heartbeat has noticed
                 end)
             end
         end

@@ -1,4 +1,4 @@
---- What transactions promise, those of a lock in particular.
+--- Transactions of a client, and transactions that are guarded by a lock.
 
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
@@ -17,7 +17,7 @@ describe("a transaction", function()
 
     after_each(fixture.clean)
 
-    it("does everything, in order, and says what came of each part #valgrind #asan", function()
+    it("executes all of its parts, in order, and returns a result for each #valgrind #asan", function()
         local results = assert(client:transaction()
             :check(path, 0)
             :set(path, "new\0data", 0)
@@ -36,7 +36,7 @@ describe("a transaction", function()
         assert.equal(client:exists(path).mzxid, client:exists(results[4]).czxid)
     end)
 
-    it("does nothing when one part fails, and says which #asan", function()
+    it("does nothing if one part fails, and names that part #asan", function()
         local cases = {
             { "no_node", 2, "deleting '" .. path .. "/no'", client:transaction():set(path, "x"):delete(path .. "/no") },
             { "node_exists", 1, "creating", client:transaction():create(path):set(path, "x") },
@@ -93,7 +93,7 @@ describe("a transaction", function()
         assert(cut:transaction():check(path, 0):commit(30))
     end)
 
-    it("refuses callers' mistakes at their line", function()
+    it("raises an error for a mistake in a call, at its line", function()
         local transaction = client:transaction()
         mistake(function()
             transaction:check()
@@ -163,7 +163,7 @@ describe("a lock's transaction", function()
         assert.same({}, assert(lock:transaction():commit(10)))
     end)
 
-    it("counts the parts as the program does when one fails", function()
+    it("numbers the parts as the program added them if one fails", function()
         assert(lock:acquire(10))
         assert_refused("no_node", 2, lock:transaction():set(path, "new"):delete(path .. "/no"):commit(10))
         assert_refused("bad_version", 1, lock:transaction():check(path, 5):set(path, "new"):commit(10))
@@ -171,7 +171,7 @@ describe("a lock's transaction", function()
         assert.is_true(lock:held())
     end)
 
-    it("is refused by the server when an administrator has deleted the lock's node #valgrind #asan", function()
+    it("is refused by the server if an administrator has deleted the lock's node #valgrind #asan", function()
         assert(lock:acquire(10))
         fixture.observer():delete(lock:node())
         local message = assert_refused("lost", nil, lock:transaction():set(path, "new"):commit(10))
@@ -179,7 +179,7 @@ describe("a lock's transaction", function()
         assert.equal("old", data())
     end)
 
-    it("is refused by the server when any one of a semaphore's permits is gone #asan", function()
+    it("is refused by the server if any one of a semaphore's permits is gone #asan", function()
         local directory = path .. "/semaphore"
         for victim = 1, 3 do
             local semaphore = client:semaphore(directory, 3)
@@ -203,7 +203,7 @@ describe("a lock's transaction", function()
         end
     end)
 
-    it("checks the permits that came from another acquisition of the client, too", function()
+    it("also checks permits that came from another acquisition of the client", function()
         local directory = path .. "/semaphore"
         local giver, taker = client:semaphore(directory, 3), client:semaphore(directory, 3)
         loop.run(function()
@@ -233,7 +233,7 @@ describe("a lock's transaction", function()
         assert.equal("new", data())
     end)
 
-    it("is refused without a request when the lock is not held", function()
+    it("is refused without a request if the lock is not held", function()
         local requests = fixture.sent(client)
         assert_refused("not_held", nil, lock:transaction():set(path, "new"):commit(10))
         assert.equal(requests, fixture.sent(client))
@@ -244,7 +244,7 @@ describe("a lock's transaction", function()
         assert.equal("old", data())
     end)
 
-    it("is bound to the hold that it was made under", function()
+    it("is bound to the hold under which it was made", function()
         assert(lock:acquire(10))
         local transaction = lock:transaction():set(path, "new")
         assert(lock:release())
@@ -255,7 +255,7 @@ describe("a lock's transaction", function()
         assert.equal("new", data())
     end)
 
-    it("is refused once the lease has run out, though nobody has said so", function()
+    it("is refused once the lease has run out, even if no server has reported a loss", function()
         local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 4 })
         local mutex = cut:mutex(path .. "/lock")
         assert(mutex:acquire(20))
@@ -272,7 +272,7 @@ describe("a lock's transaction", function()
         assert.equal("old", data())
     end)
 
-    it("that is under way while the session ends writes nothing", function()
+    it("that is in flight when the session ends writes nothing", function()
         local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local mutex = cut:mutex(path .. "/lock")
         assert(mutex:acquire(20))
@@ -299,7 +299,7 @@ describe("a lock's transaction", function()
     end)
 end)
 
-describe("a client that has never been connected", function()
+describe("a client that was never connected", function()
     it("answers its transactions with disconnected", function()
         local client = assert(zklock.connect("127.0.0.1:1", { connect_timeout = 0 }))
         assert_refused("disconnected", nil, client:transaction():set("/a", ""):commit(0.1))

@@ -1,4 +1,4 @@
---- Watches are few, none is left behind, and no packet of them grows too large.
+--- Watches are few, none is left behind, and no packet with them is too large.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -55,8 +55,8 @@ describe("watches", function()
         assert.equal(0, client:stats().seats)
     end)
 
-    -- An exists would arm a watch for the node's creation, which never comes.
-    it("do not stay on a node that went before it could be watched", function()
+    -- An exists would set a watch for the node's creation, which never comes.
+    it("do not stay on a node that was deleted before it could be watched", function()
         local observer = zk.connect(servers.servers)
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 }, servers.servers)
         local lock = client:mutex("/missed")
@@ -78,7 +78,7 @@ describe("watches", function()
         assert.equal(0, client:stats().notifications)
     end)
 
-    it("are one per waiter, on the node just ahead", function()
+    it("are one for each waiter, on the nearest node before its own", function()
         local holder = fixture.client({ wait = loop }, servers.servers):mutex("/herd")
         local client = fixture.client({ wait = loop }, servers.servers)
         assert(holder:acquire(10))
@@ -103,8 +103,8 @@ describe("watches", function()
 end)
 
 describe("more waiters than watches fit into one packet", function()
-    -- After a reconnect the C client sends all of its watches at once; a server hangs up when that is more than a megabyte, and
-    -- so at the next connection, and the next.
+    -- After a reconnect the C client sends all of its watches at once. A server closes the connection if they are more than a
+    -- megabyte, and so it does with the next connection and all that follow.
     it("are all served, also when connection and session are lost in between #asan", function()
         local core = require "zklock.core"
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
@@ -114,14 +114,14 @@ describe("more waiters than watches fit into one packet", function()
         for index = 1, 300 do
             claims[index] = assert(client._core:claim(terms, {}))
         end
-        --- All who have a node watch the one before it.
+        --- Waits until each entry with a node watches the node before its own.
         local function until_watched()
             fixture.pump_until(client, function()
                 local watches = client:stats().watches
                 return watches > 100 and #fixture.children(path) == watches + 1, watches
             end, 30)
         end
-        --- Releases one after the other until so many have had the lock.
+        --- Releases one acquisition after the other until `count` of them have had the lock.
         local function serve(count)
             local deadline, served = core.now() + 60, 0
             while served < count do
@@ -137,7 +137,7 @@ describe("more waiters than watches fit into one packet", function()
             end
         end
         until_watched()
-        table.remove(claims, 200):cancel() -- one of those that have no node yet
+        table.remove(claims, 200):cancel() -- this acquisition has no node yet
         link:cut()
         serve(100)
         until_watched()
@@ -160,9 +160,9 @@ describe("more waiters than watches fit into one packet", function()
 end)
 
 describe("more held locks than fit into one packet", function()
-    -- The heartbeat names every node that is held. A server hangs up at more than a megabyte, heartbeat after heartbeat.
+    -- The heartbeat names every node that is held. A server closes the connection at more than a megabyte, at each heartbeat.
     for title, lengths in pairs({ ["by their paths"] = { 1, 5000 }, ["by the chroot that is before each"] = { 5000, 1 } }) do
-        it("are kept, over one connection, when it is so " .. title, function()
+        it("are kept, over one connection, if this is caused " .. title, function()
             local core = require "zklock.core"
             local chroot = fixture.path() .. ("/" .. ("c"):rep(lengths[1]))
             fixture.observer():create_all(chroot)
@@ -192,7 +192,8 @@ describe("more held locks than fit into one packet", function()
             until_all("all of them to be held")
             assert.equal(1, client:stats().connections)
             assert.equal(0, client:stats().losses)
-            for _, claim in ipairs(claims) do -- one by one: see docs/reliability.md of sessions that end with as much
+            -- One by one: see docs/reliability.md about sessions that end with so many nodes.
+            for _, claim in ipairs(claims) do
                 claim:release()
             end
             assert(client:flush(30))
@@ -200,9 +201,9 @@ describe("more held locks than fit into one packet", function()
     end
 end)
 
-describe("more holders that can be asked to let go than watches fit into one packet", function()
-    -- Each watches its own node, and all watches go out in one packet after a reconnect.
-    it("keep their locks over a lost connection, and those that are not heard are logged", function()
+describe("more holders with on_revoke than watches fit into one packet", function()
+    -- Each holder watches its own node, and all watches are sent in one packet after a reconnect.
+    it("keep their locks over a lost connection, and holders that no request can reach are logged", function()
         local core = require "zklock.core"
         local warnings = 0
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30, log = function(_, text)

@@ -10,7 +10,7 @@ local function mutex(options, client_options)
     return fixture.client(client_options):mutex(fixture.path(), options)
 end
 
---- Runs a function in a coroutine of its own; it must not yield.
+--- Runs a function in a new coroutine; it must not yield.
 local function beside(fn)
     local thread = coroutine.create(fn)
     assert(coroutine.resume(thread))
@@ -99,7 +99,7 @@ describe("with_lock", function()
         assert.truthy(message:find("^spec/behaviour/with_lock_spec.lua:%d+: here$"), message)
     end)
 
-    it("says lost, with the results, when the lock was lost while the function ran #asan", function()
+    it("answers lost, with the results, if the lock was lost while the function ran #asan", function()
         local lock = mutex(nil, { session_timeout = 4 })
         local results = compat.pack(lock:with_lock(function()
             lose(lock)
@@ -114,7 +114,7 @@ describe("with_lock", function()
         assert.is_true(lock:with_lock(function() end, 10))
     end)
 
-    it("raises the function's error also when the lock was lost while it ran", function()
+    it("raises the function's error also if the lock was lost while it ran", function()
         local lock = mutex(nil, { session_timeout = 4 })
         local problem = {}
         local _, raised = pcall(lock.with_lock, lock, function()
@@ -125,7 +125,7 @@ describe("with_lock", function()
         assert.is_true(lock:with_lock(function() end, 10))
     end)
 
-    it("does not mind a function that releases early, or takes again, and holds nothing in the end", function()
+    it("accepts a function that releases early, or acquires again, and holds nothing in the end", function()
         local lock = mutex()
         assert.same({ true, "done" }, { lock:with_lock(function()
             assert.is_true(lock:release())
@@ -139,7 +139,7 @@ describe("with_lock", function()
         assert.is_false(lock:held())
     end)
 
-    it("leaves alone what another coroutine has acquired of the same object meanwhile", function()
+    it("does not release what another coroutine has acquired of the same object meanwhile", function()
         local lock = mutex(nil, { session_timeout = 4 })
         local function acquire()
             assert(lock:acquire(10))
@@ -155,7 +155,7 @@ describe("with_lock", function()
         end
     end)
 
-    it("gives back only its own level of a reentrant lock when the inner function releases early", function()
+    it("releases only its own level of a reentrant lock if the inner function releases early", function()
         local lock = mutex({ reentrant = true })
         assert.is_true(lock:with_lock(function()
             assert.is_true(lock:with_lock(function()
@@ -166,7 +166,7 @@ describe("with_lock", function()
         assert.is_false(lock:held())
     end)
 
-    it("says deadlock when nested on the same lock, and the outer one goes on", function()
+    it("answers deadlock when nested on the same lock, and the outer call continues", function()
         local lock = mutex()
         assert.is_true(lock:with_lock(function()
             assert.equal("deadlock", select(3, lock:with_lock(function()
@@ -310,7 +310,7 @@ describe("a to-be-closed lock", function()
             assert(lock:acquire(10))
         end)
 
-        it("leaves alone what another coroutine has acquired of the same object meanwhile", function()
+        it("does not release what another coroutine has acquired of the same object meanwhile", function()
             local scoped = assert(compat.load_text([[
                 local lock, inside = ...
                 local held <close> = assert(lock:acquire(10))
@@ -336,7 +336,7 @@ describe("a to-be-closed lock", function()
             end
         end)
 
-        --- Begins fn in a coroutine, until it yields, and closes that.
+        --- Runs fn in a coroutine until it yields, and closes the coroutine.
         -- @return what coroutine.close returned
         local function close_inside(fn, ...)
             local thread = coroutine.create(fn)
@@ -345,7 +345,7 @@ describe("a to-be-closed lock", function()
         end
 
         for name, adapter in pairs({ ["an adapter that yields"] = loop, ["a blocking adapter"] = "blocking" }) do
-            it(("releases what a coroutine holds that is closed, without an error, by %s #asan"):format(name), function()
+            it(("releases what a closed coroutine holds, without an error, with %s #asan"):format(name), function()
                 local scoped = assert(compat.load_text([[
                     local held <close> = ...
                     coroutine.yield()
@@ -356,7 +356,7 @@ describe("a to-be-closed lock", function()
                     local lock = kind.new(client, path)
                     local all = client:multi({ lock, client:mutex(fixture.path()) })
                     for _, held in ipairs({ lock, all }) do
-                        assert(held:acquire(10)) -- in the main program, where the adapter blocks
+                        assert(held:acquire(10)) -- outside of coroutines, where the adapter blocks
                         assert.is_true(held:held())
                         assert.is_true((close_inside(scoped, held)))
                         assert.is_false(held:held())
@@ -366,7 +366,7 @@ describe("a to-be-closed lock", function()
                 end
             end)
 
-            it(("releases at an error in a coroutine, which goes on unchanged, by %s"):format(name), function()
+            it(("releases at an error in a coroutine, which is passed on unchanged, with %s"):format(name), function()
                 local failing = assert(compat.load_text([[
                     local held <close>, problem = ...
                     error(problem)
@@ -381,7 +381,7 @@ describe("a to-be-closed lock", function()
                 fixture.await_children(lock:path(), 0)
             end)
 
-            it(("closes a client of a coroutine that is closed, without an error, by %s"):format(name), function()
+            it(("closes the client of a closed coroutine, without an error, with %s"):format(name), function()
                 local scoped = assert(compat.load_text([[
                     local client <close> = ...
                     coroutine.yield()
@@ -410,7 +410,7 @@ describe("a to-be-closed lock", function()
             assert.equal("closed", (client:state()))
         end)
     else
-        it("has its metamethod, harmless before Lua 5.4", function()
+        it("has its metamethod, which has no effect before Lua 5.4", function()
             local lock = mutex()
             assert(lock:acquire(10))
             getmetatable(lock).__close(lock)
@@ -419,9 +419,9 @@ describe("a to-be-closed lock", function()
     end
 end)
 
-describe("the release when ZooKeeper does not answer", function()
-    --- A client behind a proxy, the proxy, and a function that returns the longest wait, in seconds, that the client has asked for
-    -- since its last call.
+describe("a release while ZooKeeper does not answer", function()
+    --- Returns a client behind a proxy, the proxy, and a function. The function returns the longest wait, in seconds, that the
+    -- client has requested since the function was called last.
     local function watched_client()
         local longest = 0
         local client, link = fixture.client_behind_proxy({ session_timeout = 30, wait = {
@@ -438,7 +438,7 @@ describe("the release when ZooKeeper does not answer", function()
         end
     end
 
-    it("of with_lock waits as long as its acquisition was to wait, a second at least", function()
+    it("by with_lock waits as long as the acquisition could wait, but at least one second", function()
         local client, link, asked = watched_client()
         local path = fixture.path()
         for seconds, bound in pairs { [5] = 5, [0] = 1 } do
@@ -456,7 +456,7 @@ describe("the release when ZooKeeper does not answer", function()
         end
     end)
 
-    it("waits no longer than it is told", function()
+    it("waits no longer than its timeout", function()
         local client, link, asked = watched_client()
         local path = fixture.path()
         for index, lock in ipairs { client:mutex(path .. "1"), client:multi { client:mutex(path .. "2") } } do

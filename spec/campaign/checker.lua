@@ -1,4 +1,4 @@
---- campaign.checker: what must hold of a history. Pure functions: lists in, a list of violations out, each a sentence.
+--- campaign.checker: what must hold of a history. Pure functions: they take lists and return a list of violations, each a sentence.
 
 local checker = {}
 
@@ -10,7 +10,7 @@ local function describe(grant)
         grant.to, grant.ended or "?")
 end
 
---- path -> its grants, by their beginnings.
+--- path -> its grants, in the order of their beginnings.
 local function by_path(grants)
     local paths, names = {}, {}
     for _, grant in ipairs(grants) do
@@ -29,7 +29,7 @@ local function by_path(grants)
     return paths, names
 end
 
---- Whether two holders at the same time are too many.
+--- Whether two grants must not be held at the same time.
 local function conflict(one, other)
     if one.mode == "s" then
         return one.weight + other.weight > math.min(one.limit, other.limit)
@@ -37,7 +37,8 @@ local function conflict(one, other)
     return one.mode == "x" or other.mode == "x"
 end
 
---- Who held one path at the same time and must not have. One that ends at the instant at which another begins is no overlap.
+--- Conflicting grants of one path that were held at the same time. A grant that ends at the instant at which another begins is no
+-- overlap.
 -- @treturn table sentences
 -- @treturn number seconds of the longest overlap
 function checker.overlaps(grants)
@@ -67,12 +68,12 @@ function checker.overlaps(grants)
     return found, longest
 end
 
---- Grants of one path whose token is not greater than that of an earlier one that conflicts with it.
+--- Grants of one path whose token is not greater than the token of an earlier grant that conflicts with them.
 function checker.tokens(grants)
     local found = {}
     local paths, names = by_path(grants)
     for _, name in ipairs(names) do
-        -- The greatest so far of each sort: those that exclude everybody, readers, and semaphores' by their weights.
+        -- The greatest so far of each sort: exclusive grants, readers, and semaphores' grants by their weights.
         local newest = {}
         for _, grant in ipairs(paths[name]) do
             if grant.token then
@@ -91,13 +92,13 @@ function checker.tokens(grants)
     return found
 end
 
---- The epoch that a zxid belongs to: its upper half. The campaign's are all far below 2^53, which every Lua holds exactly.
+--- The epoch of a zxid: its upper half. The campaign's zxids are all far below 2^53, which every Lua represents exactly.
 local function epoch_of(zxid)
     return math.floor(zxid / 2 ^ 32)
 end
 
---- Grants whose node the servers have forgotten although they had acknowledged it: no client can do anything against that, but
--- it explains what follows. `truncations`: zxids to which servers cut their logs back, as 16 hexadecimal digits.
+--- Grants whose node the servers have lost although they had acknowledged it. No client can prevent that, but it explains what
+-- follows. `truncations`: zxids to which servers cut their logs back, as 16 hexadecimal digits.
 -- @treturn number how many
 -- @treturn string|nil the first one, in words
 function checker.forgotten(grants, truncations)
@@ -106,7 +107,7 @@ function checker.forgotten(grants, truncations)
         local czxid = grant.token and tonumber(grant.token:match("^%d+"))
         for _, zxid in ipairs(truncations) do
             local last = tonumber(zxid, 16)
-            -- In a later epoch the leader knows nothing of what is cut off.
+            -- In a later epoch the leader does not have what was cut off.
             if czxid and epoch_of(czxid) == epoch_of(last) and czxid > last then
                 count = count + 1
                 first = first or format("%s: %s; but a server was told to forget all after %s", grant.path, describe(grant),
@@ -118,7 +119,7 @@ function checker.forgotten(grants, truncations)
     return count, first
 end
 
---- Writes that the fenced register took although it had taken one with a later token.
+--- Writes that the fenced register accepted although it had accepted a write with a later token.
 function checker.writes(writes)
     local found = {}
     local paths = {}
@@ -141,8 +142,8 @@ function checker.writes(writes)
     return found
 end
 
---- A clock that goes only while servers serve. `beats`: when they acknowledged a round of writes, in order; from one to the next
--- it goes on by `most` seconds at most.
+--- A clock that advances only while servers serve. `beats`: when the servers acknowledged a round of writes, in order; from one
+-- beat to the next the clock advances by at most `most` seconds.
 -- @treturn function time -> seconds in which the servers served, since the first beat
 function checker.service(beats, most)
     local sums = { 0 }
@@ -166,10 +167,10 @@ function checker.service(beats, most)
     end
 end
 
---- Who got nothing within limit(who) seconds of service after `from`. `expected`: a list of { who =, fiber = }; service: the clock
--- by which limits go (checker.service).
+--- Fibers that were granted nothing within limit(who) seconds of service after `from`. `expected`: a list of { who =, fiber = };
+-- service: the clock for the limits (checker.service).
 -- @treturn table sentences
--- @treturn number seconds until the last of them had got something, by the usual clock
+-- @treturn number seconds until the last of them had been granted something, by the usual clock
 function checker.progress(grants, expected, from, limit, service)
     local first = {}
     for _, grant in ipairs(grants) do
@@ -191,8 +192,8 @@ function checker.progress(grants, expected, from, limit, service)
     return found, longest
 end
 
---- The longest time for which nobody was granted a path, after a first grant and until `last`, while nobody held it. `clock`:
--- time -> seconds on the clock that counts; without one the usual.
+--- The longest time for which a path was neither granted nor held, after a first grant and until `last`. `clock`: time -> seconds
+-- on the clock that counts; by default the usual one.
 -- @treturn number seconds
 -- @treturn string|nil path
 function checker.unavailability(grants, last, clock)

@@ -1,10 +1,10 @@
---- What the fault campaign's judgement promises: it finds what is wrong in a history, and nothing in one that is right.
+--- The checks of the fault campaign: they find each violation in a history, and none in a correct history.
 
 local checker = require "spec.campaign.checker"
 local history = require "spec.campaign.history"
 local schedule = require "spec.campaign.schedule"
 
---- A grant, with what does not matter filled in.
+--- A grant, with defaults for the fields that do not matter.
 local function grant(values)
     local one = {
         who = "somebody", fiber = "1", path = "/lock", mode = "x", weight = 1, limit = 1, token = "0001", from = 1, to = 2,
@@ -17,7 +17,7 @@ local function grant(values)
 end
 
 describe("the campaign's checker #once", function()
-    it("finds nothing in holds that follow each other", function()
+    it("finds nothing wrong with consecutive holds", function()
         assert.same({}, (checker.overlaps({
             grant({ from = 1, to = 2 }), grant({ from = 2, to = 3 }), grant({ from = 3.5, to = 4 })
         })))
@@ -30,17 +30,17 @@ describe("the campaign's checker #once", function()
         assert.truthy(found[1]:find("/lock", 1, true))
     end)
 
-    it("finds a holder inside another's long hold", function()
+    it("finds a hold that lies inside another long hold", function()
         assert.equal(2, #checker.overlaps({
             grant({ from = 1, to = 10 }), grant({ from = 2, to = 3 }), grant({ from = 4, to = 5 })
         }))
     end)
 
-    it("takes paths apart", function()
+    it("checks each path separately", function()
         assert.same({}, (checker.overlaps({ grant({ from = 1, to = 3 }), grant({ path = "/other", from = 2, to = 4 }) })))
     end)
 
-    it("lets readers share, and no writer with them", function()
+    it("allows readers to share a lock, but no writer among them", function()
         local one, other = grant({ mode = "r", from = 1, to = 4 }), grant({ mode = "r", from = 2, to = 5 })
         assert.same({}, (checker.overlaps({ one, other })))
         assert.equal(2, #checker.overlaps({ one, other, grant({ from = 3, to = 6 }) }))
@@ -56,7 +56,7 @@ describe("the campaign's checker #once", function()
         assert.equal(3, #checker.overlaps({ permit(1, 1, 9), permit(1, 2, 9), permit(1, 3, 9), permit(1, 4, 9) }))
     end)
 
-    it("wants tokens to grow", function()
+    it("requires tokens to grow", function()
         assert.same({}, checker.tokens({
             grant({ token = "0001" }), grant({ token = "0002", from = 2 }), grant({ token = "0003", from = 3 })
         }))
@@ -66,14 +66,14 @@ describe("the campaign's checker #once", function()
         }))
     end)
 
-    it("wants no order of tokens among readers, but against writers", function()
+    it("requires no order of tokens among readers, but between readers and writers", function()
         local first, second = grant({ mode = "r", token = "0003" }), grant({ mode = "r", token = "0002", from = 2 })
         assert.same({}, checker.tokens({ first, second }))
         assert.equal(1, #checker.tokens({ first, second, grant({ token = "0003", from = 3 }) }))
         assert.equal(1, #checker.tokens({ grant({ token = "0004" }), grant({ mode = "r", token = "0003", from = 2 }) }))
     end)
 
-    it("wants an order of tokens among permits only where they are too many together", function()
+    it("requires an order of tokens among permits only where their sum exceeds the limit", function()
         local function permit(weight, token, from)
             return grant({ mode = "s", weight = weight, limit = 3, token = token, from = from })
         end
@@ -81,13 +81,13 @@ describe("the campaign's checker #once", function()
         assert.equal(1, #checker.tokens({ permit(2, "0002", 1), permit(2, "0001", 2) }))
     end)
 
-    it("passes over who has no token", function()
+    it("ignores grants without a token", function()
         local without = grant({ from = 2 })
         without.token = nil
         assert.same({}, checker.tokens({ grant({}), without }))
     end)
 
-    it("finds a stale write that was taken", function()
+    it("finds a stale write that was accepted", function()
         local function write(sequence, token)
             return { path = "/lock", sequence = sequence, token = token }
         end
@@ -95,7 +95,7 @@ describe("the campaign's checker #once", function()
         assert.equal(1, #checker.writes({ write(1, "0002"), write(2, "0001"), write(3, "0003") }))
     end)
 
-    it("finds what servers acknowledged and then forgot", function()
+    it("finds nodes that servers acknowledged and then lost", function()
         local function token(zxid, grants)
             return ("%019.0f-%010d"):format(tonumber(zxid, 16), grants)
         end
@@ -107,7 +107,7 @@ describe("the campaign's checker #once", function()
         }, truncations)))
     end)
 
-    it("finds who got nothing after the last fault", function()
+    it("finds fibers that were granted nothing after the last fault", function()
         local function limit()
             return 5
         end
@@ -122,16 +122,16 @@ describe("the campaign's checker #once", function()
         local late, early = grant({ who = "a", fiber = "2", from = 16 }), grant({ who = "a", fiber = "2", from = 9 })
         assert.equal(1, #checker.progress({ both[1], late }, expected, 10, limit, always))
         assert.equal(1, #checker.progress({ both[1], early }, expected, 10, limit, always))
-        -- Of the six seconds the servers stood still for two and a half; or for a quarter of one.
+        -- Of the six seconds the servers did not serve for two and a half; or for a quarter of a second.
         assert.same({}, (checker.progress({ both[1], late }, expected, 10, limit,
             checker.service({ 10, 10.5, 11, 11.5, 14.5, 15, 15.5, 16 }, 0.5))))
         assert.equal(1, #checker.progress({ both[1], late }, expected, 10, limit,
             checker.service({ 10, 10.5, 11, 11.5, 12, 12.5, 13, 13.5, 14.25, 14.5, 15, 15.5, 16 }, 0.5)))
-        -- What the servers did not do excuses nobody who got nothing at all.
+        -- A fiber that was never granted anything is not excused by a pause of the servers.
         assert.equal(1, #checker.progress({ both[1] }, expected, 10, limit, checker.service({ 10 }, 0.5)))
     end)
 
-    it("has a clock that goes while servers serve", function()
+    it("has a clock that advances only while servers serve", function()
         local service = checker.service({ 10, 10.2, 13, 13.5 }, 0.5)
         local function at(time)
             return math.floor(service(time) * 1000 + 0.5)
@@ -142,7 +142,7 @@ describe("the campaign's checker #once", function()
         assert.equal(0, checker.service({}, 0.5)(12))
     end)
 
-    it("tells the longest time in which nobody held a path", function()
+    it("reports the longest time in which a path was not held", function()
         local longest, where = checker.unavailability({
             grant({ from = 1, to = 9 }), grant({ from = 2, to = 3 }), grant({ from = 10.5, to = 11 }),
             grant({ path = "/other", from = 1, to = 2 }), grant({ path = "/other", from = 5, to = 6 })
@@ -151,7 +151,7 @@ describe("the campaign's checker #once", function()
         assert.equal("/other", where)
     end)
 
-    it("tells the longest time in which nobody held a path while servers served", function()
+    it("reports the longest time in which a path was not held while servers served", function()
         local grants = {
             grant({ from = 1, to = 2 }), grant({ from = 9, to = 10 }),
             grant({ path = "/other", from = 8, to = 8.5 }), grant({ path = "/other", from = 10.5, to = 11 })
@@ -161,7 +161,7 @@ describe("the campaign's checker #once", function()
         assert.equal("/other", where)
     end)
 
-    it("tells of a path that nobody was granted any more", function()
+    it("reports a path that was not granted any more", function()
         local longest, where = checker.unavailability({
             grant({ from = 1, to = 2 }), grant({ from = 3, to = 4 }), grant({ path = "/other", from = 1, to = 11.5 })
         }, 12)
@@ -179,20 +179,20 @@ describe("the campaign's history #once", function()
         return all
     end
 
-    it("ends a hold where it was last seen before its release", function()
+    it("ends a hold when it was last seen before its release", function()
         local all = read(GRANT .. "v 1-1 11 13\ne 1-1 11.5 released\n")
         assert.equal(10, all.grants[1].from)
         assert.equal(11.5, all.grants[1].to)
         assert.equal("0007", all.grants[1].token)
     end)
 
-    it("believes whoever was killed for as long as it was promised", function()
+    it("counts a killed client's hold for as long as was promised", function()
         assert.equal(12, read(GRANT).grants[1].to)
         assert.equal(13, read(GRANT .. "v 1-1 11 13\n").grants[1].to)
         assert.equal("killed", read(GRANT).grants[1].ended)
     end)
 
-    it("ends a hold that was lost when its promise ends, or when it was seen to be lost", function()
+    it("ends a lost hold when its promise ends, or when the loss was seen", function()
         assert.equal(12, read(GRANT .. "e 1-1 20 lost\n").grants[1].to)
         assert.equal(11, read(GRANT .. "e 1-1 11 lost\n").grants[1].to)
     end)
@@ -201,23 +201,23 @@ describe("the campaign's history #once", function()
         assert.equal(10.5, read(GRANT .. "q 10.5\n").grants[1].to)
     end)
 
-    it("counts without a lease only what was seen", function()
+    it("counts only the time in which a hold was seen if there is no lease", function()
         assert.equal(10, read("g 1-1 /lock x 1 1 0007 10 -\n").grants[1].to)
         assert.equal(15, read("g 1-1 /lock x 1 1 0007 10 -\nv 1-1 15 -\n").grants[1].to)
     end)
 
-    it("does not read a line that was cut off", function()
+    it("ignores a line that was cut off", function()
         assert.equal(1, #read(GRANT .. "g 1-2 /lock x 1 1 0008 1").grants)
     end)
 
-    it("knows writes that were taken, refused, and late where there is no fence", function()
+    it("distinguishes writes that were accepted, refused, and late where there is no fence", function()
         local all = read(GRANT .. "w 1-1 3 0006\ng 1-2 /lock x 1 1 0008 11 12\nx 1-2 0009\n")
         assert.same({ { path = "/lock", token = "0007", sequence = 3 } }, all.writes)
         assert.equal(1, all.stale)
         assert.equal(1, all.late)
     end)
 
-    it("adds up the latest counters of each client, and notices what it did not close", function()
+    it("adds up the latest counters of each client, and notices descriptors that it did not close", function()
         local all = read("n grants=1 losses=2\nn grants=5 losses=2\nc 5 5 1 1\n")
         history.add(all, "n grants=2\nc 5 6 1 1\n", "other")
         assert.same({ grants = 7, losses = 2 }, all.counters)
@@ -226,12 +226,12 @@ describe("the campaign's history #once", function()
 end)
 
 describe("the campaign's schedule #once", function()
-    it("is the same for the same seed, and another for another", function()
+    it("is the same for the same seed, and differs for another seed", function()
         assert.same(schedule.make(7, 60, "full"), schedule.make(7, 60, "full"))
         assert.not_same(schedule.make(7, 60, "full"), schedule.make(8, 60, "full"))
     end)
 
-    it("has links that stall one way and nothing else for idle clients", function()
+    it("has only links that stall one way for idle clients", function()
         local list = schedule.make(7, 60, "stalled")
         assert.is_true(#list > 5)
         for _, fault in ipairs(list) do
@@ -239,7 +239,7 @@ describe("the campaign's schedule #once", function()
         end
     end)
 
-    it("has every kind of fault when it is long, and more than five hundred in twenty minutes", function()
+    it("has every kind of fault if it is long, and more than five hundred faults in twenty minutes", function()
         local list, seen = schedule.make(1, 1200, "full"), {}
         assert.is_true(#list > 500)
         for _, fault in ipairs(list) do

@@ -1,5 +1,5 @@
---- campaign.clients: starts the client processes of a roster, each in a namespace of its own, starts them again when a fault
--- ended them, and keeps what they record.
+--- campaign.clients: starts the client processes of a roster, each in a network namespace, starts them again after a fault ended
+-- them, and keeps their records.
 
 local uv = require "luv"
 local cjson = require "cjson"
@@ -9,10 +9,10 @@ local files = require "spec.support.files"
 local Clients = {}
 Clients.__index = Clients
 
---- The status with which a client ends that was told to os.exit while it holds a lock.
+--- The exit status of a client that was ordered to call os.exit while it holds a lock.
 local EXIT_STATUS = 17
 local FIRST_ADDRESS = 11
---- So many clients that ended by themselves are enough.
+--- The campaign ends after this many clients that ended by themselves.
 local MANY_CRASHES = 20
 
 --- Makes wall clocks jump, and no other clock.
@@ -138,7 +138,7 @@ function Clients.signal(_, client, name)
     tasks.signal(client.process, name)
 end
 
---- How far the wall clock of a client that has `clock` is from the right time, in seconds.
+--- Sets how far the wall clock of a client that has `clock` is from the right time, in seconds.
 function Clients.set_clock(_, client, seconds)
     files.write(client.file .. ".clock", ("%+d\n"):format(seconds))
 end
@@ -156,8 +156,8 @@ function Clients.kill(_, client)
     await_end(client, 10)
 end
 
---- Orders a client to do something when it holds a lock the next time: "exit" (os.exit), "die" (kill -9), "pause" (it stops
--- itself). False if it has not within so many seconds.
+--- Orders a client to do something when it next holds a lock: "exit" (os.exit), "die" (kill -9), "pause" (it stops itself). Returns
+-- false if it has not done so within `seconds`.
 function Clients.order(_, client, what, seconds)
     client.expected = what ~= "pause"
     files.write(client.file .. ".order", what)
@@ -178,7 +178,7 @@ function Clients.order(_, client, what, seconds)
     return done
 end
 
---- Tells all to stop and waits for it; those that do not are recorded as crashes.
+--- Orders all clients to stop, and waits for their end. Clients that do not stop are recorded as crashes.
 function Clients:stop_all(seconds)
     self.stopping = true
     for _, client in ipairs(self.list) do
@@ -187,7 +187,7 @@ function Clients:stop_all(seconds)
     local deadline = tasks.now() + seconds
     for _, client in ipairs(self.list) do
         if client.runtime == "nginx" then
-            -- The workers record their own end; the master is told when all have.
+            -- The workers record their end; the master is stopped when all have done so.
             tasks.await(function()
                 local closed = 0
                 for worker = 0, client.workers - 1 do

@@ -1,16 +1,16 @@
---- campaign.faults: how each fault of the schedule is done. A fault begins, lasts and is undone; it may find nobody to hit
--- (no leader, everybody busy), and is not counted then.
+--- campaign.faults: how each fault of the schedule is carried out. A fault begins, lasts and is undone. It may find no target (no
+-- leader, or all busy) and is then not counted.
 
 local tasks = require "spec.campaign.tasks"
 
 local faults = {}
 
---- kind -> function(campaign, fault): false if there was nobody to hit. `campaign`: servers, clients, topology, busy.
+--- kind -> function(campaign, fault): false if there was no target. `campaign`: servers, clients, topology, busy.
 local kinds = {}
 
 local PATIENCE = 10
 
---- What `fn` does is done while nobody else does anything to `who`.
+--- Runs `fn` while no other fault hits `who`.
 local function alone(campaign, who, fn)
     campaign.busy[who] = true
     fn()
@@ -19,13 +19,13 @@ end
 
 -- Servers -------------------------------------------------------------------------------------------------------------
 
---- The leader, if nothing is being done to it.
+--- The leader, if no fault is hitting it.
 local function leader_of(campaign)
     local leader = campaign.servers:leader()
     return leader and not campaign.busy[leader] and leader or nil
 end
 
---- A server by chance to which nothing is being done, but for `except`.
+--- A random server that no fault is hitting; never `except`.
 local function server_of(campaign, fault, except)
     local free = {}
     for number = 1, #campaign.servers.names do
@@ -156,8 +156,8 @@ kinds["cut leader from follower, one way"] = function(campaign, fault)
     return cut_follower(campaign, fault, false, true)
 end
 
---- The follower does not receive the leader's pings, so it reports no sessions and the leader ends them. The leader still
--- receives the follower's requests, so it executes the writes of the follower's clients.
+--- The follower does not receive the leader's pings, so it reports no sessions, and the leader ends them. The leader still receives
+-- the follower's requests, so it executes the writes of the follower's clients.
 kinds["stall leader to follower"] = function(campaign, fault)
     local leader = campaign.servers:leader()
     local follower = leader and server_of(campaign, fault, leader)
@@ -205,7 +205,7 @@ kinds["lossy links of a server"] = function(campaign, fault)
     end)
 end
 
---- As of a disk that is much too slow: it stands still for most of the time, in pieces that end before anybody gives it up.
+--- Like a disk that is much too slow: the server is stopped for most of the time, in pieces too short for its peers to give it up.
 kinds["slow server"] = function(campaign, fault)
     local number = server_of(campaign, fault)
     if not number then
@@ -230,8 +230,8 @@ kinds["disk full"] = function(campaign, fault)
     alone(campaign, number, function()
         campaign.servers:fill(number)
         tasks.sleep(fault.seconds)
-        -- A server that could not write goes on in the same process, and behind half a record in its log when there is room
-        -- again, which nobody can read: what it acknowledges then is lost with its next start. So it is ended before.
+        -- A server that could not write continues in the same process. When there is room again it writes after half a record of
+        -- its log, where nothing can be read: what it acknowledges then is lost with its next start. So it is killed before.
         campaign.servers:kill(number)
         campaign.servers:empty(number)
         campaign.servers:ensure(number)
@@ -240,7 +240,7 @@ end
 
 -- Clients -------------------------------------------------------------------------------------------------------------
 
---- A client by chance that runs and to which nothing is being done, and for which `suitable(client)` holds.
+--- A random client that runs, that no fault is hitting, and for which `suitable(client)` holds.
 local function client_of(campaign, fault, suitable)
     local free = {}
     for _, client in ipairs(campaign.clients.list) do
@@ -252,7 +252,7 @@ local function client_of(campaign, fault, suitable)
 end
 
 kinds["kill client"] = function(campaign, fault)
-    -- Curator's session is much longer than all others: nothing is learned from everybody's waiting for its end.
+    -- Curator's session is much longer than all others: waiting for its end teaches nothing.
     local client = client_of(campaign, fault, function(candidate)
         return candidate.runtime ~= "curator"
     end)
@@ -266,7 +266,7 @@ kinds["kill client"] = function(campaign, fault)
     end)
 end
 
---- Something that a client does to itself while it holds a lock: of those that take orders then.
+--- Orders a client to do something to itself while it holds a lock; only clients that take such orders.
 local function holder(campaign, fault, order, afterwards)
     local client = client_of(campaign, fault, function(candidate)
         return candidate.runtime ~= "curator" and candidate.runtime ~= "nginx"
@@ -309,7 +309,7 @@ local function pause_client(campaign, fault, suitable)
     end
     alone(campaign, client, function()
         campaign.clients:signal(client, "sigstop")
-        -- Of Curator's long session only a part: whoever shares its path waits for as long.
+        -- Only a part of Curator's long session: the clients that share its path wait that long.
         tasks.sleep(fault.seconds * math.min(client.timeout, 4))
         campaign.clients:signal(client, "sigcont")
     end)
@@ -318,7 +318,7 @@ end
 kinds["pause client, shorter than T"] = pause_client
 kinds["pause client, longer than T"] = pause_client
 
---- Clients whose packets go to the servers themselves, not through the proxies at the hub.
+--- Clients whose packets go to the servers directly, not through the proxies at the hub.
 local function is_direct(client)
     return client.route ~= "proxied"
 end
@@ -369,7 +369,7 @@ kinds["lossy links of a client"] = function(campaign, fault)
     end)
 end
 
---- What a proxy does while a fault lasts, to who goes through it: one proxy at a time for each fault.
+--- Commands a proxy while a fault lasts, for the clients that connect through it: one proxy at a time for each fault.
 local function through_proxy(campaign, fault, what, undo)
     local number = math.floor(fault.who * #campaign.servers.names) + 1
     local key = "proxy" .. number
@@ -392,7 +392,7 @@ kinds["stalled connections"] = function(campaign, fault)
     return through_proxy(campaign, fault, "stall " .. ({ "up", "down", "both" })[math.floor(fault.how * 3) + 1], "resume")
 end
 
---- Whose reply, or which request, is lost.
+--- The operation whose reply or request is lost.
 local OPERATIONS = { "create", "create", "create", "delete", "delete", "children", "multi", "get", "any", "sync" }
 
 local function operation_of(fault)
@@ -421,7 +421,7 @@ kinds["no names"] = function(campaign, fault)
     end
     alone(campaign, "names", function()
         campaign:write_names(fault.how < 0.5 and "gone" or "slow")
-        -- A name is looked for when a connection is: so there are some to be made.
+        -- A client looks up names when it connects, so connections must be lost.
         for _, client in ipairs(campaign.clients.list) do
             if client.route == "named" then
                 for _, name in ipairs(campaign.servers.names) do
@@ -454,7 +454,7 @@ kinds["wall clock jumps"] = function(campaign, fault)
     campaign.clients:set_clock(client, 0)
 end
 
---- What takes a network, or mounts, of the campaign's own.
+--- Faults that need the campaign's network or mounts.
 local ISOLATED = {
     ["cut follower from leader"] = true, ["cut follower from leader, one way"] = true,
     ["cut leader from follower, one way"] = true, ["stall leader to follower"] = true, ["isolate leader from servers"] = true,
@@ -463,7 +463,7 @@ local ISOLATED = {
     ["lossy links of a client"] = true, ["no names"] = true
 }
 
---- Does a fault, from its beginning to its end. Returns whether there was anybody to hit, and a way to do it.
+--- Carries out a fault from its beginning to its end. Returns false if there was no target, or no way to do it.
 function faults.run(campaign, fault)
     if ISOLATED[fault.kind] and not campaign.topology.isolated then
         return false

@@ -1,7 +1,7 @@
---- campaign.history: what clients recorded (programs/turns.lua says how), as intervals in which locks were held.
+--- campaign.history: turns the clients' records (see programs/turns.lua) into intervals in which locks were held.
 --
 -- A history: { grants =, writes =, refusals = of acquires by code, stale = refused writes, late = writes that destroyed a newer
--- value where there is no fence, counters = sums of the clients' own, leaks =, starts = }. Times are seconds on one clock.
+-- value where there is no fence, counters = sums of the clients' counters, leaks =, starts = }. Times are seconds on one clock.
 --
 --     grant   { who =, fiber =, path =, mode = "x"|"r"|"s", weight =, limit =, token = nil|string, from =, to =, ended = reason }
 --     write   { path =, token =, sequence = }
@@ -14,12 +14,12 @@ function history.new()
     return { grants = {}, writes = {}, refusals = {}, stale = 0, late = 0, counters = {}, leaks = {}, starts = 0, closed = {} }
 end
 
---- Adds a record, a string, of `who` to a history. A last line without its end is not looked at.
+--- Adds the record `text` of `who` to a history. A last line without its end is ignored.
 function history.add(into, text, who)
     local open, order, left = {}, {}, nil
     local counters = {}
 
-    --- How long a grant is known to have been valid: until it was last seen, and as long as was promised then.
+    --- How long a grant is known to have been valid: until it was last seen, and for as long as was promised then.
     local function promise(grant, time, valid)
         grant.seen = tonumber(time)
         grant.promised = math.max(grant.promised or 0, tonumber(valid) or 0)
@@ -103,7 +103,7 @@ function history.add(into, text, who)
         if grant.ended == "released" then
             grant.to = grant.finish
         else
-            -- Lost, killed or gone: as long as was promised, which nobody may cut short but the holder itself.
+            -- Lost, killed or gone: valid for as long as was promised. Only the holder itself may end it sooner.
             grant.ended = grant.ended or left and "exit" or "killed"
             grant.to = math.max(grant.seen, math.min(grant.promised, grant.finish or left or math.huge))
         end

@@ -1,5 +1,5 @@
---- The fault campaign: real servers and clients, a seeded schedule of faults, and a judgement of what the clients saw.
--- To be run by spec/campaign/run, which gives it a network and a directory of its own.
+--- The fault campaign: real servers and clients, a seeded schedule of faults, and a check of what the clients recorded.
+-- To be run by spec/campaign/run, which gives it a network and a directory.
 --
 -- Usage: main.lua --root DIRECTORY --directory DIRECTORY [--seconds N] [--seed N] [--write PAGE]
 --                 [--size full|short|control|leased|stalled] [--keep DIRECTORY] [--loopback yes]
@@ -21,25 +21,25 @@ local topology = require "spec.campaign.topology"
 local files = require "spec.support.files"
 
 local REDIS_PORT = 6379
---- How long things may take that are not what is tested, on a machine with much else to do.
+--- Seconds that steps outside the test may take on a busy machine.
 local PATIENCE = 90
---- How long the servers serve at least after the last fault, in seconds of service, and how much a beat of their pulse counts
--- for at most: see checker.service.
+--- How long the servers must serve after the last fault, in seconds of service, and for how much a beat of their pulse counts at
+-- most: see checker.service.
 local QUIET, QUIET_WITH_CURATOR = 9, 20
 local BEAT = 0.25
---- Where in the page the figures go.
+--- The section of the page that gets the figures.
 local SECTIONS = { full = "campaign", short = "campaign", control = "control", leased = "leased", stalled = "stalled" }
---- Sessions of so many seconds are Curator's.
+--- Sessions of this many seconds are Curator's.
 local LONG_SESSION = 20
 --- How many violations are printed, and how much of each.
 local LISTED, LISTED_OF_CONTROL = 10, 5
 local LINE = 400
 
---- How names are found by clients of the route "named", for write_names.
+--- How clients of the route "named" find names, for write_names.
 local NAMES = {
     right = { hosts = true, switch = "hosts: files" },
     gone = { hosts = false, switch = "hosts: files" },
-    -- Nobody is at that address.
+    -- No machine has that address.
     slow = { hosts = false, switch = "hosts: files dns", resolver = "nameserver 10.77.0.253\noptions timeout:2 attempts:1" }
 }
 
@@ -51,7 +51,7 @@ end
 local launched = uv.hrtime()
 local phase
 
---- Says what begins, so that whoever ends the campaign knows what it was at.
+--- Prints the phase that begins, so that the log shows it if the campaign is ended from outside.
 local function enter(name)
     phase = name
     say("%6.1f s: %s", (uv.hrtime() - launched) / 1e9, name)
@@ -73,7 +73,7 @@ end
 local Campaign = {}
 Campaign.__index = Campaign
 
---- Sets how the servers' names are found: a name of NAMES. The files are this campaign's own, mounted over the machine's.
+--- Sets how the servers' names are found: a key of NAMES. The files are this campaign's, mounted over the machine's.
 function Campaign:write_names(how)
     local names = NAMES[how]
     files.write(self.directory .. "/hosts", "127.0.0.1 localhost\n" .. (names.hosts and self.servers:hosts() or ""))
@@ -109,7 +109,7 @@ local function build(options)
     return self
 end
 
---- The records of the clients whose latest incarnation has not been granted anything yet.
+--- The records of the clients whose latest incarnation has not been granted a lock yet.
 function Campaign:idle()
     local list = {}
     for _, one in ipairs(self.clients:records()) do
@@ -120,7 +120,7 @@ function Campaign:idle()
     return list
 end
 
---- What there is to know of a record's client, in words.
+--- Describes the client of a record in words.
 local function describe(one)
     local client = one.client
     local last = files.read(one.name):match("([^\n]*)\n$")
@@ -137,7 +137,7 @@ local function describe_all(list)
     return table.concat(words, "\n")
 end
 
---- Does what the schedule says; returns when the last fault has been undone.
+--- Carries out the schedule. Returns when the last fault has been undone.
 function Campaign:suffer(list)
     local began = tasks.now()
     for _, fault in ipairs(list) do
@@ -161,7 +161,7 @@ function Campaign:suffer(list)
     end, PATIENCE), "the faults do not end")
     enter(("%d faults done; waiting for the servers and all clients"):format(self.faults))
     for _, client in ipairs(self.roster) do
-        -- One that was told to stop itself may have done so when nobody waited for it any more.
+        -- A client that was ordered to stop itself may have done so when the order was no longer awaited.
         self.clients:signal(client, "sigcont")
         self.clients:start(client)
     end
@@ -194,7 +194,7 @@ function Campaign:begin_pulse()
     end, PATIENCE), "the servers acknowledge no writes: " .. self.servers:describe())
 end
 
---- Who has yet to get something in the rest: a list of { record =, offset = where it ended, left = its fibers }.
+--- The fibers that have not been granted a lock in the rest: a list of { record =, offset = where it ended, left = its fibers }.
 local function who_waits(campaign)
     local list = {}
     for _, one in ipairs(campaign.clients:records()) do
@@ -210,7 +210,7 @@ local function who_waits(campaign)
     return list
 end
 
---- Takes those from such a list who have got something since.
+--- Returns such a list without the fibers that have been granted a lock since then.
 local function still_waiting(list, since)
     local waiting = {}
     for _, one in ipairs(list) do
@@ -229,9 +229,9 @@ local function still_waiting(list, since)
     return waiting
 end
 
---- Waits until all servers have served for so many seconds without a break and everybody has got something in that time, or
--- nobody's limit is longer; returns the beginning of that time. On a machine with much to do a server that has just come back may
--- be given up by its leader once more.
+--- Waits until all servers have served for `seconds` without a break and every fiber has been granted a lock in that time, or until
+-- the longest limit is over. Returns the beginning of that time. On a busy machine a server that has just come back may be given up
+-- by its leader once more.
 function Campaign:rest(seconds, longest)
     local deadline = tasks.now() + PATIENCE + 2 * longest
     self:begin_pulse()
@@ -269,7 +269,7 @@ function Campaign:rest(seconds, longest)
     return since
 end
 
---- What the proxies say of themselves.
+--- Describes the proxies by their own status.
 function Campaign:describe_proxies()
     local words = {}
     for number = 1, servers.count do
@@ -278,7 +278,7 @@ function Campaign:describe_proxies()
     return table.concat(words, "; ")
 end
 
---- Whether every client's latest incarnation is as far as taking turns: Curator takes long to start.
+--- Whether every client's latest incarnation has begun to take turns: Curator takes long to start.
 function Campaign:all_started()
     for _, one in ipairs(self.clients:records()) do
         local there = uv.fs_stat(one.name)
@@ -292,7 +292,7 @@ end
 
 -- The judgement --------------------------------------------------------------------------------------------------------
 
---- What is left on the servers that must not be: of sessions that have ended, and were closed.
+--- Nodes and watches that are left on the servers although all sessions have ended and were closed.
 function Campaign:leftovers(seconds)
     local found = {}
     local function check(what, name, word)
@@ -324,7 +324,7 @@ local function lost_increments(hub, paths)
     return lost
 end
 
---- Reads all records. `who` of a grant is the client's name, with the worker's number where there are several.
+--- Reads all records. `who` of a grant is the client's name, with the worker's number if there are several.
 local function collect(campaign)
     local all = history.new()
     local expected, limits = {}, {}
@@ -341,7 +341,7 @@ local function collect(campaign)
     return all, expected, limits
 end
 
---- Twice the longest session timeout of all clients that share a path with this one, and the longest time for which it is idle.
+--- Twice the longest session timeout of all clients that share a path with this one, plus the longest time for which it is idle.
 local function limit_of(client, paths)
     local timeout = client.timeout
     for _, lock in ipairs(client.locks) do
@@ -371,7 +371,7 @@ local function judge(campaign, healed, leftovers, options)
     end
     for _, grant in ipairs(all.grants) do
         local several = next(users[grant.path], next(users[grant.path]))
-        -- Where Curator is, its long session decides how long others wait when it has lost its connection.
+        -- If Curator uses the path, its long session decides how long others wait after it has lost its connection.
         shared[#shared + 1] = several and paths[grant.path] < LONG_SESSION and grant or nil
     end
     local result = {
@@ -445,14 +445,14 @@ local function run(options)
     return judge(campaign, healed, leftovers, options)
 end
 
---- Copies what explains a failure to where it outlives the campaign.
+--- Copies what explains a failure to a place where it outlives the campaign.
 local function keep(options)
     os.execute(([[
         rm -rf '%s'; mkdir -p '%s'; cd '%s' && cp -r *.record* *.output *.log faults pulse */error.log '%s' 2>/dev/null
     ]]):format(options.keep, options.keep, options.directory, options.keep))
 end
 
---- Says what was found, what was wrong last; whether it is as it should be.
+--- Prints what was found, violations last. Returns whether the result is as expected.
 local function conclude(result, options)
     say("\n%s\n", report.text(result))
     if result.forgotten > 0 then
@@ -504,7 +504,7 @@ end)
 local ok, problem = pcall(tasks.loop)
 good = ok and good
 if options.keep then
-    -- Also of a campaign in which nothing was wrong: why a path was granted to nobody for long.
+    -- Also after a campaign without violations: it shows why a path was not granted for long.
     files.write(options.keep .. ".silence", files.read(options.directory .. "/silence.log"))
 end
 if not good and options.keep then

@@ -1,4 +1,4 @@
---- campaign.report: what a campaign found, for people: the figures, the violations, and the section of docs/reliability.md.
+--- campaign.report: the result of a campaign for readers: the figures, the violations, and the section of docs/reliability.md.
 
 local report = {}
 
@@ -32,7 +32,7 @@ local function grouped(number)
     return concat(groups, " ")
 end
 
---- The lines of a table with two columns: what was seen, and the figure. `result`: see main.lua.
+--- The lines of a table with two columns: the name and the figure. `result`: see main.lua.
 local function rows(result)
     local list = {}
     local function add(name, ...)
@@ -112,7 +112,7 @@ function report.markdown(result)
     return concat(lines, "\n")
 end
 
---- Everything that must not be, as sentences.
+--- All violations, as sentences.
 function report.violations(result)
     local list = {}
     for _, sort in ipairs({ "overlaps", "tokens", "writes", "progress", "leftovers", "crashes", "refusals" }) do
@@ -123,7 +123,7 @@ function report.violations(result)
     return list
 end
 
---- Puts a section between the markers of a page, which have a name; raises if it has none.
+--- Replaces the section between the named markers of a page; raises if the page has no such markers.
 function report.replace(page, name, section)
     local _, first = page:find(BEGIN:format(name), 1, true)
     local last = page:find(END:format(name), 1, true)

@@ -1,9 +1,9 @@
---- campaign.roster: who takes part: client processes of every kind of lock, loop, Lua and way to the servers.
+--- campaign.roster: the clients: processes of every kind of lock, loop, Lua and route to the servers.
 --
 -- A client: name, runtime (lua5.4, luajit, nginx, curator), loop, fibers, route (direct, proxied, named), only (the one server
 -- that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to jump),
--- idle, pause (between two turns it does nothing for `idle` seconds, and for up to `pause` seconds more), long, long_per_mille (of
--- so many turns in a thousand it holds for up to `long` seconds).
+-- idle, pause (between two turns it does nothing for `idle` seconds, and for up to `pause` seconds more), long, long_per_mille (in
+-- this many turns of a thousand it holds for up to `long` seconds).
 
 local roster = {}
 
@@ -32,7 +32,7 @@ end
 --- All locks are below this path.
 roster.root = ROOT
 
---- For the full campaign; those that are `short` are the ones of the short one too.
+--- For the full campaign; the clients marked `short` also take part in the short one.
 local EVERYBODY = {
     {
         name = "mutex-1", runtime = "lua5.4", timeout = 3, locks = { mutex("stock"), mutex("seldom"), mutex("own-1") },
@@ -92,8 +92,8 @@ local EVERYBODY = {
     { name = "beside-curator", runtime = "lua5.4", timeout = 3, locks = { mutex("mixed"), mutex("own-12") } }
 }
 
---- For the run that shows that the checks can fail: every client knows one server only, so that one that is cut off from
--- its leader keeps its clients; nobody has a lease.
+--- For the run that shows that the checks can fail: every client knows only one server, so a server that is cut off from its leader
+-- keeps its clients; and no client has a lease.
 local CONTROL = {
     { name = "mutex-1", runtime = "lua5.4", timeout = 2, only = 1, locks = { mutex("stock") } },
     { name = "mutex-2", runtime = "luajit", timeout = 2, only = 2, locks = { mutex("stock") } },
@@ -137,7 +137,7 @@ local function stalled()
     return list
 end
 
---- The clients of a campaign: "full", "short", "control", "leased", which is the control's with leases, or "stalled".
+--- The clients of a campaign: "full", "short", "control", "leased" (the clients of control, with leases), or "stalled".
 function roster.of(size)
     local list, few = {}, size == "control" or size == "leased"
     for _, client in ipairs(few and CONTROL or size == "stalled" and stalled() or EVERYBODY) do
@@ -149,7 +149,7 @@ function roster.of(size)
             client.options = client.options or {}
             client.lease = size ~= "control"
             if few then
-                -- Whoever holds a lock is to be cut off while it does.
+                -- Long holds, so that a holder is cut off while it holds.
                 client.long, client.long_per_mille = 6, 40
             end
             list[#list + 1] = client
@@ -158,7 +158,7 @@ function roster.of(size)
     return list
 end
 
---- Every path that a client of a list locks -> the longest session timeout of those who do.
+--- Every path that a client of a list locks -> the longest session timeout of the clients that lock it.
 function roster.paths(list)
     local paths = {}
     for _, client in ipairs(list) do

@@ -1,10 +1,10 @@
---- campaign.schedule: which faults, when and for how long: a pure function of a seed. Who is hit is decided by number here,
--- and by role (leader, follower, a running client) when the time has come.
+--- campaign.schedule: which faults, when and for how long: a pure function of a seed. A number decides the target here; the role
+-- (leader, follower, a running client) is looked up when the fault begins.
 
 local schedule = {}
 
---- Kinds of faults: how often beside the others, and how long, in seconds. Those of servers come one or two at a time, so
--- that there is a majority most of the time; those of clients go on beside them.
+--- Kinds of faults: how often relative to the others, and how long, in seconds. Faults of servers come one or two at a time, so
+-- that there is a majority most of the time. Faults of clients go on at the same time.
 schedule.server = {
     { kind = "kill leader", chance = 3, least = 0.2, most = 3 },
     { kind = "kill follower", chance = 3, least = 0.2, most = 3 },
@@ -43,7 +43,7 @@ schedule.client = {
     { kind = "wall clock jumps", chance = 3, least = 0.5, most = 2 }
 }
 
---- What makes two holders where nothing prevents it.
+--- Faults that make two holders if nothing prevents that.
 schedule.control = {
     { kind = "cut follower from leader", chance = 3, least = 5, most = 7 },
     { kind = "pause holder, longer than T", chance = 2, least = 1.2, most = 1.8, of_timeout = true }
@@ -58,14 +58,14 @@ schedule.stalled = {
 --- Sizes in which nothing else happens.
 local FEW = { control = schedule.control, leased = schedule.control, stalled = schedule.stalled }
 
---- A generator of numbers in (0, 1) that gives the same in every Lua: that of Park and Miller.
+--- A generator of numbers in (0, 1) that gives the same numbers in every Lua (Park and Miller).
 local function generator(seed)
     local state = seed % 2147483646 + 1
     local function next_number()
         state = state * 16807 % 2147483647
         return state / 2147483647
     end
-    -- The first ones of neighbouring seeds are much alike.
+    -- The first numbers of neighbouring seeds are much alike.
     for _ = 1, 5 do
         next_number()
     end
@@ -96,7 +96,7 @@ local function fault(random, kinds, at)
 end
 
 --- A list of faults, by their times: { at =, kind =, seconds =, of_timeout =, who = 0…1, how = 0…1 }; at: seconds after the
--- beginning; seconds: how long, in parts of the session timeout if `of_timeout`; who, how: whom it hits, and details.
+-- beginning; seconds: how long, in parts of the session timeout if `of_timeout`; who, how: the target, and details.
 function schedule.make(seed, seconds, size)
     local random = generator(seed)
     local list, few = {}, FEW[size]
@@ -104,7 +104,7 @@ function schedule.make(seed, seconds, size)
     while at < seconds - 1 do
         local first = fault(random, few or schedule.server, at)
         list[#list + 1] = first
-        -- In one of four cases a second one begins before the first one ends.
+        -- In one of four cases a second fault begins before the first one ends.
         if not few and random() < 0.25 then
             list[#list + 1] = fault(random, schedule.server, at + random() * first.seconds)
         end

@@ -1,5 +1,5 @@
---- campaign.servers: three real ZooKeeper servers, each in its own network namespace, on a small disk of its own, and
--- with a proxy before it (tools/faultproxy.lua) that delays, holds back and resets what goes through it.
+--- campaign.servers: three real ZooKeeper servers, each in a network namespace, on a small disk, and behind a proxy
+-- (tools/faultproxy.lua) that delays, holds back and resets connections.
 
 local tasks = require "spec.campaign.tasks"
 local files = require "spec.support.files"
@@ -9,7 +9,7 @@ Servers.__index = Servers
 
 local COUNT = 3
 local PORT = 2181
---- The proxies listen at the hub: their ports, and where they take commands, counted from these.
+--- The proxies listen at the hub: their ports, and the ports for commands to them, counted from these.
 local PROXY_PORT, CONTROL_PORT = 21810, 21910
 local DISK = 512 * 1024 * 1024
 
@@ -43,13 +43,13 @@ local function java_command(configuration)
     }
 end
 
---- Within so many seconds a server that serves says that it does, on a machine with much else to do.
+--- A serving server answers within this many seconds on a busy machine.
 local SLOW = 3
---- Who has not begun to serve within so many seconds is started again, as whoever runs it would: ZooKeeper's elections may come to
--- a standstill.
+--- A server that does not begin to serve within this many seconds is started again, as an operator would do: ZooKeeper's elections
+-- may come to a standstill.
 local STANDSTILL = 40
 
---- Prepares the servers in a directory and starts them; they need not serve yet.
+--- Prepares the servers in a directory and starts them. They may not serve yet when this returns.
 local function start(topology, directory, root)
     local self = setmetatable({
         topology = topology, directory = directory, names = {}, processes = {}, proxies = {}, failures = {}, restarts = 0,
@@ -94,7 +94,7 @@ function Servers:file(number)
     return ("%s/server%d.cfg"):format(self.directory, number)
 end
 
---- Starts a server; and again, as whoever runs it would, should it end by itself.
+--- Starts a server; starts it again, as an operator would do, if it ends by itself.
 function Servers:launch(number)
     local process
     process = tasks.spawn(self.topology:inside(self.names[number], java_command(self:file(number))), {
@@ -111,7 +111,7 @@ function Servers:launch(number)
     self.processes[number] = process
 end
 
---- Where clients go: "direct", "proxied", "named" (names of a hosts file), or to one server only.
+--- The addresses for clients: "direct", "proxied", "named" (names of a hosts file), or of one server only.
 function Servers:address(route, only)
     local list = {}
     for number, name in ipairs(self.names) do
@@ -137,7 +137,7 @@ function Servers:ask(number, word, patience)
     return tasks.ask(self.topology.addresses[self.names[number]], PORT, word, patience or 1)
 end
 
---- "leader", "follower"; nil while it does not serve, or does not say so within `patience` seconds.
+--- "leader", "follower"; nil while it does not serve, or does not answer within `patience` seconds.
 function Servers:mode(number, patience)
     return (self:ask(number, "srvr", patience) or ""):match("Mode: (%w+)")
 end
@@ -151,7 +151,7 @@ function Servers:leader()
     end
 end
 
---- Whether all serve, and under which epoch: a string that changes when another leader is elected; nil while one does not serve.
+--- Whether all serve, and in which epoch: a string that changes when another leader is elected; nil while a server does not serve.
 function Servers:epoch()
     local epochs = {}
     for number = 1, COUNT do
@@ -166,7 +166,7 @@ function Servers:epoch()
     return table.concat(epochs, " ")
 end
 
---- What each server does, in words.
+--- Describes the state of each server in words.
 function Servers:describe()
     local words = {}
     for number = 1, COUNT do
@@ -177,7 +177,7 @@ function Servers:describe()
     return table.concat(words, "; ")
 end
 
---- Waits until all serve; raises if they do not within so many seconds, saying `when` it was.
+--- Waits until all serve. If they do not within `seconds`, raises an error that contains `when`.
 function Servers:await_all(seconds, when)
     local deadline, since = tasks.now() + seconds, tasks.now()
     while not self:epoch() do
@@ -197,7 +197,7 @@ function Servers:await_all(seconds, when)
     end
 end
 
---- What `mntr` says under a name, over all servers; nil if one of them does not say it.
+--- The sum of a figure of `mntr` over all servers; nil if a server does not report it.
 function Servers:count(name)
     local sum = 0
     for number = 1, COUNT do
@@ -210,7 +210,7 @@ function Servers:count(name)
     return sum
 end
 
---- Calls fn(what the pattern captures) for every line of the servers' logs in which it is.
+--- Calls fn(captured) for each line of the servers' logs that matches the pattern.
 function Servers:each_logged(pattern, fn)
     for number = 1, COUNT do
         for line in io.lines(("%s/server%d.log"):format(self.directory, number)) do
@@ -222,7 +222,7 @@ function Servers:each_logged(pattern, fn)
     end
 end
 
---- The zxids to which servers have cut back their logs, because a leader did not know what came after: 16 hexadecimal digits.
+--- The zxids to which servers have cut back their logs, because a leader did not have what came after: 16 hexadecimal digits.
 function Servers:truncations()
     local list = {}
     self:each_logged("Truncating log to get in sync with the leader 0x(%x+)", function(zxid)
@@ -231,7 +231,8 @@ function Servers:truncations()
     return list
 end
 
---- How many nodes a server still had when their session ended, and its leader had not: their deletion was in what it has lost.
+--- How many nodes a server still had when their session ended, and its leader had not: their deletion was in what the server has
+-- lost.
 function Servers:ghosts()
     local seen, count = {}, 0
     self:each_logged("Unexpected extra paths under session %[(.-)%]", function(nodes)
@@ -243,7 +244,7 @@ function Servers:ghosts()
     return count
 end
 
---- How many replies a server could not make, since it has lost what the request was about: their clients get none.
+--- How many replies a server could not make because it has lost what the request was about. Their clients get no reply.
 function Servers:unanswered()
     local count = 0
     self:each_logged("Unexpected exception. Destruction averted", function()
@@ -252,7 +253,7 @@ function Servers:unanswered()
     return count
 end
 
---- kill -9, and waits until it is gone.
+--- kill -9; waits until the process is gone.
 function Servers:kill(number)
     self.processes[number].killed = true
     tasks.signal(self.processes[number], "sigkill")
@@ -261,7 +262,7 @@ function Servers:kill(number)
     end, 10, 0.01)
 end
 
---- Starts it again if it does not run.
+--- Starts a server that does not run.
 function Servers:ensure(number)
     if not self.processes[number].running then
         self:launch(number)
@@ -272,11 +273,11 @@ function Servers:signal(number, name)
     tasks.signal(self.processes[number], name)
 end
 
---- Leaves the disk of a server no room, or gives it back. What is used grows while it is measured, so it may take a few tries;
+--- Leaves the disk of a server no room, or gives the room back. The usage grows while it is measured, so it may take a few tries;
 -- false if it took too many.
 function Servers:fill(number)
     for _ = 1, 10 do
-        -- The server may take a file away while it is looked at.
+        -- The server may delete a file while it is measured.
         local measured, said = pcall(tasks.run, { "du", "-sk", self:disk(number) })
         local used = measured and tonumber(said:match("^%d+"))
         if used and pcall(tasks.run, { "mount", "-o", ("remount,size=%dk"):format(used + 16), self:disk(number) }) then
@@ -290,8 +291,8 @@ function Servers:empty(number)
     tasks.run({ "mount", "-o", "remount,size=" .. DISK, self:disk(number) })
 end
 
---- Tells a proxy something. One that does not answer is a fault of the campaign itself, and is kept in `failures`, as is one that
--- has ended.
+--- Sends a command to a proxy. A proxy that does not answer, or has ended, is a fault of the campaign itself; it is kept in
+-- `failures`.
 function Servers:tell(number, command)
     local function told()
         return tasks.ask(self.topology.hub, CONTROL_PORT + number, command .. "\n", 20, function(chunk)

@@ -1,5 +1,5 @@
---- campaign.silence: looks, while a campaign runs, whether a path that several clients share is granted to nobody for long, and
--- writes down at that time what servers and clients are at: afterwards nobody can tell any more.
+--- campaign.silence: checks, while a campaign runs, whether a path that several clients share is not granted for long. It then logs
+-- the state of servers and clients, which could not be found out later.
 
 local roster = require "spec.campaign.roster"
 local tasks = require "spec.campaign.tasks"
@@ -9,14 +9,14 @@ local silence = {}
 local format = string.format
 
 local INTERVAL = 1
---- How long a path is granted to nobody before that is worth an entry, and how long until the next one, in seconds.
+--- After how long without a grant of a path an entry is written, and after how long the next one, in seconds.
 local LONG, AGAIN = 8, 6
---- How many of its last records are shown of a client.
+--- How many of a client's last records are shown.
 local RECORDS = 4
---- So much of the end of a record holds them.
+--- This much of the end of a record contains them.
 local TAIL = 1000
 
---- The end of a file, from an offset; and how long the file is.
+--- The end of a file from an offset, and the length of the file.
 local function tail(name, offset)
     local file = io.open(name)
     if not file then
@@ -29,7 +29,7 @@ local function tail(name, offset)
     return text, offset < 0 and size or offset + #text
 end
 
---- path -> the clients that lock it, of those that several do.
+--- path -> the clients that lock it, for paths that several clients lock.
 local function shared_paths(list, longest)
     local users, shared = {}, {}
     for _, client in ipairs(list) do
@@ -50,7 +50,7 @@ local function state(process)
     return not stat and "has ended" or stat == "T" and "is stopped" or "runs"
 end
 
---- What is being done, and to whom.
+--- The present faults and their targets.
 local function describe_faults(campaign)
     local words = {}
     for fault, from in pairs(campaign.current) do
@@ -63,7 +63,7 @@ local function describe_faults(campaign)
     return #words > 0 and table.concat(words, "; ") or "none"
 end
 
---- The nodes of a lock as one server sees them, in order, with their owners; asks for no session, so any server answers.
+--- The nodes of a lock as one server sees them, in order, with their owners. Needs no session, so any server answers.
 local function describe_nodes(dump, path)
     local nodes, owner = {}, nil
     for line in dump:gmatch("[^\n]+") do
@@ -79,7 +79,7 @@ local function describe_nodes(dump, path)
     return table.concat(nodes, "\n        ")
 end
 
---- What a server says of itself, of a lock's nodes, and of who is connected to it.
+--- The state of a server, the nodes of a lock on it, and the clients that are connected to it.
 local function describe_server(servers, number, path)
     local answer = servers:ask(number, "srvr")
     local dump, cons = answer and servers:ask(number, "dump") or "", answer and servers:ask(number, "cons") or ""
@@ -110,7 +110,7 @@ local function describe_client(campaign, client)
     return table.concat(lines, "\n")
 end
 
---- Writes down what goes on around a path.
+--- Writes an entry about a path.
 local function portray(campaign, log, path, users, since, latest)
     local parts = {
         format("%.3f: %s was granted to nobody for %.1f s, any path for %.1f s\n    faults: %s", tasks.now(), path,
@@ -126,7 +126,7 @@ local function portray(campaign, log, path, users, since, latest)
     log:flush()
 end
 
---- Looks at the records until the campaign is over; nobody waits for it. Paths with a session of `longest` seconds are left out.
+--- Reads the records until the campaign is over; nothing waits for it. Paths with a session of `longest` seconds are left out.
 function silence.watch(campaign, longest)
     local log = assert(io.open(campaign.directory .. "/silence.log", "w"))
     local shared = shared_paths(campaign.roster, longest)

@@ -1,5 +1,5 @@
---- campaign.tasks: what the campaign does at the same time: coroutines over libuv that sleep, run commands and talk to
--- sockets, and processes that are watched.
+--- campaign.tasks: the campaign's concurrency: coroutines over libuv that sleep, run commands and use sockets, and processes that
+-- are watched.
 --
 -- The first error in a task ends the loop; `tasks.loop` raises it.
 
@@ -10,7 +10,7 @@ local tasks = {}
 
 local failure
 
---- Seconds on the clock of all records, the one that the product uses.
+--- Seconds on the clock of all records, which is the clock that zklock uses.
 tasks.now = core.now
 
 local function resume(thread, ...)
@@ -21,12 +21,12 @@ local function resume(thread, ...)
     end
 end
 
---- Runs fn(…) in a task of its own, at once, until it first waits.
+--- Runs fn(…) in a new task, at once, until it first waits.
 function tasks.start(fn, ...)
     resume(coroutine.create(fn), ...)
 end
 
---- Suspends the running task; `begin(wake)` is called with the function that goes on with it, once: `wake(results…)`.
+--- Suspends the running task. `begin(wake)` is called with the function that resumes it, once: `wake(results…)`.
 function tasks.suspend(begin)
     local thread = coroutine.running()
     local early, suspended
@@ -67,11 +67,11 @@ function tasks.await(condition, seconds, interval)
     return false
 end
 
--- Becomes a command, in a process group of its own, but in our session: see tools/background. (libuv's `detached` makes a session.)
+-- Becomes a command, in a new process group, but in our session: see tools/background. (libuv's `detached` makes a session.)
 local BECOME = "setpgrp(0, 0); exec {$ARGV[0]} @ARGV or die qq(cannot start $ARGV[0]: $!)"
 
---- Starts a process in a group of its own. `options`: log (a file for its output), input (true: a pipe, returned),
--- environment (a list of NAME=VALUE that are added), ended = function(status, signal).
+--- Starts a process in a new process group. `options`: log (a file for its output), input (true: a pipe, returned), environment (a
+-- list of NAME=VALUE that are added), ended = function(status, signal).
 function tasks.spawn(words, options)
     options = options or {}
     local log = assert(uv.fs_open(options.log or "/dev/null", "a", 420))
@@ -109,7 +109,7 @@ function tasks.signal(process, name)
     end
 end
 
---- Runs a command to its end; raises with what it said when it fails.
+--- Runs a command to its end. Raises an error with its output if it fails.
 function tasks.run(words, input)
     local said = {}
     local outputs, stdin = { uv.new_pipe(), uv.new_pipe() }, input and uv.new_pipe() or nil
@@ -152,8 +152,8 @@ function tasks.run(words, input)
     return table.concat(said)
 end
 
---- Sends a line to an address and returns what is answered until `ends(answer)` or the end; nil when nobody answers
--- within `seconds`.
+--- Sends a line to an address and returns the answer, read until `ends(answer)` or its end; nil if there is no answer within
+-- `seconds`.
 function tasks.ask(address, port, line, seconds, ends)
     local socket, timer = uv.new_tcp(), uv.new_timer()
     local answer = {}

@@ -1,10 +1,10 @@
---- campaign.topology: a network of our own. Each server and each client process has a network namespace with one
--- address, all on one bridge; whoever runs the campaign sits at the bridge itself (the hub). Links are cut, one way or
--- both, stalled one way, and made lossy, by nftables in the namespace of who would receive.
+--- campaign.topology: the campaign's network. Each server and each client process has a network namespace with one address, all on
+-- one bridge. The campaign itself is at the bridge (the hub). Links are cut, one way or both, stalled one way, and made lossy, by
+-- nftables in the namespace of the receiver.
 --
--- It is made inside namespaces that `spec/campaign/run` has made, so nothing of it outlives the campaign, and nothing of
--- the machine's own network is touched. Where there are none everybody has an address of the loopback interface, no link can be
--- cut, and processes end with this one.
+-- It is made inside namespaces that `spec/campaign/run` has made, so nothing of it outlives the campaign, and the machine's own
+-- network is not touched. Without namespaces each process has an address of the loopback interface, no link can be cut, and
+-- processes end with this one.
 
 local tasks = require "spec.campaign.tasks"
 
@@ -14,9 +14,9 @@ Topology.__index = Topology
 local NETWORK, LOOPBACK = "10.77.0.", "127.77.%d."
 local HUB = "254"
 
---- What a namespace drops: all packets from the addresses in `deaf`; some packets from and to those in `lossy`; packets with
--- data from those in `stalled`. Packets of up to 64 bytes have no data. They acknowledge what was sent in the other direction,
--- which would soon stall too without them.
+--- What a namespace drops: all packets from the addresses in `deaf`; some packets from and to those in `lossy`; packets with data
+-- from those in `stalled`. Packets of up to 64 bytes have no data. They acknowledge what was sent in the other direction, which
+-- would soon stall too without them.
 local RULES = [[
 table inet faults {
     set deaf { type ipv4_addr; }
@@ -33,7 +33,7 @@ table inet faults {
 --- Percent of the packets that a lossy link loses, each way.
 Topology.loss = 20
 
---- Makes the bridge; or, if it is not to be isolated, nothing. `number`: campaigns with different ones do not meet on loopback.
+--- Makes the bridge, or nothing if not isolated. `number`: campaigns with different numbers use different loopback addresses.
 local function new(isolated, number)
     local network = isolated and NETWORK or LOOPBACK:format(number % 250 + 1)
     local self = setmetatable({
@@ -82,8 +82,8 @@ function Topology:at_hub(words)
     return self.isolated and words or { "setpriv", "--pdeathsig", "KILL", "--", table.unpack(words) }
 end
 
---- Counts who wants an element in a set, since faults may want the same at the same time; sets it with the first and
--- takes it away with the last.
+--- Counts the faults that need an element in a set, since several may need the same at the same time. Adds the element with the
+-- first and deletes it with the last.
 local function change(self, inside, set, address, by)
     local key = inside .. " " .. set .. " " .. address
     local before = self.users[key] or 0
@@ -95,7 +95,7 @@ local function change(self, inside, set, address, by)
     end
 end
 
---- From now on nothing that `from` sends arrives at `to`.
+--- Drops everything that `from` sends to `to`.
 function Topology:cut(from, to)
     change(self, to, "deaf", self.addresses[from], 1)
 end
@@ -104,7 +104,7 @@ function Topology:mend(from, to)
     change(self, to, "deaf", self.addresses[from], -1)
 end
 
---- From now on no data that `from` sends arrives at `to`; data that `to` sends still arrives at `from`.
+--- Drops the data that `from` sends to `to`; data that `to` sends still arrives at `from`.
 function Topology:stall(from, to)
     change(self, to, "stalled", self.addresses[from], 1)
 end
@@ -113,13 +113,13 @@ function Topology:resume(from, to)
     change(self, to, "stalled", self.addresses[from], -1)
 end
 
---- Lets a namespace repeat what was not acknowledged each second at least, so that a link delivers soon after it works again.
--- Without this the pauses between two repetitions double each time. False if the kernel cannot do that.
+--- Makes a namespace repeat unacknowledged packets at least each second, so that a link delivers soon after it works again. Without
+-- this the pauses between two repetitions double each time. False if the kernel does not support it.
 function Topology:repeat_soon(name)
     return pcall(tasks.run, self:inside(name, { "sh", "-c", "echo 1000 >/proc/sys/net/ipv4/tcp_rto_max_ms" }))
 end
 
---- Of all packets between `name` and each of `others` some are lost.
+--- Drops some of the packets between `name` and each of `others`.
 function Topology:lose(name, others)
     for _, other in ipairs(others) do
         change(self, name, "lossy", self.addresses[other], 1)

@@ -26,7 +26,7 @@ static jmp_buf case_end;
 static char story[WORLD_CLIENTS][4000], story_told[WORLD_CLIENTS][4000];
 static char problem[9000];
 
-/* Answers live until the case ends. */
+/* Answers are kept until the case ends. */
 typedef struct kept_answer {
     struct kept_answer *next;
     answer content;
@@ -233,7 +233,7 @@ answer *new_answer(int client, const char *name)
 
 static answer *answered(int rc, const void *data)
 {
-    /* Contexts of completions are const in the header alone. */
+    /* Contexts of completions are const only in the header. */
     answer *at = NULL;
     memcpy(&at, &data, sizeof(at));
     if (at->done)
@@ -452,7 +452,7 @@ void settle(void)
 
 /* ---- running them ---- */
 
-/* A case, or without one the program of that seed. */
+/* Runs a case; without a case, the program of that seed. */
 static bool run_case(const conformance_case *each, uint64_t seed)
 {
     memset(story, 0, sizeof(story));

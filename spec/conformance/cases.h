@@ -52,30 +52,30 @@ void check_text_at(const char *actual, const char *expected, const char *file, i
 
 /* The handle of each client, NULL: none. Closed by the end of the case. */
 extern zhandle_t *handles[WORLD_CLIENTS];
-/* Opens one, and waits until it is connected. The word "connected" is taken out of the story. */
+/* Opens a handle and waits until it is connected. The word "connected" is taken out of the story. */
 void open_client(int client);
-/* Opens one without waiting. `chroot` is "" or "/a". If `session` is NULL the handle gets a new session. */
+/* Opens a handle without waiting. `chroot` is "" or "/a". If `session` is NULL the handle gets a new session. */
 void open_handle(int client, const char *chroot, int timeout_ms, const clientid_t *session);
 void close_client(int client);
 
-/* Turns the loops until it is so; the case fails if that takes too long. */
+/* Turns the loops until the condition holds. The case fails if that takes too long. */
 typedef bool (*condition)(const void *context);
 void run_until_at(condition holds, const void *context, const char *file, int line, const char *what);
 #define RUN_UNTIL(holds, context) run_until_at(holds, context, __FILE__, __LINE__, #holds)
 void run_until_state_at(int client, int state, const char *file, int line);
 #define RUN_UNTIL_STATE(client, state) run_until_state_at(client, state, __FILE__, __LINE__)
-/* Until the story of the client contains the word. */
+/* Runs until the story of the client contains the word. */
 void run_until_told_at(int client, const char *word, const char *file, int line);
 #define RUN_UNTIL_TOLD(client, word) run_until_told_at(client, word, __FILE__, __LINE__)
-/* Until each connected client has the reply to a new request. Events that the server sent before have arrived then. */
+/* Runs until each connected client has the reply to a new request. Events that the server sent before have arrived then. */
 void settle(void);
-/* The same but for one of them. */
+/* The same, without one client. */
 void settle_but(int client);
 
-/* Until the client's server says that there is no such node. */
+/* Runs until the client's server reports that there is no such node. */
 void run_until_gone(int client, const char *path);
 
-/* The story, which begins anew then. */
+/* Returns the story, which then begins anew. */
 const char *told(int client);
 void tell(int client, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *state_name(int state);
@@ -88,10 +88,10 @@ typedef struct {
     bool hears_session;
 } watch;
 void on_watch(zhandle_t *zh, int type, int state, const char *path, void *context);
-/* A second function that says the same. */
+/* A second function with the same effect. */
 void on_watch_too(zhandle_t *zh, int type, int state, const char *path, void *context);
 
-/* --- requests: handed in, and the answer when it is there --- */
+/* --- requests: each is submitted; the answer is filled in when it arrives --- */
 
 typedef struct answer {
     int client;
@@ -104,7 +104,7 @@ typedef struct answer {
     int count;
     char text[512]; /* the path, the data, or the sorted names with a space between */
     struct Stat stat;
-    void (*then)(const struct answer *answer); /* called by the completion behind the rest */
+    void (*then)(const struct answer *answer); /* called by the completion, last */
 } answer;
 
 answer *new_answer(int client, const char *name);
@@ -117,11 +117,11 @@ answer *ask_list(int client, const char *path, watch *with);
 answer *ask_sync(int client, const char *path);
 answer *ask_multi(int client, int count, const zoo_op_t *ops, zoo_op_result_t *results);
 answer *ask_remove(int client, const char *path, ZooWatcherType type);
-/* Runs until it is there; its rc. */
+/* Runs until the answer is there; returns its rc. */
 int result_at(const answer *wanted, const char *file, int line);
 #define RESULT(wanted) result_at(wanted, __FILE__, __LINE__)
 
-/* Completions whose data is an `answer`, for requests that are handed in by hand. */
+/* Completions whose data is an `answer`, for requests that a case submits itself. */
 void on_void(int rc, const void *data);
 void on_stat(int rc, const struct Stat *stat, const void *data);
 void on_string(int rc, const char *value, const void *data);

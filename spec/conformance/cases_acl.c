@@ -47,7 +47,7 @@ static void owners(void)
     authenticate(2, "user:password");
     CHECK_NUMBER(RESULT(ask_set(2, "/d", "y", -1)), ZOK); /* another session, the same identity */
     CHECK_NUMBER(RESULT(ask_delete(2, "/d/a", -1)), ZOK);
-    CHECK_NUMBER(RESULT(ask_delete(1, "/d", -1)), ZOK); /* the parent permits this */
+    CHECK_NUMBER(RESULT(ask_delete(1, "/d", -1)), ZOK); /* the parent permits it */
 }
 
 static void digests(void)
@@ -61,7 +61,7 @@ static void digests(void)
     CHECK_NUMBER(RESULT(ask_get(1, "/d", NULL)), ZOK);
     authenticate(0, "other:password");
     CHECK_NUMBER(RESULT(ask_get(0, "/d", NULL)), ZNOAUTH);
-    authenticate(0, "user:password"); /* beside the other identity */
+    authenticate(0, "user:password"); /* in addition to the other identity */
     CHECK_NUMBER(RESULT(ask_get(0, "/d", NULL)), ZOK);
     CHECK_NUMBER(make_for(0, "/both", ZOO_PERM_ALL, "auth", ""), ZOK);
     CHECK_NUMBER(RESULT(ask_get(1, "/both", NULL)), ZOK);
@@ -126,7 +126,7 @@ static void after_a_reconnect(void)
     told(0);
     world_cut(0);
     RUN_UNTIL_TOLD(0, "connecting");
-    answer *waiting = ask_get(0, "/d", NULL); /* behind the credentials */
+    answer *waiting = ask_get(0, "/d", NULL); /* it is sent after the credentials */
     CHECK_NUMBER(RESULT(waiting), ZOK);
     CHECK_NUMBER(RESULT(ask_set(0, "/d", "y", -1)), ZOK);
     CHECK_STORY(0, "connecting connected get=0 w:changed set=0");
@@ -146,7 +146,7 @@ static void in_a_multi(void)
     CHECK_NUMBER(results[0].err, ZNOAUTH);
     CHECK_NUMBER(RESULT(ask_multi(0, 2, ops, results)), ZOK);
     CHECK_NUMBER(RESULT(ask_get(1, "/d/a", NULL)), ZNOAUTH);
-    CHECK_NUMBER(RESULT(ask_multi(1, 1, &ops[1], results)), ZINVALIDACL); /* no identity: looked at first */
+    CHECK_NUMBER(RESULT(ask_multi(1, 1, &ops[1], results)), ZINVALIDACL); /* no identity: checked first */
 }
 
 static void secret_events(void)
@@ -170,7 +170,7 @@ static void secret_events(void)
 
 static void strange_names(void)
 {
-    /* DEL, C1, private use, a noncharacter, a replacement character, no UTF-8 at all */
+    /* DEL, C1, private use, a noncharacter, a replacement character, invalid UTF-8 */
     static const char *const refused[] = {"/a\x7f",         "/a\xc2\x80",     "/a\xc2\x9f", "/a\xee\x80\x80",
                                           "/a\xef\xbf\xbd", "/a\xef\xbf\xbf", "/a\xff",     "/a\x1f"};
     static const char *const fine[] = {"/a b",  "/\xc3\xa4", "/\xe4\xb8\xad", "/a\xc2\xa0",

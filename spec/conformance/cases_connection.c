@@ -6,7 +6,7 @@
 
 #include "cases.h"
 
-/* For cases that wait until such a time is over. Longer than a busy machine stands still. */
+/* For cases that wait until such a time is over. Longer than a busy machine stops. */
 #define SHORT_TIMEOUT 10000
 
 static void first_connection(void)
@@ -78,7 +78,7 @@ static void failing_in_order(void)
     CHECK_NUMBER(last->state, 0);
     world_hold_requests(0, false);
     RUN_UNTIL_TOLD(0, "connected");
-    CHECK_NUMBER(RESULT(ask_exists(0, "/a", NULL)), ZNONODE); /* it was never carried out */
+    CHECK_NUMBER(RESULT(ask_exists(0, "/a", NULL)), ZNONODE); /* it was never executed */
     CHECK_STORY(0, "connected exists=-101");
 }
 
@@ -237,7 +237,7 @@ static void ended_from_outside(void)
     zoo_op_result_t result;
     zoo_check_op_init(&op, "/", -1);
     CHECK_NUMBER(zoo_amulti(handles[0], 1, &op, &result, on_void, never), ZMARSHALLINGERROR);
-    CHECK_NUMBER(zoo_aget(handles[0], "no path", 0, on_data, never), ZBADARGUMENTS); /* looked at first */
+    CHECK_NUMBER(zoo_aget(handles[0], "no path", 0, on_data, never), ZBADARGUMENTS); /* checked first */
     CHECK(!never->done);
     CHECK_STORY(0, "");
 }
@@ -267,7 +267,7 @@ static void silent_session(void)
     world_hold_requests(0, true);
     world_hold_replies(0, true);
     RUN_UNTIL_TOLD(1, "w:deleted");
-    CHECK(zoo_state(handles[0]) != ZOO_EXPIRED_SESSION_STATE); /* it has not been told */
+    CHECK(zoo_state(handles[0]) != ZOO_EXPIRED_SESSION_STATE); /* the client does not know it yet */
     world_hold_requests(0, false);
     world_hold_replies(0, false);
     RUN_UNTIL_STATE(0, ZOO_EXPIRED_SESSION_STATE);
@@ -288,7 +288,7 @@ static void silence_noticed(void)
 
 static int reads_before;
 
-/* Something was read of which nobody was told. A machine that stood still may have lost the connection meanwhile: then anew. */
+/* Bytes were read without an event. If a machine that stopped has lost the connection meanwhile, the check begins anew. */
 static bool read_silently(const void *context)
 {
     (void)context;
@@ -318,7 +318,7 @@ static void adopted(void)
     told(0);
     open_handle(1, "", CASE_TIMEOUT, &session);
     zhandle_t *first = handles[0];
-    handles[0] = NULL; /* it stands still, or would take its session back */
+    handles[0] = NULL; /* its loop is not run, or it would take its session back */
     RUN_UNTIL_STATE(1, ZOO_CONNECTED_STATE);
     handles[0] = first;
     CHECK_NUMBER(zoo_client_id(handles[1])->client_id, session.client_id);
@@ -485,7 +485,7 @@ static void the_loop(void)
     CHECK_NUMBER(zookeeper_process(handles[0], 0), ZOK);
 }
 
-/* The pause before a lost connection is opened again, ms; 0: there is none. */
+/* The pause before a lost connection is opened again, in ms; 0: none. */
 static int64_t pause_after_loss(void)
 {
     int fd = -2, interest = -2;
@@ -501,7 +501,7 @@ static int64_t pause_after_loss(void)
         CHECK_NUMBER(interest, 0);
         CHECK_NUMBER(zookeeper_interest(handles[0], &fd, &interest, &wait), ZOK);
     }
-    CHECK(fd >= 0); /* the second time it connects, however long that was */
+    CHECK(fd >= 0); /* the second time it connects, however long the pause was */
     CHECK_NUMBER(zoo_state(handles[0]), ZOO_CONNECTING_STATE);
     RUN_UNTIL(is_connected, NULL);
     return pause;

@@ -46,7 +46,7 @@ static void all_kinds(void)
     zoo_create_op_init(&ops[1], "/d/n-", "ab", 2, OPEN, ZOO_EPHEMERAL_SEQUENTIAL, name, sizeof(name));
     zoo_set_op_init(&ops[2], "/d/old", "abc", 3, 0, &first_stat);
     zoo_create_op_init(&ops[3], "/d/exact", NULL, -1, OPEN, ZOO_EPHEMERAL, cut, sizeof(cut));
-    zoo_set_op_init(&ops[4], "/d/old", "abcd", 4, 1, &second_stat); /* as the third left it */
+    zoo_set_op_init(&ops[4], "/d/old", "abcd", 4, 1, &second_stat); /* in the version that the third part made */
     zoo_delete_op_init(&ops[5], "/d/old", 2);
     zoo_create_op_init(&ops[6], "/d/m", "", 0, OPEN, ZOO_PERSISTENT, NULL, 0);
     CHECK_NUMBER(multi(7), ZOK);
@@ -55,7 +55,7 @@ static void all_kinds(void)
     CHECK(results[1].value == name);
     CHECK_TEXT(name, "/d/n-0000000001");
     CHECK(results[3].value == cut);
-    CHECK_TEXT(cut, "/d/ex"); /* cut without a word */
+    CHECK_TEXT(cut, "/d/ex"); /* cut without an error */
     CHECK(results[6].value == NULL);
     CHECK(results[2].stat == &first_stat && results[4].stat == &second_stat);
     CHECK_NUMBER(first_stat.version, 1);

@@ -1,6 +1,4 @@
-/*
- * cases_requests: what servers answer to single requests, and what the client refuses by itself.
- */
+/* cases_requests: the answers of servers to single requests, and requests that the client refuses by itself. */
 #include <string.h>
 
 #include "cases.h"
@@ -10,7 +8,7 @@ static int make(int client, const char *path, int mode)
     return RESULT(ask_create(client, path, "x", mode));
 }
 
-/* The path of a sequential node that is made. */
+/* Makes a sequential node and returns its path. */
 static const char *made_of(const char *path, int mode)
 {
     answer *made = ask_create(0, path, "x", mode);
@@ -24,9 +22,9 @@ static void sequence(void)
     CHECK_NUMBER(make(0, "/d", ZOO_PERSISTENT), ZOK);
     CHECK_TEXT(made_of("/d/a-", ZOO_EPHEMERAL_SEQUENTIAL), "/d/a-0000000000");
     CHECK_TEXT(made_of("/d/b-", ZOO_PERSISTENT_SEQUENTIAL), "/d/b-0000000001");
-    CHECK_NUMBER(make(0, "/d/plain", ZOO_PERSISTENT), ZOK); /* counts */
+    CHECK_NUMBER(make(0, "/d/plain", ZOO_PERSISTENT), ZOK); /* a create counts */
     CHECK_TEXT(made_of("/d/a-", ZOO_EPHEMERAL_SEQUENTIAL), "/d/a-0000000003");
-    CHECK_NUMBER(RESULT(ask_delete(0, "/d/a-0000000003", -1)), ZOK); /* does not */
+    CHECK_NUMBER(RESULT(ask_delete(0, "/d/a-0000000003", -1)), ZOK); /* a delete does not */
     CHECK_NUMBER(RESULT(ask_set(0, "/d", "y", -1)), ZOK);
     CHECK_TEXT(made_of("/d/a-", ZOO_EPHEMERAL_SEQUENTIAL), "/d/a-0000000004");
     CHECK_TEXT(made_of("/d/", ZOO_EPHEMERAL_SEQUENTIAL), "/d/0000000005");
@@ -73,7 +71,7 @@ static void last_numbers(void)
     answer *behind = ask_list(0, WORLD_NEARLY_FULL, NULL);
     CHECK_NUMBER(RESULT(behind), ZOK);
     CHECK_NUMBER(behind->count, 3);
-    CHECK_NUMBER(behind->stat.pzxid, before->stat.pzxid); /* the directory does not notice */
+    CHECK_NUMBER(behind->stat.pzxid, before->stat.pzxid); /* the directory is not changed */
     CHECK_NUMBER(behind->stat.numChildren, 3);
 }
 
@@ -93,7 +91,7 @@ static void creation_errors(void)
     for (int i = 0; i < 4; i++) {
         answer *refused = new_answer(0, "create");
         CHECK_NUMBER(zoo_acreate2(handles[0], paths[i], "", 0, &nobody, ZOO_PERSISTENT, on_string_stat, refused), ZOK);
-        CHECK_NUMBER(RESULT(refused), ZINVALIDACL); /* looked at first */
+        CHECK_NUMBER(RESULT(refused), ZINVALIDACL); /* checked first */
     }
 }
 
@@ -112,7 +110,7 @@ static void ephemerals(void)
     found = ask_exists(0, "/p", NULL);
     CHECK_NUMBER(RESULT(found), ZOK);
     CHECK_NUMBER(found->stat.ephemeralOwner, 0);
-    CHECK_NUMBER(RESULT(ask_delete(1, "/e", -1)), ZOK); /* anybody may */
+    CHECK_NUMBER(RESULT(ask_delete(1, "/e", -1)), ZOK); /* any client may */
     CHECK_NUMBER(make(1, "/e", ZOO_EPHEMERAL), ZOK);
 }
 
@@ -125,7 +123,7 @@ static void deletion_errors(void)
     CHECK_NUMBER(make(0, "/d", ZOO_PERSISTENT), ZOK);
     CHECK_NUMBER(make(0, "/d/a", ZOO_PERSISTENT), ZOK);
     CHECK_NUMBER(RESULT(ask_delete(0, "/d", -1)), ZNOTEMPTY);
-    CHECK_NUMBER(RESULT(ask_delete(0, "/d", 1)), ZBADVERSION); /* looked at first */
+    CHECK_NUMBER(RESULT(ask_delete(0, "/d", 1)), ZBADVERSION); /* checked first */
     CHECK_NUMBER(RESULT(ask_delete(0, "/d/a", 0)), ZOK);
     CHECK_NUMBER(RESULT(ask_delete(0, "/d/a", 0)), ZNONODE);
     CHECK_NUMBER(RESULT(ask_delete(0, "/d", 0)), ZOK); /* children do not change the version */
@@ -148,7 +146,7 @@ static void versions(void)
     CHECK_NUMBER(RESULT(ask_delete(0, "/d", 1)), ZBADVERSION);
     answer *third = ask_set(0, "/d", "abc", 2), *fourth = ask_set(0, "/d", "abcd", 3);
     CHECK_NUMBER(RESULT(fourth), ZOK);
-    CHECK_NUMBER(third->stat.version, 3); /* a Stat is of its own moment */
+    CHECK_NUMBER(third->stat.version, 3); /* a Stat shows the moment of its own request */
     CHECK_NUMBER(third->stat.dataLength, 3);
     CHECK_NUMBER(fourth->stat.version, 4);
     CHECK_NUMBER(RESULT(ask_delete(0, "/d", 4)), ZOK);
@@ -361,7 +359,7 @@ static void forbidden(void)
     CHECK_NUMBER(make(0, "/d/n-", ZOO_EPHEMERAL_SEQUENTIAL), ZNOAUTH);
     CHECK_NUMBER(RESULT(ask_delete(0, "/d/a", -1)), ZNOAUTH);
     CHECK_NUMBER(RESULT(ask_delete(0, "/d/a", 7)), ZNOAUTH);
-    CHECK_NUMBER(RESULT(ask_delete(0, "/d/none", -1)), ZNOAUTH); /* looked at first */
+    CHECK_NUMBER(RESULT(ask_delete(0, "/d/none", -1)), ZNOAUTH); /* checked first */
     CHECK_NUMBER(make(0, "/d/a/c", ZOO_PERSISTENT), ZOK); /* the permissions of a node are not those of its children */
     CHECK_NUMBER(RESULT(ask_get(0, "/d/a", NULL)), ZOK);
     CHECK_NUMBER(RESULT(ask_delete(0, "/d/a/b", -1)), ZOK);
@@ -380,7 +378,7 @@ static void containers(void)
     answer *made = ask_create(0, "/c", "x", ZOO_CONTAINER);
     CHECK_NUMBER(RESULT(made), ZOK);
     CHECK_TEXT(made->text, "/c");
-    CHECK_NUMBER(made->stat.ephemeralOwner, 0); /* a client cannot tell */
+    CHECK_NUMBER(made->stat.ephemeralOwner, 0); /* a client cannot see that it is a container */
     CHECK_NUMBER(make(0, "/c2", ZOO_CONTAINER), ZOK);
     CHECK_NUMBER(make(0, "/c", ZOO_CONTAINER), ZNODEEXISTS);
     CHECK_NUMBER(make(0, "/c/a", ZOO_EPHEMERAL), ZOK);
@@ -388,7 +386,7 @@ static void containers(void)
     static watch w = {0, "w", false};
     CHECK_NUMBER(RESULT(ask_exists(0, "/c", &w)), ZOK);
     RUN_UNTIL(is_gone, "/c");
-    CHECK_NUMBER(RESULT(ask_exists(0, "/c2", NULL)), ZOK); /* has never had a child */
+    CHECK_NUMBER(RESULT(ask_exists(0, "/c2", NULL)), ZOK); /* it has never had a child */
     CHECK(strstr(told(0), "w:deleted") != NULL);
     CHECK_NUMBER(make(0, "/c/a", ZOO_EPHEMERAL), ZNONODE);
 }
@@ -422,7 +420,7 @@ static void one_transaction_each(void)
     CHECK_NUMBER(RESULT(third), ZOK);
     CHECK_NUMBER(refused->rc, ZNODEEXISTS);
     CHECK_NUMBER(second->stat.czxid - first->stat.czxid, 1);
-    CHECK_NUMBER(third->stat.czxid - second->stat.czxid, 2); /* the refused one has taken one */
+    CHECK_NUMBER(third->stat.czxid - second->stat.czxid, 2); /* the refused request has taken a zxid */
 }
 
 const conformance_case request_cases[] = {

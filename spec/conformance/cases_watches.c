@@ -1,11 +1,9 @@
-/*
- * cases_watches: who is told of what, how often, and in which order.
- */
+/* cases_watches: which client gets which event, how often, and in which order. */
 #include <string.h>
 
 #include "cases.h"
 
-/* Most cases have a client that watches, 0, and one that changes something, 1. */
+/* Most cases have a client that watches, 0, and a client that makes changes, 1. */
 static void open_two(void)
 {
     open_client(0);
@@ -338,7 +336,7 @@ static void missed_children(void)
     CHECK_NUMBER(RESULT(ask_list(0, "/d", &a)), ZOK);
     missed(come_and_go, "connecting connected a:child");
     CHECK_NUMBER(RESULT(ask_list(0, "/d", &a)), ZOK);
-    missed(make_and_drop_d, "connecting connected a:child"); /* another directory: only its zxids say so */
+    missed(make_and_drop_d, "connecting connected a:child"); /* another directory: only its zxids show it */
     CHECK_NUMBER(RESULT(ask_list(0, "/d", &a)), ZOK);
     missed(drop_d, "connecting connected a:deleted");
 }
@@ -375,7 +373,7 @@ static void missed_together(void)
     make("/f");
     world_cut(0);
     RUN_UNTIL_TOLD(0, "connecting");
-    answer *waiting = ask_get(0, "/d", NULL); /* waits for the connection: behind what was missed */
+    answer *waiting = ask_get(0, "/d", NULL); /* it waits for the connection, after the missed events */
     world_hold_replies(0, false);
     CHECK_NUMBER(RESULT(waiting), ZOK);
     const char *story = told(0);
@@ -459,7 +457,7 @@ static void removed_locally(void)
     CHECK_NUMBER(RESULT(ask_list(0, "/d", &b)), ZOK);
     CHECK_NUMBER(zoo_aremove_all_watches(handles[0], "/d", ZWATCHTYPE_DATA, 1, NULL, NULL), ZOK);
     told(0);
-    change("/d"); /* the server still tells, and nobody is called */
+    change("/d"); /* the server still sends the event, and no watcher is called */
     make("/d/x");
     settle();
     CHECK_STORY(0, "b:child");
@@ -500,7 +498,7 @@ static void chroot_events(void)
     make("/app/e");
     RUN_UNTIL_TOLD(0, "noted");
     CHECK_TEXT(last_path, "/");
-    /* Those that were missed, too. */
+    /* The missed events, too. */
     got = new_answer(0, "get");
     CHECK_NUMBER(zoo_awget(handles[0], "/d", note_path, NULL, on_data, got), ZOK);
     CHECK_NUMBER(RESULT(got), ZOK);

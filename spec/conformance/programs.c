@@ -21,7 +21,7 @@ static int64_t zxids[1000], sessions[100];
 static int zxid_count, session_count;
 static watch watches[2][WATCHES];
 
-/* Below `bound`; splitmix64. */
+/* A random number below `bound`; splitmix64. */
 static int pick(int bound)
 {
     uint64_t mixed = (random_state += UINT64_C(0x9e3779b97f4a7c15));
@@ -113,7 +113,7 @@ static const char *pick_data(int *length)
     return one;
 }
 
-/* The root may be changed by nobody: it is not as new in each program as everything else. */
+/* No program may change the root: unlike everything else it is not new in each program. */
 static const char *pick_own_path(void)
 {
     const char *path = pick_path();
@@ -142,7 +142,7 @@ static const struct ACL_vector *pick_acl(void)
 typedef struct {
     answer *given;
     int submitted;
-    int count; /* operations of a multi, which have the rest */
+    int count; /* operations of a multi, which use the fields below */
     zoo_op_t ops[PARTS];
     zoo_op_result_t results[PARTS];
     struct Stat stats[PARTS];
@@ -218,7 +218,7 @@ static void print_outcome(const request *made)
 
 static void write_something(int client)
 {
-    static request made; /* a failing program may still be answered when its handles are closed */
+    static request made; /* static: an answer may still arrive when the handles of a failing program are closed */
     submit_something(client, &made);
     print_outcome(&made);
 }
@@ -273,7 +273,7 @@ static void read_something(int client)
         submitted = zoo_awget_children2(handles[client], path, call, with, on_strings_stat, given);
     else
         submitted = zoo_async(handles[client], path, on_string, given);
-    if (submitted == ZOK && root) { /* the real one has more in it */
+    if (submitted == ZOK && root) { /* the real one has more children */
         printf(" = %d\n", RESULT(given));
         return;
     }
@@ -308,8 +308,8 @@ static void end_session(int client)
     world_end_session(zoo_client_id(handles[client]));
     run_until_gone(1 - client, "/marker");
     RUN_UNTIL_STATE(client, ZOO_EXPIRED_SESSION_STATE);
-    told(client);     /* how much it heard before is a matter of how its session was ended, */
-    told(1 - client); /* and this of time */
+    told(client);     /* how much it got before depends on how its session ended, */
+    told(1 - client); /* and this on time */
     close_client(client);
     open_one(client);
 }

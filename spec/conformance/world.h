@@ -25,10 +25,13 @@
 /* Tells the two worlds apart, for known differences. */
 extern const bool world_is_real;
 
-/* Once, before and after all cases; false: it could not be started. */
+/* To be called once, before and after all cases; false: it could not be started. */
 bool world_start(void);
 void world_stop(void);
-/* Before and after each case, which finds no node but WORLD_NEARLY_FULL. `seed` decides what the simulation leaves to chance. */
+/*
+ * To be called before and after each case, which finds no node but WORLD_NEARLY_FULL. `seed` decides what the simulation leaves to
+ * chance.
+ */
 void world_begin(uint64_t seed);
 void world_end(void);
 
@@ -37,24 +40,26 @@ void world_end(void);
 const char *world_host(int client);
 /* A host string whose name does not resolve. world_host ends this. */
 const char *world_unknown_host(int client);
-/* One turn of the loop of each handle that is not NULL: zookeeper_interest, poll, zookeeper_process. Waits until there was
- * something to do for one of them, or for a moment. */
+/*
+ * Runs one turn of the loop of each handle that is not NULL: zookeeper_interest, poll, zookeeper_process. Waits until one of them
+ * had something to do, or for a moment.
+ */
 void world_turn(zhandle_t *const *handles);
 /* The last result of zookeeper_process for this client. */
 int world_said(int client);
 /* How many turns read something from the server. */
 int world_reads(int client);
-/* This world's time and the longest wait for a condition, which ends a hang; nanoseconds. */
+/* This world's time, and the longest wait for a condition, which ends a hang; nanoseconds. */
 int64_t world_now(void);
 int64_t world_patience(void);
 
 /* --- faults; none of them runs a loop of the case's handles --- */
 
-/* Resets the client's connection. Messages under way are lost. The server executes the requests that it has received. */
+/* Resets the client's connection. Messages in flight are lost. The server executes the requests that it has received. */
 void world_cut(int client);
 /* Holds back the client's requests on their way, on new connections, too. */
 void world_hold_requests(int client, bool hold);
-/* Holds back the server's replies and events likewise. */
+/* Holds back the server's replies and events in the same way. */
 void world_hold_replies(int client, bool hold);
 /* The connection is lost after the client's next request to create an ephemeral node, or its next delete, was executed. */
 void world_lose_next_create(int client);
@@ -69,7 +74,7 @@ void world_restart_server(void);
 void world_refuse_credentials(void);
 /* Takes these permissions (ZOO_PERM_READ, …) on a node away from all clients. */
 void world_forbid(const char *path, int permissions);
-/* Has the server look for empty containers, now or soon. */
+/* Makes the server look for empty containers, now or soon. */
 void world_reap(void);
 
 #endif

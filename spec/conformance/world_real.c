@@ -1,6 +1,6 @@
 /*
- * world_real: cases run against libzookeeper_st and a server of their own, started by tools/zookeeper. Each client has a
- * tools/faultproxy.lua between itself and the server, which is commanded over a socket.
+ * world_real: cases run against libzookeeper_st and a server that tools/zookeeper starts. Each client has a tools/faultproxy.lua
+ * between itself and the server, which takes commands over a socket.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 const bool world_is_real = true;
 
-/* A turn waits at most so long, ms. */
+/* A turn waits at most this long, ms. */
 #define MOMENT 50
 
 typedef struct {
@@ -40,7 +40,7 @@ static void die(const char *what)
 
 /* ---- proxies ---- */
 
-/* Its answer is one line, "ok …". */
+/* Sends a command to the proxy; its answer is one line, "ok …". */
 static void command(int client, const char *line)
 {
     char text[128];
@@ -63,7 +63,7 @@ static void command(int client, const char *line)
 static bool start_proxy(client_link *at)
 {
     char line[512];
-    /* In the background, so that Ctrl-C leaves it to the end of its owner. */
+    /* In the background, so that Ctrl-C does not end it: its owner does. */
     snprintf(line, sizeof(line), "LD_PRELOAD= tools/background lua5.4 tools/faultproxy.lua --target %s --owner %d 2>&1",
              server, (int)getpid());
     FILE *output = popen(line, "r");
@@ -170,7 +170,7 @@ static int await(zhandle_t *zh, const outcome *expected, int rc)
     return expected->rc;
 }
 
-/* Cases and programs restrict nodes with children to this identity, if to any. */
+/* Cases and programs restrict nodes with children to no identity but this one. */
 static void authenticate_janitor(void)
 {
     static const char credential[] = "user:password";

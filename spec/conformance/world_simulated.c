@@ -1,6 +1,4 @@
-/*
- * world_simulated: cases run against spec/simulation. Its time passes in world_turn alone.
- */
+/* world_simulated: cases run against spec/simulation. Its time passes only in world_turn. */
 #include <poll.h>
 #include <string.h>
 
@@ -87,7 +85,7 @@ int world_reads(int client)
     return reads[client];
 }
 
-/* New connections are held as older ones are. */
+/* New connections are held back as older ones are. */
 static void hold(void)
 {
     for (sim_connection *each = sim_connections(); each != NULL; each = each->next) {

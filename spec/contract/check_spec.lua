@@ -1,4 +1,4 @@
--- tools/check.sh runs for a file what belongs to it, and tools/suites.sh loses no suite.
+-- tools/check.sh runs the suites that belong to a file, and tools/suites.sh loses no suite.
 
 local cluster = require "spec.support.cluster"
 
@@ -19,7 +19,7 @@ local function plan(file, lua)
     return found
 end
 
--- True if one of the commands has these words in it.
+-- Returns true if one of the commands contains these words.
 local function has(commands, words)
     for _, command in pairs(commands) do
         if command:find(words, 1, true) then
@@ -29,7 +29,7 @@ local function has(commands, words)
     return false
 end
 
--- Runs a shell script with tools/suites.sh, in a directory of its own for output.
+-- Runs a shell script with tools/suites.sh, with a new directory for output.
 local function suites(script)
     return shell([[
         logs=$(mktemp -d)
@@ -40,7 +40,7 @@ local function suites(script)
 end
 
 describe("make check #once", function()
-    it("builds the Lua that is asked for, LuaJIT as well, and runs specs of contracts under it", function()
+    it("builds the requested Lua, also LuaJIT, and runs contract specs with it", function()
         for lua, variant in pairs({ ["lua5.1"] = "5.1", ["lua5.4"] = "5.4", luajit = "luajit" }) do
             local commands = plan("spec/contract/wipe_spec.lua", lua)
             assert.equal("tools/build.sh " .. variant, commands.build)
@@ -48,22 +48,22 @@ describe("make check #once", function()
         end
     end)
 
-    it("refuses a Lua that there is not, and makes no other of it", function()
+    it("refuses an unknown Lua, and does not use another one", function()
         local output, status = shell("make --no-print-directory check LUA=jit FILE=README.md")
         assert.not_equal(0, status)
         assert.matches("no such Lua: jit", output, 1, true)
     end)
 
-    it("runs specs of nginx on LuaJIT, whatever Lua is asked for", function()
-        for _, name in ipairs({ "openresty", "openresty_faults", "openresty_requests" }) do
-            local file = ("spec/contract/%s_spec.lua"):format(name)
+    it("runs nginx specs with LuaJIT, whatever Lua is requested", function()
+        for _, name in ipairs({ "examples", "faults", "requests" }) do
+            local file = ("spec/contract/openresty_%s_spec.lua"):format(name)
             local commands = plan(file, "lua5.4")
             assert.equal("tools/build.sh luajit", commands.build)
             assert.is_true(has(commands, "tools/specs.sh real --lua luajit --tags=nginx " .. file))
         end
     end)
 
-    it("runs what is marked #real on real servers, with the module for them", function()
+    it("runs specs tagged #real on real servers, with the module for them", function()
         local commands = plan("spec/behaviour/numbers_spec.lua", "lua5.3")
         assert.equal("tools/build.sh 5.3 c:virtual-lua5.3", commands.build)
         assert.is_true(has(commands, "tools/specs.sh real --lua lua5.3 --tags=real spec/behaviour/numbers_spec.lua"))
@@ -94,17 +94,17 @@ describe("make check #once", function()
         ["spec/campaign/programs/curator.lua"] = { "spec/campaign/run --size full" },
         ["spec/programs/sorter.lua"] = { "--tags=real spec/behaviour/multi_order_spec.lua" },
         ["spec/foreign/contender.go"] = { "spec/contract/foreign_spec.lua" },
-        ["spec/support/nginx.lua"] = { "--lua luajit --tags=nginx spec/contract/openresty_faults_spec.lua" },
+        ["spec/support/nginx.lua"] = { "--lua luajit --tags=nginx", "openresty_faults_spec.lua" },
         ["examples/bank.lua"] = { "--filter='the example bank ' spec/contract/examples_spec.lua" },
         ["examples/common.lua"] = { "tools/specs.sh real --lua lua5.4 spec/contract/examples_spec.lua" },
         ["examples/recipes/mutex.lua"] = { "tools/specs.sh real --lua lua5.4 spec/contract/examples_spec.lua" },
-        ["examples/seckill/shop.lua"] = { "--tags=nginx spec/contract/openresty_spec.lua" },
+        ["examples/seckill/shop.lua"] = { "--tags=nginx spec/contract/openresty_examples_spec.lua" },
         ["examples/stock/buyer.lua"] = { "tools/demo.sh" },
-        ["lua/zklock/adapters/openresty.lua"] = { "--lua luajit --tags=nginx spec/contract/openresty_faults_spec.lua" },
+        ["lua/zklock/adapters/openresty.lua"] = { "--lua luajit --tags=nginx", "openresty_faults_spec.lua" },
         ["lua/zklock/adapters/luv.lua"] = { "spec/contract/loops_waits_spec.lua", "specs.sh virtual" },
         ["rockspec/zklock-scm-1.rockspec"] = { "spec/contract/packaging_spec.lua", "tools/test-rock.sh" },
-        ["tools/faultproxy.lua"] = { "spec/contract/tools_spec.lua" },
-        ["README.md"] = { "spec/contract/docs_spec.lua", "tools/lint.sh docs" }
+        ["tools/faultproxy.lua"] = { "spec/contract/tools_proxy_spec.lua" },
+        ["README.md"] = { "spec/contract/docs_api_spec.lua", "tools/lint.sh docs" }
     }
     for file, expected in pairs(BELONGS) do
         it("runs more than static checks for " .. file, function()
@@ -116,7 +116,7 @@ describe("make check #once", function()
         end)
     end
 
-    it("leaves alone what make test has written down", function()
+    it("does not touch the results of make test", function()
         local output, status = shell([[
             copy=$(mktemp -d)
             trap 'rm -rf "$copy"' EXIT
@@ -129,7 +129,7 @@ describe("make check #once", function()
 end)
 
 describe("the counts of suites #once", function()
-    it("end with what passed and failed, and fail if something has", function()
+    it("end with the numbers of passed and failed suites, and fail if a suite has failed", function()
         local output, status = suites("suite yes status 10 true; suite no status 10 false; settle; well && echo well; summary")
         assert.equal(1, status)
         assert.matches("not ok: no\n", output, 1, true)
@@ -141,14 +141,14 @@ describe("the counts of suites #once", function()
         assert.matches("\n1 passed, 0 failed$", output)
     end)
 
-    it("have a suite as failed whose shell was killed before it left a result", function()
+    it("count a suite as failed if its shell was killed before it wrote a result", function()
         local output, status = suites("suite yes status 10 true; suite lost status 10 'sleep 2'; kill -9 $!; settle; summary")
         assert.equal(1, status)
         assert.matches("not ok: lost\n", output, 1, true)
         assert.matches("\n1 passed, 1 failed$", output)
     end)
 
-    it("fail if nothing has run at all", function()
+    it("fail if no suite has run", function()
         local output, status = suites("summary")
         assert.equal(1, status)
         assert.matches("\n0 passed, 0 failed$", output)

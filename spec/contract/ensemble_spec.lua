@@ -1,5 +1,5 @@
---- What locks of every kind promise when servers of an ensemble fail: the leader dies, the majority is gone for a while, or
--- all servers are replaced by empty ones behind the same names.
+--- Locks of every kind while servers of an ensemble fail: the leader is killed, the majority is gone for a while, or all servers
+-- are replaced by empty servers behind the same names.
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
@@ -7,10 +7,10 @@ local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 
 describe("with an ensemble of three servers, a holder and a waiter of every kind #once", function()
-    --- Seconds after which a session is over, where it is to be; its locks are lost after half of that, which must be time
-    -- enough to begin.
+    --- The session timeout, in seconds, in specs where sessions end. Locks are lost after half of it, which must be enough time to
+    -- begin.
     local SESSION = 10
-    --- Seconds after which a spec that hangs is ended: servers start twice in one.
+    --- A spec that hangs is ended after so many seconds; in one spec the servers start twice.
     local LIMIT = 300
     local servers
     local round = 0
@@ -19,7 +19,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
         servers = cluster.start({ servers = 3 })
     end)
 
-    --- A spec that fails leaves to the next one what it would find otherwise.
+    --- If a spec fails, the next spec must find the servers as usual.
     after_each(function()
         fixture.clean()
         for number = 1, 3 do
@@ -33,9 +33,9 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
         servers:stop()
     end)
 
-    --- For each kind a holder and one that waits for it, each of a client of its own. When all wait, `act(pairs)` is run in a
-    -- coroutine; what it returns is whether holders still hold, who are then released. Whoever waits must get its lock after
-    -- that, and never while the holder has it. Returns the pairs: what each was told, and its tokens.
+    --- Makes a holder and a waiter of each kind, each in a separate client. When all wait, `act(pairs)` runs in a coroutine and
+    -- returns whether holders still hold; these are then released. After that each waiter must get its lock, and never while the
+    -- holder holds it. Returns the pairs: the reasons that on_lost received, and the tokens.
     local function contend(session_timeout, act)
         round = round + 1
         local all, functions, decided = {}, {}, false
@@ -102,7 +102,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
         end
     end
 
-    it("go on when the leader is killed and another elected", function()
+    it("keep their locks when the leader is killed and another is elected", function()
         survived(contend(60, function(all)
             servers:kill(servers:leader())
             servers:wait()
@@ -116,7 +116,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
         end))
     end)
 
-    it("go on when the majority is gone for less than the session timeout", function()
+    it("keep their locks when the majority is gone for less than the session timeout", function()
         survived(contend(60, function(all)
             local leader = servers:leader()
             servers:kill(leader)
@@ -131,7 +131,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
         end))
     end)
 
-    it("are told when it is gone for longer: nobody holds meanwhile, and then those who waited get their turn", function()
+    it("are notified when it is gone for longer: no lock is held meanwhile, and the waiters are granted afterwards", function()
         local all = contend(SESSION, function(all)
             local leader = servers:leader()
             servers:kill(leader)
@@ -141,7 +141,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
                     return pair.told[1] and not pair.holder:held()
                 end)
             end
-            -- Longer than the session timeout, during which nobody may get in.
+            -- This takes longer than the session timeout; no lock may be granted meanwhile.
             local beginning = os.time()
             loop.until_true(function()
                 for _, pair in ipairs(all) do
@@ -157,8 +157,8 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
         end
     end)
 
-    -- Last of all: the servers begin anew. Their transaction numbers do, too, and so tokens: no promise holds across that.
-    it("are told when all servers were replaced by empty ones, and those who waited queue anew and get it", function()
+    -- This spec is the last one: the servers begin anew, with their transaction numbers and tokens. No promise holds across that.
+    it("are notified when all servers were replaced by empty ones, and the waiters queue anew and are granted", function()
         local all = contend(SESSION, function(all)
             servers:kill("all")
             assert(os.execute(("rm -rf %s/[123]/data/version-2"):format(cluster.quote(servers.directory))))

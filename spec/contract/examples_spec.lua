@@ -1,11 +1,11 @@
---- The examples: each is run as a user would run it, and must show what it says that it shows.
+--- Each example is run as a user would run it, and must print what it promises.
 
 local cluster = require "spec.support.cluster"
 local exposition = require "spec.support.exposition"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
---- redis-lua is plain Lua that runs on 5.4, but Debian files it under 5.1 to 5.3 only.
+--- redis-lua is plain Lua and runs on 5.4, but Debian installs it only for 5.1 to 5.3.
 local LUA_PATH = package.path .. ";/usr/share/lua/5.3/?.lua"
 
 --- Runs an example to its end and returns what it printed.
@@ -30,7 +30,7 @@ end
 describe("the example", function()
     after_each(fixture.clean)
 
-    it("mutex_by_hand shows a mutex in Lua whose holders come one at a time, in order", function()
+    it("mutex_by_hand shows a mutex in Lua that is held by one holder at a time, in order", function()
         local output = run("mutex_by_hand")
         local last = ""
         for name, number, out in output:gmatch("(%S+) in with turn%-(%d+)\n(%S+) out\n") do
@@ -42,7 +42,7 @@ describe("the example", function()
         has(output, "15 turns, in the order of the numbers, one at a time")
     end)
 
-    it("herd counts how many each release wakes, for 10, 50 and 200 contenders #once", function()
+    it("herd counts how many contenders each release wakes, for 10, 50 and 200 contenders #once", function()
         local output = run("herd")
         for _, contenders in ipairs { 10, 50, 200 } do
             local all, one = output:match("\n +" .. contenders .. " +(%d+) +[%d.]+ +(%d+) +[%d.]+\n")
@@ -61,7 +61,7 @@ describe("the example", function()
         end
     end)
 
-    it("ten_clients shows ten processes that take turns in the order of the queue, two of which are killed", function()
+    it("ten_clients shows ten processes that hold in the order of the queue; two of them are killed", function()
         local output = run("ten_clients")
         local queue = assert(output:match("^the queue:([^\n]+)\n"))
         local expected = queue:gsub(" client%-4%f[^%d]", "")
@@ -76,13 +76,13 @@ describe("the example", function()
         has(output, "client-7 is killed while it is inside")
     end)
 
-    it("keys locks keys with any bytes in them, one lock each", function()
+    it("keys locks keys with any bytes in them, one lock for each key", function()
         local output = run("keys")
         has(output, "17 keys locked at once by one client")
         has(output, "each of them is taken and free by itself, for another client too")
     end)
 
-    it("leader shows one leader at a time, and who takes over when it is killed or stands still", function()
+    it("leader shows one leader at a time, and which process takes over when it is killed or stopped", function()
         local story = {}
         for who, what in run("leader"):gmatch("(%a+) (%a+ ?%a*)[^\n]*") do
             if what == "leads" or what == "is killed" or what == "stands still" or what == "steps down" then
@@ -97,7 +97,7 @@ describe("the example", function()
         }, story)
     end)
 
-    it("fencing shows that Redis refuses a late write by its token, and takes it without one", function()
+    it("fencing shows that Redis refuses a late write by its token, and accepts it without a token", function()
         local output = run("fencing")
         has(output, "slow: wakes up, writes, and is refused")
         has(output, "slow: held() says false")
@@ -105,7 +105,7 @@ describe("the example", function()
         assert.truthy(output:find("without the comparison:  slow ", 1, true))
     end)
 
-    it("nightly runs a job on one machine a night, also when one is late", function()
+    it("nightly runs a job on one machine a night, also if one machine is late", function()
         local output = run("nightly")
         for _, date in ipairs { "2025%-03%-01", "2025%-03%-02" } do
             assert.equal(1, count(output, date .. " on %S+: runs it\n"))
@@ -114,7 +114,7 @@ describe("the example", function()
         has(output, "each night exactly one machine ran the job")
     end)
 
-    it("rate_limit lets no more than three calls be made at once", function()
+    it("rate_limit allows at most three calls at once", function()
         local output = run("rate_limit")
         assert.equal(24, count(output, " begins call "))
         assert.truthy(output:find(" ###\n"))
@@ -122,7 +122,7 @@ describe("the example", function()
         has(output, "24 calls of 8 processes, never more than 3 at once")
     end)
 
-    it("config shows readers none of whom sees half of a change", function()
+    it("config shows readers that never see half of a change", function()
         local output = run("config")
         has(output, "in the middle of a change, without the lock: host-1:9000")
         has(output, "in the middle of a change, with the lock: timeout")
@@ -130,20 +130,20 @@ describe("the example", function()
         has(output, "3 readers, 20 changes: nobody saw half of one")
     end)
 
-    it("bank transfers in both directions at once, refuses who stood still in between, and the sum stays the same", function()
+    it("bank transfers in both directions at once, refuses a stopped process, and the sum stays the same", function()
         local output = run("bank")
         assert.equal(4, count(output, "clerk%-%d has made 15 transfers\n"))
         has(output, "slow: wakes up, writes, and is refused: lost")
         has(output, "60 transfers in both directions at once: the sum is still 300")
     end)
 
-    it("adapter_select waits in a loop of its own, which goes on meanwhile", function()
+    it("adapter_select waits in a loop of its own, which keeps running meanwhile", function()
         local output = run("adapter_select")
         assert.equal(15, count(output, "coroutine %d in, turn %d\n"))
         has(output, "15 turns, and the loop went on: yes")
     end)
 
-    it("metrics shows a client's counters, and who holds and waits", function()
+    it("metrics shows a client's counters, the holders and the waiters", function()
         local output = run("metrics")
         has(output, "# TYPE zklock_grants_total counter")
         has(output, "zklock_grants_total 21")

@@ -1,22 +1,22 @@
---- The read/write lock, the semaphore and revocation beside the real Curator and kazoo on the same paths, each in processes
--- of its own. The mutex is in foreign_spec.lua; spec/foreign/README.md says how the contenders are driven.
+--- The read/write lock, the semaphore and revocation together with the real Curator and kazoo on the same paths, each in separate
+-- processes. The mutex is in foreign_spec.lua; spec/foreign/README.md says how the contenders are driven.
 
 local fixture = require "spec.support.fixture"
 local foreign = require "spec.support.foreign"
 
---- How many turns each contender of a fleet takes. What the fleets show does not depend on the Lua that runs the specs, so
--- one of them does it at length.
+--- How many times each contender of a fleet holds. The results of the fleets do not depend on the Lua that runs the specs, so only
+-- one Lua runs them at length.
 local TURNS = _VERSION == "Lua 5.4" and 400 or 40
 
 local PERMITS = 2
 
---- Lets a fleet contend, and checks what holds of all of them. `fleet`: list of { client =, kind = }.
+--- Lets a fleet contend, and checks the promises for all of them. `fleet`: list of { client =, kind = }.
 local function contend(fleet, kind, permits)
     local overlaps, log, everybody = foreign.contend(fleet, TURNS, kind, permits)
     assert.equal(0, overlaps)
     assert.equal(#fleet * TURNS, #log)
     if kind == "rw" then
-        -- Readers are inside in any order. No writer passes a queued contender, and one of four turns or more is a writer's.
+        -- Readers hold in any order. No writer passes a queued contender, and at least one of four turns is a writer's.
         assert.is_true(everybody <= 4 * #fleet, everybody)
     else
         -- All contenders are queued when the first permit is granted, and a contender that returns queues behind the others. So the
@@ -40,7 +40,7 @@ local function count_modes(log)
 end
 
 describe("a fleet on one read/write lock #once", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
     it(("of two zklock and two Curator, mostly readers, takes %d turns without an overlap"):format(4 * TURNS), function()
         local log = contend({
@@ -59,9 +59,9 @@ describe("a fleet on one read/write lock #once", function()
 end)
 
 describe("a read/write lock shared with #once", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
-    it("Curator lets readers of both in together, and no writer of either", function()
+    it("Curator admits readers of both together, and no writer of either meanwhile", function()
         local path = fixture.path()
         local contenders = foreign.start({
             { client = "zklock", path = path, kind = "read" },
@@ -78,7 +78,7 @@ describe("a read/write lock shared with #once", function()
         their_writer:tell("acquire 30")
         fixture.await_children(path, 4)
         assert.equal("ok", our_reader:ask("release"))
-        -- Behind the writers now.
+        -- The new readers queue behind the writers now.
         our_reader:tell("acquire 30")
         fixture.await_children(path, 4)
         assert.equal("ok", their_reader:ask("release"))
@@ -92,7 +92,7 @@ describe("a read/write lock shared with #once", function()
         assert.equal("ok", their_reader:line())
     end)
 
-    it("Curator lists its readers and writers with ours, and Curator lists ours", function()
+    it("Curator lists Curator's readers and writers with ours, and Curator lists ours", function()
         local path = fixture.path()
         local rw = fixture.client({ identity = "ours" }):rwlock(path)
         local contenders = foreign.start({
@@ -108,12 +108,12 @@ describe("a read/write lock shared with #once", function()
         assert.same({ "shared", true, "ours" }, { list[1].mode, list[1].holder, list[1].identity })
         assert.same({ "shared", true }, { list[2].mode, list[2].holder })
         assert.same({ "exclusive", false }, { list[3].mode, list[3].holder })
-        -- Curator's two locks list each their own kind.
+        -- Each of Curator's two locks lists only its own kind.
         assert.same({ foreign.nodes(list[1].node)[1], foreign.nodes(list[2].node)[1] },
             foreign.nodes(contenders[1]:ask("participants"), true))
     end)
 
-    it("Curator keeps its queued writer out when we turn from a writer into a reader", function()
+    it("Curator keeps its queued writer waiting when we downgrade a writer", function()
         local path = fixture.path()
         local contenders = foreign.start({
             { client = "zklock", path = path, kind = "rw" },
@@ -134,7 +134,7 @@ describe("a read/write lock shared with #once", function()
         assert.equal("ok", their_writer:line())
     end)
 
-    it("kazoo's WriteLock is listed by both, by its identity", function()
+    it("kazoo's WriteLock is listed by both, with its identity", function()
         local path = fixture.path()
         local rw = fixture.client({ identity = "ours" }):rwlock(path)
         local kazoo = foreign.contender("kazoo", path, "write", 0, "theirs")
@@ -156,9 +156,9 @@ describe("a read/write lock shared with #once", function()
 end)
 
 describe("a fleet on one semaphore #once", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
-    it(("of two zklock and two Curator takes %d turns with never more than %d inside"):format(4 * TURNS, PERMITS), function()
+    it(("of two zklock and two Curator takes %d turns with never more than %d holders"):format(4 * TURNS, PERMITS), function()
         contend({
             { client = "zklock" }, { client = "curator" }, { client = "zklock" }, { client = "curator" }
         }, "semaphore", PERMITS)
@@ -166,9 +166,9 @@ describe("a fleet on one semaphore #once", function()
 end)
 
 describe("a semaphore shared with Curator #once", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
-    it("has as many permits as it has, whoever takes them, and one returned lets one in", function()
+    it("has a fixed number of permits, whatever client takes them, and a released permit is granted again", function()
         local path = fixture.path()
         local contenders = foreign.start({
             { client = "zklock", path = path, kind = "semaphore", permits = PERMITS },
@@ -192,7 +192,7 @@ describe("a semaphore shared with Curator #once", function()
         assert.equal("ok", contenders[4]:line())
     end)
 
-    it("lists leases of both and who is in line, and Curator lists our lease", function()
+    it("lists the leases and the queue of both, and Curator lists our lease", function()
         local path = fixture.path()
         local semaphore = fixture.client({ identity = "ours" }):semaphore(path, PERMITS)
         local contenders = foreign.start({
@@ -203,7 +203,7 @@ describe("a semaphore shared with Curator #once", function()
         assert.equal("ok", contenders[1]:ask("acquire 30"))
         contenders[2]:tell("acquire 30")
         fixture.await_children(path .. "/locks", 1)
-        fixture.await_children(path .. "/leases", PERMITS + 1) -- Curator's makes its node first and waits then
+        fixture.await_children(path .. "/leases", PERMITS + 1) -- Curator creates its node first and waits then
         local list = assert(semaphore:contenders(10))
         assert.equal(4, #list)
         assert.same({ "lease", true, "ours" }, { list[1].mode, list[1].holder, list[1].identity })
@@ -215,10 +215,10 @@ describe("a semaphore shared with Curator #once", function()
 end)
 
 describe("revocation #once", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
     for _, kind in ipairs({ "mutex", "write", "read" }) do
-        it(("of a %s lock: Curator's Revoker asks our holder, who lets go"):format(kind), function()
+        it(("of a %s lock: Curator's Revoker asks our holder, which releases"):format(kind), function()
             local path = fixture.path()
             local contenders = foreign.start({
                 { client = "zklock", path = path, kind = kind },
@@ -236,7 +236,7 @@ describe("revocation #once", function()
             assert.equal("ok", theirs:line())
         end)
 
-        it(("of a %s lock: our revoke asks Curator's holder, who lets go"):format(kind), function()
+        it(("of a %s lock: our revoke asks Curator's holder, which releases"):format(kind), function()
             local path = fixture.path()
             local contenders = foreign.start({
                 { client = "curator", path = path, kind = kind },

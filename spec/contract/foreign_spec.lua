@@ -1,34 +1,34 @@
---- The mutex beside the real Curator, go-zookeeper and kazoo on the same paths, each in processes of its own: who excludes
--- whom, who sees whom, and which of them cannot share a path. spec/foreign/README.md says how they are driven.
+--- The mutex together with the real Curator, go-zookeeper and kazoo on the same paths, each in separate processes: which clients
+-- exclude and see each other, and which cannot share a path. spec/foreign/README.md says how they are driven.
 
 local fixture = require "spec.support.fixture"
 local foreign = require "spec.support.foreign"
 
---- How many turns each contender of a fleet takes. What the fleets show does not depend on the Lua that runs the specs, so
--- one of them does it at length.
+--- How many times each contender of a fleet holds. The results of the fleets do not depend on the Lua that runs the specs, so only
+-- one Lua runs them at length.
 local TURNS = _VERSION == "Lua 5.4" and 600 or 60
 
---- How names of ours begin, and Curator's.
+--- The beginnings of node names, ours and Curator's.
 local UUID = "_c_" .. fixture.UUID
 
 local function a_mutex(path)
     return fixture.client({ identity = "ours" }):mutex(path)
 end
 
---- The command to take a lock. Curator and kazoo are told a time, so that what goes wrong ends.
+--- Returns the command that acquires a lock. Curator and kazoo get a timeout, so that a failing spec ends.
 local function acquire_of(client)
     return client == "go" and "acquire" or "acquire 30"
 end
 
 describe("a fleet on one mutex", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
     local fleets = {
         { "zklock", "zklock", "curator", "curator", "go", "go" },
         { "zklock", "zklock", "kazoo", "kazoo" }
     }
     for _, fleet in ipairs(fleets) do
-        local title = "of %s takes %d turns, one at a time, and nobody gets a second one before all have had a first"
+        local title = "of %s takes %d turns, one at a time, and no contender gets a second turn before all have had a first"
         it(title:format(table.concat(fleet, ", "), #fleet * TURNS), function()
             local list = {}
             for index, client in ipairs(fleet) do
@@ -43,10 +43,10 @@ describe("a fleet on one mutex", function()
 end)
 
 describe("a mutex shared with #once", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
     for _, client in ipairs({ "curator", "go", "kazoo" }) do
-        it(client .. " is waited for by each while the other has it", function()
+        it(client .. " and zklock wait for each other", function()
             local path = fixture.path()
             local lock = a_mutex(path)
             local contenders = foreign.start({
@@ -70,7 +70,7 @@ describe("a mutex shared with #once", function()
         end)
     end
 
-    it("Curator lists its contenders, and Curator lists ours", function()
+    it("Curator lists Curator's contenders, and Curator lists ours", function()
         local path = fixture.path()
         local lock = a_mutex(path)
         local curator = foreign.contender("curator", path, "mutex")
@@ -94,7 +94,7 @@ describe("a mutex shared with #once", function()
         assert.same(names, foreign.nodes(curator:ask("participants")))
         assert.equal("ok", curator:ask("release"))
         assert.equal("ok", waiter:line())
-        -- In the order of the queue, by both.
+        -- Both list in the order of the queue.
         curator:tell("acquire 30")
         fixture.await_children(path, 2)
         assert.equal("ok", waiter:ask("release"))
@@ -108,7 +108,7 @@ describe("a mutex shared with #once", function()
             foreign.nodes(curator:ask("participants"), true))
     end)
 
-    it("go-zookeeper lists its contenders", function()
+    it("go-zookeeper lists go-zookeeper's contenders", function()
         local path = fixture.path()
         local lock = a_mutex(path)
         local go = foreign.contender("go", path, "mutex")
@@ -118,7 +118,7 @@ describe("a mutex shared with #once", function()
         assert.same({ "", "exclusive", true }, { list[1].identity, list[1].mode, list[1].holder })
     end)
 
-    it("kazoo lists its contenders, and kazoo lists ours", function()
+    it("kazoo lists kazoo's contenders, and kazoo lists ours", function()
         local path = fixture.path()
         local lock = a_mutex(path)
         local kazoo = foreign.contender("kazoo", path, "mutex", 0, "theirs")
@@ -139,10 +139,10 @@ describe("a mutex shared with #once", function()
     end)
 end)
 
-describe("the check of who is inside #once", function()
-    after_each(foreign.clean)
+describe("the check of overlaps #once", function()
+    after_each(fixture.clean)
 
-    it("is failed by each program's every turn when it does not lock and somebody is inside", function()
+    it("is failed by each program in every turn if it does not lock while another holds", function()
         local path, arena = fixture.path(), foreign.arena()
         local contenders = foreign.start({
             { client = "zklock", path = path, kind = "mutex", name = "inside" },
@@ -161,7 +161,7 @@ describe("the check of who is inside #once", function()
         end
     end)
 
-    it("sees readers beside a writer, writers beside a reader, and one too many in a semaphore", function()
+    it("notices readers beside a writer, writers beside a reader, and one holder too many of a semaphore", function()
         local path = fixture.path()
         local readers, permits = foreign.arena(), foreign.arena()
         local contenders = foreign.start({
@@ -174,7 +174,7 @@ describe("the check of who is inside #once", function()
         })
         local reader, curator, kazoo, writer = contenders[1], contenders[2], contenders[3], contenders[4]
         assert.equal("ok", reader:ask("enter " .. readers))
-        -- Two of eight turns write.
+        -- Two of eight turns are writes.
         assert.equal("done 8 2", curator:ask("turns 8 " .. readers .. " unlocked"))
         assert.equal("done 8 2", kazoo:ask("turns 8 " .. readers .. " unlocked"))
         assert.equal("ok", reader:ask("leave"))
@@ -189,10 +189,10 @@ describe("the check of who is inside #once", function()
     end)
 end)
 
-describe("a writer that turns itself into a reader #once", function()
-    after_each(foreign.clean)
+describe("a downgraded writer #once", function()
+    after_each(fixture.clean)
 
-    it("keeps Curator's queued writer waiting when it keeps its number, as ours do", function()
+    it("keeps Curator's queued writer waiting if it keeps its number, as ours do", function()
         local path = fixture.path()
         local writer = fixture.join(path, UUID .. "-__WRIT__")
         local curator = foreign.contender("curator", path, "write")
@@ -206,8 +206,8 @@ describe("a writer that turns itself into a reader #once", function()
         assert.equal("ok", curator:line())
     end)
 
-    -- CURATOR-621, present in the 5.4.0 of Debian 12: the reader takes a new number, behind whoever waits.
-    it("lets in who has waited when it is Curator's: do not downgrade there", function()
+    -- CURATOR-621, present in the 5.4.0 of Debian 12: the reader gets a new number, behind all waiting contenders.
+    it("lets waiters in if it is Curator's: do not downgrade there", function()
         local path = fixture.path()
         local lock = a_mutex(path)
         local contenders = foreign.start({
@@ -225,11 +225,11 @@ describe("a writer that turns itself into a reader #once", function()
 end)
 
 describe("kazoo's names for readers and writers #once", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
     local modes = { read = "shared", write = "exclusive" }
     for kind, mode in pairs(modes) do
-        it(("are %s to us when it holds a %s lock, and exclude our mutex"):format(mode, kind), function()
+        it(("are listed by us as %s when it holds a %s lock, and exclude our mutex"):format(mode, kind), function()
             local path = fixture.path()
             local lock = a_mutex(path)
             local kazoo = foreign.contender("kazoo", path, kind)
@@ -243,7 +243,7 @@ describe("kazoo's names for readers and writers #once", function()
         end)
     end
 
-    it("let its WriteLock wait for readers, writers and mutexes of ours when told their patterns", function()
+    it("let its WriteLock wait for our readers, writers and mutexes if it gets their patterns", function()
         local path = fixture.path()
         local kazoo = foreign.contender("kazoo", path, "write", 0, "kazoo", "-__READ__,-__WRIT__,-lock-")
         for _, marker in ipairs({ "-__READ__", "-__WRIT__", "-lock-" }) do
@@ -256,7 +256,7 @@ describe("kazoo's names for readers and writers #once", function()
         end
     end)
 
-    it("let its ReadLock pass our readers and wait for our writers when told the pattern of writers alone", function()
+    it("let its ReadLock pass our readers and wait for our writers if it gets only the pattern of writers", function()
         local path = fixture.path()
         local kazoo = foreign.contender("kazoo", path, "read", 0, "kazoo", "-__WRIT__")
         fixture.join(path, UUID .. "-__READ__")
@@ -269,9 +269,9 @@ describe("kazoo's names for readers and writers #once", function()
         assert.equal("ok", kazoo:line())
     end)
 
-    -- python-zk/kazoo#649, present in the 2.8.0 of Debian 12. Together with a writer that waits for the reader before it, as
-    -- any must, neither ever goes on.
-    it("let its ReadLock wait also for a writer that came later: do not let it share a path with writers", function()
+    -- python-zk/kazoo#649, present in the 2.8.0 of Debian 12. A writer must wait for a reader before it. If the reader also waits
+    -- for the writer, neither ever proceeds.
+    it("let its ReadLock wait also for a later writer: do not let it share a path with writers", function()
         local path = fixture.path()
         local reader = foreign.contender("kazoo", path, "read", 0, "reader")
         local first = fixture.join(path, UUID .. "-__WRIT__")
@@ -284,7 +284,7 @@ describe("kazoo's names for readers and writers #once", function()
         assert(fixture.observer():delete(first))
         for _, name in ipairs(children) do
             if name:find("lock__", 1, true) then
-                -- The reader waits for the writer, and the writer for the reader.
+                -- Now the reader waits for the writer, and the writer waits for the reader.
                 foreign.await_watch(path .. "/" .. name)
             end
         end
@@ -292,7 +292,7 @@ describe("kazoo's names for readers and writers #once", function()
 end)
 
 describe("clients that cannot share a path: #once", function()
-    after_each(foreign.clean)
+    after_each(fixture.clean)
 
     it("Curator does not see kazoo's names", function()
         local path, arena = fixture.path(), foreign.arena()
@@ -305,7 +305,7 @@ describe("clients that cannot share a path: #once", function()
         assert.equal("done 20 20", contenders[2]:ask("turns 20 " .. arena))
     end)
 
-    it("go-zookeeper gives up at kazoo's names, and leaves its own node behind", function()
+    it("go-zookeeper fails at kazoo's names, and leaves its own node behind", function()
         local path = fixture.path()
         local contenders = foreign.start({
             { client = "kazoo", path = path, kind = "mutex" },
@@ -319,7 +319,7 @@ describe("clients that cannot share a path: #once", function()
         assert.matches("^_c_%x+%-lock%-%d+$", children[1])
     end)
 
-    it("kazoo without extra_lock_patterns does not see ours", function()
+    it("kazoo without extra_lock_patterns does not see our names", function()
         local path, arena = fixture.path(), foreign.arena()
         local contenders = foreign.start({
             { client = "zklock", path = path, kind = "mutex" },
@@ -342,10 +342,10 @@ describe("clients that cannot share a path: #once", function()
     end)
 end)
 
-describe("a child that is no lock node #once", function()
-    after_each(foreign.clean)
+describe("a child that is not a lock node #once", function()
+    after_each(fixture.clean)
 
-    it("named 0 keeps Curator waiting and not us", function()
+    it("named 0 makes Curator wait, but not us", function()
         local path = fixture.directory()
         local stranger = path .. "/0"
         assert(fixture.observer():create(stranger))
@@ -357,7 +357,7 @@ describe("a child that is no lock node #once", function()
         assert.equal("ok", curator:line())
     end)
 
-    it("named notes makes go-zookeeper fail and not us", function()
+    it("named notes makes go-zookeeper fail, but not us", function()
         local path = fixture.directory()
         assert(fixture.observer():create(path .. "/notes"))
         assert(a_mutex(path):acquire(10):release())

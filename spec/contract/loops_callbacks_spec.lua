@@ -1,10 +1,10 @@
---- In every event loop callbacks are called and watches fire, whether coroutines wait or not.
+--- In every event loop callbacks are called and watches fire, with or without waiting coroutines.
 
 local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"
 local loops = require "spec.support.loops"
 
---- The promises that hold in each loop.
+--- Defines the promises for one loop.
 local function promises(loop)
     after_each(fixture.clean)
 
@@ -30,7 +30,7 @@ local function promises(loop)
             end)
         end)
 
-        it("on_lost may wait for the lock anew", function()
+        it("on_lost may wait for the lock again", function()
             loop.run(function()
                 local reason, answer
                 local client = loops.client(loop)
@@ -53,8 +53,8 @@ local function promises(loop)
         end)
     end
 
-    -- Granted without a wait: the node is there already, or the answer was, while the caller stood still. No wait starts the pump.
-    it("on_lost is called for a lock that nobody has waited for", function()
+    -- Granted without a wait: the node, or its answer, was there while the caller blocked. So no wait starts the pump.
+    it("on_lost is called for a lock that was granted without a wait", function()
         local client, lock, reason
         loop.run(function()
             client = loops.client(loop, { session_timeout = 8 })
@@ -79,7 +79,7 @@ local function promises(loop)
         end)
     end)
 
-    it("on_lost and on_revoke are called while nobody waits for the client, and their errors reported", function()
+    it("on_lost and on_revoke are called while no coroutine waits for the client, and their errors are reported", function()
         loop.run(function()
             local seen, log = {}, {}
             local client = loops.client(loop, { log = function(level, message)
@@ -112,7 +112,7 @@ local function promises(loop)
         end)
     end)
 
-    it("several coroutines wait for one watch, and for none in vain", function()
+    it("several coroutines wait for one watch, and each is woken", function()
         loop.run(function()
             local client, path = loops.client(loop), fixture.directory()
             local _, _, watch = assert(client:get(path, { watch = true }))

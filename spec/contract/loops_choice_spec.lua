@@ -1,4 +1,4 @@
---- A client that was told nothing about loops chooses its loop by itself. Each loop has promises of its own.
+--- A client without a `wait` option chooses its event loop by itself. Each loop has additional promises.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
@@ -18,14 +18,14 @@ describe("by itself,", function()
         (present and it or pending)(...)
     end
 
-    --- A lock that is not free, of a client that was told nothing about loops.
+    --- Returns a lock that is not free, of a client without a `wait` option.
     local function taken_lock()
         local lock = fixture.client():mutex(fixture.path())
         fixture.join(lock:path())
         return lock
     end
 
-    it("a client waits as a plain program where no loop is running", function()
+    it("a client waits like a plain program if no loop runs", function()
         local lock = taken_lock()
         assert.equal("timeout", select(3, lock:acquire(0.1)))
         local thread = coroutine.create(function()
@@ -35,7 +35,7 @@ describe("by itself,", function()
         assert.equal("dead", coroutine.status(thread))
     end)
 
-    it_with(has_cqueues, "a client waits by cqueues in a coroutine of a controller, wherever it was made", function()
+    it_with(has_cqueues, "a client waits with cqueues in a coroutine of a controller, wherever the client was made", function()
         local lock, controller, ticks, code = taken_lock(), cqueues.new(), 0, nil
         controller:wrap(function()
             code = select(3, lock:acquire(0.3))
@@ -48,11 +48,11 @@ describe("by itself,", function()
         end)
         assert(controller:loop())
         assert.equal("timeout", code)
-        assert.is_true(ticks >= 2) -- a wait that blocks lets none pass but the first
+        assert.is_true(ticks >= 2) -- a wait that blocks would allow only the first tick
         assert.equal("timeout", select(3, lock:acquire(0.1)))
     end)
 
-    it_with(has_cqueues, "a client does not guess in a coroutine within a coroutine of cqueues", function()
+    it_with(has_cqueues, "a client refuses to guess in a coroutine inside a coroutine of cqueues", function()
         local lock, controller, code = taken_lock(), cqueues.new(), nil
         controller:wrap(function()
             coroutine.wrap(function()
@@ -90,7 +90,7 @@ describe("by itself,", function()
         assert.equal(2, ended)
     end)
 
-    it_with(has_luv, "a client waits by luv while its loop is running, and not in a callback outside of coroutines", function()
+    it_with(has_luv, "a client waits with luv while its loop runs, but not in a callback outside of coroutines", function()
         local lock, timer, codes = taken_lock(), uv.new_timer(), {}
         timer:start(1, 0, function()
             timer:close()
@@ -109,12 +109,12 @@ describe("by itself,", function()
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
-    it_with(has_luv, "nothing waits in a callback of luv's outside of coroutines: the answer is phase", function()
+    it_with(has_luv, "no call waits in a luv callback outside of coroutines: the answer is phase", function()
         local client, link = fixture.client_behind_proxy({ wait = "luv", session_timeout = 30 })
         local path = fixture.directory()
         local lock, timer, codes = client:mutex(path .. "/lock"), uv.new_timer(), nil
         local _, _, watch = assert(client:get(path, { watch = true }))
-        link:stall() -- what is answered at once needs no wait
+        link:stall() -- a call that is answered at once needs no wait
         timer:start(1, 0, function()
             timer:close()
             codes = {
@@ -134,10 +134,10 @@ describe("by itself,", function()
         assert.is_true(client:close())
     end)
 
-    it_with(has_luv, "a client does not guess where two loops are running", function()
+    it_with(has_luv, "a client refuses to guess if two loops run", function()
         local lock, timer, code, message = taken_lock(), uv.new_timer(), nil, nil
         local before = package.loaded.copas
-        package.loaded.copas = { running = true } -- as copas 2 says of itself
+        package.loaded.copas = { running = true } -- as copas 2 sets it while it runs
         timer:start(1, 0, function()
             timer:close()
             coroutine.wrap(function()
@@ -150,8 +150,8 @@ describe("by itself,", function()
         assert.truthy(message:find("more than one event loop", 1, true), message)
     end)
 
-    local may_wait = has_luv and compat.PCALL_YIELDS -- a callback of PUC Lua 5.1 cannot
-    it_with(may_wait, "a callback of a client that was told nothing about loops may wait where luv runs", function()
+    local may_wait = has_luv and compat.PCALL_YIELDS -- a callback in PUC Lua 5.1 cannot wait
+    it_with(may_wait, "a callback of a client without a wait option may wait while luv runs", function()
         local luv
         for _, loop in ipairs(loops.each()) do
             luv = loop.name == "luv" and loop or luv
@@ -162,7 +162,7 @@ describe("by itself,", function()
             flushed = thread ~= nil and not main and client:flush(20)
         end })
         luv.run(function()
-            luv.sleep(0.01) -- from here on the loop is running
+            luv.sleep(0.01) -- from here on the loop runs
             assert(lock:acquire(10))
             assert(fixture.observer():delete(lock:node()))
             loops.until_true(luv, function()
@@ -172,7 +172,7 @@ describe("by itself,", function()
         assert.is_true(flushed)
     end)
 
-    it_with(has_luv, "luv's clients come and go without leaving anything in the loop", function()
+    it_with(has_luv, "clients with luv leave nothing in the loop when they end", function()
         for _ = 1, 20 do
             coroutine.wrap(function()
                 local client = fixture.client({ wait = "luv" })
@@ -188,7 +188,7 @@ describe("by itself,", function()
         assert.equal(0, active)
     end)
 
-    it_with(has_luv, "a program of luv's that forgets to close its client ends well", function()
+    it_with(has_luv, "a program with luv that does not close its client ends normally", function()
         local worker = fixture.program("in_luv", fixture.servers(), fixture.path())
         assert.equal("held", worker:line())
         assert.equal("ended", worker:line())
@@ -201,7 +201,7 @@ describe("by itself,", function()
     for name, present in pairs({ cqueues = has_cqueues, luv = has_luv, copas = has_copas }) do
         for _, what in ipairs({ "lock", name == "cqueues" and "controller" or nil }) do
             it_with(present and collects,
-                ("a %s that is forgotten is given up while the program only waits, by %s"):format(what, name), function()
+                ("a %s that is forgotten is released while the program only waits, with %s"):format(what, name), function()
                     local forgotten, taken = fixture.path(), fixture.path()
                     local first, expected = what == "controller" and fixture.join(forgotten), what == "controller" and 1 or 0
                     fixture.join(taken)
@@ -215,7 +215,7 @@ describe("by itself,", function()
         end
     end
 
-    it_with(has_copas and copas.finished, "a client waits by copas in its loop", function()
+    it_with(has_copas and copas.finished, "a client waits with copas in its loop", function()
         local lock, code, ticks = taken_lock(), nil, 0
         copas.addthread(function()
             code = select(3, lock:acquire(0.3))
@@ -228,10 +228,10 @@ describe("by itself,", function()
         end)
         copas.loop()
         assert.equal("timeout", code)
-        assert.is_true(ticks >= 2) -- a wait that blocks lets none pass but the first
+        assert.is_true(ticks >= 2) -- a wait that blocks would allow only the first tick
     end)
 
-    it("a client counts how long acquisitions took that got their lock, and its reconnects", function()
+    it("a client counts the time of successful acquisitions, and its reconnects", function()
         local client, link = fixture.client_behind_proxy()
         local lock, free = client:mutex(fixture.path()), client:mutex(fixture.path())
         local node = fixture.join(lock:path())
@@ -257,7 +257,7 @@ describe("by itself,", function()
         assert.same({ le = math.huge, count = 3 }, last)
     end)
 
-    it("an alarm's descriptor is readable at its time", function()
+    it("an alarm's descriptor becomes readable at its time", function()
         local alarm = core.alarm()
         assert.is_false(core.poll(alarm:fd(), 0))
         local began = core.now()
@@ -268,7 +268,7 @@ describe("by itself,", function()
         assert.is_true(core.poll(alarm:fd(), 20))
         alarm:set(math.huge)
         assert.is_false(core.poll(alarm:fd(), 0))
-        alarm:set(1 - 1e-10) -- no more nanoseconds than a second has
+        alarm:set(1 - 1e-10) -- the nanoseconds must stay below one second
         assert.is_true(core.poll(alarm:fd(), 20))
         assert.has_error(function()
             alarm.set({}, 1)

@@ -1,4 +1,4 @@
---- A wait that cannot suspend, or that nothing will resume, is given up, and keeps no loop from ending.
+--- A wait that cannot suspend, or that is never resumed, is abandoned, and does not keep the loop from ending.
 
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
@@ -6,12 +6,12 @@ local fixture = require "spec.support.fixture"
 local loops = require "spec.support.loops"
 local zklock = require "zklock"
 
---- The promises that hold in each loop.
+--- Defines the promises for one loop.
 local function promises(loop)
     after_each(fixture.clean)
 
     if not compat.PCALL_YIELDS then
-        --- Calls of functions that Lua 5.1 does not let yield, by name: each calls fn(...) and returns what pcall would.
+        --- Functions that Lua 5.1 does not let yield, with their names. Each calls fn(...) and returns what pcall would return.
         local barriers = {
             pcall = pcall,
             ["a metamethod"] = function(fn, ...)
@@ -35,11 +35,11 @@ local function promises(loop)
             end
         }
 
-        --- What a wait raises that cannot suspend its coroutine.
+        --- The error that a wait raises if it cannot suspend its coroutine.
         local BOUNDARY = "C-call boundary"
 
         for name, barrier in pairs(barriers) do
-            it(("a wait that cannot suspend in %s gives up what it asked for before it raises"):format(name), function()
+            it(("a wait that cannot suspend in %s abandons its requests before it raises"):format(name), function()
                 finally(function()
                     collectgarbage("restart")
                 end)
@@ -47,12 +47,12 @@ local function promises(loop)
                     local client = loops.client(loop)
                     local locks = { client:mutex(fixture.path()), client:mutex(fixture.path()) }
                     local all, node = client:multi(locks), fixture.join(locks[2]:path())
-                    collectgarbage("stop") -- nothing may depend on it
+                    collectgarbage("stop") -- the spec must not depend on it
                     for _, object in ipairs({ locks[2], client:rwlock(locks[2]:path()).write, all }) do
                         local ok, problem = barrier(object.acquire, object, 20)
                         assert.is_false(ok)
                         assert.truthy(tostring(problem):find(BOUNDARY, 1, true), tostring(problem))
-                        if name == "pcall" then -- Lua shows the others only partly: what they leave is found by the pump
+                        if name == "pcall" then -- Lua shows the other functions only partly: the pump finds what they leave
                             assert.is_nil(next(client._attempts))
                         end
                         loops.until_true(loop, function()
@@ -65,7 +65,7 @@ local function promises(loop)
                     fixture.observer():delete(node)
                     assert(all:acquire(20))
                     assert(locks[1]:release())
-                    local ok, problem = barrier(locks[2].release, locks[2]) -- which raises if it has to wait
+                    local ok, problem = barrier(locks[2].release, locks[2]) -- this raises if it has to wait
                     assert.truthy(ok or tostring(problem):find(BOUNDARY, 1, true), tostring(problem))
                     assert.is_false(locks[2]:held())
                     loops.until_true(loop, function()
@@ -75,7 +75,7 @@ local function promises(loop)
             end)
         end
 
-        it("other waits inside pcall raise, and nothing waits on after them", function()
+        it("other waits inside pcall raise, and no wait is left after them", function()
             finally(function()
                 collectgarbage("restart")
             end)
@@ -89,7 +89,7 @@ local function promises(loop)
                     contenders = function() lock:contenders() end, watch = function() watch:wait() end,
                     commit = function() client:transaction():check(path):commit() end
                 }) do
-                    local ok, problem = pcall(call) -- which raises if it has to wait
+                    local ok, problem = pcall(call) -- this raises if it has to wait
                     assert.truthy(ok or tostring(problem):find(BOUNDARY, 1, true), name .. ": " .. tostring(problem))
                 end
                 watch:cancel()
@@ -120,7 +120,7 @@ local function promises(loop)
         (condition and it or pending)(...)
     end
 
-    it_if(loop.run_out, "the loop ends when the work is done, whatever is still held and watched", function()
+    it_if(loop.run_out, "the loop ends when the work is done, even if locks are held and watches set", function()
         local client, lock
         loop.run_out(function()
             client = loops.client(loop)
@@ -128,13 +128,13 @@ local function promises(loop)
             assert(lock:acquire(10))
             assert(client:get("/", { watch = true }))
             if loop.name == "copas" then
-                lock:release() -- copas cannot be asked whether anything else is left
+                lock:release() -- copas cannot tell whether any other work is left
             end
         end)
         assert(client:close())
     end)
 
-    it_if(loop.run_out, "the loop does not end while somebody waits", function()
+    it_if(loop.run_out, "the loop does not end while a coroutine waits", function()
         local got
         loop.run_out(function()
             local client = loops.client(loop)
@@ -173,7 +173,7 @@ local function promises(loop)
         assert(lock:acquire(10))
     end)
 
-    it_if(loop.drop, "a coroutine that waits for the last of several locks gives back the others if killed or forgotten", function()
+    it_if(loop.drop, "a coroutine that waits for the last of several locks releases the others if killed or forgotten", function()
         local client, rival = loops.client(loop, { session_timeout = 30 }), fixture.client({ wait = "blocking" })
         local first, last = client:mutex(fixture.path()), client:mutex(fixture.path())
         local all = client:multi({ first, last })
@@ -205,7 +205,7 @@ describe("a coroutine that is closed while it waits", function()
 
     local has_luv, uv = pcall(require, "luv")
 
-    --- Ways to wait in coroutines, each with how to have them go on.
+    --- Ways to wait in coroutines, each with a function that resumes them.
     local ways = { ["an adapter of the program's own"] = {
         adapter = { wake = function() end, wait = function()
             coroutine.yield()
@@ -221,8 +221,8 @@ describe("a coroutine that is closed while it waits", function()
         end
     } or nil }
 
-    --- Begins fn in a coroutine, has it go on until `begun()`, and closes it.
-    -- @treturn thread for the caller to keep: that it is closed must do
+    --- Runs fn in a coroutine, resumes it until `begun()`, and closes it.
+    -- @treturn thread for the caller to keep, so that the close and not the collector ends the wait
     local function close_while_waiting(way, client, fn, begun)
         local thread = coroutine.create(fn)
         assert(coroutine.resume(thread))
@@ -236,7 +236,7 @@ describe("a coroutine that is closed while it waits", function()
     end
 
     for name, way in pairs(ways) do
-        (coroutine.close and it or pending)(("leaves the queue at once, by %s #asan"):format(name), function()
+        (coroutine.close and it or pending)(("leaves the queue at once, with %s #asan"):format(name), function()
             finally(function()
                 collectgarbage("restart")
             end)
@@ -244,7 +244,7 @@ describe("a coroutine that is closed while it waits", function()
             eventually(function()
                 return client:state() == "connected"
             end)
-            collectgarbage("stop") -- nothing may depend on it
+            collectgarbage("stop") -- the spec must not depend on it
             local first, last, kept = client:mutex(fixture.path()), client:mutex(fixture.path()), {}
             local all, node = client:multi({ first, last }), fixture.join(last:path())
             kept[1] = close_while_waiting(way, client, function()
@@ -271,10 +271,10 @@ describe("a coroutine that is closed while it waits", function()
     end
 end)
 
-describe("a wait that nobody will resume", function()
+describe("a wait that is never resumed", function()
     after_each(fixture.clean)
 
-    --- Begins to wait for a lock in a coroutine whose adapter suspends it so, and pumps until all is given up. Returns the lock.
+    --- Begins a wait in a coroutine that the adapter suspends by `suspend`, and pumps until all is abandoned. Returns the thread.
     local function until_given_up(suspend, timeout, multi)
         finally(function()
             collectgarbage("restart")
@@ -286,7 +286,7 @@ describe("a wait that nobody will resume", function()
             return client:state() == "connected"
         end)
         local lock, first = client:mutex(fixture.path()), client:mutex(fixture.path())
-        lock, first = first, lock -- the one that is waited for comes last in the order of a multi
+        lock, first = first, lock -- the taken lock comes last in the order of a multi
         local node, object = fixture.join(lock:path()), multi and client:multi({ first, lock }) or lock
         collectgarbage("stop")
         local thread = coroutine.create(function()
@@ -307,7 +307,7 @@ describe("a wait that nobody will resume", function()
     for _, multi in ipairs({ false, true }) do
         local what = multi and "several locks" or "a lock"
 
-        it(("for %s is given up after its deadline"):format(what), function()
+        it(("for %s is abandoned after its deadline"):format(what), function()
             local thread = until_given_up(function()
                 repeat until coroutine.yield() ~= "pumped"
                 return true
@@ -315,7 +315,7 @@ describe("a wait that nobody will resume", function()
             assert.equal("suspended", coroutine.status(thread))
         end)
 
-        it(("for %s is given up where an error has ended its coroutine"):format(what), function()
+        it(("for %s is abandoned if an error has ended its coroutine"):format(what), function()
             local thread = until_given_up(function()
                 coroutine.yield()
                 error("an error of the adapter's own")

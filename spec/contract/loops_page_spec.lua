@@ -1,11 +1,11 @@
---- docs/loops.md: each of its programs is run as it stands there, and prints what the page says that it prints.
+--- docs/loops.md: each of its programs is run as it is printed there, and must print the output that the page shows.
 
 local cluster = require "spec.support.cluster"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
---- The programs of the page, `{ heading =, code =, output = }`.
+--- Returns the programs of the page: `{ heading =, code =, output = }`.
 local function read_programs()
     local text = files.read("docs/loops.md")
     local programs = {}
@@ -22,7 +22,7 @@ describe("docs/loops.md", function()
 
     local programs = read_programs()
 
-    it("has a program for each loop, and says what it prints", function()
+    it("has a program for each loop, and shows its output", function()
         local headings = {}
         for index, page in ipairs(programs) do
             headings[index] = page.heading
@@ -34,7 +34,7 @@ describe("docs/loops.md", function()
         local module = page.code:match('require "(%l+)"\nlocal zklock')
         local there = module == nil or pcall(require, module)
         local test = there and it or pending
-        test(("its program under '%s' does what it says"):format(page.heading), function()
+        test(("its program under '%s' prints the output shown"):format(page.heading), function()
             local path = os.tmpname()
             files.write(path, page.code)
             local output, status = cluster.run({

@@ -1,4 +1,4 @@
---- In every event loop a wait suspends one coroutine: the others run on, and each gets what it waits for.
+--- In every event loop a wait suspends one coroutine: the other coroutines keep running, and each gets what it waits for.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
@@ -7,7 +7,7 @@ local kinds = require "spec.support.kinds"
 local loops = require "spec.support.loops"
 local zklock = require "zklock"
 
---- The promises that hold in each loop.
+--- Defines the promises for one loop.
 local function promises(loop)
     after_each(fixture.clean)
 
@@ -87,7 +87,7 @@ local function promises(loop)
         end
     end
 
-    it("a wait lets the others run", function()
+    it("a wait lets the other coroutines run", function()
         local ticks, ticker = loops.new_ticker(loop)
         loop.run(function()
             local client = loops.client(loop)
@@ -102,7 +102,7 @@ local function promises(loop)
         end, ticker)
     end)
 
-    it("two coroutines wait for two locks, and each gets its own when that is free", function()
+    it("two coroutines wait for two locks, and each gets its own when it is free", function()
         local events = {}
         loop.run(function()
             local client = loops.client(loop)
@@ -131,7 +131,7 @@ local function promises(loop)
         end)
     end)
 
-    it("a wait ends when its time is up, and leaves nothing", function()
+    it("a wait ends when its time is up, and leaves nothing behind", function()
         loop.run(function()
             local client = loops.client(loop)
             local lock = client:mutex(fixture.path())
@@ -146,7 +146,7 @@ local function promises(loop)
         end)
     end)
 
-    it("a wait that is cancelled by another coroutine ends, and leaves nothing #asan", function()
+    it("a wait that another coroutine cancels ends, and leaves nothing behind #asan", function()
         loop.run(function()
             local client = loops.client(loop)
             local lock, answer = client:mutex(fixture.path()), nil
@@ -167,7 +167,7 @@ local function promises(loop)
         end)
     end)
 
-    it("a client that is closed ends the waits of others", function()
+    it("a client that is closed ends the waits of its coroutines", function()
         loop.run(function()
             local client = loops.client(loop)
             local lock, answers = client:mutex(fixture.path()), {}
@@ -191,7 +191,7 @@ local function promises(loop)
         end)
     end)
 
-    it("semaphores, read/write locks and several locks at once wait as well", function()
+    it("semaphores, read/write locks and multis wait as well", function()
         loop.run(function()
             local client = loops.client(loop)
             local first, second, path = client:mutex(fixture.path()), client:mutex(fixture.path()), fixture.path()
@@ -260,7 +260,7 @@ local function promises(loop)
             loops.until_true(loop, function()
                 return fixture.has(path, 201)
             end)
-            local before, most = 0, 0 -- between two turns of the ticker; each grant takes a server's answer
+            local before, most = 0, 0 -- grants between two turns of the ticker; each grant needs a server's answer
             function ticks.each()
                 before, most = ended, math.max(most, ended - before)
             end
@@ -274,7 +274,7 @@ local function promises(loop)
         end, ticker)
     end)
 
-    it("a ZooKeeper that does not answer keeps nobody else from running", function()
+    it("a ZooKeeper that does not answer keeps no coroutine from running", function()
         local client, link = fixture.client_behind_proxy({ wait = "blocking" })
         client:close()
         local ticks, ticker = loops.new_ticker(loop)

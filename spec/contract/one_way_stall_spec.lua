@@ -1,4 +1,4 @@
---- What `held()` is worth when the link from the leader to a follower stalls and the link from the follower to the leader works.
+--- The promise of `held()` while the link from the leader to a follower stalls, and the link from the follower to the leader works.
 -- The follower still forwards writes, and the leader still executes them. But no ping of the leader reaches the follower, so
 -- the follower reports no sessions to the leader, and the leader ends them although the follower serves their clients.
 
@@ -11,15 +11,15 @@ local proxy = require "spec.support.proxy"
 local zk = require "spec.support.zk"
 
 local TICK, SESSION_TIMEOUT = 2, 4
---- A session is ended at a multiple of the tick on the leader's clock. The leader pings twice a tick; its last ping before the
--- stall is answered within so many seconds. So if the link stalls 1.5 s after such a multiple, the sessions end 4.5 s later.
+--- A session is ended at a multiple of the tick on the leader's clock. The leader pings twice a tick, and the answer to its last
+-- ping before the stall arrives within so many seconds. If the link stalls 1.5 s after such a multiple, sessions end 4.5 s later.
 local STALLED_FOR = 4.5
---- In each try another client acquires its lock so many seconds, times the number of the try, before its session ends.
+--- In each try another client acquires its lock before the session ends: this many seconds, times the number of the try, before.
 local STEP = 0.1
 local TRIES, ENOUGH, ROUNDS = 12, 10, 5
 local PATIENCE = 50
 
-describe("mutexes of idle clients at a follower that no longer receives what its leader sends #once", function()
+describe("mutexes of idle clients at a follower that no longer receives its leader's packets #once", function()
     local servers, leader, follower, link, near, observer
 
     setup(function()
@@ -39,7 +39,7 @@ describe("mutexes of idle clients at a follower that no longer receives what its
         servers:stop()
     end)
 
-    --- Waits until the leader ends a session that has lost its client, and returns the instant.
+    --- Waits until the leader ends a session that has lost its client, and returns the time.
     local function moment_of_expiry()
         local probe = assert(zk.connect(servers:address(leader), 1000 * TICK))
         local node = assert(probe:create("/probe", "", { ephemeral = true }))
@@ -50,7 +50,7 @@ describe("mutexes of idle clients at a follower that no longer receives what its
         return core.now()
     end
 
-    --- Clients that have held their locks once and are idle since; each has a node that shows whether its session lives.
+    --- Returns tries whose clients have held their locks once and are idle since. The node of each shows whether its session lives.
     local function new_tries(directory)
         local tries = {}
         local elsewhere = fixture.client({ wait = loop, session_timeout = 20 }, servers:address(leader))
@@ -63,7 +63,7 @@ describe("mutexes of idle clients at a follower that no longer receives what its
                 other = elsewhere:mutex(path)
             }
             assert(client:create(try.session, nil, { ephemeral = true }))
-            assert(observer:sync()) -- a follower may answer before the leader has carried out what both have agreed on
+            assert(observer:sync()) -- a follower may answer before the leader has executed the agreed write
             try.id = assert(observer:exists(try.session)).ephemeralOwner:gsub("^0+", "")
             assert(try.idle:acquire(20))
             assert(try.idle:release())
@@ -72,7 +72,7 @@ describe("mutexes of idle clients at a follower that no longer receives what its
         return tries
     end
 
-    --- Notes whether both hold. The other one is asked twice, since time passes between two questions.
+    --- Notes whether both clients hold. The other client is checked twice, since time passes between two checks.
     local function look(try)
         try.both = try.both or try.other:held() and try.idle:held() and try.other:held()
     end
@@ -93,7 +93,7 @@ describe("mutexes of idle clients at a follower that no longer receives what its
         try.idle:release()
     end
 
-    --- Stands behind the idle client's node if there is one, and acquires when the session has ended at the latest.
+    --- Queues behind the idle client's node if there is one, and is granted at the latest when the session has ended.
     local function acquire_elsewhere(try)
         loop.until_true(function()
             return try.ended or try.asked and #assert(try.other:contenders(20)) > 0
@@ -102,7 +102,7 @@ describe("mutexes of idle clients at a follower that no longer receives what its
         try.token = try.other:token()
         look(try)
         try.granted = true
-        -- Until the idle client has been granted the lock too, or has its next node behind ours.
+        -- Waits until the idle client has been granted the lock too, or has its next node behind ours.
         loop.until_true(function()
             return try.acquired or #observer:children(try.path) > 1
         end, PATIENCE)
@@ -120,8 +120,8 @@ describe("mutexes of idle clients at a follower that no longer receives what its
         return true
     end
 
-    --- Looks at all locks all the time. Lets the link deliver what it held back when all others have their locks, but not before
-    -- the leader has ended all sessions.
+    --- Checks all locks all the time. Lets the link deliver the delayed packets when all other clients have their locks, but not
+    -- before the leader has ended all sessions.
     local function watch(directory, tries, expiry)
         local resumed = false
         loop.until_true(function()
@@ -147,7 +147,7 @@ describe("mutexes of idle clients at a follower that no longer receives what its
         return try.in_time or not log:find(("Expiring session 0x%s,"):format(try.id), 1, true)
     end
 
-    --- One stall; returns its tries.
+    --- Runs one stall and returns its tries.
     local function run(directory)
         local tries = new_tries(directory)
         local expiry = moment_of_expiry()

@@ -1,5 +1,5 @@
---- What zklock promises inside nginx when something goes wrong: the worker stands still, the connection is gone, the process
--- forks or ends. LuaJIT whatever Lua runs the specs: once is enough.
+--- zklock inside nginx when something goes wrong: the worker is stopped, the connection is lost, the process forks or ends. The Lua
+-- inside nginx is always LuaJIT, so these specs run only once.
 
 if not rawget(_G, "jit") then
     return
@@ -9,11 +9,10 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
-local proxy = require "spec.support.proxy"
 
 local cycle, nobody_complained = inside.cycle, inside.nobody_complained
 
---- Locations of a lock that outlives the request that acquires it. `@TIMEOUT@` is the session's.
+--- Locations with a lock that outlives the request that acquires it. `@TIMEOUT@` is the session timeout.
 local KEPT = [[
     location = /hold { content_by_lua_block {
         local inside = require "spec.support.inside_nginx"
@@ -33,13 +32,13 @@ local function start(locations, options)
     return inside.start((KEPT:gsub("@TIMEOUT@", options.session_timeout or 60)) .. (locations or ""), options)
 end
 
---- nginx behind a fault proxy, and the proxy.
+--- Starts nginx behind a fault proxy. Returns both.
 local function start_behind_proxy(locations)
-    local link = inside.remember(proxy.start(fixture.servers()))
+    local link = fixture.proxy()
     return start(locations, { servers = link.address }), link
 end
 
---- Takes the connection away, until link:accept().
+--- Cuts the connection; there is no other until link:accept().
 local function disconnect(link)
     link:refuse()
     link:cut()
@@ -50,10 +49,10 @@ local function has_file(path)
     return file and file:close() or false
 end
 
-describe("a worker that stood still #nginx", function()
-    after_each(inside.clean)
+describe("a worker that was stopped #nginx", function()
+    after_each(fixture.clean)
 
-    it("for longer than its session finds held() false at the first look, and its token and writes are refused", function()
+    it("for longer than its session finds held() false at the first call, and its token and writes are refused", function()
         local server = start([[
             location = /spin { content_by_lua_block {
                 local lock, now = require("spec.support.inside_nginx").kept, require("zklock.core").now
@@ -90,7 +89,7 @@ describe("a worker that stood still #nginx", function()
         nobody_complained(server)
     end)
 
-    it("with requests in the queue for longer than its session lets them join again, and all are served", function()
+    it("with queued requests for longer than its session lets them join again, and all are served", function()
         local server = start([[
             location = /turn { content_by_lua_block {
                 local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = 6 }))
@@ -121,9 +120,9 @@ describe("a worker that stood still #nginx", function()
 end)
 
 describe("a worker without a connection #nginx", function()
-    after_each(inside.clean)
+    after_each(fixture.clean)
 
-    it("gives back what is released meanwhile as soon as it is connected again #nginxasan", function()
+    it("executes the releases made meanwhile as soon as it is connected again #nginxasan", function()
         local server, link = start_behind_proxy([[
             location = /release { content_by_lua_block {
                 ngx.say(tostring(require("spec.support.inside_nginx").kept:release { wait = ngx.var.arg_wait == "true" }))
@@ -148,7 +147,7 @@ describe("a worker without a connection #nginx", function()
         nobody_complained(server)
     end)
 
-    it("leaves nothing of waits that time out, are cancelled, aborted or killed meanwhile #nginxasan", function()
+    it("leaves nothing behind of waits that time out, are cancelled, aborted or killed meanwhile #nginxasan", function()
         local server, link = start_behind_proxy([[
             location = /cancels { content_by_lua_block {
                 local lock = require("spec.support.inside_nginx").mutex("@PATH@")
@@ -195,15 +194,15 @@ describe("a worker without a connection #nginx", function()
         end, 20, "the aborted requests to be noticed")
         fixture.await_children(server.path, 13)
         link:accept()
-        fixture.await_children(server.path, 1, 120) -- the client's next try may be most of a session away
+        fixture.await_children(server.path, 1, 120) -- the client's next try may be due only after most of a session timeout
         nobody_complained(server)
     end)
 end)
 
 describe("a worker #nginx", function()
-    after_each(inside.clean)
+    after_each(fixture.clean)
 
-    it("that forks keeps its lock, and its child touches nothing, even by its exit", function()
+    it("that forks keeps its lock, and its child touches nothing, not even at its exit", function()
         local server = start([[
             location = /fork { content_by_lua_block {
                 local inside, ffi = require "spec.support.inside_nginx", require "ffi"
@@ -235,7 +234,7 @@ describe("a worker #nginx", function()
         local file = assert(io.open(server.directory .. "/child"))
         assert.equal("false forked forked forked", file:read("*a"))
         file:close()
-        -- Nor does a program that it starts inherit the client's pipes.
+        -- A program that the worker starts does not inherit the client's pipes either.
         assert.same({ 200, pipes }, { server:get("/popen") })
         fixture.await_children(server.path, 1)
         assert.same({ 200, "true" }, { server:get("/held") })
@@ -273,7 +272,7 @@ describe("a worker #nginx", function()
         assert.equal(200, (server:get("/plain")))
     end)
 
-    it("gives back a lock that a request has forgotten when it is collected #nginxasan", function()
+    it("releases a lock that a request has forgotten when the lock is collected #nginxasan", function()
         local server = start([[
             location = /forget { content_by_lua_block {
                 local lock = require("spec.support.inside_nginx").mutex("@PATH@")
@@ -288,7 +287,7 @@ describe("a worker #nginx", function()
         nobody_complained(server)
     end)
 
-    it("whose client is closed answers those who wait, and releases what it holds", function()
+    it("whose client is closed answers the waiters, and releases what it holds", function()
         local server = start([[
             location = /wait { content_by_lua_block {
                 local lock = require("spec.support.inside_nginx").mutex("@PATH@")
@@ -310,7 +309,7 @@ describe("a worker #nginx", function()
         nobody_complained(server)
     end)
 
-    it("without a Lua cache passes on what a request has kept in its Lua, which no other will see", function()
+    it("without a Lua cache releases what a request has kept in its Lua, which no other request sees", function()
         local server = start(nil, { head = "lua_code_cache off;\n" .. inside.HEAD })
         local requests = {}
         for index = 1, 4 do
@@ -324,9 +323,9 @@ describe("a worker #nginx", function()
 end)
 
 describe("a proof that the process ends with its Lua #nginx", function()
-    after_each(inside.clean)
+    after_each(fixture.clean)
 
-    it("is a reload while requests, timers and modules hold and wait: threads, sockets and sessions go", function()
+    it("is a reload while requests, timers and modules hold and wait: threads, sockets and sessions end", function()
         local server = start()
         local before = inside.sessions()
         local function entries(what)

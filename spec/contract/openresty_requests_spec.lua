@@ -1,5 +1,5 @@
---- Locks end with the request that acquired them, however it ends, and without the collector. LuaJIT whatever Lua runs the specs:
--- once is enough.
+--- Locks end with the request that acquired them, however it ends, and without the collector. The Lua inside nginx is always
+-- LuaJIT, so these specs run only once.
 
 if not rawget(_G, "jit") then
     return
@@ -11,15 +11,15 @@ local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 
-local clean, nobody_complained = inside.clean, inside.nobody_complained
+local nobody_complained = inside.nobody_complained
 
---- The ways to end, see support.inside_requests; in which location, and what is sent with the request.
+--- The ways in which a request ends (see support.inside_requests), the locations for some of them, and headers to send.
 local WAYS = { "exit", "redirect", "exec", "set_uri", "hang_up", "hang_up_unseen", "body_timeout", "slow_reader", "error", "forget",
     "kill", "capture", "multi_exit", "multi_kill" }
 local LOCATIONS = { set_uri = "/rewrite", hang_up_unseen = "/unseen" }
 local HEADERS = { body_timeout = "Content-Length: 10\r\n" }
 
---- Where who waits for the lock is.
+--- Where the waiter for the lock is.
 local PLACES = { "same worker", "another worker", "another process" }
 
 local LOCATIONS_OF_HOLDERS = [[
@@ -39,14 +39,14 @@ local LOCATIONS_OF_HOLDERS = [[
     location = /busy { content_by_lua_block { ngx.sleep(0.005) ngx.say("busy") } }
 ]]
 
---- Starts nginx with two workers, between which the kernel distributes connections evenly. `before`: Lua that runs before all else.
+--- Starts nginx with two workers; the kernel distributes connections evenly between them. `before`: Lua that runs first.
 local function start(megabytes, before, locations)
     local head = inside.HEAD:gsub("backlog=4096", "%0 reuseport"):gsub("init_by_lua_block {", "%0 " .. (before or ""))
     head = ("init_worker_by_lua_block { require('spec.support.inside_requests').fill_heap(%d) }\n"):format(megabytes) .. head
     return inside.start(LOCATIONS_OF_HOLDERS .. (locations or ""), { workers = 2, head = head })
 end
 
---- Sends a request and does not wait for what comes of it.
+--- Sends a request and does not wait for the answer.
 local function send(server, location, headers)
     local connection = assert(socket.tcp())
     connection:settimeout(30)
@@ -56,7 +56,7 @@ local function send(server, location, headers)
     return connection
 end
 
---- Has a worker wait for the lock of that name; the connection, on which it says what comes of it.
+--- Makes a worker wait for the lock of that name. Returns the connection, on which the worker answers.
 local function wait_in(server, name, worker)
     while true do
         local connection = send(server, ("/wait?name=%s&worker=%d"):format(name, worker))
@@ -71,7 +71,7 @@ local function wait_in(server, name, worker)
     end
 end
 
---- A load of small requests until the function that this returns is called.
+--- Sends a load of small requests until the returned function is called.
 local function load(server)
     local pipe = io.popen(("exec ab -q -l -n 1000000 -c 2 http://127.0.0.1:%d/busy >/dev/null 2>&1 & echo $!"):format(server.port))
     local pid = pipe:read("*l")
@@ -89,7 +89,7 @@ local function await_holders(server, wanted)
     end, 30, "all to hold")
 end
 
---- All of these ways to end, with a waiter in every place, all at once.
+--- Ends requests in all of these ways, with a waiter in every place, all at once.
 local function end_in(ways, server)
     local holders, waiters = {}, {}
     for _, way in ipairs(ways) do
@@ -140,7 +140,7 @@ local function end_in(ways, server)
     end
 end
 
---- The lines of a text, sorted.
+--- Returns the lines of a text, sorted.
 local function words(text)
     local lines = {}
     for line in text:gmatch("[^\n]+") do
@@ -150,8 +150,8 @@ local function words(text)
     return lines
 end
 
-describe("a request that ends while it holds gives its lock back #nginx", function()
-    after_each(clean)
+describe("a request that ends while it holds releases its lock #nginx", function()
+    after_each(fixture.clean)
 
     for _, megabytes in ipairs { 0, 50 } do
         it(("in every way, to every waiter, with a Lua heap of %d MB, idle and busy #nginxasan"):format(megabytes), function()
@@ -164,12 +164,12 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         end)
     end
 
-    it("where nginx does not export what that takes, within a second of its end", function()
+    it("within a second of its end, if nginx does not export the functions for a cleanup handler", function()
         local ways = { "exit", "redirect", "hang_up", "hang_up_unseen", "body_timeout", "error", "forget", "kill" }
         end_in(ways, start(50, "require('zklock.core').scope = function() end "))
     end)
 
-    --- Lua that takes the ticker away, which would find an ended request by itself: a timer of a second never comes.
+    --- Lua that removes the ticker, which would find an ended request by itself: a timer of one second never fires.
     local NO_TICKER = [[
         local at = ngx.timer.at
         ngx.timer.at = function(delay, ...)
@@ -179,7 +179,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
             return at(delay, ...)
         end ]]
 
-    it("by nginx's cleanup, which is there and does it without the ticker", function()
+    it("by nginx's cleanup handler, without the ticker", function()
         local server = start(0, NO_TICKER, [[
             location = /scope {
                 access_by_lua_block { ngx.ctx.first = require("zklock.adapters.openresty").request() }
@@ -197,7 +197,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         end_in({ "exit", "redirect", "hang_up", "hang_up_unseen", "body_timeout", "error", "forget" }, server)
     end)
 
-    it("so does a timer handler that fails", function()
+    it("also in a timer handler that fails", function()
         local server = start(50, nil, [[
             location = /timer { content_by_lua_block {
                 assert(ngx.timer.at(0, function()
@@ -213,7 +213,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         fixture.await_children(server.path, 0)
     end)
 
-    it("and finds a lock object that it has kept free again, with a word about keep", function()
+    it("and makes a lock object that it has kept free again, with a hint about keep", function()
         local server = inside.start([[
             location = /forget { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
@@ -230,14 +230,14 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
             } }
         ]])
         server:get("/forget")
-        fixture.await_children(server.path, 0) -- its answer comes before its end
+        fixture.await_children(server.path, 0) -- the request's answer comes before its end
         local _, text = server:get("/use")
         assert.truthy(text:find("^nil not_held .*keep = true.*\ntrue$"), text)
         assert.same({ 200, "" }, { server:get("/report?name=lost") })
         nobody_complained(server)
     end)
 
-    it("and leaves nothing at a lock object that other requests use, too", function()
+    it("and leaves nothing in a lock object that other requests use, too", function()
         local server = inside.start([[
             location = /first { content_by_lua_block {
                 local inside, requests = require "spec.support.inside_nginx", require "spec.support.inside_requests"
@@ -274,7 +274,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         nobody_complained(server)
     end)
 
-    it("unless the lock is to be kept, which then ends with its release, in another request or a timer", function()
+    it("unless the lock was acquired with keep; then it ends with its release, in another request or a timer", function()
         local server = inside.start([[
             location = /keep { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
@@ -308,8 +308,8 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         nobody_complained(server)
     end)
 
-    --- Lets a worker exit in which a request holds that has assigned its ngx.ctx. `before`: Lua that runs before all else;
-    -- `within`: what the request does after the assignment.
+    --- Lets a worker exit while a request holds that has assigned its ngx.ctx. `before`: Lua that runs first; `within`: the
+    -- request's Lua after the assignment.
     local function assign_and_exit(before, within)
         local server = inside.start([[
             location = /assign { content_by_lua_block {
@@ -340,7 +340,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         local request = server:ask("/assign")
         await_holders(server, 1)
         server:signal("HUP")
-        -- The old worker looks at its locks: what no request holds passes on.
+        -- The old worker checks its locks: locks that no request holds are released.
         local parked = fixture.client():mutex(server.path .. "-parked")
         assert(parked:acquire(20))
         server:get("/go")
@@ -348,7 +348,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         nobody_complained(server)
     end
 
-    it("but not when its ngx.ctx is assigned and the worker is to exit; nor is all garbage collected then", function()
+    it("but not if its ngx.ctx is assigned and the worker is about to exit; no full collection runs then", function()
         assign_and_exit("", [[
             local other = inside.mutex("@PATH@-other")
             assert(other:acquire(20))
@@ -356,11 +356,11 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         ]])
     end)
 
-    it("nor then where nginx does not export what that takes", function()
+    it("but not in that case if nginx does not export the functions for a cleanup handler", function()
         assign_and_exit("require('zklock.core').scope = function() end ", "")
     end)
 
-    it("nor while a coroutine of any sort goes on within with_lock", function()
+    it("but not while a coroutine of any kind runs inside with_lock", function()
         local server = start(0, nil, [[
             location = /sorts { content_by_lua_block {
                 local inside, requests = require "spec.support.inside_nginx", require "spec.support.inside_requests"
@@ -378,7 +378,7 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         ]])
         local request = server:ask("/sorts")
         await_holders(server, 3)
-        -- The ticker looks at the holds: one of a killed light thread ends.
+        -- The ticker checks the holds: the hold of a killed light thread ends.
         local _, worker = server:get("/report?name=worker-entry")
         local name
         repeat
@@ -393,152 +393,5 @@ describe("a request that ends while it holds gives its lock back #nginx", functi
         local _, text = request:answer()
         assert.same({ "entry true", "light true", "made true" }, words(text))
         nobody_complained(server)
-    end)
-end)
-
-describe("a crowd of waiters #nginx", function()
-    after_each(clean)
-
-    it("that gets its lock at once is woken over several turns of nginx's event loop", function()
-        local server = inside.start([[
-            location = /turns { content_by_lua_block {
-                local inside = require "spec.support.inside_nginx"
-                inside.turn, inside.woken = 0, {}
-                ngx.say("turning")
-                ngx.flush(true)
-                while not inside.stop do
-                    ngx.sleep(0.001)
-                    inside.turn = inside.turn + 1
-                end
-                local most = 0
-                for _, count in pairs(inside.woken) do most = math.max(most, count) end
-                ngx.say(most)
-            } }
-            location = /read { content_by_lua_block {
-                local inside = require "spec.support.inside_nginx"
-                local lock = inside.client():rwlock("@PATH@").read
-                assert(lock:acquire(60))
-                inside.woken[inside.turn] = (inside.woken[inside.turn] or 0) + 1
-                lock:release { wait = false }
-                ngx.say("read")
-            } }
-            location = /stop { content_by_lua_block {
-                require("spec.support.inside_nginx").stop = true
-            } }
-        ]])
-        local writer = fixture.join(server.path, "__WRIT__")
-        local turns = server:ask("/turns")
-        repeat
-            local line = assert(turns.connection:receive("*l"))
-        until line == "turning"
-        local readers = {}
-        for index = 1, 300 do
-            readers[index] = server:ask("/read")
-        end
-        eventually(function()
-            return select(2, server:get("/waiters")) == "300"
-        end, 30, "the readers to wait")
-        assert(fixture.observer():delete(writer))
-        for index = 1, 300 do
-            assert.same({ 200, "read" }, { readers[index]:answer() })
-        end
-        server:get("/stop")
-        local rest = turns.connection:receive("*a")
-        local most = tonumber(rest:match("\r\n(%d+)\n"))
-        assert.is_true(most <= 100, rest)
-        nobody_complained(server)
-    end)
-end)
-
-describe("without a Lua cache #nginx", function()
-    after_each(clean)
-
-    it("more requests than there are timers do not stop the worker, and a reload ends it #nginxasan", function()
-        local server = inside.start(nil, { head = "lua_code_cache off; lua_max_running_timers 16;\n" .. inside.HEAD })
-        for _ = 1, 60 do
-            assert.same({ 200, "held" }, { inside.cycle(server):answer() })
-        end
-        server:reload()
-        assert.same({ 200, "held" }, { inside.cycle(server):answer() })
-        for _, line in ipairs(server:complaints()) do
-            assert.truthy(line:find("lua_code_cache is off", 1, true), line)
-        end
-    end)
-end)
-
-describe("a pump that nginx does not begin #nginx", function()
-    after_each(clean)
-
-    it("since the program's timers have taken all places is reported, and its locks are granted", function()
-        local server = inside.start([[
-            location = /fill {
-                content_by_lua_block {
-                    local inside = require "spec.support.inside_nginx"
-                    local begun = require("ngx.semaphore").new(0)
-                    for _ = 1, 2 do
-                        assert(ngx.timer.at(0, function()
-                            begun:post()
-                            while not inside.stop do ngx.sleep(0.01) end
-                            inside.ended = (inside.ended or 0) + 1
-                        end))
-                        assert(begun:wait(20))
-                    end
-                    ngx.say("filled")
-                }
-            }
-            location = /grant {
-                content_by_lua_block {
-                    local inside = require "spec.support.inside_nginx"
-                    local client = inside.client()
-                    local before = client:stats().grants
-                    ngx.sleep(2.2) -- pauses that grow for ever are of two seconds by then
-                    ngx.say("looking")
-                    ngx.flush(true)
-                    while client:stats().grants == before do ngx.sleep(0.001) end
-                    -- Only the client knows of the grant so far. Timers run in the order in which they are due.
-                    ngx.sleep(0.5)
-                    ngx.say(tostring(inside.stop))
-                }
-            }
-            location = /pumps { content_by_lua_block {
-                local ended = require("spec.support.inside_nginx").ended or 0
-                ngx.say(ngx.timer.running_count() - 2 + ended)
-            } }
-            location = /wait { content_by_lua_block {
-                assert(require("spec.support.inside_nginx").mutex("@PATH@"):acquire())
-                ngx.say("held")
-            } }
-            location = /acquire { content_by_lua_block {
-                local inside = require "spec.support.inside_nginx"
-                assert(inside.mutex("@PATH@"):acquire(20))
-                ngx.say("held while ", ngx.timer.running_count(), " timers run")
-                inside.stop = true
-            } }
-        ]], { head = "lua_max_running_timers 2;\n" .. inside.HEAD })
-        assert.same({ 200, "filled" }, { server:get("/fill") })
-        local holder = fixture.join(server.path)
-        local request = server:ask("/acquire")
-        eventually(function()
-            return server:log():find("zklock: nginx has not begun a timer", 1, true)
-        end, 20, "the report")
-        local grant = server:ask("/grant")
-        repeat
-            local line = assert(grant.connection:receive("*l"))
-        until line == "looking"
-        assert(fixture.observer():delete(holder))
-        assert.same({ 200, "held while 2 timers run" }, { request:answer() })
-        assert.truthy(grant.connection:receive("*a"):find("\ntrue\n"), "the waiter looked late")
-        -- The places are free, and the pump takes one of them while somebody waits.
-        fixture.await_children(server.path, 0)
-        holder = fixture.join(server.path)
-        request = server:ask("/wait")
-        eventually(function()
-            return select(2, server:get("/pumps")) == "1"
-        end, 60, "the pump")
-        assert(fixture.observer():delete(holder))
-        assert.same({ 200, "held" }, { request:answer() })
-        for _, line in ipairs(server:complaints()) do
-            assert.truthy(line:find("lua_max_running_timers", 1, true), line)
-        end
     end)
 end)

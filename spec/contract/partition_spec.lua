@@ -1,5 +1,5 @@
---- What a mutex promises when the servers do not agree any more: a follower that is cut off from its leader goes on serving
--- its clients, while the leader gives their locks to others; and a create is carried out long after its connection was lost.
+--- A mutex while the servers disagree. A follower that is cut off from its leader still serves its clients, while the leader gives
+-- their locks to other clients. And a create is executed long after its connection was lost.
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
@@ -55,9 +55,9 @@ describe("a mutex held through a follower that is cut off from its leader #once"
     end)
 end)
 
--- The leader has proposed the create, and a majority has not acknowledged it yet. Another follower lets the client in and has
--- nothing to show: whoever believes that list makes a second node, behind the first one, which is its own and never goes.
-describe("a mutex whose create surfaces after its client has come back elsewhere #once", function()
+-- The leader has proposed the create, but a majority has not acknowledged it yet. The client connects to another follower, whose
+-- list does not show the node. A client that trusted this list would create a second node behind its own first one, for ever.
+describe("a mutex whose create surfaces after its client has connected to another server #once", function()
     local servers, leader, near, far
 
     setup(function()
@@ -82,7 +82,7 @@ describe("a mutex whose create surfaces after its client has come back elsewhere
         servers:stop()
     end)
 
-    it("has that one node", function()
+    it("has only that node", function()
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 }, servers:address(leader))
         local lock = client:mutex("/late")
         assert(lock:acquire(20))

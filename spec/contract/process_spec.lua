@@ -1,4 +1,4 @@
---- What becomes of locks when processes end, stop, fork or are interrupted; and several processes at once.
+--- Locks of processes that end, stop, fork or are interrupted, and of several processes at once.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -7,7 +7,7 @@ local fixture = require "spec.support.fixture"
 local proxy = require "spec.support.proxy"
 local interpreter = require("spec.support.program").interpreter
 
---- A session timeout so long that what is freed within the specs was not freed by it.
+--- A session timeout that is longer than the specs run, so that it cannot be what freed a lock.
 local LONG = 60
 
 describe("a process that holds a lock", function()
@@ -29,7 +29,7 @@ describe("a process that holds a lock", function()
         end)
     end
 
-    it("frees it at once when it dies of an error", function()
+    it("frees it at once when it ends by an error", function()
         local path = fixture.path()
         local worker = fixture.worker(path, LONG)
         assert.equal("ok", worker:ask("acquire 10"))
@@ -61,7 +61,7 @@ describe("a process that holds a lock", function()
         assert.equal(1, #fixture.children(path))
     end)
 
-    it("finds held() false at the first look after it was stopped for longer than its session", function()
+    it("finds held() false at the first call after it was stopped for longer than its session", function()
         local path = fixture.path()
         local worker = fixture.worker(path, 10)
         assert.equal("ok", worker:ask("acquire 10"))
@@ -81,7 +81,7 @@ describe("a process that holds a lock", function()
         assert.equal("ok", worker:ask("acquire 20"))
     end)
 
-    it("writes nothing to stderr that it did not ask for, whatever happens to its connection", function()
+    it("writes nothing to stderr without being asked to, whatever happens to its connection", function()
         local path = fixture.path()
         local link = proxy.start(fixture.servers())
         local worker = fixture.program("worker", link.address, path, 6)
@@ -103,7 +103,7 @@ describe("a process that holds a lock", function()
 end)
 
 describe("the module", function()
-    it("stays where it is when its Lua is closed: a thread of its own may be running in it", function()
+    it("is not unmapped when its Lua is closed, since a thread of its own may be running in it", function()
         local said = cluster.run({ "env", "LD_DEBUG=files", interpreter(), "-e", 'require "zklock.core"' })
         assert.truthy(said:find("opening file=[^\n]*zklock/core.so"), said)
         assert.is_nil(said:match("[^\n]*zklock/core.so[^\n]*destroying link map"))
@@ -113,7 +113,7 @@ end)
 describe("a process that waits for a lock", function()
     after_each(fixture.clean)
 
-    it("can be interrupted: the error goes on, nothing is left, its client works #valgrind", function()
+    it("can be interrupted: the error is passed on, nothing is left, its client works #valgrind", function()
         local path = fixture.path()
         local holder = fixture.join(path)
         local program = fixture.program("interrupted", fixture.servers(), path)
@@ -130,7 +130,7 @@ describe("a process that waits for a lock", function()
         assert.same({ holder:match("[^/]+$") }, fixture.children(path))
     end)
 
-    it("leaves nothing at once when its main chunk ends while a coroutine waits", function()
+    it("leaves nothing behind, at once, when its main chunk ends while a coroutine waits", function()
         local path = fixture.path()
         local holder = fixture.join(path)
         local program = fixture.program("ender", fixture.servers(), path)
@@ -142,7 +142,7 @@ describe("a process that waits for a lock", function()
         assert.same({ holder:match("[^/]+$") }, fixture.children(path))
     end)
 
-    it("leaves nothing when it is killed, after its session timeout", function()
+    it("leaves nothing behind when it is killed, after its session timeout", function()
         local path = fixture.path()
         fixture.join(path)
         local worker = fixture.worker(path, 6)
@@ -152,7 +152,7 @@ describe("a process that waits for a lock", function()
         fixture.await_children(path, 1)
     end)
 
-    it("leaves nothing at once when it is terminated by Ctrl-C without catching the error", function()
+    it("leaves nothing behind, at once, when Ctrl-C terminates it and the error is not caught", function()
         local path = fixture.path()
         local holder = fixture.join(path)
         local worker = fixture.worker(path, LONG)
@@ -171,7 +171,7 @@ end)
 describe("many processes", function()
     after_each(fixture.clean)
 
-    it("hold a lock one at a time: twenty of them count without losing one, and tokens grow with the count", function()
+    it("hold a lock one at a time: twenty of them count without losing a count, and tokens grow with the count", function()
         local path = fixture.path()
         local file_name = os.tmpname()
         files.write(file_name, "0\n")
@@ -222,7 +222,7 @@ describe("a fork of a process that holds a lock", function()
     local has_posix = pcall(require, "posix.unistd")
     local test = has_posix and it or pending
 
-    test("answers forked to everything, touches nothing, and the parent goes on", function()
+    test("answers forked to every call, touches nothing, and the parent is not disturbed", function()
         local path = fixture.path()
         local program = fixture.program("forker", fixture.servers(), path)
         local result = program:finish()
@@ -258,7 +258,7 @@ describe("a fork of a process that holds a lock", function()
     end)
 end)
 
-describe("a process that connects in vain", function()
+describe("a process that cannot connect", function()
     after_each(fixture.clean)
 
     local cases = {
@@ -279,7 +279,7 @@ describe("a process that connects in vain", function()
         end }
     }
     for _, case in ipairs(cases) do
-        it("where " .. case[1] .. " says so by its code, writes nothing to stderr, and can end", function()
+        it("where " .. case[1] .. " gets the code for it, writes nothing to stderr, and can end", function()
             local result = fixture.program("connector", case[3](), case[2] == "disconnected" and 1 or 20):finish()
             assert.same({ 0, case[2] .. "\n", "" }, { result.status, result.output, result.errors })
         end)
@@ -304,10 +304,10 @@ describe("a process that waits for its first connection", function()
     end)
 end)
 
-describe("a program that this one starts", function()
+describe("a program that is started by this one", function()
     after_each(fixture.clean)
 
-    it("inherits no file descriptor of a client, whose new sockets have the numbers of old ones", function()
+    it("inherits no file descriptor of a client, even if new sockets have the numbers of old ones", function()
         local count = "ls /proc/self/fd | wc -l"
         local link, path = proxy.start(fixture.servers()), fixture.path()
         local without = cluster.run({ "sh", "-c", count })

@@ -21,7 +21,7 @@ describe("where a quota is reached #once", function()
         servers:stop()
     end)
 
-    --- So many nodes may be at a path, itself and all below it; as setquota of ZooKeeper's shell does it.
+    --- Limits the number of nodes at a path, including the path itself, as setquota of ZooKeeper's shell does.
     local function set_quota(path, count)
         local quota = "/zookeeper/quota" .. path
         local limits, data = quota .. "/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" .. count
@@ -50,7 +50,7 @@ describe("where a quota is reached #once", function()
     end
 
     for _, kind in ipairs(kinds) do
-        it(("a %s is refused, leaves nothing, and does no harm to others; and is acquired when the quota is raised"):format(
+        it(("a %s is refused, leaves nothing behind, does not harm others, and is acquired when the quota is raised"):format(
             kind.name), function()
             local path = "/few/" .. kind.name
             local holder, client = kind.new(new_client(), path), new_client()
@@ -61,7 +61,7 @@ describe("where a quota is reached #once", function()
             assert.equal(1, #before)
             loop.run(function()
                 assert_refused(path, lock:acquire(1000))
-                if kind.name == "read lock" then -- readers share it
+                if kind.name == "read lock" then -- readers share the holder's lock
                     assert_refused(path, lock:try_acquire())
                 end
                 assert_refused(path, client:multi({ other, lock }):acquire(1000))
@@ -84,7 +84,7 @@ describe("where a quota is reached #once", function()
         end)
     end
 
-    it("a lock whose directory cannot be made for that is refused", function()
+    it("a lock is refused if the quota allows no directory for it", function()
         assert(observer:create("/full"))
         set_quota("/full", 1)
         local client = new_client()
@@ -96,7 +96,7 @@ describe("where a quota is reached #once", function()
         acquire_and_release(lock)
     end)
 
-    it("a node of the program's own is refused", function()
+    it("a node that the program creates itself is refused", function()
         local client = new_client()
         assert(observer:create("/whole"))
         set_quota("/whole", 1)

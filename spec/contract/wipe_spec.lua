@@ -1,12 +1,12 @@
 --- A mutex whose server was wiped, or restored from a backup, behind the same address. Sequence numbers and transaction ids begin
--- again, and conclusions from those before do not count.
+-- again, and conclusions from the old data do not count.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local zk = require "spec.support.zk"
 
---- The sequence number that the two clients come to, and the path where they do.
+--- The sequence number that both clients reach, and the path on which they reach it.
 local NUMBER = 49
 local PATH = "/jobs/nightly"
 
@@ -26,7 +26,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
         server:stop()
     end)
 
-    --- The server's data are changed by a shell command while it is down; `$DATA` is where they are.
+    --- Stops the server, changes its data by a shell command, and restarts it; `$DATA` is the data directory.
     local function change_data(command)
         server:kill()
         local data = cluster.quote(server.directory .. "/1/data")
@@ -42,7 +42,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
         return tonumber(lock:node():match("(%d+)$"))
     end
 
-    --- Takes turns until a turn has that number; that one is kept if `hold`.
+    --- Acquires and releases until an acquisition has that number; that acquisition is kept if `hold`.
     local function turns_until(lock, number, hold)
         repeat
             assert(lock:acquire(20))
@@ -53,7 +53,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
         until reached >= number
     end
 
-    --- Writes elsewhere until the server's transaction id is as high as it was.
+    --- Writes elsewhere until the server's transaction id is higher than `zxid`.
     local function pad(zxid)
         observer = assert(zk.connect(server.servers))
         assert(observer:create("/elsewhere"))
@@ -68,7 +68,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
         end)
     end
 
-    --- The first client has had the number; the other one holds by the same number of the new data. Nobody gets in.
+    --- The first client has had the number; the other client holds by the same number in the new data. The first is not granted.
     local function neither_gets_in(client, lock, sessions)
         local zxid = last_zxid()
         return function()
@@ -86,7 +86,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
         end
     end
 
-    it("is not granted on what was known of the data that are gone", function()
+    it("is not granted by what was known of the old data", function()
         local client = fixture.client({ session_timeout = 40 }, server.servers)
         local lock = client:mutex(PATH)
         turns_until(lock, NUMBER)
@@ -95,7 +95,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
         rest()
     end)
 
-    it("is not granted on it either if the session is in the backup that was restored, and goes on", function()
+    it("is not granted by it either if the session is in the restored backup, and continues", function()
         local client = fixture.client({ session_timeout = 40 }, server.servers)
         local lock = client:mutex(PATH)
         turns_until(lock, 3)

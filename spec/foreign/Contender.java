@@ -1,5 +1,5 @@
 /*
- * Curator as a contender. README.md says what it is told and what it answers.
+ * Curator as a contender. README.md lists its commands and answers.
  *
  * Usage: Contender SERVERS PATH KIND PERMITS NAME
  */
@@ -25,9 +25,13 @@ import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 public final class Contender {
-    /** What the locks have in common here. */
+    /**
+     * The common interface of the locks.
+     */
     private interface Lock {
-        /** False: not within so many seconds; a negative number waits for ever. */
+        /**
+         * Returns false if not acquired within `seconds`; a negative number waits for ever.
+         */
         boolean acquire(double seconds) throws Exception;
 
         void release() throws Exception;
@@ -99,7 +103,9 @@ public final class Contender {
         }
     }
 
-    /** Who is inside at the same time; README.md says how that is seen. */
+    /**
+     * Checks which contenders are inside at the same time; README.md says how.
+     */
     private static final class Check {
         private final Path directory;
         private final Path exclusive;
@@ -128,7 +134,9 @@ public final class Contender {
             return count;
         }
 
-        /** Enters; true if somebody is inside who must not be. */
+        /**
+         * Enters. Returns true if a conflicting contender is inside.
+         */
         boolean enter(String mode) throws IOException {
             boolean alone = mode.equals("mutex") || mode.equals("write");
             boolean overlap = false;
@@ -164,10 +172,10 @@ public final class Contender {
     private final String kind;
     private final int permits;
     private final String name;
-    private final Lock reading; // what a turn that reads takes, and a turn of a kind with one lock only
+    private final Lock reading; // the lock of a turn that reads, and of a turn of a kind with only one lock
     private final Lock writing;
     private final CountDownLatch told = new CountDownLatch(1);
-    private Lock single; // what single steps take: of a read/write lock first the one that writes
+    private Lock single; // the lock of single steps: of a read/write lock first the writing one
     private Check check;
 
     private Contender(CuratorFramework client, String path, String kind, int permits, String name) {

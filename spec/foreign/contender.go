@@ -1,4 +1,4 @@
-// go-zookeeper as a contender. README.md says what it is told and what it answers.
+// go-zookeeper as a contender. README.md lists its commands and answers.
 //
 // Usage: contender SERVERS PATH mutex 0 NAME
 package main
@@ -36,7 +36,7 @@ func connect(servers string) *zk.Conn {
 	return conn
 }
 
-// inside is one turn's check; README.md says what it sees.
+// inside is one turn's check; README.md says how it works.
 type inside struct {
 	exclusive string
 	name      string
@@ -49,7 +49,7 @@ func newInside(directory, name string) (*inside, error) {
 	return &inside{exclusive: directory + "/exclusive", name: name, log: log}, err
 }
 
-// enter returns whether somebody is inside already.
+// enter returns whether another contender is inside already.
 func (turn *inside) enter() (bool, error) {
 	file, err := os.OpenFile(turn.exclusive, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0644)
 	if err != nil && !os.IsExist(err) {

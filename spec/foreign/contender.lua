@@ -1,6 +1,6 @@
---- zklock as a contender. README.md says what it is told and what it answers.
+--- zklock as a contender. README.md lists its commands and answers.
 --
--- Usage: contender.lua SERVERS PATH KIND PERMITS NAME. Needs luv, for files that only one can make.
+-- Usage: contender.lua SERVERS PATH KIND PERMITS NAME. Needs luv, for files that only one process can make.
 
 local core = require "zklock.core"
 local uv = require "luv"
@@ -11,7 +11,7 @@ local FILE_MODE = 420 -- rw-r--r--
 
 io.stdout:setvbuf("line")
 
--- Who is inside at the same time; README.md says how that is seen.
+-- Checks which contenders are inside at the same time; README.md says how.
 local Check = {}
 Check.__index = Check
 
@@ -35,7 +35,7 @@ function Check:count_shared()
     return count
 end
 
---- Enters; true if somebody is inside who must not be.
+--- Enters. Returns true if a conflicting contender is inside.
 function Check:enter(mode)
     local file = (mode == "mutex" or mode == "write") and self.exclusive or self.shared
     local fd, problem, code = uv.fs_open(file, "wx", FILE_MODE)
@@ -82,7 +82,7 @@ local function locks_of(where, options)
 end
 
 local locks = locks_of(path)
--- What single steps take: of a read/write lock first the one that writes.
+-- The lock of single steps: of a read/write lock first the writing one.
 local single = kind == "rw" and "write" or kind
 local check
 
@@ -159,7 +159,7 @@ function commands.revocable()
     return "ok"
 end
 
---- Callbacks run where the program pumps.
+--- Callbacks are called when the program pumps.
 function commands.revoked(seconds)
     local deadline = core.now() + tonumber(seconds)
     client:pump()

@@ -10,7 +10,7 @@ import sys
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
 
-# The names that the other clients give to what must exclude this one.
+# The names that the other clients give to nodes that must exclude this client.
 PATTERNS = {"mutex": "-lock-", "read": "-__WRIT__", "write": "-__WRIT__,-__READ__", "semaphore": ""}
 
 
@@ -124,7 +124,7 @@ def main(servers, path, kind, permits, name, patterns=None):
         words = line.split()
         try:
             answer = contender.answer(*words)
-        except Exception as problem:  # whatever it is, the spec has to hear of it
+        except Exception as problem:  # whatever it is, the spec must get it as an answer
             answer = "error: %r" % problem
         print(answer, flush=True)
         if words == ["close"]:

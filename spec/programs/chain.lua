@@ -1,6 +1,6 @@
---- chain: so many times takes mutexes one after the other, in the order given, and lets go of them all.
+--- chain: acquires mutexes one after the other, in the given order, and releases them all, as often as it is told.
 --
--- Arguments: servers, how often, paths. Says "ready", begins when told so, ends with "ok" or the first code.
+-- Arguments: servers, how often, paths. Prints "ready", begins on a line of input, ends with "ok" or the first code.
 
 local zklock = require "zklock"
 

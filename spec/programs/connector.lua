@@ -1,4 +1,4 @@
---- connector: tries to connect, and says with which code that failed, or "connected".
+--- connector: tries to connect, and prints the code of the failure, or "connected".
 --
 -- Arguments: servers, connect timeout in seconds.
 

@@ -1,4 +1,4 @@
---- counter: adds to a number in a file, under a lock, so often; two at once would lose some.
+--- counter: increments a number in a file under a lock; two processes at once would lose increments without it.
 --
 -- Arguments: servers, path, file, how often. Ends with "done" and its tokens, one a line: "count token".
 

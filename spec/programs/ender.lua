@@ -1,6 +1,6 @@
---- ender: ends its main chunk while a coroutine of it waits for a lock.
+--- ender: ends its main chunk while one of its coroutines waits for a lock.
 --
--- Arguments: servers, path. Says "waiting" when the coroutine waits, and ends at the next line of input.
+-- Arguments: servers, path. Prints "waiting" when the coroutine waits, and ends at the next line of input.
 
 local loop = require "spec.support.loop"
 local zklock = require "zklock"

@@ -1,8 +1,8 @@
---- forgetter: in a loop, takes a lock and forgets it; or, in cqueues, waits for one in a controller that it forgets. Then waits for
--- another lock and does nothing else, so that no garbage is made.
+--- forgetter: acquires a lock in an event loop and drops it; or, in cqueues, waits for a lock in a controller that it drops. Then
+-- it only waits for another lock, so that it makes no garbage.
 --
--- Arguments: servers, loop ("cqueues", "luv", "copas"), "lock" or "controller", the path to be forgotten, and one that is taken.
--- Says "forgotten".
+-- Arguments: servers, loop ("cqueues", "luv", "copas"), "lock" or "controller", the path that is dropped, and a path whose lock is
+-- taken. Prints "forgotten".
 
 local zklock = require "zklock"
 
@@ -12,7 +12,7 @@ local loop, what, path = arg[2], arg[3], arg[4]
 local client = assert(zklock.connect(arg[1], { session_timeout = 40, connect_timeout = 20, wait = loop }))
 local other = client:mutex(arg[5])
 
---- In a function of its own, of whose stack nothing is left.
+--- A separate function, so that nothing of its stack is left.
 local function forget()
     if what == "lock" then
         assert(client:mutex(path):acquire(20))

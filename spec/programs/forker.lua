@@ -1,4 +1,4 @@
---- forker: holds a lock, forks, and says what the child and then the parent find.
+--- forker: holds a lock, forks, and prints what the child and then the parent find.
 --
 -- Arguments: servers, path. Needs luaposix.
 

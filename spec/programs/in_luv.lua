@@ -1,4 +1,4 @@
---- in_luv: takes a lock in a coroutine under luv, and ends without releasing it or closing its client.
+--- in_luv: acquires a lock in a coroutine under luv, and ends without releasing it or closing its client.
 --
 -- Arguments: servers, path.
 

@@ -1,7 +1,7 @@
---- interrupted: waits for a lock until Ctrl-C, then shows that its client is none the worse for it.
+--- interrupted: waits for a lock until Ctrl-C, then shows that its client still works.
 --
--- Arguments: servers, path. Says "waiting"; after SIGINT what was raised, whether the lock object can be used again,
--- how many contenders its path has, and "ok" if it can take another lock.
+-- Arguments: servers, path. Prints "waiting"; after SIGINT the raised error, whether the lock object can be used again, how many
+-- contenders its path has, and "ok" if it can acquire another lock.
 
 local zklock = require "zklock"
 

@@ -1,5 +1,6 @@
---- keeper: a client with a credential that is neither among its arguments nor in its environment: it comes on standard input,
--- backwards, so that the program itself makes the only copy that reads forwards. Driven by commands, a line of answer each.
+--- keeper: a client with a credential that is neither among its arguments nor in its environment. The credential comes on standard
+-- input, backwards, so that the program itself makes the only copy that reads forwards. Driven by commands; each is answered by a
+-- line.
 --
 -- Arguments: servers, path.
 
@@ -34,7 +35,7 @@ function commands.open()
     print("ok")
 end
 
---- A client without a handle of the C client's: what cannot be resolved is not connected to.
+--- A client without a ZooKeeper handle: the C client does not connect to a name that cannot be resolved.
 function commands.open_nowhere()
     local settings = options()
     settings.connect_timeout = 0
@@ -54,7 +55,7 @@ function commands.cycle()
     print("ok")
 end
 
---- Drops the credential, and makes Lua forget it.
+--- Drops the credential and collects it.
 function commands.forget()
     credential = nil
     collectgarbage()
@@ -70,7 +71,7 @@ function commands.close()
     print("ok")
 end
 
---- Everything that Lua can still get at, from the registry on: how many strings match a pattern. (Strings that only a local
+--- Counts the strings that match a pattern among everything that Lua can still reach from the registry. (Strings that only a local
 -- variable of a running function has are not found; those of this program are upvalues.)
 function commands.reachable(pattern)
     local seen, found, todo = {}, 0, { debug.getregistry(), commands }

@@ -1,4 +1,4 @@
---- node_forker: reads and watches a node, forks, and says what the child and then the parent find.
+--- node_forker: reads and watches a node, forks, and prints what the child and then the parent find.
 --
 -- Arguments: servers, path of an existing node. Needs luaposix.
 

@@ -1,7 +1,7 @@
---- numbered: several clients make requests of many kinds, in turn; the server refuses some of them.
+--- numbered: several clients make requests of many kinds in turn. The server refuses some of them.
 --
 -- Arguments: servers, a path that exists, the number of clients, how often each of them goes through all kinds.
--- Says how many requests they made, and how many connections they had; raises if an answer is wrong.
+-- Prints how many requests they made, and how many connections they had. Raises if an answer is wrong.
 
 local zklock = require "zklock"
 

@@ -1,6 +1,6 @@
---- sorter: in the locale of its environment, says whether "a" comes before "B", and in which order a multi takes its locks.
+--- sorter: in the locale of its environment, prints whether "a" comes before "B", and in which order a multi takes its locks.
 --
--- Arguments: paths. Says "a < B true" or "a < B false", then the paths in one line.
+-- Arguments: paths. Prints "a < B true" or "a < B false", then the paths in one line.
 
 local zklock = require "zklock"
 

@@ -1,6 +1,6 @@
---- speaker: a TCP server that is not ZooKeeper. Says its port; then greets whoever connects, in the manner asked for.
+--- speaker: a TCP server that is not ZooKeeper. Prints its port; then answers each connection in the given manner.
 --
--- Arguments: "ssh" (speaks first), "http" (answers what is said to it), "rude" (closes at once), "silent".
+-- Arguments: "ssh" (sends first), "http" (answers a request), "rude" (closes at once), "silent".
 
 local socket = require "socket"
 

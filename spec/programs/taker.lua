@@ -1,5 +1,4 @@
---- taker: one client and one semaphore in a process of their own, driven by commands on standard input, a line of answer
--- each.
+--- acquirer: a process with one client and one semaphore, driven by commands on standard input. Each command is answered by a line.
 --
 -- Arguments: servers, path, permits, session timeout in seconds.
 
@@ -12,13 +11,13 @@ local semaphore = client:semaphore(arg[2], tonumber(arg[3]))
 
 local commands = {}
 
---- "ok" or the code.
+--- Prints "ok" or the code.
 function commands.take(count)
     local taken, _, code = semaphore:acquire({ count = tonumber(count), timeout = 30 })
     print(taken and "ok" or code)
 end
 
---- So many times: takes as many permits and gives them back. "ok" or the first code.
+--- Acquires `count` permits and releases them, `rounds` times. Prints "ok" or the first code.
 function commands.rounds(rounds, count)
     for _ = 1, tonumber(rounds) do
         local taken, _, code = semaphore:acquire({ count = tonumber(count), timeout = 40 })

@@ -1,5 +1,4 @@
---- worker: one client and one mutex in a process of their own, driven by commands on standard input, a line of answer
--- each.
+--- worker: a process with one client and one mutex, driven by commands on standard input. Each command is answered by a line.
 --
 -- Arguments: servers, path, session timeout in seconds.
 
@@ -27,12 +26,12 @@ local function outcome(value, _, code)
     return value and "ok" or code
 end
 
---- "ok" or the code.
+--- Prints "ok" or the code.
 function commands.acquire(timeout)
     say(outcome(lock:acquire(tonumber(timeout))))
 end
 
---- Says "waiting", then waits until somebody ends that.
+--- Prints "waiting", then waits until the wait is ended from outside.
 function commands.wait()
     say("waiting")
     say(outcome(lock:acquire()))
@@ -54,8 +53,8 @@ function commands.node()
     say(lock:node())
 end
 
---- Watches its own hold without a rest until it is gone. The clock is read before each look: of two looks that both found
--- it held, the later one did not come after a standstill of nearly a session, wherever that began.
+--- Checks its own hold in a busy loop until it is gone. The clock is read before each check: of two checks that both found it held,
+-- the later one did not come after a standstill of nearly a session, wherever that began.
 function commands.spin()
     say("spinning")
     local before = core.now()
@@ -86,7 +85,7 @@ function commands.raise()
     error("raised while holding")
 end
 
---- Ends without running anything of Lua's own.
+--- Ends without running any clean-up of Lua's.
 function commands.exit()
     os.exit(0)
 end

@@ -1,14 +1,14 @@
 /*
- * check: how programs of single tests count: CHECK(condition) prints a condition that does not hold, with the name of its test. To be
- * included by each file of such a program; each file counts for itself.
+ * check: counts the checks in programs of single tests. CHECK(condition) prints a condition that does not hold, with
+ * the name of its test. The main file of such a program defines the variables.
  */
 #ifndef ZKLOCK_SIMULATION_CHECK_H
 #define ZKLOCK_SIMULATION_CHECK_H
 
 #include <stdio.h>
 
-static int passed, failed;
-static const char *test_name;
+extern int passed, failed;
+extern const char *test_name;
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \

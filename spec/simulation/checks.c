@@ -1,52 +1,60 @@
 /*
  * checks: what must hold in every run, whatever goes wrong.
  *
- *   exclusion  No two conflicting grants are valid at the same simulated instant. A grant is valid while its claim says
- *              GRANTED and its client's clock is below what lease_changed said last. A foreign contender's grant is valid from
- *              when it sees itself first until it deletes its node, as long as the node exists.
- *   token      Valid grants of one path that conflict carry growing tokens, in the order in which they are given, and no node
- *              serves more grants than a token can count. (Not a grant
- *              on a node that an administrator has deleted: its token is stale, which is what tokens are for.)
- *   limit      The permits of one semaphore that are granted validly, with those of foreigners, are never more than its
- *              directory says, and nobody holds some under another limit (limits.c).
- *   hold       A grant ends when its max_hold has passed on its client's clock, and the client means to wake up for that.
- *   revoked    Who is asked to let go hears of it in bounded time while its connection is good, and nobody else does.
- *   handed     Claims share a node only if it would say the same of each, and a node by which somebody has lost a grant is not
- *              handed over any more; nor is, by the check "revoked", one that others are known to have asked for.
- *   fairness   While somebody else waits behind a client's node, at most `handoff` further turns are granted by it; readers that
- *              have waited together go in together, in one turn.
- *   linger     A node that nobody holds by goes: when others come, or when it has lingered long enough.
- *   requests   A claim that is granted by a node that is there already costs no request.
- *   pause      What a server throttles is not tried again at once.
- *   lists      A seat that waits to be stepped does so in one list.
- *   flood      Of the requests for one list of contenders no more are under way than may be, and one.
- *   owner      A grant ends with its session, at the latest when the client has a new one.
- *   listed     No grant is given by a list that does not contain the claim's own node.
- *   forgotten  When faults have ended and everybody releases, every claim that waits is granted in bounded time.
- *   orphans    When all is quiet: no node of a client, no watch on a server, no watcher in a handle, no seat and no watch
- *              counted by an engine, no byte of memory more than before.
- *   herd       A deletion wakes at most the next in line: of readers, those that only a writer stood before. Who comes and goes
- *              among a semaphore's permits is told to the head of its line alone. Events to somebody further behind are excused
- *              for a client that has given something up a moment ago, whose watch may still be on its way out.
- *   try        A refused try on a path that was held all the time by nodes that every server had seen has created nothing.
- *   leftovers  No connection is used with what one before it, lost in a send that failed, has left.
- *   strays     A node that a client has made and does not know of goes when that client queues there again (strays.c).
- *   final      LOST, REFUSED and RELEASED never change again; a refusal has a reason that the run can account for. A release says
- *              that the lock was lost only if somebody else has deleted a node by which it was held.
+ *   exclusion  No two conflicting grants are valid at the same simulated instant. A grant is valid while its phase is GRANTED
+ *              and its client's clock is below the last value of lease_changed. A foreign contender's grant is valid from
+ *              the instant at which it finds its node first until it deletes the node, as long as the node exists.
+ *   timer      No engine assumes a later restart of its session's timer, or a longer session timeout, than the leader's. No
+ *              lease ends after the session may end.
+ *   token      Valid grants of one path that conflict carry growing tokens, in the order in which they are given. No node
+ *              serves more grants than a token can count. (The token of a grant on a node that an administrator has deleted
+ *              is not compared. It is stale, which is what tokens are for.)
+ *   limit      The valid grants of a semaphore and the permits of foreigners are together never more than its directory
+ *              says. No acquisition is granted permits under another limit (limits.c).
+ *   hold       A grant ends when its max_hold has passed on its client's clock, and the client will wake up for that.
+ *   revoked    A holder with on_revoke that is asked to release is told so in bounded time while its connection is good. No
+ *              other acquisition is told so.
+ *   handed     Acquisitions share a node only if its data would be the same for each. A node by which a grant was lost is not
+ *              handed over any more. A node whose holder was told of a revocation is not handed over either (check "revoked").
+ *   fairness   While another client waits behind a client's node, at most `handoff` further turns are granted by that node.
+ *              Readers that have waited together are granted together, in one turn.
+ *   linger     A node by which no acquisition holds is deleted when another client waits, or when its linger time is over.
+ *   requests   An acquisition that is granted by an existing node costs no request (with on_revoke: one).
+ *   pause      A request that a server throttles is not repeated at once.
+ *   spin       A client does not take far too many turns in a second.
+ *   lists      An entry that waits to be stepped is in exactly one list.
+ *   flood      Requests for the contenders of one path are bounded by the most that may be in flight, and one per question.
+ *   owner      A grant ends with its session, at the latest when the client has a new session.
+ *   listed     No grant is given by a list that does not contain the acquisition's own node.
+ *   forgotten  After the faults have ended and all holders release, every waiting acquisition is granted in bounded time.
+ *   orphans    In the end there is no node of a client, no watch at a server, no watcher in a handle, no entry and no watch
+ *              in an engine's statistics, and not a byte of memory more than before.
+ *   herd       A deletion wakes the next in the queue only: with readers, those that waited only for a writer. A change among
+ *              a semaphore's lease nodes wakes only the head of its queue. Events to a client further behind are excused if
+ *              it has given something up a moment ago, because its watch may still be about to be removed.
+ *   try        A refused try has created nothing if the path was held all the time by nodes that every server had seen.
+ *   leftovers  No connection is used with requests that an earlier connection, lost in a send that failed, has left behind.
+ *   strays     A node that a client has made and does not know of is deleted when that client queues there again (strays.c).
+ *   final      LOST, REFUSED and RELEASED never change again. A refusal has a reason that the run can explain. A release
+ *              returns "lost" only if a node by which the lock was held was deleted externally.
  *
- * Servers whose data are replaced forget what they have acknowledged. All nodes that are not there any more count as deleted by an
- * administrator, as below; after a wipe, which ends the connections and the sessions, for no longer than a lease lasts. Nothing else
- * excuses a second holder but these two (misled). Where data are replaced under connections that stay, a client that has given a
- * number back less than a second ago may be given the next one of another history. And a client whose node was deleted, with its
- * session or by somebody, and came back out of the backup before it heard of that, takes a turn that has passed on. Tokens of nodes that were made after the
- * backup do not count for those that come later, since zxids begin again there; all others do. And a client that lingers, or
- * has stopped to count, by a node that has outlived a restore need not hear who comes.
+ * Servers whose data are replaced forget what they have acknowledged. All nodes that do not exist any more count as deleted by
+ * an administrator: see below. After a wipe, which ends connections and sessions, this excuses for no longer than a lease
+ * lasts. Otherwise only these two cases excuse a second holder (`misled`):
+ * - The data are replaced under connections that stay, and a client has given a number back less than a second ago. It may be
+ *   given the next number of another history.
+ * - A client's node was deleted, with its session or externally, and the backup brings it back before the client learns of
+ *   the deletion. The client then takes a turn that has already passed on.
  *
- * An administrator's deletion of a lock node breaks exclusion for a while: the victim cannot know. It is excused from when the
- * deletion is committed until a multi that names the node has been answered to the victim with ZNONODE, or an exists with ZNONODE
- * or an impostor's stat, and the victim has finished its turn, and for at most one session timeout from then or from when its
- * present lease began: heartbeats go out every T/5 while there is a lease, so that an engine which overlooks the answer, or stops
- * asking, is found out.
+ * After a wipe, or a restore of stopped servers, zxids begin again. So tokens of nodes that were made after the backup (after a
+ * wipe: all tokens) are not compared with later ones. All other tokens are. If a node has outlived a restore, its client need
+ * not be told of new contenders, neither while it lingers nor while its bound does not count.
+ *
+ * After an administrator has deleted a lock node two holders are possible for a while, because the victim cannot know. The
+ * excuse begins when the deletion is committed. It ends when the victim has received one of these answers and has finished its
+ * turn: a multi that names the node with ZNONODE, an exists with ZNONODE, or an exists with an impostor's Stat. It lasts at
+ * most one session timeout from the deletion or from the beginning of the victim's present lease. Heartbeats are sent every T/5
+ * while there is a lease, so this finds an engine that overlooks the answer or stops asking.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -61,16 +69,16 @@ typedef struct {
     char path[160];
     int64_t at;
     bool committed;
-    bool wiped; /* with all else */
+    bool wiped; /* with all other nodes, by a wipe */
 } admin_deletion;
 #define MAX_DELETIONS 1024
 
-/* Requests of one client, with its twenty claims or so. */
+/* Requests of one client, with its twenty or so acquisitions. */
 #define MOST_THROTTLED 100
 
 static admin_deletion deletions[MAX_DELETIONS];
 static int deletion_count;
-static sim_replacement replacement; /* while the servers' data are replaced, and afterwards */
+static sim_replacement replacement; /* the latest kind of replacement of the servers' data */
 
 void fail(const char *check, const char *format, ...)
 {
@@ -105,7 +113,7 @@ bool grant_valid(const claim_record *record)
 bool excused(const claim_record *record)
 {
     int64_t since = record->excused_since > record->lease_began ? record->excused_since : record->lease_began;
-    /* Nothing that was sent after a wipe extends an old lease; the clocks may differ by 1 %. */
+    /* Nothing that was sent after a wipe extends an old lease. The clocks may differ by 1 %. */
     int64_t most = record->wiped ? run.timeout / 2 + run.timeout / 50 : run.timeout;
     return record->excused && sim_now() < since + most;
 }
@@ -137,7 +145,9 @@ static void check_foreigners(const claim_record *record)
         const foreigner *who = &run.foreigners[i];
         if (who->path != record->path || !foreigner_holds(who) || !modes_conflict(who->mode, record->mode))
             continue;
-        /* Deleted, and brought back by a restore: others may have had their turn in between. */
+        /*
+         * The node was deleted, and a restore has brought it back: other contenders may have been granted in between.
+         */
         const node_record *node = find_node(who->node);
         if (excused(record) || record->misled || (node != NULL && node->revived))
             totals.excused_overlaps++;
@@ -173,7 +183,7 @@ void check_foreign_grant(const foreigner *who)
     check_exclusion();
 }
 
-/* ---- whose a node is ---- */
+/* ---- the owner of a node ---- */
 
 static node_record *find_node(const char *path)
 {
@@ -184,13 +194,13 @@ static node_record *find_node(const char *path)
     return NULL;
 }
 
-/* The data of a client's node say whose it is. */
+/* The data of a client's node contain the client's number. */
 static int client_of(const char *data, int length)
 {
     return length > 7 && strncmp(data, "client-", 7) == 0 ? data[7] - '0' : -1;
 }
 
-/* A node of that name is there again: itself, out of a backup; else an impostor's, of the name that a contender's had. */
+/* A node of this name exists again: the same node, out of a backup, or else an impostor's node. */
 static void note_revived(node_record *node, int64_t zxid)
 {
     if (!sim_replacing() || node->czxid != zxid)
@@ -202,9 +212,10 @@ static void note_revived(node_record *node, int64_t zxid)
 }
 
 /*
- * The client may rely on a number of its own that it gave back less than a second before, by its clock. In between the data were
- * replaced, and it was not told. A number counts for so long: see follow.c. What it concludes from it about its node lasts as long as
- * the node; and what it concludes from that node's number, in turn, no longer than a second from the first one.
+ * Returns whether the client may rely on a number of its own that it gave back less than a second before, by its clock,
+ * if the data were replaced in between under connections that stay. A number counts for that long: see follow.c. The
+ * client's conclusion about its node holds as long as the node. Its conclusion from that node's number holds for no
+ * more than a second after the first number.
  */
 static bool follows_old_number(node_record *node, const zkl_line *line)
 {
@@ -242,7 +253,7 @@ static void node_created(void *context, const char *path, int64_t session, int64
     note_limit_change(path);
     zkl_node node = zkl_node_parse(strrchr(path, '/') + 1);
     if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0)
-        return; /* no contender's */
+        return; /* not a contender's node */
     if (find_node(path) != NULL) {
         note_revived(find_node(path), zxid);
         return;
@@ -265,7 +276,7 @@ static void node_created(void *context, const char *path, int64_t session, int64
     run.nodes = fresh;
 }
 
-/* Whether the claim holds, or has held, by the node. */
+/* Returns whether the acquisition holds, or has held, by the node. */
 static bool owns(const claim_record *record, const char *path)
 {
     for (int32_t i = 0; i < record->held_count; i++) {
@@ -281,7 +292,7 @@ bool is_clients_node(const char *path)
     return node != NULL && node->client >= 0 && !node->gone;
 }
 
-/* What a granted claim holds by. */
+/* Returns whether all nodes by which a granted acquisition holds exist. */
 bool nodes_exist(const claim_record *record)
 {
     for (int32_t i = 0; i < record->held_count; i++) {
@@ -291,7 +302,7 @@ bool nodes_exist(const claim_record *record)
     return record->held_count == (record->mode == ZKL_MODE_PERMITS ? record->count : 1);
 }
 
-/* The claim is granted by the node of this path. */
+/* The acquisition is granted by the node of this path. */
 static void note_held_node(claim_record *record, const char *path)
 {
     node_record *node = find_node(path);
@@ -299,7 +310,7 @@ static void note_held_node(claim_record *record, const char *path)
         record->held[record->held_count++] = node;
 }
 
-/* Takes down what the claim is granted by: the engine's word, since claims share nodes. */
+/* Records the nodes by which the acquisition is granted. The engine says which, since acquisitions share nodes. */
 static void note_held(claim_record *record, const zkl_claim *claim)
 {
     const zkl_seat *seat;
@@ -334,7 +345,10 @@ bool deletions_unheard(void)
     return !run.leases && deletion_count > 0;
 }
 
-/* The latest deletion of what the claim holds by, NULL if there was none: what an impostor has put in its place goes once more. */
+/*
+ * Returns the latest deletion of a node by which the acquisition holds, NULL if there was none. The node that an
+ * impostor has put in its place may be deleted as well.
+ */
 static const admin_deletion *admin_deleted(const claim_record *record)
 {
     const admin_deletion *latest = NULL;
@@ -371,7 +385,7 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     if (sim_replacing() && node != NULL)
         note_admin_delete(path);
     for (int i = 0; i < deletion_count; i++) {
-        if (strcmp(deletions[i].path, path) == 0) { /* a second time: the impostor's that had come in its place */
+        if (strcmp(deletions[i].path, path) == 0) { /* the second time it is the impostor's node */
             deletions[i].committed = true;
             deletions[i].at = sim_now();
             deletions[i].wiped = sim_replacing() && replacement == SIM_WIPED;
@@ -387,14 +401,14 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     }
 }
 
-/* ---- data that are replaced ---- */
+/* ---- replaced data ---- */
 
 void note_replacing(sim_replacement how)
 {
     replacement = how;
 }
 
-/* Nodes of higher zxids are not in the data any more, and these zxids are given once more. */
+/* Nodes with higher zxids are not in the data any more, and these zxids will be given again. */
 static void forget_tokens(int64_t zxid)
 {
     for (claim_record *each = run.claims; each != NULL; each = each->next)
@@ -413,7 +427,7 @@ void note_replaced(sim_replacement how)
         run.clients[i].disturbed_at = sim_now();
 }
 
-/* The client was told that the node is not there, or not its own. */
+/* The client was told that the node does not exist, or is not its own. */
 static void end_excuse(int caller, const char *path)
 {
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
@@ -437,7 +451,7 @@ static void looked(void *context, int caller, const char *path, int err, int64_t
         end_excuse(caller, path);
 }
 
-/* ---- those who ask for a lock ---- */
+/* ---- revocations ---- */
 
 static void node_changed(void *context, const char *path, int64_t by)
 {
@@ -451,7 +465,7 @@ static void node_changed(void *context, const char *path, int64_t by)
     if (node == NULL)
         return;
     if (!asks) {
-        node->asked_since = 0; /* whoever looks only now sees nothing of it */
+        node->asked_since = 0; /* a client that reads the data only now does not see the request */
     } else if (node->asked_since == 0) {
         totals.asked_to_let_go += !node->asked;
         node->asked = true;
@@ -459,14 +473,17 @@ static void node_changed(void *context, const char *path, int64_t by)
     }
 }
 
-/* Longer than any server lags, any request is held back, or the C client does not notice that nobody answers. */
+/*
+ * Longer than a server lags, longer than a request is held back, and longer than the C client needs to notice a dead
+ * connection.
+ */
 #define HEARS_WITHIN (4 * run.timeout)
 
 static int64_t earliest_request(const claim_record *record)
 {
     int64_t asked_at = 0;
     for (int32_t i = 0; i < record->held_count; i++) {
-        /* Of several permits only one is listened to. */
+        /* Of several lease nodes the client watches only one. */
         if (strcmp(record->held[i]->path, record->node) == 0)
             asked_at = record->held[i]->asked_since;
     }
@@ -477,11 +494,12 @@ static void check_told(const client *of, const claim_record *record)
 {
     int64_t since = record->revocable && record->revocations == 0 ? earliest_request(record) : 0;
     if (since == 0 || run.short_of_memory)
-        return; /* nobody, or it had no memory for a watch: not worth losing the lock for */
+        return; /* no request; or no memory for the watch, which is no reason to lose the lock */
     if (since < record->granted_at)
         since = record->granted_at;
+    /* The servers forgot its watch; after the reconnect they do not report changes from before the last answer. */
     if (run.replaced_live_at > 0 && since < of->unheard_until)
-        return; /* the servers have forgotten its watch, and do not tell after the reconnect what came before its last answer */
+        return;
     if (since < of->unheard_until)
         since = of->unheard_until;
     if (of->state == ZKL_STATE_CONNECTED && of->paused_until < sim_now() && sim_now() > since + HEARS_WITHIN &&
@@ -498,7 +516,10 @@ static bool stands_behind(const node_record *other, const node_record *node)
            !other->gone;
 }
 
-/* The claim's grant by the node begins another turn: readers that have waited for the same one go in together. */
+/*
+ * Returns whether the grant by the node begins another turn. Readers that have waited for the same turn are granted
+ * together.
+ */
 static bool begins_turn(const claim_record *record, node_record *node)
 {
     bool together =
@@ -510,13 +531,13 @@ static bool begins_turn(const claim_record *record, node_record *node)
     return !together;
 }
 
-/* A watch on who comes and goes, armed anew after a reconnect, tells of zxids that are higher than those that were seen. */
+/* A watch on a directory that is armed anew after a reconnect only reports zxids higher than those that were seen. */
 static bool may_not_be_told(const node_record *node, const node_record *other)
 {
     return node->outlived || other->outlived;
 }
 
-/* Whoever waits elsewhere waits for so many turns of one client's claims at most. */
+/* A waiter of another client waits for a bounded number of turns of one client's acquisitions. */
 static void check_fairness(const claim_record *record, node_record *node)
 {
     const client *of = &run.clients[record->client];
@@ -526,10 +547,10 @@ static void check_fairness(const claim_record *record, node_record *node)
         return;
     totals.beyond++;
     int64_t first = node->hand_overs[(handed_over - run.handoff) % MOST_HAND_OVERS];
-    /* Servers that lag behind may list less than there is. */
+    /* Servers that lag behind may list fewer nodes than there are. */
     int64_t lag = run.options.servers > 1 ? HEARS_WITHIN : 0;
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {
-        /* Whoever comes later is told of by a watch: that takes its time. */
+        /* A watch tells of later contenders, which takes time. */
         bool listed = !node->lingered && each->made_at + lag < node->shared_since;
         if (!listed && (first < of->unheard_until + HEARS_WITHIN || of->state != ZKL_STATE_CONNECTED))
             continue;
@@ -550,7 +571,7 @@ static bool reader_with_readers(const claim_record *record, const node_record *n
     return false;
 }
 
-/* The claim is granted by a node by which others have held before. */
+/* Checks a grant by a node by which another acquisition has held before. */
 static void check_shared(claim_record *record, node_record *node)
 {
     totals.shared++;
@@ -576,7 +597,7 @@ static void check_shared(claim_record *record, node_record *node)
              node->path);
 }
 
-/* Permits that passed to the claim from another one. */
+/* Checks permits that were handed over from another acquisition. */
 static void check_inherited(const claim_record *record)
 {
     int64_t handed_over = strtol(record->token + ZKL_TOKEN_NUMBER_DIGITS + 1, NULL, 10);
@@ -611,7 +632,7 @@ static void note_node_granted(claim_record *record)
         check_inherited(record);
 }
 
-/* A grant is over. */
+/* A grant has ended. */
 static void note_node_left(const claim_record *record)
 {
     for (int32_t i = 0; i < record->held_count; i++) {
@@ -627,15 +648,15 @@ static void note_node_left(const claim_record *record)
 void note_forgotten(const claim_record *record)
 {
     if (record->phase == ZKL_CLAIM_GRANTED)
-        note_node_left(record); /* the engine will not tell */
+        note_node_left(record); /* the engine will not report it */
 }
 
-/* A node that nobody holds by may linger, but not for too long, nor in the way of others. */
+/* Checks a node by which no acquisition holds. It may linger, but not too long, and not while another client waits. */
 static void check_idle(const client *of, const node_record *node)
 {
     int64_t since = node->idle_since > of->unheard_until ? node->idle_since : of->unheard_until;
     if (run.short_for_long && since < run.quiet_at)
-        since = run.quiet_at; /* until then there may be no memory for the request that ends it */
+        since = run.quiet_at; /* until then there may be no memory for the delete request */
     if (node->revived || of->state != ZKL_STATE_CONNECTED || of->paused_until >= sim_now() ||
         sim_now() < since + HEARS_WITHIN || of->closing || sim_owner(node->path) != sim_client_session(of->index))
         return;
@@ -665,7 +686,7 @@ void check_no_requests(const client *of, const char *what, int64_t before, int64
 
 /* ---- max_hold ---- */
 
-/* By the engine's own reading of the clock, and with a wake-up in time. */
+/* Checks that the grant ends by the engine's own reading of the clock, and that the client will wake up in time. */
 static void check_hold(const client *of, const claim_record *record)
 {
     if (record->hold_until <= of->last_read)
@@ -674,7 +695,7 @@ static void check_hold(const client *of, const claim_record *record)
         fail("hold", "client %d will not wake up for the max_hold of claim %d", record->client, record->number);
 }
 
-/* Nobody sends more at once than may be under way, but for one request of each question. */
+/* No client has more of these requests in flight than allowed, except for one request of each question. */
 static void check_questions(const client *of)
 {
     int64_t asked = 0, questions = 0;
@@ -694,7 +715,7 @@ static void check_questions(const client *of)
              of->index, (int)asked, (int)questions, (int)zkl_most_in_flight);
 }
 
-/* A seat stands in one list at most of those that wait to be stepped, and in the one that it says. */
+/* An entry is in at most one list of those that wait to be stepped, and in the list that its flags name. */
 static void check_waiting(const client *of)
 {
     const zkl_seat *seat;
@@ -744,10 +765,11 @@ void check_after_call(client *of)
     check_exclusion();
 }
 
-/* ---- claims ---- */
+/* ---- acquisitions ---- */
 
 /*
- * An impostor's node, or one out of a backup, stands where a waiter believes its own to be, or between two who know of each other.
+ * Returns whether an impostor's node, or one out of a backup, exists. It may be where a waiter assumes its own node to
+ * be, or between two nodes of which each is known to the other's client.
  */
 static bool has_impostor(int lock)
 {
@@ -758,7 +780,7 @@ static bool has_impostor(int lock)
     return false;
 }
 
-/* Not long ago: servers may tell of it only now. */
+/* Returns whether there was an impostor's node a short time ago. Servers may tell of it only now. */
 static bool had_impostor(int lock)
 {
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {
@@ -791,7 +813,7 @@ static bool refusal_explained(const claim_record *record, zkl_code code)
         return run.denied;
     case ZKL_AUTH_FAILED:
         return run.options.auth_fails;
-    case ZKL_EXHAUSTED: /* an impostor's node keeps its number when the directory is made anew */
+    case ZKL_EXHAUSTED: /* an impostor's node keeps its number when the directory is created again */
         return run.exhausting || has_impostor(record->path);
     case ZKL_MISMATCH:
         return mismatch_explained(record);
@@ -814,7 +836,7 @@ static void check_refused_try(const claim_record *record, zkl_code code)
     totals.refused_tries++;
     if (!still_taken(record))
         return;
-    /* Other claims of this client may create nodes there meanwhile; later tries may not, either. */
+    /* Other acquisitions of this client may create nodes there meanwhile. Later tries that are refused may not. */
     for (const claim_record *each = run.claims; each != NULL; each = each->next) {
         bool writes_nothing = each->try_only && !each->hasty && each->settled && each->granted_at == 0;
         if (each != record && each->client == record->client && each->path == record->path &&
@@ -845,7 +867,7 @@ static void check_lost(const claim_record *record, zkl_claim *claim)
              record->client, zkl_claim_message(claim), record->node);
 }
 
-/* A release that has found no node to delete. */
+/* Checks a release that has found no node to delete. */
 static void check_robbed(const claim_record *record)
 {
     bool taken = false;
@@ -858,7 +880,7 @@ static void check_robbed(const claim_record *record)
              record->number, record->client, record->node);
 }
 
-/* Greater than every token under which somebody held before who could not have held at the same time. */
+/* The token must be greater than that of every earlier acquisition which could not have held at the same time. */
 static void check_token(claim_record *record)
 {
     if (strlen(record->token) != ZKL_TOKEN_SIZE - 1)
@@ -894,7 +916,7 @@ static void note_grant(claim_record *record, zkl_claim *claim)
     totals.handed_over += record->writer != NULL && record->writer->phase == ZKL_CLAIM_GRANTED;
 }
 
-/* When a claim was first granted by the node. */
+/* Returns when the node first granted an acquisition. */
 static int64_t first_grant(const node_record *node)
 {
     int64_t first = sim_now();
@@ -915,11 +937,11 @@ static void check_granted(claim_record *record, zkl_claim *claim)
         fail("listed", "claim %d of client %d was granted by a list that does not contain its node %s", record->number,
              record->client, record->node);
     if (client_clock(of, sim_now()) >= of->valid_until)
-        return; /* given by a thread that slept meanwhile: void from the start */
+        return; /* the thread slept meanwhile, so the grant was void from the start */
     node_record *node = record->held_count > 0 ? record->held[0] : NULL;
     const admin_deletion *gone = admin_deleted(record);
     if (gone != NULL) {
-        /* A waiter with an impostor's node in place of its own learns of it only when it holds. */
+        /* A waiter may have an impostor's node in place of its own. It notices only when it holds. */
         int64_t learns_from = node != NULL && sim_exists(record->node) ? first_grant(node) : gone->at;
         excuse(record, gone, learns_from > gone->at ? learns_from : gone->at);
     }
@@ -1002,7 +1024,7 @@ void check_claim_changed(claim_record *record, zkl_claim *claim)
     }
 }
 
-/* Remembers who stands in the way of a try. */
+/* Remembers the nodes in the way of a try. */
 void check_asked(claim_record *record)
 {
     const client *of = &run.clients[record->client];
@@ -1057,7 +1079,10 @@ void check_lease_changed(client *of, int64_t valid_until)
     check_timer(of, valid_until);
     int64_t now = client_clock(of, sim_now());
     sim_trace("client %d: lease until %+lld us", of->index, (long long)((valid_until - now) / 1000));
-    /* As the engine was told the time: its thread may have slept since. Whoever saw the lapse meanwhile says so himself. */
+    /*
+     * Compares with the time that the engine was given, because its thread may have slept since. An engine that noticed
+     * a lapse has already reported its acquisitions as lost.
+     */
     if (run.leases && of->last_read >= of->valid_until && valid_until > of->last_read) {
         for (claim_record *each = run.claims; each != NULL; each = each->next) {
             if (each->client == of->index)
@@ -1072,9 +1097,9 @@ void check_lease_changed(client *of, int64_t valid_until)
     of->valid_until = valid_until;
 }
 
-/* ---- what the world does ---- */
+/* ---- hooks ---- */
 
-/* Whoever can be asked to let go watches its own node. */
+/* A client with on_revoke watches its own node. */
 static bool is_own(int caller, const char *path)
 {
     const node_record *node = find_node(path);
@@ -1092,7 +1117,7 @@ static void notified(void *context, int caller, const char *path, int type, bool
     if (meddled_with(path_index(path)))
         return;
     if (deletions_unheard() || run.short_of_memory)
-        return; /* a waiter whose node was deleted goes on watching until its blocker goes */
+        return; /* a waiter whose node was deleted keeps its watch until its predecessor's node is deleted */
     if (sim_now() - run.clients[caller].disturbed_at > 2 * run.timeout)
         fail("herd", "the deletion of %s woke client %d, which is not next in line", path, caller);
 }
@@ -1106,9 +1131,10 @@ static void create_requested(void *context, int caller, const char *path)
 }
 
 /*
- * A client tries a throttled request again after a second: perhaps once for each of its claims, and not as fast as answers come. It sends
- * heartbeats all the same, every T/5, each with an exists for each of its nodes: so these are bound by the number of nodes. A program that
- * asks for contenders gets all contenders of a path at once; the client tries those requests once, so they do not count.
+ * A client repeats a throttled request after a second: perhaps once for each of its acquisitions, but not as fast as
+ * answers arrive. It sends heartbeats nevertheless, every T/5, each with an exists for each of its nodes. So these are
+ * bounded by the number of nodes. A program that asks for contenders is given all contenders of a path at once. The
+ * client tries those requests only once, so they do not count.
  */
 static void throttled(void *context, int caller, bool probe, const char *path)
 {
@@ -1164,7 +1190,7 @@ void install_hooks(sim_hooks *hooks)
                          .expired = expired};
 }
 
-/* ---- when all is quiet ---- */
+/* ---- the end of a run ---- */
 
 void check_quiet(void)
 {
@@ -1197,7 +1223,7 @@ static uint64_t millis(int64_t at)
     return (uint64_t)(at / SIM_MILLISECOND);
 }
 
-/* Of instants within one millisecond only the order counts, and that in check_fairness alone. */
+/* Hashes the order of instants within one millisecond. It matters only in check_fairness. */
 static uint64_t hash_order(const node_record *node)
 {
     uint64_t sum = 0;
@@ -1224,7 +1250,9 @@ static uint64_t hash_node(const node_record *node)
     return sim_mix(hash, hash_order(node) ^ (uint64_t)node->linger);
 }
 
-/* How many claims of its client were settled before it was asked for: what check_refused_try goes by. */
+/*
+ * Returns how many acquisitions of its client were settled before this one was made. check_refused_try depends on it.
+ */
 static uint64_t settled_before(const claim_record *record)
 {
     uint64_t count = 0;
@@ -1240,7 +1268,7 @@ static uint64_t hash_record(const claim_record *record)
                      (uint64_t)(record->claim != NULL) << 5 | (uint64_t)record->wiped << 6 |
                      (uint64_t)record->misled << 7 | settled_before(record) << 8;
     uint64_t hash = sim_mix((uint64_t)record->client << 32 ^ (uint64_t)record->phase, flags);
-    /* The first half of the token is the czxid of what it is held by. */
+    /* The first half of the token is the czxid of the node. */
     const char *grants = record->token[0] != '\0' ? record->token + ZKL_TOKEN_NUMBER_DIGITS : "";
     hash = sim_mix(hash, sim_hash_text(grants) ^ sim_hash_text(record->node));
     hash = sim_mix(hash, millis(record->asked_at) ^ millis(record->granted_at) << 32);
@@ -1260,7 +1288,7 @@ uint64_t hash_checks(void)
     for (const claim_record *each = run.claims; each != NULL; each = each->next)
         sum += hash_record(each);
     for (const node_record *each = run.nodes; each != NULL; each = each->next)
-        nodes = sim_mix(nodes, hash_node(each)); /* in the order in which they were made */
+        nodes = sim_mix(nodes, hash_node(each)); /* in the order of creation */
     sum += nodes;
     for (int i = 0; i < deletion_count; i++)
         sum += sim_mix(sim_hash_text(deletions[i].path), millis(deletions[i].at) ^ deletions[i].committed);

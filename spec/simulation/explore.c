@@ -1,48 +1,52 @@
 /*
- * explore: small worlds, gone through in every order; not some thousand orders out of all, as simulate does, but all of them.
+ * explore: runs small worlds in every order. `simulate` runs some thousand orders out of very many; this program runs all.
  *
  *   explore [BOUNDS]                       every world
- *   explore --world NAME [BOUNDS]          one of them; --list names them
- *   explore --breaks [BOUNDS]              breaks each rule of zkl_broken_rule in turn: the world that is named for it in
- *                                          worlds.c must notice; with --all, what every world says to every rule
+ *   explore --world NAME [BOUNDS]          one world; --list prints the names
+ *   explore --breaks [BOUNDS]              breaks each rule of zkl_broken_rule in turn: the world that worlds.c names for the
+ *                                          rule must notice; with --all: what every world says about every rule
  *   explore --break RULE --world NAME …    one rule, one world, with the trace of the shortest schedule that shows it
  *   explore --world NAME --replay 0,1,0,2 [--break RULE] [BOUNDS]   one schedule, with its trace
  *
- *   BOUNDS: --far (minutes instead of moments) --faults N --ticks N --clients N (worlds with so many) --depth N --states N
- *           --jobs N (worlds at a time, 2)
+ *   BOUNDS: --far (takes minutes, not moments) --faults N --ticks N --clients N (only worlds with N clients) --depth N
+ *           --states N --jobs N (worlds at the same time, 2)
  *
- * A world (worlds.c) is two or three clients, each with a script of claims and releases, and what may go wrong how often. Its
- * state changes in steps. A step is one of
- *   - the arrival of the next message, of any connection, in either direction: a server takes a request and executes it, or a
- *     client takes an answer or event and does all that follows from it;
- *   - a client's next claim, release or cancellation;
- *   - a short while passes: as long as a client waits before it connects again, or servers before they elect;
- *   - a tick passes, a fifth of the session timeout T, when nothing is under way but what a fault holds back. So messages take
- *     less than a tick unless something goes wrong, and claims are held for as many ticks as there are;
- *   - something goes wrong; or what went wrong for a while is over;
- *   - the end: everybody releases, what is under way arrives, time passes, and in the end nothing may be left.
- * After each step all checks of checks.c apply, those of the end at each end.
+ * A world (worlds.c) has two or three clients, each with a script of acquisitions and releases, and a set of faults with the
+ * number of times that a fault may happen. Its state changes in steps. A step is one of these:
+ *   - The next message of a connection arrives, in either direction. A server takes a request and executes it, or a client
+ *     takes an answer or an event and does everything that follows from it.
+ *   - A client makes its next acquisition, release or cancellation.
+ *   - A short while passes: as long as a client waits before it connects again, or servers before they elect.
+ *   - A tick passes, a fifth of the session timeout T. This needs that nothing is under way except what a fault holds back.
+ *     So messages take less than a tick without a fault, and locks are held for as many ticks as there are.
+ *   - A fault begins, or a fault that lasts for a while ends.
+ *   - The end: all holders release, all messages arrive, time passes, and then nothing may be left.
+ * All checks of checks.c run after each step, and those for the end of a run at each end.
  *
- * The search is breadth first, so that what it finds is found by as few choices as possible. Of the engine, the simulated servers
- * and the checks nothing is copied: a state is reached by making its choices from the beginning, which takes less than a tenth of a
- * millisecond. A state from which the same can follow as from one that was seen before is not gone on with. What tells states
- * apart is a hash of 64 bits: of the servers and what is under way, as it is; of each client, of all that was given to it so
- * far, in order (sim_choices.c); of the checks, all that they remember (hash_checks); of the scripts and what may still go
- * wrong. Two different states have one hash with a chance of n * n / 2^65 in all, if there are n: one in 10^7 for a million.
- * What hash_checks leaves out, or takes for the same, is on trust: a check that remembers something new must tell it there.
+ * The search is breadth first, so the schedules that it finds have as few choices as possible. No state of the engine, the
+ * simulated servers or the checks is copied. A state is reached by making its choices from the beginning, which takes less
+ * than a tenth of a millisecond. If the same can follow from a state as from an earlier one, the search does not continue
+ * there. States are compared by a hash of 64 bits. It covers the servers and the messages under way as they are, each client
+ * by all its inputs so far in their order (sim_choices.c), everything that the checks remember (hash_checks), the scripts, and
+ * the faults that may still happen. Among n states, the chance that any two different ones have the same hash is
+ * n * n / 2^65: one in 10^7 for a million states. Nothing verifies what hash_checks leaves out or treats as equal. A check that
+ * remembers something new must add it there.
  *
- * Where only one step is possible it is made without being counted as a choice. So is, when nothing more can go wrong, the
- * arrival of an answer at a client that holds nothing, whose script does not go on just now, and who suffers from nothing:
- * nothing else touches what it touches (requests of this client wait at the other end of the other direction), so every other
- * order of it leads to the same states; it can only add to what is held at one time, so no overlap is missed. What is missed is
- * that this answer comes later than a short while which begins only after it was sent.
+ * A step that is the only possible one is made without counting as a choice. When no fault can happen any more, this also holds
+ * for the arrival of an answer at a client that holds nothing, whose script does not go on at that moment, and which suffers
+ * from no fault. No other step touches what this step touches: requests of this client are in the other direction. So every
+ * other order leads to the same states. The step can only add to what is held at one time, so no overlap is missed. One order
+ * is missed: that the answer arrives after a short while that begins only after the answer was sent.
  *
- * No bound on the length of schedules is needed, since scripts, ticks and faults end; with --depth the number of choices is a
- * part of the state. Where all clients do the same, a single fault is the first client's: its name does not matter.
+ * Schedules need no bound on their length, since scripts, ticks and faults end. With --depth the number of choices is a part
+ * of the state. Where all clients have the same script, a single fault always hits the first client, because client numbers
+ * do not matter.
  *
- * What is not gone through: a turn of a client in parts (it is one step); messages that take longer than a tick without a
- * fault; orders of messages between servers (in a world of three they arrive at once, unless a server is cut off); what a
- * short while or a tick brings for several at the same instant, which happens in one order.
+ * These orders are not run:
+ *   - A client's turn in parts. A turn is one step.
+ *   - Messages that take longer than a tick without a fault.
+ *   - Orders of messages between servers. In a world with three servers they arrive at once, unless a server is cut off.
+ *   - Orders of several effects of a short while or a tick at the same instant. They happen in one order.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,7 +68,7 @@
 #define MOST_STEPS 400
 
 typedef struct {
-    int faults, ticks; /* -1: as many as the world says */
+    int faults, ticks; /* -1: as many as the world has */
     int depth;         /* 0: no bound */
     int64_t states;
     int reach;
@@ -83,22 +87,22 @@ typedef enum {
 typedef struct {
     choice_kind kind;
     int client;
-    unsigned fault; /* the bit */
-    int index;      /* MAY_DELETE: which child; and of which directory */
+    unsigned fault; /* one bit of MAY_… */
+    int index;      /* MAY_DELETE: 16 times the directory, plus the child's index */
     sim_delivery delivery;
 } choice;
 
-/* The world that is being run. */
+/* The world that is running. */
 static struct {
     const world *is;
     int faults_left, ticks_left;
-    bool first_only; /* nothing happens to the other clients */
+    bool first_only; /* faults and ends happen to the first client only */
     int64_t tick;
     int steps, choices; /* so far */
     int position[WORLD_CLIENTS];
     claim_record *claims[WORLD_CLIENTS][WORLD_CLAIMS];
-    unsigned suffers[WORLD_CLIENTS]; /* from what, of those that end */
-    int isolated[WORLD_CLIENTS];     /* MAY_ISOLATE: which server */
+    unsigned suffers[WORLD_CLIENTS]; /* the faults in effect that will end */
+    int isolated[WORLD_CLIENTS];     /* MAY_ISOLATE: the server */
     bool ended;
 } at;
 
@@ -166,7 +170,7 @@ static void begin_world(const world *is, const bounds *within, bool trace)
                            .trace = trace,
                            .by_hand = true};
     begin_run(&options);
-    run.seed = 2; /* no credentials, and the session timeout as it is */
+    run.seed = 2; /* no credentials, and an unchanged session timeout */
     run.timeout = SESSION_TIMEOUT_MS * SIM_MILLISECOND;
     run.leases = !is->no_lease;
     run.prefix = "";
@@ -254,7 +258,7 @@ static void take_step(int who)
     }
 }
 
-/* ---- what goes wrong ---- */
+/* ---- faults ---- */
 
 static const char *const fault_texts[FAULT_BITS] = {"loses its connection and what is under way",
                                                     "loses its connection, what it has sent is under way",
@@ -276,7 +280,7 @@ static int bit_of(unsigned fault)
     return bit;
 }
 
-/* Where contenders' nodes are; a semaphore has two such directories. */
+/* Stores the directory of contenders' nodes. A semaphore has two such directories. */
 static bool directory_of(int which, char *out)
 {
     if (which == 0)
@@ -388,7 +392,7 @@ static bool can_go_wrong(int who, unsigned fault)
     }
 }
 
-/* ---- what can happen next ---- */
+/* ---- possible next steps ---- */
 
 static int add_deletions(choice *out)
 {
@@ -415,7 +419,7 @@ static int add_faults(choice *out)
     return (at.is->faults & MAY_DELETE) != 0 ? count + add_deletions(out + count) : count;
 }
 
-/* What clients and servers do. `busy`: something is under way that arrives before long. */
+/* Adds the steps of clients and servers. `busy`: a message is under way that will arrive soon. */
 static int add_moves(choice *out, bool *busy)
 {
     sim_delivery deliveries[MOST_CHOICES / 2];
@@ -594,7 +598,7 @@ static bool holds_something(int who)
     return false;
 }
 
-/* See the head of this file. -1: there is none. */
+/* Returns the delivery that needs no choice (see the head of this file), -1 if there is none. */
 static int free_delivery(const choice *choices, int count)
 {
     if (at.faults_left > 0 && at.is->faults != 0)
@@ -621,7 +625,7 @@ static void trace_step(const choice *what)
     sim_trace("-- %d: %s", at.steps, text);
 }
 
-/* Goes on until there is something to choose; returns among how many. */
+/* Runs until there is a choice. Returns the number of choices. */
 static int run_on(choice *choices)
 {
     for (;;) {
@@ -646,9 +650,9 @@ static void choose_step(const choice *what)
 typedef struct {
     uint64_t hash;
     uint32_t parent;
-    uint32_t edges; /* where its followers begin */
+    uint32_t edges; /* index of its first successor in `edges` */
     uint16_t depth;
-    uint8_t choice; /* of its parent's */
+    uint8_t choice; /* index among the choices of its parent */
 } state_record;
 
 typedef struct {
@@ -656,7 +660,7 @@ typedef struct {
     uint32_t count, capacity;
     uint32_t *slots; /* hash table: index + 1 */
     uint32_t slot_count;
-    uint32_t *edges; /* followers, state after state */
+    uint32_t *edges; /* successors, grouped by state */
     uint32_t edge_count, edge_capacity;
 } search;
 
@@ -664,9 +668,9 @@ typedef struct {
     bool failed, bounded;
     int64_t states, steps, ends;
     double schedules;
-    int complete;      /* bounded: all schedules of up to so many choices were gone through */
-    int depth, length; /* the most choices, and steps, of a schedule */
-    double seconds;    /* of a processor */
+    int complete;      /* with bounds: all schedules with up to so many choices were run */
+    int depth, length; /* the largest number of choices, and of steps, in a schedule */
+    double seconds;    /* CPU time */
     char check[32], problem[400];
     int choices;
     uint8_t schedule[MOST_STEPS];
@@ -704,7 +708,7 @@ static void rehash(search *in)
     }
 }
 
-/* The state of that hash: a new one, or the one that is there. */
+/* Returns the index of the state with that hash. Adds the state if it is new. */
 static uint32_t note_state(search *in, uint64_t hash, uint32_t parent, uint8_t chosen)
 {
     if (in->count * 2 >= in->slot_count)
@@ -733,7 +737,7 @@ static void note_edge(search *in, uint32_t to)
     in->edges[in->edge_count++] = to;
 }
 
-/* The choices that lead to a state; returns how many. */
+/* Stores the choices that lead to a state. Returns their number. */
 static int way_to(const search *in, uint32_t state, uint8_t *out)
 {
     int length = in->states[state].depth;
@@ -744,7 +748,10 @@ static int way_to(const search *in, uint32_t state, uint8_t *out)
     return length;
 }
 
-/* Makes so many choices; false if a check fails, after `*length` of them then. `choices` and `count`: what comes next. */
+/*
+ * Makes `*length` choices. Returns false if a check fails, and stores after how many choices in `*length`. `choices`
+ * and `count` receive the next choices.
+ */
 static bool walk(const uint8_t *schedule, int *length, choice *choices, int *count)
 {
     *count = run_on(choices);
@@ -761,7 +768,10 @@ static bool walk(const uint8_t *schedule, int *length, choice *choices, int *cou
     return !run.failed;
 }
 
-/* How many ways there are from the beginning to an end. The states are no tree, but nothing in them comes twice on one way. */
+/*
+ * Returns the number of paths from the beginning to an end. States may have several predecessors, but there are no
+ * cycles.
+ */
 static double count_schedules(const search *in)
 {
     double *ways = calloc(in->count, sizeof(*ways));
@@ -804,7 +814,7 @@ static void note_failure(outcome *found, const uint8_t *schedule, int length)
     memcpy(found->schedule, schedule, (size_t)length);
 }
 
-/* All that can follow a state; false if a check failed. */
+/* Makes all steps that can follow a state. Returns false if a check failed. */
 static bool expand(search *in, uint32_t state, const world *is, const bounds *within, outcome *found)
 {
     uint8_t schedule[MOST_STEPS + 1];
@@ -880,13 +890,13 @@ typedef struct {
     const char *program;
 } arguments;
 
-/* ---- jobs: worlds at a time, each in a process of its own ---- */
+/* ---- jobs: each runs a world in a process of its own ---- */
 
 #define MOST_JOBS 1024
 
 typedef struct {
     const world *is;
-    const broken_rule *broken; /* NULL: none */
+    const broken_rule *broken; /* the rule to break, NULL for none */
     pid_t process;
     bool done;
     outcome found;
@@ -931,7 +941,7 @@ static void end_job(job *jobs, int count)
     }
 }
 
-/* Tells of each in their order, as soon as it is there. */
+/* Reports the results in the order of the jobs, each as soon as possible. */
 static void run_jobs(const arguments *args, job *jobs, int count, void (*tell)(const arguments *args, const job *done))
 {
     int started = 0, ended = 0, told = 0;
@@ -1092,7 +1102,7 @@ static void print_broken(const arguments *args, const job *done)
     fflush(stdout);
 }
 
-/* Of each rule it is known which world notices, or why none does. With --all every world is asked. */
+/* Asks the world that should notice each rule (worlds.c). With --all it asks every world about every rule. */
 static int explore_broken(const arguments *args)
 {
     int count = 0, passed = 0, failed = 0;

@@ -1,6 +1,4 @@
-/*
- * faults: what goes wrong in a run, each kind alone or all kinds together, as the seed decides.
- */
+/* faults: the faults in a run. The seed decides whether each kind happens alone or all kinds together. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +34,7 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "data restored",
                                               "data restored live"};
 
-/* An undo is one number: what, and to whom. */
+/* Kinds of undo events. A kind and its target are encoded in one number. */
 enum {
     UNDO_SILENCE = 0,
     UNDO_CRASH,
@@ -51,7 +49,10 @@ enum {
 static int64_t duration(int64_t most_tenths);
 static void isolate(int server);
 
-/* What was held back arrives all at once; the moment after is the worst for a follower to lose its leader. */
+/*
+ * Messages that were held back arrive all at once. The moment after that is the worst one for a follower to lose its
+ * leader.
+ */
 static void cut_a_follower(void *context, int64_t caller)
 {
     (void)context;
@@ -93,7 +94,8 @@ static void undo(void *context, int64_t what)
     case UNDO_THROTTLE:
         sim_throttle(one, false);
         break;
-    case UNDO_LIVE: /* as docs/reliability.md asks for; a server that lags forgets its watches later than others */
+    /* docs/reliability.md asks for this; a server that lags forgets its watches later than the others. */
+    case UNDO_LIVE:
         if (sim_restored_everywhere())
             sim_reset_connections(-1);
         else
@@ -134,9 +136,10 @@ static void isolate(int server)
 }
 
 /*
- * The link from the leader to a follower stalls, the other direction works. No ping reaches the follower, so that it reports no session,
- * and yet the leader carries out the requests of its clients. The clients read meanwhile, and ask for locks just before their sessions
- * end, or are about to be in doubt. When the answers arrive the follower may be cut off, before its next report has reached the leader.
+ * The link from the leader to a follower stalls, and the other direction works. No ping reaches the follower, so it
+ * reports no session, but the leader executes the requests of its clients. Meanwhile the clients read, and they ask for
+ * locks just before their sessions end or become doubtful. When the answers arrive, the follower may be
+ * cut off before its next report has reached the leader.
  */
 static void silence_leader(int leader, int follower)
 {
@@ -188,7 +191,7 @@ static void pause_client(client *of, bool suspend)
         sim_skip_library_clock(of->index, during);
 }
 
-/* A child of a lock's or semaphore's directory, "" if there is none. */
+/* Stores the path of a child of a lock's or semaphore's directory, "" if there is none. */
 static void random_child(bool contenders, char *path, size_t size)
 {
     char directory[MAX_DIRECTORY];
@@ -218,20 +221,20 @@ static bool admin_delete(void)
 
 /* ---- impostors ---- */
 
-/* One at a time: who has put a node of its own in the place of a client's. */
+/* The impostor: a session that has replaced a client's node by its own. There is one at a time. */
 static struct {
     char path[160];
-    int64_t session; /* 0: nobody has */
+    int64_t session; /* 0: there is none */
     int64_t until;
 } impostor;
 
-/* Makes its node as soon as it can; ends its session, and with it the node, when its time is over. */
+/* Creates the impostor's node as soon as possible. When its time is over, ends its session, which deletes the node. */
 static void impersonate(void *context, int64_t argument)
 {
     if (sim_now() < impostor.until && !sim_exists(impostor.path)) {
         sim_foreign_create(impostor.session, impostor.path, "impostor", ZOO_EPHEMERAL);
     } else if (sim_now() >= impostor.until) {
-        note_admin_delete(impostor.path); /* whoever believes to hold by it is in nobody's way then */
+        note_admin_delete(impostor.path); /* a client that takes the node for its own then blocks no other client */
         if (sim_foreign_expire(impostor.session)) {
             impostor.session = 0;
             return;
@@ -240,7 +243,7 @@ static void impersonate(void *context, int64_t argument)
     sim_schedule(sim_now() + run.timeout / 20 + sim_below(run.timeout / 20), impersonate, context, argument);
 }
 
-/* A peer deletes a client's node and, before or after the next one is let in, makes one of the same name. */
+/* Deletes a client's node and creates one of the same name, before or after the next contender is granted. */
 static bool replace_node(void)
 {
     char path[sizeof(impostor.path)];
@@ -303,8 +306,9 @@ static bool close_client(client *of, bool kill)
 }
 
 /*
- * The servers carry out what a client asks for, perhaps when it has long looked for it in vain and asked anew. (Not where nobody
- * can look, or is refused before he has looked, or has no room to queue there again.)
+ * The servers execute a client's write without an answer, perhaps long after the client has looked for it in vain and
+ * sent it again. Not in runs in which clients cannot list, are refused before they list, or have no room to queue there
+ * again.
  */
 static bool lose_reply(const client *of)
 {
@@ -322,14 +326,15 @@ static bool lose_reply(const client *of)
 void throttle_deletes(client *of)
 {
     int64_t during = duration(5);
-    of->unheard_until = sim_now() + during + 2 * SIM_SECOND; /* it is in no hurry to try again */
+    of->unheard_until = sim_now() + during + 2 * SIM_SECOND; /* the client waits before it tries again */
     sim_throttle_deletes(of->index);
     undo_later(UNDO_THROTTLE, of->index, 0, during);
 }
 
 /*
- * A backup is made, or the latest one put back. (Not where a node of its own that is there again might keep a client from queueing,
- * or from looking. And not under clients without leases whose sessions go on: they do not hear that their nodes are gone.)
+ * Makes a backup, or restores the latest one. Not in runs in which a client's own node that exists again might prevent
+ * it from queueing or listing. Also not for clients without leases whose sessions continue, because they do not learn
+ * that their nodes are deleted.
  */
 static bool replace_data(sim_replacement how)
 {
@@ -383,7 +388,7 @@ static bool inflict(fault_kind kind)
         sim_set_network(of->index, server, false);
         undo_later(UNDO_SILENCE, of->index, server, during);
         break;
-    case FAULT_STALL: /* the C client gives a silent connection up after two thirds of the session timeout */
+    case FAULT_STALL: /* the C client abandons a silent connection after two thirds of the session timeout */
         during = run.timeout * 2 / 10 + sim_below(run.timeout * 5 / 10);
         sim_trace("fault: what client %d sends is held back for %lld ms", of->index,
                   (long long)(during / SIM_MILLISECOND));
@@ -459,7 +464,7 @@ static bool inflict(fault_kind kind)
         during = duration(15);
         sim_trace("fault: some requests of client %d are throttled for %lld ms", of->index,
                   (long long)(during / SIM_MILLISECOND));
-        of->unheard_until = sim_now() + during + 2 * SIM_SECOND; /* it is in no hurry to try again */
+        of->unheard_until = sim_now() + during + 2 * SIM_SECOND; /* the client waits before it tries again */
         sim_throttle(of->index, true);
         undo_later(UNDO_THROTTLE, of->index, 0, during);
         break;
@@ -487,7 +492,7 @@ static void strike(void *context, int64_t argument)
     sim_schedule(sim_now() + 1 + sim_below(run.fault_pause * 2), strike, context, argument);
 }
 
-/* On average. */
+/* Returns a quarter of all kinds on average. */
 static uint32_t a_quarter_of_all(void)
 {
     uint32_t half = (uint32_t)sim_random();
@@ -499,7 +504,7 @@ void start_faults(void)
     impostor.session = 0;
     int64_t choice = sim_below(20);
     if (choice == 0 || run.calm)
-        return; /* nothing goes wrong */
+        return; /* no faults */
     if (choice < 6)
         run.fault_mask = UINT32_C(1) << (sim_chance(1, 4)   ? FAULT_STALL
                                          : sim_chance(1, 5) ? FAULT_REPLY

@@ -1,8 +1,8 @@
 /*
- * foreigners: what Curator does, seen from the leader. Mutexes, read/write locks with their downgrades, semaphores.
+ * foreigners: what Curator does, as seen by the leader: mutexes, read/write locks with their downgrades, semaphores.
  *
- * A semaphore's permit is taken as Curator takes it: first in line, then the permit's node is made, then it waits for room with
- * both, and gives its place in the line up when it has it.
+ * A semaphore's permit is taken as Curator takes it. The foreigner waits until it is the head of the queue, and then
+ * makes its lease node. With both nodes it waits for room. When there is room it deletes its node in the queue.
  */
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void make_directory(const char *directory)
     sim_foreign_create(0, directory, "", ZOO_CONTAINER);
 }
 
-/* Nothing that is not the foreigner's own stands in its way in its line. */
+/* Returns whether no node of another contender is in the foreigner's way in its queue. */
 static bool foreign_first(const foreigner *who)
 {
     char directory[MAX_DIRECTORY];
@@ -54,13 +54,16 @@ static bool foreign_first(const foreigner *who)
     return true;
 }
 
-/* Asks for a node of its own; false: not now. Without a session the node would stay for ever. */
+/*
+ * Sends a create of its own node. Returns false if it must be tried again later. Without a session the node would never
+ * be deleted.
+ */
 static bool create_own(const foreigner *who, const char *path, int mode)
 {
     return who->session != 0 && sim_foreign_create(who->session, path, "10.1.1.1", mode);
 }
 
-/* Asks for a node in the directory; `node` is then how its name begins. */
+/* Sends a create of a node in the directory. Stores the prefix of its name in `node`. */
 static bool foreign_create(foreigner *who, const char *directory, const char *marker)
 {
     if (!sim_exists(directory))
@@ -94,7 +97,7 @@ static void give_up_session(foreigner *who)
     }
 }
 
-/* Looks for the node that was asked for; the answer may be lost. */
+/* Looks for the node that it has created. The answer may have been lost. */
 static void foreign_find(foreigner *who, foreigner_state found)
 {
     char directory[MAX_DIRECTORY], path[320];
@@ -109,7 +112,7 @@ static void foreign_find(foreigner *who, foreigner_state found)
             snprintf(who->node, sizeof(who->node), "%.159s", path);
             who->state = found;
             if (zkl_node_parse(sim_child(directory, i)).sequence == INT32_MAX)
-                give_up_session(who); /* all have this number now: two of them might wait for each other */
+                give_up_session(who); /* all nodes have this number now, so two foreigners might wait for each other */
             return;
         }
     }
@@ -125,7 +128,7 @@ static void hold(foreigner *who)
     check_foreign_grant(who);
 }
 
-/* The head of a semaphore's line makes its permit's node. */
+/* The foreigner at the head of a semaphore's queue makes its lease node. */
 static void foreign_take(foreigner *who)
 {
     char directory[MAX_DIRECTORY];
@@ -146,12 +149,15 @@ static bool has_room(const foreigner *who)
     int32_t limit = written_limit(who->path);
     int32_t taken = 0;
     int count = sim_child_count(directory);
-    for (int i = 0; i < count; i++) /* Curator itself counts strangers too, and would wait for them for ever */
+    for (int i = 0; i < count; i++) /* Curator also counts nodes of other names, and would wait for them for ever */
         taken += zkl_node_parse(sim_child(directory, i)).kind == ZKL_NODE_LEASE;
     return taken <= (limit > 0 ? limit : run.limits[who->path]);
 }
 
-/* A reader's node with the writer's number; then the writer's goes (InterProcessReadWriteLock). */
+/*
+ * Creates a reader's node with the writer's number. Afterwards the writer's node is deleted
+ * (InterProcessReadWriteLock).
+ */
 static void begin_downgrade(foreigner *who)
 {
     snprintf(who->other, sizeof(who->other), "%s", who->node);
@@ -182,11 +188,11 @@ static void delete_other(foreigner *who)
         who->other[0] = '\0';
 }
 
-/* Its node is gone: an administrator has deleted it, or it itself. */
+/* Its node is gone: deleted by an administrator, or by the foreigner. */
 static void begin_again(foreigner *who)
 {
     if (who->state == FOREIGNER_DOWNGRADING)
-        give_up_session(who); /* the reader's node may still come */
+        give_up_session(who); /* the reader's node may still be created */
     else
         who->state = FOREIGNER_IDLE;
 }
@@ -214,7 +220,7 @@ static void go_on(foreigner *who)
         if (has_room(who))
             hold(who);
         else if (!sim_exists(who->other) || (run.exhausting && sim_now() > who->hold_until))
-            give_up_session(who); /* out of turn now, or tied: it and the head of the line might wait for each other */
+            give_up_session(who); /* out of order or tied now: it and the head of the queue might wait for each other */
         break;
     case FOREIGNER_HOLDING:
         if (sim_now() > who->hold_until && who->mode == ZKL_MODE_WRITE && sim_chance(1, 3))
@@ -238,7 +244,7 @@ static void foreign_act(void *context, int64_t argument)
         return;
     sim_schedule(sim_now() + 1 + sim_below(run.timeout / 20), foreign_act, who, argument);
     if (who->session != 0 && !sim_session_lives(who->session))
-        who->session = 0; /* and its nodes with it */
+        who->session = 0; /* its nodes are gone with it */
     bool has_node = who->state > FOREIGNER_JOINING && who->state != FOREIGNER_TAKING;
     if (has_node && !sim_exists(who->node))
         begin_again(who);

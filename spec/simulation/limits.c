@@ -1,19 +1,17 @@
-/*
- * limits: what must hold of semaphores.
- */
+/* limits: the checks of semaphores. */
 #include <stdio.h>
 #include <string.h>
 
 #include "schedule.h"
 
-/* Whoever made a semaphore's directory first wrote for how many permits; foreigners write nothing. */
+/* The creator of a semaphore's directory writes the number of permits there. Foreigners write nothing. */
 static int32_t limit_of(int path, int32_t smallest)
 {
     int32_t written = written_limit(path);
     return written > 0 ? written : smallest;
 }
 
-/* The permits that are held at this instant. */
+/* Checks the permits that are held at this instant. */
 void check_limit(int path)
 {
     int32_t held = 0, smallest = INT32_MAX;
@@ -66,7 +64,7 @@ bool mismatch_explained(const claim_record *record)
 
 /* ---- tries ---- */
 
-/* Permits that every server has seen, and whoever stands in line. */
+/* Remembers the nodes in the way of a try: lease nodes that exist on every server, and nodes in the queue. */
 void note_lease_blockers(claim_record *record)
 {
     char directory[MAX_DIRECTORY];
@@ -96,7 +94,7 @@ bool semaphore_is_taken(const claim_record *record)
     return permits + record->count > record->limit;
 }
 
-/* ---- who is woken ---- */
+/* ---- wake-ups ---- */
 
 static bool heads_line(int caller, int path)
 {
@@ -124,7 +122,10 @@ void check_child_event(int caller, const char *server_path)
         if (run.limits[path] == 0 || strcmp(directory, server_path) != 0 || heads_line(caller, path))
             continue;
         totals.wasted_wakes++;
-        /* Without a heartbeat, or memory for one, it does not learn that somebody deleted its place in the line. */
+        /*
+         * Without a heartbeat, or memory for one, the client does not learn that its node in the queue was deleted
+         * externally.
+         */
         if (sim_now() - run.clients[caller].disturbed_at > 2 * run.timeout && !run.short_of_memory &&
             !deletions_unheard() && !meddled_with(path))
             fail("herd", "a change among the permits of %s woke client %d, which is not at the head of the line",

@@ -1,6 +1,4 @@
-/*
- * paths: what is locked in a run. Some paths are locks, others semaphores; a semaphore has two directories.
- */
+/* paths: the locks of a run. Some paths are locks, others are semaphores. A semaphore has two directories. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +21,7 @@ static void choose_weights(bool mutexes)
 
 void choose_paths(void)
 {
-    bool mutexes = sim_chance(1, 3); /* and nothing else: where the most conflicts are */
+    bool mutexes = sim_chance(1, 3); /* only mutexes: they have the most conflicts */
     int semaphores = mutexes || sim_chance(1, 3) ? 0 : 1 + (int)sim_below(MAX_SEMAPHORES);
     int locks = sim_chance(1, 2) ? 1 : 1 + (int)sim_below(MAX_LOCKS);
     if (semaphores > 0 && sim_chance(1, 2))
@@ -49,7 +47,10 @@ void server_path_of(const char *client_path, char *out, size_t size)
     snprintf(out, size, "%s%s", run.prefix, client_path);
 }
 
-/* Whether `rest`, what follows a path, names a child of it, or of one of its two directories if it is a semaphore. */
+/*
+ * Returns whether `rest`, the text behind a path, names a child of the path or, for a semaphore, of one of its two
+ * directories.
+ */
 static bool is_child(int path, const char *rest)
 {
     if (run.limits[path] > 0) {

@@ -1,9 +1,7 @@
-/*
- * rules: the names of the switches that break a rule of the protocol each.
- */
+/* rules: the names of the switches, each of which breaks one rule of the protocol. */
 #include "schedule.h"
 
-/* One a line, so that two that are added at the same time do not touch the same lines. */
+/* One rule a line, so that two branches that each add a rule change different lines. */
 /* clang-format off */
 const broken_rule broken_rules[] = {
     {ZKL_BREAK_LEASE, 0, "lease", false, 1},

@@ -1,9 +1,9 @@
 /*
- * scenes: single scenes, message by message, that random schedules hardly come to and that are too long for small worlds.
+ * scenes: single scenes, message by message. Random schedules hardly ever reach them, and they are too long for small worlds.
  *
  *   scenes [--trace]
  *
- * Each scene has the clients, servers and checks of schedule.h, and a world that is run by hand.
+ * Each scene has the clients, servers and checks of schedule.h, in a world that is run by hand.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,11 @@
 
 #define SESSION_TIMEOUT_MS 1000
 #define MOST_DELIVERIES 32
-/* Seconds after which a scene has hung: in a list that runs in a circle, say. */
+/* A scene that takes more seconds than this hangs, for example in a circular list. */
 #define LONGEST 60
+
+int passed, failed;
+const char *test_name;
 
 /* ---- time and messages ---- */
 
@@ -31,7 +34,7 @@ static void deliver(const sim_delivery *delivery)
     sim_run_until(sim_now());
 }
 
-/* The next message arrives; false: none is under way. */
+/* Delivers the next message. Returns false if none is under way. */
 static bool deliver_one(void)
 {
     sim_delivery deliveries[MOST_DELIVERIES];
@@ -70,7 +73,7 @@ static void deliver_all(void)
     }
 }
 
-/* All that is under way arrives, and time passes up to the next thing that is due. */
+/* Delivers all messages that are under way, and lets time pass until the next event. */
 static void pass_time(void)
 {
     deliver_all();
@@ -84,7 +87,7 @@ static bool is(const claim_record *record, zkl_claim_phase phase)
     return record->phase == phase;
 }
 
-/* For ten session timeouts at most. */
+/* Waits for ten session timeouts at most. */
 static void until(const claim_record *record, zkl_claim_phase phase)
 {
     int64_t limit = sim_now() + 10 * run.timeout;
@@ -107,7 +110,7 @@ static void begin_scene(const char *name, int paths, bool trace)
                            .trace = trace,
                            .by_hand = true};
     begin_run(&options);
-    run.seed = 2; /* no credentials, and the session timeout as it is */
+    run.seed = 2; /* no credentials, and an unchanged session timeout */
     run.timeout = SESSION_TIMEOUT_MS * SIM_MILLISECOND;
     run.leases = true;
     run.prefix = "";
@@ -132,14 +135,14 @@ static client *new_client(void)
 static claim_record *ask(client *of, int path, int64_t linger)
 {
     claim_record *record = new_record(of, path);
-    record->handoff = 0; /* a node of its own */
+    record->handoff = 0; /* with a node of its own */
     record->linger = linger;
     run.longest_linger = linger > run.longest_linger ? linger : run.longest_linger;
     submit_claim(record);
     return record;
 }
 
-/* A claim that is granted and given back, all of it acknowledged. */
+/* Makes an acquisition, waits until it is granted, and releases it. All requests are acknowledged. */
 static void take_turn(client *of)
 {
     claim_record *record = ask(of, 0, 0);
@@ -158,7 +161,7 @@ static void replace_data(sim_replacement how)
     deliver_all();
 }
 
-/* Time passes, and all that comes of it. */
+/* Lets time pass, with all its events. */
 static void wait_until(int64_t instant)
 {
     while (!run.failed && sim_now() < instant)
@@ -184,8 +187,8 @@ static void end_scene(void)
 /* ---- the scenes ---- */
 
 /*
- * A claim that may not send yet waits in its turn while its directory is being made for another one, which is given up. When the
- * directory is there, a node that lingers elsewhere has taken the last room for a watch.
+ * An acquisition may not send yet, and waits while its directory is made for another acquisition, which is cancelled.
+ * When the directory exists, a node that lingers elsewhere has used up the watch budget.
  */
 static void directory_made_without_room(bool trace)
 {
@@ -214,12 +217,15 @@ static void directory_made_without_room(bool trace)
     while (line->parents_flying > 0 && deliver_one()) {
     }
     CHECK(!is(second, ZKL_CLAIM_GRANTED) && waits->seat->starved && !waits->seat->hungry);
-    until(second, ZKL_CLAIM_GRANTED); /* the lingering node has gone */
+    until(second, ZKL_CLAIM_GRANTED); /* the lingering node is deleted */
     end_claim(second);
     end_scene();
 }
 
-/* A directory above the lock's is there when it is to be made, and gone when the one in it is: an empty container, reaped. */
+/*
+ * A directory above the lock's exists when it is to be made. It is gone when the directory in it is to be made: an
+ * empty container that was reaped.
+ */
 static void directory_reaped(bool trace)
 {
     begin_scene("a directory is reaped while those in it are made", 1, trace);
@@ -242,7 +248,7 @@ static void directory_reaped(bool trace)
     end_scene();
 }
 
-#define NUMBER 40 /* the first node's */
+#define NUMBER 40 /* number of the first node */
 
 static void begin_with_numbers(const char *name, const broken_rule *rule, bool trace)
 {
@@ -254,7 +260,10 @@ static void begin_with_numbers(const char *name, const broken_rule *rule, bool t
     sim_run_until(sim_now());
 }
 
-/* One has had the number, the other one holds by it in the new data: the first, who gets the next one, must wait. */
+/*
+ * `one` has had the number, and `other` holds by the same number in the new data. `one` gets the next number and must
+ * wait.
+ */
 static void meet_again(client *one, client *other)
 {
     claim_record *holder = ask(other, 0, 0);
@@ -286,7 +295,7 @@ static void end_with_numbers(const broken_rule *rule)
     break_rule(NULL);
 }
 
-/* The servers are stopped, lose what they have, and are given what they had before. Another client comes only then. */
+/* The servers are stopped, lose their data, and are restored. Another client comes only afterwards. */
 static void restored_data(const broken_rule *rule, bool trace)
 {
     begin_with_numbers("data are restored while a client stays", rule, trace);
@@ -298,7 +307,7 @@ static void restored_data(const broken_rule *rule, bool trace)
     end_with_numbers(rule);
 }
 
-/* The same under the clients' connections; longer ago than a number counts. */
+/* The same while connections stay, but longer ago than a number counts. */
 static void restored_live(const broken_rule *rule, bool trace)
 {
     begin_with_numbers("data are restored under living connections", rule, trace);
@@ -312,8 +321,8 @@ static void restored_live(const broken_rule *rule, bool trace)
 }
 
 /*
- * The first client comes again and again, each time less than a second after the last. It must list the line all the same, at the latest a
- * second after it gave back its number of the old data.
+ * The first client queues again and again, each time less than a second after the last time. It must list the queue
+ * nevertheless, at the latest a second after it gave back its number of the old data.
  */
 static void restored_between_turns(const broken_rule *rule, bool trace)
 {
@@ -344,7 +353,7 @@ static void restored_between_turns(const broken_rule *rule, bool trace)
 }
 
 /*
- * The server has forgotten the watch of a claim that is given up. The C client has not: it keeps what the server does not know, for
+ * The server has forgotten the watch of an acquisition that is cancelled. The C client has not: it keeps the watch for
  * the next connection.
  */
 static void forgotten_watch(bool trace)
@@ -368,7 +377,7 @@ static void forgotten_watch(bool trace)
     end_scene();
 }
 
-/* The client has sent a heartbeat that looks for its nodes, and the servers do not have it yet. */
+/* Waits until the client has sent a heartbeat that checks its nodes, and the servers have not received it. */
 static void until_heartbeat(const client *of)
 {
     char what[200] = "";
@@ -384,9 +393,9 @@ static void until_heartbeat(const client *of)
 }
 
 /*
- * A writer's node is deleted, another writer has its turn, and a node of the same name is made. The first writer downgrades: its request
- * finds that node. The writer learns from a heartbeat that its own was deleted: before it learns that the reader's node is made, or
- * (`unheard`) no earlier than that.
+ * A writer's node is deleted, another writer is granted and releases, and a node of the first name is created. The
+ * first writer downgrades, and its request finds that node. A heartbeat tells it that its own node was deleted: before
+ * it learns that the reader's node is created or, with `unheard`, no earlier than that.
  */
 static void lost_writer(bool unheard, bool broken, bool trace)
 {
@@ -458,7 +467,9 @@ static void begin_with_semaphore(const char *name, bool trace)
     sim_run_until(sim_now());
 }
 
-/* A client knows a semaphore's limit of old. In the restored data another limit is set, by a write of the same version. */
+/*
+ * A client remembers a semaphore's limit. After a restore another limit is written, by a write with the same version.
+ */
 static void restored_limit(bool trace)
 {
     begin_with_semaphore("a semaphore's limit is restored, and set to another one", trace);
@@ -472,8 +483,9 @@ static void restored_limit(bool trace)
 }
 
 /*
- * The first in a semaphore's line has made its nodes and waits for room. Its session ends, so that the next one is the first, and is about
- * to make its own: then the data of before are restored, and with them the session. Each of the two would wait for the other's nodes.
+ * The head of a semaphore's queue has made its lease nodes and waits for room. Its session ends, so the next client is
+ * the head and is about to make its own. Then a restore brings back the earlier data and the session. Each of the two
+ * would wait for the other's nodes.
  */
 static void two_first_in_line(bool trace)
 {
@@ -512,11 +524,11 @@ static void two_first_in_line(bool trace)
     end_scene();
 }
 
-/* ---- round trips that take a part of the session timeout ---- */
+/* ---- round trips that take a fraction of the session timeout ---- */
 
 #define EVEN_TIMEOUT_MS 4000
 
-/* Every message takes so long that a round trip to the server is so many hundredths of the session timeout. */
+/* Begins a world in which a round trip takes `percent` hundredths of the session timeout. */
 static void begin_even(const char *name, int percent, bool trace)
 {
     test_name = name;
@@ -570,7 +582,7 @@ static claim_record *ask_for_mutex(client *of)
     return record;
 }
 
-/* For so many session timeouts at most. */
+/* Runs for so many session timeouts at most. */
 static void steps_to(const claim_record *record, zkl_claim_phase phase, int timeouts)
 {
     int64_t limit = sim_now() + timeouts * run.timeout;
@@ -605,7 +617,7 @@ static void end_even(void)
     end_run();
 }
 
-/* The evidence for the lease takes four round trips, one after the other, and must be there in time. */
+/* The evidence for a lease takes four round trips in sequence, and must arrive in time. */
 static void long_hold(int percent, bool trace)
 {
     begin_even("a hold of thirty session timeouts", percent, trace);
@@ -632,7 +644,10 @@ static void idle_turns(int percent, bool trace)
     end_even();
 }
 
-/* The round trips of one client take so long that it can keep no lease. When it is first in line it must not keep the others from it. */
+/*
+ * One client's round trips take so long that it can keep no lease. At the head of the queue it must not block the other
+ * clients.
+ */
 static void slow_head(bool trace)
 {
     begin_even("a client that gets no lease makes way", 1, trace);

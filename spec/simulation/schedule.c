@@ -1,9 +1,9 @@
 /*
  * schedule: the clients' machines, and one run from beginning to end.
  *
- * A client is an engine and the loop that drives it: prepare, sleep until the socket has something or the time has come,
- * process. Each has a clock of its own, with its own offset and drift, and its thread may be late, may be paused for long,
- * and may act on a reading of the clock that is no longer fresh.
+ * A client is an engine and the loop that drives it: prepare, sleep until the socket has something or the time has
+ * come, process. Each client has its own clock with an offset and a drift. Its thread may be late, may be paused for
+ * long, and may act on a reading of the clock that is no longer recent.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -16,16 +16,19 @@
 run_state run;
 totals_state totals;
 
-/* Whoever wants a client and finds no memory tries again so often. */
+/* How often opening a client is repeated while memory is short. */
 #define MOST_TRIES 10000
 
-/* Heartbeats, for one, are tried five times in a session timeout: as many failures as this last no longer than two. */
+/*
+ * More failures in a row than this may last longer than two session timeouts: heartbeats, for example, are tried five
+ * times in a session timeout.
+ */
 #define MANY_FAILURES 10
 
-/* One watch takes so much of a client's bound, about. */
+/* About how many bytes of a client's watch budget one watch takes. */
 #define BYTES_OF_A_WATCH 90
 
-/* More turns in one simulated second than this: the engine spins. */
+/* If a client takes more turns than this in one simulated second, the engine spins. */
 #define MAX_TURNS 20000
 
 int64_t client_clock(const client *of, int64_t at)
@@ -35,7 +38,7 @@ int64_t client_clock(const client *of, int64_t at)
     return of->offset + at + at * of->drift / 1000000;
 }
 
-/* The simulated instant at which the client's clock shows at least `reading`. */
+/* Returns the simulated instant at which the client's clock shows at least `reading`. */
 static int64_t when_clock_shows(const client *of, int64_t reading)
 {
     if (reading >= INT64_MAX / 4)
@@ -123,7 +126,7 @@ void begin_call(client *of)
     sim_set_caller(of->index);
 }
 
-/* After any call into the engine: what it waits for may have changed. */
+/* Follows each call into the engine: the events that it waits for may have changed. */
 void end_call(client *of)
 {
     begin_call(of);
@@ -188,7 +191,7 @@ bool event_counts(sim_event_fn fn, const void *context, int64_t argument)
     return fn != turn || (of->turn_stamp == argument && of->engine != NULL && of->paused_until <= sim_now());
 }
 
-/* ---- clients come and go ---- */
+/* ---- opening and ending clients ---- */
 
 void open_client(client *of)
 {
@@ -279,7 +282,7 @@ static void choose(uint64_t seed)
     zkl_most_grants = run.handoff % 2 == 1 ? 10 : INT32_C(1) << 30;
 }
 
-/* The parts of the world that the seed decides before the world begins. */
+/* Chooses the parts of the world that the seed decides before the world begins. */
 static sim_options choose_world(uint64_t seed, bool trace)
 {
     static const int32_t timeouts[] = {1000, 2000, 4000, 10000};
@@ -287,7 +290,7 @@ static sim_options choose_world(uint64_t seed, bool trace)
     uint64_t bits = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
     bits ^= bits >> 29;
     int32_t timeout = timeouts[(bits >> 40) % 4];
-    /* A round trip through all servers takes six delays and more; where that is more than T/13 no lease is kept. */
+    /* A round trip through all servers takes six delays and more. If that is more than T/13 no lease can be kept. */
     bool slow = (bits >> 52) % 16 == 0 && timeout > 1000;
     sim_options options = {.seed = seed,
                            .servers = bits % 5 == 0 && !one_lock ? 1 : 3,
@@ -302,7 +305,10 @@ static sim_options choose_world(uint64_t seed, bool trace)
     return options;
 }
 
-/* One server grants half of what the others do, and another no less than they: a session's timeout depends on where it was made. */
+/*
+ * One server grants half of the timeout that the others grant, and another grants no less than they do. So a session's
+ * timeout depends on the server where it was created.
+ */
 static void choose_limits(void)
 {
     int32_t least = run.options.min_session_timeout_ms, most = run.options.max_session_timeout_ms;
@@ -375,7 +381,7 @@ static void drain(void)
              who != NULL ? who->number : -1, who != NULL ? who->client : -1,
              who != NULL ? zkl_claim_phase_name(who->phase) : "", who != NULL && who->ended ? ", ended" : "",
              (int)((60 * run.timeout + 20 * SIM_SECOND) / SIM_SECOND));
-    /* Sessions of clients that were killed expire, watches go out, nodes have lingered long enough. */
+    /* Sessions of killed clients expire, watches are removed, and nodes linger until their time is over. */
     limit = sim_now() + 10 * run.timeout + 2 * run.longest_linger;
     while (!run.failed && !nothing_left() && sim_now() < limit)
         step_until(sim_now() + run.timeout / 8);

@@ -1,20 +1,20 @@
 /*
- * schedule: one simulated run. Clients with engines, what they do, what goes wrong, and what must hold all the while.
+ * schedule: one simulated run: clients with engines, what they do, faults, and the checks that must hold all the time.
  *
  *   schedule.c    the clients' machines: clocks, turns, callbacks of the engine; a run from beginning to end
  *   paths.c       what is locked: names, directories, limits
- *   workload.c    claims of every kind, releases, cancellations, downgrades, closed clients
+ *   workload.c    acquisitions of every kind, releases, cancellations, downgrades, closed clients
  *   sets.c        several locks taken together
- *   foreigners.c  foreign contenders
- *   faults.c      what goes wrong, and when it is over
- *   checks.c      the invariants, and
- *   limits.c        those of semaphores
- *   strays.c        nodes that no claim knows any more
- *   rules.c       what can be broken on purpose
- *   simulate.c    the program: many runs, numbers, broken rules
- *   explore.c     another one: small worlds, in every order
+ *   foreigners.c  contenders that are no zklock clients
+ *   faults.c      the faults, and their end
+ *   checks.c      the invariants
+ *   limits.c      the invariants of semaphores
+ *   strays.c      nodes that no acquisition knows any more
+ *   rules.c       the rules that can be broken on purpose
+ *   simulate.c    the program: many runs, statistics, broken rules
+ *   explore.c     another program: small worlds, in every order
  *
- * There is one run at a time; its state is `run`.
+ * There is one run at a time. Its state is `run`.
  */
 #ifndef ZKLOCK_SCHEDULE_H
 #define ZKLOCK_SCHEDULE_H
@@ -30,7 +30,7 @@
 #define MAX_SEMAPHORES 2
 #define MAX_PATHS (MAX_LOCKS + MAX_SEMAPHORES)
 #define MAX_FOREIGNERS 2
-#define MOST_PERMITS 4 /* usually */
+#define MOST_PERMITS 4 /* the usual number */
 #define MANY_PERMITS 20
 #define MOST_BLOCKERS 8
 #define MOST_LOCKS_OF_A_SET 3
@@ -69,42 +69,50 @@ typedef enum {
 } fault_kind;
 extern const char *const fault_names[FAULT_KINDS];
 
-/* A contender's node, or a permit. Claims of one client may hold by the same one, one after the other or together. */
+/*
+ * A contender's node, or a lease node. Acquisitions of one client may hold by the same node, one after the other or
+ * together.
+ */
 #define MOST_HAND_OVERS 8
 typedef struct node_record {
     struct node_record *next;
     char path[160];
-    char identity[32]; /* its data, as it was made */
-    int64_t czxid;     /* tells it from an impostor of the same name */
-    int client;        /* whose it is; -1: a foreigner's */
-    int lock;          /* on which path */
+    char identity[32]; /* the node's data when it was created */
+    int64_t czxid;     /* distinguishes the node from an impostor of the same name */
+    int client;        /* the client that created the node; -1: a foreigner */
+    int lock;          /* index of the lock's path */
     zkl_node_kind kind;
     int32_t number;
     int64_t made_at;
     bool gone;
-    bool outlived;          /* it was there when the servers' data had been replaced */
-    bool revived;           /* it had been deleted before */
-    int64_t replaced_until; /* an impostor's node of its name was there until then */
-    bool misleads;          /* when it was made, its client relied on a number from before a live restore */
-    int64_t misled_since;   /* that number was given back then, by the client's clock; or the one that led to it */
-    bool taken;             /* it was deleted, and not by its client */
-    bool asked;             /* somebody has asked by it for the lock */
-    int64_t asked_since;    /* its data say so since then; 0: they do not */
-    bool told;              /* one of those who held by it heard of that */
-    bool overheard;         /* one who wants to hear of that has held by it */
-    bool lost;              /* one who held by it has lost it, other than by a release */
-    bool lingered;          /* it was granted again when nobody had held by it for a while */
-    int64_t lingered_since; /* it has watched who comes since then, if it lingered */
-    int64_t idle_since;     /* nobody holds by it any more; 0: somebody does, or never did */
-    int64_t linger;         /* for how long it may stay then */
-    int64_t hand_overs[MOST_HAND_OVERS]; /* ring: when another turn began */
-    int64_t grants, turns;               /* readers that have waited for the same turn share it */
-    int64_t readers_at;                  /* the latest such turn has begun then, */
-    int readers_to;                      /* when the latest claim had this number */
-    struct claim_record *visitor;        /* by which its client has queued there since it forgot the node, and */
-    int64_t visited_at;                  /* when */
-    int64_t
-        shared_since; /* another claim of its client may wait for it, and it may have begun to watch who comes; 0: none */
+    bool outlived;          /* the node existed after a replacement of the servers' data */
+    bool revived;           /* the node had been deleted, and a restore brought it back */
+    int64_t replaced_until; /* until then an impostor's node had this name */
+    bool misleads;          /* when the node was created, its client relied on a number from before a live restore */
+    /* When the client gave that number back (or the number that led to it), on the client's clock. */
+    int64_t misled_since;
+    bool taken;             /* the node was deleted, and not by its client */
+    bool asked;             /* a revocation was requested by this node */
+    int64_t asked_since;    /* when its data began to request a revocation; 0: they do not */
+    bool told;              /* an acquisition that held by the node was told of the revocation */
+    bool overheard;         /* an acquisition with on_revoke has held by the node */
+    bool lost;              /* an acquisition that held by the node has lost its grant, other than by a release */
+    bool lingered;          /* the node was granted again after a time in which no acquisition held by it */
+    int64_t lingered_since; /* if the node lingered: it has watched its directory since then */
+    /* No acquisition holds by the node since then; 0: an acquisition holds by it, or none ever did. */
+    int64_t idle_since;
+    int64_t linger;                      /* how long the node may linger */
+    int64_t hand_overs[MOST_HAND_OVERS]; /* ring of the instants at which another turn began */
+    int64_t grants, turns;               /* readers that have waited for the same turn count as one turn */
+    int64_t readers_at;                  /* when the latest turn of readers began; 0: it was no reader's */
+    int readers_to; /* run.claim_count at that instant: acquisitions up to this number belong to the turn */
+    struct claim_record *visitor; /* the acquisition by which its client queued there after it had forgotten the node */
+    int64_t visited_at;           /* when it did */
+    /*
+     * Since then another acquisition of the client may wait for the node, and the client may watch the directory; 0:
+     * none.
+     */
+    int64_t shared_since;
 } node_record;
 
 typedef struct lock_set lock_set;
@@ -114,40 +122,43 @@ typedef struct claim_record {
     int number;
     int client, path;
     zkl_mode mode;
-    int32_t limit, count; /* of a semaphore's permits */
+    int32_t limit, count; /* permits of a semaphore: in all, and for this acquisition */
     bool try_only, hasty, revocable;
     int32_t handoff;
     int64_t linger; /* nanoseconds */
     char identity[32];
     int64_t max_hold;
-    struct claim_record *writer;     /* a reader's, which it was to join beside */
-    struct claim_record *reader;     /* a writer's */
-    bool hands_over;                 /* the writer is not ended before its reader's fate is known */
-    lock_set *set;                   /* it was made for, or NULL */
-    int64_t turns_left;              /* its client wants the lock again so often, this claim included */
-    node_record *held[MANY_PERMITS]; /* what it was granted by: one node, or as many as it has permits */
+    struct claim_record *writer;     /* a reader's: the writer that it was to downgrade from */
+    struct claim_record *reader;     /* a writer's: its reader */
+    bool hands_over;                 /* the writer does not end before its reader is granted or refused */
+    lock_set *set;                   /* the set that it belongs to, or NULL */
+    int64_t turns_left;              /* how often the client wants the lock again, this acquisition included */
+    node_record *held[MANY_PERMITS]; /* the nodes by which it was granted: one node, or one for each permit */
     int32_t held_count;
-    zkl_claim *claim; /* NULL once forgotten, or freed with its engine */
+    zkl_claim *claim; /* NULL after it was forgotten, or freed with its engine */
     zkl_claim_phase phase;
     bool settled;
     int64_t settled_at;
     bool ended; /* the workload has ended it */
     zkl_code end_code;
     int64_t asked_at, granted_at;
-    int64_t hold_until;  /* of its client's clock */
-    int32_t revocations; /* that it was told of */
-    bool comparable;     /* its grant was good: its token counts */
-    int64_t session;     /* under which it was granted */
+    int64_t hold_until;  /* on its client's clock */
+    int32_t revocations; /* how many revocations it was told of */
+    bool comparable;     /* its grant was valid, so its token counts */
+    int64_t session;     /* the session under which it was granted */
     char token[ZKL_TOKEN_SIZE];
-    char node[160]; /* as the server names it; of the present or last seat */
-    /* An administrator has deleted the node; see checks.c for how long that excuses a second holder. */
+    char node[160]; /* the node of the present or the last entry, as the server names it */
+    /* An administrator has deleted the node. checks.c says how long that excuses a second holder. */
     bool excused;
-    bool wiped;  /* by a wipe, which ends the session too */
-    bool misled; /* granted on data that were replaced: see checks.c */
+    bool wiped;  /* the node was deleted by a wipe, which ends the session too */
+    bool misled; /* it was granted on data that were replaced: see checks.c */
     int64_t excused_since;
-    int64_t lease_began; /* the present one of its client, if it began after the claim was made */
+    int64_t lease_began; /* when the client's present lease began, if that was after the acquisition was made */
     bool excuse_ending;
-    /* A try on a path that was certainly taken: must not write. What stood in the way, on every server. */
+    /*
+     * For a try on a path that was certainly taken, and which must not write: the nodes in its way that exist on every
+     * server.
+     */
     char blockers[MOST_BLOCKERS][160];
     int blocker_count;
     int64_t creates_before;
@@ -156,28 +167,30 @@ typedef struct claim_record {
 typedef struct {
     int index;
     zkl_engine *engine;
-    int64_t offset; /* of its clock */
-    int64_t drift;  /* parts in a million */
+    int64_t offset; /* offset of its clock */
+    int64_t drift;  /* drift of its clock, in parts per million */
     int64_t last_read;
-    int64_t valid_until; /* of its clock */
+    int64_t valid_until; /* end of its lease, on its clock */
     zkl_state state;
     zkl_poll poll;
     int64_t turn_at;
     int64_t turn_stamp;
     int64_t paused_until;
     bool closing;
-    bool killed; /* nobody is left to hear the engine */
+    bool killed; /* the client was killed: its program does not hear from the engine any more */
     int64_t close_patience;
-    int64_t creates[MAX_PATHS]; /* requested so far */
-    int64_t disturbed_at;       /* when last a claim ended or the connection changed: watches may be about to go */
+    int64_t creates[MAX_PATHS]; /* create requests so far */
+    /* When an acquisition last ended or the connection last changed; watches may be about to be removed. */
+    int64_t disturbed_at;
     int64_t spin_at, spins;
-    int64_t throttled_at, throttled, throttled_probes; /* since then, so many of its requests, and of its heartbeats' */
-    int32_t throttled_nodes;                           /* the most nodes that it has had in this time */
-    bool expired;                                      /* the server gave up its session, which it may not know yet */
-    int64_t unheard_until;                             /* up to this instant it was paused or not connected */
+    /* Since throttled_at so many of its requests were throttled, and so many of those of its heartbeats. */
+    int64_t throttled_at, throttled, throttled_probes;
+    int32_t throttled_nodes; /* the largest number of nodes that it had in this time */
+    bool expired;            /* the server ended its session, which the client may not know yet */
+    int64_t unheard_until;   /* until this instant it was paused or not connected */
 } client;
 
-/* Locks that are taken one after the other, in the order of their paths, and given up together. */
+/* Locks that are acquired one after the other, in the order of their paths, and released together. */
 struct lock_set {
     lock_set *next;
     int client;
@@ -192,8 +205,8 @@ typedef enum {
     FOREIGNER_IDLE = 0,
     FOREIGNER_JOINING,
     FOREIGNER_WAITING,
-    FOREIGNER_TAKING,  /* a permit: its node was asked for */
-    FOREIGNER_NO_ROOM, /* and is there */
+    FOREIGNER_TAKING,  /* its lease node was requested */
+    FOREIGNER_NO_ROOM, /* its lease node exists, but there are too many */
     FOREIGNER_HOLDING,
     FOREIGNER_DOWNGRADING,
     FOREIGNER_LEAVING
@@ -207,56 +220,62 @@ typedef struct {
     zkl_mode mode;
     int serial;
     char node[160];
-    char
-        other[160]; /* its place in a semaphore's line, or what it changes its node into or from; "" if there is none */
+    /* Its node in the semaphore's queue, or the node that it downgrades to or from; "" if there is none. */
+    char other[160];
     int64_t hold_until;
 } foreigner;
 
 typedef struct {
     uint64_t seed;
     sim_options options;
-    int64_t timeout;           /* the session timeout that is negotiated, in ns */
-    int64_t started, quiet_at; /* faults and new claims end at the latter */
-    int64_t longest_linger;    /* of a claim that was made */
-    int64_t replaced_live_at;  /* the latest time that the servers' data were replaced while they served; 0: never */
+    int64_t timeout;           /* the negotiated session timeout, in nanoseconds */
+    int64_t started, quiet_at; /* faults and new acquisitions end at quiet_at */
+    int64_t longest_linger;    /* the longest linger of all acquisitions */
+    int64_t replaced_live_at;  /* when the servers' data were last replaced while they served; 0: never */
     bool trace;
     bool keen;     /* the first client wants the first lock all the time, several times at once */
     bool in_turns; /* all clients want the first lock again and again */
-    bool calm;     /* without faults */
+    bool calm;     /* no faults */
     bool draining;
     bool leases;
-    bool mismatch; /* now and then somebody asks for another limit */
+    bool mismatch; /* now and then a client asks for another limit */
     bool denied, exhausting;
-    /* Each client may watch a few nodes only. Then no client wants a second lock while it holds one: other claims of the same client,
-     * which wait for the first lock, may have taken all the room. */
+    /*
+     * Each client may watch a few nodes only. Then no client wants a second lock while it holds one, because other
+     * acquisitions of the same client that wait for the first lock may have taken all the room.
+     */
     bool few_watches;
-    bool unreadable; /* the first directory cannot be listed: whether a lost create was executed can never be known */
+    bool unreadable;      /* the first directory cannot be listed, so the outcome of a lost create can never be known */
     bool short_of_memory; /* some allocations of the engines fail */
-    bool short_for_long; /* so many that it must be over when all is to come to an end: they are not tried that often */
+    /*
+     * So many allocations fail that the shortage must end when the drain begins: the drain does not repeat its requests
+     * that often.
+     */
+    bool short_for_long;
     int client_count, path_count, foreigner_count, claim_count;
     client clients[MAX_CLIENTS];
     foreigner foreigners[MAX_FOREIGNERS];
     const char *prefix;             /* chroot, "" or "/app" */
-    char paths[MAX_PATHS][32];      /* as the clients name them: in the order in which sets take them */
-    int32_t limits[MAX_PATHS];      /* of semaphores; 0: a lock */
-    int64_t limit_since[MAX_PATHS]; /* when a semaphore's directory was last made, reaped or written to */
-    int32_t handoff;                /* of most claims, 0 of the others: these have a node of their own */
-    int most_open;                  /* claims that a client has at one time, about */
-    int weights[3];                 /* how often a lock is claimed as a mutex, to read and to write */
+    char paths[MAX_PATHS][32];      /* as the clients name them, in the order in which sets acquire them */
+    int32_t limits[MAX_PATHS];      /* permits of a semaphore; 0: a lock */
+    int64_t limit_since[MAX_PATHS]; /* when a semaphore's directory was last created, reaped or written to */
+    int32_t handoff;                /* handoff of most acquisitions; the others have 0, so that each has its own node */
+    int most_open;                  /* about how many acquisitions a client has at one time */
+    int weights[3];                 /* relative frequency of mutexes, readers and writers */
     lock_set *sets;
     uint32_t fault_mask;
     int64_t fault_pause; /* mean time between faults */
     claim_record *claims;
     int64_t memory_before;
     node_record *nodes;
-    /* the first thing that was found wrong */
+    /* The first check that failed. */
     bool failed;
     char check[32];
     char problem[400];
 } run_state;
 extern run_state run;
 
-/* Of all runs. */
+/* Sums over all runs. */
 typedef struct {
     int64_t schedules, steps, turns;
     int64_t claims, tries, grants, contended_grants, losses, robbed, refused_tries, cancelled;
@@ -266,7 +285,7 @@ typedef struct {
     int64_t shared, lingered, inherited, overheard, beyond;
     int64_t refused_for_memory;
     int64_t strays, visits;
-    int64_t starved; /* turns after which a seat had no room for its watch, summed up */
+    int64_t starved; /* sum over all turns: entries that were over the watch budget after the turn */
     int64_t misled;
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
@@ -275,64 +294,70 @@ typedef struct {
 } totals_state;
 extern totals_state totals;
 
-/* rules.c. The last one's name is NULL. */
+/* rules.c. The name of the last rule is NULL. */
 typedef struct {
     zkl_broken_rule rule;
-    /* Faults that have to meet for that to be noticed: it is looked for where nothing else goes wrong. 0: in any schedule. */
+    /*
+     * The faults that must coincide for the rule to be noticed. It is then tried without other faults. 0: any schedule
+     * will do.
+     */
     uint32_t fault_mask;
     const char *name;
-    bool one_lock; /* and where three servers have one lock to keep */
-    uint64_t seed; /* the first schedule that is tried: one that has noticed it, since schedules that do are rare */
+    bool one_lock; /* and in worlds where three servers have only one lock */
+    uint64_t seed; /* The first schedule to try. This one noticed the rule; schedules that do are rare. */
 } broken_rule;
 extern const broken_rule broken_rules[];
-/* Breaks this rule and no other; NULL: none. */
+/* Breaks this rule and no other. NULL: breaks none. */
 void break_rule(const broken_rule *rule);
-/* What goes wrong in all runs from now on, whatever their seeds say; 0: that. */
+/* The faults of all runs from now on, instead of those that the seed chooses. 0: the seed chooses. */
 extern uint32_t forced_faults;
 /* The traces of the runs from now on are not hashed. */
 extern bool untraced;
-/* Three servers keep one lock in all runs from now on. */
+/* All runs from now on have three servers and one lock. */
 extern bool one_lock;
 
-/* schedule.c. Runs one seed; true if every check held. */
+/* schedule.c. Runs one seed. Returns true if every check held. */
 bool run_schedule(uint64_t seed, bool trace);
-/* The same in steps: a world without clients; and what is left when it is over. */
+/*
+ * The same in steps. begin_run makes a world without clients. end_run ends it, checks that no memory is left, and
+ * returns true if every check held.
+ */
 void begin_run(const sim_options *options);
 bool end_run(void);
-/* No node, watch or seat of a client is left. */
+/* Returns whether no node, watch or entry of a client is left. */
 bool nothing_left(void);
-/* Whether something will come of an event. */
+/* Returns whether an event will have an effect. */
 bool event_counts(sim_event_fn fn, const void *context, int64_t argument);
 /*
- * The same; of the engines' allocations, after the first `successes`, so many fail. What the engines then cannot do is excused,
- * what they must do all the same is checked as ever.
+ * As run_schedule, but after the first `successes` allocations of the engines the next `failures` fail. The checks
+ * excuse failures that this causes, but not failures of operations that must work without memory.
  */
 bool run_short_of_memory(uint64_t seed, bool trace, int64_t successes, int64_t failures, int64_t *attempts);
 int64_t client_clock(const client *of, int64_t at);
-/* The clock as the client's thread reads it for its next call: sometimes a while ago. */
+/* Returns the clock as the client's thread reads it for its next call. Sometimes the reading is a while old. */
 int64_t read_clock(client *of);
 void begin_call(client *of);
 void end_call(client *of);
 void wake_client(client *of, int64_t at);
 void open_client(client *of);
-/* Frees the engine; its claims are over. `kill`: the goodbye is lost. */
+/* Frees the engine and ends its acquisitions. `kill`: the request to close the session is lost. */
 void drop_client(client *of, bool kill);
 
 /* paths.c */
 void choose_paths(void);
 void server_path_of(const char *client_path, char *out, size_t size);
-/* Which lock a node of the server belongs to, -1 if none. */
+/* Returns the index of the lock to which a server's node belongs, -1 if there is none. */
 int path_index(const char *server_path);
-/* An impostor's node is there, or was not long ago. */
+/* Returns whether an impostor's node exists in this lock, or existed a short time ago. */
 bool meddled_with(int lock);
-/* The directory where contenders queue: the lock's own, or a semaphore's line. As the server names it. */
+/* The directory in which contenders queue, as the server names it: the lock's own, or a semaphore's queue. */
 #define MAX_DIRECTORY 64
 void queue_directory(int path, char *out);
-/* The directory of a semaphore's permits. */
+/* The directory of a semaphore's lease nodes. */
 void lease_directory(int path, char *out);
-/* Any of the directories. */
+/* One of all directories, drawn at random. */
 void some_directory(char *out);
-/* What the data of a semaphore's directory say; 0: nothing. */
+/* Returns the limit in the data of a semaphore's directory, 0 if there is none. */
 int32_t written_limit(int path);
 sim_part contender_name(const char *name, int32_t *number);
 zkl_node_kind kind_of(zkl_mode mode);
@@ -340,9 +365,9 @@ zkl_node_kind kind_of(zkl_mode mode);
 /* workload.c */
 void start_workload(void);
 void start_rush(void);
-/* The client asks for something after so long. */
+/* The client asks for something `after` nanoseconds from now. */
 void want_soon(client *of, int64_t after);
-/* The client lists some lock's contenders after so long: reads. */
+/* The client lists the contenders of a random lock `after` nanoseconds from now. */
 void look_soon(client *of, int64_t after);
 bool client_ready(const client *of);
 zkl_mode random_mode(int path);
@@ -351,7 +376,7 @@ void submit_claim(claim_record *record);
 void claim_granted(claim_record *record);
 void claim_over(claim_record *record);
 void end_claim(claim_record *record);
-/* The node of some granted writer, which soon wants to be a reader; false if there is none. */
+/* Stores the node of a granted writer that will soon downgrade. Returns false if there is none. */
 bool disown_writer(char *path, size_t size);
 
 /* sets.c */
@@ -362,17 +387,17 @@ void free_sets(void);
 /* foreigners.c */
 void start_foreigners(void);
 void foreign_crash(void);
-/* Whether one of them has, or waits for, a node of this path. */
+/* Returns whether a foreigner has, or waits for, the node of this path. */
 bool foreigners_know(const char *path);
 bool foreigner_holds(const foreigner *who);
 bool foreigner_busy(const foreigner *who);
-/* Something still waits, holds, or has left something behind. */
+/* Returns whether any participant still waits, holds, or has left something behind. */
 bool workload_busy(const char **what, const claim_record **who);
 
 /* faults.c */
 void start_faults(void);
 void end_faults(void);
-/* For a moment the servers have no time for the client's deletes. */
+/* For a moment the servers throttle the client's deletes. */
 void throttle_deletes(client *of);
 
 /* checks.c */
@@ -384,28 +409,34 @@ void check_foreign_grant(const foreigner *who);
 void check_quiet(void);
 void check_after_call(client *of);
 void check_asked(claim_record *record);
-/* Somebody has deleted nodes, and without heartbeats their owners do not hear of it. */
+/*
+ * Returns whether nodes were deleted externally while leases are off. Without heartbeats their owners do not learn of
+ * it.
+ */
 bool deletions_unheard(void);
 void note_admin_delete(const char *server_path);
-/* The servers' data are about to be replaced, and then they have been. */
+/* Called before and after the servers' data are replaced. */
 void note_replacing(sim_replacement how);
 void note_replaced(sim_replacement how);
 bool grant_valid(const claim_record *record);
 bool excused(const claim_record *record);
 void note_forgotten(const claim_record *record);
 bool nodes_exist(const claim_record *record);
-/* Of a client, and not an impostor's. */
+/* Returns whether the node belongs to a client, and not to an impostor. */
 bool is_clients_node(const char *path);
-/* After a call that granted so many claims, `revocable` of them such as want to hear who asks, by nodes that were there. */
+/*
+ * Checks a call that granted acquisitions by existing nodes. It must not send more requests than `revocable`, the
+ * number of those with on_revoke. `before`: the engine's number of requests before the call.
+ */
 void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable);
 void install_hooks(sim_hooks *hooks);
 void reset_checks(void);
-/* Of all that they remember, for worlds that are run by hand. */
+/* Hashes everything that the checks remember, for worlds that are run by hand. */
 uint64_t hash_checks(void);
 
-/* strays.c. When all is to come to an end: who has left a node behind that he does not know any more queues there again. */
+/* strays.c. In the drain, each client that has left a node which it does not know any more queues there again. */
 void visit_strays(void);
-/* There is such a node, or may come to be. Writes one path for a message. */
+/* Returns whether there is such a node, or may be one soon. Stores one path for a message. */
 bool strays_left(const char **example);
 
 /* limits.c */

@@ -1,7 +1,7 @@
 /*
- * sets: several locks taken together, of any kinds, as whoever needs more than one does: in the order of their paths, each after
- * the one before it is granted, all given up when one of them is refused or lost. In whatever order they were given, nobody gets
- * stuck.
+ * sets: several locks of any kinds that are acquired together, as a multi does it: in the order of their paths, each
+ * after the previous one is granted. All are released when one of them is refused or lost. Whatever order the program
+ * names them in, no two sets wait for each other for ever.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 
 static void go_on(void *context, int64_t argument);
 
-/* Soon, from outside of the engine: it must not be called back. */
+/* Continues soon, outside of the engine's callback: the engine must not be called inside it. */
 void set_changed(lock_set *set)
 {
     if (!set->over)

@@ -1,11 +1,11 @@
 /*
- * sim_acl: access control lists and identities, as the servers of ZooKeeper 3.8 treat them (AuthUtil.java, PrepRequestProcessor.fixupACL,
- * ZooKeeperServer.checkACL, DigestAuthenticationProvider.java).
+ * sim_acl: access control lists and identities, as the servers of ZooKeeper 3.8 treat them (AuthUtil.java,
+ * PrepRequestProcessor.fixupACL, ZooKeeperServer.checkACL, DigestAuthenticationProvider.java).
  *
- * An identity belongs to a connection between a client and a server: the client sends its credentials anew on each. Schemes are world
- * (only anyone), auth (in a list that a client sends, never in a stored one), digest and ip. All clients have the same address. A server
- * without an authentication provider for a scheme refuses both such credentials and such lists, so do these servers with all other
- * schemes.
+ * An identity belongs to a connection between a client and a server: the client sends its credentials again on each
+ * connection. The schemes are world (only "anyone"), auth (in lists that a client sends, never in stored lists), digest
+ * and ip. All clients have the same address. A server without an authentication provider for a scheme refuses
+ * credentials and lists of that scheme. These servers do so with all other schemes.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define CLIENT_ADDRESS UINT32_C(0x7f000001)
 
-/* ---- SHA-1 (FIPS 180-4) and base64, of which digests are made ---- */
+/* ---- SHA-1 (FIPS 180-4) and base64, for digests ---- */
 
 #define SHA1_BLOCK 64
 #define SHA1_SIZE ((size_t)20)
@@ -107,7 +107,7 @@ static char *make_digest(const char *credential, size_t length)
 bool sim_add_identity(const sim_identity **identities, const char *scheme, const char *credential, size_t length)
 {
     if (strcmp(scheme, "ip") == 0)
-        return true; /* each connection has its address */
+        return true; /* each connection has its address as an identity */
     if (strcmp(scheme, "digest") != 0)
         return false;
     char *id = make_digest(credential, length);
@@ -141,7 +141,7 @@ static bool is_anyone(const sim_acl_entry *entry)
     return strcmp(entry->scheme, "world") == 0 && strcmp(entry->id, "anyone") == 0;
 }
 
-/* NULL if everybody may do everything, which most nodes have. */
+/* Returns NULL if anyone may do everything, as with most nodes. */
 static const sim_acl *simplify(const sim_acl *acl)
 {
     for (int i = 0; i < acl->count; i++) {
@@ -172,7 +172,7 @@ static bool is_digest(const char *id)
     return colon != NULL && colon[1] != '\0' && strchr(colon + 1, ':') == NULL;
 }
 
-/* Parses an IPv4 address with or without a number of bits that count (IPAuthenticationProvider.isValid). */
+/* Parses an IPv4 address with an optional number of significant bits (IPAuthenticationProvider.isValid). */
 static bool read_addresses(const char *id, uint32_t *address, int *bits)
 {
     *address = 0;
@@ -196,7 +196,7 @@ static bool read_addresses(const char *id, uint32_t *address, int *bits)
     return *id == '\0';
 }
 
-/* Whether the address of all clients is among these. */
+/* Returns whether the clients' address is among these addresses. */
 static bool is_client_address(const char *id)
 {
     uint32_t address;

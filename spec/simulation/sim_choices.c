@@ -1,13 +1,13 @@
 /*
- * sim_choices: worlds that are run by hand. Which message arrives next is asked, not drawn; and two worlds in which the same
+ * sim_choices: worlds that are run by hand. The caller decides which message arrives next. Two worlds in which the same
  * can happen from now on have the same hash.
  *
- * What the hash covers. The servers, their sessions, watches, trees and logs, what is under way, and every connection are
- * hashed as they are. A client (an engine, and the C client's handle beneath it) is not looked into: it is deterministic, so
- * that its state follows from what was given to it, in order, which is hashed as it is given (sim_note). Two clients that came
- * to the same state on different ways are therefore taken for different: that costs time and misses nothing. Left out are
- * addresses, the numbers of connections over the whole world (each counts among its client's), and what of the time is below a
- * millisecond, which neither clients nor servers read.
+ * The hash covers the servers, their sessions, watches, trees and logs, all messages under way and every connection, as
+ * they are. It does not cover the inside of a client (an engine and the handle of the C client). A client is
+ * deterministic, so its state follows from its inputs in their order. Each input is added to the hash when it is given
+ * (sim_note). Two clients that reach the same state on different ways are therefore taken for different, which costs
+ * time and misses nothing. The hash leaves out addresses, the global numbers of connections (each is numbered within
+ * its client), and fractions of a millisecond, which neither clients nor servers read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ void sim_note(int caller, uint64_t what)
         sim.inputs[caller] = sim_mix(sim.inputs[caller], what);
 }
 
-/* ---- what is under way ---- */
+/* ---- messages under way ---- */
 
 uint64_t sim_hash_connection(const sim_connection *connection)
 {
@@ -83,7 +83,7 @@ uint64_t sim_hash_request(const sim_request *request)
     return sim_mix(hash, (uint64_t)request->answered ^ (uint64_t)(uint32_t)request->sync_until << 32);
 }
 
-/* What the engine reads of an answer. */
+/* Hashes the parts of an answer that the engine reads. */
 static uint64_t hash_answer(const sim_reply *reply)
 {
     const struct Stat *stat = &reply->stat;
@@ -153,7 +153,7 @@ uint64_t sim_hash(sim_counts_fn counts)
     return sim_mix(hash, sim_events_hash(counts));
 }
 
-/* ---- what may arrive next ---- */
+/* ---- possible deliveries ---- */
 
 static bool may_arrive(const sim_connection *connection, bool up)
 {

@@ -1,19 +1,21 @@
 /*
- * sim_client: the functions of zookeeper.h, behaving towards their caller as libzookeeper_st 3.8.0 does: handles, their
- * turns, and what completions and watchers are told. Requests are made in sim_requests.c and sim_multi.c.
+ * sim_client: the functions of zookeeper.h. They behave towards their caller as libzookeeper_st 3.8.0 does: handles, their turns,
+ * and the calls of completions and watchers. sim_requests.c and sim_multi.c make the requests.
  *
- * The behaviour that lock engines trip over, each kept here on purpose (C: is zookeeper.c of the real client):
- * - a lost connection first tells every watcher (state still reads CONNECTED inside), then fails what was outstanding, in
- *   order; what is submitted from inside those completions waits for the next connection (C:1979-2020);
- * - a send that fails inside zoo_a* says ZOK, closes the socket and tells nobody: the state reads NOTCONNECTED, completions
- *   stay, what was not sent goes out on the next connection, whose first reply may then match none (C:3971, C:3480);
- * - watchers are one-shot, deduplicated by (function, context) on a path, and hear all session events without being used up;
- * - last_zxid advances with replies, not with events (C:3493);
- * - EXPIRED and AUTH_FAILED make the handle useless for ever;
- * - zookeeper_interest may fail before it has set anything (C:2536);
- * - a request for which there is no memory is refused: zoo_a* says ZMARSHALLINGERROR;
- * - for its first connection a handle tries the list in its order; later it skips a server after each failure (C:2029, C:2569), so that
- *   in a list of two it tries the same one again and again.
+ * The surprising behaviour of the real client is kept on purpose (C: is its file zookeeper.c):
+ * - When a connection is lost, every watcher is called first; the state still reads CONNECTED inside. Then the outstanding
+ *   requests fail in order. Requests that are submitted inside those completions wait for the next connection (C:1979-2020).
+ * - A send that fails inside zoo_a* returns ZOK and closes the socket, without any callback. The state reads NOTCONNECTED.
+ *   Completions stay. Requests that were not sent go out on the next connection, whose first reply may then match no completion
+ *   (C:3971, C:3480).
+ * - Watchers are called once, and are deduplicated by (function, context) on a path. They are called for all session events
+ *   without being used up.
+ * - last_zxid advances with replies, not with events (C:3493).
+ * - EXPIRED and AUTH_FAILED make the handle useless for ever.
+ * - zookeeper_interest may fail before it has set any result (C:2536).
+ * - A request for which there is no memory is refused: zoo_a* returns ZMARSHALLINGERROR.
+ * - For its first connection a handle tries the servers in the list's order. Later it skips a server after each failure (C:2029,
+ *   C:2569). So with two servers it tries the same one again and again.
  */
 #include <assert.h>
 #include <errno.h>
@@ -65,7 +67,7 @@ struct ACL_vector ZOO_READ_ACL_UNSAFE = {1, read_acl};
 struct ACL_vector ZOO_CREATOR_ALL_ACL = {1, creator_acl};
 
 static zhandle_t *handles;
-static bool in_order; /* zoo_deterministic_conn_order; without effect on lists in which names do not matter */
+static bool in_order; /* zoo_deterministic_conn_order; has no effect on lists in which names do not matter */
 
 void *sim_must(void *memory)
 {
@@ -122,7 +124,7 @@ static void say(const zhandle_t *zh, const char *message)
 
 /* ---- paths and the chroot ---- */
 
-/* As isValidPath (C:3888), which looks at the whole path, chroot and all. */
+/* Does what isValidPath does (C:3888): checks the whole path, including the chroot. */
 static bool valid_path(const char *path, bool sequential)
 {
     size_t length = strlen(path);
@@ -171,7 +173,7 @@ static void deliver_event(zhandle_t *zh, const sim_completion *entry)
     free(path);
 }
 
-/* With a Stat, or without. */
+/* Calls a completion with a list of names, with or without a Stat. */
 static void deliver_strings(const sim_completion *entry)
 {
     const sim_reply *reply = entry->reply;
@@ -322,7 +324,10 @@ static void next_server(zhandle_t *zh)
     zh->current = zh->next_server++;
 }
 
-/* The first connection goes through the list once, in its order, whatever has failed meanwhile (C:1588). */
+/*
+ * For the first connection the handle goes through the list once in its order, even if connections fail meanwhile
+ * (C:1588).
+ */
 static const sim_host *cycle_server(zhandle_t *zh)
 {
     if (zh->first_round >= 0 && zh->first_round < zh->server_count) {
@@ -339,7 +344,7 @@ void zoo_cycle_next_server(zhandle_t *zh)
     cycle_server(zh);
 }
 
-/* In the real client's order: C:1999, C:2022. */
+/* Ends the connection, in the real client's order: C:1999, C:2022. */
 static int handle_error(zhandle_t *zh, int rc)
 {
     sim_trace("client %d: connection ends with %d", zh->caller, rc);
@@ -415,7 +420,10 @@ static const char *type_name(sim_type type)
     return names[type];
 }
 
-/* What the real client allocates for a request, which fails together with the engine's own allocations. */
+/*
+ * Stands for the memory that the real client allocates for a request. It fails together with the engine's own
+ * allocations.
+ */
 static bool has_memory(void)
 {
     void *memory = zkl_alloc(1);
@@ -447,7 +455,7 @@ int sim_check_request(const zhandle_t *zh, int path)
     return zh->state < 0 ? ZINVALIDSTATE : ZOK;
 }
 
-/* ---- the life of a handle ---- */
+/* ---- opening and closing handles ---- */
 
 static bool resolve(const zhandle_t *zh)
 {
@@ -458,7 +466,7 @@ static bool resolve(const zhandle_t *zh)
     return false;
 }
 
-/* All servers, in any order. */
+/* Uses all servers, in random order. */
 static void choose_all_servers(zhandle_t *zh)
 {
     zh->server_count = sim.options.servers;
@@ -474,7 +482,7 @@ static void choose_all_servers(zhandle_t *zh)
     next_server(zh);
 }
 
-/* The servers of a client. Returns 0, or what errno is when the client cannot be made. */
+/* Chooses the servers of a client. Returns 0, or the errno with which zookeeper_init fails. */
 static int choose_servers(zhandle_t *zh, const char *list)
 {
     if (!sim_hosts_matter(list)) {
@@ -565,7 +573,7 @@ int zookeeper_close(zhandle_t *zh)
     return ZOK;
 }
 
-/* Leaves one of our functions; a close asked for from inside happens now. */
+/* Leaves a function of the library. If a close was requested inside, it happens now. */
 static int leave(zhandle_t *zh, int rc)
 {
     if (--zh->depth == 0 && zh->close_requested)
@@ -658,7 +666,7 @@ static void enqueue_credential(zhandle_t *zh, const sim_credential *credential)
     sim_enqueue(zh, request, true);
 }
 
-/* All watches go to the new server in one packet (C:2156). */
+/* Sends all watches to the new server in one packet (C:2156). */
 static void send_set_watches(zhandle_t *zh)
 {
     if (zh->watchers == NULL)
@@ -694,7 +702,7 @@ static int establish_session(zhandle_t *zh, const sim_reply *reply)
     return ZOK;
 }
 
-/* Reads one packet: 1 and the packet, 0 if there is none, -1 if the connection is gone. */
+/* Reads one packet. Returns 1 and the packet, 0 if there is none, -1 if the connection is gone. */
 static int receive(const zhandle_t *zh, const sim_reply **reply)
 {
     sim_connection *connection = zh->connection;
@@ -729,7 +737,10 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
     }
     if (reply->xid == SIM_XID_AUTH) {
         int err = reply->err;
-        /* By the time and not by chance, so that the schedules in which this does not happen are as they were. */
+        /*
+         * Depends on the time and not on a random number, so that schedules in which this does not happen stay as they
+         * were.
+         */
         if (err == ZOK && zh->accepted && !sim.options.by_hand && !sim.options.auth_lasts &&
             sim.now / SIM_MICROSECOND % 40 == 0) {
             sim_trace("client %d: this server refuses the credentials that another one has accepted", zh->caller);
@@ -812,7 +823,7 @@ int zookeeper_process(zhandle_t *zh, int events)
     return leave(zh, rc);
 }
 
-/* ---- what a handle can say about itself ---- */
+/* ---- the state of a handle ---- */
 
 int zoo_state(zhandle_t *zh)
 {

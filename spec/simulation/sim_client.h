@@ -1,12 +1,10 @@
-/*
- * sim_client: what the parts of the simulated C client share. Nobody else includes this.
- */
+/* sim_client: what the parts of the simulated C client share. Only these parts include it. */
 #ifndef ZKLOCK_SIM_CLIENT_H
 #define ZKLOCK_SIM_CLIENT_H
 
 #include "sim_internal.h"
 
-/* The tables of zk_hashtable.c. */
+/* The tables of watchers in zk_hashtable.c. */
 enum {
     SIM_WATCH_DATA = 0,
     SIM_WATCH_EXISTS,
@@ -51,12 +49,12 @@ typedef struct sim_completion {
     const sim_request *multi;
     sim_type request;
     int path;
-    watcher_fn watcher; /* to be armed by the reply */
+    watcher_fn watcher; /* armed by the reply */
     void *watcher_context;
-    ZooWatcherType disarms; /* what a removal that succeeded takes away; 0: nothing */
+    ZooWatcherType disarms; /* the watches that a successful removal removes; 0: none */
     int err;
-    const sim_reply *reply; /* NULL: failed by the client itself */
-    /* an event */
+    const sim_reply *reply; /* NULL: the client itself failed the request */
+    /* of an event */
     bool event;
     int event_type, event_state;
     sim_watcher *watchers;
@@ -73,9 +71,9 @@ typedef struct sim_outgoing {
 
 typedef struct sim_credential {
     struct sim_credential *next;
-    void_completion_t call; /* until called */
+    void_completion_t call; /* NULL after it was called */
     const void *data;
-    const char *scheme, *credential; /* in memory that lives until sim_end */
+    const char *scheme, *credential; /* freed by sim_end */
     size_t length;
 } sim_credential;
 
@@ -92,12 +90,12 @@ struct _zhandle {
     clientid_t client_id;
     int64_t password;
     bool had_session;
-    bool accepted; /* a request of this session was answered: the credentials, if any, were good */
+    bool accepted; /* a request of this session was answered, so its credentials were accepted */
     int64_t last_zxid;
-    sim_host *servers; /* in memory that lives until sim_end */
+    sim_host *servers; /* freed by sim_end */
     int server_count, next_server;
     int current;
-    int first_round; /* how many servers of a list with names have been tried for the first connection; -1: that is over */
+    int first_round; /* how many servers of a list with names were tried for the first connection; -1: all */
     int resolution_delay;
     bool delay;
     sim_connection *connection;
@@ -107,7 +105,7 @@ struct _zhandle {
     sim_completion_queue sent, ready;
     sim_watcher *watchers; /* newest first */
     sim_credential *credentials;
-    int depth; /* inside how many of our functions */
+    int depth; /* nesting depth of library functions */
     bool close_requested;
     char endpoint[32];
 };
@@ -115,42 +113,48 @@ struct _zhandle {
 /* --- sim_client.c -------------------------------------------------------------------------------------------------- */
 
 void *sim_must(void *memory);
-/* The number of a path as the server sees it, -1 if it is no path. */
+/* Returns the number of a path as the server sees it, -1 if it is no valid path. */
 int sim_server_path(const zhandle_t *zh, const char *path, int mode);
-/* What the client is told; freed by the caller, so that whoever keeps it is found out. */
+/*
+ * Returns the path as the client sees it. The caller frees it after the callback, so that an engine that keeps it is
+ * noticed.
+ */
 char *sim_client_path(const zhandle_t *zh, int path);
-/* ZOK, or what the real client says to a request for this path (-1: no path) before it sends anything. */
+/*
+ * Returns ZOK, or the error that the real client returns for a request for this path (-1: no path) before it sends
+ * anything.
+ */
 int sim_check_request(const zhandle_t *zh, int path);
 sim_request *sim_new_request(sim_type type, int32_t xid, int path);
-/* At the end, or at the front, of what is to be sent. */
+/* Adds a request at the end, or at the front, of the requests to be sent. */
 void sim_enqueue(zhandle_t *zh, sim_request *request, bool front);
-/* The common end of all zoo_a* functions. `model` is copied. */
+/* The last part of all zoo_a* functions. `model` is copied. */
 int sim_submit(zhandle_t *zh, sim_request *request, const sim_completion *model);
-/* Sends what there is to send. A failure is silent (C:3971). */
+/* Sends all requests to be sent. A failure is silent (C:3971). */
 void sim_send_now(zhandle_t *zh);
 bool sim_connected(const zhandle_t *zh);
 
 /* --- sim_requests.c ------------------------------------------------------------------------------------------------ */
 
-/* A copy of a node's data, in memory that lives until sim_end. */
+/* Copies a node's data. The memory is freed by sim_end. */
 const char *sim_keep(const char *value, int length);
 
 /* --- sim_multi.c --------------------------------------------------------------------------------------------------- */
 
-/* Fills in the caller's results and calls its completion. */
+/* Stores the results for the caller and calls its completion. */
 void sim_deliver_multi(const zhandle_t *zh, const sim_completion *entry);
 
 /* --- sim_client_watchers.c ----------------------------------------------------------------------------------------- */
 
-/* Arms a watcher, unless the same function with the same context is armed there already. */
+/* Arms a watcher, unless the same function with the same context is already armed there. */
 void sim_arm(zhandle_t *zh, int kind, int path, watcher_fn call, void *context);
-/* Everybody who hears of a session event: the default watcher, and all armed ones, which stay armed. */
+/* Returns the watchers that a session event calls: the default watcher, and all armed ones, which stay armed. */
 sim_watcher *sim_session_watchers(const zhandle_t *zh);
-/* Takes the watchers that an event uses up, each (function, context) once. */
+/* Removes and returns the watchers that an event fires, each (function, context) once. */
 sim_watcher *sim_take_watchers(zhandle_t *zh, int type, int path);
-/* Forgets the watchers of that type on a path. */
+/* Removes the watchers of that type on a path. */
 void sim_disarm(zhandle_t *zh, int path, ZooWatcherType type);
-/* The paths of one table, each once; `count` must be 0. In memory that lives until sim_end. */
+/* Returns the paths in one table, each once. `*count` must be 0. The memory is freed by sim_end. */
 int *sim_watched_paths(const zhandle_t *zh, int kind, int *count);
 void sim_free_watchers(sim_watcher *list);
 

@@ -1,6 +1,6 @@
 /*
- * sim_client_watchers: the watchers that live in a handle (zk_hashtable.c of the real client): three tables, of get, of exists that
- * found nothing, and of lists.
+ * sim_client_watchers: the watchers in a handle (zk_hashtable.c of the real client). There are three tables: for get,
+ * for exists that found no node, and for lists.
  */
 #include <stdlib.h>
 

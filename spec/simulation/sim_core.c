@@ -19,7 +19,10 @@ typedef struct {
     int64_t argument;
 } event;
 
-/* A binary heap by (at, order). Kept between worlds, as are the chunks of memory: most of a run's time is worlds beginning. */
+/*
+ * A binary heap ordered by (at, order). It is kept between worlds, like the chunks of memory, because beginning worlds
+ * takes most of a run's time.
+ */
 static event *events;
 static size_t event_count, event_capacity;
 static uint64_t event_order;
@@ -45,7 +48,10 @@ typedef struct {
 } path_entry;
 static path_entry *paths;
 static int path_count, path_capacity;
-/* A hash table by their texts, of indexes + 1, 0 where nothing is. As large as any world has needed it. */
+/*
+ * A hash table of the paths' texts. It contains indexes + 1, and 0 in empty slots. It stays as large as any world has
+ * needed it.
+ */
 static int *path_slots;
 static uint32_t slot_count;
 
@@ -239,7 +245,10 @@ int64_t sim_next_event(sim_counts_fn counts)
     return next;
 }
 
-/* Whose they are is not in it, since addresses differ from run to run: what they are about is hashed where it is kept. */
+/*
+ * The events' contexts are not hashed, since addresses differ between runs. The state of a context is hashed where it
+ * is kept.
+ */
 uint64_t sim_events_hash(sim_counts_fn counts)
 {
     uint64_t sum = 0;
@@ -271,7 +280,7 @@ static uint32_t free_slot(uint32_t hash)
     return slot;
 }
 
-/* Room for one more. */
+/* Makes room for one more path. */
 static void grow_slots(void)
 {
     if (slot_count > 0 && (uint32_t)path_count < slot_count / 2)
@@ -333,7 +342,7 @@ int sim_path_parent(int path)
 void sim_trace(const char *format, ...)
 {
     if ((sim.options.by_hand || sim.options.untraced) && !sim.options.trace)
-        return; /* hundreds of thousands of worlds: nobody compares their traces */
+        return; /* there are hundreds of thousands of worlds whose traces are not compared */
     char line[512];
     va_list arguments;
     va_start(arguments, format);

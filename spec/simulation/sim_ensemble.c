@@ -1,19 +1,20 @@
 /*
- * sim_ensemble: the servers. One leader orders all writes in a log, followers copy the log, a transaction is committed when a
- * majority has it, and every server applies what it knows to be committed at its own pace.
+ * sim_ensemble: the servers. One leader orders all writes in a log, and followers copy the log. A transaction is committed when a
+ * majority has it. Every server applies the transactions that it knows to be committed at its own pace.
  *
- * What matters here is what a client can notice:
- * - reads come from the tree of the server that the client is connected to, however old;
- * - a follower cut off from its leader, and a leader cut off from its majority, go on answering reads and pings until they
- *   notice, which may take longer than a session lives (LearnerSessionTracker.java, Leader.java);
- * - the leader keeps the sessions. It pings each follower twice a tick, and a follower reports the sessions that it has heard
- *   from only in answer to such a ping (Learner.ping). A request that arrives while a report is made may be missing in it
- *   (LearnerSessionTracker.touchSession). Links between servers can fall silent one way. A new leader gives every session the
- *   timeout that was negotiated when the session was created, anew;
- * - the session tracker takes sessions whose time is over out of its queue first, and ends them a moment later. What is reported
- *   in between changes nothing any more (SessionTrackerImpl.run);
- * - proposals that never reached a majority are forgotten or survive, as the next leader happens to know them;
- * - sync answers once all that the leader had proposed before is committed, without asking a majority (Leader.java:1723).
+ * It models what a client can notice:
+ * - Reads come from the tree of the server that the client is connected to, however old that tree is.
+ * - A follower that is cut off from its leader, or a leader that is cut off from its majority, goes on answering reads and pings
+ *   until it notices. This may take longer than a session lives (LearnerSessionTracker.java, Leader.java).
+ * - The leader keeps the sessions. It pings each follower twice a tick. A follower reports its active sessions only in answer to
+ *   such a ping (Learner.ping). A request that arrives while a report is made may be missing in it
+ *   (LearnerSessionTracker.touchSession). A link between servers can be silent in one direction. A new leader restarts every
+ *   session's timer with the timeout that was negotiated when the session was created.
+ * - The session tracker first takes a session whose time is over out of its queue, and ends it a moment later. A report in
+ *   between changes nothing (SessionTrackerImpl.run).
+ * - A proposal that never reached a majority is forgotten or survives, depending on whether the next leader knows it.
+ * - sync is answered when all earlier proposals of the leader are committed. The leader does not ask a majority
+ *   (Leader.java:1723).
  */
 #include <assert.h>
 #include <stdio.h>
@@ -32,13 +33,13 @@ typedef enum {
 typedef struct {
     int id;
     role role;
-    bool deposed;       /* leading, but another majority has a newer leader */
-    bool outstanding;   /* deposed, and a proposal waits for ever: syncs wait with it */
+    bool deposed;       /* it leads, but a majority has a newer leader */
+    bool outstanding;   /* it is deposed, and has a proposal that will never be committed: syncs wait behind it */
     int64_t leadership; /* the epoch under which it leads or follows */
-    int64_t stamp;      /* of its present stay with the leader; messages of earlier stays are void */
+    int64_t stamp;      /* identifies its present stay with the leader; messages of earlier stays are void */
     int following;
     int logged; /* log entries on its disk */
-    int acked;  /* of those, what the leader knows */
+    int acked;  /* those of which the leader knows */
     int commit_known;
     int applied;
     bool noticing;
@@ -47,7 +48,7 @@ typedef struct {
     sim_watch_table watches;
 } server;
 
-/* Between servers. */
+/* Messages between servers. */
 enum {
     LINK_PROPOSAL = 0, /* body: none, kind and log position */
     LINK_COMMIT,
@@ -66,7 +67,7 @@ typedef struct {
     bool valid;
     int session_count;
     sim_session **sessions;
-    int32_t *timeouts; /* of each of them, as its connection negotiated it */
+    int32_t *timeouts; /* the timeout of each session, as its connection negotiated it */
 } letter;
 
 typedef struct {
@@ -78,7 +79,7 @@ typedef struct waiting_sync {
     struct waiting_sync *next;
     sim_request *request;
     int position;
-    int64_t stamp; /* of the follower's stay */
+    int64_t stamp; /* stamp of the follower's stay */
 } waiting_sync;
 
 static server servers[SIM_MAX_SERVERS];
@@ -87,8 +88,8 @@ static sim_transaction **entries; /* the log; position p is entries[p - 1] */
 static int entry_count, entry_capacity;
 static int committed;
 static int64_t epoch, counter, stamps, leaderships;
-static sim_tree prepared; /* the leader's view, with what is proposed but not committed */
-static sim_tree truth;    /* what is committed */
+static sim_tree prepared; /* the leader's tree, with proposals that are not committed yet */
+static sim_tree truth;    /* the committed tree */
 static sim_session *sessions;
 static int64_t last_session;
 static waiting_sync *syncs;
@@ -105,7 +106,7 @@ static void submit(server *leader, sim_request *request);
 static bool broken(const server *leader);
 static void begin_expiry(sim_session *session);
 
-/* ---- who is who ---- */
+/* ---- roles ---- */
 
 static server *active_leader(void)
 {
@@ -182,9 +183,9 @@ void sim_session_told(int64_t id, int32_t timeout_ms)
 }
 
 /*
- * The leader restarts its timer. Once the session tracker has taken it out of its queue, that comes too late. Real servers of uneven
- * limits also shorten a timer before the client hears of it, and when it never does (docs/reliability.md, "What is not promised"). Here
- * they wait for that.
+ * The leader restarts the session's timer. This has no effect after the session tracker has taken the session out of
+ * its queue. Real servers with different limits may also shorten a timer before the client is told, or if it is never
+ * told (docs/reliability.md, "What is not promised"). Here they wait until the client is told.
  */
 static void touch(sim_session *session, int32_t timeout_ms)
 {
@@ -197,9 +198,9 @@ static void touch(sim_session *session, int32_t timeout_ms)
 }
 
 /*
- * A server notes that it has heard of the session, to report it. It may do so in the table that it is just reporting, too late for that
- * report, and then in no other. Here this happens to one request in three. It never happens twice in a row, since the next request finds
- * the new table.
+ * A server notes a request of the session, to report the session. Real servers may note it in the table that is being
+ * reported, too late for that report and then in no other table. Here this happens to one request in three. It never
+ * happens twice in a row, since the next request is noted in the new table.
  */
 static void note_touch(sim_session *session, int index)
 {
@@ -208,7 +209,7 @@ static void note_touch(sim_session *session, int index)
     session->touched_at[index] = session->touched_at[index] || !lost;
 }
 
-/* As the session's latest connection to this server has negotiated it. */
+/* Returns the timeout that the session's latest connection to this server has negotiated. */
 static int32_t timeout_at(const server *at, const sim_session *session)
 {
     int32_t timeout_ms = session->present_ms;
@@ -219,7 +220,10 @@ static int32_t timeout_at(const server *at, const sim_session *session)
     return timeout_ms;
 }
 
-/* What the leader says to a request of this session; it may take ownership. */
+/*
+ * Returns the leader's answer to a request of this session: ZOK or an error. The server of the request may become the
+ * session's owner.
+ */
 static int check_session(const sim_request *request)
 {
     sim_session *session = request->session;
@@ -276,7 +280,7 @@ static void answer_transaction(server *at, const sim_transaction *transaction, c
     }
     sim_reply reply = {.zxid = at->tree.zxid, .err = transaction->err, .path = -1};
     if (request->type == SIM_MULTI && !transaction->malformed) {
-        reply.err = ZOK; /* errors are in the parts */
+        reply.err = ZOK; /* the errors are in the results of the operations */
         reply.changes = transaction->changes;
         reply.change_count = transaction->change_count;
         reply.stats = stats;
@@ -339,7 +343,7 @@ static void apply_one(server *at)
     }
 }
 
-/* A follower applies some of what it knows to be committed, and comes back for the rest. */
+/* A follower applies some transactions that it knows to be committed. The others follow in a later event. */
 static void apply_event(void *context, int64_t stamp)
 {
     server *at = context;
@@ -498,7 +502,7 @@ static void propose(server *leader, sim_transaction *transaction)
     }
 }
 
-/* ---- the leader: what a request comes to ---- */
+/* ---- the leader: preparing requests ---- */
 
 static void prepare_close(sim_transaction *transaction, sim_session *session)
 {
@@ -568,7 +572,7 @@ static void submit_sync(server *leader, sim_request *request, int64_t stamp)
     answer_syncs(leader);
 }
 
-/* Whether a reconnecting client's session still lives; it belongs to its new server from now on. */
+/* Returns whether a reconnecting client's session lives. If so, it belongs to the new server from now on. */
 static bool revalidate(const sim_request *request)
 {
     sim_session *session = request->session;
@@ -604,7 +608,7 @@ static void fill_children(const server *at, int path, sim_reply *reply)
     for (int i = 0; i < at->tree.count; i++) {
         if (at->tree.nodes[i].parent != path)
             continue;
-        /* The server's order is a hash set's. */
+        /* A real server's order is that of a hash set. */
         int place = (int)sim_below(reply->child_count + 1);
         reply->children[reply->child_count++] = reply->children[place];
         reply->children[place] = at->tree.nodes[i].path;
@@ -620,7 +624,7 @@ static void execute_read(server *at, sim_request *request)
     const sim_node *node = sim_tree_find(&at->tree, request->operation.path);
     if (cut_off(at))
         sim.statistics.deposed_reads++;
-    /* Only the leader knows better than to serve a session that is over or has moved. */
+    /* Only the leader knows whether a session is over or has moved. */
     if (at == active_leader() && request->type != SIM_SET_WATCHES) {
         reply.err = check_session(request);
         if (reply.err == ZSESSIONMOVED) {
@@ -692,14 +696,14 @@ static bool is_write(const sim_request *request)
            request->type == SIM_SET || request->type == SIM_MULTI || request->type == SIM_CLOSE;
 }
 
-/* Answers what can be answered, in the order of arrival (CommitProcessor). */
+/* Answers the requests whose answers are known, in the order of arrival (CommitProcessor). */
 static void drain(server *at, sim_connection *connection)
 {
     while (connection->accepted && connection->queue != NULL) {
         sim_request *first = connection->queue;
         sim_reply synced = {.xid = first->xid, .zxid = at->tree.zxid, .path = first->operation.path};
         if (first->throttled) {
-            /* as soon as it is its turn */
+            /* answered when it is first in the queue */
         } else if (is_write(first)) {
             if (!first->answered)
                 return;
@@ -763,7 +767,7 @@ static void receive_connect(server *at, sim_connection *connection, sim_request 
     if (request->session != NULL && request->session->password != request->password)
         request->session = NULL;
     if (at->role == LEADING) {
-        /* A deposed leader's own table still has what it had. */
+        /* A deposed leader's own table still has the sessions that it had. */
         bool valid = at->deposed ? request->session != NULL : revalidate(request);
         connection->session = valid ? request->session : NULL;
         send_connect_reply(connection, connection->session);
@@ -774,7 +778,10 @@ static void receive_connect(server *at, sim_connection *connection, sim_request 
     }
 }
 
-/* RequestThrottler.java: what has waited for too long is answered in its turn, and not done. */
+/*
+ * Returns whether a request is throttled. RequestThrottler.java: a request that has waited too long is answered in its
+ * turn, and is not executed.
+ */
 static bool is_throttled(int caller, const sim_request *request)
 {
     bool throttled = caller >= 0 && (sim.throttles[caller] >> request->type & 1U) != 0;
@@ -851,7 +858,7 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
     drain(at, connection);
 }
 
-/* What it has done is committed by now, and known to all servers. */
+/* By now the write is committed and known to all servers. */
 static void carried_out(void *context, int64_t argument)
 {
     (void)context;
@@ -878,7 +885,8 @@ void sim_server_delay(sim_connection *connection, sim_request *request, int64_t 
     request->session = connection->session;
     request->identities = connection->identities;
     request->connection = NULL;
-    request->server = request->owner_server = -1; /* or the leader would refuse what comes from where the session was */
+    /* Otherwise the leader would refuse a request from the session's former server. */
+    request->server = request->owner_server = -1;
     delayed_writes++;
     sim_schedule(sim.now + after, carry_out, request, 0);
 }
@@ -993,7 +1001,7 @@ static void deliver_letter(void *owner, sim_message *message)
         receive_as_follower(to, message, content);
 }
 
-/* ---- losing and finding a leader ---- */
+/* ---- leader changes ---- */
 
 static void leave(server *at, role next)
 {
@@ -1041,7 +1049,10 @@ static void notice(void *context, int64_t stamp)
         leave(at, LOOKING);
 }
 
-/* Whoever has lost touch notices at some time: a closed connection soon, silence perhaps only after sessions have expired. */
+/*
+ * Servers that have lost contact notice it some time later: soon if a connection was closed, else perhaps only after
+ * sessions have expired.
+ */
 static void watch_links(void)
 {
     for (int i = 0; i < sim.options.servers; i++) {
@@ -1066,7 +1077,7 @@ static void join(server *at, server *leader)
     at->noticing = false;
     at->logged = at->acked = leader->logged;
     at->commit_known = committed;
-    /* Messages of the log that are still under way to the leader's disk come to this follower anew. */
+    /* Log entries that are still on their way to the leader's disk are sent to this follower again. */
     while (at->applied < at->commit_known)
         apply_one(at);
     for (int position = leader->logged + 1; position <= entry_count; position++)
@@ -1077,7 +1088,7 @@ static void join(server *at, server *leader)
 
 static void lead(server *at)
 {
-    /* A server on its own goes on in the epoch in which it has stopped. */
+    /* A single server continues in the epoch in which it stopped. */
     if (sim.options.servers > 1 || epoch == 0) {
         epoch++;
         counter = 0;
@@ -1162,7 +1173,7 @@ static void plan_election(void)
     sim_schedule(sim.now + 20 * SIM_MILLISECOND + sim_below(400 * SIM_MILLISECOND), elect, NULL, 0);
 }
 
-/* ---- the leader's clock: touches travel, silent sessions expire ---- */
+/* ---- the leader's clock: sessions are touched and expire ---- */
 
 static void expire(void *context, int64_t argument)
 {
@@ -1192,7 +1203,7 @@ static void begin_expiry(sim_session *session)
     sim_schedule(sim.now + sim_below(sim.options.delay * 2 + 1), expire, session, 0);
 }
 
-/* A tick over, by a little: the thread that pings waits for half a tick after each round, and may be late by itself. */
+/* Returns slightly more than half a tick: the thread that pings waits half a tick after each round, and may be late. */
 static int64_t until_next_ping(void)
 {
     int64_t half = sim.options.tick_ms * SIM_MILLISECOND / 2;
@@ -1202,8 +1213,9 @@ static int64_t until_next_ping(void)
 }
 
 /*
- * A follower's answer to the leader's ping is all that keeps its clients alive: a write that a follower forwards does not touch its
- * session at the leader (LeaderZooKeeperServer.submitLearnerRequest, SessionTrackerImpl.checkSession).
+ * The leader pings its followers. Only a follower's answer to that ping keeps its clients' sessions alive. A write that
+ * a follower forwards does not touch its session at the leader (LeaderZooKeeperServer.submitLearnerRequest,
+ * SessionTrackerImpl.checkSession).
  */
 static void ping_followers(void *context, int64_t argument)
 {
@@ -1217,7 +1229,10 @@ static void ping_followers(void *context, int64_t argument)
     sim_schedule(sim.now + until_next_ping(), ping_followers, NULL, 0);
 }
 
-/* How long the session tracker takes from taking sessions out of its queue to ending them: seldom long. */
+/*
+ * Returns how long the session tracker takes between taking a session out of its queue and ending it. This is seldom
+ * long.
+ */
 static int64_t until_ended(void)
 {
     if (sim.options.by_hand)
@@ -1226,7 +1241,7 @@ static int64_t until_ended(void)
                             : sim_below(sim.options.delay * 2 + 1);
 }
 
-/* Another leader has a queue of its own. */
+/* Ends the session, unless a new leader was elected: it has a queue of its own. */
 static void end_polled(void *context, int64_t under)
 {
     sim_session *session = context;
@@ -1234,7 +1249,7 @@ static void end_polled(void *context, int64_t under)
         begin_expiry(session);
 }
 
-/* Sessions end when a whole tick has come after their time (ExpiryQueue.roundToNextInterval). */
+/* A session ends at the first whole tick after its time is over (ExpiryQueue.roundToNextInterval). */
 static void expire_sessions(void *context, int64_t argument)
 {
     (void)context;
@@ -1335,7 +1350,7 @@ void sim_heal(void)
     memset(sim.throttles, 0, sizeof(sim.throttles));
 }
 
-/* ---- data that are replaced ---- */
+/* ---- replacing the data ---- */
 
 bool sim_replacing(void)
 {
@@ -1374,7 +1389,7 @@ static bool same_node(const sim_tree *tree, const sim_node *node)
     return other != NULL && other->czxid == node->czxid;
 }
 
-/* Tells of what is not there any more, of what is there again, and of what was different. */
+/* Replaces the committed tree. Reports the nodes that are deleted, that exist again, and that are different. */
 static void restore_truth(const sim_tree *data)
 {
     sim_tree before = {0};
@@ -1403,7 +1418,7 @@ static void restore_truth(const sim_tree *data)
     replacing = false;
 }
 
-/* A server takes the new data. The table of watches belonged to the old data. */
+/* A server takes over the new data. Its table of watches belonged to the old data, and is cleared. */
 static void take_restored(server *at, const sim_tree *data)
 {
     sim_tree_copy(&at->tree, data);
@@ -1414,7 +1429,7 @@ static void take_restored(server *at, const sim_tree *data)
     }
 }
 
-/* As of the log position at which the data are replaced. */
+/* Replaces the sessions. `position`: the log position at which the data are replaced. */
 static void replace_sessions(sim_replacement how, int position)
 {
     for (sim_session *each = sessions; each != NULL; each = each->next) {
@@ -1460,7 +1475,7 @@ static void replace_live(server *leader, sim_transaction *transaction)
     sim.statistics.restored_live++;
 }
 
-/* All servers have stopped; what was not committed is forgotten with all else. */
+/* Replaces the data of stopped servers. Transactions that were not committed are forgotten. */
 static void replace_stopped(sim_replacement how, sim_transaction *transaction)
 {
     for (int i = 0; i < sim.options.servers; i++)
@@ -1567,7 +1582,7 @@ bool sim_foreign_expire(int64_t id)
     return true;
 }
 
-/* As ContainerManager does: containers that had a child and have none. */
+/* Does what ContainerManager does: deletes containers that have had a child and have none now. */
 void sim_reap_containers(void)
 {
     server *leader = active_leader();
@@ -1701,7 +1716,7 @@ static uint64_t hash_transaction(const sim_transaction *transaction)
     return transaction->request != NULL ? sim_mix(hash, sim_hash_request(transaction->request)) : hash;
 }
 
-/* Positions in the log count only among each other. */
+/* Only differences between log positions count. */
 static uint64_t distance(int position)
 {
     return (uint64_t)(uint32_t)(position - committed);

@@ -1,10 +1,10 @@
 /*
- * sim_links: links, which are proxies between clients and servers. They break connections at chosen moments, as tools/faultproxy.lua
- * does on real connections. That program defines the commands and their error messages.
+ * sim_links: links, which are proxies between clients and servers. They break connections at chosen moments, as
+ * tools/faultproxy.lua does on real connections. That program defines the commands and their error messages.
  *
- * A request reaches the link after its delay, and a reply does too. A request that the link passes on is at the server at once. A reply
- * that the link passes on is at the client at once. If the link cuts a connection, everything that it has not passed on is lost, and
- * nothing else. A link draws no random numbers.
+ * Requests and replies reach the link after their delay. A request that the link passes on is at the server at once. A
+ * reply that the link passes on is at the client at once. If the link cuts a connection, everything that it has not
+ * passed on is lost, and nothing else. A link draws no random numbers.
  *
  * Frames have no bytes here: bytes_up and bytes_down are always 0.
  */
@@ -87,7 +87,7 @@ static const struct {
     [BYTES_DOWN] = {"bytes_down", NULL},
 };
 
-/* A kind is the first operation of that kind. */
+/* A kind of request is represented by the first operation of that kind. */
 #define ANY_KIND COUNTED
 
 typedef enum {
@@ -96,7 +96,7 @@ typedef enum {
     ENDS_RST
 } ending;
 
-/* A request, a reply or the end of the connection, in a link. */
+/* An item in a link: a request, a reply or the end of the connection. */
 typedef struct item {
     struct item *next;
     int64_t due;
@@ -108,11 +108,11 @@ typedef struct item {
 typedef struct {
     sim_passage *passage;
     bool up;
-    bool held; /* until resume, by a trap */
+    bool held; /* a trap holds it until resume */
     item *head, *tail;
 } way;
 
-/* The reply to this request becomes an error. */
+/* The reply to this request is replaced by an error. */
 typedef struct denial {
     struct denial *next;
     int32_t xid;
@@ -122,11 +122,11 @@ typedef struct denial {
 struct fault_link;
 
 struct sim_passage {
-    int number; /* of the link */
+    int number; /* number of the link */
     sim_connection *connection;
-    struct fault_link *link; /* from when it has accepted the connection */
+    struct fault_link *link; /* NULL until the link has accepted the connection */
     bool open;
-    bool greeted, welcomed; /* the connect request and its reply have passed */
+    bool greeted, welcomed; /* the connect request, and its reply, have passed */
     way up, down;
     denial *denials;
 };
@@ -143,7 +143,7 @@ static const char *const moments[] = {"before", "after", "stall-reply", "stall-r
 typedef enum {
     NONE = 0,
     ARMED,
-    PENDING, /* its request has passed; waits for the reply */
+    PENDING, /* the request has passed; the trap waits for the reply */
     SPRUNG
 } trap_state;
 
@@ -155,7 +155,7 @@ typedef struct {
     moment when;
     int skip;
     ending how;
-    const sim_passage *passage; /* of the request */
+    const sim_passage *passage; /* the request's */
     int32_t xid;
     int path;
     const char *caught;
@@ -182,14 +182,14 @@ typedef struct fault_link {
     int64_t counts[COUNTED];
 } fault_link;
 
-static fault_link *fault_links; /* those that have not ended */
+static fault_link *fault_links; /* links that have not ended */
 static int last_link;
 
 static void pump(way *over);
 
 /* ---- hosts ---- */
 
-/* The number behind `prefix` in "prefix<number>:port"; 0 if that is no such name. */
+/* Returns the number behind `prefix` in "prefix<number>:port", 0 if the host has no such name. */
 static int number_in(const char *host, size_t length, const char *prefix)
 {
     size_t skip = strlen(prefix);
@@ -219,7 +219,7 @@ static bool is_address(const char *host, size_t length)
     return strspn(host, "0123456789.") == length || (length == 9 && strncmp(host, "localhost", 9) == 0);
 }
 
-/* False: the name cannot be resolved. */
+/* Returns false if the name cannot be resolved. */
 static bool find_host(const char *text, size_t length, size_t name_length, sim_host *out)
 {
     int server = number_in(text, length, "h"), number = number_in(text, length, "link");
@@ -302,7 +302,9 @@ static counted operation_of(const sim_request *request)
     }
 }
 
-/* The operation that is its kind; `kind` may be NULL, which is none. COUNTED: there is no such kind. */
+/*
+ * Returns the operation that represents the kind. `kind` may be NULL, which is no kind. COUNTED: there is no such kind.
+ */
 static int kind_of(const char *kind)
 {
     int found = 0;
@@ -311,7 +313,7 @@ static int kind_of(const char *kind)
     return found;
 }
 
-/* The path that a request is about, the first one of a multi; -1: none. */
+/* Returns the path of a request, of a multi the first one, -1 if it has none. */
 static int path_of(const sim_request *request)
 {
     switch (request->type) {
@@ -374,7 +376,7 @@ static void end_client(sim_connection *connection, ending how)
     }
 }
 
-/* Ends a connection at once; what is queued is lost. */
+/* Ends a connection at once. Everything that is queued is lost. */
 static void cut(sim_passage *passage, ending how)
 {
     sim_trace("link %d: connection %d of client %d ends", passage->number, passage->connection->ordinal,
@@ -388,7 +390,7 @@ static void cut(sim_passage *passage, ending how)
     end_client(passage->connection, how);
 }
 
-/* Looks at a request about to be passed on; true if it must not be, now or ever. */
+/* Checks a request that is about to be passed on. Returns true if it must not be passed on, now or ever. */
 static bool check_request(sim_passage *passage, const sim_request *request)
 {
     fault_link *link = passage->link;
@@ -427,7 +429,7 @@ static bool check_request(sim_passage *passage, const sim_request *request)
     return false;
 }
 
-/* The error that the reply to this request becomes, 0: none; it is asked for once. */
+/* Takes the error that replaces the reply to this request; 0: none. A second call returns 0. */
 static int take_denial(sim_passage *passage, int32_t xid)
 {
     int code = 0;
@@ -451,7 +453,7 @@ static void note_session(fault_link *link, const sim_reply *reply)
     memcpy(link->session.password, &reply->password, sizeof(reply->password));
 }
 
-/* Looks at a reply or an event about to be passed on. Returns what to pass on, NULL: nothing, now or ever. */
+/* Checks a reply or an event that is about to be passed on. Returns what to pass on; NULL: nothing, now or ever. */
 static const sim_reply *check_reply(sim_passage *passage, const sim_reply *reply)
 {
     fault_link *link = passage->link;
@@ -498,7 +500,7 @@ static void pump_later(void *context, int64_t argument)
     pump(context);
 }
 
-/* True: it is passed on; false: it stays, or the connection has been cut. */
+/* Returns true if the item is passed on, false if it stays or the connection has been cut. */
 static bool pass_on(way *over, const item *first)
 {
     sim_passage *passage = over->passage;
@@ -521,7 +523,7 @@ static bool pass_on(way *over, const item *first)
     return true;
 }
 
-/* Passes on everything in a direction that may go now. */
+/* Passes on all items of a direction that may be passed on now. */
 static void pump(way *over)
 {
     sim_passage *passage = over->passage;
@@ -565,7 +567,7 @@ static void arrive_up(void *owner, sim_message *message)
         sim.statistics.lost_requests += request->type != SIM_FIN;
 }
 
-/* Without a reply it is the server's reset. */
+/* A message without a reply is a reset by the server. */
 static void arrive_down(void *owner, sim_message *message)
 {
     sim_passage *passage = ((const sim_connection *)owner)->passage;
@@ -593,7 +595,7 @@ void sim_link_attach(sim_connection *connection, int number)
     connection->passage = passage;
     connection->up.deliver = arrive_up;
     connection->down.deliver = arrive_down;
-    if (link != NULL) /* the one that it tries first */
+    if (link != NULL) /* the target that the link tries first */
         connection->server = link->targets[link->next_target % (unsigned)link->target_count];
 }
 
@@ -638,7 +640,7 @@ static fault_link *must_find(int number)
     return link;
 }
 
-/* The link's connection that is listed behind `after`, which may be NULL. */
+/* Returns the link's next connection after `after` (NULL: the first). */
 static sim_passage *next_of(const fault_link *link, const sim_passage *after)
 {
     const sim_connection *connection = after != NULL ? after->connection->next : sim.connections;
@@ -647,7 +649,7 @@ static sim_passage *next_of(const fault_link *link, const sim_passage *after)
     return connection != NULL ? connection->passage : NULL;
 }
 
-/* False: neither of them. NULL is rst. */
+/* Stores how to end a connection. NULL is rst. Returns false if `how` is neither "rst" nor "fin". */
 static bool parse_how(const char *how, ending *end)
 {
     *end = how != NULL && strcmp(how, "fin") == 0 ? ENDS_FIN : ENDS_RST;
@@ -702,7 +704,7 @@ void sim_link_refuse(int number, bool refuses)
     must_find(number)->refuses = refuses;
 }
 
-/* Sets the directions that `which` names; NULL is both. False: there is no such direction. */
+/* Stores the directions that `which` names; NULL is both. Returns false if there is no such direction. */
 static bool parse_directions(const char *which, bool *up, bool *down)
 {
     bool both = which == NULL || strcmp(which, "both") == 0;

@@ -1,13 +1,14 @@
 /*
- * sim_multi: zoo_amulti, with what the real 3.8.0 client makes of it (C: is its zookeeper.c):
- * - whatever is wrong with a path or the handle is told as ZMARSHALLINGERROR, of any operation (C:3979);
- * - an operation that is none of create, delete, set and check, or a create with ZOO_CREATE2_OP, is ZUNIMPLEMENTED (C:4730);
- * - results: the failing part has its code, those before it ZOK, those after it ZRUNTIMEINCONSISTENCY; the completion is
- *   called with the failing part's code. No answer, or none that the servers would give: all have the completion's code;
- * - of a result only `err` is always written, `value` and `valuelen` for creates, `stat` for sets: both are NULL if it failed,
- *   and the caller's buffers are not touched. A path that is too long for its buffer is cut, without a word;
- * - a multi that made a container ends the process: the server answers with a Stat, which the client takes for the results of
- *   further operations, until its assertion fails (C:3182).
+ * sim_multi: zoo_amulti, with the behaviour of the real 3.8.0 client (C: is its zookeeper.c):
+ * - Any error in the path of an operation, and any error of the handle, is reported as ZMARSHALLINGERROR (C:3979).
+ * - An operation other than create, delete, set and check, or a create with ZOO_CREATE2_OP, is ZUNIMPLEMENTED (C:4730).
+ * - In the results the operation that failed has its code, earlier ones have ZOK, later ones have ZRUNTIMEINCONSISTENCY. The
+ *   completion is called with the code of the operation that failed. If there is no answer, or not one that servers would give,
+ *   all have the completion's code.
+ * - Only `err` of a result is always written, `value` and `valuelen` for creates, `stat` for sets. Both pointers are NULL after
+ *   a failure, and the caller's buffers are unchanged. A path that is too long for its buffer is truncated silently.
+ * - A multi that created a container ends the process. The server answers with a Stat, which the client takes for the results
+ *   of further operations, until its assertion fails (C:3182).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +139,7 @@ int zoo_amulti(zhandle_t *zh, int count, const zoo_op_t *ops, zoo_op_result_t *r
     return sim_submit(zh, request, &model);
 }
 
-/* One result; `change` is NULL if there is no answer to the whole. */
+/* Delivers one result. `change` is NULL if the multi has no answer. */
 static void deliver_result(const zhandle_t *zh, const sim_operation *operation, zoo_op_result_t *result, int err,
                            const sim_change *change, const struct Stat *stat)
 {

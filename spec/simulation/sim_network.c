@@ -1,9 +1,12 @@
 /*
- * sim_network: streams that delay and keep order, and the connections between clients and servers made of two of them.
+ * sim_network: streams that delay messages and keep their order, and the connections between clients and servers. Each connection
+ * consists of two streams.
  *
- * Three ways to go wrong: silence (a cut channel holds everything back, and delivers it late when it is mended, even to a
- * connection that its client has given up), a reset (what is under way is lost from some point on, in each direction on its
- * own, and both ends learn of it), and an orderly shutdown.
+ * There are three faults:
+ * - Silence: a cut channel holds everything back, and delivers it late when it is mended, even to a connection that its client
+ *   has given up.
+ * - A reset: the messages under way are lost from some point on, independently in each direction. Both ends learn of it.
+ * - An orderly shutdown.
  */
 #include <assert.h>
 #include <poll.h>
@@ -11,7 +14,7 @@
 
 #include "sim_internal.h"
 
-/* What travels down to a client. */
+/* Kinds of messages from a server to a client. */
 enum {
     DOWN_REPLY = 0,
     DOWN_RESET
@@ -96,7 +99,7 @@ static bool is_ephemeral(const sim_operation *operation)
            (operation->mode == ZOO_EPHEMERAL || operation->mode == ZOO_EPHEMERAL_SEQUENTIAL);
 }
 
-/* Whether a request makes a node that ends with its session. */
+/* Returns whether a request creates a node that is deleted with its session. */
 static bool makes_node(const sim_request *request)
 {
     bool makes = (request->type == SIM_CREATE || request->type == SIM_CREATE2) && is_ephemeral(&request->operation);
@@ -105,7 +108,7 @@ static bool makes_node(const sim_request *request)
     return makes;
 }
 
-/* The request arrives, its answer will not. */
+/* The request arrives, but its answer will not. */
 static void lose_reply(sim_connection *connection, sim_request *request)
 {
     int64_t after = sim.write_after[connection->caller];
@@ -164,7 +167,7 @@ static void deliver_down(void *owner, sim_message *message)
     if (connection->handle == NULL)
         return;
     connection->reset = true;
-    /* The kernel throws away what was not read yet, or not, as it comes. */
+    /* The kernel discards what was not read yet, or keeps it, at random. */
     if (connection->inbox != NULL && sim_chance(1, 2)) {
         connection->inbox = connection->inbox_last = NULL;
         sim.statistics.lost_replies++;
@@ -247,7 +250,7 @@ bool sim_connection_send(sim_connection *connection, sim_request *request)
         return false;
     }
     if (connection->fragile) {
-        /* The peer has closed its end: this one is answered by a reset, and is lost. */
+        /* The peer has closed its end: it answers this message by a reset, and the message is lost. */
         connection->send_fails = true;
         sim.statistics.lost_requests++;
         return true;
@@ -256,7 +259,7 @@ bool sim_connection_send(sim_connection *connection, sim_request *request)
     return true;
 }
 
-/* A server has few dead connections worth keeping: only those with something still under way. */
+/* Forgets closed connections that have no messages under way. */
 static void forget_finished(void)
 {
     sim_connection **link = &sim.connections;
@@ -301,7 +304,7 @@ void sim_connection_shut(sim_connection *connection)
 
 void sim_connection_abort(sim_connection *connection, bool lose_replies)
 {
-    /* The link still gets the requests that are under way to it. */
+    /* The link still receives the requests that are under way to it. */
     if (!sim_link_has(connection))
         sim.statistics.lost_requests += sim_channel_drop(&connection->up, 0);
     if (lose_replies) {
@@ -322,7 +325,7 @@ void sim_reset_connections(int caller)
         if ((caller >= 0 && each->caller != caller) || !each->established || each->handle == NULL || each->reset)
             continue;
         sim_trace("fault: reset connection %d of client %d", each->id, each->caller);
-        /* Requests up to some point are read by the server first: executed, but not answered. */
+        /* The server first reads the requests up to some point: they are executed, but not answered. */
         int arrive = each->up.cut ? 0 : (int)sim_below(sim_channel_length(&each->up) + 1);
         while (arrive-- > 0 && each->up.head != NULL) {
             sim_message *message = each->up.head;

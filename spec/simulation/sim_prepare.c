@@ -1,6 +1,6 @@
 /*
- * sim_prepare: what the leader makes of a request (PrepRequestProcessor.java): the change that will go into the log, or an
- * error. The order in which errors are looked for is the real server's.
+ * sim_prepare: how the leader prepares a request (PrepRequestProcessor.java). The result is the change that goes into
+ * the log, or an error. Errors are checked in the real server's order.
  */
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +48,7 @@ bool sim_permits(const sim_node *node, int permission, const sim_request *reques
     return request->unchecked || sim_acl_permits(node->acl, permission, request->identities);
 }
 
-/* Takes one character of UTF-8 from `text`; UINT32_MAX if there is none. */
+/* Takes one character of UTF-8 from `text`. Returns UINT32_MAX if it is invalid. */
 static uint32_t take_character(const unsigned char **text)
 {
     static const struct {
@@ -69,7 +69,10 @@ static uint32_t take_character(const unsigned char **text)
     return character < lengths[more].least ? UINT32_MAX : character;
 }
 
-/* What of PathUtils.validatePath the client does not check: characters, which are UTF-16 there, and the names "." and "..". */
+/*
+ * Checks the parts of PathUtils.validatePath that the client does not check: characters, which are UTF-16 there, and
+ * the names "." and "..".
+ */
 static bool is_valid(const char *path)
 {
     for (const char *name = path; *name != '\0';) {
@@ -136,7 +139,7 @@ static int prepare_delete(const sim_tree *tree, const sim_operation *operation, 
     const sim_node *parent = sim_tree_find(tree, sim_path_parent(operation->path));
     if (parent == NULL)
         return ZNONODE;
-    /* Also of a node that is not there. */
+    /* Holds also for a node that does not exist. */
     if (!sim_permits(parent, ZOO_PERM_DELETE, request))
         return ZNOAUTH;
     if (node == NULL)
@@ -149,7 +152,7 @@ static int prepare_delete(const sim_tree *tree, const sim_operation *operation, 
     return ZOK;
 }
 
-/* Set and check. */
+/* Prepares a set or a check. */
 static int prepare_versioned(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                              int permission)
 {
@@ -201,7 +204,7 @@ static bool changes_something(const sim_request *request)
     return false;
 }
 
-/* A server that does not know containers throws the whole packet away. */
+/* A server that does not know containers cannot parse the whole packet. */
 static bool readable(const sim_request *request)
 {
     for (int i = 0; i < request->operation_count && !sim.options.containers; i++) {
@@ -211,8 +214,10 @@ static bool readable(const sim_request *request)
     return true;
 }
 
-/* All or nothing: the first error is told, what came before it says ok, what comes after -2 (DataTree.processTxn). All parts
- * have the same zxid, and each sees what those before it do. */
+/*
+ * Either all operations succeed or none. The first error is reported, earlier operations have ok, later ones -2
+ * (DataTree.processTxn). All operations have the same zxid, and each sees the changes of the earlier ones.
+ */
 void sim_prepare_multi(sim_tree *tree, sim_transaction *transaction, const sim_request *request, int session_error,
                        int64_t zxid)
 {

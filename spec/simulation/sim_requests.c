@@ -1,6 +1,4 @@
-/*
- * sim_requests: the functions of zookeeper.h that hand in a request, but for zoo_amulti.
- */
+/* sim_requests: the functions of zookeeper.h that send a request, except zoo_amulti. */
 #include <assert.h>
 #include <string.h>
 
@@ -45,7 +43,7 @@ int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int valuele
     return create(zh, SIM_CREATE2, path, value, valuelen, acl, mode, &model);
 }
 
-/* A request about one path. */
+/* Sends a request for one path. */
 static int simple(zhandle_t *zh, sim_type type, const char *path, const sim_operation *operation,
                   const sim_completion *model)
 {
@@ -140,8 +138,10 @@ int zoo_async(zhandle_t *zh, const char *path, string_completion_t done, const v
     return simple(zh, SIM_SYNC, path, NULL, &model);
 }
 
-/* `done` is the function itself, cast: that is how the real library uses it (C:4838). Without a watcher function the real
- * library does not ask its own tables whether there is anything to remove (HT:364): the server says ZNOWATCHER. */
+/*
+ * `done` is the function itself, cast to a pointer: the real library uses it so (C:4838). Without a watcher function
+ * the real library does not check its own tables for anything to remove (HT:364): the server answers ZNOWATCHER.
+ */
 int zoo_aremove_all_watches(zhandle_t *zh, const char *path, ZooWatcherType type, int local, void_completion_t *done,
                             const void *data)
 {

@@ -1,8 +1,9 @@
 /*
- * sim_selftest_nodes: what a node's access control list permits, to which identities of a connection, and with which errors; names that
- * servers refuse, nodes that they make themselves, and in which order a single server carries out requests.
+ * sim_selftest_nodes: tests of access control lists (what they permit to which identities, and the errors), of names
+ * that servers refuse, of nodes that servers make themselves, and of the order in which a single server executes
+ * requests.
  */
-#include "sim_selftest_nodes.h"
+#include "sim_selftest.h"
 
 #include <poll.h>
 #include <stdbool.h>
@@ -90,7 +91,7 @@ static void run_for(int64_t during)
     }
 }
 
-/* Waits for the answer to what has just been asked. */
+/* Waits for the answer to the last request, and returns its result. */
 static int answered(int rc)
 {
     if (rc != ZOK)
@@ -157,7 +158,7 @@ static int create(int client, const char *path, const struct ACL_vector *acl)
     return answered(zoo_acreate(handles[client], path, "", 0, acl, ZOO_PERSISTENT, on_string, NULL));
 }
 
-/* With a list of one entry. */
+/* Creates a node with a list of one entry. */
 static int create_for(int client, const char *path, int permissions, const char *scheme, const char *id)
 {
     char scheme_copy[64], id_copy[64];
@@ -193,7 +194,7 @@ static int exists(int client, const char *path)
     return answered(zoo_aexists(handles[client], path, 0, on_stat, NULL));
 }
 
-/* A multi of one operation. */
+/* Sends a multi of one operation. */
 static int alone(int client, const zoo_op_t *operation)
 {
     zoo_op_result_t result = {0};
@@ -238,12 +239,12 @@ static void test_creator(void)
         CHECK(create(client, "/mine/x", &ZOO_OPEN_ACL_UNSAFE) == ZNOAUTH);
         CHECK(create_in_multi(client, "/mine/x", &ZOO_OPEN_ACL_UNSAFE) == ZNOAUTH);
         CHECK(remove_node(client, "/mine/too") == ZNOAUTH);
-        CHECK(remove_node(client, "/mine/none") == ZNOAUTH); /* whether or not there is such a node */
+        CHECK(remove_node(client, "/mine/none") == ZNOAUTH); /* whether or not the node exists */
         CHECK(create(client, "/mine/none/x", &ZOO_OPEN_ACL_UNSAFE) == ZNONODE);
         CHECK(get(client, "/mine/none") == ZNONODE && set(client, "/mine/none") == ZNONODE);
     }
     CHECK(remove_node(0, "/mine/too") == ZOK);
-    CHECK(remove_node(2, "/mine") == ZOK); /* its parent decides */
+    CHECK(remove_node(2, "/mine") == ZOK); /* the ACL of its parent decides */
     end();
 }
 
@@ -275,7 +276,7 @@ static void test_refused_lists(void)
     begin("lists that the servers refuse");
     CHECK(create(2, "/a", &ZOO_CREATOR_ALL_ACL) == ZINVALIDACL);
     CHECK(create_in_multi(2, "/a", &ZOO_CREATOR_ALL_ACL) == ZINVALIDACL);
-    CHECK(create(2, "/none/a", &ZOO_CREATOR_ALL_ACL) == ZINVALIDACL); /* before anything else is looked at */
+    CHECK(create(2, "/none/a", &ZOO_CREATOR_ALL_ACL) == ZINVALIDACL); /* the ACL is checked first */
     CHECK(create_for(0, "/a", ZOO_PERM_ALL, "world", "somebody") == ZINVALIDACL);
     CHECK(create_for(0, "/a", ZOO_PERM_ALL, "x509", "CN=client") == ZINVALIDACL);
     CHECK(create_for(0, "/a", ZOO_PERM_ALL, "digest", "user") == ZINVALIDACL);
@@ -325,7 +326,7 @@ static bool none_counts(sim_event_fn run, const void *context, int64_t argument)
     return false;
 }
 
-/* Two worlds that differ in a list alone have different hashes; the same lists give the same. */
+/* Two worlds that differ in one list only have different hashes. Worlds with the same lists have the same hash. */
 static void test_hashes(void)
 {
     static const struct {
@@ -388,7 +389,7 @@ static void test_own_nodes(void)
     CHECK(sim_child_count("/") == 1 && sim_child_count("/zookeeper") == 2);
     CHECK(answered(zoo_acreate(handles[2], "/n-", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT_SEQUENTIAL, on_string,
                                NULL)) == ZOK);
-    CHECK(sim_exists("/n-0000000000")); /* the root counts them for none */
+    CHECK(sim_exists("/n-0000000000")); /* the nodes that servers make do not count as children of the root */
     CHECK(sim_replace_data(SIM_WIPED, ""));
     CHECK(sim_child_count("/") == 1 && sim_exists("/zookeeper/config"));
     end();
@@ -402,11 +403,11 @@ static void test_last_zxid(void)
     CHECK(sim_last_zxid() == options.last_zxid);
     open_handle(2, NULL);
     CHECK(create(2, "/a", &ZOO_OPEN_ACL_UNSAFE) == ZOK);
-    CHECK(sim_czxid("/a") == INT64_C(0x20000000000003)); /* the session is the one before */
+    CHECK(sim_czxid("/a") == INT64_C(0x20000000000003)); /* the creation of the session was the transaction before */
     end();
 }
 
-/* The server carries out the request of one client before a later one of another client. */
+/* The server executes a request of one client before a later request of another client. */
 static void test_order(void)
 {
     sim_options options = usual;
@@ -423,7 +424,7 @@ static void test_order(void)
     end();
 }
 
-/* More paths than the table of paths has room for at first. */
+/* Uses more paths than the table of paths has room for at first. */
 static void test_many_paths(void)
 {
     begin("many paths");
@@ -441,7 +442,7 @@ static void test_many_paths(void)
     end();
 }
 
-void sim_selftest_nodes(int *checks_passed, int *checks_failed)
+void sim_selftest_nodes(void)
 {
     test_creator();
     test_lists();
@@ -454,6 +455,4 @@ void sim_selftest_nodes(int *checks_passed, int *checks_failed)
     test_last_zxid();
     test_order();
     test_many_paths();
-    *checks_passed += passed;
-    *checks_failed += failed;
 }

@@ -1,8 +1,9 @@
 /*
  * sim_server_watches: the watches of one server (WatchManager.java, DataTree.setWatches).
  *
- * A server knows who watches a path, not how often: watches are one-shot and belong to a connection, those of get and exists
- * are one kind, those of lists the other. They are forgotten with their connection; the client brings them to its next one.
+ * A server stores which connections watch a path, not how often. Watches fire once and belong to a connection. Watches
+ * of get and exists are one kind, those of lists are the other. They are deleted with their connection. The client
+ * sends them again on its next connection.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static sim_part numbered(const char *name, int32_t *number)
     return SIM_EXCLUSIVE;
 }
 
-/* Those behind a node that is deleted: the first of all, and the first exclusive one. */
+/* The first node behind a deleted node, and the first exclusive one. */
 typedef struct {
     int32_t any, exclusive;
 } followers;
@@ -60,7 +61,7 @@ static followers find_followers(const sim_tree *tree, int directory, int32_t own
     return found;
 }
 
-/* Tells the checks who is woken by a deletion: those who may be next, or somebody further behind. */
+/* Tells the checks which client a deletion wakes: one that may be next, or one further behind. */
 static void report_notification(const sim_tree *tree, const sim_connection *connection, int path, int type)
 {
     sim.statistics.notifications++;

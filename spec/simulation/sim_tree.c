@@ -1,7 +1,7 @@
 /*
- * sim_tree: znodes, and what a transaction does to them.
+ * sim_tree: znodes, and how a transaction changes them.
  *
- * A tree is an array in the order of creation: a simulated world has few nodes at a time, and an array cannot depend on
+ * A tree is an array in the order of creation. A simulated world has few nodes at a time, and an array cannot depend on
  * addresses.
  */
 #include <assert.h>
@@ -15,7 +15,7 @@ typedef struct preset {
     struct preset *next;
     int path;
     int32_t counter;
-    int64_t zxid; /* of the first create, which the counter is for; 0: there was none yet */
+    int64_t zxid; /* zxid of the directory's first create, to which the counter applies; 0: not created yet */
 } preset;
 static preset *presets;
 
@@ -26,7 +26,7 @@ void sim_preset_counter(const char *directory, int32_t counter)
     presets = fresh;
 }
 
-/* The nodes that servers make themselves, which count nowhere as created (DataTree.java). */
+/* The nodes that servers make themselves. They count as created nowhere (DataTree.java). */
 static const char *const own_nodes[] = {"/zookeeper", "/zookeeper/quota", "/zookeeper/config"};
 #define OWN_NODES ((int)(sizeof(own_nodes) / sizeof(own_nodes[0])))
 
@@ -97,7 +97,7 @@ void sim_tree_stat(const sim_tree *tree, const sim_node *node, struct Stat *stat
     stat->mzxid = node->mzxid;
     stat->pzxid = node->pzxid;
     stat->version = node->version;
-    /* What the server stores counts creations only; what it shows counts deletions too (DataNode.copyStat). */
+    /* The server stores the number of creates, but shows the number of creates and deletes (DataNode.copyStat). */
     stat->cversion = (int32_t)((uint32_t)node->counter * 2U - (uint32_t)children);
     stat->ephemeralOwner = node->owner; /* 0 for a container (DataNode.getClientEphemeralOwner) */
     stat->dataLength = node->length > 0 ? node->length : 0;
@@ -112,8 +112,10 @@ static void add_node(sim_tree *tree, const sim_change *change, int64_t zxid)
     if (parent == NULL || sim_tree_find(tree, change->path) != NULL)
         return;
     parent->used = true;
-    /* DataTree.createNode takes the new counter only if it is larger: at the end it stays, and pzxid with it
-     * (ZOOKEEPER-3249). */
+    /*
+     * DataTree.createNode takes the new counter only if it is larger. At the end the counter stays the same, and pzxid
+     * too (ZOOKEEPER-3249).
+     */
     if (parent->counter < INT32_MAX) {
         parent->counter++;
         parent->pzxid = zxid;
@@ -182,7 +184,7 @@ void sim_tree_apply(sim_tree *tree, const sim_change *change, int64_t zxid)
     }
 }
 
-/* Whatever the order of its nodes. */
+/* Returns a hash that does not depend on the order of the nodes. */
 uint64_t sim_tree_hash(const sim_tree *tree)
 {
     uint64_t sum = 0;

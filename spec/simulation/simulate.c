@@ -2,22 +2,22 @@
  * simulate: runs the lock engine against a simulated ZooKeeper, through many schedules.
  *
  *   simulate --seed N [--trace]      one schedule, with its trace on stdout if asked for
- *   simulate --seeds FROM COUNT      so many schedules
- *   simulate --seconds S [--seed N]  schedules from N (1) on, for so long
+ *   simulate --seeds FROM COUNT      COUNT schedules
+ *   simulate --seconds S [--seed N]  schedules from N (1) on, for S seconds
  *   simulate --fresh [--seconds S]   from a seed that was never used before, which is printed
- *   simulate --breaks [--limit N]    breaks each rule of zkl_broken_rule in turn: some check must notice within N schedules, of which
- *                                    the first is the rule's own (rules.c), or that of --seed
+ *   simulate --breaks [--limit N]    breaks each rule of zkl_broken_rule in turn: some check must notice within N schedules. The
+ *                                    first schedule is the rule's own (rules.c), or that of --seed
  *   simulate --breaks RULE           the same with one rule
  *   simulate --like RULE ...         the schedules in which that rule is broken, without breaking it
  *   simulate --replay-check [COUNT]  runs seeds twice: the traces must be the same
  *   simulate --memory COUNT [POINTS] [--seed N]
- *                                    so many schedules, over and over: each time another allocation of the engines fails, or
- *                                    a number of them from there on; at POINTS of each, all of them if it is not given
+ *                                    COUNT schedules, over and over: each time another allocation of the engines fails, or several
+ *                                    from there on; at POINTS allocations of each schedule, at all without POINTS
  *   simulate --memory-fault SEED FIRST FAILURES [--trace]
  *                                    one of these
  *
- * A schedule that fails is named with the check that failed and the command that replays it. The last line counts what
- * passed and failed; the exit status is 1 if anything failed.
+ * For each schedule that fails, the program prints the check that failed and the command that replays the schedule. The last
+ * line counts the schedules that passed and failed. The exit status is 1 if any failed.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,15 +43,15 @@ typedef struct {
     int64_t count;
     double seconds;
     int64_t limit;
-    int64_t points;          /* MODE_MEMORY: of each schedule, 0 for all */
+    int64_t points;          /* MODE_MEMORY: points of each schedule, 0 for all */
     int64_t first, failures; /* MODE_MEMORY_FAULT */
     bool trace;
     bool fresh;
-    const char *rule; /* MODE_BREAKS: the only one, NULL for all */
+    const char *rule; /* MODE_BREAKS: the only rule, NULL for all */
     const char *program;
 } arguments;
 
-/* Only for --seconds and --fresh: nothing inside a schedule asks what time it is. */
+/* Used for --seconds and --fresh only: nothing inside a schedule reads the real time. */
 static double wall_clock(void)
 {
     struct timespec now;
@@ -164,7 +164,10 @@ static int run_replays(const arguments *args)
     return finish(passed, failed);
 }
 
-/* One schedule in which so many allocations fail; as many as it asked for in all are returned, -1 if it failed. */
+/*
+ * Runs one schedule in which `failures` allocations fail. Returns the number of all allocations, -1 if the schedule
+ * failed.
+ */
 static int64_t run_memory_fault(const arguments *args, uint64_t seed, int64_t first, int64_t failures)
 {
     int64_t attempts;
@@ -178,8 +181,8 @@ static int64_t run_memory_fault(const arguments *args, uint64_t seed, int64_t fi
 }
 
 /*
- * A failure may have come from several in a row, or from one alone: each point begins one of these lengths, the first most often.
- * The points are spread over the allocations that the schedule makes when none fails.
+ * An error may need several failures in a row, or a single one. So each point begins a number of failures: one of these
+ * lengths in turn, most often 1. The points are spread over the allocations that the schedule makes when none fails.
  */
 static int run_memory(const arguments *args)
 {
@@ -192,7 +195,7 @@ static int run_memory(const arguments *args)
         most += attempts;
         int64_t points = args->points > 0 && args->points < attempts ? args->points : attempts;
         for (int64_t point = 0; point < points && failed < 20; point++) {
-            /* Not the same ones of each schedule, where it is not all of them. */
+            /* If not all points are used, each schedule uses others. */
             int64_t first = (point * attempts + i * 7919 % attempts) / points;
             int64_t failures = lengths[(point + i) % (int64_t)(sizeof lengths / sizeof *lengths)];
             if (run_memory_fault(args, seed, first, failures) >= 0)
@@ -241,7 +244,7 @@ static int run_breaks(const arguments *args)
             uint64_t seed = (args->seed != 0 ? args->seed : each->seed) + (uint64_t)ran++;
             if (run_schedule(seed, false))
                 continue;
-            /* Only what the broken rule does counts: the same schedule must pass when nothing is broken. */
+            /* The same schedule must pass when nothing is broken. Otherwise the broken rule is not the cause. */
             snprintf(check, sizeof(check), "%s", run.check);
             snprintf(problem, sizeof(problem), "%s", run.problem);
             break_rule(NULL);

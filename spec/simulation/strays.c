@@ -1,17 +1,21 @@
 /*
- * strays: nodes of a client whose session lives, and of which none of its seats knows. They come of creates that the servers
- * carried out when their client had looked for them in vain.
+ * strays: nodes of a client whose session lives, but which belong to none of its entries. They are caused by creates
+ * that the servers executed after the client had looked for the node in vain.
  *
- * Nobody else may delete such a node, and whoever stands behind it waits. A client finds it when it queues in that line again and
- * has to wait there, or tries and is refused. So when all is to come to an end every client that has left one goes there once more,
- * in a way that the node is in; it must be gone then, and everybody gets what he waits for.
+ * No other client may delete such a node, and all nodes behind it wait. A client finds the node when it queues in that
+ * queue again and has to wait there, or when it tries and is refused. So in the drain each client that has left such a
+ * node queues there once more, for a mode with which the node conflicts. The node must be deleted then, and every
+ * waiter must be granted.
  */
 #include <string.h>
 
 #include "engine_private.h"
 #include "schedule.h"
 
-/* How long a client may take that has queued there: for the pauses after what was throttled, and for a lost connection. */
+/*
+ * How long a client may take after it has queued there. It covers the pauses after throttled requests, and a lost
+ * connection.
+ */
 #define GOES_WITHIN (8 * run.timeout + 4 * SIM_SECOND)
 
 static bool is_known(const client *of, const node_record *node)
@@ -40,7 +44,7 @@ bool strays_left(const char **example)
 {
     *example = "data that are being replaced";
     if (run.replaced_live_at != 0 && sim_now() < run.replaced_live_at + run.timeout)
-        return true; /* the nodes that it brings back are not there yet */
+        return true; /* the nodes that the restore brings back do not exist yet */
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {
         *example = each->path;
         if (is_stray(each))
@@ -51,15 +55,16 @@ bool strays_left(const char **example)
 }
 
 /*
- * By a claim whose way any contender's node, or any permit, is in. Now and then by a try, which is answered whatever becomes of the
- * node; and sometimes the servers have no time for deletes just then: the client must come back to it, and not wait for itself.
+ * Queues with an acquisition that conflicts with any contender's node, and with any permit. Now and then it is a try,
+ * which is answered whether or not the node is deleted. Sometimes the servers throttle deletes at that moment: then the
+ * client must delete the node later, and must not wait for its own node.
  */
 static void visit(client *of, node_record *node)
 {
     claim_record *record = new_record(of, node->lock);
     record->try_only = sim_chance(1, 3);
     record->hasty = record->try_only && sim_chance(1, 2);
-    record->handoff = 0; /* a node of its own */
+    record->handoff = 0; /* with a node of its own */
     record->linger = record->max_hold = 0;
     if (run.limits[node->lock] > 0) {
         int32_t written = written_limit(node->lock);
@@ -78,8 +83,9 @@ static void visit(client *of, node_record *node)
 }
 
 /*
- * A try has been answered before all of its list was looked at, or a claim was refused, or granted by a node that was there already:
- * that was no visit. Nor was it one when the node came back less than a second before: the client may rely on an earlier list.
+ * Returns whether the client must have seen the node. It need not have if the acquisition was a try (which may be
+ * answered before the whole list was examined), was refused, or was granted by an existing node. It need not either if
+ * a restore brought the node back less than a second before, because the client may rely on an earlier list.
  */
 static bool was_visited(const node_record *node)
 {
@@ -92,8 +98,9 @@ static bool was_visited(const node_record *node)
 }
 
 /*
- * A permit that is there again out of a backup, in a session that was there too, is found by its client at the head of the line
- * only, and may keep the head waiting until the session ends: see docs/reliability.md.
+ * Starts the client again. A backup brought back its lease node together with its session. The client finds such a node
+ * only when it is at the head of the queue. Until the session ends the node may keep the head waiting: see
+ * docs/reliability.md.
  */
 static void restart(client *of)
 {
@@ -107,7 +114,10 @@ static void restart(client *of)
 void visit_strays(void)
 {
     for (node_record *each = run.nodes; each != NULL && !run.failed; each = each->next) {
-        /* A foreigner's node that a restore has brought back goes with the foreigner's session. The run does not wait for that. */
+        /*
+         * A foreigner's node that a restore has brought back is deleted with the foreigner's session. The run does not
+         * wait for that.
+         */
         if (each->client < 0 && each->revived && !each->gone && !foreigners_know(each->path))
             sim_foreign_delete(0, each->path);
         if (!is_stray(each) || run.clients[each->client].state != ZKL_STATE_CONNECTED)
@@ -121,7 +131,10 @@ void visit_strays(void)
         bool visited = was_visited(each);
         if (sim_now() < each->visited_at + (visited ? GOES_WITHIN : 2 * run.timeout))
             continue;
-        /* A client that takes a node for its own which somebody has deleted may not have looked for more. */
+        /*
+         * If the node that a client takes for its own was deleted externally, the client may not have looked for
+         * strays.
+         */
         if (visited && !deletions_unheard())
             fail("strays", "client %d has queued where it has left %s, which is still there", of->index, each->path);
         else

@@ -1,5 +1,6 @@
 /*
- * workload: what clients do. Claims of every kind are made, held, released, cancelled, forgotten and asked about, at random.
+ * workload: what clients do. They make acquisitions of every kind, hold, release, cancel and forget them, and list
+ * contenders, all at random.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "schedule.h"
 
 #define MAX_QUESTIONS 4096
-static bool pending[MAX_QUESTIONS]; /* zkl_engine_contenders not answered yet */
+static bool pending[MAX_QUESTIONS]; /* calls of zkl_engine_contenders that are not answered yet */
 static int asked, questions;
 
 bool client_ready(const client *of)
@@ -16,7 +17,7 @@ bool client_ready(const client *of)
     return of->engine != NULL && of->paused_until <= sim_now();
 }
 
-/* ---- claims ---- */
+/* ---- acquisitions ---- */
 
 zkl_mode random_mode(int path)
 {
@@ -66,7 +67,7 @@ claim_record *new_record(client *of, int path)
     return record;
 }
 
-/* It never came to be. */
+/* The acquisition could not be made. */
 static void refused_for_memory(claim_record *record)
 {
     if (!run.short_of_memory || record->phase != ZKL_CLAIM_WAITING || record->claim != NULL)
@@ -117,7 +118,7 @@ void submit_claim(claim_record *record)
     record->claim = claim;
     if (record->phase == ZKL_CLAIM_GRANTED)
         check_no_requests(of, "to be granted by a node that is held or lingers", before,
-                          record->revocable + (record->handoff > 0)); /* it may begin to watch who comes */
+                          record->revocable + (record->handoff > 0)); /* it may begin to watch the directory */
     end_call(of);
 }
 
@@ -165,11 +166,11 @@ static void stay_keen(void *context, int64_t nothing)
     sim_schedule(sim_now() + 1 + sim_below(run.timeout / 20), stay_keen, of, 0);
 }
 
-/* ---- clients that take turns at one lock ---- */
+/* ---- clients that take turns with one lock ---- */
 
 static void release_event(void *context, int64_t number);
 
-#define TURNS 40 /* of each client, on and on; some of them are given up */
+#define TURNS 40 /* acquisitions of each client, one after the other; some are cancelled */
 
 static void take_turn(void *context, int64_t left)
 {
@@ -191,7 +192,7 @@ static void take_turn(void *context, int64_t left)
     submit_claim(record);
 }
 
-/* Whoever has had his turn comes back soon, as a rule. */
+/* A client that has released usually acquires again soon. */
 static void come_back(const claim_record *record)
 {
     if (record->turns_left > 1)
@@ -214,7 +215,7 @@ static int open_claims(const client *of)
     return count;
 }
 
-/* Some at once that may share a node. */
+/* Makes several acquisitions at once that may share a node. */
 static void make_claims(client *of)
 {
     int path = (int)sim_below(run.path_count);
@@ -235,14 +236,17 @@ static void forget(claim_record *record)
     zkl_claim *claim = record->claim;
     record->claim = NULL;
     note_forgotten(record);
-    of->disturbed_at = sim_now(); /* it will not be told of what becomes of it */
+    of->disturbed_at = sim_now(); /* the checks are not told how it ends */
     zkl_claim_forget(claim, read_clock(of));
     end_call(of);
     claim_over(record);
 }
 
-/* Those who still wait for the node queue anew: somebody has asked for it, and was heard. It is the claim's, or that of a waiting claim's
- * turn, which went to others just now. */
+/*
+ * Returns whether a revocation was requested and received by the node's client, so that waiting acquisitions queue with
+ * another node. The node is that of the acquisition, or that of a waiting acquisition's queue entry, which just went to
+ * other acquisitions.
+ */
 static bool told_to_let_go(const claim_record *record)
 {
     if (record->held_count > 0)
@@ -272,7 +276,7 @@ void end_claim(claim_record *record)
     int64_t grants = totals.grants, overheard = totals.overheard;
     zkl_claim_end(record->claim, record->end_code, read_clock(of));
     bool told = told_to_let_go(record);
-    bool many = totals.grants > grants + 1; /* readers: then it may begin to watch who comes */
+    bool many = totals.grants > grants + 1; /* several readers: then it may begin to watch the directory */
     if (totals.grants > grants && record->mode != ZKL_MODE_PERMITS && !told)
         check_no_requests(of, "to hand a node over", before, totals.overheard - overheard + many);
     end_call(of);
@@ -329,7 +333,7 @@ void claim_over(claim_record *record)
     record->turns_left = 0;
 }
 
-/* ---- what one client does now ---- */
+/* ---- what one client does next ---- */
 
 static claim_record *random_claim(const client *of, int phase)
 {
@@ -343,7 +347,7 @@ static claim_record *random_claim(const client *of, int phase)
     return chosen;
 }
 
-/* Claims that are over are given back; some stay until their client is closed. */
+/* Forgets acquisitions that are over. Some stay until their client is closed. */
 static void tidy(client *of)
 {
     for (claim_record *each = run.claims; each != NULL; each = each->next) {
@@ -357,7 +361,10 @@ static void tidy(client *of)
     }
 }
 
-/* A writer and the readers that joined beside it have one number and hold together. */
+/*
+ * Returns whether `one` blocks `other`. A writer and the readers that it was downgraded to have one number and hold
+ * together.
+ */
 static bool stands_before(const zkl_contender *one, const zkl_contender *other)
 {
     bool tied = one->sequence == other->sequence && one->kind == other->kind && one < other;
@@ -403,7 +410,7 @@ static void ask_contenders(client *of)
     end_call(of);
 }
 
-/* Gives a writer's lock back as a reader's, before or after that is granted. */
+/* Downgrades a writer. It releases the writer before or after the reader is granted. */
 static void downgrade(claim_record *writer)
 {
     client *of = &run.clients[writer->client];
@@ -462,14 +469,14 @@ static void revoke(void)
     sim_foreign_set(0, path, sim_chance(5, 6) ? "__REVOKE__" : "__REVOKE");
 }
 
-/* Somebody on another thread asked whether a grant still holds, and saw that its lease has run out. */
+/* Another thread has checked whether a grant still holds, and saw that its lease has run out. */
 static void notice_lapse(client *of)
 {
     claim_record *record = random_claim(of, ZKL_CLAIM_GRANTED);
     if (record == NULL || grant_valid(record))
         return;
     begin_call(of);
-    of->last_read = client_clock(of, sim_now()); /* read after the other thread's look */
+    of->last_read = client_clock(of, sim_now()); /* read after the other thread's check */
     zkl_claim_lapsed(record->claim, of->last_read);
     end_call(of);
 }
@@ -501,7 +508,7 @@ void look_soon(client *of, int64_t after)
     sim_schedule(sim_now() + after, look, of, 0);
 }
 
-/* Everybody wants something at nearly the same time. */
+/* All clients want something at nearly the same time. */
 void start_rush(void)
 {
     int64_t begin = sim_now() + sim_below(run.options.delay * 40);
@@ -549,8 +556,9 @@ static void act(void *context, int64_t argument)
     sim_schedule(sim_now() + run.timeout / 40 + sim_below(run.timeout / 2), act, of, argument);
     if (!client_ready(of) || of->closing)
         return;
+    /* 20: the fault decides which client wants the lock, and when. */
     if (!run.draining)
-        want_something(of, one_lock ? 20 : sim_below(24)); /* 20: the fault says who wants the lock, and when */
+        want_something(of, one_lock ? 20 : sim_below(24));
     else if (sim_chance(1, 2))
         notice_lapse(of);
     else

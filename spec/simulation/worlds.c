@@ -1,6 +1,7 @@
 /*
- * worlds: the small worlds that explore.c goes through in every order. A world is a few clients, each with a script of what
- * it asks for, one after the other and whenever it likes, and what may go wrong how often.
+ * worlds: the small worlds that explore.c runs in every order. A world has a few clients, each with a script, and a set
+ * of faults with the number of times that they may happen. A client makes the steps of its script in their order, each
+ * at any time.
  */
 #include "explore.h"
 

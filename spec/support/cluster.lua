@@ -4,20 +4,21 @@
 --     ... servers.servers is "127.0.0.1:port,127.0.0.1:port,127.0.0.1:port" ...
 --     servers:stop()
 --
--- They end with the process that started them, however it ends. Also here, since it is what both this and the proxy
--- need: where the project is, who we are, and how to run a command.
+-- They end with the process that started them, however it ends. This file also has what it shares with the proxy: the project's
+-- directory, the id of this process, and a function that runs a command.
 
 local socket = require("socket")
+local state = require("spec.support.state")
 
 local cluster = {}
 
 local Cluster = {}
 Cluster.__index = Cluster
 
--- Seconds that tools/zookeeper may take to start servers.
+-- The time that tools/zookeeper may take to start servers, in seconds.
 local START_TIMEOUT = 60
 
--- The project's root directory, from this file's name.
+-- The project's root directory, derived from this file's name.
 local source = debug.getinfo(1, "S").source:gsub("^@", "")
 cluster.root = source:match("^(.*)/spec/support/[^/]*$") or "."
 
@@ -28,7 +29,7 @@ function cluster.quote(word)
     return "'" .. tostring(word):gsub("'", "'\\''") .. "'"
 end
 
--- A command line from a list of words.
+-- Returns a command line for a list of words.
 function cluster.command_line(words)
     local quoted = {}
     for i, word in ipairs(words) do
@@ -37,29 +38,27 @@ function cluster.command_line(words)
     return table.concat(quoted, " ")
 end
 
--- Runs a command given as words and returns its output, errors included, without the last newline, and its status.
+-- Runs a command given as words. Returns its output with its errors, without the last newline, and its exit status.
 function cluster.run(words)
-    -- What close() returns differs between Lua versions; so the shell tells the status. A sanitizer's library that this
-    -- process runs under is not for the command.
+    -- close() returns different results in different Lua versions, so the shell prints the status. The command must not use the
+    -- sanitizer's library that this process may run with.
     local pipe = assert(io.popen("LD_PRELOAD= " .. cluster.command_line(words) .. " 2>&1; echo \"=$?\""))
     local output, status = pipe:read("*a"):match("^(.*)=(%d+)\n$")
     pipe:close()
     return output:gsub("\n$", ""), tonumber(status)
 end
 
-local known_id
-
--- The process id of this Lua. A shell that popen starts is our child.
+-- Returns the process id of this Lua, which is the parent of a shell that popen starts.
 function cluster.process_id()
-    if not known_id then
+    if not state.process_id then
         local pipe = assert(io.popen("echo $PPID"))
-        known_id = tonumber(pipe:read("*l"))
+        state.process_id = tonumber(pipe:read("*l"))
         pipe:close()
     end
-    return known_id
+    return state.process_id
 end
 
--- Runs tools/zookeeper with a command for these servers; its output, or an error with what it said.
+-- Runs tools/zookeeper with a command for these servers. Returns its output; raises an error with its message if it fails.
 local function tool(self, ...)
     local command, arguments = ..., {select(2, ...)}
     if not self.directory then
@@ -84,17 +83,17 @@ local function new(servers, directory)
     return self
 end
 
--- Starts servers and waits until they serve. All options may be left out:
+-- Starts servers and waits until they serve. All options are optional:
 --     servers       how many, up to 5 (1)
---     tick          tickTime in milliseconds, the shortest session (500)
+--     tick          tickTime in milliseconds, also the shortest session timeout (500)
 --     options       lines of zoo.cfg, {key = value}
 --     java_options  list of options for Java
---     reap          milliseconds between the servers' looks for empty containers (an hour: none goes unless a spec says so, and
---                   a directory that is empty for a moment is still the same one afterwards)
+--     reap          milliseconds between the servers' searches for empty containers (one hour: none is removed unless a spec
+--                   requests it, so that a directory that is empty for a moment stays the same directory)
 --     seed          {["/path"] = number of the next sequential child}
---     zxid          hexadecimal digits of the last transaction that the servers take for done
---     directory     where to keep everything (a temporary directory)
---     owner         process with whose end everything ends (this one)
+--     zxid          hexadecimal digits of the transaction id that the servers take for their last one
+--     directory     where to keep all files (a temporary directory)
+--     owner         the process whose end ends the servers (this one)
 function cluster.start(options)
     options = options or {}
     local words = {TOOL, "start", "--owner", options.owner or cluster.process_id(),
@@ -130,35 +129,33 @@ function cluster.start(options)
     return new(servers, directory)
 end
 
-local shared
-
--- One server for all specs of a file, started at the first call. Under `tools/zookeeper run` it is that one.
--- Use a path of your own on it, and do not kill or pause it.
+-- Returns one server for all specs of a file, started at the first call. Under `tools/zookeeper run` it is the server of that run.
+-- Use a separate path on it, and do not kill or pause it.
 function cluster.shared()
-    if not shared then
+    if not state.shared then
         if os.getenv("ZOOKEEPER") then
-            shared = new(os.getenv("ZOOKEEPER"), os.getenv("ZOOKEEPER_DIR"))
+            state.shared = new(os.getenv("ZOOKEEPER"), os.getenv("ZOOKEEPER_DIR"))
         else
-            shared = cluster.start()
+            state.shared = cluster.start()
         end
     end
-    return shared
+    return state.shared
 end
 
--- Ends the shared server, unless somebody else started it; the next one who asks for it gets a new one.
+-- Stops the shared server, if this process started it. The next call of cluster.shared starts a new one.
 function cluster.stop_shared()
-    if shared and not os.getenv("ZOOKEEPER") then
-        shared:stop()
+    if state.shared and not os.getenv("ZOOKEEPER") then
+        state.shared:stop()
     end
-    shared = nil
+    state.shared = nil
 end
 
--- "host:port" of server n (1).
+-- Returns "host:port" of server n (1).
 function Cluster:address(n)
     return self.addresses[n or 1]
 end
 
--- The answer of server n (1) to a four-letter word; nil and a message if there is none.
+-- Returns the answer of server n (1) to a four-letter word; nil and a message if there is no answer.
 function Cluster:ask(word, n)
     local host, port = self:address(n):match("^(.*):(%d+)$")
     local connection, message = socket.connect(host, tonumber(port))
@@ -176,8 +173,8 @@ function Cluster:ask(word, n)
     return answer
 end
 
--- What `mntr` says about server n (1), as a table: zk_watch_count, zk_ephemerals_count, zk_znode_count and more;
--- numbers where they are numbers. nil and a message if the server does not serve.
+-- Returns the results of `mntr` of server n (1) as a table: zk_watch_count, zk_ephemerals_count, zk_znode_count and more, as
+-- numbers where possible. Returns nil and a message if the server does not serve.
 function Cluster:mntr(n)
     local answer, message = self:ask("mntr", n)
     if not answer then
@@ -193,7 +190,7 @@ function Cluster:mntr(n)
     return values
 end
 
--- How many watches server n holds; without n, all servers that serve together.
+-- Returns the number of watches on server n; without n, on all servers that serve together.
 function Cluster:watch_count(n)
     local count = 0
     for i = n or 1, n or #self.addresses do
@@ -207,12 +204,12 @@ function Cluster:watch_count(n)
     return count
 end
 
--- "leader", "follower" or "standalone"; nil if server n (1) does not serve.
+-- Returns "leader", "follower" or "standalone"; nil if server n (1) does not serve.
 function Cluster:mode(n)
     return (self:ask("srvr", n) or ""):match("Mode: (%w+)")
 end
 
--- The number of the leader, which a server on its own is, too; nil if there is none. A paused leader is none.
+-- Returns the number of the leader, or of a standalone server; nil if there is none. A paused leader does not count.
 function Cluster:leader()
     if self.directory then
         local leader, status = cluster.run({TOOL, "leader", "--dir", self.directory})
@@ -227,7 +224,7 @@ function Cluster:leader()
     return nil
 end
 
--- For n below: the number of a server, or "all"; 1 if left out. Each returns when it is done.
+-- In the functions below, n is the number of a server, or "all" (1). Each function returns when it is done.
 
 -- kill -9
 function Cluster:kill(n)
@@ -244,7 +241,7 @@ function Cluster:resume(n)
     tool(self, "resume", n or 1)
 end
 
--- Same port, same data; returns when it answers, when it serves if a majority runs.
+-- Starts the server with the same port and data. Returns when it answers, or when it serves if a majority runs.
 function Cluster:restart(n)
     tool(self, "restart", n or 1)
 end
@@ -254,7 +251,7 @@ function Cluster:wait()
     tool(self, "wait")
 end
 
--- Ends them all and removes what they left. The second time does nothing.
+-- Ends all servers and removes their files. A second call does nothing.
 function Cluster:stop()
     if not self.stopped then
         self.stopped = true
@@ -262,7 +259,7 @@ function Cluster:stop()
     end
 end
 
--- What server n (1) logged.
+-- Returns the log of server n (1).
 function Cluster:log(n)
     return tool(self, "log", n or 1)
 end

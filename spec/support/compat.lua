@@ -1,11 +1,11 @@
---- support.compat: what differs between the Luas that specs run on.
+--- support.compat: differences between the Luas that run the specs.
 
 local compat = {}
 
---- Whether coroutines can yield across pcall: not in PUC Lua 5.1.
+--- Whether coroutines can yield across pcall. PUC Lua 5.1 does not allow it.
 compat.PCALL_YIELDS = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
 
---- Compiles a text; for syntax that not every Lua has, such as Lua 5.4's to-be-closed variables.
+--- Compiles a text with syntax that not every Lua has, such as Lua 5.4's to-be-closed variables.
 compat.load_text = rawget(_G, "loadstring") or load
 
 --- table.unpack of every Lua.

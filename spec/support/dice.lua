@@ -1,4 +1,4 @@
---- support.dice: random numbers of our own, so that a seed means the same on every Lua.
+--- support.dice: a random number generator in plain Lua, so that a seed gives the same numbers on every Lua.
 --
 --     local new_dice = require "spec.support.dice"
 --     local roll = new_dice(4711)

@@ -1,7 +1,8 @@
---- support.documentation: what spec/contract/docs_spec.lua holds against each other: what is there, and what is written about it.
+--- support.documentation: the checks of spec/contract/docs_api_spec.lua and docs_pages_spec.lua, which compare the code with its
+-- documentation.
 --
--- Reads texts and functions and answers lists of problems, so that docs_spec can show each check at work on small sources
--- that were made up for it.
+-- The functions read texts and functions and return lists of problems, so that docs_checks_spec.lua can test each check on small
+-- sources that were made up for it.
 
 local docstrings = require "tools.docstrings"
 
@@ -14,7 +15,12 @@ local function append(list, more)
     return list
 end
 
---- A set as a sorted list.
+--- Raises an error that has a line for each problem, if there are problems.
+function documentation.none(problems)
+    assert(#problems == 0, "\n" .. table.concat(problems, "\n"))
+end
+
+--- Returns a set as a sorted list.
 function documentation.sorted(set)
     local names = {}
     for name in pairs(set) do
@@ -24,7 +30,7 @@ function documentation.sorted(set)
     return names
 end
 
---- What is in one set and not in the other, both ways, as problems.
+--- Returns the differences between two sets, both ways, as problems.
 function documentation.differences(here, one, there, other)
     local problems = {}
     for _, name in ipairs(documentation.sorted(one)) do
@@ -42,7 +48,7 @@ end
 
 -- Functions and their docstrings --------------------------------------------------------------------------------------
 
---- The definition of a function that is there, found by the line that Lua knows of it.
+--- Returns the definition of an existing function, found by its line as Lua reports it.
 -- @tparam function fn
 -- @tparam function read path -> text
 function documentation.definition_of(fn, read)
@@ -56,7 +62,7 @@ function documentation.definition_of(fn, read)
     end
 end
 
---- The names of an argument list as one text; without `self`.
+--- Returns the names of an argument list as one text, without `self`.
 local function as_text(names)
     return "(" .. table.concat(names, ", ") .. ")"
 end
@@ -69,17 +75,17 @@ local function names_of(params)
     return names
 end
 
---- How many named parameters a function has, where Lua tells (not on 5.1).
+--- Returns how many named parameters a function has, if Lua reports it (5.1 does not).
 local function parameter_count(fn)
     return debug.getinfo(fn, "u").nparams
 end
 
---- What is wrong with the docstring of a public function: it is missing or empty, its parameters are not the function's, it
--- has a tag that nobody knows, or it names a code that does not exist.
+--- Returns the problems of a public function's docstring: it is missing or empty, its parameters are not the function's, it has an
+-- unknown tag, or it names a code that does not exist.
 -- @tparam string name for messages
 -- @tparam function fn
 -- @tparam function read path -> text
--- @tparam table codes set of the codes that there are
+-- @tparam table codes set of the existing codes
 -- @treturn table problems
 function documentation.function_problems(name, fn, read, codes)
     local defined = documentation.definition_of(fn, read)
@@ -119,8 +125,8 @@ end
 
 -- Options -------------------------------------------------------------------------------------------------------------
 
---- The options that a function knows, by what it says to one that does not exist: `call` passes what it is given as the
--- table of options. A set; nil if it does not complain about options.
+--- Returns the options that a function knows, as a set, from its error about an unknown option. `call` passes its argument to the
+-- function as the table of options. Returns nil if there is no such error.
 function documentation.known_options(call)
     local ok, message = pcall(call, { ["no such option"] = true })
     local known = not ok and tostring(message):match("unknown option 'no such option' %(known: (.-)%)")
@@ -135,7 +141,7 @@ function documentation.known_options(call)
     return names
 end
 
---- The parameter by which a function takes options, and its place; nil if it takes none.
+--- Returns the parameter with a function's options, and its index; nil if it takes no options.
 function documentation.options_parameter(doc)
     for index, param in ipairs(doc.params) do
         if param.type:find("table") and (param.name == "settings" or param.name == "timeout") then
@@ -152,7 +158,7 @@ local function all_text(doc)
     return table.concat(parts, "\n")
 end
 
---- The words that stand between backticks.
+--- Returns the words between backticks.
 local function code_words(text)
     local words = {}
     for code in text:gmatch("`([^`]+)`") do
@@ -163,7 +169,7 @@ local function code_words(text)
     return words
 end
 
---- The docstrings to which a docstring refers: "as of Lock:acquire", "as of acquire", "as for `zklock.connect`".
+--- Returns the names of docstrings to which a docstring refers: "as of Lock:acquire", "as of acquire", "as for `zklock.connect`".
 local function referred(name, text)
     local names = {}
     for other in text:gmatch("%f[%w]%u%w+:%l[%w_]*") do
@@ -178,7 +184,7 @@ local function referred(name, text)
     return names
 end
 
---- The options that neither a function's docstring nor one that it refers to says anything about.
+--- Returns problems for options that neither a function's docstring nor a docstring that it refers to mentions.
 -- @tparam string name "Lock:acquire"
 -- @tparam table docs name -> docstring
 -- @tparam table known set
@@ -261,15 +267,15 @@ function documentation.read_meta(text)
     return meta
 end
 
---- Whether a documented type allows nil.
+--- Returns whether a documented type allows nil.
 local function allows_nil(kind)
     return ("|" .. kind .. "|"):find("|nil|", 1, true) ~= nil
 end
 
---- What differs between a function's docstring and its annotation.
+--- Returns the differences between a function's docstring and its annotation.
 -- @tparam string name
 -- @tparam table doc
--- @tparam table annotated of read_meta
+-- @tparam table annotated a function of read_meta's result
 -- @treturn table problems
 function documentation.annotation_problems(name, doc, annotated)
     local problems = {}
@@ -293,7 +299,7 @@ end
 
 -- Codes ---------------------------------------------------------------------------------------------------------------
 
---- The codes of the C side, by its table of names, and those among them that nothing in C ever answers.
+--- Returns the codes of the C side, from its table of names, and the codes among them that C never answers.
 -- @tparam string engine csrc/engine.c
 -- @tparam string others all of csrc/*.c
 -- @treturn table set of names
@@ -313,7 +319,7 @@ function documentation.c_codes(engine, others)
     return names, unused
 end
 
---- The codes that a Lua source answers: the literal at the end of each `return nil, …`.
+--- Returns the codes that a Lua source answers: the literal at the end of each `return nil, …`.
 function documentation.lua_codes(text)
     local codes, statement = {}, nil
     for line in (text .. "\n"):gmatch("(.-)\n") do
@@ -335,7 +341,7 @@ function documentation.lua_codes(text)
     return codes
 end
 
---- The field names that a C function puts into a table.
+--- Returns the field names that a C function puts into a table.
 function documentation.c_fields(text, setter)
     local names = {}
     for name in text:gmatch(setter .. '%(L, "?%-?%d*,? ?"([%l_]+)"') do
@@ -349,7 +355,7 @@ end
 
 -- Markdown ------------------------------------------------------------------------------------------------------------
 
---- The blocks of code of a page: { language, text, line }.
+--- Returns the blocks of code of a page: { language, text, line }.
 function documentation.code_blocks(page)
     local blocks, block, number = {}, nil, 0
     for line in (page .. "\n"):gmatch("(.-)\n") do
@@ -369,7 +375,7 @@ function documentation.code_blocks(page)
     return blocks
 end
 
---- Everything of a page that is code, in blocks or between backticks.
+--- Returns all code of a page, in blocks or between backticks.
 function documentation.code_of(page)
     local parts = {}
     for _, block in ipairs(documentation.code_blocks(page)) do
@@ -382,7 +388,7 @@ function documentation.code_of(page)
     return table.concat(parts, "\n")
 end
 
---- The words between backticks in the first column of the table with this heading.
+--- Returns the words between backticks in the first column of the table with this heading.
 function documentation.table_words(page, heading)
     local words, inside = {}, false
     for line in (page .. "\n"):gmatch("(.-)\n") do
@@ -399,14 +405,14 @@ function documentation.table_words(page, heading)
     return words
 end
 
---- The rows of all tables in the section of a page with this heading, each a list of its cells; without the tables' heads.
+--- Returns the rows of all tables in the section with this heading, without the tables' heads. Each row is a list of its cells.
 function documentation.rows(page, heading)
     local rows, inside = {}, false
     for line in (page .. "\n"):gmatch("(.-)\n") do
         if line:find("^## ") then
             inside = line == "## " .. heading
         elseif inside and line:find("^|%-%-%-") then
-            rows[#rows] = nil -- what stands above the rule
+            rows[#rows] = nil -- the row above the rule
         elseif inside and line:find("^|") then
             local cells = {}
             for cell in line:gmatch("|([^|]+)") do
@@ -418,7 +424,7 @@ function documentation.rows(page, heading)
     return rows
 end
 
---- What a text refers to, as { file =, title = }: "quoted" titles belong to the `file.lua` or `file.c` named before them.
+--- Returns the references in a text as { file =, title = }: a "quoted" title belongs to the last `file.lua` or `file.c` before it.
 function documentation.references(text)
     local found, file = {}, nil
     local position = 1
@@ -441,7 +447,7 @@ local function quote_pattern(text)
     return (text:gsub("%p", "%%%0"))
 end
 
---- The titles of a file of specs, as patterns: what is put together as the file runs may be anything.
+--- Returns the titles of a spec file as patterns: parts that are computed when the file runs match any text.
 local function title_patterns(text)
     local patterns = {}
     for line in text:gmatch("[^\n]+") do
@@ -468,7 +474,7 @@ local function title_patterns(text)
     return patterns
 end
 
---- Whether a file's text has the title: a spec's, or in C a function that tests, or something with such a name.
+--- Returns whether a file's text has the title: the title of a spec or, in a C file, the name of a test function or a quoted name.
 function documentation.has_title(file, text, title)
     if file:find("%.c$") then
         return text:find("static void " .. title .. "(", 1, true) ~= nil or text:find('"' .. title .. '"', 1, true) ~= nil
@@ -481,7 +487,7 @@ function documentation.has_title(file, text, title)
     return false
 end
 
---- What a result looks like in a page.
+--- Returns results as a page shows them.
 local function shown(...)
     local words = {}
     for index = 1, select("#", ...) do
@@ -491,8 +497,8 @@ local function shown(...)
     return table.concat(words, ", ")
 end
 
---- Turns `f(x)   --> true, "a"; remarks` into a call of `expect`, which raises when f(x) is not that, and is f(x) otherwise.
--- What stands behind the arrow counts up to "; " or ": " if it begins with a value; words are for the reader, and so are
+--- Turns `f(x)   --> true, "a"; remarks` into a call of `expect`, which raises if f(x) has other results, and returns them if
+-- not. If the text after the arrow begins with a value, it counts up to "; " or ": ". Other words are for the reader, as are
 -- alternatives ("a" | "b").
 local function with_expectations(text)
     return (text:gsub("([^\n]*)%-%->([^\n]*)", function(code, result)
@@ -510,7 +516,7 @@ local function with_expectations(text)
     end))
 end
 
---- For the environment of a block.
+--- For the environment of a block: raises if the results are not those shown in the page.
 function documentation.expect(expected, ...)
     local got = shown(...)
     if got ~= expected then
@@ -519,8 +525,8 @@ function documentation.expect(expected, ...)
     return ...
 end
 
---- Loads a block of Lua into an environment, which has documentation.expect as `expect`. `<close>` is Lua
--- 5.4's; elsewhere the variable is an ordinary one.
+--- Loads a block of Lua into an environment, with documentation.expect as `expect`. `<close>` needs Lua 5.4; in other versions the
+-- variable becomes an ordinary one.
 function documentation.load_block(text, name, environment)
     text = with_expectations(text)
     if _G._VERSION ~= "Lua 5.4" then

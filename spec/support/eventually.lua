@@ -1,15 +1,15 @@
--- Waits for a condition without guessing how long it takes: polls until it holds, or fails when time is up.
+-- Waits for a condition without a guess how long it takes: polls until the condition holds, or fails when the time is up.
 --
 --     local eventually = require("spec.support.eventually")
 --     eventually(function() return #client:children("/locks") == 2 end)
 --     local leader = eventually(function() return cluster:leader() end, 20, "a leader")
 --
--- Returns what the condition returned, once that is neither nil nor false. After `timeout` seconds (60) raises an error
--- that names `what` and the second result of the last call, so `return nil, "why not yet"` helps who reads it.
+-- Returns what the condition returned, once that is neither nil nor false. After `timeout` seconds (60) it raises an error that
+-- names `what` and the second result of the last call. So `return nil, "why not yet"` makes the error helpful.
 
 local socket = require("socket")
 
---- Seconds between two looks. A look costs nothing in virtual time.
+--- Seconds between two polls. A poll costs nothing in virtual time.
 local INTERVAL = require("spec.support.is_virtual") and 0.002 or 0.02
 
 return function(condition, timeout, what)

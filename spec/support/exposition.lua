@@ -1,9 +1,9 @@
---- support.exposition: reads Prometheus's text exposition format, version 0.0.4, as strictly as its description allows.
+--- support.exposition: a strict reader of Prometheus's text exposition format, version 0.0.4.
 -- Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 
 local UNESCAPED = { ["\\\\"] = "\\", ['\\"'] = '"', ["\\n"] = "\n" }
 
---- The labels between braces, as a table; raises on anything that is not one.
+--- Returns the labels between braces as a table; raises on invalid labels.
 local function read_labels(text)
     local labels, rest = {}, text
     while rest ~= "" do
@@ -27,7 +27,7 @@ local function read_value(text)
     return assert(value, "bad value: " .. text)
 end
 
---- To which metric a sample's name belongs: a histogram has three names.
+--- Returns the metric to which a sample's name belongs: a histogram has three names.
 local function family_of(families, name)
     local base = name:gsub("_bucket$", ""):gsub("_sum$", ""):gsub("_count$", "")
     if families[base] and families[base].type == "histogram" then
@@ -36,7 +36,7 @@ local function family_of(families, name)
     return name
 end
 
---- What tells one sample from another, without a histogram's own label.
+--- Returns a text that identifies a sample's series: all labels except a histogram's `le`.
 local function key_of(labels)
     local parts = {}
     for name, value in pairs(labels) do
@@ -48,7 +48,7 @@ local function key_of(labels)
     return table.concat(parts, ",")
 end
 
---- Buckets that only grow, the last of them +Inf and as many as there are.
+--- Checks that buckets only grow, that the last one is +Inf, and that it has as many values as the histogram's count.
 local function check_histogram(family)
     local series = {}
     for _, sample in ipairs(family.samples) do
@@ -69,7 +69,7 @@ local function check_histogram(family)
     end
 end
 
---- Reads a whole answer; raises on the first thing that is wrong.
+--- Reads a whole answer; raises on the first error.
 -- @tparam string text
 -- @treturn table name -> { name =, type =, help =, samples = { { name =, labels =, value = }, … } }
 return function(text)

@@ -1,10 +1,10 @@
---- support.files: files and directories that specs read, write and make.
+--- support.files: files and directories that specs read, write and create.
 
 local cluster = require "spec.support.cluster"
 
 local files = {}
 
---- All that is in a file; "" if there is none.
+--- Returns the content of a file; "" if there is no such file.
 function files.read(path)
     local file = io.open(path, "rb")
     if not file then
@@ -15,26 +15,26 @@ function files.read(path)
     return text
 end
 
---- Makes a file, or replaces what is in it.
+--- Creates a file, or replaces its content.
 function files.write(path, text)
     local file = assert(io.open(path, "wb"))
     assert(file:write(text))
     assert(file:close())
 end
 
---- Whether there is something at a path.
+--- Returns whether a path exists.
 function files.exists(path)
     return select(2, cluster.run({ "test", "-e", path })) == 0
 end
 
---- A new temporary directory.
+--- Creates a temporary directory and returns its path.
 function files.make_directory()
     local output, status = cluster.run({ "mktemp", "-d" })
     assert(status == 0, output)
     return output
 end
 
---- Returns the paths of all files below a directory whose names end so, sorted.
+--- Returns the paths of all files below a directory whose names have this end, sorted.
 function files.find(directory, ending)
     local found = {}
     for path in cluster.run({ "find", directory, "-name", "*" .. ending }):gmatch("[^\n]+") do

@@ -1,6 +1,6 @@
 /*
- * first_time: to be preloaded. The first time() that the ZooKeeper C client asks for is $FIRST_TIME: it takes the number of its first
- * request from that. All others get the real one.
+ * first_time: for LD_PRELOAD. The first call of time() by the ZooKeeper C client returns $FIRST_TIME, from which the client takes
+ * the number of its first request. All other calls return the real time.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,29 +1,23 @@
---- support.fixture: what most specs need: clients that are closed afterwards, paths of their own, and an independent
--- look at the tree.
+--- support.fixture: helpers of most specs: clients that are closed afterwards, separate paths, and an independent client that
+-- looks at the tree.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local loop = require "spec.support.loop"
 local program = require "spec.support.program"
 local proxy = require "spec.support.proxy"
+local state = require "spec.support.state"
 local zk = require "spec.support.zk"
 local zklock = require "zklock"
 
 local fixture = {}
-
---- The state of one spec file: busted loads all modules anew for each file.
-local state = {
-    to_stop = {}, -- functions that fixture.clean calls, the last one first
-    observer = nil, -- the independent client, once it is asked for
-    paths = 0 -- how many paths have been given out
-}
 
 --- The servers that specs share.
 function fixture.servers()
     return cluster.shared().servers
 end
 
---- The first table with what the second, which may be nil, has to add or to change.
+--- Returns the first table with the fields of the second, which may be nil, added or replaced.
 local function overlay(settings, options)
     for name, value in pairs(options or {}) do
         settings[name] = value
@@ -31,12 +25,20 @@ local function overlay(settings, options)
     return settings
 end
 
---- Has fixture.clean call a function; the ones given last are called first.
+--- Makes fixture.clean call a function. The function registered last is called first.
 function fixture.on_clean(fn)
     state.to_stop[#state.to_stop + 1] = fn
 end
 
---- A client that fixture.clean closes. `servers`: the shared ones unless given.
+--- Makes fixture.clean call thing:stop(). Returns the thing.
+function fixture.remember(thing)
+    fixture.on_clean(function()
+        thing:stop()
+    end)
+    return thing
+end
+
+--- Returns a client that fixture.clean closes. `servers`: the shared servers unless given.
 function fixture.client(options, servers)
     local client = assert(zklock.connect(servers or fixture.servers(), overlay({ connect_timeout = 20 }, options)))
     fixture.on_clean(function()
@@ -50,54 +52,50 @@ function fixture.loop_client(options, session_timeout, servers)
     return fixture.client(overlay({ wait = loop, session_timeout = session_timeout }, options), servers)
 end
 
---- The same, of one whose heartbeats are rare, and whose session is so long that no node goes by its expiry.
+--- Returns such a client with rare heartbeats, and with a session so long that no node is removed by its expiry.
 function fixture.steady_client(options)
     return fixture.loop_client(options, 30)
 end
 
---- A mutex of a client of its own, which waits in support.loop, and the client.
+--- Returns a mutex of a new client, which waits in support.loop, and the client.
 function fixture.mutex(path, options, client_options)
     local client = fixture.loop_client(client_options)
     return client:mutex(path, options), client
 end
 
---- The same with a read/write lock.
+--- Returns a read/write lock of a new client, and the client.
 function fixture.rwlock(path, options, client_options)
     local client = fixture.loop_client(client_options)
     return client:rwlock(path, options), client
 end
 
---- The same with a semaphore.
+--- Returns a semaphore of a new client, and the client.
 function fixture.semaphore(path, permits, options, client_options)
     local client = fixture.loop_client(client_options)
     return client:semaphore(path, permits, options), client
 end
 
---- A fault proxy before the shared servers, or others.
+--- Starts a fault proxy in front of the shared servers, or of others.
 function fixture.proxy(servers)
-    local link = proxy.start(servers or fixture.servers())
-    fixture.on_clean(function()
-        link:stop()
-    end)
-    return link
+    return fixture.remember(proxy.start(servers or fixture.servers()))
 end
 
---- The same, and a client behind it.
+--- Returns a client behind a new fault proxy, and the proxy.
 function fixture.client_behind_proxy(options, servers)
     local link = fixture.proxy(servers)
     return fixture.client(options, link.address), link
 end
 
---- A mutex behind a fault proxy of its own, that proxy and the client, which waits in support.loop. The session is so long, unless
--- given, that no node goes by its expiry.
+--- Returns a mutex behind a new fault proxy, the proxy, and the client, which waits in support.loop. Unless given, the session is
+-- so long that no node is removed by its expiry.
 function fixture.mutex_behind_proxy(path, session_timeout, options)
     local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = session_timeout or 30 })
     return client:mutex(path, options), link, client
 end
 
---- A client behind a proxy with whose next wait a spec can interfere: returns also a function that is given a function. No
--- answer comes until that one is called, once, where the client would wait; what happens in it happens before the client looks
--- again.
+--- Returns a client behind a proxy, the proxy, and a function with which a spec interferes in the client's next wait. It takes a
+-- function that is called once, where the client would wait. No answer comes before that call, and the client sees the effects
+-- of the call at its next check.
 function fixture.client_to_interfere(options)
     local hook, link
     local client
@@ -117,7 +115,7 @@ function fixture.client_to_interfere(options)
     end
 end
 
---- Cuts a client's connection, and lets it have no other until link:accept(); waits until the client knows.
+--- Cuts a client's connection, and refuses others until link:accept(). Waits until the client has noticed.
 function fixture.cut_off(client, link)
     link:refuse()
     link:cut()
@@ -126,13 +124,9 @@ function fixture.cut_off(client, link)
     end)
 end
 
---- Starts a program of spec/programs/ that fixture.clean ends.
+--- Starts a program in spec/programs/, which fixture.clean ends.
 function fixture.program(...)
-    local running = program.start(...)
-    fixture.on_clean(function()
-        running:stop()
-    end)
-    return running
+    return fixture.remember(program.start(...))
 end
 
 --- Starts the program "worker" and waits until it is connected.
@@ -142,21 +136,29 @@ function fixture.worker(path, session_timeout)
     return worker
 end
 
---- For after_each: ends what the spec began, last things first.
+--- For after_each: ends all that the spec has started, last things first. If something fails to end, the rest is ended all the
+-- same, and then all problems are raised as one error.
 function fixture.clean()
+    local problems = {}
     while state.to_stop[1] do
-        table.remove(state.to_stop)()
+        local ok, problem = pcall(table.remove(state.to_stop))
+        if not ok then
+            problems[#problems + 1] = tostring(problem)
+        end
     end
     collectgarbage()
+    if problems[1] then
+        error(table.concat(problems, "\n"), 0)
+    end
 end
 
---- An independent client of the shared servers.
+--- Returns an independent client of the shared servers.
 function fixture.observer()
     state.observer = state.observer or assert(zk.connect(fixture.servers()))
     return state.observer
 end
 
---- A path that nobody else uses and that does not exist; its parent does. It sorts behind those before it.
+--- Returns a new path that does not exist; its parent does. It sorts after the paths returned before.
 function fixture.path()
     state.paths = state.paths + 1
     local parent = ("/zklock-spec-%d"):format(cluster.process_id())
@@ -164,19 +166,19 @@ function fixture.path()
     return ("%s/%05d"):format(parent, state.paths)
 end
 
---- A path like that which exists.
+--- Returns a new path that exists.
 function fixture.directory()
     local path = fixture.path()
     assert(fixture.observer():create(path))
     return path
 end
 
---- The names of a path's children; none if there is no such path.
+--- Returns the names of a path's children; none if the path does not exist.
 function fixture.children(path)
     return fixture.observer():children(path) or {}
 end
 
---- The first child of a path that is not `node`, as a full path; nil if there is none.
+--- Returns the full path of a path's first child that is not `node`; nil if there is none.
 function fixture.other_child(path, node)
     for _, name in ipairs(fixture.children(path)) do
         if path .. "/" .. name ~= node then
@@ -185,12 +187,12 @@ function fixture.other_child(path, node)
     end
 end
 
---- Whether so many nodes are under a path.
+--- Returns whether a path has so many children.
 function fixture.has(path, count)
     return #fixture.children(path) == count
 end
 
---- Waits until so many nodes are under a path.
+--- Waits until a path has so many children.
 function fixture.await_children(path, count, timeout)
     eventually(function()
         local children = fixture.children(path)
@@ -198,24 +200,24 @@ function fixture.await_children(path, count, timeout)
     end, timeout or 60, ("%d nodes under %s"):format(count, path))
 end
 
---- The session that owns a path's first node, in hexadecimal digits.
+--- Returns the session that owns a path's first node, in hexadecimal digits.
 function fixture.session_of(path)
     return assert(fixture.observer():exists(path .. "/" .. fixture.children(path)[1])).ephemeralOwner
 end
 
---- Raises if the servers have ended a session by its timeout, and not because it was closed.
+--- Raises if the servers have ended a session by its timeout, and not because its client closed it.
 function fixture.assert_not_expired(session)
     assert(not cluster.shared():log():find("Expiring session 0x" .. session:gsub("^0+", ""), 1, true), "the session expired")
 end
 
---- Within support.loop: lets the others run until so many nodes are under a path.
+--- Within support.loop: lets the other coroutines run until a path has so many children.
 function fixture.until_children(path, count)
     loop.until_true(function()
         return fixture.has(path, count)
     end)
 end
 
---- Within support.loop: lets the others run so many times.
+--- Within support.loop: lets the other coroutines run so many times.
 function fixture.pass(turns)
     loop.until_true(function()
         turns = turns - 1
@@ -223,7 +225,7 @@ function fixture.pass(turns)
     end)
 end
 
---- Runs a client's pump until a condition holds; `timeout` and `what` are those of `eventually`.
+--- Runs a client's pump until a condition holds. `timeout` and `what` as for `eventually`.
 function fixture.pump_until(client, condition, timeout, what)
     return eventually(function()
         client:pump()
@@ -238,19 +240,19 @@ function fixture.await_not_held(lock)
     end)
 end
 
---- Collects all garbage, that of finalizers as well.
+--- Collects all garbage, also the garbage of finalizers.
 function fixture.collect()
     collectgarbage()
     collectgarbage()
 end
 
---- What a client has sent, but for what only keeps its lease.
+--- Returns how many requests a client has sent, without those that only keep its lease.
 function fixture.sent(client)
     local stats = client:stats()
     return stats.requests - stats.heartbeats
 end
 
---- Raises unless a client has nothing left: no node, no watch. Waits for what is still on its way.
+--- Raises unless a client has no entry and no watch left. Waits for requests in flight first.
 function fixture.assert_nothing_left(client)
     assert(client:flush(10))
     local stats = client:stats()
@@ -260,7 +262,7 @@ end
 --- The UUID in the names of foreign clients' nodes.
 fixture.UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
---- Joins the queue of a path as a foreign client would (Curator's names unless a prefix is given); returns the node.
+--- Joins the queue of a path like a foreign client (with Curator's names unless a prefix is given). Returns the node.
 function fixture.join(path, prefix, identity)
     local name = prefix or "_c_" .. fixture.UUID .. "-lock-"
     local node, problem
@@ -272,18 +274,18 @@ function fixture.join(path, prefix, identity)
     return assert(node, problem)
 end
 
---- Ends the session that owns a node, as an expiry would. The victim may snatch its session back from us before we have
--- ended it: then again.
+--- Ends the session that owns a node, like an expiry. The owner may take its session back before it has ended: then the function
+-- tries again.
 function fixture.kill_owner(node)
     local stat = assert(fixture.observer():exists(node))
     eventually(function()
         local _, problem = zk.kill_session(fixture.servers(), stat.ephemeralOwner)
-        return not fixture.observer():exists(node), problem -- whatever the server has answered
+        return not fixture.observer():exists(node), problem -- whatever the server answered
     end)
 end
 
---- The same for a client behind a proxy, which cannot come back meanwhile: a session that is snatched back while it ends
--- leaves a connection on which the server answers nothing any more.
+--- Does the same for a client behind a proxy, which cannot reconnect meanwhile. If it took its session back while the session ends,
+-- it would have a connection on which the server answers nothing any more.
 function fixture.kill_owner_behind(link, node)
     link:refuse()
     link:cut()
@@ -291,12 +293,12 @@ function fixture.kill_owner_behind(link, node)
     link:accept()
 end
 
---- Whether a server holds a watch on the path or anything below it.
+--- Returns whether a server holds a watch on the path or on anything below it.
 function fixture.is_watched(path)
     return (cluster.shared():ask("wchp") or ""):find(path, 1, true) ~= nil
 end
 
---- Within support.loop: lets the others run until a server holds a watch there.
+--- Within support.loop: lets the other coroutines run until a server holds a watch there.
 function fixture.until_watched(path)
     loop.until_true(function()
         return fixture.is_watched(path)
@@ -308,7 +310,7 @@ local function count_entries(directory)
     return select(2, listing:gsub("%S+", ""))
 end
 
---- How many threads and file descriptors this process has.
+--- Returns how many threads and file descriptors this process has.
 function fixture.resources()
     return count_entries("task"), count_entries("fd")
 end

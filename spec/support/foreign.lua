@@ -1,5 +1,5 @@
---- support.foreign: contenders for a lock in processes of their own, of zklock and of the foreign clients that may share
--- its paths. What they are told and what they answer is in spec/foreign/README.md.
+--- support.foreign: contenders for a lock in separate processes, of zklock and of the foreign clients that may share its paths. The
+-- commands and answers are in spec/foreign/README.md.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -9,22 +9,16 @@ local program = require "spec.support.program"
 
 local foreign = {}
 
---- Names under which a gate stands in a queue that every one of the fleet's clients waits behind: Curator's.
+--- The ends of a gate's names, for which all clients of a fleet wait in the queue: Curator's names.
 local GATES = { mutex = "-lock-", rw = "-__WRIT__", semaphore = "-lock-" }
 
-local to_stop = {}
-local built = false
-
---- Compiles what has changed since the last time.
+--- Compiles what has changed since the last build.
 local function build()
-    if not built then
-        local output, status = cluster.run({ "spec/foreign/run", "build" })
-        assert(status == 0, "the foreign clients cannot be built: " .. output)
-        built = true
-    end
+    local output, status = cluster.run({ "spec/foreign/run", "build" })
+    assert(status == 0, "the foreign clients cannot be built: " .. output)
 end
 
---- Starts contenders, all at once, and returns them when they are ready: a list of
+--- Starts contenders, all at once, and returns them when they are ready. fixture.clean ends them. The list contains
 -- { client =, path =, kind =, permits = 0, name = client, patterns = nil }.
 function foreign.start(list)
     build()
@@ -34,9 +28,7 @@ function foreign.start(list)
             "env", "ZKLOCK_LUA=" .. program.interpreter(), "spec/foreign/run", settings.client, fixture.servers(),
             settings.path, settings.kind, settings.permits or 0, settings.name or settings.client, settings.patterns
         }
-        local running = program.run(settings.name or settings.client, words)
-        to_stop[#to_stop + 1] = running
-        started[index] = running
+        started[index] = fixture.remember(program.run(settings.name or settings.client, words))
     end
     for _, running in ipairs(started) do
         if running:line() ~= "ready" then
@@ -53,26 +45,16 @@ function foreign.contender(client, path, kind, permits, name, patterns)
     })[1]
 end
 
---- A directory for the contenders' check of who is inside.
+--- Returns a directory for the contenders' check of overlaps, which fixture.clean removes.
 function foreign.arena()
     local directory = files.make_directory()
-    to_stop[#to_stop + 1] = {
-        stop = function()
-            cluster.run({ "rm", "-rf", directory })
-        end
-    }
+    fixture.on_clean(function()
+        cluster.run({ "rm", "-rf", directory })
+    end)
     return directory
 end
 
---- For after_each: ends the contenders, and then does what fixture.clean does.
-function foreign.clean()
-    while to_stop[1] do
-        table.remove(to_stop):stop()
-    end
-    fixture.clean()
-end
-
---- The log of an arena: a list of { name =, mode = }, in the order in which they were inside.
+--- Returns the log of an arena: a list of { name =, mode = }, in the order in which the contenders held.
 local function read_log(directory)
     local turns = {}
     for line in io.lines(directory .. "/log") do
@@ -82,10 +64,10 @@ local function read_log(directory)
     return turns
 end
 
---- Lets a fleet contend: `list` as for foreign.start, without paths; `turns` is how many each of them takes.
+--- Lets a fleet contend: `list` as for foreign.start, without paths; each contender holds `turns` times.
 --
--- A gate, a node ahead of all of them, is removed when they all wait behind it: so nobody starts before the others.
--- Returns the overlaps that they noticed, the log, and how many of the first turns it took until each had had one.
+-- A gate, a node ahead of all contenders, is removed when they all wait behind it. So none of them starts before the others.
+-- Returns the number of overlaps that they noticed, the log, and the number of turns after which each contender had had one.
 function foreign.contend(list, turns, kind, permits)
     local path, arena = fixture.directory(), foreign.arena()
     for index, settings in ipairs(list) do
@@ -131,7 +113,7 @@ function foreign.contend(list, turns, kind, permits)
     return overlaps, log, everybody
 end
 
---- The names at the ends of node paths in a contender's answer, sorted, or as they came.
+--- Returns the node names at the ends of paths in a contender's answer: sorted, or in the order of the answer.
 function foreign.nodes(answer, keep_order)
     local names = {}
     for path in answer:gmatch("%S+") do
@@ -143,7 +125,7 @@ function foreign.nodes(answer, keep_order)
     return names
 end
 
---- Waits until a server holds a watch on a node, i.e. somebody waits for it.
+--- Waits until a server holds a watch on a node, so that a contender waits for it.
 function foreign.await_watch(node)
     eventually(function()
         return fixture.is_watched(node)

@@ -1,4 +1,4 @@
---- support.inside_nginx: what runs inside nginx in specs: locations are made of these.
+--- support.inside_nginx: functions that specs call inside nginx, from the locations of its configuration.
 
 local zklock = require "zklock"
 
@@ -6,19 +6,19 @@ local ngx = ngx
 
 local inside = {}
 
---- The module's shared client; a long session, so that nothing passes on by expiry while a spec looks on.
+--- Returns the module's shared client. Its session is long, so that no lock passes on by expiry during a spec.
 function inside.client()
     return assert(zklock.shared(inside.servers, { session_timeout = 60 }))
 end
 
---- A mutex with a node for each acquisition, so that a spec sees by the nodes who waits; unless `handoff` says otherwise.
+--- Returns a mutex with a node for each acquisition, so that a spec sees the waiters by their nodes; unless `handoff` is given.
 function inside.mutex(path, options)
     options = options or {}
     options.handoff = options.handoff or 0
     return inside.client():mutex(path, options)
 end
 
---- Answers with how many coroutines of the worker wait for something.
+--- Answers with the number of coroutines of the worker that wait.
 function inside.waiters()
     local count = 0
     for _ in pairs(inside.client()._registry.everybody) do
@@ -27,12 +27,12 @@ function inside.waiters()
     ngx.say(count)
 end
 
---- A word for what a call returned.
+--- Returns a word for the results of a call.
 local function outcome(value, _, code)
     return code or tostring(value and true or value)
 end
 
---- What a lock can do in the present phase, on a path that nobody else uses, and with a lock that is held; kept for "/report".
+--- Tries a free lock on a separate path and a held lock in the present phase. Keeps the results for "/report".
 function inside.probe(name)
     local words = { ngx.get_phase() }
     local free = inside.mutex(inside.path .. "-" .. name)
@@ -45,10 +45,10 @@ function inside.probe(name)
     ngx.shared.results:set(name, table.concat(words, "; "))
 end
 
---- The locks that this module keeps for all requests: reentrant or not, by kind.
+--- The locks that this module keeps for all requests, reentrant or not, by kind.
 local kept = { [true] = nil, [false] = nil }
 
---- One of them.
+--- Returns one of the kept locks.
 -- @tparam string kind "mutex", "read", "write", "semaphore" or "multi"
 function inside.kept_lock(kind, reentrant)
     if not kept[reentrant] then
@@ -64,13 +64,13 @@ function inside.kept_lock(kind, reentrant)
     return kept[reentrant][kind]
 end
 
---- Counts the requests that use a kept lock: how many are inside, how many were at most, and how many have been.
+--- Counts the requests that use a kept lock: `inside` hold it now, `most` held it at the same time at most, `turns` have held it.
 local uses = setmetatable({}, { __index = function(all, lock)
     all[lock] = { inside = 0, most = 0, turns = 0 }
     return all[lock]
 end })
 
---- Work with a kept lock that is held: until another request is inside too or, if it cannot be, waits; or has been inside.
+--- Works with a kept lock that is held, until another request has held, holds too or, if it cannot, waits.
 local function work(held, lock, reentrant, kind)
     local use = uses[lock]
     use.inside = use.inside + 1
@@ -86,7 +86,7 @@ local function work(held, lock, reentrant, kind)
     use.inside, use.turns = use.inside - 1, use.turns + 1
 end
 
---- Answers with how many requests were inside at most, of those that use the kept lock ?kind= ?way=.
+--- Answers with the most requests that held the kept lock ?kind= at the same time; it is acquired by ?way=.
 function inside.use_kept()
     local args = ngx.req.get_uri_args()
     local reentrant = args.reentrant == "true"
@@ -101,12 +101,12 @@ function inside.use_kept()
     ngx.say(uses[lock].most, " ", code)
 end
 
---- Answers with what has been kept under a name, or "".
+--- Answers with the text that was kept under a name, or "".
 function inside.report(name)
     ngx.say(ngx.shared.results:get(name) or "")
 end
 
---- Acquires and holds for ?seconds=, or until the file ?go= is there, then releases.
+--- Acquires, holds for ?seconds= or until the file ?go= exists, and releases.
 function inside.cycle()
     local args = ngx.req.get_uri_args()
     local lock = inside.mutex(args.path, { handoff = tonumber(args.handoff) })

@@ -1,7 +1,7 @@
---- support.inside_requests: what runs inside nginx in specs about requests that end while they hold: locations are made of these.
+--- support.inside_requests: functions inside nginx for specs of requests that end while they hold.
 --
--- A request *holds* under a name until the spec says "/go", and then ends in one of several ways. If nginx goes on with it all
--- the same, that lasts until the spec says "/stop". Both words, and the names that are held, are in the shared dictionary, since
+-- A request *holds* under a name until the spec requests "/go", and then ends in one of several ways. If nginx keeps the request
+-- alive, it lasts until the spec requests "/stop". Both words, and the number of held names, are in the shared dictionary, since
 -- there are several workers.
 
 local inside = require "spec.support.inside_nginx"
@@ -10,7 +10,7 @@ local ngx = ngx
 
 local requests = {}
 
---- Seconds between two looks at the dictionary.
+--- Seconds between two checks of the dictionary.
 local LOOK = 0.01
 
 local function await(word)
@@ -19,26 +19,26 @@ local function await(word)
     end
 end
 
---- Says a word to all workers.
+--- Gives a word to all workers.
 function requests.say(word)
     ngx.shared.results:set(word, true)
     ngx.say(word)
 end
 
---- Says that a name is held, and by which worker, and waits for "go".
+--- Notes that a name is held, and by which worker, and waits for "go".
 function requests.held(name)
     ngx.shared.results:set("worker-" .. name, ngx.worker.id())
     ngx.shared.results:incr("holders", 1, 0)
     await("go")
 end
 
---- Lives on.
+--- Keeps the request alive.
 function requests.linger()
     await("stop")
     ngx.say("stopped")
 end
 
---- Ends a request from within with_lock.
+--- The ways to end a request from within with_lock.
 local ways = {
     exit = function()
         ngx.exit(403)
@@ -67,7 +67,7 @@ local ways = {
     end
 }
 
---- Holds by with_lock, and ends by ?way=.
+--- Holds by with_lock, and ends in the way ?way=.
 function requests.hold()
     local args = ngx.req.get_uri_args()
     local name, way = args.name, args.way
@@ -101,7 +101,7 @@ function requests.hold()
     end, 20)
 end
 
---- Holds ?name= in a light thread, and kills it.
+--- Holds ?name= in a light thread, and kills the thread.
 function requests.kill()
     local name = ngx.var.arg_name
     local lock = inside.mutex(inside.path .. "-" .. name)
@@ -116,7 +116,7 @@ function requests.kill()
     requests.linger()
 end
 
---- Waits for ?name=, if this is the worker ?worker=; says at once whether it is.
+--- Waits for ?name= if this is the worker ?worker=. Answers at once whether it is.
 function requests.wait()
     local args = ngx.req.get_uri_args()
     if tonumber(args.worker) ~= ngx.worker.id() then
@@ -130,7 +130,7 @@ function requests.wait()
     lock:release { wait = false }
 end
 
---- Makes so many megabytes of small tables that stay.
+--- Makes so many megabytes of small tables that stay in use.
 function requests.fill_heap(megabytes)
     local heap = {}
     collectgarbage()

@@ -1,6 +1,6 @@
---- support.interrupts: an error at every VM instruction of an operation in turn, as Ctrl-C may raise it.
+--- support.interrupts: raises an error at each VM instruction of an operation in turn, as Ctrl-C may.
 --
--- The interpreter turns a signal into an error that a debug hook raises. A hook that counts instructions does the same at every
+-- The interpreter turns a signal into an error that a debug hook raises. A hook that counts instructions does the same at each
 -- place in turn, without a signal.
 
 local compat = require "spec.support.compat"
@@ -8,9 +8,9 @@ local max = math.max
 
 local interrupts = {}
 
---- Calls fn(...); raises "interrupted!" in it after so many instructions, or right after it. Answers like pcall.
+--- Calls fn(...) and raises "interrupted!" in it after `count` instructions, or directly after it. Returns like pcall.
 -- @tparam number count
--- @tparam string|nil spared part of the name of a source file whose functions are not interrupted: the error comes after them
+-- @tparam string|nil spared part of a source file's name; its functions are not interrupted, the error comes after them
 -- @tparam function fn
 function interrupts.call(count, spared, fn, ...)
     local arguments = { n = select("#", ...), ... }
@@ -28,20 +28,21 @@ function interrupts.call(count, spared, fn, ...)
     end)
 end
 
---- How many runs in a row end before their error is raised until a sweep is over: a wait has not always as many instructions.
+--- A sweep is over after so many runs in a row that end before their error: the number of instructions in a wait varies.
 local ENOUGH = 3
 
---- Whether every instruction is tried, whatever the stride: ZKLOCK_SWEEP says so.
+--- Whether every instruction is tried, whatever the stride: if ZKLOCK_SWEEP is set.
 local EVERY = os.getenv "ZKLOCK_SWEEP" ~= nil
 
---- Lua versions whose interpreters differ in what an instruction is, and how a hook is called. On the others each tenth must do.
+--- LuaJIT and Lua 5.4 try each instruction: interpreters differ in what an instruction is, and in how hooks are called. On the
+-- other versions each tenth instruction is enough.
 local STRIDE = (rawget(_G, "jit") or _VERSION == "Lua 5.4" or EVERY) and 1 or 10
 interrupts.STRIDE = STRIDE
 
---- Runs an operation again and again, raising an error in it one instruction later each time, until it ends before.
--- @tparam table steps `prepare()` returns what the others are called with; `run(case)` is the operation; `check(case, interrupted)`
---   raises if something is wrong afterwards; `stride`: how many instructions later each time, 1 unless given, or if all are tried;
---   `spared`: as of call
+--- Runs an operation again and again, with an error one instruction later each time, until the operation ends before the error.
+-- @tparam table steps `prepare()` returns the argument of the other functions. `run(case)` is the operation.
+--   `check(case, interrupted)` raises if there is an error afterwards. `stride` is how many instructions later each error comes
+--   (1), unless all are tried. `spared` is as of call.
 -- @treturn number how many runs were interrupted
 function interrupts.sweep(steps)
     local count, interrupted, ended = 0, 0, 0

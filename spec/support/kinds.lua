@@ -1,10 +1,10 @@
---- support.kinds: the kinds of locks, for specs of what holds for each of them. A list of kinds:
+--- support.kinds: the kinds of locks, for specs that apply to each of them. A list of kinds:
 --
 --   * `name`
 --   * `new(client, path, options)` makes one
---   * `rival(client, path, options)` makes one that cannot be held beside it
---   * `directories`: those below its path that it uses, the one with the nodes of its holders last
---   * `marker`: what stands before the number in the name of a node that it has to wait for
+--   * `rival(client, path, options)` makes a lock that cannot be held at the same time
+--   * `directories`: the directories below its path that it uses; the last one has the nodes of its holders
+--   * `marker`: the text before the number in the name of a node for which it has to wait
 
 local fixture = require "spec.support.fixture"
 
@@ -33,12 +33,12 @@ kinds[4] = {
     name = "semaphore", new = semaphore, rival = semaphore, directories = { "/locks", "/leases" }, marker = "-lease-"
 }
 
---- Where the nodes of a lock's holders are.
+--- Returns the directory with the nodes of a lock's holders.
 function kinds.holders(kind, path)
     return path .. kind.directories[#kind.directories]
 end
 
---- Returns a lock of a client of its own that cannot be held beside one of this kind.
+--- Returns a lock of a new client that cannot be held together with a lock of this kind.
 function kinds.new_rival(kind, path)
     return kind.rival(fixture.loop_client(), path)
 end

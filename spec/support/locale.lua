@@ -1,7 +1,7 @@
---- support.locale: a locale of the C library that is compiled for one spec, so that nothing outside changes.
+--- support.locale: compiles a locale of the C library for one spec, so that nothing outside changes.
 --
 --     local danish = locale.compile("da_DK")
---     danish.environment             -- what a program needs to run in it: { LC_ALL =, LOCPATH = }
+--     danish.environment             -- the environment of a program that uses it: { LC_ALL =, LOCPATH = }
 --     danish:remove()
 
 local cluster = require "spec.support.cluster"
@@ -12,7 +12,7 @@ Locale.__index = Locale
 
 local locale = {}
 
---- Compiles a locale, with UTF-8, from the sources of Debian's package "locales".
+--- Compiles a locale, with UTF-8, from the sources in Debian's package "locales".
 function locale.compile(name)
     local directory = files.make_directory()
     local full = name .. ".UTF-8"

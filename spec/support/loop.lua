@@ -1,19 +1,20 @@
---- support.loop: a tiny event loop and its zklock adapter, to test what several coroutines of one program do.
+--- support.loop: a small event loop and its zklock adapter, for specs of several coroutines in one program.
 --
--- Of the "one pump a client" sort: the loop polls the fds of the clients that are waited for, pumps those that are
--- readable, and resumes whoever was woken or is due. Outside of the loop's coroutines its adapter blocks.
+-- It has one pump for each client: the loop polls the file descriptors of clients with waits, pumps those that are readable, and
+-- resumes coroutines that were woken or are due. Outside of the loop's coroutines its adapter blocks.
 
 local socket = require "socket"
 local core = require "zklock.core"
 
 local loop = { name = "the specs' loop" }
 
---- All waits that are suspended now: waiter -> true.
+--- All suspended waits: waiter -> true.
 local waiting = {}
---- Coroutines that can run now, in order, with what they belong to.
+--- Coroutines that can run now, in order.
 local ready = {}
 
---- The running coroutine; nil outside of any. Lua 5.1 says nil there itself, later ones say whether it is the main one.
+--- Returns the running coroutine; nil outside of coroutines. There Lua 5.1 returns nil itself; later versions return the main
+-- coroutine, and true.
 local function running()
     local thread, main = coroutine.running()
     return not main and thread or nil
@@ -46,7 +47,7 @@ function loop.wake(waiter)
     make_ready(waiter)
 end
 
---- Lets the others run until a condition holds; raises if it does not within `timeout` seconds (60).
+--- Lets the other coroutines run until a condition holds; raises if it does not within `timeout` seconds (60).
 function loop.until_true(condition, timeout)
     local deadline = core.now() + (timeout or 60)
     while not condition() do
@@ -57,7 +58,7 @@ function loop.until_true(condition, timeout)
     end
 end
 
---- Resumes whoever can run, as often as it takes. An error in a coroutine is raised here.
+--- Resumes all coroutines that can run, until none can. Raises an error in a coroutine here.
 local function run_ready()
     while ready[1] do
         local thread = table.remove(ready, 1)
@@ -68,7 +69,7 @@ local function run_ready()
     end
 end
 
---- Waits until something may have happened, at most a moment, and makes ready whom it concerns.
+--- Waits for at most a moment until a client may have changed, and makes the coroutines concerned ready.
 local function poll_clients()
     local now, moment, clients, fds = core.now(), 0.02, {}, {}
     for waiter in pairs(waiting) do
@@ -99,8 +100,8 @@ local function poll_clients()
     end
 end
 
---- Runs functions, given as a list, as coroutines until all have ended; raises the first error, or when it takes longer
--- than `limit` seconds (120).
+--- Runs a list of functions as coroutines until all have ended. Raises the first error, or an error if they take longer than
+-- `limit` seconds (120).
 function loop.run_all(functions, limit)
     local threads = {}
     for index = 1, #functions do
@@ -128,7 +129,7 @@ function loop.run_all(functions, limit)
     end
 end
 
---- The same for functions that are given one by one.
+--- Does the same for functions that are given as arguments.
 function loop.run(...)
     loop.run_all({ ... })
 end

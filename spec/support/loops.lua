@@ -1,7 +1,7 @@
---- support.loops: the event loops that there are adapters for, made alike.
+--- support.loops: the event loops that have adapters, with the same functions for each.
 --
--- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil, step()|nil }`; loops.each()
--- lists those that this Lua has the modules for.
+-- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil, step()|nil }`. loops.each()
+-- returns the loops whose modules this Lua has.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
@@ -9,10 +9,10 @@ local fixture = require "spec.support.fixture"
 
 local loops = {}
 
---- Seconds after which a run that has not ended is given up.
+--- A run that has not ended after so many seconds is given up.
 local LIMIT = 120
 
---- One run of several functions: counts those that have not ended, and keeps the first error.
+--- Makes a run of several functions, which counts those that have not ended, and keeps the first error.
 local function new_run(...)
     local run = { left = select("#", ...), deadline = core.now() + LIMIT, bodies = {} }
     for index = 1, run.left do
@@ -35,7 +35,7 @@ local function new_run(...)
     return run
 end
 
---- Raises what went wrong in a run.
+--- Raises a run's error, if there is one.
 local function conclude(run)
     if run.problem then
         error(run.problem, 0)
@@ -86,7 +86,7 @@ local function new_cqueues()
         conclude(run)
     end
 
-    --- Begins fn in a coroutine, lets the loop turn until `begun()`, and forgets the coroutine.
+    --- Begins fn in a coroutine, runs the loop until `begun()`, and forgets the coroutine.
     function loop.drop(fn, begun)
         local controller = cqueues.new()
         controller:wrap(fn)
@@ -143,7 +143,7 @@ local function new_luv()
         timer:start(math.ceil(seconds * 1000), 0, function()
             timer:close()
             local ok, problem = coroutine.resume(thread)
-            if not ok then -- raised here it would end the process; where pcall yields, the run knows it already
+            if not ok then -- an error raised here would end the process; if pcall yields, the run has it already
                 present.problem = present.problem or problem
             end
         end)
@@ -200,9 +200,9 @@ local function new_copas()
         end
     end
 
-    local alarms = {} -- those that nobody uses: specs that stop the collector would run out of descriptors
+    local alarms = {} -- unused alarms, used again: specs that stop the collector would run out of descriptors
 
-    --- Debian's has no sleep.
+    --- Debian's copas has no sleep.
     function loop.sleep(seconds)
         local alarm, due = table.remove(alarms) or core.alarm(), core.now() + seconds
         alarm:set(seconds)
@@ -238,7 +238,7 @@ local function new_copas()
             copas.removethread(thread)
         end
 
-        --- It lets go when the coroutine would have gone on.
+        --- copas drops the coroutine when it would have resumed it.
         function loop.step()
             copas.step(0.05)
         end
@@ -247,7 +247,7 @@ local function new_copas()
     return loop
 end
 
---- The loops that this Lua has the modules for.
+--- Returns the loops whose modules this Lua has.
 function loops.each()
     local list = {}
     list[#list + 1] = has_cqueues and new_cqueues() or nil
@@ -256,14 +256,14 @@ function loops.each()
     return list
 end
 
---- A client that waits in a loop, which fixture.clean closes; `settings` and `servers` as of fixture.client.
+--- Returns a client that waits in a loop, which fixture.clean closes; `settings` and `servers` as of fixture.client.
 function loops.client(loop, settings, servers)
     settings = settings or {}
     settings.wait = settings.wait or loop.name
     return fixture.client(settings, servers)
 end
 
---- Whether the loop's adapter has a pump for a client; asked in the loop.
+--- Returns whether the loop's adapter has a pump for a client; to be called in the loop.
 function loops.has_pump(loop, client)
     for _, fn in pairs(require("zklock.adapters." .. loop.name)) do
         local index, name, pumps = 0, nil, nil
@@ -284,7 +284,7 @@ function loops.has_pump(loop, client)
     error("no pumps in the adapter of " .. loop.name)
 end
 
---- Runs in a loop: others go on until the condition holds.
+--- Within a loop: lets the other coroutines run until the condition holds.
 function loops.until_true(loop, condition, what)
     local deadline = core.now() + 60
     while not condition() do
@@ -293,8 +293,8 @@ function loops.until_true(loop, condition, what)
     end
 end
 
---- A coroutine's body that counts its turns, until `stop` is set in what comes with it. At each turn it calls `each` of that, if
--- there is one.
+--- Returns a table and a coroutine's body, which counts its turns in the table until `stop` is set there. At each turn it calls the
+-- table's `each`, if there is one.
 function loops.new_ticker(loop)
     local ticks = { count = 0, stop = false, each = nil }
     return ticks, function()
@@ -308,8 +308,8 @@ function loops.new_ticker(loop)
     end
 end
 
---- Does something that nobody but the ticker ends, by `stop`, at its turn number `turns` from now on: where the loop does not go on
--- meanwhile, it ends by its own timeout, if at all. Returns what `fn` returned.
+--- Calls `fn`, which only the ticker ends, by `stop` at its turn number `turns` from now on. If the loop does not run meanwhile,
+-- `fn` ends by its own timeout, if at all. Returns the results of `fn`.
 function loops.while_going_on(ticks, turns, stop, fn)
     local due = ticks.count + turns
     function ticks.each()

@@ -1,10 +1,10 @@
---- support.memory: looks into the memory of another process, as a debugger or a core dump would.
+--- support.memory: reads the memory of another process, as a debugger or a core dump would.
 
 local memory = {}
 
 local PIECE = 1024 * 1024
 
---- Calls a function with every piece of memory that can be read. Pieces of one mapping overlap by so many bytes.
+--- Calls a function with every readable piece of memory. Pieces of one mapping overlap by `overlap` bytes.
 local function each_piece(pid, overlap, fn)
     local maps = assert(io.open(("/proc/%d/maps"):format(pid)))
     local contents = assert(io.open(("/proc/%d/mem"):format(pid), "rb"))
@@ -30,7 +30,7 @@ local function each_piece(pid, overlap, fn)
     maps:close()
 end
 
---- How often some bytes stand in a process's memory.
+--- Returns how often some bytes occur in a process's memory.
 function memory.count(pid, bytes)
     local found = 0
     each_piece(pid, #bytes - 1, function(piece)

@@ -1,10 +1,10 @@
---- support.mistake: what a caller's mistake raises.
+--- support.mistake: checks the error that a caller's mistake raises.
 --
 --     local mistake = require "spec.support.mistake"
 --     local message = mistake(function() client:mutex(5) end, "client:mutex: ", "path")
 --
 -- Calls the function and returns the message of its error. Fails if there is no error, or if one of the given words is not in the
--- message. Fails, too, if the message does not begin with a position in the function's file: the function is the caller.
+-- message. Also fails if the message does not begin with a position in the function's file, since the function is the caller.
 
 return function(fn, ...)
     local ok, message = pcall(fn)

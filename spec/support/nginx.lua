@@ -1,11 +1,11 @@
---- support.nginx: nginx with Lua inside, for specs and demonstrations: in a temporary directory, on free ports, ended with
--- the process that started it.
+--- support.nginx: nginx with Lua, for specs and demonstrations: in a temporary directory, on free ports. It ends with the process
+-- that started it.
 --
 --     local server = nginx.start { http = [[ server { listen @PORT@; location / { … } } ]] }
 --     local status, body = server:get("/")
 --     server:reload()      server:quit()      server:stop()
 --
--- Needs LuaSocket, nginx and, unless it is an OpenResty, Debian's modules for it.
+-- Needs LuaSocket, nginx and, unless it is an OpenResty, Debian's modules for nginx.
 
 local socket = require "socket"
 local cluster = require "spec.support.cluster"
@@ -17,16 +17,16 @@ local nginx = {}
 local Server = {}
 Server.__index = Server
 
---- Where Debian has the modules that OpenResty has inside.
+--- Debian's modules, which OpenResty contains.
 local MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so" }
 
 local PATIENCE = 60
 
---- Which build of the module nginx is to load; and what is to be there before it, if that one is under a sanitizer.
+--- The build of zklock's module that nginx loads, and the sanitizer library to preload if that build is under a sanitizer.
 local VARIANT = os.getenv("ZKLOCK_NGINX_VARIANT") or "luajit"
 local SANITIZER = os.getenv("ZKLOCK_NGINX_SANITIZER")
 
---- Lua that nginx is to run before all else; tools/coverage.sh counts lines with it.
+--- Lua that nginx runs first; tools/coverage.sh counts lines with it.
 local INIT = os.getenv("ZKLOCK_NGINX_INIT")
 
 local HEAD = [[
@@ -50,7 +50,7 @@ http {
 }
 ]]
 
---- Whether there is an nginx to run.
+--- Returns whether nginx is installed.
 function nginx.is_there()
     return select(2, cluster.run({ "sh", "-c", "command -v nginx" })) == 0
 end
@@ -59,14 +59,14 @@ local function absolute(path)
     return path:sub(1, 1) == "/" and path or (cluster.run({ "pwd" })) .. "/" .. path
 end
 
---- The configuration with its @WORDS@ filled in.
+--- Returns the configuration with its @WORDS@ replaced.
 local function fill(text, values)
     return (text:gsub("@([%u%d_]+)@", function(name)
         return tostring(assert(values[name], "no value for @" .. name .. "@"))
     end))
 end
 
---- The same configuration with INIT in its init_by_lua_block, which is made if there is none; of an nginx that has Lua.
+--- Returns the configuration of an nginx with Lua, with INIT in its init_by_lua_block, which is made if there is none.
 local function with_init(text)
     if not text:find("_by_lua_block {", 1, true) then
         return text
@@ -81,9 +81,9 @@ end
 
 --- Starts nginx and waits until it answers. `options`:
 --     http      what goes into http {}: @PORT@ is a free port, others come from `values`
---     template  in place of http, main, workers and level: a file with a whole configuration
+--     template  a file with a whole configuration, which replaces http, main, workers and level
 --     main      what goes before http {}
---     values    { NAME = value } for @NAME@; @BUILD@ is where the module is
+--     values    { NAME = value } for @NAME@; @BUILD@ is the directory of the module
 --     workers   worker_processes (1)
 --     level     of the error log ("info")
 function nginx.start(options)
@@ -118,7 +118,7 @@ function nginx.start(options)
     return self
 end
 
---- Runs it beside a watcher that ends it when this process is gone, however that went.
+--- Runs nginx beside a watcher, which ends it when this process has ended in any way.
 function Server:_launch()
     local environment = ""
     if SANITIZER then
@@ -145,23 +145,23 @@ function Server:_launch()
     end, PATIENCE, "nginx")
 end
 
---- A process that has ended and that nobody has buried yet does not run.
+--- Returns whether nginx runs. A process that has ended and is not yet reaped does not run.
 function Server:is_running()
     local state = files.read("/proc/" .. self.pid .. "/stat"):match("%) (%a)")
     return state ~= nil and state ~= "Z"
 end
 
---- The error log so far.
+--- Returns the error log so far.
 function Server:log()
     return files.read(self.directory .. "/error.log")
 end
 
---- What a sanitizer has to say of its processes: "" unless it has found something.
+--- Returns the reports of a sanitizer about its processes: "" if there are none.
 function Server:reports()
     return SANITIZER and (cluster.run({ "sh", "-c", "cat " .. self.directory .. "/sanitizer.* 2>/dev/null" })) or ""
 end
 
---- The lines of the error log that nobody wants to see: of level warn and worse.
+--- Returns the lines of the error log that have the level warn or worse.
 function Server:complaints()
     local found = {}
     for line in self:log():gmatch("[^\n]+") do
@@ -173,7 +173,7 @@ function Server:complaints()
     return found
 end
 
---- The process ids of the workers, those that are shutting down included.
+--- Returns the process ids of the workers, also of those that are shutting down.
 function Server:workers()
     local pids = {}
     for pid in cluster.run({ "sh", "-c", "cat /proc/" .. self.pid .. "/task/*/children 2>/dev/null" }):gmatch("%d+") do
@@ -188,7 +188,7 @@ function Server:signal(name, pid)
     assert(os.execute(("kill -%s %d"):format(name, pid or self.pid)))
 end
 
---- SIGHUP, and waits until no old worker is left.
+--- Sends SIGHUP, and waits until no old worker is left.
 function Server:reload(patience)
     local old = {}
     for _, pid in ipairs(self:workers()) do
@@ -207,7 +207,7 @@ function Server:reload(patience)
     end, patience or PATIENCE, "the old workers to go")
 end
 
---- SIGQUIT, and waits for the end.
+--- Sends SIGQUIT, and waits for the end.
 function Server:quit(patience)
     self:signal("QUIT")
     eventually(function()
@@ -215,7 +215,7 @@ function Server:quit(patience)
     end, patience or PATIENCE, "nginx to quit")
 end
 
---- Ends it at once and removes what it left. Raises what a sanitizer had to say.
+--- Ends nginx at once and removes its files. Raises the reports of a sanitizer.
 function Server:stop()
     if self.stopped then
         return
@@ -242,7 +242,7 @@ end
 local Request = {}
 Request.__index = Request
 
---- Sends a GET and comes back at once; :answer() waits for what comes of it.
+--- Sends a GET and returns at once; :answer() waits for the answer.
 function Server:ask(path, port)
     local connection = assert(socket.tcp())
     connection:settimeout(PATIENCE)
@@ -251,7 +251,7 @@ function Server:ask(path, port)
     return setmetatable({ connection = connection }, Request)
 end
 
---- The status and the body; nil and what is wrong when there is no answer within `patience` seconds. The header is in `head` then.
+--- Returns the status and the body; nil and the problem if there is no answer within `patience` seconds. Sets `head` to the header.
 function Request:answer(patience)
     self.connection:settimeout(patience or 60)
     local text, problem, part = self.connection:receive("*a")
@@ -278,7 +278,7 @@ function Request:answer(patience)
     return tonumber(status), (body:gsub("\n$", ""))
 end
 
---- Hangs up without waiting.
+--- Closes the connection without waiting.
 function Request:abort()
     self.connection:close()
 end

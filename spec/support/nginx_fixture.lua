@@ -1,5 +1,5 @@
---- support.nginx_fixture: what specs inside nginx need: servers that are ended afterwards, with locations made of
--- support.inside_nginx.
+--- support.nginx_fixture: helpers of specs inside nginx: servers that fixture.clean ends, with locations that use
+-- support.inside_nginx. fixture.clean fails if a sanitizer has found an error in one of them.
 
 local assert = require "luassert"
 local cluster = require "spec.support.cluster"
@@ -10,15 +10,7 @@ local ports = require "spec.support.ports"
 
 local inside = {}
 
-local started = {}
-
---- Has inside.clean stop a thing.
-function inside.remember(thing)
-    started[#started + 1] = thing
-    return thing
-end
-
---- What stands in http {} unless a spec says otherwise; the server {} is left open.
+--- The beginning of http {} unless a spec gives another one; the server {} is left open.
 inside.HEAD = [[
     lua_check_client_abort on;
     lua_shared_dict results 1m;
@@ -34,11 +26,11 @@ inside.HEAD = [[
         location = /plain { content_by_lua_block { ngx.say("plain") } }
 ]]
 
---- Starts nginx with one worker, or as many as the options say, the locations above and these; `@PATH@` is a path of its own.
+--- Starts nginx with one worker, or as many as the options give, the locations above and these; `@PATH@` is a new path.
 function inside.start(locations, options)
     options = options or {}
     local path = options.path or fixture.path()
-    local server = inside.remember(nginx.start {
+    local server = fixture.remember(nginx.start {
         workers = options.workers,
         http = (options.head or inside.HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
         values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free() }
@@ -47,26 +39,12 @@ function inside.start(locations, options)
     return server
 end
 
---- For after_each: ends what was started, last things first; fails if a sanitizer has found something in it.
-function inside.clean()
-    local problem
-    while started[1] do
-        local thing = table.remove(started)
-        local ok, what = pcall(thing.stop, thing)
-        problem = problem or not ok and what
-    end
-    fixture.clean()
-    if problem then
-        error(problem, 0)
-    end
-end
-
---- A request that acquires the server's path and holds it for so many seconds.
+--- Sends a request that acquires the server's path and holds it for so many seconds.
 function inside.cycle(server, seconds, more)
     return server:ask(("/cycle?path=%s&seconds=%g%s"):format(server.path, seconds or 0, more or ""))
 end
 
---- A request that does so until inside.go(server), which a worker hears that is about to exit, too.
+--- Sends a request that does so until inside.go(server), which also reaches a worker that is about to exit.
 function inside.hold(server, more)
     return inside.cycle(server, 0, ("&go=%s/go%s"):format(server.directory, more or ""))
 end
@@ -79,7 +57,7 @@ function inside.nobody_complained(server)
     assert.same({}, server:complaints())
 end
 
---- How many sessions the shared ZooKeeper has.
+--- Returns the number of sessions of the shared ZooKeeper.
 function inside.sessions()
     return assert(cluster.shared():mntr()).zk_num_alive_connections
 end

@@ -1,8 +1,8 @@
---- support.program: small Lua programs under spec/programs/, run in processes of their own by the interpreter that runs
--- the spec; and other programs that are driven in the same way.
+--- support.program: small Lua programs in spec/programs/, which run in separate processes with the interpreter that runs the spec;
+-- and other programs with the same protocol.
 --
--- A program reads commands from its standard input and answers with lines on its standard output, so that a spec waits
--- for lines and not for time. Needs only sh, mkfifo and timeout. Every program dies after four minutes, whatever happens.
+-- A program reads commands from its standard input and answers with lines on its standard output. So a spec waits for lines and
+-- not for time. This needs only sh, mkfifo and timeout. Every program is killed after four minutes at the latest.
 
 local cluster = require "spec.support.cluster"
 local files = require "spec.support.files"
@@ -14,8 +14,7 @@ local SECONDS_TO_LIVE = 240
 local program = {}
 program.__index = program
 
---- The command that runs this Lua: $ZKLOCK_LUA if given, else what stands first among the arguments of the running
--- script.
+--- Returns the command that runs this Lua: $ZKLOCK_LUA if it is set, otherwise the first word of the running script's command line.
 function program.interpreter()
     if os.getenv("ZKLOCK_LUA") then
         return os.getenv("ZKLOCK_LUA")
@@ -45,13 +44,13 @@ function program.run(name, command_words)
     local command = format:format(SECONDS_TO_LIVE, quote(inner), directory, directory, directory)
     local self = setmetatable({ directory = directory, name = name }, program)
     self.output = assert(io.popen(command, "r"))
-    -- Opened for reading too: opening a FIFO for writing alone would block for ever if the program never came up.
+    -- Opened for reading too: an open for writing alone would block for ever if the program did not start.
     self.input = assert(io.open(directory .. "/in", "r+"))
     self.pid = assert(tonumber(self.output:read("*l")), "the program did not start")
     return self
 end
 
---- The next line of output; nil at its end.
+--- Returns the next line of output; nil at the end.
 function program:line()
     return self.output:read("*l")
 end
@@ -62,7 +61,7 @@ function program:tell(line)
     self.input:flush()
 end
 
---- Sends a command and returns the line that answers it; raises if the program is gone.
+--- Sends a command and returns the line that answers it; raises if the program has ended.
 function program:ask(line)
     self:tell(line)
     local answer = self:line()
@@ -77,7 +76,7 @@ function program:signal(name)
     return os.execute(("kill -%s %d"):format(name, self.pid))
 end
 
---- Waits for the end. Returns a table: status (128 + n after a signal), output (what was not read yet), errors (all of
+--- Waits for the end. Returns a table: status (128 + n after a signal), output (what was not read yet), errors (the whole
 -- stderr).
 function program:finish()
     if not self.result then
@@ -94,7 +93,7 @@ function program:finish()
     return self.result
 end
 
---- Ends it at once, if it still runs. For after_each.
+--- Kills the program if it still runs. For after_each.
 function program:stop()
     if not self.result then
         os.execute(("kill -KILL %d 2>/dev/null"):format(self.pid))

@@ -1,5 +1,5 @@
--- Network faults for specs: starts tools/faultproxy.lua and commands it, from any Lua with LuaSocket. The proxy itself
--- runs under lua5.4 (or $ZKLOCK_PROXY_LUA), which needs luv.
+-- Network faults for specs: starts tools/faultproxy.lua and sends it commands, from any Lua with LuaSocket. The proxy itself runs
+-- with lua5.4 (or $ZKLOCK_PROXY_LUA), which needs luv.
 --
 --     local link = proxy.start(servers.servers)
 --     ... connect to link.address ...
@@ -7,8 +7,8 @@
 --     link:wait_fired()
 --     link:stop()
 --
--- What the commands mean is told by `lua5.4 tools/faultproxy.lua --help`. Methods raise an error when the proxy refuses
--- a command; that is a mistake in the spec.
+-- `lua5.4 tools/faultproxy.lua --help` describes the commands. Methods raise an error if the proxy refuses a command, since that is
+-- a mistake in the spec.
 
 local socket = require("socket")
 local cluster = require("spec.support.cluster")
@@ -18,18 +18,18 @@ local proxy = {}
 local Proxy = {}
 Proxy.__index = Proxy
 
--- Seconds that the proxy may take to answer anything but wait_fired.
+-- The time that the proxy may take to answer a command other than wait_fired, in seconds.
 local PATIENCE = 10
 
--- Starts a proxy in front of "host:port", or of several, separated by commas. options.raw: for a protocol other than
--- that of ZooKeeper's clients.
+-- Starts a proxy in front of "host:port", or of several, separated by commas. options.raw: for a protocol other than the one of
+-- ZooKeeper's clients.
 function proxy.start(target, options)
     local words = {cluster.root .. "/tools/background", os.getenv("ZKLOCK_PROXY_LUA") or "lua5.4",
                    cluster.root .. "/tools/faultproxy.lua", "--target", target, "--owner", cluster.process_id()}
     if options and options.raw then
         words[#words + 1] = "--raw"
     end
-    -- In the background, so that closing the pipe does not wait for it, and Ctrl-C leaves it to the owner's end.
+    -- It runs in the background: a close of the pipe does not wait for it, and Ctrl-C does not end it before its owner ends.
     local pipe = assert(io.popen("LD_PRELOAD= " .. cluster.command_line(words) .. " 2>&1"))
     local first, second = pipe:read("*l"), pipe:read("*l")
     pipe:close()
@@ -43,7 +43,7 @@ function proxy.start(target, options)
     return setmetatable({address = address, control = control}, Proxy)
 end
 
--- Replaces the contents of a file and returns what was in it.
+-- Replaces the contents of a file and returns the old contents.
 local function rewrite(name, change)
     local file = assert(io.open(name))
     local contents = file:read("*a")
@@ -54,9 +54,9 @@ local function rewrite(name, change)
     return contents
 end
 
--- Puts a proxy into the link on which one server follows another, and restarts the follower for it: stall or cut it,
--- and the follower is cut off from that leader, but not from its clients. Its stop() puts the direct link back, with
--- another restart. servers: from cluster.start{servers = 3}.
+-- Puts a proxy into the link on which one server follows another, and restarts the follower. If the proxy stalls or cuts the link,
+-- the follower is cut off from that leader, but not from its clients. The proxy's stop() restores the direct link with another
+-- restart. servers: from cluster.start{servers = 3}.
 function proxy.between(servers, follower, leader)
     local name = ("%s/%d/zoo.cfg"):format(servers.directory, follower)
     local pattern = ("(server%%.%d=)([^:]+:%%d+)"):format(leader)
@@ -76,7 +76,7 @@ function proxy.between(servers, follower, leader)
     return link
 end
 
--- Sends a command and returns the words behind "ok"; nil and the message behind "error".
+-- Sends a command and returns the words after "ok"; nil and the message after "error".
 local function ask(self, command, patience)
     self.control:settimeout(patience or PATIENCE)
     assert(self.control:send(command .. "\n"))
@@ -93,7 +93,7 @@ local function tell(self, ...)
     return words or error(message, 3)
 end
 
--- "a=1 b=x" as a table, with numbers where they look like numbers and `texts` is not set.
+-- Returns "a=1 b=x" as a table. Words that look like numbers become numbers unless `texts` is set.
 local function values_of(words, texts)
     local values = {}
     for name, value in words:gmatch("(%S+)=(%S+)") do
@@ -107,7 +107,7 @@ function Proxy:cut(how)
     tell(self, "cut", how or "rst")
 end
 
--- From now on connection attempts are refused.
+-- Refuses connection attempts from now on.
 function Proxy:refuse()
     tell(self, "refuse")
 end
@@ -116,13 +116,13 @@ function Proxy:accept()
     tell(self, "accept")
 end
 
--- Holds back bytes without closing anything; direction: "up" (to the server), "down" or "both" (the default). With "ends"
--- bytes pass, and only the end of a connection is held back.
+-- Holds back bytes without closing anything; direction: "up" (to the server), "down" or "both" (the default). With "ends" bytes
+-- pass, and only the end of a connection is held back.
 function Proxy:stall(direction)
     tell(self, "stall", direction or "both")
 end
 
--- Ends stall, and lets go what arm(…, "stall-reply") or arm(…, "stall-request") held.
+-- Ends stall, and releases what arm(…, "stall-reply") or arm(…, "stall-request") held back.
 function Proxy:resume()
     tell(self, "resume")
 end
@@ -132,20 +132,20 @@ function Proxy:delay(ms, direction)
     tell(self, "delay", ms, direction or "both")
 end
 
--- side: "client" or "server", who then reads end-of-file.
+-- Closes one direction of all connections. side: "client" or "server", which then reads end-of-file.
 function Proxy:half_close(side)
     tell(self, "half-close", side)
 end
 
--- New connections go to this target, or these.
+-- Sends new connections to this target, or these.
 function Proxy:target(target)
     tell(self, "target", target)
 end
 
 -- Arms a trap for the next request of a kind, after `skip` others (0).
 --     kind  create, delete, get, children, multi, sync, set, exists, close, check, any and more
---     when  "before" it reaches the server, "after" the server's reply came, "stall-reply", or "stall-request": it is held back,
---           with everything behind it
+--     when  "before" it reaches the server, "after" the server's reply came, "stall-reply", or "stall-request": the reply or
+--           request is held back, with everything after it
 --     how   "rst" (the default) or "fin"
 function Proxy:arm(kind, when, skip, how)
     tell(self, "arm", kind, when, "skip", skip or 0, how)
@@ -155,18 +155,18 @@ function Proxy:disarm()
     tell(self, "disarm")
 end
 
--- From now on, requests of a kind that succeed are answered with an error instead (-102: no permission), so many times or
--- always; 0 or nothing ends it.
+-- Answers successful requests of a kind with an error from now on (-102: no permission), so many times or always. 0 or nothing ends
+-- this.
 function Proxy:deny(kind, code, times)
     tell(self, "deny", kind, code or 0, times)
 end
 
--- From now on, watch events carry this zxid, a string of decimal digits, as those of servers since 3.9 carry one.
+-- Puts this zxid, a string of decimal digits, into watch events from now on, as servers since 3.9 do.
 function Proxy:stamp(zxid)
     tell(self, "stamp", zxid)
 end
 
--- Waits until the trap has sprung, at most so many seconds (10). Returns what it caught, "create path=/a"; raises an
+-- Waits until the trap has sprung, for `timeout` seconds at most (10). Returns what it caught, "create path=/a"; raises an
 -- error if it caught nothing.
 function Proxy:wait_fired(timeout)
     timeout = timeout or 10
@@ -174,12 +174,12 @@ function Proxy:wait_fired(timeout)
     return caught or error(message, 2)
 end
 
--- True if the trap has sprung by now.
+-- Returns true if the trap has sprung.
 function Proxy:fired()
     return (ask(self, "wait 0")) ~= nil
 end
 
--- What passed since the start or the last reset: {create =, delete =, getChildren =, … replies =, notifications =,
+-- Returns the traffic since the start or the last reset: {create =, delete =, getChildren =, … replies =, notifications =,
 -- bytes_up =, bytes_down =, connections =}.
 function Proxy:counts()
     return values_of(tell(self, "counts"))
@@ -189,8 +189,8 @@ function Proxy:reset_counts()
     tell(self, "reset-counts")
 end
 
--- The last session that a server confirmed through this proxy: {id = 16 hex digits, passwd = hex, timeout = ms}; nil if
--- none. With zk.close_session that session can be ended from outside.
+-- Returns the last session that a server confirmed through this proxy: {id = 16 hex digits, passwd = hex, timeout = ms}; nil if
+-- there is none. With zk.close_session that session can be ended from outside.
 function Proxy:session()
     local words = ask(self, "session")
     if not words then
@@ -206,7 +206,7 @@ function Proxy:status()
     return values_of(tell(self, "status"))
 end
 
--- Ends the proxy, and with it all connections. The second time does nothing.
+-- Ends the proxy with all its connections. A second call does nothing.
 function Proxy:stop()
     if self.control then
         ask(self, "quit")

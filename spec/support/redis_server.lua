@@ -1,6 +1,6 @@
---- support.redis_server: a Redis of a spec's own, on a free port, which ends with the process that started it.
+--- support.redis_server: a Redis for one spec, on a free port, which ends with the process that started it.
 --
---     local server = redis_server.start { LC_ALL = "da_DK.UTF-8" }    -- what its environment has besides
+--     local server = redis_server.start { LC_ALL = "da_DK.UTF-8" }    -- variables added to its environment
 --     server.connection:set("key", "value")                           -- redis-lua's
 --     server:stop()
 
@@ -8,7 +8,7 @@ local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local ports = require "spec.support.ports"
 
---- redis-lua is plain Lua that runs on 5.4, but Debian files it under 5.1 to 5.3 only.
+--- redis-lua is plain Lua and runs on 5.4, but Debian installs it only for 5.1 to 5.3.
 local function load_redis()
     local before = package.path
     package.path = before .. ";/usr/share/lua/5.3/?.lua"
@@ -24,7 +24,7 @@ Server.__index = Server
 
 local redis_server = {}
 
---- Starts the process; its pid.
+--- Starts the process and returns its process id.
 local function spawn(port, environment)
     local words = { "env" }
     for name, value in pairs(environment or {}) do
@@ -43,7 +43,7 @@ local function spawn(port, environment)
     return pid
 end
 
---- Starts a server and connects to it. The table has: port, pid, connection.
+--- Starts a server and connects to it. Returns a table with port, pid and connection.
 function redis_server.start(environment)
     local port = ports.free()
     local self = setmetatable({ port = port, pid = spawn(port, environment) }, Server)

@@ -1,10 +1,10 @@
---- support.refused: what a transaction answers that is not carried out.
+--- support.refused: checks the results of a transaction that was not executed.
 --
 --     local assert_refused = require "spec.support.refused"
 --     local message = assert_refused("bad_version", 2, transaction:commit(10))
 --
--- Fails unless the results are nil, a message, the code and the number of the part that was refused (nil for none of them);
--- returns the message.
+-- Fails unless the results are nil, a message, the code and the number of the refused part (nil if none was refused). Returns the
+-- message.
 
 local assert = require "luassert"
 

@@ -4,12 +4,12 @@ local fixture = require "spec.support.fixture"
 
 local rwlocks = {}
 
---- Returns the half of a read/write lock that a letter means, R or W.
+--- Returns the half of a read/write lock for a letter, R or W.
 function rwlocks.half(rw, letter)
     return letter == "R" and rw.read or rw.write
 end
 
---- Returns how many nodes a path has of each kind, which is what stands between the uuid and the number in a name.
+--- Returns how many nodes a path has of each kind; the kind is the text between the uuid and the number in a name.
 function rwlocks.kinds(path)
     local found = {}
     for _, name in ipairs(fixture.children(path)) do

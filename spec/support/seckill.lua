@@ -1,5 +1,5 @@
---- support.seckill: the seckill service of examples/seckill, set up whole: Redis, two services, the proxy. For the spec and
--- for tools/demo-openresty.lua.
+--- support.seckill: the whole seckill service of examples/seckill: Redis, two services, the proxy. For its spec and for
+-- tools/demo-openresty.lua.
 --
 --     local stage = seckill.start("127.0.0.1:2181")
 --     local result = stage:run("v3")          -- 800 requests from 200 connections
@@ -38,18 +38,18 @@ function Stage:stop()
     self.redis_server:stop()
 end
 
---- How many were sold and how many are left, as Redis has it.
+--- Returns how many were sold and how many are left, according to Redis.
 function Stage:count()
     return tonumber(self.redis:get("lucky")), tonumber(self.redis:get("stock"))
 end
 
---- Sends Redis a command that the library may not know, and returns what it prints.
+--- Sends Redis a command that the library may not have, and returns its output.
 function Stage:tell_redis(...)
     return (cluster.run({ "redis-cli", "-p", tostring(self.redis_server.port), ... }))
 end
 
---- Fires all requests at a version; `before`, if given, runs before them, `meanwhile` while they are under way. Returns a table:
--- lucky, stock, answered (with status 200), failed, seconds, median and p99 in milliseconds, output (ab's).
+--- Sends all requests to a version; `before`, if given, runs before them, and `meanwhile` runs while they are in flight. Returns a
+-- table: lucky, stock, answered (with status 200), failed, seconds, median and p99 in milliseconds, output (ab's).
 function Stage:run(version, meanwhile, before)
     self.redis:set("stock", seckill.STOCK)
     self.redis:set("lucky", 0)

@@ -1,4 +1,4 @@
---- support.semaphores: the nodes of a semaphore, `path/locks` with its line and `path/leases` with the permits that are taken.
+--- support.semaphores: the nodes of a semaphore: `path/locks` with its queue entries and `path/leases` with its lease entries.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -7,17 +7,17 @@ local loop = require "spec.support.loop"
 
 local semaphores = {}
 
---- Whether so many permits are taken.
+--- Returns whether so many permits are taken.
 function semaphores.has_leases(path, count)
     return fixture.has(path .. "/leases", count)
 end
 
---- Whether so many nodes stand in the line.
+--- Returns whether the queue has so many nodes.
 function semaphores.has_line(path, count)
     return fixture.has(path .. "/locks", count)
 end
 
---- Within the loop: waits until so many nodes stand in the line.
+--- Within the loop: waits until the queue has so many nodes.
 function semaphores.until_line(path, count)
     loop.until_true(function()
         return semaphores.has_line(path, count)
@@ -37,20 +37,20 @@ function semaphores.await_nodes(path, leases, line)
     fixture.await_children(path .. "/locks", line or 0)
 end
 
---- Takes a permit as Curator's clients do, but out of turn; returns the node.
+--- Takes a permit like Curator's clients, but without queueing. Returns the node.
 function semaphores.take_lease(path)
     fixture.observer():create_all(path .. "/leases")
     return assert(fixture.observer():create(path .. "/leases/_c_" .. fixture.UUID .. "-lease-", "foreigner",
         { ephemeral = true, sequential = true }))
 end
 
---- Acquires, and waits until the lock's own node in the line is gone: a node that stands there then is another client's.
+--- Acquires, and waits until the lock's own queue entry is gone, so that nodes in the queue are other clients'.
 function semaphores.hold(lock, settings)
     assert(lock:acquire(settings))
     assert(lock._client:flush(10))
 end
 
---- Waits until the server has no watch of any client; clients that have closed may take a moment.
+--- Waits until the server has no watch of any client; clients that were closed may need a moment.
 function semaphores.await_no_watches()
     eventually(function()
         local count = cluster.shared():watch_count()
@@ -63,8 +63,8 @@ local function data_watches()
     return count
 end
 
---- How many clients watch who comes and goes in some directory: of all watches, the server lists those on data. It is asked
--- again if those have become more or fewer meanwhile.
+--- Returns how many clients watch the children of some directory. The server lists only the watches on data, so their number is
+-- subtracted from the number of all watches. If it has changed meanwhile, the server is asked again.
 function semaphores.child_watches()
     local before, all, after
     repeat

@@ -1,4 +1,4 @@
---- support.soaked: the mixture of requests that tools/soak-nginx.lua sends for long, and a spec for a moment. Runs inside nginx.
+--- support.soaked: the mix of requests that tools/soak-nginx.lua sends for hours, and a spec for a moment. Runs inside nginx.
 
 local zklock = require "zklock"
 
@@ -11,7 +11,7 @@ local PATIENCE = 60
 
 local servers, base, taken
 
---- To be called first. Under the path there are the locks; somebody's node must lie for ever in the one named "taken".
+--- Must be called first. The locks are below the path. A foreign node must stay for ever in the lock named "taken".
 function soaked.open(server_list, path)
     servers, base, taken = server_list, path .. "/", path .. "/taken"
 end
@@ -22,7 +22,7 @@ end
 
 local ways = {}
 
---- What every request does unless it is one of those below: with_lock and acquire in turn, with and without hand-overs.
+--- The default for a request: with_lock or acquire in turn, with and without hand-overs.
 local function take(number)
     local lock = client():mutex(base .. number % LOCKS, { handoff = number % 3 == 0 and 0 or nil })
     if number % 2 == 0 then
@@ -35,7 +35,7 @@ local function take(number)
     return lock:release { wait = number % 5 ~= 0 }
 end
 
---- Whether a call did not get its lock in time; and what it came to. A worker that has just begun may have no session yet.
+--- Returns whether a call did not get its lock in time, and its message. A worker that has just started may have no session yet.
 local function is_too_late(got, message, code)
     return code == "timeout" or code == "disconnected", got and "got it" or message
 end
@@ -50,7 +50,7 @@ ways[13] = function()
     return is_too_late(client():mutex(taken):try_acquire())
 end
 
---- The same once more in a hundred; and a light thread that is killed while it waits.
+--- Both once more in a hundred requests; and a light thread that is killed while it waits.
 ways[57], ways[63] = ways[7], ways[13]
 ways[29] = function()
     local lock = client():mutex(taken)
@@ -60,7 +60,7 @@ end
 
 local turn = 0
 
---- One request.
+--- Runs one request.
 function soaked.cycle()
     turn = turn + 1
     local way = ways[turn % 100] or take
@@ -72,12 +72,12 @@ function soaked.cycle()
     ngx.say("done")
 end
 
---- A request that waits until its client hangs up.
+--- Runs a request that waits until its client closes the connection.
 function soaked.wait()
     client():mutex(taken):acquire()
 end
 
---- Answers with what the worker has, as JSON, after a full collection.
+--- Answers with the worker's counters and memory, as JSON, after a full collection.
 function soaked.state()
     collectgarbage()
     collectgarbage()

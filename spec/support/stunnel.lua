@@ -1,4 +1,4 @@
---- support.stunnel: TLS around connections to ZooKeeper, by stunnel, with certificates made for the occasion.
+--- support.stunnel: TLS for connections to ZooKeeper, by stunnel, with new certificates.
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
@@ -10,7 +10,7 @@ local stunnel = {}
 local Tunnel = {}
 Tunnel.__index = Tunnel
 
---- Whether there is a stunnel to run, and what makes certificates.
+--- Returns whether stunnel, and openssl to make certificates, are installed.
 function stunnel.is_there()
     return select(2, cluster.run({ "sh", "-c", "command -v stunnel4 && command -v openssl" })) == 0
 end
@@ -20,7 +20,7 @@ local function openssl(directory, arguments)
     assert(status == 0, output)
 end
 
---- A directory with two authorities, "ours" and "foreign", and a certificate of each for "server" and "client":
+--- Makes a directory with two authorities, "ours" and "foreign", and a certificate of each for "server" and "client":
 -- <authority>-ca.pem, <authority>-<name>.pem, <authority>-<name>.key. The server's is for zookeeper.example.
 function stunnel.make_certificates()
     local directory = files.make_directory()
@@ -39,8 +39,8 @@ function stunnel.make_certificates()
     return directory
 end
 
---- Runs one tunnel from a free port of this machine to an address, until :stop() or the end of this process. `lines` are those
--- of its service; `port` is given where a client has to find it again.
+--- Runs one tunnel from a free port of this machine to an address, until :stop() or the end of this process. `lines` are the lines
+-- of its service. `port` is given if a client must find the tunnel again.
 function stunnel.start(address, lines, port)
     local self = setmetatable({ directory = files.make_directory(), port = port or ports.free() }, Tunnel)
     self.address = "127.0.0.1:" .. self.port
@@ -75,7 +75,7 @@ function Tunnel:log()
     return files.read(self.directory .. "/log")
 end
 
---- Ends it and every connection through it.
+--- Ends the tunnel and every connection through it.
 function Tunnel:stop()
     if not self.stopped then
         self.stopped = true

@@ -1,7 +1,7 @@
---- support.takes: how long something takes, in the world's own time.
+--- support.takes: checks how long something takes, in real or virtual time.
 --
--- In virtual time that is asserted exactly, to two hundredths of a second. On real servers, whose machine may be busy, only that
--- it does not take less.
+-- In virtual time the time is asserted exactly, to two hundredths of a second. On real servers, whose machine may be busy, only the
+-- minimum is asserted.
 --
 --     takes(0.5, function() assert.equal("timeout", select(3, lock:acquire(0.5))) end)
 
@@ -9,11 +9,11 @@ local core = require "zklock.core"
 local is_virtual = require "spec.support.is_virtual"
 
 
---- A program may take so many virtual seconds beyond a deadline: for round trips, turns of threads, the interval of support.loop
--- or support.eventually.
+--- The virtual time that a program may take beyond a deadline, in seconds: for round trips, turns of threads, and the interval of
+-- support.loop or support.eventually.
 local TURNS = 0.02
 
---- `least`: what it takes at least on real servers, if that is less, since it is counted from something before.
+--- `least`: the least time on real servers if it is shorter, because it is counted from an earlier event.
 return function(seconds, fn, least)
     local began = core.now()
     fn()

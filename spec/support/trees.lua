@@ -1,10 +1,10 @@
---- support.trees: what an independent client, real or simulated, does to more than one node, one request after the other.
+--- support.trees: methods of an independent client, real or simulated, for more than one node, one request after the other.
 
 local trees = {}
 
 local Client = {}
 
---- Creates a node and the parents it lacks; one that is there already is fine. Returns the path.
+--- Creates a node and its missing parents. It is no error if the node exists. Returns the path.
 function Client:create_all(path, data)
     local parent = path:match "^(.+)/[^/]*$"
     local created, problem = self:create(path, data)
@@ -21,7 +21,7 @@ function Client:create_all(path, data)
     return nil, problem
 end
 
---- Deletes a node and all below it. True also if there was nothing, or if others deleted some of it meanwhile.
+--- Deletes a node and all nodes below it. Returns true also if there was none, or if other clients deleted some of them meanwhile.
 function Client:delete_recursive(path)
     local ok, problem
     repeat
@@ -37,7 +37,7 @@ function Client:delete_recursive(path)
             end
         end
         ok, problem = self:delete(path)
-        -- Another client may have made a child in between.
+        -- Another client may have created a child in between.
     until ok or problem ~= "not_empty"
     if ok or problem == "no_node" then
         return true
@@ -45,7 +45,7 @@ function Client:delete_recursive(path)
     return nil, problem
 end
 
---- Gives a class of clients these methods.
+--- Adds these methods to a class of clients.
 function trees.extend(class)
     for name, method in pairs(Client) do
         class[name] = method

@@ -1,18 +1,18 @@
--- A small ZooKeeper client of its own for specs, in plain Lua over LuaSocket: to look at the tree and to disturb it
--- from outside, without trusting the code under test or the C client. Any Lua from 5.1 on.
+-- A small independent ZooKeeper client for specs, in plain Lua over LuaSocket. Specs look at the tree and disturb it from outside
+-- without trusting the code under test or the C client. It runs in any Lua from 5.1 on.
 --
 --     local observer = zk.connect("127.0.0.1:2181")
 --     local path = observer:create("/locks/x-", "data", {ephemeral = true, sequential = true})
 --     local stat = observer:exists(path)
---     zk.kill_session("127.0.0.1:2181", stat.ephemeralOwner)       -- whose session it is, ends
+--     zk.kill_session("127.0.0.1:2181", stat.ephemeralOwner)       -- ends the session that owns the node
 --
--- Blocking, no watches. Methods return nil and the name of an error ("no_node", "node_exists", "not_empty",
--- "connection_loss", "session_expired" …) when they fail. A lost connection is made again at the next call, with the
--- same session while that lives; a write whose reply was lost is not repeated and gives "connection_loss". The session
--- lives while calls or :ping() come often enough; the default timeout is long.
+-- The client blocks and has no watches. Methods return nil and the name of an error ("no_node", "node_exists", "not_empty",
+-- "connection_loss", "session_expired" …) when they fail. The next call after a lost connection reconnects, with the same session
+-- while that lives. A write whose reply was lost is not repeated and gives "connection_loss". The session lives while calls or
+-- :ping() come often enough; the default timeout is long.
 --
--- Session ids and zxids are 16 lower-case hexadecimal digits, as strings: they compare correctly as text, and no Lua
--- number before 5.3 holds them.
+-- Session ids and zxids are strings of 16 lower-case hexadecimal digits: they compare correctly as text, and no Lua number before
+-- 5.3 can hold them.
 
 local socket = require("socket")
 local trees = require("spec.support.trees")
@@ -27,7 +27,7 @@ trees.extend(Client)
 
 local DEFAULT_TIMEOUT_MS = 60000
 
--- Seconds for connecting, and for each call.
+-- The time for connecting, and for each call, in seconds.
 local PATIENCE = 10
 
 local OPERATION = {create = 1, delete = 2, exists = 3, get = 4, set = 5, children = 8, sync = 9, ping = 11,
@@ -64,14 +64,14 @@ local function from_hex(digits)
     return (digits:gsub("%x%x", function(pair) return char(tonumber(pair, 16)) end))
 end
 
--- Eight bytes of an id given as hexadecimal digits, with or without 0x and leading zeros.
+-- Returns the eight bytes of an id given as hexadecimal digits, with or without 0x and leading zeros.
 local function id_bytes(id)
     local digits = id:gsub("^0[xX]", "")
     assert(digits:match("^%x+$") and #digits <= 16, "a session id is up to 16 hexadecimal digits")
     return from_hex(("0"):rep(16 - #digits) .. digits)
 end
 
--- Reads from a string from its beginning on.
+-- Reads from a string, starting at its beginning.
 local Reader = {}
 Reader.__index = Reader
 
@@ -96,14 +96,14 @@ function Reader:long_hex()
     return to_hex(self:take(8))
 end
 
--- For milliseconds since 1970: a double holds them.
+-- Reads milliseconds since 1970, which fit into a double.
 function Reader:long_number()
     local high = self:int()
     local low = self:int()
     return high * 4294967296 + (low < 0 and low + 4294967296 or low)
 end
 
--- nil is sent with the length -1.
+-- nil is sent as the length -1.
 function Reader:text()
     local length = self:int()
     return length >= 0 and self:take(length) or nil
@@ -156,7 +156,7 @@ local function send_frame(self, body)
     return true
 end
 
--- One attempt at one server, with our session or for a new one.
+-- Tries once to connect to one server, with the present session or for a new one.
 local function greet(self, address, deadline)
     local host, port = address:match("^(.*):(%d+)$")
     self.socket = socket.tcp()
@@ -188,7 +188,7 @@ local function greet(self, address, deadline)
     return true
 end
 
--- Tries the servers in turn until one takes us.
+-- Tries the servers in turn until one accepts the session.
 local function ensure_connected(self)
     local deadline = socket.gettime() + PATIENCE
     while not self.socket do
@@ -206,7 +206,7 @@ local function ensure_connected(self)
     return true
 end
 
--- True if the other side has hung up; what the server sent unasked is thrown away.
+-- Returns true if the server has closed the connection. A packet that the server sent unasked is thrown away.
 local function is_stale(self)
     local ready = socket.select({self.socket}, nil, 0)
     if not ready[1] then
@@ -216,7 +216,7 @@ local function is_stale(self)
     return not frame
 end
 
--- Sends a request and returns a reader of what follows the reply's header.
+-- Sends a request and returns a reader for the data after the reply's header.
 local function call_once(self, code, body, xid)
     local ok, problem = ensure_connected(self)
     if not ok then
@@ -274,8 +274,7 @@ local function new(servers, timeout_ms, id, password)
     return self
 end
 
--- Connects to "host:port,host:port" with a session of its own. The client has the fields session_id (hex) and
--- negotiated_ms.
+-- Connects to "host:port,host:port" with a new session. The client has the fields session_id (hex) and negotiated_ms.
 function zk.connect(servers, timeout_ms)
     return new(servers, timeout_ms)
 end
@@ -284,7 +283,7 @@ end
 
 local OPEN_ACL = int(1) .. int(31) .. text("world") .. text("anyone")
 
--- Creates a node, open to everybody, and returns its path, with the number if it is sequential, and its stat.
+-- Creates a node that is open to every client. Returns its path, with the number if it is sequential, and its stat.
 -- options: ephemeral, sequential, container; all false if left out.
 function Client:create(path, data, options)
     options = options or {}
@@ -311,7 +310,7 @@ function Client:delete(path)
     return true
 end
 
--- The stat of a node; nil and "no_node" if there is none.
+-- Returns the stat of a node; nil and "no_node" if there is none.
 function Client:exists(path)
     local reply, problem = call(self, "exists", text(path) .. "\0", true)
     if not reply then
@@ -320,7 +319,7 @@ function Client:exists(path)
     return reply:stat()
 end
 
--- The data of a node and its stat.
+-- Returns the data of a node and its stat.
 function Client:get(path)
     local reply, problem = call(self, "get", text(path) .. "\0", true)
     if not reply then
@@ -339,7 +338,7 @@ function Client:set(path, data)
     return reply:stat()
 end
 
--- The names of the children, sorted as text.
+-- Returns the names of the children, sorted as text.
 function Client:children(path)
     local reply, problem = call(self, "children", text(path) .. "\0", true)
     if not reply then
@@ -353,7 +352,7 @@ function Client:children(path)
     return names
 end
 
--- Makes the server that we are connected to see every write made before this call.
+-- Makes this client's server see every write made before this call.
 function Client:sync(path)
     local reply, problem = call(self, "sync", text(path or "/"), true)
     if not reply then
@@ -371,7 +370,7 @@ function Client:ping()
     return true
 end
 
--- Ends the session, so that its ephemeral nodes go, and the connection. True if the server confirmed it.
+-- Ends the session with its ephemeral nodes, and the connection. Returns true if the server confirmed it.
 function Client:close()
     if self.closed then
         return true
@@ -382,17 +381,18 @@ function Client:close()
     return reply ~= nil
 end
 
--- Drops the connection without a word; the session stays until it expires or the next call reconnects.
+-- Closes the connection without ending the session, which stays until it expires or the next call reconnects.
 function Client:disconnect()
     close_socket(self)
 end
 
 -- Ending other clients' sessions ----------------------------------------------------------------------------------
--- A session belongs to whoever knows its id and its password. So we connect as the victim and say goodbye: the servers
--- end the session as if it had expired, its ephemeral nodes go at once, and the victim hears of it when it reconnects.
+-- A session can be used by any client that knows its id and its password. So this client connects to the session of its victim and
+-- closes it. The servers end the session as if it had expired, and delete its ephemeral nodes at once. The victim is notified when
+-- it reconnects.
 
--- Ends the session with this id (hexadecimal) and password (32 hexadecimal digits): the victim's client knows both, and
--- so does a proxy between. nil and "session_expired" if there is no such session or the password is wrong.
+-- Ends the session with this id (hexadecimal) and password (32 hexadecimal digits). The victim's client knows both, and a proxy
+-- between sees both. Returns nil and "session_expired" if there is no such session or the password is wrong.
 function zk.close_session(servers, id_hex, password_hex)
     local victim, problem = new(servers, nil, to_hex(id_bytes(id_hex)), from_hex(password_hex))
     if not victim then
@@ -401,7 +401,7 @@ function zk.close_session(servers, id_hex, password_hex)
     return victim:close() or nil, "connection_loss"
 end
 
--- Low 48 bits of a * b + c, each number given as two halves of 24 bits: doubles hold no more.
+-- Returns the low 48 bits of a * b + c. Each number is given as two halves of 24 bits, since doubles hold no more.
 local function multiply_add(a_high, a_low, b_high, b_low, c)
     local low = a_low * b_low + c
     local high = a_high * b_low % 16777216 + a_low * b_high % 16777216 + floor(low / 16777216)
@@ -419,7 +419,7 @@ local function xor(a, b)
     return result
 end
 
--- The password that a server of Apache ZooKeeper gives to a session: 16 bytes of java.util.Random, a 48-bit linear
+-- Returns the password that a server of Apache ZooKeeper gives to a session: 16 bytes of java.util.Random, a 48-bit linear
 -- congruential generator, seeded with the id and a constant that is the same everywhere.
 function zk.password_of(id_hex)
     local bytes = {byte(id_bytes(id_hex), 3, 8)}
@@ -438,12 +438,12 @@ function zk.password_of(id_hex)
     return table.concat(digits)
 end
 
--- Ends the session with this id, e.g. the ephemeralOwner of a node, without asking anybody for its password.
+-- Ends the session with this id, e.g. the ephemeralOwner of a node, without knowing its password.
 function zk.kill_session(servers, id_hex)
     return zk.close_session(servers, id_hex, zk.password_of(id_hex))
 end
 
--- The same, through the servers that this client knows.
+-- Does the same through the servers that this client knows.
 function Client:kill_session(id_hex)
     return zk.kill_session(table.concat(self.addresses, ","), id_hex)
 end

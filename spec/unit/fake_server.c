@@ -24,7 +24,7 @@
 #define MOST_WATCHES 64
 #define BUFFER 65536
 
-/* In the place of a request's number. */
+/* in the place of a request's number */
 #define EVENT_NUMBER (-1)
 #define CREDENTIALS_NUMBER (-4)
 
@@ -45,7 +45,7 @@ typedef struct {
     int count;
 } told_list;
 
-/* Bytes on their way to the client. */
+/* Bytes in flight to the client. */
 typedef struct {
     uint8_t bytes[BUFFER];
     size_t length;
@@ -56,7 +56,7 @@ static struct {
     bool honest;
     int fd;
     bool greeted;
-    bool mute; /* what would follow would be read as what it is not */
+    bool mute; /* the client would take what follows for something else */
     int64_t session, zxid;
     node nodes[MOST_NODES];
     struct {
@@ -66,18 +66,19 @@ static struct {
     int watch_count;
     uint8_t got[BUFFER];
     size_t got_length;
-    packet held;    /* an answer that comes late, or never */
-    int unanswered; /* requests that the client waits for, or fewer: more answers than that would end the process */
+    packet held; /* an answer that comes late, or never */
+    /* At most the number of requests that the client waits for: more answers than that would end the process. */
+    int unanswered;
     told_list lists[MOST_LISTS];
     int list_count;
     char gone[MOST_GONE][MOST_PATH];
     int gone_count;
     char asked[MOST_ASKED][MOST_PATH];
     int asked_count;
-    told_node told[MOST_TOLD]; /* what it said of nodes that it has made, or was asked for */
+    told_node told[MOST_TOLD]; /* what it sent about nodes that it made, or that were requested */
     int told_count;
-    int64_t writes;       /* creates and deletes that it was asked for */
-    char read[MOST_PATH]; /* what the present request reads, "" if it is no get */
+    int64_t writes;       /* creates and deletes that were requested */
+    char read[MOST_PATH]; /* path that the present request reads; "" if it is not a get */
 } server;
 
 static int listener = -1;
@@ -91,7 +92,7 @@ uint8_t take(input *in)
     return *in->at++;
 }
 
-/* Whether to lie about this, one time out of so many that the input chooses. */
+/* Whether to send something wrong here: once in so many times as the input chooses. */
 static bool lies(void)
 {
     return !server.honest && take(server.in) >= 200;
@@ -162,7 +163,7 @@ static void put_text(packet *p, const char *text)
     put(p, text, strlen(text));
 }
 
-/* What is left of a request. */
+/* The rest of a request. */
 typedef struct {
     const uint8_t *at;
     size_t left;
@@ -374,7 +375,7 @@ static void any_name(char *name, size_t size)
     snprintf(name, size, "%s", slash != NULL ? slash + 1 : "0");
 }
 
-/* The path of what was created, or something else; of negative length only where the C client looks whether it has read one. */
+/* The path of the created node, or something else. Of negative length only where the C client checks whether it has read a path. */
 static void put_created(packet *p, const char *path, bool may_be_missing)
 {
     char other[MOST_PATH * 2] = "", name[MOST_PATH], parent[MOST_PATH];
@@ -469,7 +470,7 @@ static void put_children(packet *p, const char *directory)
         char name[MOST_PATH];
         uint8_t choice = take(server.in);
         if (choice < 40) {
-            put_int(&names, -1 - choice); /* a name of negative length: it and those behind it are NULL */
+            put_int(&names, -1 - choice); /* a name of negative length: this name and those after it are NULL */
             free_list(list);
         } else if (choice < 44) {
             for (int i = 0; i < 400; i++) {
@@ -506,7 +507,7 @@ static void read_create(reader *r, char *path, char *data, int32_t *mode)
     *mode = get_int(r);
 }
 
-/* The czxid in the stat that stands in the body from there on. */
+/* Notes the czxid of the stat that begins at `from` in the body. */
 static void note_told(const char *path, const packet *body, size_t from)
 {
     told_node *told = &server.told[server.told_count++ % MOST_TOLD];
@@ -540,7 +541,7 @@ static void put_multi_header(packet *p, int32_t type, bool done, int32_t error)
 
 #define MOST_PARTS 256
 
-/* All or nothing, but for a tree that is changed and changed back. Returns the error of the header. */
+/* All or nothing, except that the tree is changed and changed back. Returns the error of the header. */
 static int32_t multi(reader *r, packet *body)
 {
     int32_t types[MOST_PARTS], errors[MOST_PARTS];
@@ -598,10 +599,10 @@ static int32_t multi(reader *r, packet *body)
         }
     }
     put_multi_header(body, -1, true, -1);
-    return ZOK; /* a failed multi is told by its parts */
+    return ZOK; /* the parts of a failed multi say that it failed */
 }
 
-/* Executes it, and makes the body of its answer. Returns the error for the header. */
+/* Executes the request and makes the body of its answer. Returns the error for the header. */
 static int32_t execute(int32_t type, reader *r, packet *body)
 {
     char path[MOST_PATH] = "", data[64] = "", made[MOST_PATH];
@@ -696,20 +697,20 @@ static void flush(packet *p)
     uint32_t length = htonl((uint32_t)p->length);
     if (lies()) {
         uint8_t how = take(server.in) % 8;
-        if (how == 0) { /* a length that nothing has, and the end */
+        if (how == 0) { /* a wrong length, and then nothing */
             uint32_t number = (uint32_t)(uint64_t)any_number();
-            length = htonl(number == 0 ? 1 : number); /* an empty packet is whole at once, and has no header */
+            length = htonl(number == 0 ? 1 : number); /* an empty packet would be complete at once, and has no header */
             write_all(&length, 4);
             server.mute = true;
             return;
         }
-        if (how == 1) { /* in the middle of a packet the connection ends */
+        if (how == 1) { /* the connection ends in the middle of a packet */
             write_all(&length, 4);
             write_all(p->bytes, p->length / 2);
             hang_up();
             return;
         }
-        if (how == 2) { /* longer than what it says */
+        if (how == 2) { /* longer than its content */
             static const uint8_t more[300];
             put(p, more, sizeof more);
             length = htonl((uint32_t)p->length);
@@ -730,7 +731,7 @@ static void send_held(void)
     }
 }
 
-/* Requests that have come behind the one that is being answered. */
+/* The number of requests that have arrived after the one that is being answered. */
 static int requests_behind(void)
 {
     int count = 0;
@@ -748,7 +749,7 @@ static int requests_behind(void)
     return count;
 }
 
-/* See fake_server.h: the body is no event's, and no credentials were shown that could be refused. */
+/* See fake_server.h: the body is not an event's, and no credentials were sent that could be refused. */
 static bool is_deadly(int32_t number, int32_t error)
 {
     return number == EVENT_NUMBER || (number == CREDENTIALS_NUMBER && error != ZOK);
@@ -763,7 +764,7 @@ static void answer(int32_t xid, int64_t zxid, int32_t error, const packet *body)
     put_int(&p, is_deadly(number, error) ? xid + 1 : number);
     put_long(&p, how == 1 ? any_number() : zxid);
     if (how == 2) {
-        /* An error instead of what is there. The other way round there would be no body. */
+        /* An error in place of a result. The other way round there would be no body. */
         error = any_error();
     }
     put_int(&p, error);
@@ -777,7 +778,7 @@ static void answer(int32_t xid, int64_t zxid, int32_t error, const packet *body)
         return; /* never; the next answer will not match */
     }
     if (how == 4 && server.held.length == 0) {
-        server.held = p; /* behind the next one */
+        server.held = p; /* after the next one */
         return;
     }
     server.unanswered--;
@@ -818,7 +819,7 @@ static void handle(reader *r)
     }
 }
 
-/* What stands in the place of a ZooKeeper's answer to the handshake. */
+/* Answers the handshake in place of a ZooKeeper. */
 static void greet(reader *r)
 {
     static packet p;
@@ -895,7 +896,7 @@ void server_reform(void)
 {
     if (!server.honest) {
         server.honest = true;
-        hang_up(); /* what it has left unanswered is lost */
+        hang_up(); /* answers that were not sent are lost */
     }
 }
 
@@ -966,7 +967,7 @@ void server_act(void)
         server.session += INT64_C(1) << 32;
         hang_up();
         break;
-    case 2: /* nobody has asked for it, or what it says has not happened */
+    case 2: /* an event that was not requested, or that did not happen */
         if (server.greeted) {
             int32_t type = (int32_t)take(server.in) % 6;
             if (type == ZOO_DELETED_EVENT) {
@@ -975,7 +976,7 @@ void server_act(void)
             send_event(type, ZOO_CONNECTED_STATE, path);
         }
         break;
-    case 3: /* as if the C client had said so itself */
+    case 3: /* an event that only the C client itself makes */
         if (server.greeted) {
             send_event(ZOO_SESSION_EVENT, (int32_t)any_number(), "");
         }
@@ -1002,7 +1003,7 @@ void server_act(void)
     }
 }
 
-/* --- what it has told ------------------------------------------------------------------------------------------------ */
+/* --- what it has answered -------------------------------------------------------------------------------------------- */
 
 bool server_was_asked_for(const char *path)
 {

@@ -1,10 +1,9 @@
 /*
  * fuzz_api: random programs over the Lua API, under libFuzzer.
  *
- * The binding, the client with its I/O thread, and the real C client against fake_server, which is honest here but for what the
- * beginning of the input says that it does of its own accord: it hangs up, expires the session, deletes nodes, sets data. What
- * must be true of any program is in fuzz_api.lua; what must be true of memory is looked at when the Lua state is closed, every
- * so many programs.
+ * The binding, the client with its I/O thread, and the real C client run against fake_server. Its answers are correct here, except
+ * for what the beginning of the input makes it do without a request: it hangs up, expires the session, deletes nodes, sets data.
+ * fuzz_api.lua says what must be true of any program. Memory is checked when the Lua state is closed, once in a number of programs.
  */
 #include "client.h"
 #include "fake_server.h"
@@ -29,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 int luaopen_zklock_core(lua_State *L);
 
-/* The C client leaks the head of a packet that it was reading when the connection ended; what is ours is counted. */
+/* The C client leaks the head of a packet that it was reading when the connection ended. Our own memory is counted. */
 const char *__asan_default_options(void)
 {
     return "detect_leaks=0";

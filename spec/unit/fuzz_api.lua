@@ -1,8 +1,10 @@
---- fuzz_api: random programs over the public Lua API, each byte a choice; run by fuzz_api.c, which gives `servers` and `bytes`.
+--- fuzz_api: random programs over the public Lua API, each byte a choice; run by fuzz_api.c, which sets `servers` and `bytes`.
 --
--- What must be true of any program: the module blames its caller in words of its own and never trips over itself ("attempt to
--- index a nil value"); what fails says why, with a code that the documentation knows; nothing takes much longer than its timeout;
--- a lock that two objects could not hold together is never held by both.
+-- Must be true of any program:
+-- - An error that blames the caller has a message of the module's own, never one of Lua's ("attempt to index a nil value").
+-- - A failure has a code that the documentation lists.
+-- - Nothing takes much longer than its timeout.
+-- - Two objects that could not hold a lock together never both hold it.
 
 -- luacheck: globals servers run finish
 local zklock = require "zklock"
@@ -14,7 +16,7 @@ for code in ([[timeout disconnected lost not_held deadlock cancelled closed revo
     CODES[code] = true
 end
 
---- Beyond a timeout: what a loaded machine, and a release that waits for its acknowledgement, may take.
+--- Allowed time beyond a timeout, for a loaded machine and for a release that waits for its acknowledgement.
 local GRACE = 8
 
 local at, program = 0, ""
@@ -48,7 +50,7 @@ local function strange()
     return pick(STRANGE)()
 end
 
---- Calls, and looks at how it ended. A program's own error, "mine", may come back.
+--- Calls `fn` and checks how it ended. The program's own error, "mine", may come back.
 local function try(what, limit, fn, ...)
     local began = core.now()
     local results = table.pack(pcall(fn, ...))
@@ -123,10 +125,10 @@ local MAKE = {
     function() return client:transaction() end,
 }
 
---- What the module's files call of each other; no method of an object.
+--- Functions that the module's files call of each other; they are not methods of an object.
 local INTERNAL = { new = true, extend = true, is_lock = true, check_members = true, guarded = true }
 
---- The methods of what a program can have in its hands, by name, so that a byte chooses the same one each time.
+--- The methods of an object that a program can have, in the order of their names, so that a byte always chooses the same method.
 local function methods_of(object)
     local names = {}
     local meta = getmetatable(object)
@@ -157,7 +159,7 @@ local function body(lock)
     return "result"
 end
 
---- Good arguments for a method, as far as there are any.
+--- Valid arguments for a method, as far as there are any.
 local ARGUMENTS = {
     acquire = function() return timeout() end,
     with_lock = function() return body, timeout() end,
@@ -180,7 +182,7 @@ local ARGUMENTS = {
     check = function() return pick(PATHS) end,
 }
 
---- Waits without an end are for programs that know that there is one.
+--- Shortens long waits: only programs that know that a wait ends may wait without a timeout.
 local function ends(arguments)
     for index = 1, arguments.n do
         local value = arguments[index]
@@ -196,7 +198,7 @@ local BLOCKING = {
     wait = 1, close = 1
 }
 
---- Where the settings of those stand that wait for ever without any.
+--- The position of the settings of methods that wait for ever without settings.
 local SETTINGS = { get = 2, exists = 2, children = 2, sync = 2, delete = 2, set = 3, create = 3 }
 
 local function call_something()
@@ -230,7 +232,7 @@ local function call_something()
     end
 end
 
---- Two that cannot hold together.
+--- Complains if two objects hold that cannot hold together.
 local function check_exclusion()
     local holders = {}
     for _, object in ipairs(objects) do

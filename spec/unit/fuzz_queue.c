@@ -1,9 +1,9 @@
 /*
- * fuzz_queue: what must be true of any names at all, under libFuzzer.
+ * fuzz_queue: what must be true of any names, under libFuzzer.
  *
- * The input becomes the children of one directory. Each name stands in a block of its own, exactly as long as it is, so that
- * the address sanitizer sees every byte read past its end. The properties are stated without the parser's own steps: by
- * round trips, by permutations, and by a plain quadratic definition of who blocks whom.
+ * The input becomes the children of one directory. Each name is in a block of its exact length, so that the address sanitizer sees
+ * each byte that is read past its end. The properties are not stated by the parser's own steps but by round trips, by permutations,
+ * and by a plain quadratic definition of which node blocks which.
  */
 #include "queue.h"
 
@@ -30,7 +30,7 @@ static void hold(bool condition, const char *property, const char *name)
     }
 }
 
-/* The bytes still to be used. */
+/* The bytes that are not used yet. */
 typedef struct {
     const uint8_t *at;
     size_t left;
@@ -71,7 +71,7 @@ static char *own_block(const char *text, size_t length)
     return block;
 }
 
-/* A uuid out of the input. */
+/* Makes a uuid from the input. */
 static void take_uuid(input *in, char uuid[ZKL_UUID_LENGTH + 1])
 {
     static const char digits[] = "0123456789abcdef";
@@ -87,13 +87,13 @@ static void take_uuid(input *in, char uuid[ZKL_UUID_LENGTH + 1])
     uuid[ZKL_UUID_LENGTH] = '\0';
 }
 
-/* Raw bytes, or one of the recipes' forms with a number of the input's choice. */
+/* Raw bytes, or a form of the recipes with a number that the input chooses. */
 static char *take_name(input *in)
 {
     static const struct {
-        const char *before; /* the id */
-        const char *after;  /* NULL: no id */
-        const char *behind; /* the number */
+        const char *before; /* before the id */
+        const char *after;  /* after the id; NULL: no id */
+        const char *behind; /* before the number */
     } forms[] = {
         {"_c_", "-lock-", ""},    {"_c_", "-__READ__", ""}, {"_c_", "-__WRIT__", ""},  {"_c_", "-lease-", ""},
         {"", "__lock__", ""},     {"", "__rlock__", ""},    {"_c_", "-other-", ""},    {"lock-", NULL, ""},
@@ -128,7 +128,9 @@ static bool is_lock(zkl_node node)
     return node.kind == ZKL_NODE_EXCLUSIVE || node.kind == ZKL_NODE_SHARED;
 }
 
-/* A lock node's name ends in its number, as ZooKeeper writes that: %010d, and no digit before it. Other ends are strangers'. */
+/*
+ * A lock node's name ends in its number as ZooKeeper writes it: %010d, and no digit before it. Names with other ends are foreign.
+ */
 static void check_parse(const char *name)
 {
     const zkl_node node = zkl_node_parse(name);
@@ -178,7 +180,7 @@ static void check_round_trip(input *in)
     }
 }
 
-/* Whether the node `other` stands in the way of `own`, by definition. */
+/* Whether the node `other` blocks `own`, by definition. */
 static bool blocks(const char *other, const char *own, zkl_node_kind mine, bool listed)
 {
     const zkl_node node = zkl_node_parse(other);
@@ -232,7 +234,7 @@ static void check_standing(char *const *names, int32_t count, const char *own, z
              "nor for which one it is", own);
     }
 
-    /* Without the strangers among them the answer is the same. */
+    /* Without the foreign names the answer is the same. */
     char *locks[MAX_NAMES];
     int32_t lock_count = 0;
     for (int32_t i = 0; i < count; i++) {
@@ -243,7 +245,7 @@ static void check_standing(char *const *names, int32_t count, const char *own, z
     hold(zkl_queue_standing(locks, lock_count, own, mine).blocking == blocking, "strangers do not matter", own);
 }
 
-/* Of two that are listed, conflict and have different numbers, exactly one waits: never both, and never neither. */
+/* Of two nodes that are listed, conflict and have different numbers, exactly one waits: never both, and never neither. */
 static void check_pair(char *a, char *b)
 {
     const zkl_node node_a = zkl_node_parse(a);
@@ -272,7 +274,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int32_t i = 0; i < count; i++) {
         const zkl_node_kind kind = zkl_node_parse(names[i]).kind;
         check_standing(names, count, names[i], kind == ZKL_NODE_STRANGER ? ZKL_NODE_EXCLUSIVE : kind);
-        /* And as one whose node is gone, or who never had one. */
+        /* Also for a node that is gone, or that never existed. */
         check_standing(names + i, count - i, names[0], ZKL_NODE_SHARED);
         check_pair(names[i], names[0]);
     }

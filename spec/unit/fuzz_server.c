@@ -1,13 +1,13 @@
 /*
- * fuzz_server: the engine and the real C client against a server that lies (fake_server.h), under libFuzzer.
+ * fuzz_server: the engine and the real C client against a server that sends wrong answers (fake_server.h), under libFuzzer.
  *
- * The input is a program: each byte asks for something (a lock of some kind, a release, a read, a transaction, time to pass),
- * and the server takes the bytes that it needs in between to choose its lies. Engine, C client and server run on one thread,
- * under one clock that this program turns, also for the C client. When the input is used up the server becomes honest.
+ * The input is a program: each byte requests something (a lock of some kind, a release, a read, a transaction, time to pass).
+ * Between them the server takes the bytes that it needs to choose its wrong answers. Engine, C client and server run on one thread,
+ * under one clock that this program advances, also for the C client. When the input is used up, the server answers correctly.
  *
- * Nothing may crash, nothing may be left (memory, claims and questions without an end), nothing may spin, and no lock may be
- * granted on a lie that its bearer could have seen through: a node that was not asked for, a list without the own node or with
- * somebody before it, permits beyond the limit.
+ * Checks: nothing crashes; nothing is left (memory, acquisitions and questions without an end); nothing spins; and no lock is
+ * granted by a wrong answer that zklock could have recognized: a node that was not requested, a list without the own node or with a
+ * conflicting node ahead of it, permits beyond the limit.
  */
 #include "engine.h"
 #include "fake_server.h"
@@ -26,21 +26,21 @@
 #define MOST_OPERATIONS 8
 #define MOST_QUESTIONS 4
 #define MOST_ACTIONS 120
-#define MOST_FOLLOWING 32 /* how many nodes in a row that is looked back */
+#define MOST_FOLLOWING 32 /* how many nodes in a row are checked backwards */
 
 #define MILLISECOND (ZKL_SECOND / 1000)
 
-/* Turns of the honest end: many session timeouts. */
+/* Turns of the correct end: many session timeouts. */
 #define LAST_TURNS 600
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-/* In place of the C library's, for the C client too. */
+/* These replace the C library's functions, for the C client too. */
 #define EXPORTED __attribute__((visibility("default")))
 EXPORTED int clock_gettime(clockid_t clock, struct timespec *at);
 EXPORTED int poll(struct pollfd *fds, nfds_t count, int timeout);
 EXPORTED const char *__asan_default_options(void);
 
-/* The C client believes any length of a packet, and leaks what a broken answer to a multi leaves over. */
+/* The C client accepts any length of a packet, and leaks what remains of a broken answer to a multi. */
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1:detect_leaks=0";
@@ -79,7 +79,9 @@ int clock_gettime(clockid_t clock, struct timespec *at)
     return 0;
 }
 
-/* The C client waits for the server in places (zookeeper_close, for one); that takes no time here but of the clock above. */
+/*
+ * The C client waits for the server in some places, for example in zookeeper_close. Here that takes only time of the clock above.
+ */
 int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     server_turn();
@@ -101,7 +103,7 @@ static void hold(bool condition, const char *property, const char *what)
     }
 }
 
-/* --- what the engine says ------------------------------------------------------------------------------------------- */
+/* --- callbacks of the engine ---------------------------------------------------------------------------------------- */
 
 static bool stands_before(const char *own, const char *other)
 {
@@ -137,8 +139,8 @@ static bool may_follow(const told_node *before, const told_node *after)
 }
 
 /*
- * The server has told enough to know that nobody stands before the node: because a list says so, or because its number comes
- * right after one of which the same was known and that was deleted.
+ * Whether the server has sent enough to prove that no node is ahead of this one: a list says so; or the node's number directly
+ * follows the number of a node for which the same was known, and which was deleted.
  */
 static bool told_foremost(const char *path, int depth)
 {
@@ -174,7 +176,7 @@ static bool was_granted_before(const char *node)
     return granted_count > 64;
 }
 
-/* Whoever is granted by a node that is there already inherits what was known of it. */
+/* An acquisition that is granted by an existing node inherits what was known about the node. */
 static void check_grant(const holder *who, zkl_claim *claim)
 {
     const char *node = zkl_claim_node(claim);
@@ -190,7 +192,7 @@ static void check_grant(const holder *who, zkl_claim *claim)
     }
     if (who->mode == ZKL_MODE_PERMITS) {
         hold(server_told_room(node, who->permits, is_lease), "permits are granted within their limit", node);
-    } else if (zkl_claim_token(claim).grants == 0) { /* beside its writer there is no list */
+    } else if (zkl_claim_token(claim).grants == 0) { /* no list is needed for a downgrade */
         hold(server_told_first(node, stands_before) || told_foremost(node, MOST_FOLLOWING),
              "whoever is granted was told that nobody stands before it", node);
     }
@@ -449,7 +451,7 @@ static void act(input *in)
     }
 }
 
-/* Closes the client as its driver would, and looks whether all has come to an end. */
+/* Closes the client as its driver would, and checks that everything has come to an end. */
 static void finish(void)
 {
     server_reform();

@@ -1,5 +1,5 @@
 /*
- * real_client: what C tests need around a client. To be included behind real_server.h, by one file of a program that has a
+ * real_client: helpers of C tests for a client. To be included after real_server.h, by one file of a program that defines
  * `wait_for_news(client)` and PATIENCE.
  */
 #ifndef ZKLOCK_REAL_CLIENT_H

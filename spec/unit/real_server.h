@@ -1,6 +1,6 @@
 /*
- * real_server: the ZooKeeper server that C tests run against: started with tools/zookeeper, unless ZOOKEEPER names one. Run from
- * the project's root. To be included after cmocka.h, by one file of a program.
+ * real_server: the ZooKeeper server for C tests. It is started with tools/zookeeper, unless ZOOKEEPER names one. Run from the
+ * project's root. To be included after cmocka.h, by one file of a program.
  */
 #ifndef ZKLOCK_REAL_SERVER_H
 #define ZKLOCK_REAL_SERVER_H
@@ -41,7 +41,7 @@ static int stop_server(void **state)
     return getenv("ZOOKEEPER") != NULL || system("tools/zookeeper stop >/dev/null") == 0 ? 0 : -1;
 }
 
-/* How many of the points of a sweep to try: ZKLOCK_POINTS, all of them if it is "all". */
+/* How many of the points of a sweep to try: ZKLOCK_POINTS, or all of them if that is "all". */
 static inline int64_t points_to_try(int64_t usually)
 {
     const char *wanted = getenv("ZKLOCK_POINTS");

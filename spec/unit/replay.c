@@ -1,6 +1,6 @@
 /*
- * replay: gives the files that are named to a fuzzer's function, one after the other, without libFuzzer: to count the lines that a
- * fuzzer's corpus runs (tools/coverage.sh), by the compiler that counts those of all other tests.
+ * replay: passes the named files to a fuzzer's function, one after the other, without libFuzzer. It counts the lines that a
+ * fuzzer's corpus runs (tools/coverage.sh) with the compiler that counts those of all other tests.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
- * What is believed of a server's answers, where the C client looks at nothing. One line a story:
+ * Answers of a server that the C client does not check. Fixed errors, a line each:
  *   - a name of negative length in a list arrives as NULL, and was compared;
- *   - a count of names below zero was taken for memory of nearly 2^64 bytes, which came to none.
- * Answers that need an engine to be told are in the corpus of fuzz_server.
+ *   - a count of names below zero was taken for memory of nearly 2^64 bytes, and the allocation failed.
+ * Answers that need an engine are in the corpus of fuzz_server.
  */
 #include <setjmp.h>
 #include <stdarg.h>

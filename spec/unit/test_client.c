@@ -1,8 +1,8 @@
 /*
- * The client against a real server: many threads at one client, many clients at one path, closing in the middle of things.
+ * The client against a real server: many threads at one client, many clients at one path, closing in the middle of other work.
  *
- * Meant above all for the sanitizers, which see every access here but the C client's own (its Debian library is not
- * instrumented). Run from the project's root: starts a server with tools/zookeeper, unless ZOOKEEPER names one.
+ * Mainly for the sanitizers, which see every access here except those of the C client (its Debian library is not instrumented). Run
+ * from the project's root. Starts a server with tools/zookeeper, unless ZOOKEEPER names one.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -41,8 +41,8 @@ static zkl_client *open_client(void)
 }
 
 /*
- * Waits until somebody has news, in turn by the descriptor and doing the client's own work meanwhile; takes them all, so that the
- * descriptor is quiet again.
+ * Waits for a notification: in turn by the descriptor, and by doing the client's own work meanwhile. Takes all notifications, so
+ * that the descriptor becomes unreadable again.
  */
 static void wait_for_news_for(zkl_client *client, int ms)
 {
@@ -63,7 +63,7 @@ static void wait_for_news(zkl_client *client)
     wait_for_news_for(client, 100);
 }
 
-#include "real_client.h" /* uses what stands above */
+#include "real_client.h" /* uses the functions above */
 
 static zkl_terms *terms_for(const char *path, int64_t linger)
 {
@@ -99,7 +99,7 @@ static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
     return claim_patiently(client, path, try_only, 0);
 }
 
-/* `shared`: others wait at the same client, and may take the news of this ticket; so this one does not sleep long. */
+/* `shared`: other threads wait at the same client and may take this handle's notification, so this thread does not sleep long. */
 static zkl_ticket_view wait_for_phase(zkl_ticket *ticket, bool shared)
 {
     zkl_ticket_view view;
@@ -149,7 +149,7 @@ static void blocks_until_it_is_decided(void **state)
     (void)state;
     zkl_client *client = open_client();
     wait_for_state(client, ZKL_STATE_CONNECTED);
-    int blocked = 0, quiet = 0; /* how often it was so: the I/O thread may be in the way, or sooner */
+    int blocked = 0, quiet = 0; /* how often each happened: the I/O thread may be using the engine, or be done sooner */
     for (int i = 0; i < 50; i++) {
         wait_for_news_for(client, 0);
         zkl_ticket *ticket = claim_patiently(client, "/unit/patient", false, PATIENCE);
@@ -179,7 +179,7 @@ typedef struct {
     _Atomic bool over;
 } busybody;
 
-/* Keeps the I/O thread at work: it is with the engine as often as not. */
+/* Keeps the I/O thread at work: about half of the time it is using the engine. */
 static void *keep_asking(void *argument)
 {
     busybody *self = argument;
@@ -197,8 +197,8 @@ static void *keep_asking(void *argument)
 }
 
 /*
- * A program that cannot wait, in nginx's log phase for example, tries for a lock that its client has. When the I/O thread was with the
- * engine at that moment, the try was left to it, and the program was told that it had to wait.
+ * A program that cannot wait, for example in nginx's log phase, tries for a lock that its client has. If the I/O thread was using
+ * the engine at that moment, the try was left to that thread, and the program got the answer that it had to wait.
  */
 static void has_at_once_what_it_has_already(void **state)
 {
@@ -234,7 +234,7 @@ typedef struct {
     const char *path;
 } giver;
 
-/* Gives a lock back once somebody waits for another one. */
+/* Releases a lock once a second contender has queued at `path`. */
 static void *give_back(void *argument)
 {
     giver *self = argument;
@@ -265,7 +265,7 @@ static void is_not_blocked_when_there_is_other_news(void **state)
     assert_int_equal(pthread_create(&thread, NULL, give_back, &giving), 0);
     zkl_ticket *waiting = NULL;
     bool heard = false;
-    for (int64_t until = zkl_clock() + PATIENCE; !heard;) { /* the news may be of the state as well */
+    for (int64_t until = zkl_clock() + PATIENCE; !heard;) { /* the notification may be of the state as well */
         assert_true(zkl_clock() < until);
         if (waiting != NULL) {
             zkl_ticket_release(waiting);
@@ -292,7 +292,7 @@ typedef struct {
     int turns;
 } worker;
 
-/* Cycles of claim, hold, give back; every third is tried, every fifth is abandoned at once. Asserts nothing itself. */
+/* Cycles of acquire, hold, release. Every third is a try, every fifth is abandoned at once. Asserts nothing. */
 static void *work(void *argument)
 {
     worker *self = argument;
@@ -416,8 +416,8 @@ static void names_who_contends(void **state)
     close_client(client);
 }
 
-/* The child may use nothing and must hurt nothing. */
-/* Takes and gives back locks on so many paths, some at a time, whose names begin with a letter. */
+/* The child may use nothing and must damage nothing. */
+/* Acquires and releases locks on `count` paths, some at a time, whose names begin with a letter. */
 static void visit_paths(zkl_client *client, char letter, int count)
 {
     enum {
@@ -439,7 +439,7 @@ static void visit_paths(zkl_client *client, char letter, int count)
     }
 }
 
-/* What is known of a path outlives its use, for the next one; but of a thousand paths, and not of all that there ever were. */
+/* Knowledge of a path is kept after its use, for the next use; but only of a thousand paths, not of all that were ever used. */
 static void forgets_paths_of_long_ago(void **state)
 {
     (void)state;
@@ -481,7 +481,7 @@ static zkl_ticket *operate(zkl_client *client, const zkl_operation_request *requ
     return ticket;
 }
 
-/* Its code, once it is answered. */
+/* The handle's code, once it is answered. */
 static zkl_code outcome(zkl_ticket *ticket)
 {
     zkl_ticket_view view;
@@ -511,7 +511,7 @@ static const zkl_operation_request watch_node = {.kind = ZKL_OPERATION_GET, .pat
 static const zkl_operation_request list_node = {
     .kind = ZKL_OPERATION_CHILDREN, .path = "/unit-operation", .watch = true};
 
-/* Reads with watches, writes, transactions; some are let go at once, some watches before they fire. Asserts nothing. */
+/* Reads with watches, writes, transactions. Some handles are dropped at once, some watches before they fire. Asserts nothing. */
 static void *read_and_write(void *argument)
 {
     worker *self = argument;
@@ -556,7 +556,7 @@ static void threads_read_and_write(void **state)
     close_client(clients[1]);
 }
 
-/* Whichever allocation fails, of the caller's or the I/O thread's: an answer comes, and memory is whole afterwards. */
+/* Whichever allocation fails, of the caller's or the I/O thread's: an answer comes, and no memory is leaked. */
 static void answers_when_memory_is_short(void **state)
 {
     (void)state;

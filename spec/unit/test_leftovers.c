@@ -1,10 +1,11 @@
 /*
- * What a lost connection leaves for the next one. The C client keeps a request that was sent in part when a send fails: its rest went
- * out first on the next connection, where the server took the middle of a program's data for requests. With the right data at
- * the right place it deleted a node.
+ * The rest of a request that a lost connection leaves for the next connection. If a send fails, the C client keeps a request that
+ * was sent in part. Its rest was sent first on the next connection, and the server took the middle of a program's data for
+ * requests. With certain data at a certain place it deleted a node.
  *
- * The engine and the real C client in this thread, and a server that only counts lengths: it lets the client in, answers its first
- * request, then reads no more, so that large requests are sent in part, and resets the connection while nobody looks.
+ * The engine and the real C client run in this thread, with a server that only counts lengths. It completes the handshake and
+ * answers the first request. Then it reads no more, so that large requests are sent in part, and resets the connection while the
+ * client is not polling.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,9 +28,9 @@
 #include "../../csrc/engine_private.h"
 
 #define REQUESTS 12
-#define SIZE 990000 /* of each: all of them are more than the sockets' buffers take */
+#define SIZE 990000 /* of each request: all of them are more than the sockets' buffers take */
 
-/* What the server has of its present connection. */
+/* The state of the server's present connection. */
 static struct {
     int listener, socket;
     unsigned char bytes[4096];
@@ -86,7 +87,7 @@ static void answer(uint32_t xid)
     say(packet, put(put(put(put(put(packet, 16), xid), 0), 1), (uint32_t)ZNONODE));
 }
 
-/* A whole packet of the client's. */
+/* Takes a whole packet of the client's. */
 static void take(const unsigned char *packet, uint32_t length)
 {
     if (!server.let_in) {
@@ -119,7 +120,7 @@ static void accept_next(void)
     }
 }
 
-/* The rest of a large request goes by; at its end it is answered. */
+/* Skips the rest of a large request, and answers it at its end. */
 static void pass_by(void)
 {
     size_t gone = server.to_skip < server.have ? server.to_skip : server.have;
@@ -132,15 +133,15 @@ static void pass_by(void)
 }
 
 /*
- * A client that had lost the connection before we hung up, since we were deaf for so long, sends its requests to the next server, each
- * from its beginning.
+ * If the server did not read for so long that the client had lost the connection before the reset, the client sends its requests to
+ * the next server, each from its beginning.
  */
 static bool is_set(uint32_t length)
 {
     return server.let_in && length > SIZE && length < SIZE + 64 && number_at(server.bytes + 8) == SET;
 }
 
-/* Takes what has come. As a server does it hangs up on a length that no packet has. */
+/* Takes what has arrived. Like a real server it hangs up on a length that no packet has. */
 static void serve(void)
 {
     if (server.socket < 0) {
@@ -181,8 +182,8 @@ static void serve(void)
 }
 
 /*
- * No other process uses this address. (At 127.0.0.1 the port may have been another server's a moment ago, whose clients still try to
- * connect to it: what they say is strange, too.)
+ * No other process uses this address. (At 127.0.0.1 another server may have had the port a moment ago, and its clients still try to
+ * connect to it: they, too, send strange packets.)
  */
 #define ADDRESS "127.0.7.7"
 
@@ -267,7 +268,7 @@ static void ask(zkl_engine *engine, zkl_operation_kind kind, const char *data, i
     zkl_engine_operate(engine, operation, &operation_host, NULL, clock_now());
 }
 
-/* A driver's turn, as client.c does it. */
+/* A driver's turn, as in client.c. */
 static void turn(zkl_engine *engine)
 {
     zkl_poll wanted;

@@ -1,10 +1,10 @@
 /*
- * Lua 5.4 with the module, when lua_Alloc fails at each of its calls in turn: whatever error comes of it, the locks that were
- * being taken or held pass on once the collector has run, the client goes on working, and nothing is left when the state is
+ * Lua 5.4 with the module, when lua_Alloc fails at each of its calls in turn. Whatever error results: other clients get the locks
+ * that were being acquired or held once the collector has run; the client continues to work; and nothing is left when the state is
  * closed.
  *
- * Lua collects its garbage and tries again when an allocation fails, so two in a row make an error, and one only a collection at
- * an odd moment; both are tried. ZKLOCK_POINTS=all tries each allocation; otherwise some of them.
+ * If an allocation fails, Lua collects garbage and tries again. So two failures in a row make an error, and one failure only a
+ * collection at an odd moment. Both are tried. ZKLOCK_POINTS=all tries each allocation; otherwise some of them.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@
 
 int luaopen_zklock_core(lua_State *L);
 
-/* Of the allocations counted, those from fail_from to before fail_to fail. Shrinking always works, as Lua expects. */
+/* The counted allocations from fail_from to before fail_to fail. Shrinking always works, as Lua expects. */
 static struct {
     int64_t count, fail_from, fail_to;
     int64_t in_use;
@@ -73,7 +73,7 @@ static lua_State *new_state(void)
     return L;
 }
 
-/* Runs it with all the memory there is. */
+/* Runs a chunk with unlimited memory. */
 static void run(lua_State *L, const char *text)
 {
     fail_lua(0, 0);
@@ -90,7 +90,7 @@ static int call(lua_State *L)
     return 0;
 }
 
-/* Calls a global function; only want of memory may make it fail, and where the module hears of that it says so. */
+/* Calls a global function. It may fail only for lack of memory, and then the module's message says so. */
 static int call_short_of_memory(lua_State *L, const char *function, int64_t from, int64_t failures)
 {
     lua_pushcfunction(L, call);
@@ -99,7 +99,7 @@ static int call_short_of_memory(lua_State *L, const char *function, int64_t from
     int status = lua_pcall(L, 1, 0, 0);
     heap.fail_to = 0;
     const char *message = status != LUA_OK ? lua_tostring(L, -1) : "";
-    /* Lua 5.4 itself has another word for it where its parser finds no memory. */
+    /* Lua 5.4 itself has another message if its parser finds no memory. */
     if (status != LUA_OK && strstr(message, "not enough memory") == NULL && strstr(message, "stack overflow") == NULL) {
         fail_msg("allocation %d and %d more: %s", (int)from, (int)failures, message);
     }
@@ -190,7 +190,7 @@ static void clients_come_and_go_whatever_fails(void **state)
     sweep("life", 30);
 }
 
-/* Where even the module cannot be loaded. (What is left of the state is Lua's: 5.4.4 cannot always go on with it.) */
+/* Memory is too short even to load the module. (What is left of the state is Lua's: 5.4.4 cannot always continue with it.) */
 static void loads_or_says_why(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
 /*
- * The C client's request numbers: several clients of one process, each in threads of its own, go through the numbers that mean
- * something else to the C client (-8, -4, -2), and through the overflow of the counter, with requests of many kinds, some of which
- * the server refuses.
+ * The C client's request numbers: several clients of one process, each in several threads, pass the numbers that mean something
+ * else to the C client (-8, -4, -2), and the overflow of the counter. They send requests of many kinds, some of which the server
+ * refuses.
  *
- * The C client takes its first number from time(), and begins with time() again at -1. The time() of this program says what the
- * test needs.
+ * The C client takes its first number from time(), and begins with time() again at -1. This program defines time() as the test
+ * needs it.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -27,7 +27,7 @@
 #define PATIENCE (120 * ZKL_SECOND)
 
 enum {
-    FIRST_NUMBER = -85000, /* so far from the special ones that the first look at the counter sees no danger yet */
+    FIRST_NUMBER = -85000, /* So far from the special numbers that the first look at the counter finds no danger yet. */
     BEFORE_OVERFLOW = INT32_MAX - 5000,
     CLIENTS = 4,
     REQUESTS = 24000, /* of each client: together they go beyond -1 */
@@ -85,7 +85,7 @@ typedef struct {
     int wrong; /* answers */
 } contender;
 
-/* What is asked for in turn, and the only right answer. */
+/* Sends one of several requests in turn. Returns the only right answer. */
 static zkl_code ask(const contender *self, int turn, zkl_ticket **ticket)
 {
     static const zkl_code right[] = {ZKL_OK, ZKL_NO_NODE, ZKL_OK, ZKL_BAD_VERSION, ZKL_OK};
@@ -115,7 +115,7 @@ static bool is_right(const contender *self, int turn, zkl_ticket *ticket, zkl_co
     return result != NULL && result->data_length == (int32_t)length && memcmp(result->data, self->path, length) == 0;
 }
 
-/* Asserts nothing: not the test's own thread. */
+/* Asserts nothing: it does not run on the test's own thread. */
 static void *ask_much(void *argument)
 {
     contender *self = argument;
@@ -173,7 +173,7 @@ static void goes_beyond_the_special_numbers(void **state)
         close_client(contenders[i].client);
     }
     assert_true(requests > -FIRST_NUMBER); /* without a step they would have had the special numbers */
-    /* The counter has begun anew, within 65536 requests. The last 30000 have taken it through its overflow. */
+    /* The counter has begun anew, within 65536 requests. The last 30000 requests have taken it through its overflow. */
     assert_int_equal(times_asked, 2);
 }
 
@@ -181,7 +181,7 @@ typedef struct {
     _Atomic bool inside, over;
 } sender;
 
-/* In the middle of a request, as it were. */
+/* Acts as a thread in the middle of a request. */
 static void *send_long(void *argument)
 {
     sender *self = argument;
@@ -207,7 +207,7 @@ static void a_child_does_not_wait_for_the_threads_of_its_parent(void **state)
     pid_t child = fork();
     if (child == 0) {
         alarm(60);
-        for (int i = 0; i < 100000; i++) { /* some of them look at the counter */
+        for (int i = 0; i < 100000; i++) { /* some of these calls read the counter */
             zkl_xid_begin();
             zkl_xid_end();
         }
@@ -223,7 +223,7 @@ static void a_child_does_not_wait_for_the_threads_of_its_parent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goes_beyond_the_special_numbers), /* the first: it says where the counter begins */
+        cmocka_unit_test(goes_beyond_the_special_numbers), /* the first test: it sets where the counter begins */
         cmocka_unit_test(a_child_does_not_wait_for_the_threads_of_its_parent),
     };
     return cmocka_run_group_tests_name("numbers", tests, start_server, stop_server);

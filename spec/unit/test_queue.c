@@ -1,5 +1,5 @@
 /*
- * test_queue: the names of every client that may share a directory, the edges of their numbers, and who waits for whom.
+ * test_names: the names of every client that may share a directory, the edges of their numbers, and which node waits for which.
  */
 #include "queue.h"
 
@@ -129,7 +129,7 @@ static void reads_every_number_that_zookeeper_writes(void **state)
     assert_parses("lock--2147483648", ZKL_NODE_EXCLUSIVE, INT32_MIN);
 }
 
-/* ZooKeeper writes %010d. A name with a number of another width may be that of a lock below a lock. */
+/* ZooKeeper writes %010d. A name with a number of another width may be the name of a lock below a lock. */
 static void refuses_other_widths(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void refuses_odd_names(void **state)
     assert_stranger("_c_" UUID "-");
 }
 
-/* A whole id and then another hyphen, or hyphens in other places: no id that Curator or go-zookeeper made. */
+/* A whole id and then another hyphen, or hyphens in other places: neither Curator nor go-zookeeper makes such ids. */
 static void tells_ids_from_what_resembles_them(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void lets_only_readers_share(void **state)
     }
 }
 
-/* The names of one directory, as ZooKeeper's client library hands them over. */
+/* The names of one directory, as ZooKeeper's client library returns them. */
 typedef struct {
     char *names[16];
     int32_t count;
@@ -318,7 +318,7 @@ static void assert_standing(const char *const *names, int32_t count, const char 
     assert_int_equal(standing.tied, tied);
     assert_int_equal(standing.blocking, blocking);
     if (listed && mine == ZKL_NODE_EXCLUSIVE && zkl_node_parse(own).kind != ZKL_NODE_STRANGER) {
-        assert_int_equal(standing.earlier, blocking); /* everybody is in its way */
+        assert_int_equal(standing.earlier, blocking); /* every earlier node blocks it */
     }
     assert_true(!listed || standing.earlier >= blocking || zkl_node_parse(own).kind == ZKL_NODE_STRANGER);
     if (nearest == NULL) {
@@ -421,7 +421,7 @@ static void lets_readers_pass_readers(void **state)
     assert_standing(names, COUNT(names), names[5], ZKL_NODE_SHARED, true, false, 2, names[4]);
 }
 
-/* Curator's writer that also reads: a reader with the writer's number. While both are there, and after the writer has gone. */
+/* Curator's writer that also reads: a reader with the writer's number. While both exist, and after the writer's node is gone. */
 static void honours_a_downgraded_reader_of_curator(void **state)
 {
     (void)state;
@@ -443,7 +443,7 @@ static void honours_a_downgraded_reader_of_curator(void **state)
     assert_standing(reading, COUNT(reading), reading[2], ZKL_NODE_EXCLUSIVE, true, false, 2, reading[1]);
 }
 
-/* What a directory looks like whose numbers have run out. */
+/* A directory whose numbers have run out. */
 static void reports_ties(void **state)
 {
     (void)state;
@@ -468,7 +468,7 @@ static void counts_everybody_for_one_who_is_not_listed(void **state)
         THEIRS("lock-0000000007"),
         "0",
     };
-    /* Its number, were it to be believed, would put it between them, or tie it. */
+    /* If its number were used, it would put the node between them, or make a tie. */
     assert_standing(names, COUNT(names), OWN("lock-0000000002"), ZKL_NODE_EXCLUSIVE, false, false, 4, names[0]);
     assert_standing(names, COUNT(names), OWN("lock-0000000007"), ZKL_NODE_EXCLUSIVE, false, false, 4, names[0]);
     assert_standing(names, COUNT(names), OWN("__READ__0000000002"), ZKL_NODE_SHARED, false, false, 3, names[0]);

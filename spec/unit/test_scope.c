@@ -1,6 +1,6 @@
 /*
- * Scopes: the claims of an nginx request end with it. The nginx is made up here: its functions, and the layout of a request with
- * the HTTP cache, without it, and an unknown one. The tests need no server: the claims wait for a connection.
+ * Scopes: the acquisitions of an nginx request end with it. nginx is simulated here: its functions, and the layout of a request
+ * with the HTTP cache, without it, and an unknown layout. The tests need no server: the acquisitions wait for a connection.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ struct cleanup {
     cleanup *next;
 };
 
-/* A pool: its head, and the only block behind it, as full as it gets. */
+/* A pool: its head, and then its only block, full. */
 typedef struct pool pool;
 struct pool {
     char *last, *end;
@@ -71,7 +71,7 @@ static pool *new_pool(void)
     return made;
 }
 
-/* The first block of its pool is full: entries are allocated from the second. */
+/* The first block of its pool is full: clean-up entries are allocated from the second. */
 static void begin_request(int place)
 {
     memset(&request, 0, sizeof request);
@@ -81,7 +81,7 @@ static void begin_request(int place)
     const uint32_t signature = SIGNATURE;
     memcpy(request.words, &signature, sizeof signature);
     request.words[place] = request.first;
-    request.words[place + 1] = &request; /* which is no pool */
+    request.words[place + 1] = &request; /* not a pool */
 }
 
 static void end_request(void)
@@ -95,7 +95,7 @@ static void end_request(void)
     free(request.second);
 }
 
-/* Scopes look these up. */
+/* Scopes look up these functions at run time. */
 #pragma GCC visibility push(default)
 
 cleanup *ngx_http_cleanup_add(void *of, size_t size);
@@ -131,7 +131,7 @@ int ngx_http_lua_ffi_get_ctx_ref(void *of, int *in_ssl_phase, int *ssl_context)
 
 #pragma GCC visibility pop
 
-/* --- claims -------------------------------------------------------------------------------------------------------- */
+/* --- acquisitions -------------------------------------------------------------------------------------------------- */
 
 static zkl_client *new_client(void)
 {
@@ -155,7 +155,7 @@ static zkl_ticket *new_claim(zkl_client *client)
     return claim;
 }
 
-/* Waits until a claim waits no more, and until its owner is told. */
+/* Waits until an acquisition waits no more, and until its owner is notified. */
 static void await_end(zkl_client *client, const zkl_ticket *claim)
 {
     uint64_t told = 0;
@@ -170,7 +170,7 @@ static void await_end(zkl_client *client, const zkl_ticket *claim)
     }
 }
 
-/* Its thread has freed everything when this returns. */
+/* When this returns, the client's thread has freed everything. */
 static void close_client(zkl_client *client)
 {
     char problem[ZKL_MESSAGE_SIZE];
@@ -210,7 +210,7 @@ static void claims_end_with_their_request(void **state)
     zkl_ticket *const all[] = {claim, kept, released, dropped};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         zkl_scope_add(scope, all[i]);
-        zkl_scope_add(scope, all[i]); /* is in it once */
+        zkl_scope_add(scope, all[i]); /* has no effect the second time */
     }
     zkl_scope_remove(kept);
     zkl_scope_remove(kept);
@@ -265,7 +265,7 @@ static void the_context_is_the_requests_until_it_ends(void **state)
     zkl_scope_release(scope);
 }
 
-/* In a process of its own, which has met no request before: whether a request whose pool is at that place has a scope. */
+/* Whether a request whose pool is at `place` has a scope. Tried in a separate process, which has seen no request before. */
 static bool finds(int place)
 {
     pid_t child = fork();
@@ -299,7 +299,7 @@ static void what_is_no_request_of_the_http_module_has_no_scope(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pool_is_found_where_nginx_has_it_or_not_at_all), /* before any other has found it */
+        cmocka_unit_test(a_pool_is_found_where_nginx_has_it_or_not_at_all), /* before another test has found it */
         cmocka_unit_test(
             a_scope_goes_with_whoever_leaves_it_last), /* before a client's thread frees anything meanwhile */
         cmocka_unit_test(claims_end_with_their_request),

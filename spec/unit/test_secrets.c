@@ -1,6 +1,6 @@
 /*
- * Credentials do not stay in the heap: nothing of ours is freed that still has one in it. What the C client copies for itself is
- * its own affair.
+ * Credentials do not stay in the heap: zklock frees no memory that still contains a credential. Copies that the C client makes are
+ * not checked.
  */
 #include <malloc.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 
 static const char SECRET[] = "user:a password that nobody else has";
 
-/* --- what is freed, by the linker's --wrap -------------------------------------------------------------------------------- */
+/* --- free, replaced by the linker's --wrap -------------------------------------------------------------------------------- */
 
 static _Atomic bool left_behind;
 
@@ -43,7 +43,7 @@ static const zkl_auth auths[] = {
     {"digest", SECRET, (int32_t)sizeof SECRET - 1},
 };
 
-/* Or the other tests would show nothing. */
+/* Without this the other tests would prove nothing. */
 static void notices_what_is_left(void **state)
 {
     (void)state;

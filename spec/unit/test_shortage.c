@@ -1,8 +1,8 @@
 /*
- * The client when the system refuses something: each allocation of whole lives, threads, pipes, sockets, descriptors. An error is
- * reported or the work goes on, and nothing is left: no memory, no descriptor, no node.
+ * The client when the system refuses something: each allocation from open to close, threads, pipes, sockets, descriptors. An error
+ * is reported or the work continues, and nothing is left: no memory, no descriptor, no node.
  *
- * ZKLOCK_POINTS=all tries each allocation; otherwise some of them, others each time that the number of points changes.
+ * ZKLOCK_POINTS=all tries each allocation; otherwise some of them, and other ones whenever the number of points changes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +25,7 @@
 #define PATIENCE (30 * ZKL_SECOND)
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* --- what is refused, by the linker's --wrap ------------------------------------------------------------------------------ */
+/* --- refusals, by the linker's --wrap ------------------------------------------------------------------------------------- */
 
 static int pipes_left = -1, threads_left = -1;
 
@@ -84,9 +84,9 @@ static void wait_for_news(zkl_client *client)
     }
 }
 
-#include "real_client.h" /* uses what stands above */
+#include "real_client.h" /* uses the functions above */
 
-/* Nothing is left of clients that are closed; their threads may still be on their way out. */
+/* Nothing is left of closed clients; their threads may still be about to end. */
 static void assert_nothing_left(int64_t memory, int descriptors)
 {
     for (int64_t until = zkl_clock() + PATIENCE; zkl_memory_in_use() != memory || open_descriptors() != descriptors;) {
@@ -95,7 +95,7 @@ static void assert_nothing_left(int64_t memory, int descriptors)
     }
 }
 
-/* Granted or refused; nobody waits for ever. NULL: it never came to be. */
+/* Returns `granted` or `refused`; no acquisition waits for ever. NULL: the acquisition could not be made. */
 static zkl_claim_phase decided(zkl_ticket *ticket)
 {
     zkl_ticket_view view = {.phase = ZKL_CLAIM_REFUSED};
@@ -147,7 +147,7 @@ static zkl_ticket *claim(zkl_client *client, zkl_mode mode, zkl_ticket *writer)
 static const zkl_operation_request read_node = {.kind = ZKL_OPERATION_GET, .path = "/shortage", .watch = true};
 static const zkl_operation_request list_node = {.kind = ZKL_OPERATION_CHILDREN, .path = "/shortage", .watch = true};
 
-/* A life: a client connects, takes locks of every kind, one behind another and one beside another, reads, writes, closes. */
+/* One whole run: a client connects, acquires locks of every kind, one after another's and one downgraded, reads, writes, closes. */
 static void live(void)
 {
     char message[ZKL_MESSAGE_SIZE] = "";
@@ -214,7 +214,7 @@ static void lives_without_any_one_allocation(void **state)
     print_message("%d of %d allocations of a life have failed\n", (int)points, (int)all);
 }
 
-/* After all that somebody else gets each of the locks at once: no node is left. */
+/* After all that no contender is left at any of the locks' paths. */
 static void leaves_no_node(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void says_that_there_is_no_pipe(void **state)
     pipes_left = -1;
 }
 
-/* Takes all descriptors that are left but so many; gives back how many there may be afterwards. */
+/* Limits the process to `more` further descriptors. Returns the earlier limit. */
 static struct rlimit limit_descriptors(int more)
 {
     struct rlimit before, limit;

@@ -1,8 +1,8 @@
 /*
- * The client on a system that does it no favours: names that do not resolve any more, and a clock that has gone on while the
- * machine slept. On a real server; what the C library answers is made up here.
+ * The client on a system with problems: names that do not resolve any more, and a clock that went on while the machine was
+ * suspended. On a real server; the answers of the C library are simulated here.
  *
- * Run from the project's root: starts a server with tools/zookeeper, unless ZOOKEEPER names one.
+ * Run from the project's root. Starts a server with tools/zookeeper, unless ZOOKEEPER names one.
  */
 #include <dirent.h>
 #include <netdb.h>
@@ -30,7 +30,7 @@
 
 /* ---- the C library, as this program and the ZooKeeper client see it ---- */
 
-/* Else the client's library would not find these, but the real ones. */
+/* Otherwise the C client would not find these functions, but the real ones. */
 #pragma GCC visibility push(default)
 
 /* The server's only name here. */
@@ -49,7 +49,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
     if (atomic_load(&names_fail)) {
         return EAI_AGAIN;
     }
-    /* One address, as the real function gives it; freeaddrinfo is the real one. */
+    /* One address, as the real function returns it; freeaddrinfo is the real one. */
     struct {
         struct addrinfo info;
         struct sockaddr_in address;
@@ -74,10 +74,10 @@ void freeaddrinfo(struct addrinfo *result)
     free(result);
 }
 
-/* For how long the machine has slept; of the clocks only that of CLOCK_BOOTTIME goes on meanwhile. */
+/* How long the machine was suspended. Only the clock CLOCK_BOOTTIME goes on meanwhile. */
 static _Atomic int64_t slept;
 
-/* By how much the wall clock will have been set back when somebody waits for what it says now. */
+/* By how much the wall clock will have been set back for a thread that waits until a time of it. */
 static _Atomic int64_t set_back_seconds;
 
 int clock_gettime(clockid_t clock, struct timespec *at)
@@ -91,7 +91,7 @@ int clock_gettime(clockid_t clock, struct timespec *at)
     return result;
 }
 
-/* While `sends_block`, whoever sends does not return, and `sending` says that somebody is there. */
+/* While `sends_block`, send does not return, and `sending` says that a thread is in it. */
 static atomic_bool sends_block, sending;
 
 ssize_t send(int fd, const void *bytes, size_t size, int flags)
@@ -104,7 +104,7 @@ ssize_t send(int fd, const void *bytes, size_t size, int flags)
     return sendto(fd, bytes, size, flags, NULL, 0);
 }
 
-/* The generators of random numbers are the program's. */
+/* The generators of random numbers belong to the program. */
 static atomic_int seeded;
 
 void srandom(unsigned seed)
@@ -142,9 +142,9 @@ static void wait_for_news(zkl_client *client)
     }
 }
 
-#include "real_client.h" /* uses what stands above */
+#include "real_client.h" /* uses the functions above */
 
-/* A lock, granted. */
+/* Returns a granted lock. */
 static zkl_ticket *acquire(zkl_client *client)
 {
     const zkl_lock lock = {
@@ -174,7 +174,7 @@ static void wait_for_lookups(zkl_client *client, int more)
     }
 }
 
-/* The connections of this process to the server end, as by a cable that is pulled out and put in again. */
+/* Ends this process's connections to the server, as if a cable were pulled out and put in again. */
 static void cut_connections(void)
 {
     uint16_t port = (uint16_t)strtol(strchr(servers, ':') + 1, NULL, 10);
@@ -194,7 +194,7 @@ static void cut_connections(void)
 
 /* ---- tests ---- */
 
-/* By default the C client does so in every turn, and stands still, CONNECTED, as soon as one fails. */
+/* By default the C client does so in every turn, and hangs, CONNECTED, as soon as one lookup fails. */
 static void looks_no_name_up_while_connected(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void looks_no_name_up_while_connected(void **state)
     close_client(client);
 }
 
-/* zookeeper_interest answers with an error then, and with no descriptor, interest or time to wait. */
+/* zookeeper_interest then returns an error, and sets no descriptor, interest or time to wait. */
 static void outlives_names_that_do_not_resolve(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void outlives_names_that_do_not_resolve(void **state)
     close_client(client);
 }
 
-/* The C client's own clock stands still meanwhile, so that it takes the connection for good. */
+/* The C client's own clock stands still meanwhile, so it takes the connection for good. */
 static void loses_what_it_held_before_the_machine_slept(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void loses_what_it_held_before_the_machine_slept(void **state)
     assert_true(zkl_ticket_held(held));
     atomic_store(&slept, INT64_C(2) * SESSION_MS * (ZKL_SECOND / 1000));
     assert_false(zkl_ticket_held(held));
-    zkl_ticket_view view; /* what it says agrees, though its thread may have slept on */
+    zkl_ticket_view view; /* the view agrees, even if the I/O thread is still sleeping */
     zkl_ticket_look(held, &view);
     assert_int_equal(view.phase, ZKL_CLAIM_LOST);
     assert_int_equal(view.code, ZKL_LOST);
@@ -269,8 +269,8 @@ static void *catch_up(void *argument)
 }
 
 /*
- * A caller that wants the engine waits for the I/O thread for a tenth of a second at most. It waited until a time of the wall clock: if
- * that was set back meanwhile, for as long as it was set back by.
+ * A caller that wants the engine waits for the I/O thread for at most a tenth of a second. It waited by the wall clock: if that was
+ * set back meanwhile, it waited that much longer.
  */
 static void waits_no_longer_when_the_wall_clock_is_set_back(void **state)
 {
@@ -278,7 +278,7 @@ static void waits_no_longer_when_the_wall_clock_is_set_back(void **state)
     zkl_client *client = open_client();
     zkl_ticket *held = acquire(client);
     atomic_store(&sends_block, true);
-    for (int64_t until = zkl_clock() + PATIENCE; !atomic_load(&sending);) { /* the heartbeat: by the I/O thread */
+    for (int64_t until = zkl_clock() + PATIENCE; !atomic_load(&sending);) { /* the heartbeat, by the I/O thread */
         assert_true(zkl_clock() < until);
         poll(NULL, 0, 1);
     }

@@ -32,7 +32,7 @@ static void has_a_fixed_width(void **state)
     assert_int_equal(strlen(text), ZKL_TOKEN_SIZE - 1);
 }
 
-/* Numbers around which the text changes: powers of ten, of two, and what they look like in hexadecimal. */
+/* Numbers around which the text changes: powers of ten and of two, and numbers that are special in hexadecimal. */
 static int numbers(int64_t *into)
 {
     int count = 0;
@@ -86,7 +86,7 @@ static void is_ordered_by_bytes(void **state)
     assert_ordered(strcmp);
 }
 
-/* One thread, and no word of anybody else's. */
+/* One thread, and fixed commands only. */
 static void run(const char *command)
 {
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c,concurrency-mt-unsafe) */

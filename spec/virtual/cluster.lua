@@ -1,5 +1,5 @@
---- virtual.cluster: the twin of support.cluster: simulated servers. There is one world at a time, so servers of its own take the
--- place of those that a spec file shares, unless they are alike, and those begin anew afterwards.
+--- virtual.cluster: the twin of support.cluster: simulated servers. There is one world at a time. So a spec's own servers take the
+-- place of the servers that its file shares, unless both have the same options. The shared ones begin anew afterwards.
 
 local world = require "spec.virtual.world"
 
@@ -12,32 +12,26 @@ local cluster = {
 local Cluster = {}
 Cluster.__index = Cluster
 
---- Seconds of simulated time in which servers are to have a leader.
+--- Seconds of simulated time within which servers must have a leader.
 local PATIENCE = 60
 
---- The same in every run: it is a part of paths.
+--- The same in every run, because it is a part of paths.
 function cluster.process_id()
     return 1
 end
-
-local present -- the servers of the world that is open
 
 local function finish()
     collectgarbage()
     collectgarbage()
     world.close_observers()
     world.finish()
-    if present then
-        present.stopped = true
-    end
-    present = nil
 end
 
 local function same(one, other)
     return one.servers == other.servers and one.tick == other.tick and one.reap == other.reap and one.zxid == other.zxid
 end
 
---- Servers like those that are there are those; else a new world begins.
+--- Returns the present servers if they have these options; otherwise begins a new world.
 local function serve(options)
     local usual = world.usual
     local wanted = {
@@ -56,33 +50,33 @@ local function serve(options)
     if not world.is_open() then
         world.begin(wanted)
     end
-    if not present then
+    if not world.servers then
         local addresses = {}
         for number = 1, wanted.servers do
             addresses[number] = ("h%d:2181"):format(number)
         end
-        present = setmetatable({ servers = table.concat(addresses, ","), addresses = addresses }, Cluster)
+        world.servers = setmetatable({ servers = table.concat(addresses, ","), addresses = addresses }, Cluster)
     end
     for path, number in pairs(options.seed or {}) do
         world.preset(path, number)
     end
-    return present
+    return world.servers
 end
 
---- The same options as those of support.cluster, as far as simulated servers have them.
+--- Takes those options of support.cluster that simulated servers have.
 function cluster.start(options)
     return serve(options or {})
 end
 
---- Those that a spec has begun, as long as it has not stopped them.
+--- Returns the servers that a spec has started and not stopped, or else the file's shared servers.
 function cluster.shared()
-    if not present then
+    if not world.servers then
         serve({}).is_shared = true
     end
-    return present
+    return world.servers
 end
 
---- The world ends with its file.
+--- Does nothing: the world ends with its file.
 function cluster.stop_shared()
 end
 
@@ -90,10 +84,10 @@ function Cluster:address(n)
     return self.addresses[n or 1]
 end
 
---- The answers to words, as far as specs read them.
+--- The answers to four-letter words, as far as specs read them.
 local answers = {}
 
---- The watches on data, as DataTree.java writes them: each path, and below it the sessions.
+--- The watches on data in the format of DataTree.java: each path, followed by its sessions.
 function answers.wchp(_, n)
     local paths, sessions = {}, {}
     for _, watch in ipairs(world.watches(n)) do
@@ -194,7 +188,7 @@ function Cluster.wait()
 end
 
 function Cluster:stop()
-    if self == present and not self.is_shared then
+    if self == world.servers and not self.is_shared then
         finish()
         world.begin(world.options)
     end

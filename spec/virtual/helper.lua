@@ -1,8 +1,9 @@
---- virtual.helper: the helper of busted that makes spec files run in virtual time: `busted --helper=spec/virtual/helper.lua FILE`,
--- with the module of build/c/virtual/ in LUA_CPATH.
+--- virtual.helper: the busted helper that runs spec files in virtual time: `busted --helper=spec/virtual/helper.lua FILE`, with the
+-- module of build/c/virtual/ in LUA_CPATH.
 --
--- What specs know of the world has a twin here with the same interface; `require` finds the twin. Each spec file gets a world of
--- its own: one server, until the file asks for others. Its random numbers depend on the file's name and on ZKLOCK_SEED.
+-- Each module through which specs reach the outside has a twin here with the same interface, and `require` finds the twin. Each
+-- spec file gets its own world with one server, until the file asks for other servers. The world's random numbers depend on the
+-- file's name and on ZKLOCK_SEED.
 
 local busted = require "busted"
 
@@ -18,21 +19,19 @@ for name, twin in pairs(twins) do
     package.preload[name] = assert(loadfile("spec/virtual/" .. twin .. ".lua"))
 end
 
--- busted forgets what a spec file has loaded; this module must be the same for all.
+-- busted unloads the modules that a spec file has loaded. This module must be the same for all files.
 local world = require "spec.virtual.world"
 package.preload["spec.virtual.world"] = function()
     return world
 end
 
--- Clients that a spec file leaves open must not outlive its world.
-local clients = setmetatable({}, { __mode = "k" })
 package.preload["zklock.core"] = function()
     local core = world.open_core()
     local open = core.open
     function core.open(...)
         local client, message, code = open(...)
         if client then
-            clients[client] = true
+            world.clients[client] = true
         end
         return client, message, code
     end
@@ -53,9 +52,7 @@ busted.subscribe({ "file", "end" }, function(file)
     if not world.is_open() then
         return
     end
-    for client in pairs(clients) do
-        pcall(client.close, client) -- some have been collected before they were forgotten
-    end
+    world.close_clients() -- before their world ends
     world.close_observers()
     local ok, problem = pcall(world.finish)
     if not ok then

@@ -1,6 +1,6 @@
 /*
- * links: the commands of links (sim_zookeeper.h, "Links") for Lua, which the twin of the fault proxy gives. Each function's first
- * argument is the link's number.
+ * links: the commands of links (sim_zookeeper.h, "Links") for Lua. The twin of the fault proxy calls them. The first
+ * argument of each function is the link's number.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,13 +14,13 @@ static int link_argument(lua_State *L)
     return (int)luaL_checkinteger(L, 1);
 }
 
-/* What was wrong with a command is a mistake in the spec. */
+/* An error of a command is a mistake in the spec, and is raised. */
 static int done(lua_State *L, const char *problem)
 {
     return problem == NULL ? 0 : luaL_error(L, "%s", problem);
 }
 
-/* The servers' numbers, from 1, in the table at `index`. */
+/* Reads the servers' numbers, from 1, in the table at `index`. */
 static int servers_argument(lua_State *L, int index, int *servers)
 {
     luaL_checktype(L, index, LUA_TTABLE);
@@ -105,7 +105,7 @@ static int link_disarm(lua_State *L)
     return 0;
 }
 
-/* caught(link) -> "create path=/a", nil: nothing yet */
+/* caught(link) -> for example "create path=/a", nil if the trap has caught nothing yet */
 static int link_caught(lua_State *L)
 {
     lua_pushstring(L, sim_link_caught(link_argument(L)));
@@ -125,7 +125,7 @@ static int link_stamp(lua_State *L)
     return 0;
 }
 
-/* counts(link) -> a table of what has passed, by name */
+/* counts(link) -> a table of all counters, by name */
 static int link_counts(lua_State *L)
 {
     int number = link_argument(L);
@@ -144,7 +144,7 @@ static int link_reset_counts(lua_State *L)
     return 0;
 }
 
-/* session(link) -> id and password in hexadecimal digits, timeout in milliseconds; nil: there was none */
+/* session(link) -> id and password in hexadecimal digits, timeout in milliseconds; nil if there was no session */
 static int link_session(lua_State *L)
 {
     sim_link_session session;

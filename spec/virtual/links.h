@@ -1,6 +1,4 @@
-/*
- * links: what world.c gives to Lua as world.links.
- */
+/* links: the functions that world.c exports to Lua as world.links. */
 #ifndef ZKLOCK_VIRTUAL_LINKS_H
 #define ZKLOCK_VIRTUAL_LINKS_H
 

@@ -9,7 +9,7 @@ local proxy = {}
 local Proxy = {}
 Proxy.__index = Proxy
 
---- The numbers of the servers "h1:2181,h2:2181".
+--- Returns the server numbers in a target such as "h1:2181,h2:2181".
 local function numbers_of(target)
     local numbers = {}
     for address in target:gmatch "[^,]+" do
@@ -80,7 +80,7 @@ function Proxy:stamp(zxid)
     links.stamp(self.number, tonumber(zxid))
 end
 
---- The clients take their turns while a spec waits here, and only then.
+--- Waits until the trap has caught a request. The clients take their turns only while a spec waits here.
 function Proxy:wait_fired(timeout)
     timeout = timeout or 10
     local deadline = world.now() + timeout

@@ -1,4 +1,4 @@
---- virtual.socket: what specs use of LuaSocket, by the simulated clock.
+--- virtual.socket: the functions of LuaSocket that specs use, with the simulated clock.
 
 local world = require "spec.virtual.world"
 
@@ -12,7 +12,7 @@ function socket.sleep(seconds)
     world.poll({}, seconds)
 end
 
---- Of receivers only, which have getfd.
+--- Supports receivers only, which must have getfd.
 function socket.select(receivers, senders, seconds)
     assert(not senders or not senders[1], "the virtual socket.select knows no senders")
     local fds, by_fd = {}, {}

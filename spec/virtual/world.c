@@ -1,12 +1,13 @@
 /*
- * world: a simulated ZooKeeper for ordinary specs. It is linked into one module with all of zklock below Lua, so that a spec file
- * runs in virtual time: the servers, the network, the clock and the clients' threads are simulated (../simulation), Lua and the
- * framework are the real ones.
+ * world: a simulated ZooKeeper for ordinary specs. It is linked into one module with all of zklock below Lua. So a spec
+ * file runs in virtual time: the servers, the network, the clock and the clients' threads are simulated
+ * (../simulation). Lua and the test framework are the real ones.
  *
- * There is one world at a time. Time moves only while the program waits or looks at the clock: in world.poll, in what waits below Lua,
- * and in the calls of an observer, which is a client of the simulated servers without zklock. All run on the program's own thread.
+ * There is one world at a time. Time moves only while the program waits or reads the clock: in world.poll, in functions
+ * below Lua that wait, and in the calls of an observer, which is a client of the simulated servers without zklock. All
+ * of these run on the program's own thread.
  *
- * The Lua side is support.lua and the twins beside it. Functions raise errors where a spec is wrong.
+ * The Lua side is helper.lua and the twins beside it. Functions raise an error if a spec is wrong.
  */
 #include <inttypes.h>
 #include <lauxlib.h>
@@ -22,22 +23,22 @@
 #include "machine.h"
 #include "sim_zookeeper.h"
 
-/* What an observer may take for one operation, in simulated time. */
+/* The most simulated time for one operation of an observer. */
 #define PATIENCE (10 * SIM_SECOND)
-/* The longest that the program may be asked to sleep at once, in seconds. */
+/* The longest single sleep of the program, in seconds. */
 #define LONGEST_SLEEP 3600.0
 #define MOST_DESCRIPTORS 256
-/* What dlsym finds. */
+/* Visible to dlsym. */
 #define LUA_PUBLIC __attribute__((visibility("default")))
 #define OBSERVER "zklock.world.observer"
 
 static struct {
     bool open;
-    int64_t generation; /* how many worlds there were */
+    int64_t generation; /* number of worlds so far */
     sim_options options;
 } world;
 
-/* Which callers are observers. */
+/* The callers that are observers. */
 static bool is_taken[SIM_MAX_CALLERS];
 
 static void require_world(lua_State *L)
@@ -55,7 +56,7 @@ static int server_argument(lua_State *L, int index)
     return (int)server - 1;
 }
 
-/* Lets the world go on until that instant; the clients' threads run meanwhile. */
+/* Lets the world and the clients' threads run until that instant. */
 static void sleep_until(int64_t at)
 {
     while (sim_now() < at) {
@@ -74,7 +75,7 @@ static int32_t integer_field(lua_State *L, const char *name, int32_t usual)
     return value;
 }
 
-/* The servers look for containers that are empty, again and again. */
+/* The servers look for empty containers again and again. */
 static void look_for_containers(void *context, int64_t interval)
 {
     sim_reap_containers();
@@ -82,12 +83,13 @@ static void look_for_containers(void *context, int64_t interval)
 }
 
 /*
- * world.begin { seed =, servers =, tick =, reap =, zxid = } begins a world of 1 or 3 servers that serve. `tick` is in milliseconds, as is
- * `reap`, the interval at which servers look for empty containers. `zxid` is the last transaction that a single server takes for done, in
- * hexadecimal digits.
+ * world.begin { seed =, servers =, tick =, reap =, zxid = } begins a world with 1 or 3 servers that serve. `tick` and
+ * `reap` are in milliseconds; `reap` is the interval at which servers look for empty containers. `zxid` is the last
+ * transaction that a single server has executed at the beginning, in hexadecimal digits.
  *
- * Each message takes as long, so that messages on two connections arrive in the order in which they were sent, as they do within one
- * machine for all that a program can tell. A client that has closed has told its server before another client's next request.
+ * All messages take the same time, so messages on two connections arrive in the order in which they were sent. For a
+ * program this looks like one machine. When a client has closed, its server knows it before another client's next
+ * request.
  */
 static int world_begin(lua_State *L)
 {
@@ -128,7 +130,7 @@ static int world_begin(lua_State *L)
     return 0;
 }
 
-/* world.finish(): ends the world, once the threads of all clients have ended, which takes up to a simulated minute */
+/* world.finish(): ends the world after the threads of all clients have ended, which takes up to a simulated minute */
 static int world_finish(lua_State *L)
 {
     require_world(L);
@@ -153,8 +155,8 @@ static int world_is_open(lua_State *L)
 }
 
 /*
- * world.now() -> seconds; they begin anew with each world. A program that looks at the clock for so long that another thread would have
- * had its turn lets that one run.
+ * world.now() -> seconds, which begin anew with each world. If a program reads the clock for so long that another
+ * thread would have run, that thread runs.
  */
 static int world_now(lua_State *L)
 {
@@ -167,7 +169,9 @@ static int world_now(lua_State *L)
     return 1;
 }
 
-/* world.poll({fd, …}, seconds) -> the fds that are readable, in their order: sleeps until one is or the time is over */
+/*
+ * world.poll({fd, …}, seconds) -> the readable fds, in their order. Sleeps until an fd is readable or the time is over.
+ */
 static int world_poll(lua_State *L)
 {
     require_world(L);
@@ -193,7 +197,7 @@ static int world_poll(lua_State *L)
     return 1;
 }
 
-/* world.preset(path, number): the number of the first sequential child of a node that is to be made */
+/* world.preset(path, number): sets the number of the first sequential child of a node that is not created yet */
 static int world_preset(lua_State *L)
 {
     require_world(L);
@@ -201,7 +205,7 @@ static int world_preset(lua_State *L)
     return 0;
 }
 
-/* world.reap(): containers that are empty and were not go */
+/* world.reap(): deletes empty containers that have had children */
 static int world_reap(lua_State *L)
 {
     require_world(L);
@@ -212,14 +216,14 @@ static int world_reap(lua_State *L)
 
 /* --- servers ------------------------------------------------------------------------------------------------------- */
 
-/* world.crash(server): it stops without a word */
+/* world.crash(server): stops a server abruptly */
 static int world_crash(lua_State *L)
 {
     sim_crash_server(server_argument(L, 1));
     return 0;
 }
 
-/* world.restart(server): it comes back, with what it had on disk */
+/* world.restart(server): starts a server again, with its data on disk */
 static int world_restart(lua_State *L)
 {
     sim_restart_server(server_argument(L, 1));
@@ -233,7 +237,7 @@ static int world_is_up(lua_State *L)
     return 1;
 }
 
-/* world.leader() -> the number of the leader that serves, nil: there is none */
+/* world.leader() -> the number of the leader that serves, nil if there is none */
 static int world_leader(lua_State *L)
 {
     require_world(L);
@@ -244,7 +248,10 @@ static int world_leader(lua_State *L)
     return 1;
 }
 
-/* world.reach(server, clients, servers): whether clients, and other servers, can reach it; what is on its way waits if not */
+/*
+ * world.reach(server, clients, servers): sets whether clients, and other servers, can reach the server. If not,
+ * messages wait.
+ */
 static int world_reach(lua_State *L)
 {
     int server = server_argument(L, 1);
@@ -265,7 +272,10 @@ static void set_hex(lua_State *L, const char *name, int64_t value)
     lua_setfield(L, -2, name);
 }
 
-/* world.watches(server) -> a list of { path =, children = whether these are watched, session = }, one for each watch there */
+/*
+ * world.watches(server) -> a list of { path =, children = whether it is a watch on the children, session = }, one for
+ * each watch
+ */
 static int world_watches(lua_State *L)
 {
     int server = server_argument(L, 1);
@@ -283,7 +293,7 @@ static int world_watches(lua_State *L)
     return 1;
 }
 
-/* world.last_zxid() -> of the last transaction that is committed, 16 hexadecimal digits */
+/* world.last_zxid() -> the zxid of the last committed transaction, 16 hexadecimal digits */
 static int world_last_zxid(lua_State *L)
 {
     require_world(L);
@@ -293,7 +303,7 @@ static int world_last_zxid(lua_State *L)
     return 1;
 }
 
-/* world.end_session(id) -> true; false: there was none. The id is 16 hexadecimal digits. */
+/* world.end_session(id) -> true, or false if there was no such session. The id is 16 hexadecimal digits. */
 static int world_end_session(lua_State *L)
 {
     require_world(L);
@@ -320,7 +330,7 @@ typedef enum {
     SYNC
 } operation;
 
-/* What an observer asks, and what became of it. */
+/* An observer's request, and its result. */
 typedef struct {
     operation kind;
     const char *path, *data;
@@ -334,7 +344,7 @@ typedef struct {
     zhandle_t *zh; /* NULL: closed */
     int caller;
     int64_t generation;
-    lua_State *L; /* where an answer is pushed */
+    lua_State *L; /* the state on which an answer is pushed */
     request asked;
 } observer;
 
@@ -343,7 +353,7 @@ static void nobody_watches(zhandle_t *zh, int type, int state, const char *path,
     (void)zh, (void)type, (void)state, (void)path, (void)context;
 }
 
-/* One turn of the C client, and of the world. */
+/* One turn of the C client and of the world. */
 static void take_turn(zhandle_t *zh)
 {
     struct pollfd fd = {.fd = -1};
@@ -361,7 +371,7 @@ static void take_turn(zhandle_t *zh)
     zookeeper_process(zh, events);
 }
 
-/* Until the observer has a session. ZOK, ZSESSIONEXPIRED, or ZCONNECTIONLOSS when that takes too long. */
+/* Waits until the observer has a session. Returns ZOK, ZSESSIONEXPIRED, or ZCONNECTIONLOSS if that takes too long. */
 static int ensure_connected(zhandle_t *zh)
 {
     int64_t until = sim_now() + PATIENCE;
@@ -377,7 +387,7 @@ static int ensure_connected(zhandle_t *zh)
     return ZOK;
 }
 
-/* An observer takes no turns between its calls, and hears only now what has happened to its connection meanwhile. */
+/* Processes the events of the observer's connection since its last call. It takes no turns between its calls. */
 static void catch_up(zhandle_t *zh)
 {
     struct pollfd fd = {.fd = -1};
@@ -468,7 +478,7 @@ static int send_request(observer *self)
     }
 }
 
-/* Asks, and waits for the answer. ZOK: what it says is on the stack, and in self->asked.stat. */
+/* Sends a request and waits for the answer. After ZOK the answer is on the stack and in self->asked.stat. */
 static int ask(observer *self)
 {
     catch_up(self->zh);
@@ -481,7 +491,7 @@ static int ask(observer *self)
     }
     int64_t until = sim_now() + PATIENCE;
     while (!self->asked.done) {
-        if (sim_now() >= until) { /* which is answered by the loss of the connection at the latest */
+        if (sim_now() >= until) { /* at the latest the loss of the connection answers the request */
             sim_reset_connections(self->caller);
             until += PATIENCE;
         }
@@ -526,7 +536,7 @@ static observer *check_observer(lua_State *L)
     return self;
 }
 
-/* observer:call(operation, path, data, mode) -> what it gives, and a stat | nil, the code of the error */
+/* observer:call(operation, path, data, mode) -> the result, and a stat | nil, the code of the error */
 static int observer_call(lua_State *L)
 {
     static const char *const names[] = {"create", "delete", "exists", "get", "set", "children", "sync", NULL};
@@ -560,7 +570,7 @@ static void close_observer(observer *self)
     self->zh = NULL;
 }
 
-/* observer:is_open() -> whether it is not closed, and its world goes on */
+/* observer:is_open() -> whether the observer is not closed, and its world has not ended */
 static int observer_is_open(lua_State *L)
 {
     lua_pushboolean(L, is_open(luaL_checkudata(L, 1, OBSERVER)));
@@ -585,7 +595,7 @@ static int observer_close(lua_State *L)
     return 1;
 }
 
-/* observer:disconnect(): its connection is lost */
+/* observer:disconnect(): breaks its connection */
 static int observer_disconnect(lua_State *L)
 {
     sim_reset_connections(check_observer(L)->caller);

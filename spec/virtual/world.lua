@@ -1,4 +1,7 @@
 --- virtual.world: the functions of world.c, which is linked into the module that `require "zklock.core"` finds.
+--
+-- It has all that the twins keep from one call to the next: `seed`, `options`, `servers`, `clients` and `observers`. virtual.helper
+-- makes this module the same for all spec files.
 
 local function find(name)
     local tried = {}
@@ -24,18 +27,46 @@ local world = open()
 --- The module that `require "zklock.core"` would find.
 world.open_core = assert(package.loadlib(file, "luaopen_zklock_core"))
 
---- The options of servers unless a spec sets others.
+--- The options of servers if a spec sets no others.
 world.usual = { servers = 1, tick = 500, reap = 3600000 }
 
---- As the function of world.c; `world.options`, those of the world that is open, or was the last one.
-local begin = world.begin
+--- The seed of the present spec file's worlds.
+world.seed = nil
 
+--- The options of the present or the last world.
+world.options = nil
+
+--- The servers of the open world as virtual.cluster's object, once they were needed.
+world.servers = nil
+
+local begin, finish = world.begin, world.finish
+
+--- Does what the function of world.c does.
 function world.begin(options)
     begin(options)
     world.options = options
 end
 
---- All observers that are open: observer -> true.
+--- Does what the function of world.c does.
+function world.finish()
+    if world.servers then
+        world.servers.stopped = true
+    end
+    world.servers = nil
+    finish()
+end
+
+--- The set of all clients of the program under test that exist: client -> true. Some of them are closed.
+world.clients = setmetatable({}, { __mode = "k" })
+
+--- Closes the clients that a spec file has left open.
+function world.close_clients()
+    for client in pairs(world.clients) do
+        pcall(client.close, client) -- some clients have been collected, but are still in the table
+    end
+end
+
+--- The set of all open observers: observer -> true.
 world.observers = {}
 
 function world.close_observers()

@@ -37,7 +37,7 @@ function zk.connect(servers, timeout_ms)
     return adopt(setmetatable({ servers = servers, timeout_ms = timeout_ms }, Client), observer)
 end
 
---- A session that is over, or whose world is, is replaced by a new one.
+--- Replaces a session that has ended, or whose world has ended, by a new one.
 local function renew(self)
     world.observers[self.observer] = nil
     self.observer:close()
@@ -70,7 +70,7 @@ end
 function Client:create(path, data, options)
     options = options or {}
     if path:find("%z") then
-        return nil, "bad_arguments" -- which C would take for the end of the path
+        return nil, "bad_arguments" -- C would take the NUL for the end of the path
     end
     local mode = (options.ephemeral and 1 or 0) + (options.sequential and 2 or 0)
     if options.container then

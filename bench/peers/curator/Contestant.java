@@ -1,5 +1,5 @@
 /*
- * Curator as a contestant: each client a CuratorFramework of its own, each who wants a lock a thread.
+ * Curator as a contestant: each client has a CuratorFramework, each contender a thread.
  *
  * Usage: Contestant cycle SERVERS PATH COUNT [KIND|all]
  *        Contestant contend SERVERS PATH CLIENTS WARM_UP SECONDS DIR
@@ -32,7 +32,7 @@ public final class Contestant {
         return values[values.length / 2] / 1000.0;
     }
 
-    /* Of sorted values: what 0, 1, ... 100 percent of them are at most. */
+    /* The quantiles of sorted values: 0, 1, ... 100 percent. */
     private static String quantiles(long[] values) {
         StringBuilder text = new StringBuilder();
         for (int percent = 0; percent <= 100; percent++) {
@@ -47,7 +47,7 @@ public final class Contestant {
         long[] acquires = new long[count];
         long[] releases = new long[count];
         long[] cycles = new long[count];
-        for (int i = -warmUp; i < count; i++) { // what is compiled is measured
+        for (int i = -warmUp; i < count; i++) { // compiled code is measured
             long before = System.nanoTime();
             lock.acquire();
             long between = System.nanoTime();
@@ -75,7 +75,7 @@ public final class Contestant {
         client.close();
     }
 
-    /* Each kind in its turn. They have most of their code in common. */
+    /* Each kind in turn. They have most of their code in common. */
     private static void cycleAll(CuratorFramework client, String path, int count) throws Exception {
         Lock mutex = Lock.make("mutex", client, path);
         for (int i = 0; i < 1500; i++) {

@@ -1,6 +1,4 @@
-/*
- * What passes through tools/faultproxy.lua, which also delays it: as bench/counter.lua.
- */
+/* Counts the traffic through tools/faultproxy.lua, which also delays it: like bench/counter.lua. */
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -44,7 +42,7 @@ final class Counter {
         return answer.substring(2).trim();
     }
 
-    /* Lets everything take so much longer each way. */
+    /* Delays everything by `ms` milliseconds each way. */
     void delay(int ms) throws IOException {
         ask("delay " + ms);
     }
@@ -72,12 +70,12 @@ final class Counter {
         return counts.requests + counts.notifications;
     }
 
-    /* Waits until nothing has passed for so many milliseconds. */
+    /* Waits until nothing has passed for `ms` milliseconds. */
     void settle(int ms) throws Exception {
         settle(ms, -1);
     }
 
-    /* The same, but quiet does not count as long as nothing has passed since total() said `since`. */
+    /* The same, but quiet does not count as long as nothing has passed since total() returned `since`. */
     void settle(int ms, long since) throws Exception {
         int quiet = 0;
         long last = -1;

@@ -1,6 +1,6 @@
 /*
- * Many who want something in one process, each of them a thread: as bench/programs/crowd.lua, which says what; a long queue, as
- * line.lua; and clients whose server comes back, as storm.lua.
+ * Many contenders in one process, each in a thread: like bench/programs/crowd.lua, which describes it; a long queue, like line.lua;
+ * and clients whose server comes back, like storm.lua.
  */
 import java.io.File;
 import java.util.ArrayList;
@@ -23,7 +23,7 @@ final class Crowd {
         return clients;
     }
 
-    /* Prints, and ends the process: the sessions are closed by the server, since closing each takes long. */
+    /* Prints, and ends the process. The server closes the sessions, since closing each of them takes long. */
     private static void end(String format, Object... values) {
         System.out.println(String.format(Locale.ROOT, format, values));
         System.out.flush();
@@ -84,7 +84,7 @@ final class Crowd {
         end("name=Curator turns=%d violations=%d failures=%d", turns.get(), gate.violations.get(), failures);
     }
 
-    /* Takes a lock, however often it has to be asked for while there is no server. */
+    /* Acquires a lock; tries again as long as there is no server. */
     private static void insist(Lock lock) throws InterruptedException {
         while (true) {
             try {

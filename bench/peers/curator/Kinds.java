@@ -1,6 +1,6 @@
 /*
- * What each kind of Curator's locks sends and waits for, and the queues: as bench/programs/kinds.lua and queues.lua, which
- * say what is measured.
+ * What each kind of Curator's locks sends and waits for, and the queues: like bench/programs/kinds.lua and queues.lua, which
+ * describe the measurements.
  */
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -15,7 +15,7 @@ import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 
 final class Kinds {
-    private static final int PERMITS = 5; // of the semaphore that is queued for
+    private static final int PERMITS = 5; // of the semaphore with a queue
 
     private final Counter counter;
     private final int settleMs;
@@ -35,7 +35,7 @@ final class Kinds {
         });
     }
 
-    /* Runs what returns two times or none, and prints what passed meanwhile. */
+    /* Runs work that returns two times or none, and prints the traffic meanwhile. */
     private void measure(String what, String kind, Callable<long[]> work) throws Exception {
         counter.settle(settleMs);
         Counter.Counts before = counter.counts();
@@ -134,7 +134,7 @@ final class Kinds {
         direct.close();
     }
 
-    /* One who waits in line: acquires, says so, and releases when told. */
+    /* A waiter: acquires, reports it, and releases when told. */
     private static final class Waiter {
         private final ExecutorService worker = worker();
         private final Lock lock;
@@ -250,6 +250,6 @@ final class Kinds {
             kinds.measureQueue(what, count, () -> kinds.semaphore(holder, clients, path + "-semaphore"));
         }
         System.out.flush();
-        Runtime.getRuntime().halt(0); // the sessions are closed by the server: closing each takes long
+        Runtime.getRuntime().halt(0); // the server closes the sessions: closing each takes long
     }
 }

@@ -1,6 +1,4 @@
-/*
- * The kinds of locks that are measured, as Curator has them. The names are those of bench/kinds.lua.
- */
+/* The kinds of locks that are measured, made with Curator. The names are those of bench/kinds.lua. */
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
@@ -47,7 +45,7 @@ interface Lock {
         }
     }
 
-    /* Something whose holding keeps everybody else from a lock of that kind on that path. */
+    /* A lock that excludes all others from a lock of that kind on that path while it is held. */
     static Lock makeRival(String kind, CuratorFramework client, String path) {
         switch (kind) {
         case "read":
@@ -79,7 +77,7 @@ interface Lock {
         };
     }
 
-    /* Takes the write lock and leaves with the read lock. */
+    /* Acquires the write lock and returns with the read lock. */
     static Lock downgrade(InterProcessReadWriteLock lock) {
         return new Lock() {
             @Override

@@ -1,6 +1,6 @@
 /*
- * Some clients of many take turns at something that several may have at once: as bench/programs/share.lua, which says how.
- * Each client is a CuratorFramework of its own and a thread.
+ * Some clients of many take turns at a lock that several may hold at once: like bench/programs/share.lua, which describes it. Each
+ * client has a CuratorFramework and a thread.
  */
 import java.io.File;
 import java.util.ArrayList;
@@ -11,7 +11,7 @@ import org.apache.curator.framework.CuratorFramework;
 
 final class Share {
     private static final int PERMITS = 10;
-    private static final int SCANS = 3; // of the permits' files: one that is free may be where we have just looked
+    private static final int SCANS = 3; // of the permits' files: a free one may be among those already checked
 
     private final String servers;
     private final String path;
@@ -29,7 +29,7 @@ final class Share {
     private long to;
 
     private interface Inside {
-        /* Whether those who must keep out have done so. */
+        /* Whether all clients that must be excluded were excluded. */
         boolean look(int number);
     }
 
@@ -119,7 +119,7 @@ final class Share {
             CuratorFramework client = Contestant.connect(servers, 10000);
             Lock lock = kind.equals("semaphore") ? Lock.permits(client, path, PERMITS, 1) : Lock.make("read", client, path);
             lock.acquire();
-            lock.release(); // there are directories from here on
+            lock.release(); // the directories exist from here on
             clients.add(client);
         }
         from = Start.await(dir, first) + (long) (warmUp * 1e9);
@@ -134,6 +134,6 @@ final class Share {
         System.out.println(String.format(Locale.ROOT, "name=Curator turns=%d violations=%d failures=%d", turns.get(),
             violations.get(), failures));
         System.out.flush();
-        Runtime.getRuntime().halt(0); // the sessions are closed by the server: closing each takes long
+        Runtime.getRuntime().halt(0); // the server closes the sessions: closing each takes long
     }
 }

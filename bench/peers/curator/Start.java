@@ -1,6 +1,4 @@
-/*
- * Lets programs begin together, by files in a directory that they share: as bench/start.lua, which says how.
- */
+/* Makes programs begin together, by files in a directory that they share: like bench/start.lua, which describes it. */
 import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -9,7 +7,7 @@ final class Start {
     private Start() {
     }
 
-    /* Says that this program is ready, and waits until it may begin; when that was, as System.nanoTime(). */
+    /* Reports that this program is ready, and waits until it may begin. Returns that time, as System.nanoTime(). */
     static long await(File dir, int number) throws Exception {
         Files.createFile(new File(dir, "ready-" + number).toPath());
         File go = new File(dir, "go");

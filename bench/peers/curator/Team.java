@@ -1,6 +1,4 @@
-/*
- * Threads that work at the same time, and what went wrong in them.
- */
+/* Threads that work at the same time, and their failures. */
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
@@ -26,7 +24,7 @@ final class Team {
         thread.start();
     }
 
-    /* Waits for all; how many failed. */
+    /* Waits for all threads. Returns how many failed. */
     long join() throws InterruptedException {
         for (Thread thread : threads) {
             thread.join();

@@ -1,4 +1,4 @@
-// go-zookeeper as a contestant: each client a connection of its own, each who wants a lock a goroutine.
+// go-zookeeper as a contestant: each client has a connection, each contender a goroutine.
 //
 // Usage: contestant cycle SERVERS PATH COUNT
 //
@@ -78,7 +78,7 @@ func medianMicroseconds(values []time.Duration) float64 {
 	return microseconds(values[len(values)/2])
 }
 
-// Of sorted values.
+// The quantiles of sorted values.
 func quantiles(values []time.Duration) string {
 	texts := make([]string, 101)
 	for percent := range texts {
@@ -107,7 +107,7 @@ func cycle(servers, path string, count int) {
 		medianMicroseconds(acquires), medianMicroseconds(cycles), quantiles(cycles))
 }
 
-// Whoever holds the lock renames a file in a directory that only one can rename.
+// The holder of the lock renames a file in a directory that only one process can rename.
 type gate struct {
 	free, taken string
 	violations  int64
@@ -162,7 +162,7 @@ func crowd(servers, path, kind string, clients, each int, warmUp, seconds float6
 		seconds, turns, its.violations)
 }
 
-// Says that this program is ready, and waits until it may begin.
+// Reports that this program is ready, and waits until it may begin.
 func awaitStart(dir string) {
 	check(os.WriteFile(dir+"/ready-1", nil, 0o600))
 	for {
@@ -188,7 +188,7 @@ func line(servers, proxy, path string, clients, each int, dir string) {
 		go func() {
 			defer all.Done()
 			check(lock.Lock())
-			turns++ // which the lock protects
+			turns++ // protected by the lock
 			its.pass()
 			check(lock.Unlock())
 		}()

@@ -94,7 +94,7 @@ def crowd(servers, path, kind, clients, each, warm_up, seconds, directory):
         % (clients, each, seconds, sum(turns), sum(violations)),
         flush=True,
     )
-    os._exit(0)  # the sessions are closed by the server: stopping each takes long
+    os._exit(0)  # the server closes the sessions: stopping each takes long
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
---- adapters.auto: looks at each wait which loop it is called in, and waits as that one's adapter does.
+--- adapters.auto: determines at each wait which loop is running, and waits by that loop's adapter.
 --
 --   * In a coroutine that a cqueues controller runs: cqueues.
---   * Under libuv's loop while that is running (`luv.loop_mode()` says so): luv. Under a copas that can tell that it is
+--   * Under libuv's loop while that is running (according to `luv.loop_mode()`): luv. Under a copas that can report that it is
 --     running (`copas.running`, from copas 2 on): copas.
---   * With none of them running: blocking.
---   * Where that does not settle it, because two of them are running, or in a coroutine within a coroutine of cqueues: the
---     answer is "phase". Name the adapter there.
+--   * If none of them is running: blocking.
+--   * If that is ambiguous, because two of them are running, or in a coroutine within a coroutine of cqueues: the answer is
+--     "phase". Name the adapter there.
 --
--- What cannot be seen from here: Debian's copas (say `wait = "copas"`); and a coroutine under luv or copas that somebody else
--- resumes, such as a generator, which must not wait.
+-- This adapter cannot detect Debian's copas (use `wait = "copas"`), nor a coroutine under luv or copas that other code resumes,
+-- such as a generator. Such a coroutine must not wait.
 
 local blocking = require "zklock.adapters.blocking"
 
 local ipairs, require, type = ipairs, require, type
 local loaded = package.loaded
 
---- Of the adapter for plain programs.
+--- The limit of the adapter for plain programs.
 local PATIENCE = blocking.patience()
 
 local auto = { name = "auto" }
@@ -28,8 +28,8 @@ local function adapter_of(name)
     return used[name]
 end
 
---- What is running around the caller, innermost first as far as can be told.
--- @treturn string|nil name of an adapter; or nil and why it is not clear
+--- Determines what is running around the caller, innermost first as far as Lua can tell.
+-- @treturn string|nil name of an adapter; or nil and why it is ambiguous
 local function look_around()
     local cqueues, luv, copas = loaded.cqueues, loaded.luv, loaded.copas
     local controller, within
@@ -58,22 +58,22 @@ local function look_around()
     return name
 end
 
---- For zklock.wait: the adapter for this place; nil where that is not clear.
+--- For zklock.wait: the adapter for this place; nil where that is ambiguous.
 function auto.here()
     local name = look_around()
     return name and adapter_of(name)
 end
 
---- What zklock.adapters says. Asked in every acquire and release.
+--- See zklock.adapters. Called in every acquire and release.
 function auto.patience()
     if loaded.cqueues or loaded.luv or loaded.copas then
         local here = auto.here()
         return here and here.patience and here.patience()
     end
-    return PATIENCE -- no loop can be running: what look_around would find too
+    return PATIENCE -- no loop can be running: look_around would return "blocking"
 end
 
---- See zklock.adapters for what an adapter's functions promise.
+--- See zklock.adapters for the contract of an adapter's functions.
 function auto.wait(client, waiter, seconds)
     local name, problem = look_around()
     if not name then

@@ -1,13 +1,14 @@
---- adapters.copas: waiting in a coroutine of copas, LuaSocket's scheduler. Of any version: Debian has one of 2010, which has no
--- timers and whose loop never ends.
+--- adapters.copas: waiting in a coroutine of copas, LuaSocket's scheduler. Works with any version: Debian's is from 2010, which
+-- has no timers and whose loop never ends.
 --
--- Copas waits for what has the methods of a socket. A waiter pretends to be one: it is *dirty*, that is, has something to
--- read, when it was woken or its time is up. Its descriptor is a timer's, one for all waiters, which ends the select that
--- copas is in when the next of them is due. One more coroutine for each client, the *pump*, waits for the client's own fd;
--- it lives while somebody waits, a lock is held, or a watch is armed. So does `copas.loop()`, where it ends at all.
+-- Copas waits for objects that have the methods of a socket. A waiter imitates a socket. It is *dirty*, which means that it has
+-- something to read, when it was woken or its time is up. Its descriptor is that of a timer. All waiters share this timer,
+-- which ends the select of copas when the next waiter is due. Each client has a further coroutine, the *pump*, which waits for
+-- the client's fd. The pump runs while there is a waiter, a lock is held, or a watch is armed. `copas.loop()` runs as long as
+-- the pump, in versions whose loop ends at all.
 --
--- On the main thread, outside of copas, a wait runs copas.step itself. Elsewhere it must be called in a coroutine of copas's
--- own (copas.addthread, or a handler of copas.addserver).
+-- On the main thread, outside copas, a wait runs copas.step itself. Elsewhere it must be called in a coroutine of copas
+-- (copas.addthread, or a handler of copas.addserver).
 
 local copas = require "copas"
 local core = require "zklock.core"
@@ -23,8 +24,8 @@ local WEAK_KEYS = { __mode = "k" }
 --- Seconds after which Ctrl-C is noticed, in a wait that runs copas itself.
 local SLICE = 0.5
 
---- Seconds after which a waiter turns round in any case: only then copas lets go of a coroutine that copas.removethread ended. The
--- collector, which finds that then, goes on each time.
+--- Seconds after which a waiter runs again in any case. Only then copas drops its reference to a coroutine that
+-- copas.removethread ended. The collector, which finds that coroutine then, runs a step each time.
 local ROUND = 5
 
 local PHASE = "inside of copas, but outside of every coroutine, nothing can wait: use copas.addthread"
@@ -33,7 +34,7 @@ local adapter = { name = "copas" }
 
 -- Time ----------------------------------------------------------------------------------------------------------------
 
---- Readable when the earliest of those in `timed` is due, at `alarm_due`.
+--- Readable when the earliest waiter in `timed` is due, at `alarm_due`.
 local alarm, alarm_due, timed = nil, huge, setmetatable({}, WEAK_KEYS)
 
 local function set_alarm(due)
@@ -43,7 +44,7 @@ local function set_alarm(due)
     end
 end
 
---- After the alarm: sets it for the next one. Those that are due need none any more, being dirty.
+--- After the alarm: sets it for the next waiter. The waiters that are due are dirty and need no alarm any more.
 local function renew_alarm()
     local time, earliest = now(), huge
     if alarm_due > time then
@@ -60,7 +61,7 @@ local function renew_alarm()
     alarm:set(earliest < huge and max(earliest - time, 0) or huge)
 end
 
--- What copas takes for sockets -----------------------------------------------------------------------------------------
+-- The sockets of copas -------------------------------------------------------------------------------------------------
 
 local Waiter = {}
 Waiter.__index = Waiter
@@ -81,14 +82,14 @@ function Waiter:receive()
     return nil, "timeout"
 end
 
---- Old copas closes, after a coroutine's end, what it waited for last.
+--- Old copas closes, after a coroutine's end, the object that it waited for last.
 function Waiter.close()
 end
 
 local Pump = {}
 Pump.__index = Pump
 
---- client -> its pump, while that runs.
+--- client -> its pump, while the pump runs.
 local pumps = setmetatable({}, WEAK_KEYS)
 
 function Pump:getfd()
@@ -134,7 +135,7 @@ end
 
 -- Waiting -------------------------------------------------------------------------------------------------------------
 
---- See zklock.adapters for what an adapter's functions promise.
+--- See zklock.adapters for the contract of an adapter's functions.
 function adapter.wait(client, waiter, seconds)
     local thread, main = coroutine.running()
     local outside = main or not thread

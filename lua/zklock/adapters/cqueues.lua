@@ -1,11 +1,11 @@
 --- adapters.cqueues: waiting in a coroutine of a cqueues controller.
 --
--- A waiter polls a condition of its own. The client's fd is polled by one coroutine, the *pump*, of each controller in which
--- the client is used: it lives while somebody waits there, and while a lock is held or a watch is armed, so that
--- callbacks come when they are due. It does not keep `controller:loop()` from ending: with nobody waiting, it ends when
--- there is nothing left in the controller but pumps.
+-- Each waiter polls a separate condition. In each controller in which the client is used, a coroutine, the *pump*, polls the
+-- client's fd. It runs while there is a waiter in that controller, and while a lock is held or a watch is armed, so that
+-- callbacks are called in time. It does not keep `controller:loop()` from ending. Without waiters, the pump ends when only
+-- pumps are left in the controller.
 --
--- Outside of every controller there are no coroutines of cqueues that could run meanwhile: a wait there blocks.
+-- Outside every controller no coroutine of cqueues could run meanwhile: a wait there blocks.
 
 local cqueues = require "cqueues"
 local condition = require "cqueues.condition"
@@ -19,10 +19,10 @@ local now = core.now
 
 local WEAK_KEYS = { __mode = "k" }
 
---- Seconds after which Ctrl-C is noticed, in a wait outside of every controller.
+--- Seconds after which Ctrl-C is noticed, in a wait outside every controller.
 local SLICE = 0.5
 
---- How often a pump for which nobody waits looks whether anything but pumps is left, in seconds.
+--- How often a pump without waiters checks whether anything but pumps is left, in seconds.
 local IDLE = 0.25
 
 --- Seconds between two steps of the collector.
@@ -36,7 +36,7 @@ local pumps = setmetatable({}, WEAK_KEYS)
 --- controller -> how many pumps are in it.
 local pump_counts = setmetatable({}, WEAK_KEYS)
 
---- Whether a pump is to go on.
+--- Whether a pump must go on.
 local function is_needed(client, controller, pump)
     if pump.stopped or not client:needs_pump() then
         return false
@@ -44,7 +44,7 @@ local function is_needed(client, controller, pump)
     return next(pump.waiting) ~= nil or controller:count() > pump_counts[controller]
 end
 
---- What the pump's coroutine runs. Holds the client: its fd must not be closed while it is polled.
+--- The body of the pump's coroutine. Refers to the client, because its fd must not be closed while it is polled.
 local function run(client, controller, pump)
     local fd = client:pollfd()
     local readable = { pollfd = fd, events = "r" }
@@ -58,7 +58,8 @@ local function run(client, controller, pump)
         end
     end
     if fd then
-        cqueues.cancel(fd) -- or cqueues would take the next descriptor of this number for one that it polls already
+        -- Otherwise cqueues would confuse the next descriptor of this number with the one that it polls already.
+        cqueues.cancel(fd)
     end
     pump_counts[controller] = pump_counts[controller] - 1
     if pumps[client] and pumps[client][controller] == pump then
@@ -83,7 +84,7 @@ local function pump_of(client, controller)
     return pump
 end
 
---- See zklock.adapters for what an adapter's functions promise.
+--- See zklock.adapters for the contract of an adapter's functions.
 function adapter.wait(client, waiter, seconds)
     local controller = cqueues.running()
     if not controller then
@@ -108,7 +109,7 @@ function adapter.forget(waiter)
     if pump and pump.waiting[waiter] then
         pump.waiting[waiter] = nil
         if next(pump.waiting) == nil then
-            pump.wake:signal() -- it may be needed no more
+            pump.wake:signal() -- the pump may not be needed any more
         end
     end
 end

@@ -1,13 +1,13 @@
 --- adapters.luv: waiting in a coroutine under libuv's loop.
 --
--- One uv_poll handle of a client calls client:pump(). It is active while somebody waits, a lock is held or a watch is
--- armed, and for a moment afterwards; it keeps `uv.run()` from returning only while somebody waits.
+-- Each client has a uv_poll handle that calls client:pump(). It is active while there is a waiter, a lock is held or a watch is
+-- armed, and for a moment afterwards. It keeps `uv.run()` from returning only while there is a waiter.
 --
--- Any coroutine may wait that nobody else resumes meanwhile; the adapter resumes it from the loop. An error that such a
--- coroutine raises then is an error in a callback of luv, which prints it and ends the process.
+-- A coroutine may wait if no other code resumes it meanwhile. The adapter resumes it from the loop. If such a coroutine then
+-- raises an error, this is an error in a callback of luv, which prints it and ends the process.
 --
--- On the main thread, outside of the loop, a wait runs the loop itself. Inside a callback, which is the main thread too, it
--- answers "phase": the loop cannot be run from within.
+-- On the main thread, outside the loop, a wait runs the loop itself. Inside a callback, which is on the main thread too, the
+-- answer is "phase", because the loop cannot be run from within.
 
 local core = require "zklock.core"
 local protect = require "zklock.protect"
@@ -23,20 +23,20 @@ local PCALL_YIELDS = protect.PCALL_YIELDS
 --- Seconds after which Ctrl-C is noticed, in a wait that runs the loop.
 local SLICE = 0.5
 
---- How long a handle may stay active that nobody needs, and between two steps of the collector, in milliseconds.
+--- How long an unused handle may stay active, and the time between two steps of the collector, in milliseconds.
 local IDLE = 500
 
---- Seconds that are as good as for ever; libuv counts milliseconds.
+--- From this many seconds on a wait needs no timer; libuv counts milliseconds.
 local FOREVER = 1e9
 
 local PHASE = "inside a callback of the libuv loop, outside of every coroutine, nothing can wait: call it in a coroutine"
 
 local luv = { name = "luv" }
 
---- client -> `{ handle =, timer =, waiting = set of waiters }` while its handle is active, which holds the client.
+--- client -> `{ handle =, timer =, waiting = set of waiters }` while its handle is active. The handle refers to the client.
 local pumps = setmetatable({}, { __mode = "k" })
 
---- Waiters to be resumed, in order, and the timer that will do it.
+--- Waiters to be resumed, in order, and the timer that resumes them.
 local ready, kick = {}, nil
 
 -- Waking --------------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ local function schedule()
     end
 end
 
---- Resumes who was woken. What is not reached, because a coroutine raises, comes next time.
+--- Resumes the waiters that were woken. If a coroutine raises, the remaining waiters are resumed next time.
 function run_ready()
     local woken, index = ready, 0
     ready = {}
@@ -90,10 +90,10 @@ end
 
 -- Timers --------------------------------------------------------------------------------------------------------------
 
--- luv 1.44 crashes at the end of a process in which a handle is being closed and the loop has not got round to it. So timers
--- are not closed but kept for the next one who needs one, and other handles are closed only where the loop follows.
+-- luv 1.44 crashes at the end of a process in which a handle is being closed and the loop has not run since. So timers are not
+-- closed but kept for reuse, and other handles are closed only where the loop runs afterwards.
 
---- Timers that are not used now: `{ handle =, fire = what luv calls, fn = what that calls }`.
+--- Timers that are not used now: `{ handle =, fire = what luv calls, fn = what `fire` calls }`.
 local spare = {}
 
 local function start_timer(milliseconds, again, fn)
@@ -163,7 +163,7 @@ end
 
 -- Waiting -------------------------------------------------------------------------------------------------------------
 
---- The end of a suspension, however it came about.
+--- Ends a suspension, for any reason.
 local function leave(waiter)
     if waiter.suspended then
         waiter.suspended = false
@@ -182,12 +182,12 @@ end
 --- Lua 5.4's coroutine.close ends a suspension too.
 local WAITER = { __close = leave }
 
---- For a loop of one round.
+--- An iterator for a loop of one round.
 local function once(_, done)
     return not done or nil
 end
 
---- See zklock.adapters for what an adapter's functions promise.
+--- See zklock.adapters for the contract of an adapter's functions.
 function luv.wait(client, waiter, seconds)
     local outside = is_outside_of_coroutines()
     if outside and uv.loop_mode() then
@@ -210,7 +210,7 @@ function luv.wait(client, waiter, seconds)
             luv.wake(waiter)
         end)
     end
-    -- The fourth value of a loop is closed by Lua 5.4 when the coroutine is, and ignored by the others.
+    -- Lua 5.4 closes the fourth value of a loop when the coroutine is closed. Other versions ignore that value.
     for _ in once, nil, nil, waiter do
         if outside then
             repeat

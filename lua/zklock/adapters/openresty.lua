@@ -1,28 +1,28 @@
---- adapters.openresty: waiting inside nginx, where only the request that waits is suspended.
+--- adapters.openresty: waiting inside nginx, where only the waiting request is suspended.
 --
 -- Every client has a *pump*: a timer handler that reads the client's unix stream socket through a cosocket, calls
--- client:pump(), and so posts the semaphores on which requests wait. A cosocket belongs to the handler that made it, but a
--- semaphore may cross requests. The pump sleeps until the client rings; it has no read timeout that could pass, since nginx
--- logs each of those as an error. What is to be done now and then is the *ticker's*: one timer a second for all clients of
--- the worker, which nginx runs early, and at once, when the worker is to exit.
+-- client:pump(), and so posts the semaphores on which requests wait. A cosocket belongs to the handler that made it, but
+-- requests may share a semaphore. The pump sleeps until the client writes to the socket. The pump has no read timeout that
+-- could pass, because nginx logs each read timeout as an error. Periodic work is done by the *ticker*: one timer a second for
+-- all clients of the worker. When the worker is about to exit, nginx runs the ticker early, at once.
 --
--- A coroutine may be killed while it waits: its request is aborted, or ngx.thread.kill ends it. nginx tells nobody, but takes
--- it off its semaphore. A waiter that waits and is not on its semaphore is therefore dead, and what it waited for is given up: by
--- the ticker, or at once when the lock is granted to it.
+-- A coroutine may be killed while it waits: its request is aborted, or ngx.thread.kill ends it. nginx does not report this, but
+-- removes the coroutine from its semaphore. A waiter that waits and is not on its semaphore is therefore dead. Whatever it
+-- waited for is given up: by the ticker, or at once when the lock is granted to it.
 --
--- A claim ends with the request that made it. Each claim is in the *scope* of its request (csrc/scope.c), which nginx ends
--- when it frees the request, without any Lua. A timer handler is a request, too. Two kinds of holds must end sooner. nginx
--- reports neither, so the ticker looks for them:
+-- An acquisition ends with the request that made it. Each acquisition is in the *scope* of its request (csrc/scope.c), which
+-- nginx ends when it frees the request, without any Lua. A timer handler is a request, too. Two kinds of holds must end sooner.
+-- nginx reports neither, so the ticker looks for them:
 --   * holds from before nginx redirected the request internally (ngx.exec, error_page);
 --   * holds of with_lock in a coroutine that nginx has dropped (ngx.thread.kill; ngx.exit, while the answer is being sent).
 -- Holds that were acquired with `keep = true` are left alone.
 --
--- When the worker exits, requests that hold or wait for locks are let finish, as nginx lets requests finish. What is held by
--- no request passes on at once, what timers hold or wait for after a moment.
+-- When the worker exits, requests that hold or wait for locks may finish, as nginx lets requests finish. A hold that belongs to
+-- no request is released at once. Locks that timers hold or wait for are given up after a moment.
 --
--- Nothing here refers to a client strongly but while it runs: a client that the program forgets is collected. A pump whose
--- client is not in use goes to sleep. A timer keeps its Lua VM alive: with lua_code_cache off, where each request has one, there
--- are neither pumps nor tickers, and waiters look themselves.
+-- This file refers to a client strongly only while its code runs, so a client to which the program no longer refers is
+-- collected. A pump whose client is not in use goes to sleep. A timer keeps its Lua VM alive. With lua_code_cache off each
+-- request has its own VM, so there are neither pumps nor tickers, and waiters check their conditions themselves.
 
 local base = require "resty.core.base"
 local core = require "zklock.core"
@@ -49,44 +49,47 @@ local new_semaphore = semaphore.new
 --- Seconds between two ticks.
 local TICK = 1
 
---- Seconds after which a pump gets a new timer: the memory pool of one that runs only grows.
+--- Seconds after which a pump gets a new timer: the memory pool of a running timer handler only grows.
 local PUMP_LIFETIME = 60
 
 --- Seconds without use after which a pump goes to sleep.
 local IDLE = 5
 
---- One semaphore wait, in seconds: so late a waiter sees, at worst, that its pump is none. And what is not rounded to nothing.
+--- The longest and shortest semaphore wait, in seconds. The longest is how late a waiter notices, at worst, that its pump does
+-- not run. A wait shorter than the shortest would be rounded to 0.
 local LONGEST_WAIT, SHORTEST_WAIT = 5, 0.001
 
---- Seconds after which a timer that has not begun is given up: nginx drops those that come due while lua_max_running_timers run, or
--- when it is out of connections.
+--- Seconds after which a timer that has not begun is given up: nginx drops timers that are due while lua_max_running_timers run,
+-- or when it is out of connections.
 local OVERDUE = 2
 
---- The longest wait where there is no pump, in seconds: waiters then look themselves. The first wait is the shortest possible, each
--- further one is twice as long as the one before.
+--- The longest wait where there is no pump, in seconds: waiters then check their conditions themselves. The first wait is the
+-- shortest possible, and each further wait is twice as long as the previous one.
 local WAIT_WITHOUT_PUMP = 0.05
 
---- Seconds after which a pump that has not begun is reported to the error log, and between two such reports.
+--- Seconds after which a pump that has not begun is reported to the error log, and the interval between two such reports.
 local LATE, NEXT_REPORT = 0.1, 60
 
---- How many waiters one turn of nginx's event loop wakes. The rest is left to the next turns, between which nginx does other work.
+--- How many waiters one turn of nginx's event loop wakes. The rest is left to the next turns, between which nginx does other
+-- work.
 local WAKES = 32
 
---- Seconds until the next turn: the shortest sleep that nginx does not warn of.
+--- Seconds until the next turn: the shortest sleep that causes no warning of nginx.
 local NEXT_TURN = 0.001
 
---- Milliseconds of a read: never, within the life of a pump.
+--- Milliseconds of a read: longer than a pump runs.
 local NO_READ_TIMEOUT = 86400000
 local CONNECT_TIMEOUT = 5000
 
---- When the worker exits: seconds that timers get to let go, and between two looks at whether requests still need a client.
+--- When the worker exits: how many seconds timers may keep their locks, and how many pass between two checks whether requests
+-- still need a client.
 local TIMER_GRACE, DRAIN_STEP = 1, 0.02
 
---- Kilobytes' worth of collection in each tick: on an idle worker nothing else collects what killed coroutines leave.
+--- Kilobytes to collect in each tick. On an idle worker nothing else collects the objects that killed coroutines leave.
 local COLLECT = 100
 
---- Where a coroutine can be suspended, by an nginx without OpenResty's patches too: it breaks the handshake off when
--- ssl_client_hello_by_lua* or ssl_session_fetch_by_lua* wait.
+--- The phases in which a coroutine can be suspended, also by an nginx without OpenResty's patches: such an nginx breaks the
+-- handshake off when ssl_client_hello_by_lua* or ssl_session_fetch_by_lua* wait.
 local YIELDING = {
     rewrite = true, server_rewrite = true, access = true, content = true, timer = true, preread = true, ssl_cert = true
 }
@@ -100,7 +103,7 @@ local openresty = { name = "openresty" }
 --- client -> its pump.
 local pumps = setmetatable({}, WEAK_KEYS)
 
---- When the next tick is due, or nil; and which timer that is, of all that there were.
+--- When the next tick is due, or nil; and the number of that timer, among all timers of the ticker.
 local tick_due, tick_number = nil, 0
 
 --- When a pump that does not begin was last reported.
@@ -108,15 +111,16 @@ local reported_late = -huge
 
 -- Requests ------------------------------------------------------------------------------------------------------------
 
---- Address of a request -> a table about it. Its `scope` is false where there are no scopes. `phase` is where it was seen first,
--- `context` the number that nginx's Lua module has for it. Requests that are over are forgotten when there are more than `room`.
+--- Address of a request -> a table about the request. `scope` is false where there are no scopes. `phase` is the phase in which
+-- the request was first seen. `context` is its number in nginx's Lua module. When there are more than `room` requests, those
+-- that are over are removed.
 local requests, request_count, room = {}, 0, 64
 
---- In ngx.ctx of a request that has no scope: the same.
+--- The key of the same table in ngx.ctx of a request without a scope.
 local MARK = {}
 
---- Whether a request has ended, or was redirected. A request without a scope whose ngx.ctx was assigned counts as living until
--- its place in nginx's table is free, or another request's.
+--- Whether a request has ended, or was redirected. A request without a scope whose ngx.ctx was assigned counts as running until
+-- its place in nginx's table is free, or has another request.
 local function is_over(request)
     if not request then
         return true
@@ -158,8 +162,8 @@ local function context_of(ctx)
     return nil
 end
 
---- Returns a text that no later request in the same place has: the connection's number, and the request's number in the connection.
--- nil where there is no connection, as in timers. Over HTTP/2 the second number may change during a request.
+--- Returns a text that no later request in the same place has: the connection's number, and the request's number in the
+-- connection. nil where there is no connection, as in timers. Over HTTP/2 the second number may change during a request.
 local function number_of_request()
     local ok, connection, request = pcall(function()
         return ngx.var.connection, ngx.var.connection_requests
@@ -167,9 +171,9 @@ local function number_of_request()
     return ok and connection and connection .. "/" .. (request or "") or nil
 end
 
---- The running request by its ngx.ctx, where there are no scopes, as in the stream module. There an internal redirect is not seen:
--- what was acquired before it ends with the request. A request that has assigned its ngx.ctx is recognised by its number. A
--- request without one looks like a new request then, so that its earlier locks end.
+--- Returns the running request by its ngx.ctx, where there are no scopes, as in the stream module. Internal redirects are not
+-- noticed there: a lock that was acquired before the redirect ends with the request. A request that has assigned its ngx.ctx is
+-- recognised by its number. Without a number such a request looks like a new request, so that its earlier locks end.
 local function marked_request(ctx, address)
     if not ctx[MARK] then
         local context, number = context_of(ctx), number_of_request()
@@ -184,7 +188,8 @@ local function marked_request(ctx, address)
     return ctx[MARK]
 end
 
---- The running request or timer handler: a table, the same one each time, until nginx ends or redirects it; nil if there is none.
+--- The running request or timer handler: a table, the same one each time, until nginx ends or redirects it; nil if there is
+-- none.
 function openresty.request()
     local pointer = get_request()
     if pointer == nil then
@@ -195,7 +200,8 @@ function openresty.request()
     if request and not is_over(request) then
         return request
     end
-    local ctx = ngx.ctx -- is made by this, if there was none yet, and the scope's context with it
+    -- This creates ngx.ctx if there was none yet, and with it the scope's context.
+    local ctx = ngx.ctx
     local scope = new_scope(address)
     if not scope then
         return marked_request(ctx, address)
@@ -203,11 +209,11 @@ function openresty.request()
     return remember(address, { scope = scope, phase = get_phase(), context = scope:context() })
 end
 
---- Holds belong to requests: what a request has acquired in one phase it can release in another.
+--- Holds belong to requests: a request can release in one phase what it has acquired in another.
 openresty.owner = openresty.request
 
---- nginx's table of all coroutines that it may resume: an array, with numbers in free places. Coroutines that the program has made
--- by coroutine.create are not in it.
+--- nginx's table of all coroutines that it may resume: an array, with numbers in free places. Coroutines that the program has
+-- made by coroutine.create are not in it.
 local threads
 
 local function find_threads()
@@ -224,11 +230,11 @@ local function find_threads()
     return nil
 end
 
---- Coroutine -> the owner of what it acquires: a table with its `request` and the coroutine, `thread`, both weakly; and `place`,
--- once it is known: the index in `threads`, or false.
+--- Coroutine -> the owner of its acquisitions: a table with weak references to its `request` and to the coroutine, `thread`; and
+-- `place`, once that is known: the index in `threads`, or false.
 local owners = setmetatable({}, WEAK_KEYS)
 
---- In place of a coroutine for code that runs in none.
+--- Stands for the coroutine where code does not run in one.
 local MAIN = {}
 
 local function running_owner()
@@ -256,7 +262,8 @@ local function place_of(thread)
     return false
 end
 
---- Whether nginx has dropped the coroutine of an owner. Never true of coroutines that the program has made: it cannot be seen.
+--- Whether nginx has dropped the coroutine of an owner. Never true of coroutines that the program has made: that cannot be
+-- detected.
 local function is_dropped_thread(owner)
     local place, thread, request = owner.place, owner.thread, owner.request
     if not place then
@@ -271,7 +278,7 @@ local function is_abandoned(hold)
     return not owner or is_over(owner.request) or hold.within and is_dropped_thread(owner)
 end
 
---- Gives back abandoned holds, those with `keep` only if `all`, and if their time of grace is over those of timers.
+--- Gives back abandoned holds: those with `keep` only if `all`; those of timers also if their time of grace is over.
 -- @treturn boolean whether something is still held
 local function release_abandoned(client, all, grace_is_over)
     local abandoned, living = {}, false
@@ -295,12 +302,12 @@ end
 
 -- Waiters -------------------------------------------------------------------------------------------------------------
 
---- Whether a waiter's coroutine was killed. A living one counts -1 on its semaphore, and 0 from the post until it runs.
+--- Whether a waiter's coroutine was killed. A living waiter counts -1 on its semaphore, and 0 from the post until it runs.
 local function is_dead(waiter)
     return waiter.waiting and waiter.semaphore:count() >= (waiter.posted and 1 or 0)
 end
 
---- Gives up what killed coroutines have waited for.
+--- Gives up the waits of killed coroutines.
 local function sweep(client)
     local dead = {}
     for waiter in pairs(client._registry.everybody) do
@@ -326,7 +333,7 @@ end
 local turn_of_wakes, wakes = 0, 0
 
 --- Wakes a waiter unless this turn has woken enough.
--- @treturn boolean whether it has
+-- @treturn boolean whether it has woken the waiter
 local function wake_now(waiter)
     local now = ngx.now()
     if now ~= turn_of_wakes then
@@ -340,7 +347,7 @@ local function wake_now(waiter)
     return true
 end
 
---- Wakes the first waiters of the queue, as many as this turn still may.
+--- Wakes the first waiters of the queue, as many as this turn may still wake.
 -- @treturn boolean whether some are left
 local function wake_next(pump)
     local queue = pump.queue
@@ -359,13 +366,13 @@ local function wake_next(pump)
     return false
 end
 
---- Whether a client's session is over, or is another process's.
+--- Whether a client's session is over, or belongs to another process.
 local function is_closed(client)
     local state = client._core:state()
     return state == nil or state == "closed"
 end
 
---- One turn: passes on the client's news. False when there is nothing more to do for this handler.
+--- One turn: passes on the client's notifications. Returns false when there is nothing more to do for this handler.
 local function turn(pump)
     local client = pump.weak.client
     if not client or pump.stop then
@@ -378,7 +385,7 @@ local function turn(pump)
     return not is_closed(client)
 end
 
---- Connects to the client's doorbell.
+--- Connects to the client's notify socket.
 local function connect(pump)
     local client = pump.weak.client
     if not client or is_closed(client) then
@@ -397,12 +404,12 @@ local function connect(pump)
     end
     socket:close()
     if is_closed(client) then
-        return nil -- closed meanwhile, and its doorbell is gone
+        return nil -- closed meanwhile, and its notify socket no longer exists
     end
     return nil, problem or "no connection"
 end
 
---- Reads and pumps until the pump is to stop.
+--- Reads and pumps until the pump must stop.
 local function read_and_pump(pump)
     local socket, problem = connect(pump)
     if not socket then
@@ -421,7 +428,7 @@ local function read_and_pump(pump)
     socket:close()
 end
 
---- The timer handler; `number` says of which start of the pump.
+--- The timer handler. `number` is the number of the pump's start that this handler belongs to.
 local function run_pump(_, pump, number)
     if pump.number ~= number then
         return -- it was given up, and is late
@@ -438,7 +445,7 @@ local function run_pump(_, pump, number)
             pump.queue[pump.queue.last].queued = false
             pump.queue.last = pump.queue.last - 1
         end
-        wait.wake_everybody(client) -- who have to look themselves
+        wait.wake_everybody(client) -- the waiters check their conditions themselves
     elseif client and not pump.asleep and not is_closed(client) then
         start_pump(client, pump)
     end
@@ -459,25 +466,25 @@ function start_pump(client, pump)
     return client
 end
 
---- Whether nginx has dropped the timer that a pump was to run in.
+--- Whether nginx has dropped the timer in which a pump was to run.
 local function is_dropped(pump)
     return pump.running and not pump.begun and ngx.now() - pump.since > OVERDUE
 end
 
---- Has the handler of a pump end: for a new one to begin, or, `asleep`, until there is use for it.
+--- Makes the handler of a pump end: so that a new one can begin, or, with `asleep`, until the pump is used again.
 local function stop_pump(client, pump, asleep)
     pump.stop, pump.asleep = true, asleep
     client._core:ring()
 end
 
---- Whether every request has a Lua VM of its own: lua_code_cache is off. Otherwise a worker has one, or two if there are
+--- Whether every request has a separate Lua VM: lua_code_cache is off. Otherwise a worker has one VM, or two if it serves
 -- streams as well as HTTP.
 local function is_vm_passing()
     return core.openings() > 2
 end
 
---- Whether anybody needs to hear of a client's news soon. `holding`: whether a living request holds a lock, all that counts
--- in a VM that no other request will see.
+--- Whether notifications of a client must be passed on soon. `holding`: whether a living request holds a lock. Nothing else
+-- counts in a VM that no other request will use.
 local function is_used(client, holding)
     local registry = client._registry
     if next(registry.everybody) ~= nil then
@@ -488,7 +495,7 @@ local function is_used(client, holding)
     return next(registry.observers) ~= nil or client._log ~= nil or #client._state_listeners > 0
 end
 
---- What a tick does for one client.
+--- The work of a tick for one client.
 local function look_after(client, pump, now)
     sweep(client)
     if is_used(client, release_abandoned(client, is_vm_passing())) then
@@ -503,7 +510,7 @@ end
 
 -- The end of the worker -----------------------------------------------------------------------------------------------
 
---- Whether somebody waits who may go on waiting.
+--- Whether there is a waiter that may go on waiting.
 local function has_waiters(client, grace_is_over)
     sweep(client)
     for waiter in pairs(client._registry.everybody) do
@@ -514,7 +521,7 @@ local function has_waiters(client, grace_is_over)
     return false
 end
 
---- Closes every client that nobody needs any more; whether some are left.
+--- Closes every client that is not in use any more. Returns whether some are left.
 local function close_unused(grace_is_over)
     local left = false
     for client in pairs(pumps) do
@@ -523,7 +530,7 @@ local function close_unused(grace_is_over)
             if has_waiters(client, grace_is_over) or holding then
                 left = true
             else
-                client._closing = true -- not to be shared any more
+                client._closing = true -- from now on zklock.shared does not return it
                 client._core:close()
             end
         end
@@ -531,7 +538,7 @@ local function close_unused(grace_is_over)
     return left
 end
 
---- A timer handler: lets the clients of an exiting worker go as soon as may be.
+--- A timer handler: closes the clients of an exiting worker as soon as possible.
 local function drain()
     local grace_ends = ngx.now() + TIMER_GRACE
     local pause = DRAIN_STEP
@@ -578,8 +585,8 @@ end
 
 -- The adapter ---------------------------------------------------------------------------------------------------------
 
---- Before a client is opened: not in the master process, whose workers it would not follow; and where nothing can wait,
--- connect does not either.
+--- Called before a client is opened. Refuses to do so in the master process, because the client would not work in the workers.
+-- In phases in which a coroutine cannot wait, connect does not wait.
 function openresty.prepare(settings)
     local phase = get_phase()
     if phase == "init" then
@@ -608,7 +615,7 @@ function openresty.detach(client)
     pumps[client] = nil
 end
 
---- Sees to it that a client's pump runs; whether its waiters hear of the news by it.
+--- Makes sure that a client's pump runs. Returns whether the pump wakes the client's waiters.
 local function wake_pump(client)
     local pump = pumps[client]
     if not pump then
@@ -638,7 +645,7 @@ local function report_late(pump)
     end
 end
 
---- See zklock.adapters for what an adapter's functions promise.
+--- See zklock.adapters for the contract of an adapter's functions.
 function openresty.wait(client, waiter, seconds)
     local phase = get_phase()
     if not YIELDING[phase] then
@@ -686,7 +693,7 @@ function openresty.wake(waiter)
     waiter.client._core:ring() -- the pump goes on with it
 end
 
---- A callback runs in a timer of its own, so that it may wait; where there is none left, on the spot.
+--- Runs a callback in a separate timer, so that it may wait; or immediately if there is no timer left.
 function openresty.spawn(fn)
     local ok, started = pcall(timer_at, 0, function()
         fn()
@@ -696,7 +703,7 @@ function openresty.spawn(fn)
     end
 end
 
---- Notes who has asked for a lock: what is asked for ends with the request.
+--- Notes which coroutine and request have asked for a lock: the acquisition ends with the request.
 function openresty.bind(hold)
     local owner = running_owner()
     hold.owner = owner
@@ -705,7 +712,7 @@ function openresty.bind(hold)
     end
 end
 
---- A hold is to outlive its request.
+--- Makes a hold outlive its request.
 function openresty.keep(hold)
     local owner = hold.owner
     if owner and owner.request and owner.request.scope then
@@ -713,7 +720,7 @@ function openresty.keep(hold)
     end
 end
 
---- A hold is with_lock's from now on: it ends with the running coroutine, if that has acquired it.
+--- Notes that a hold belongs to with_lock: it ends with the running coroutine, if that coroutine has acquired it.
 function openresty.enclose(hold)
     local owner, thread = hold.owner, running_thread()
     if owner and thread and owner.thread == thread and owner.place == nil then

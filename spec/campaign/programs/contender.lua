@@ -1,4 +1,4 @@
---- A client process of the campaign, in plain Lua or under a loop: takes turns until the file SETTINGS.order says "stop".
+--- A client process of the campaign, in plain Lua or in an event loop. It takes turns until the file SETTINGS.order says "stop".
 --
 -- Usage: contender.lua SETTINGS.json RECORD
 
@@ -18,7 +18,7 @@ local record = turns.recorder(arg[2])
 record("start %.6f %d", core.now(), uv.os_getpid())
 math.randomseed(settings.seed)
 
---- What the loops differ in: how to start a fiber, how to sleep, how to run all fibers to their end.
+--- How the loops differ: how to start a fiber, how to sleep, how to run all fibers to their end.
 local loops = {}
 
 function loops.blocking()
@@ -72,7 +72,7 @@ local loop = loops[settings.loop]()
 local store = assert(socket.connect(settings.redis_address, ("%d"):format(settings.redis_port)))
 store:setoption("tcp-nodelay", true)
 
--- What a loop opens once and for all is not the lock's: it is opened before fds are counted.
+-- Descriptors that a loop opens once for all are not a lock's, so they are opened before descriptors are counted.
 loop.start(function()
     loop.sleep(0.01)
 end)
@@ -103,7 +103,7 @@ function world.order()
     end
 end
 
---- What a client does that was ordered to while it holds a lock.
+--- What a client that holds a lock does on an order.
 world.orders = {
     exit = function()
         os.exit(settings.exit_status)
@@ -132,8 +132,8 @@ loop.run()
 
 turns.record_stats(world)
 world.client:close()
--- A closed client keeps its pipes until it is collected; adapters keep what they had for a moment, which is longer where there is
--- much else to do.
+-- A closed client keeps its pipes until it is collected. Adapters keep what they had for a moment, which is longer on a busy
+-- machine.
 world.client = nil
 local fds_after, threads_after
 for _ = 1, 10 do

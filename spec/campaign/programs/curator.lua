@@ -1,5 +1,5 @@
---- A client process of the campaign that is Curator: drives spec/foreign's contender, and records its turns as turns.lua does.
--- It has no lease and no token: what is recorded is only what it saw itself.
+--- A client process of the campaign that is Curator: drives spec/foreign's contender, and records its turns as turns.lua does. It
+-- has no lease and no token: it records only what it saw itself.
 --
 -- Usage: curator.lua SETTINGS.json RECORD
 
@@ -16,12 +16,12 @@ local record = turns.recorder(arg[2])
 record("start %.6f %d", core.now(), uv.os_getpid())
 math.randomseed(settings.seed)
 
--- Curator may be gone before it is told to go, and libuv does not keep a write to it from raising SIGPIPE.
+-- Curator may have ended before it is told to, and libuv does not prevent SIGPIPE for a write to it.
 local deaf = uv.new_signal()
 deaf:start("sigpipe", function() end)
 deaf:unref()
 
---- Seconds in which it must have gone after "close", and may be ready.
+--- Seconds after "close" within which it must end; also after a start within which it must be ready.
 local PATIENCE = 5
 
 local function order()
@@ -42,7 +42,7 @@ local function sleep(seconds)
     coroutine.yield()
 end
 
---- Starts Curator: say(line) sends it a line, hear() waits for one, nil at its end.
+--- Starts Curator: say(line) sends it a line; hear() waits for a line and returns nil at its end.
 local function start()
     local input, output = uv.new_pipe(), uv.new_pipe()
     local handle = assert(uv.spawn("setpriv", {

@@ -11,7 +11,7 @@ local ngx = ngx
 
 local in_nginx = {}
 
---- How long nginx may keep what it keeps for closed cosockets.
+--- How long nginx may keep descriptors for closed cosockets.
 local SETTLE = 2
 
 local function parent()
@@ -25,7 +25,7 @@ local master = parent()
 
 local function order_of(name)
     if parent() ~= master then
-        -- Killed, and the campaign with it.
+        -- The master was killed, and the campaign with it.
         os.exit(1)
     end
     local orders = io.open(name .. ".order")
@@ -48,8 +48,8 @@ local function count_unix_sockets()
     return count
 end
 
---- Waits until this worker has a channel to each other worker. The master sends them after the worker has begun, so they are
--- no descriptors that a client has left.
+--- Waits until this worker has a channel to each other worker. The master sends them after the worker has begun, so a client has
+-- not left these descriptors.
 local function await_channels()
     while count_unix_sockets() < ngx.worker.count() do
         ngx.sleep(0.01)
@@ -116,7 +116,7 @@ function in_nginx.start(settings_file, record_file)
 
     assert(ngx.timer.at(0, function()
         await_channels()
-        -- The first look itself opens what it needs.
+        -- The first count itself opens what it needs.
         turns.count("/proc/self/fd")
         fds, threads = turns.count("/proc/self/fd"), turns.count("/proc/self/task")
         descriptors = turns.descriptors()

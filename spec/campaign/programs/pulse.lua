@@ -1,5 +1,5 @@
---- The pulse of the campaign's servers: writes through each of them, round after round, with the specs' own client, and records
--- when a round was acknowledged by all of them. Where there are no beats the servers, or the machine, stood still.
+--- The pulse of the campaign's servers: writes through each of them, round after round, with the specs' ZooKeeper client, and
+-- records when all of them have acknowledged a round. Without beats the servers, or the machine, stood still.
 --
 -- Usage: pulse.lua FILE ADDRESS…      FILE gets a line a round: its end, on the clock of all records
 
@@ -25,7 +25,7 @@ local function beat(address)
             done = client:create(PATH)
         end
     end
-    -- Whoever has failed begins anew.
+    -- A client that has failed is replaced.
     clients[address] = done and client or nil
     return done
 end

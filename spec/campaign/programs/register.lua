@@ -1,13 +1,13 @@
---- campaign.register: what the locks protect: a value in Redis that refuses older tokens, and beside it the same value
--- without that, and a counter that is read, and written one higher, by whoever holds the lock.
+--- campaign.register: what the locks protect: a value in Redis that refuses older tokens; next to it the same value without that
+-- check; and a counter that the holder of the lock reads, and writes one higher.
 --
--- Works with LuaSocket's sockets and with nginx's alike.
+-- Works with LuaSocket's sockets and with nginx's.
 
 local Register = {}
 Register.__index = Register
 
---- KEYS[1]: the path. ARGV: token, counter. Returns whether the fenced value was written, the number of that write, the
--- token of the last write of the unfenced value.
+--- KEYS[1]: the path. ARGV: token, counter. Returns whether the fenced value was written, the number of that write, and the token
+-- of the last write of the unfenced value.
 local WRITE = [[
     local before = redis.call("getset", KEYS[1] .. ":unfenced", ARGV[1]) or ""
     redis.call("set", KEYS[1] .. ":counter", ARGV[2])
@@ -61,14 +61,14 @@ function Register:counter(path)
     return tonumber(call(self, "GET", path .. ":counter") or 0)
 end
 
---- Writes under a token: the number of the fenced write, or nil if it was refused; and the token of the write before, of the
--- register that has no fence.
+--- Writes under a token. Returns the number of the fenced write, or nil if it was refused; and the token of the write before, from
+-- the register without a fence.
 function Register:write(path, token, counter)
     local answer = call(self, "EVAL", WRITE, 1, path, token, counter)
     return answer[1] == 1 and answer[2] or nil, answer[3]
 end
 
---- How many writes there were, and what the counter says.
+--- How many writes there were, and the value of the counter.
 function Register:totals(path)
     return tonumber(call(self, "GET", path .. ":writes") or 0), self:counter(path)
 end

@@ -1,20 +1,20 @@
---- campaign.turns: what a client of the campaign does, in whatever loop it lives: it takes turns at its locks, writes to
--- the register while it holds one, and records each grant before it enters. spec/campaign/history.lua reads the records:
+--- campaign.turns: what a client of the campaign does in any loop: it takes turns at its locks, writes to the register while it
+-- holds a lock, and records each grant before it enters. spec/campaign/history.lua reads the records:
 --
 --     start TIME PID                               the first one
 --     g ID PATH MODE WEIGHT LIMIT TOKEN TIME UNTIL granted, and at TIME valid until UNTIL (- without a lease). MODE is x
 --                                                  (alone), r (with readers), s (WEIGHT of LIMIT permits)
 --     v ID TIME UNTIL                              still held at TIME
 --     e ID TIME released|lost                      at TIME held for the last time, or not held any more
---     w ID SEQUENCE BEFORE                         its write was the register's so-manieth; BEFORE: whose was there in the
+--     w ID SEQUENCE BEFORE                         its write was the register's SEQUENCE-th; BEFORE: the token that was in the
 --                                                  register without a fence
 --     x ID BEFORE                                  its write was refused
---     r FIBER TIME CODE PATH                       an acquire that gave nothing
+--     r FIBER TIME CODE PATH                       an acquire that failed
 --     q TIME                                       os.exit follows
 --     n STAT=COUNT…                                the client's counters, each time the latest
 --     c FDS FDS THREADS THREADS                    before connect, after close
 --
--- Each line is one write(2), so that who is killed leaves whole lines.
+-- Each line is one write(2), so a killed client leaves whole lines.
 
 local turns = {}
 
@@ -22,13 +22,13 @@ local format = string.format
 
 local STATS = { "requests", "grants", "hand_overs", "losses", "unknown_outcomes", "connections", "refusals", "heartbeats" }
 local STATS_INTERVAL = 2
---- How long turns are, in seconds, and of how many in a thousand.
+--- How long turns are, in seconds, and in how many turns of a thousand.
 local LONG, LONG_PER_MILLE = 1.5, 3
 local MIDDLE, MIDDLE_PER_MILLE = 0.03, 60
 local SHORT = 0.002
 local LOOK_INTERVAL = 0.15
 
---- Timeouts of acquire, one by chance; 0 tries.
+--- Timeouts of acquire, one at random; 0 is a try.
 local TIMEOUTS = { 0, 0.3, 2, 5, 5, 5 }
 
 --- Counts the entries of a directory of /proc.
@@ -42,8 +42,8 @@ function turns.count(directory)
     return count
 end
 
---- Collects all that nobody refers to. What LuaJIT has compiled refers to functions, and what is theirs, for as long as it is kept:
--- if it comes early, to the one that made the locks, and with it to the client.
+--- Collects all garbage. Code that LuaJIT has compiled refers to functions and their upvalues for as long as it is kept: if it was
+-- compiled early, to the function that made the locks, and by it to the client.
 function turns.collect()
     local jit = rawget(_G, "jit")
     if jit then
@@ -53,7 +53,7 @@ function turns.collect()
     collectgarbage()
 end
 
---- What each descriptor of this process is: number -> words.
+--- The descriptors of this process: number -> words.
 function turns.descriptors()
     local uv = require "luv"
     local list = {}
@@ -63,7 +63,7 @@ function turns.descriptors()
     return list
 end
 
---- Returns the kernel's line about a socket, which has its addresses. "" if there is none.
+--- Returns the kernel's line about a socket, which has its addresses; "" if there is none.
 local function line_about(what)
     local inode = what:match("^socket:%[(%d+)%]$")
     for _, kind in ipairs(inode and { "tcp", "tcp6", "udp", "unix" } or {}) do
@@ -76,7 +76,7 @@ local function line_about(what)
     return ""
 end
 
---- Says on stderr which descriptors were not there before.
+--- Prints on stderr the descriptors that were not open before.
 function turns.name_descriptors(before)
     for name, what in pairs(turns.descriptors()) do
         if before[name] ~= what then
@@ -85,7 +85,7 @@ function turns.name_descriptors(before)
     end
 end
 
---- What a client writes into its record: a function(format, …).
+--- Opens a client's record. Returns a function(format, …) that writes to it.
 function turns.recorder(name)
     local file = assert(io.open(name, "a"))
     file:setvbuf("no")
@@ -156,7 +156,7 @@ local function choose(world, list)
     return list[#list]
 end
 
---- "-" for what never ends.
+--- "-" for a time that never ends.
 local function until_of(time, remaining)
     return remaining < math.huge and format("%.6f", time + remaining) or "-"
 end
@@ -177,7 +177,7 @@ local function enter(world, fiber, entry)
     end
 end
 
---- Records who is still held; whether all are.
+--- Records which parts are still held. Returns whether all are.
 local function look(world, entry)
     local all = true
     for _, part in ipairs(entry.parts) do
@@ -201,7 +201,7 @@ local function leave(world, entry)
     end
 end
 
---- As programs do that trust their lock: reads at the beginning, writes at the end, and does not look in between.
+--- Like programs that trust their lock: reads at the beginning, writes at the end, and does not check between the two.
 local function hold(world, entry)
     local counters = {}
     for _, part in ipairs(entry.parts) do
@@ -214,7 +214,7 @@ local function hold(world, entry)
             world.sleep(LOOK_INTERVAL)
         until not look(world, entry) or world.now() > deadline
     else
-        -- Not so short that nginx would take it for nothing.
+        -- Long enough that nginx treats it as a sleep.
         world.sleep(0.001 + world.random() * (pick < LONG_PER_MILLE + MIDDLE_PER_MILLE and MIDDLE or SHORT))
     end
     local order = world.order()
@@ -223,7 +223,7 @@ local function hold(world, entry)
             world.record("q %.6f", world.now())
         end
         world.orders[order]()
-        -- Whoever wakes up looks first: a lock that nobody renewed meanwhile must not be held.
+        -- A program that wakes up checks first: a lock that was not renewed meanwhile must not be held.
         look(world, entry)
     end
     for _, part in ipairs(entry.parts) do
@@ -249,11 +249,11 @@ local function turn(world, fiber, entry)
     local got, message, code = entry.lock:acquire(options)
     if not got then
         world.record("r %d %.6f %s %s", fiber.number, world.now(), code, entry.parts[1].path)
-        -- Of "exhausted" the judgement says whether it was the servers' doing.
+        -- The checks decide whether the servers caused "exhausted".
         if code ~= "timeout" and code ~= "disconnected" and code ~= "lost" and code ~= "exhausted" then
             error(("acquire: %s (%s)"):format(message, code))
         end
-        -- Who tries and is refused asks again soon, but not at once.
+        -- After a refused try the client asks again soon, but not at once.
         world.sleep(0.02 + world.random() * 0.05)
         return
     end

@@ -1,6 +1,6 @@
 /*
- * machine: see machine.h. What is wrapped behaves as on a machine with one processor, on which a thread may have to wait for its
- * turn, but is never interrupted.
+ * machine: see machine.h. The wrapped functions behave as on a machine with one processor, on which a thread may have
+ * to wait before it runs, but is never interrupted.
  */
 #include "machine.h"
 
@@ -18,24 +18,24 @@
 
 #include "client_private.h"
 
-/* As sim_network.c numbers them. */
+/* sim_network.c numbers its descriptors from here. */
 #define FIRST_SIMULATED 1000
 
 #define STACK_SIZE ((size_t)512 * 1024)
 
-/* Timers of timerfd_create have numbers from here on. */
+/* The descriptors of timerfd_create have numbers from here. */
 #define FIRST_ALARM 1000000
 #define MOST_ALARMS (2 * MOST_FIBERS)
 
 /*
- * How long a look at the clock takes, in nanoseconds. A program that looks at it until some time has passed would do so for ever if it
- * were 0.
+ * How long a reading of the clock takes, in nanoseconds. If it were 0, a program that reads the clock until some time
+ * has passed would never end.
  */
 #ifndef LOOK_AT_CLOCK
 #define LOOK_AT_CLOCK 0
 #endif
 
-/* More changes of threads than this at one instant: somebody spins. */
+/* If there are more changes of threads than this at one instant, a thread spins. */
 #define MOST_CHANGES 20000
 
 typedef struct {
@@ -46,13 +46,13 @@ typedef struct {
 
 typedef struct {
     ucontext_t context;
-    void *stack; /* NULL: no such fiber */
+    void *stack; /* NULL: there is no such fiber */
     void *(*start)(void *);
     void *argument;
     sleep_state asleep;
     bool done;
     bool detached;
-    zkl_client *speaks; /* whose log lines are written on this thread */
+    zkl_client *speaks; /* the client whose log lines are written on this thread */
     int64_t paused_until;
 } fiber;
 
@@ -62,11 +62,11 @@ static struct {
 } alarms[MOST_ALARMS];
 
 static fiber fibers[MOST_FIBERS];
-static fiber *present; /* NULL: the program itself */
+static fiber *present; /* the fiber that runs; NULL: the program itself */
 static ucontext_t program;
 static int64_t changed_at;
 static int changes;
-static int64_t clock_read; /* at the last look at the clock; the world catches up when a thread sleeps */
+static int64_t clock_read; /* at the last reading of the clock; the world catches up when a thread sleeps */
 
 int __real_poll(struct pollfd *fds, nfds_t count, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout);
@@ -93,9 +93,11 @@ _Noreturn void machine_fail(const char *what)
     abort();
 }
 
-/* --- who is ready -------------------------------------------------------------------------------------------------- */
+/*
+ * --- which threads are ready ---------------------------------------------------------------------------------------
+ */
 
-/* Fills in what poll would, and returns what it would; 0 also while it would sleep on. */
+/* Fills in the results of poll, and returns its result; 0 also if poll would continue to sleep. */
 static int look(const sleep_state *asleep)
 {
     int ready = 0;
@@ -165,7 +167,7 @@ static void nothing(void *context, int64_t argument)
     (void)context, (void)argument;
 }
 
-/* An event at that instant: time stands there for once. */
+/* Schedules an empty event, so that time stops at that instant once. */
 static void mark(int64_t at)
 {
     if (at < INT64_MAX) {
@@ -173,7 +175,10 @@ static void mark(int64_t at)
     }
 }
 
-/* The program sleeps: lets one other run, or the world go on, if the program is not the next. True: it is. */
+/*
+ * The program sleeps. Runs one fiber, or lets the world take a step, unless the program is the next to run. Returns
+ * true if it is.
+ */
 static bool pass(const sleep_state *asleep)
 {
     fiber *ready[MOST_FIBERS];
@@ -186,7 +191,7 @@ static bool pass(const sleep_state *asleep)
     bool mine = is_ready(asleep);
     if (count + mine == 0 || sim_chance(1, 4)) {
         if (count + mine > 0) {
-            mark(sim_now() + sim_below(SIM_MILLISECOND)); /* whoever is ready runs soon */
+            mark(sim_now() + sim_below(SIM_MILLISECOND)); /* threads that are ready run soon */
         }
         if (!sim_step()) {
             machine_fail("everybody waits, for nothing");
@@ -201,7 +206,7 @@ static bool pass(const sleep_state *asleep)
     return true;
 }
 
-/* The time that threads have spent looking at the clock passes in the world. */
+/* Lets the time pass in the world that threads have spent reading the clock. */
 static void catch_up(void)
 {
     if (clock_read > sim_now()) {
@@ -209,12 +214,12 @@ static void catch_up(void)
     }
 }
 
-/* --- what the program calls ---------------------------------------------------------------------------------------- */
+/* --- functions that the program calls ----------------------------------------------------------------------------- */
 
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     catch_up();
-    /* A call takes some time itself, or whoever waits for a nanosecond more would do so for ever. */
+    /* The call itself takes some time. Otherwise a program that waits for one more nanosecond would wait for ever. */
     sleep_state asleep = {fds, count,
                           timeout < 0 ? INT64_MAX : sim_now() + timeout * SIM_MILLISECOND + SIM_MICROSECOND};
     mark(asleep.until);
@@ -306,7 +311,7 @@ int __wrap_pthread_detach(pthread_t thread)
     return 0;
 }
 
-/* Nobody sleeps with a mutex in his hands. */
+/* No fiber sleeps while it holds a mutex, so the mutex is free. */
 int __wrap_pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
     (void)clock, (void)until;
@@ -369,8 +374,8 @@ ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags)
 }
 
 /*
- * The name of a client consists of these two, and how long a text is decides where memory is: processes whose numbers have four and
- * five digits would not go through tables in the same order.
+ * A client's name consists of these two, and the length of a text decides where memory is allocated. With the real
+ * ones, processes whose numbers have four and five digits would not traverse tables in the same order.
  */
 pid_t __wrap_getpid(void)
 {
@@ -383,7 +388,7 @@ int __wrap_gethostname(char *name, size_t size)
     return 0;
 }
 
-/* --- what the tests call ------------------------------------------------------------------------------------------- */
+/* --- functions that the tests call -------------------------------------------------------------------------------- */
 
 int machine_poll(struct pollfd *fds, nfds_t count, int timeout)
 {

@@ -1,13 +1,13 @@
---- program: what simulate_lua runs: random things that a Lua program may do with some clients, on a machine, in a network and with
--- servers that all go wrong (`world`, made by simulate_lua.c, whose random numbers decide everything).
+--- program: what simulate_lua runs: random operations of a Lua program with some clients. There are faults of the machine, the
+-- network and the servers (`world`, from simulate_lua.c, whose random numbers decide everything).
 --
--- A third of the programs block, the others are coroutines under a loop of their own. What must be true of all:
---   * at no instant do two objects say that they hold what they cannot hold together, and nobody has permits that there are not;
---   * a mutex's tokens grow from grant to grant;
---   * nothing takes longer than it may, and what fails says why, with a code that the documentation knows for it;
---   * whose node an administrator has deleted learns of it, and holds nothing any more that somebody else may have;
---   * where there is no memory a call fails with an error or a code that says so, and nothing else goes wrong;
---   * once nothing goes wrong any more everybody gets every lock, and in the end no node and no watch is left.
+-- A third of the programs block. The others are coroutines in an event loop of their own. These must be true of all:
+--   * At no instant two objects that exclude each other are both held, and never more permits are held than exist.
+--   * The tokens of a mutex grow from grant to grant.
+--   * No operation takes longer than it may. A failure has a code that the documentation lists for the operation.
+--   * A holder whose node an administrator has deleted is told so, and holds nothing any more that another may have.
+--   * Without memory a call fails with an error or a code that says so, and nothing else goes wrong.
+--   * After the faults every client can acquire every lock, and in the end no node and no watch is left.
 
 -- luacheck: globals world
 local core = require "zklock.core"
@@ -18,7 +18,7 @@ local zklock = require "zklock"
 local below, now = world.below, core.now
 local T = world.session_timeout
 
---- What a machine that is busy may take beyond a deadline, in seconds.
+--- Seconds that a busy machine may take beyond a deadline.
 local GRACE = 0.1
 
 local function chance(numerator, denominator)
@@ -34,12 +34,12 @@ local function violated(what, ...)
 end
 
 local grants, losses, operations, shortages, deletions = 0, 0, 0, 0, 0
-local frozen = 0 -- seconds in which the whole process stood still
+local frozen = 0 -- seconds for which the whole process was paused
 
--- Some programs have an administrator who deletes what he likes; in some memory runs short now and then, for Lua or below it.
+-- Some programs have an administrator who deletes nodes at random. In some, allocations fail now and then, in Lua or below it.
 local ADMINISTRATED, SHORT = chance(1, 3), chance(1, 4)
 
-if world.broken == "abandon" then -- what failed for want of memory is not given up
+if world.broken == "abandon" then -- an acquisition that failed for lack of memory is not abandoned
     local lock = require "zklock.lock"
     local abandon = lock._abandon
     lock._abandon = function(...)
@@ -47,19 +47,19 @@ if world.broken == "abandon" then -- what failed for want of memory is not given
     end
 end
 
--- A loop ----------------------------------------------------------------------------------------------------------------
+-- An event loop ----------------------------------------------------------------------------------------------------------
 
 local BLOCKING = chance(1, 3)
 
 local sleeping = {} -- list of { thread =, deadline = }
-local clients = {}  -- list of { client =, objects = list }; client is false while there is none
+local clients = {}  -- list of { client =, objects = list }; client is false while there is no client
 
 local adapter = {}
 
 local function sleep_until(deadline)
     local thread = coroutine.running()
     sleeping[#sleeping + 1] = { thread = thread, deadline = deadline }
-    local successes, failures = world.lua_memory() -- others have as much as they need
+    local successes, failures = world.lua_memory() -- the other coroutines have enough memory
     coroutine.yield()
     world.lua_memory(successes, failures)
 end
@@ -86,12 +86,12 @@ local function sleep(seconds)
     end
 end
 
---- An error that there may be where memory is short.
+--- Whether the error is allowed because memory is short.
 local function is_shortage(problem)
     return SHORT and tostring(problem):find("not enough memory", 1, true) and not tostring(problem):find "^violated"
 end
 
---- Lets every client pump whose descriptor may have something to say.
+--- Lets each client pump whose descriptor may be readable.
 local function pump_all()
     for _, entry in ipairs(clients) do
         if entry.client and SHORT and chance(1, 20) then
@@ -141,16 +141,16 @@ local function run(functions)
     end
 end
 
--- What must be true -----------------------------------------------------------------------------------------------------
+-- The checks ------------------------------------------------------------------------------------------------------------
 
 local PERMITS = 3
 
---- How long it may take to hear that an administrator has deleted a node: until the next heartbeat, which may have to wait for a
--- connection, as long as the session lives.
+--- How long it may take until a holder is told that an administrator has deleted its node. It is told by the next heartbeat, which
+-- may have to wait for a connection as long as the session lives.
 local HEARS_WITHIN = 2 * T + GRACE
 
---- Whether an administrator has taken away what is held by a claim, and the holder need not know yet. (Of a semaphore's permits
--- only one is known by name; of others none is for which there was no memory.)
+--- Whether an administrator has deleted a node by which an acquisition holds, and the holder need not know yet. (Only one of a
+-- semaphore's nodes is known by name. With other kinds the name is unknown if there was no memory for it.)
 local function disowned(object, claim)
     if not ADMINISTRATED then
         return false
@@ -170,7 +170,7 @@ local function disowned(object, claim)
     return ago and ago <= HEARS_WITHIN
 end
 
---- Calls fn(hold) for each hold of a lock object, whichever coroutine's, that is held just now; returns how many there are.
+--- Calls fn(hold) for each hold of a lock object, of any coroutine, that is held at this moment. Returns how many there are.
 local function each_held(object, lock, fn)
     local count = 0
     for holder in Owner.each(lock) do
@@ -185,7 +185,7 @@ local function each_held(object, lock, fn)
     return count
 end
 
---- Of one path, what is held just now by all of its objects.
+--- The holds of all objects of a path at this moment.
 local function held_on(path)
     local exclusive, shared, permits = 0, 0, 0
     for _, entry in ipairs(clients) do
@@ -197,7 +197,7 @@ local function held_on(path)
             elseif object.kind == "rwlock" then
                 exclusive = exclusive + each_held(object, lock.write)
                 each_held(object, lock.read, function(hold)
-                    if not Hold.held_claim(Owner.own(lock.write, hold.taker)) then -- else its coroutine writes, too
+                    if not Hold.held_claim(Owner.own(lock.write, hold.taker)) then -- otherwise its coroutine also writes
                         shared = shared + 1
                     end
                 end)
@@ -222,13 +222,13 @@ local function check_exclusion()
     end
 end
 
-local latest = {} -- path -> the latest grant's token, and whose it was
+local latest = {} -- path -> the token of the latest grant, and its holder
 local latest_lock = setmetatable({}, { __mode = "v" })
-local latest_thread = setmetatable({}, { __mode = "v" }) -- path -> the coroutine that was granted it last
+local latest_thread = setmetatable({}, { __mode = "v" }) -- path -> the coroutine of the latest grant
 
 local function check_token(path, lock)
     if ADMINISTRATED and world.deleted(lock:node() or "") then
-        return -- it may be stale
+        return -- the token may be stale
     end
     local token, before = lock:token(), latest[path]
     local again = token == before and lock == latest_lock[path] -- reentrant
@@ -240,7 +240,7 @@ local function check_token(path, lock)
     end
 end
 
---- The codes that each operation may answer.
+--- The codes that an operation may return.
 local function codes(text)
     local set = {}
     for code in text:gmatch "%S+" do
@@ -252,7 +252,7 @@ local ACQUIRE = codes "timeout disconnected cancelled deadlock lost closed faile
 local RELEASE = codes "not_held lost disconnected closed failed"
 local QUESTION = codes "timeout disconnected closed failed no_node lost bad_version not_held node_exists"
 
---- Calls fn(…), which may take so long; checks how it ended, and that all is well afterwards.
+--- Calls fn(…), which may take up to `limit` seconds. Checks its result, and then all invariants.
 local function try(what, limit, known, fn, ...)
     operations = operations + 1
     local began, stood = now(), frozen
@@ -279,7 +279,7 @@ local function try(what, limit, known, fn, ...)
     return table.unpack(results, 2, results.n)
 end
 
--- What programs do ------------------------------------------------------------------------------------------------------
+-- The operations --------------------------------------------------------------------------------------------------------
 
 local TIMEOUTS = { 0, 0, 0.01, 0.2, 1, 3 }
 
@@ -303,7 +303,7 @@ local MAKE = {
 }
 local KINDS = { ["/m/1"] = "mutex", ["/m/2"] = "mutex", ["/m/3"] = "mutex", ["/rw/1"] = "rwlock", ["/sem/1"] = "semaphore" }
 
---- Some object of a client that is open; nil if there is none.
+--- Returns an object of a random open client, nil if there is none.
 local function random_object()
     local entry = pick(clients)
     if not entry.client then
@@ -324,7 +324,8 @@ local function random_object()
     return #entry.objects > 0 and pick(entry.objects) or nil
 end
 
---- The part of an object that is acquired, and what to give acquire. A semaphore's count stays while it may be held.
+--- Returns the part of an object that is acquired, and the arguments of acquire. A semaphore's count is constant while it may be
+-- held.
 local function random_half(object, timeout)
     if object.kind == "rwlock" then
         return chance(2, 3) and object.lock.read or object.lock.write, timeout
@@ -337,7 +338,7 @@ local function random_half(object, timeout)
     return object.lock, timeout
 end
 
---- Whether a lock object is held, by whichever coroutine.
+--- Whether any coroutine holds a lock object.
 local function is_any_held(lock)
     for holder in Owner.each(lock) do
         if Hold.held_claim(holder) then
@@ -355,7 +356,7 @@ local function is_held(object)
     return is_any_held(object.lock)
 end
 
---- Calls try(…) with an object that may be held afterwards, or meanwhile.
+--- Calls try(…) with an object that may be held during the call or afterwards.
 local function busily(object, ...)
     local free = object.busy == 0 and not is_held(object)
     object.busy = object.busy + 1
@@ -367,7 +368,7 @@ local function busily(object, ...)
     return table.unpack(results, 1, results.n)
 end
 
---- How long an acquire may take: a try waits for the server as long as a session lasts.
+--- Seconds that an acquire may take. A try waits for the server as long as a session lasts.
 local function limit_of(timeout)
     return timeout == 0 and T or timeout
 end
@@ -394,7 +395,7 @@ local function hold(object, lock)
         violated("one coroutine is inside", object.path)
     end
     if chance(1, 30) then
-        return -- and keeps it
+        return -- keeps the lock
     end
     release(lock, chance(1, 3) and { wait = chance(1, 2) } or nil)
 end
@@ -446,7 +447,7 @@ operation(2, function(object)
     try("revoke", timeout, QUESTION, lock.revoke, lock, timeout)
 end)
 
---- A write that the server does only if the lock is held.
+--- A write that the server executes only if the lock is held.
 operation(2, function(object)
     local lock = object.kind == "rwlock" and object.lock.write or object.lock
     if lock:held() then
@@ -477,7 +478,7 @@ operation(2, function(object)
     end
 end)
 
---- Forgets an object, whatever it holds or waits for.
+--- Drops an object, whatever it holds or waits for.
 operation(1, function(object)
     local objects = object.entry.objects
     for index = #objects, 1, -1 do
@@ -563,7 +564,7 @@ end
 
 -- The end ---------------------------------------------------------------------------------------------------------------
 
---- Nothing goes wrong any more: everything must be had, and given back.
+--- All faults have ended: every lock must be acquired and released.
 local function settle()
     world.heal()
     local patience = 60 + 10 * T
@@ -577,8 +578,8 @@ local function settle()
         end
         entry.objects = {}
         while not entry.client and world.room() == 0 do
-            collectgarbage() -- one whose close failed for want of memory ends with it
-            sleep(0.1) -- others are closing yet
+            collectgarbage() -- ends a client whose close failed for lack of memory
+            sleep(0.1) -- other clients are still closing
         end
         if not entry.client then
             open(entry, patience)
@@ -594,7 +595,7 @@ local function settle()
         for _, path in ipairs(PATHS) do
             local lock = MAKE[KINDS[path]](client, path)
             lock = KINDS[path] == "rwlock" and lock.write or lock
-            repeat -- one that had its max_hold pass before this program was awake is lost at once
+            repeat -- a lock whose max_hold passed before this program woke up is lost at once
                 ok, message, code = lock:acquire({ timeout = patience, count = KINDS[path] == "semaphore" and PERMITS or nil })
             until code ~= "lost"
             if not ok then

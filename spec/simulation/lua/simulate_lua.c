@@ -1,17 +1,17 @@
 /*
- * simulate_lua: random Lua programs against the simulated ZooKeeper: all of zklock as it ships, Lua, binding, client and engine, but
- * for the C client, the clock and the threads (machine.h).
+ * simulate_lua: random Lua programs against the simulated ZooKeeper. It runs all of zklock as it ships (Lua, binding, client and
+ * engine), except the C client, the clock and the threads (machine.h).
  *
- *   simulate_lua --seed N [--trace]      one program, with its trace on stdout if asked for; with a rule broken, if one is named
- *                          [RULE]        behind it
- *   simulate_lua --seeds FROM COUNT      so many programs
- *   simulate_lua --fresh SECONDS         for so long, from a seed that was never used before, which is printed
- *   simulate_lua --breaks [RULE…]        breaks each of these rules (rules.c, and "abandon", in program.lua), or those that such
- *                                        programs are sure to notice: some check must within LIMIT programs
+ *   simulate_lua --seed N [--trace]      one program, with its trace on stdout if asked for; with this rule broken, if a rule
+ *                          [RULE]        is named
+ *   simulate_lua --seeds FROM COUNT      COUNT programs
+ *   simulate_lua --fresh SECONDS         programs for SECONDS, from a seed that was never used before, which is printed
+ *   simulate_lua --breaks [RULE…]        breaks each of these rules (rules.c, and "abandon", in program.lua). Without names: the
+ *                                        rules that such programs are sure to notice. Some check must notice within LIMIT programs
  *   simulate_lua --replay-check          REPLAYS programs, twice each: the traces must be the same
  *
- * program.lua is the program and says what must be true of it. From where the project's directory is. The last line counts what
- * passed and failed; the exit status is 1 if anything failed.
+ * program.lua is the program and contains the checks. Run this from the project's directory. The last line counts the programs
+ * that passed and failed. The exit status is 1 if any failed.
  */
 #include <inttypes.h>
 #include <lauxlib.h>
@@ -34,11 +34,11 @@
 
 #define LIMIT 400
 
-/* Of real time that one program may take: it takes a tenth of one. */
+/* The most seconds of real time for one program. Usually it takes a tenth of a second. */
 #define MOST_SECONDS 120
 #define REPLAYS 20
 
-/* What can go wrong here: the rest of faults.c is about the clients, nodes and directories of other runs. */
+/* The faults that can happen here. The others of faults.c concern the clients, nodes and directories of other runs. */
 #define FAULT(kind) (UINT32_C(1) << (kind))
 #define FAULTS                                                                                                         \
     (FAULT(FAULT_RESET) | FAULT(FAULT_RESET_ALL) | FAULT(FAULT_CLIENT_SILENCE) | FAULT(FAULT_SERVER_SILENCE) |         \
@@ -47,21 +47,21 @@
      FAULT(FAULT_SEND) | FAULT(FAULT_THROTTLE))
 
 int luaopen_zklock_core(lua_State *L);
-/* Where lines are counted; the latter two are in tools/linehook.c. */
+/* Present where line coverage is measured. The latter two are in tools/linehook.c. */
 void __gcov_dump(void) __attribute__((weak));
 int luaopen_linehook(lua_State *L) __attribute__((weak));
 void linehook_write(void) __attribute__((weak));
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 
-/* Each program runs in a process of its own, in which all addresses are what they will be when it is replayed. */
+/* Each program runs in its own process, in which all addresses are the same when it is replayed. */
 typedef struct {
     int64_t programs, operations, grants, losses, deletions, shortages;
-    uint64_t hash; /* of the latest one's trace */
+    uint64_t hash; /* hash of the latest program's trace */
     char problem[600];
 } result;
 static result *results; /* shared between the processes */
 
-/* --- what the program knows of its world --------------------------------------------------------------------------- */
+/* --- world.*: functions for the program --------------------------------------------------------------------------- */
 
 /* world.below(n) -> an integer from 0 to n - 1 */
 static int world_below(lua_State *L)
@@ -70,14 +70,14 @@ static int world_below(lua_State *L)
     return 1;
 }
 
-/* world.freeze(seconds): the whole process stands still */
+/* world.freeze(seconds): pauses the whole process */
 static int world_freeze(lua_State *L)
 {
     machine_freeze(sim_now() + (int64_t)(luaL_checknumber(L, 1) * 1e9));
     return 0;
 }
 
-/* world.poll({fd, …}, seconds): sleeps until one is readable or the time is over */
+/* world.poll({fd, …}, seconds): sleeps until a descriptor is readable or the time is over */
 static int world_poll(lua_State *L)
 {
     struct pollfd fds[MOST_FIBERS];
@@ -92,7 +92,7 @@ static int world_poll(lua_State *L)
     return 0;
 }
 
-/* world.reap(): containers that are empty go */
+/* world.reap(): deletes empty containers */
 static int world_reap(lua_State *L)
 {
     (void)L;
@@ -102,11 +102,11 @@ static int world_reap(lua_State *L)
 
 /* --- administrators ------------------------------------------------------------------------------------------------ */
 
-/* What an administrator has asked the servers to delete. */
+/* The deletions that an administrator has requested. */
 #define MOST_DELETIONS 1000
 static struct {
     char path[160];
-    int64_t at; /* when that was done; 0: not yet */
+    int64_t at; /* when it was executed; 0: not yet */
 } deletions[MOST_DELETIONS];
 static int deletion_count;
 
@@ -138,14 +138,16 @@ static void delete_all(const char *path)
     delete_node(path);
 }
 
-/* world.delete(path): an administrator deletes a node, and first all that is in it */
+/* world.delete(path): an administrator deletes a node, and before it all nodes in it */
 static int world_delete(lua_State *L)
 {
     delete_all(luaL_checkstring(L, 1));
     return 0;
 }
 
-/* world.child(path, n) -> the path of the n-th of a node's children, from 0, counted over and over; nil: it has none */
+/*
+ * world.child(path, n) -> the path of a node's child number n modulo the number of children, from 0; nil if it has none
+ */
 static int world_child(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
@@ -157,7 +159,9 @@ static int world_child(lua_State *L)
     return 1;
 }
 
-/* world.deleted(path) -> how many seconds ago an administrator has deleted that node, or the latest one in it; nil: never */
+/*
+ * world.deleted(path) -> how many seconds ago an administrator deleted that node, or the latest node in it; nil: never
+ */
 static int world_deleted(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
@@ -177,9 +181,9 @@ static int world_deleted(lua_State *L)
 
 /* --- memory -------------------------------------------------------------------------------------------------------- */
 
-/* Of what Lua asks for from now on, so much is there, and then for so many times nothing; -1: there is always some. */
+/* From now on so many allocations by Lua succeed, and then so many fail. -1: none fail. */
 static int64_t lua_successes = -1, lua_failures;
-static bool ran_short; /* so it was, in the latest world.call */
+static bool ran_short; /* an allocation failed in the latest world.call */
 
 static void *lua_memory(void *context, void *block, size_t before, size_t size)
 {
@@ -188,7 +192,7 @@ static void *lua_memory(void *context, void *block, size_t before, size_t size)
         free(block);
         return NULL;
     }
-    bool more = block == NULL || size > before; /* what shrinks must not fail */
+    bool more = block == NULL || size > before; /* a request for less memory must not fail */
     if (more && lua_successes >= 0 && --lua_successes < 0) {
         lua_successes = --lua_failures > 0 ? 0 : -1;
         ran_short = true;
@@ -197,7 +201,7 @@ static void *lua_memory(void *context, void *block, size_t before, size_t size)
     return realloc(block, size);
 }
 
-/* world.lua_memory(successes, failures) -> what there was of both; without them there is always some */
+/* world.lua_memory(successes, failures) -> the previous values of both. Without arguments no allocations fail. */
 static int world_lua_memory(lua_State *L)
 {
     int64_t successes = lua_successes, failures = lua_failures;
@@ -219,7 +223,7 @@ static int call_done(lua_State *L, int status, lua_KContext context)
     return lua_gettop(L);
 }
 
-/* world.call(successes, failures, fn, …): pcall(fn, …), in which memory is short as by world.lua_memory */
+/* world.call(successes, failures, fn, …): pcall(fn, …) with failing allocations, as with world.lua_memory */
 static int world_call(lua_State *L)
 {
     int64_t successes = luaL_checkinteger(L, 1);
@@ -234,21 +238,21 @@ static int world_call(lua_State *L)
     return call_done(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, call_done), 0);
 }
 
-/* world.ran_short() -> whether there was none, in the latest of these calls */
+/* world.ran_short() -> whether an allocation failed in the latest of these calls */
 static int world_ran_short(lua_State *L)
 {
     lua_pushboolean(L, ran_short);
     return 1;
 }
 
-/* world.memory(successes, failures): the same of what everything below Lua asks for; without them there is always some */
+/* world.memory(successes, failures): the same for allocations by everything below Lua. Without arguments none fail. */
 static int world_memory(lua_State *L)
 {
     zkl_memory_fail_some(luaL_optinteger(L, 1, -1), luaL_optinteger(L, 2, 0));
     return 0;
 }
 
-/* world.heal(): from now on nothing goes wrong */
+/* world.heal(): ends all faults for good */
 static int world_heal(lua_State *L)
 {
     (void)L;
@@ -262,7 +266,9 @@ static int world_heal(lua_State *L)
     return 0;
 }
 
-/* world.left() -> what clients have left on the servers, nil: nothing */
+/*
+ * world.left() -> a description of the nodes and watches that clients have left on the servers, nil if there are none
+ */
 static int world_left(lua_State *L)
 {
     const char *example = "";
@@ -275,7 +281,7 @@ static int world_left(lua_State *L)
     return 1;
 }
 
-/* world.room() -> how many clients may be opened yet */
+/* world.room() -> how many more clients may be opened */
 static int world_room(lua_State *L)
 {
     lua_pushinteger(L, machine_room());
@@ -288,7 +294,7 @@ static int world_trace(lua_State *L)
     return 0;
 }
 
-/* world.count(operations, grants, losses, deletions, shortages): for the statistics */
+/* world.count(operations, grants, losses, deletions, shortages): adds to the statistics */
 static int world_count(lua_State *L)
 {
     results->operations += luaL_checkinteger(L, 1);
@@ -319,7 +325,7 @@ static const luaL_Reg world[] = {
     {NULL, NULL},
 };
 
-/* The rule that program.lua breaks, of those that it knows; "": none. */
+/* The rule that program.lua breaks; "": none. */
 static const char *broken_in_lua = "";
 
 /* --- one program --------------------------------------------------------------------------------------------------- */
@@ -354,7 +360,7 @@ static void set_up_world(uint64_t seed, bool trace)
     run.fault_mask &= FAULTS;
 }
 
-/* Threads stand still as long as faults.c says of its clients. */
+/* Pauses threads for as long as faults.c pauses its clients. */
 static void pause_threads(void *context, int64_t argument)
 {
     for (int i = 0; i < MAX_CLIENTS; i++) {
@@ -389,7 +395,7 @@ static lua_State *open_state(void)
     return L;
 }
 
-/* Leaves in results->problem what was wrong. */
+/* Runs one program. Stores in results->problem what was wrong. */
 static void run_program(uint64_t seed, bool trace)
 {
     char *problem = results->problem;
@@ -417,7 +423,7 @@ static void run_program(uint64_t seed, bool trace)
     results->hash = sim_trace_hash();
 }
 
-/* In a process of its own. True: nothing was wrong. */
+/* Runs one program in a process of its own. Returns true if nothing was wrong. */
 static bool run_apart(uint64_t seed, bool trace)
 {
     results->problem[0] = '\0';
@@ -456,7 +462,7 @@ static bool run_seed(uint64_t seed, bool trace)
     return false;
 }
 
-/* --- many ---------------------------------------------------------------------------------------------------------- */
+/* --- many programs ------------------------------------------------------------------------------------------------ */
 
 static int finish(int64_t passed, int64_t failed)
 {
@@ -522,7 +528,7 @@ static int run_replays(void)
 static int run_fresh(double seconds)
 {
     uint64_t seed;
-    if (syscall(SYS_getrandom, &seed, sizeof seed, 0) != (long)sizeof seed) { /* the function is the simulated one */
+    if (syscall(SYS_getrandom, &seed, sizeof seed, 0) != (long)sizeof seed) { /* the C function is the simulated one */
         machine_fail("no random numbers");
     }
     seed >>= 16;
@@ -540,7 +546,7 @@ static int run_fresh(double seconds)
     return finish(passed, failed);
 }
 
-/* Addresses decide in which order Lua goes through tables: a seed replays only where they are always the same. */
+/* Addresses decide the order in which Lua traverses tables: a seed replays only if they are always the same. */
 static void fix_addresses(char **argv)
 {
     int persona = personality(0xffffffff);

@@ -1,0 +1,118 @@
+--- Coroutines and owners that are collected leave the queue, and what they held.
+
+local coroutines = require "spec.support.coroutines"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
+local loop = require "spec.support.loop"
+local zklock = require "zklock"
+
+local assert_unused, begin = coroutines.assert_unused, coroutines.begin
+
+after_each(fixture.clean)
+
+describe("coroutines that are forgotten", function()
+    it("leave the queue and the object if they wait by an object that another coroutine holds #valgrind", function()
+        local suspend = true
+        local client = assert(zklock.connect(fixture.servers(), { connect_timeout = 0, wait = {
+            wake = function() end,
+            wait = function(...)
+                if suspend then
+                    coroutine.yield()
+                    return true
+                end
+                return loop.wait(...)
+            end
+        } }))
+        eventually(function()
+            return client:state() == "connected"
+        end)
+        for _, kind in ipairs(kinds) do
+            local path = fixture.path()
+            local lock, rival = kind.new(client, path, { handoff = 0 }), kind.rival(client, path, { handoff = 0 })
+            suspend = false
+            assert(rival:acquire(10))
+            suspend = true
+            coroutine.wrap(function() -- not on the spec's stack, where LuaJIT's collector would find them
+                for _ = 1, 3 do
+                    begin(function()
+                        lock:acquire(60)
+                    end)
+                end
+            end)()
+            suspend = false
+            eventually(function()
+                collectgarbage()
+                client:pump()
+                return next(client._attempts) == nil
+            end)
+            eventually(function()
+                collectgarbage()
+                return not lock._others or next(lock._others) == nil
+            end)
+            fixture.await_children(path .. kind.directories[#kind.directories], 1)
+            assert.is_true(rival:release())
+            assert(lock:acquire(10))
+            assert.is_true(lock:release())
+        end
+        client:close(0)
+    end)
+end)
+
+describe("owners that are collected", function()
+    --- Returns a client whose coroutines work for owners[1]. The owner is in a table, so that no local variable keeps it alive.
+    local function client_of(owners)
+        local adapter = setmetatable({ owner = function()
+            return owners[1]
+        end }, { __index = require "zklock.adapters.blocking" })
+        return fixture.client({ wait = adapter, session_timeout = 4 })
+    end
+
+    --- Runs `fn` in a coroutine for a new owner, which is then collected.
+    local function for_an_owner(owners, fn)
+        owners[1] = {}
+        begin(fn)
+        owners[1] = {}
+        fixture.collect()
+    end
+
+    it("leave a lost hold to the next acquire by the object itself", function()
+        local owners, told = {}, 0
+        local client, path = client_of(owners), fixture.path()
+        local lock = client:mutex(path, { on_lost = function()
+            told = told + 1
+        end })
+        local held
+        for_an_owner(owners, function()
+            assert(lock:acquire(10))
+            held = lock:node()
+        end)
+        assert(fixture.observer():delete(held))
+        fixture.pump_until(client, function()
+            return told == 1
+        end)
+        assert.equal(lock, lock:acquire(10))
+        assert.is_true(lock:release())
+        assert.equal(1, told)
+        assert_unused(lock)
+    end)
+
+    it("release what they held while others held too", function()
+        local owners = {}
+        local client, path = client_of(owners), fixture.path()
+        local rw = client:rwlock(path)
+        local first = {}
+        owners[1] = first
+        assert(rw.read:acquire(10))
+        for_an_owner(owners, function()
+            assert(rw.read ~= assert(rw.read:acquire(10)))
+        end)
+        owners[1] = first
+        assert.is_true(rw.read:held())
+        assert.is_true(rw.read:release())
+        eventually(function()
+            collectgarbage()
+            return client:rwlock(path).write:try_acquire()
+        end)
+    end)
+end)

@@ -1,0 +1,188 @@
+--- Tests the checks of the documentation, which are in support.documentation, on small sources.
+
+local compat = require "spec.support.compat"
+local docstrings = require "tools.docstrings"
+local documentation = require "spec.support.documentation"
+
+describe("the checks of the documentation", function()
+    --- Loads a made-up source. Returns the problems of its function `name`.
+    local function problems_of(source, name, codes)
+        local chunk = assert(compat.load_text(source, "@made-up.lua"))
+        return documentation.function_problems("Thing:" .. name, chunk()[name], function()
+            return source
+        end, codes or {})
+    end
+
+    local GOOD = [[
+local Thing = {}
+
+--- Does it.
+-- @tparam string what
+-- @tparam number|nil often
+-- @param ... more
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "lost"
+function Thing:run(what, often, ...)
+    return what, often, ...
+end
+
+return Thing
+]]
+
+    it("find nothing wrong with a documented function", function()
+        assert.same({}, problems_of(GOOD, "run", { lost = true }))
+    end)
+
+    it("notice a docstring that is missing, is an ordinary comment, or is not directly above its function", function()
+        local expected = { "Thing:run: has no docstring directly above it" }
+        assert.same(expected, problems_of(GOOD:gsub("%-%-%- Does it", "-- Does it"), "run", { lost = true }))
+        assert.same(expected, problems_of(GOOD:gsub("\nfunction", "\n\nfunction"), "run", { lost = true }))
+        assert.same(expected, problems_of("local Thing = {}\nfunction Thing:run() end\nreturn Thing", "run"))
+    end)
+
+    it("notice a parameter that is missing, superfluous, renamed or in another place", function()
+        for changed, documented in pairs {
+            [GOOD:gsub("%-%- @tparam string what\n", "")] = "(often, ...)",
+            [GOOD:gsub("%-%- @param", "-- @tparam table extra\n-- @param")] = "(what, often, extra, ...)",
+            [GOOD:gsub("nil often", "nil times")] = "(what, times, ...)",
+            [GOOD:gsub("(%-%- @tparam string what\n)(%-%- @tparam number|nil often\n)", "%2%1")] = "(often, what, ...)"
+        } do
+            assert.same({ ("Thing:run: documented as %s, but it is (what, often, ...)"):format(documented) },
+                problems_of(changed, "run", { lost = true }))
+        end
+    end)
+
+    it("notice a tag that LDoc does not know, and a code that does not exist", function()
+        assert.same({ "Thing:run: @tretrun is no tag" }, problems_of(GOOD:gsub("@treturn true", "@tretrun true"), "run",
+            { lost = true }))
+        assert.same({ 'Thing:run: there is no code "lost"' }, problems_of(GOOD, "run", { found = true }))
+    end)
+
+    it("find the options of a function through its error about an unknown option", function()
+        local options = require "zklock.options"
+        local function call(given)
+            local settings, wrong = options.read(given, { first = { options.boolean }, second = { options.boolean } })
+            return settings or error(wrong)
+        end
+        assert.same({ first = true, second = true }, documentation.known_options(call))
+        assert.is_nil(documentation.known_options(function() end))
+        assert.same({}, documentation.known_options(function(given)
+            return assert(options.read(given, {}))
+        end))
+    end)
+
+    it("notice an option that is documented neither here nor where the docstring points", function()
+        local all = {
+            ["Thing:run"] = docstrings.parse_comment({ "Runs.", "@tparam table settings `first`; others as of Thing:walk" }),
+            ["Thing:walk"] = docstrings.parse_comment({ "Walks.", "@tparam table settings `{second = true}`" })
+        }
+        assert.same({}, documentation.option_problems("Thing:run", all, { first = true, second = true }))
+        assert.same({ "Thing:run: the option 'third' is not documented" },
+            documentation.option_problems("Thing:run", all, { first = true, second = true, third = true }))
+        all["Thing:walk"] = nil
+        assert.same({ "Thing:run: the option 'second' is not documented" },
+            documentation.option_problems("Thing:run", all, { first = true, second = true }))
+    end)
+
+    it("notice annotations that differ from the docstring", function()
+        local function problems(annotations)
+            local annotated = documentation.read_meta("---@class zklock.Thing\nlocal Thing = {}\n\n" .. annotations)
+            local doc = docstrings.read(GOOD).definitions[2].doc
+            return documentation.annotation_problems("Thing:run", doc, annotated.functions["Thing:run"])
+        end
+        assert.same({}, problems [[
+---@param what string
+---@param often? number
+---@param ... any
+function Thing:run(what, often, ...) end]])
+        assert.same({ "Thing:run: often is optional in the docstring or the annotation, not in both" }, problems [[
+---@param what string
+---@param often number
+---@param ... any
+function Thing:run(what, often, ...) end]])
+        assert.same({ "Thing:run: annotated as (what, often, ...), but its @params are (what, ...)" }, problems [[
+---@param what string
+---@param ... any
+function Thing:run(what, often, ...) end]])
+        assert.same({ "Thing:run: documented as (what, often, ...), annotated as (what)" }, problems [[
+---@param what string
+function Thing:run(what) end]])
+    end)
+
+    it("read classes, fields and the literals of an alias", function()
+        local meta = documentation.read_meta([[
+---@alias zklock.Word
+---| "yes" # or "no"
+---| "maybe"
+
+---@class zklock.Other : zklock.Thing
+---@field name? string its "name"
+]])
+        assert.same({ yes = true, maybe = true }, meta.aliases["zklock.Word"].literals)
+        assert.equal("zklock.Thing", meta.classes["zklock.Other"].base)
+        assert.is_true(meta.classes["zklock.Other"].fields.name.optional)
+    end)
+
+    it("find the codes in C, those that are never answered, and those in Lua", function()
+        local engine = 'const char *zkl_code_name(zkl_code code)\n{\n[ZKL_OK] = "ok", [ZKL_A_B] = "a_b", [ZKL_A] = "a",\n}\n'
+        local codes, unused = documentation.c_codes(engine, engine .. "return ZKL_A_B;")
+        assert.same({ a = true, a_b = true }, codes)
+        assert.same({ a = true }, unused)
+        assert.same({ one = true, two = true, three = true }, documentation.lua_codes([[
+            return nil, "some words", "one"
+            return nil, format("x %s",
+                y), "two"
+            return nil, message, code or "three" -- "four"
+            return nil, "five" .. "six" .. seven
+            return true, "eight"]]))
+    end)
+
+    it("report the differences between two lists, both ways", function()
+        assert.same({ "a: in A and not in B", "c: in B and not in A" },
+            documentation.differences("A", { a = true, b = true }, "B", { b = true, c = true }))
+    end)
+
+    it("read code blocks, words between backticks and tables of Markdown", function()
+        local page = "Say `one`.\n\n```lua\ntwo()\n```\n\n| code | means |\n|---|---|\n| `x`, `y` | `z` |\n\n| `v` | w |\n"
+        assert.same({ x = true, y = true }, documentation.table_words(page, "| code | means |"))
+        assert.equal("two()", documentation.code_blocks(page)[1].text)
+        assert.equal(4, documentation.code_blocks(page)[1].line)
+        assert.matches("two%(%)\none\nx", documentation.code_of(page))
+    end)
+
+    it("read the rows of a section's tables, and what their cells refer to", function()
+        local page = "## A\n\n| a | b |\n|---|---|\n| no | x |\n\n## B\n"
+            .. '| a | b |\n|---|---|\n| 1 | `x_spec.lua`: "y z" |\n\n## C\n'
+        local rows = documentation.rows(page, "B")
+        assert.same({ { "1", '`x_spec.lua`: "y z"' } }, rows)
+        assert.same({ { file = "x_spec.lua", title = "y z" } }, documentation.references(rows[1][2]))
+        assert.same({ { file = "a.c", title = "b" }, { file = "a.c", title = "c" }, { file = "d.lua", title = "e" } },
+            documentation.references('`T`: `a.c`: "b", "c"; `d.lua`: "e"'))
+        assert.same({}, documentation.references("`a.c` only"))
+    end)
+
+    it("find the titles of specs, also titles that are concatenated, and tests in C", function()
+        local text = '    it("plain (one) #tag #more", function()\n    it(("cut %s it, %d"):format(moment, (1)), function()\n'
+            .. '    it(title .. " limit #asan", function()\n  it("where " .. case[1] .. " says", function()\n  it(all, function()\n'
+        for _, title in ipairs { "plain (one)", "cut before it, 3", "a limit", "where one says" } do
+            assert.is_true(documentation.has_title("a_spec.lua", text, title), title)
+        end
+        for _, title in ipairs { "plain", "plain (one) #tag", "plain xonex", "cut before it, 3 times", "limits", "where", "" } do
+            assert.is_false(documentation.has_title("a_spec.lua", text, title), title)
+        end
+        local c = 'static void does_it(void **state)\n{ fail("check", "x");'
+        assert.is_true(documentation.has_title("a.c", c, "does_it"))
+        assert.is_true(documentation.has_title("a.c", c, "check"))
+        assert.is_false(documentation.has_title("a.c", c, "does"))
+    end)
+
+    it("run code blocks, and compare their results with the results shown", function()
+        local function run(text)
+            assert(documentation.load_block(text, "=x", { expect = documentation.expect, two = function() return 2, "b" end }))()
+        end
+        run('two() --> 2, "b"; and more\nlocal a, b = two()\nlocal c = two() --> 2, "b"\nprint(c) --> 2: two\ntwo() --> a number\n')
+        assert.error_matches(function() run("\ntwo()  --> 3\n") end, 'expected 3, got 2, "b"')
+        assert.is_nil((documentation.load_block("x = = 1", "=x", {})))
+    end)
+end)

@@ -1,0 +1,201 @@
+--- Inside nginx: what each phase of a request may call, and the client that a worker's requests share. The Lua inside nginx is
+-- always LuaJIT, so these specs run only once.
+
+if not rawget(_G, "jit") then
+    return
+end
+
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
+local fixture = require "spec.support.fixture"
+local inside = require "spec.support.nginx_fixture"
+local proxy = require "spec.support.proxy"
+
+local cycle, nobody_complained, start = inside.cycle, inside.nobody_complained, inside.start
+local remember = fixture.remember
+
+describe("inside nginx #nginx", function()
+    after_each(fixture.clean)
+
+    it("locks work in every phase that can wait, and calls that need no wait work in all other phases", function()
+        local directory = files.make_directory()
+        local _, status = cluster.run({ "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
+            "-keyout", directory .. "/key", "-out", directory .. "/cert" })
+        assert.equal(0, status)
+        local probe = "require('spec.support.inside_nginx').probe"
+        local server = start(([[
+            location = /hold {
+                content_by_lua_block {
+                    local inside = require "spec.support.inside_nginx"
+                    inside.held = inside.mutex("@PATH@")
+                    assert(inside.held:acquire { timeout = 20, keep = true })
+                    ngx.say("held")
+                }
+            }
+            location = /phases {
+                set_by_lua_block $nothing { PROBE("set") return "" }
+                rewrite_by_lua_block { PROBE("rewrite") }
+                access_by_lua_block { PROBE("access") }
+                content_by_lua_block {
+                    PROBE("content")
+                    assert(ngx.timer.at(0, function() PROBE("timer") end))
+                    ngx.say("done")
+                }
+                header_filter_by_lua_block { PROBE("header_filter") }
+                body_filter_by_lua_block { PROBE("body_filter") }
+                log_by_lua_block { PROBE("log") }
+            }
+            location = /balancer { proxy_pass http://balanced/plain; }
+            location = /ssl { proxy_pass https://127.0.0.1:@PORT2@; proxy_ssl_session_reuse off; }
+        ]]):gsub("PROBE", probe), { http = ([[
+            upstream balanced {
+                server 0.0.0.1;
+                balancer_by_lua_block {
+                    PROBE("balancer")
+                    assert(require("ngx.balancer").set_current_peer("127.0.0.1", @PORT@))
+                }
+            }
+            server {
+                listen 127.0.0.1:@PORT2@ ssl;
+                ssl_certificate DIR/cert;
+                ssl_certificate_key DIR/key;
+                ssl_client_hello_by_lua_block { PROBE("ssl_client_hello") }
+                ssl_certificate_by_lua_block { PROBE("ssl_cert") }
+                location / { return 200 "encrypted"; }
+            }
+        ]]):gsub("PROBE", probe):gsub("DIR", directory) })
+        local waiting = { "rewrite", "access", "content", "timer", "ssl_cert" }
+        local others = { "set", "header_filter", "body_filter", "log", "balancer", "ssl_client_hello" }
+        for _, phase in ipairs(others) do
+            fixture.join(server.path .. "-" .. phase) -- a free lock may be granted before the call has to wait
+        end
+        assert.equal(200, (server:get("/hold")))
+        assert.equal(200, (server:get("/phases")))
+        server:get("/balancer")
+        assert.equal(200, (server:get("/ssl")))
+        cluster.run({ "rm", "-rf", directory })
+        local function report(name)
+            local outcome = eventually(function()
+                local _, text = server:get("/report?name=" .. name)
+                return text ~= "" and text
+            end, 20, "the probe in " .. name)
+            return outcome
+        end
+        for _, phase in ipairs(waiting) do
+            assert.equal(phase .. "; acquire true; release true; held true, token string", report(phase))
+        end
+        for _, phase in ipairs(others) do
+            assert.equal(phase .. "; acquire phase; release not_held; held true, token string", report(phase))
+        end
+        -- A refused acquisition has not stayed in a queue.
+        fixture.await_children(server.path .. "-log", 1)
+        nobody_complained(server)
+    end)
+
+    it("a lock acquired in one phase is released in another phase that cannot wait", function()
+        local server = start([[
+            location = /span {
+                access_by_lua_block {
+                    ngx.ctx.lock = require("spec.support.inside_nginx").mutex("@PATH@")
+                    assert(ngx.ctx.lock:acquire(20))
+                }
+                content_by_lua_block { ngx.say(tostring(ngx.ctx.lock:held())) }
+                log_by_lua_block {
+                    local ok, _, code = ngx.ctx.lock:release { wait = false }
+                    ngx.shared.results:set("release", ok and "true" or code)
+                }
+            }
+        ]])
+        for _ = 1, 3 do
+            assert.same({ 200, "true" }, { server:get("/span") })
+        end
+        eventually(function()
+            return select(2, server:get("/report?name=release")) == "true"
+        end)
+        fixture.await_children(server.path, 0)
+        nobody_complained(server)
+    end)
+
+    it("connect is refused in init_by_lua, where the client would belong to the master, with a hint where to call it", function()
+        local server = start(nil, { head = inside.HEAD:gsub('local inside = require "spec', [[
+            local client, message, code = require("zklock").connect("@ZOOKEEPER@")
+            ngx.shared.results:set("init", tostring(client) .. " " .. code .. " " .. message)
+            %0]]) })
+        local _, text = server:get("/report?name=init")
+        assert.truthy(text:find("^nil phase "), text)
+        assert.truthy(text:find("init_worker_by_lua", 1, true), text)
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+    end)
+
+    it("connect returns at once in init_worker_by_lua, in state connecting, and the client is connected later", function()
+        local link = remember(proxy.start(fixture.servers()))
+        link:refuse() -- otherwise it may be connected before its state is read
+        local server = start([[
+            location = /state { content_by_lua_block {
+                local client = package.loaded.early
+                local lock = client:mutex("@PATH@")
+                assert(lock:acquire(20))
+                ngx.say((client:state()))
+                lock:release()
+            } }
+        ]], { servers = link.address, head = [[
+            init_worker_by_lua_block {
+                local client = assert(require("zklock").connect("@ZOOKEEPER@", { connect_timeout = 20 }))
+                ngx.shared.results:set("init_worker", (client:state()))
+                package.loaded.early = client
+            }
+        ]] .. inside.HEAD })
+        assert.same({ 200, "connecting" }, { server:get("/report?name=init_worker") })
+        link:accept()
+        assert.same({ 200, "connected" }, { server:get("/state") })
+        nobody_complained(server)
+    end)
+
+    it("a worker has one shared client for a server list and options", function()
+        local server = start([[
+            location = /shared { content_by_lua_block {
+                local zklock = require "zklock"
+                local function shared(options)
+                    return assert(zklock.shared("@ZOOKEEPER@", options))
+                end
+                local first = shared { session_timeout = 7, log = function() end }
+                assert(first == shared { session_timeout = 7, log = function() end, connect_timeout = 3 })
+                assert(first ~= shared { session_timeout = 8 })
+                assert(shared() == shared())
+                first:close(10)
+                local second = shared { session_timeout = 7 }
+                assert(first ~= second)
+                assert(second:mutex("@PATH@"):acquire(20))
+                ngx.say("right")
+            } }
+        ]])
+        assert.same({ 200, "right" }, { server:get("/shared") })
+        nobody_complained(server)
+    end)
+
+    it("a try that needs no request is granted in phases that cannot wait", function()
+        local server = start([[
+            location = /linger {
+                content_by_lua_block {
+                    local lock = require("spec.support.inside_nginx").mutex("@PATH@", { handoff = 16, linger = 60 })
+                    assert(lock:acquire(20))
+                    assert(lock:release())
+                    ngx.ctx.lock = lock
+                    ngx.say("lingers")
+                }
+                log_by_lua_block {
+                    local lock = ngx.ctx.lock
+                    local got, message = lock:try_acquire()
+                    ngx.shared.results:set("try", got and tostring(lock:held()) or message)
+                    lock:release { wait = false }
+                }
+            }
+        ]])
+        for _ = 1, 5 do
+            assert.same({ 200, "lingers" }, { server:get("/linger") })
+            assert.same({ 200, "true" }, { server:get("/report?name=try") })
+        end
+        nobody_complained(server)
+    end)
+end)

@@ -1,0 +1,273 @@
+-- The local servers that specs rely on: what starts, disturbs and ends them, and the numbers that they begin with.
+
+local socket = require("socket")
+local cluster = require("spec.support.cluster")
+local eventually = require("spec.support.eventually")
+local files = require("spec.support.files")
+local proxy = require("spec.support.proxy")
+local tool = require("spec.support.tool")
+local zk = require("spec.support.zk")
+
+local TOOL = tool.PATH
+local shell, variables = tool.shell, tool.variables
+
+-- Returns true if a process has these words in its command line.
+local function runs(words)
+    local output = cluster.run({"sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"})
+    return output:find(words, 1, true) ~= nil
+end
+
+describe("tools/zookeeper #once", function()
+    local server
+
+    setup(function()
+        server = cluster.start()
+    end)
+
+    teardown(function()
+        server:stop()
+    end)
+
+    it("serves when start returns", function()
+        assert.equal("standalone", server:mode())
+        assert.equal(1, server:leader())
+        assert.equal(0, server:watch_count())
+        assert.equal(500, tonumber(server:ask("conf"):match("tickTime=(%d+)")))
+    end)
+
+    it("prints number, process, port, mode and state of each server", function()
+        local output = cluster.run({TOOL, "status", "--dir", server.directory})
+        assert.equal(server:address():match("%d+$"), output:match("^1 %d+ (%d+) standalone running$"))
+    end)
+
+    it("protects its directory from other users", function()
+        local mode = cluster.run({"stat", "-c", "%a", server.directory})
+        assert.equal("700", mode)
+    end)
+
+    it("gives separate servers to two callers that start at the same moment", function()
+        local output, status = shell("owner=" .. cluster.process_id() .. [[
+
+            file=$(mktemp)
+            "$tool" start --owner $owner >"$file" & "$tool" start --owner $owner; wait
+            sed 's/^/OTHER_/' "$file"
+            rm "$file"]])
+        assert.equal(0, status, output)
+        local found = variables(output)
+        local mine, other = zk.connect(found.ZOOKEEPER), zk.connect(found.OTHER_ZOOKEEPER)
+        assert(mine:create("/mine"))
+        assert.same({nil, "no_node"}, {other:exists("/mine")})
+        mine:close()
+        other:close()
+        for _, directory in ipairs({found.ZOOKEEPER_DIR, found.OTHER_ZOOKEEPER_DIR}) do
+            assert.equal(0, select(2, cluster.run({TOOL, "stop", "--dir", directory})))
+            assert.is_false(files.exists(directory))
+        end
+    end)
+
+    it("ends servers and removes their directory when the owner is killed with -9", function()
+        local output, status = shell([[
+            sleep 60 >/dev/null 2>&1 & owner=$!
+            "$tool" start --owner $owner && kill -9 $owner]])
+        assert.equal(0, status, output)
+        local directory = variables(output).ZOOKEEPER_DIR
+        eventually(function() return not files.exists(directory) and not runs(directory) end, 60, "the end of all")
+    end)
+
+    it("belongs to the program that called it, unless another owner is given", function()
+        local output = shell([[export tool; exec lua5.4 -e 'os.execute(os.getenv("tool") .. " start")']])
+        local directory = assert(variables(output).ZOOKEEPER_DIR, output)
+        eventually(function() return not files.exists(directory) and not runs(directory) end, 60, "the end of all")
+    end)
+
+    it("runs a command with a server around it and exits with the command's status", function()
+        local output, status = shell([["$tool" run -- sh -c 'echo "$ZOOKEEPER $ZOOKEEPER_DIR"; exit 7']])
+        assert.equal(7, status)
+        local address, directory = output:match("^(127%.0%.0%.1:%d+) (%S+)$")
+        assert.truthy(address, output)
+        assert.is_false(files.exists(directory))
+        assert.is_false(runs(directory))
+    end)
+
+    for _, signal in ipairs({"TERM", "INT", "HUP", "KILL"}) do
+        it("leaves nothing behind when run gets SIG" .. signal, function()
+            local output = shell([[
+                file=$(mktemp)
+                setsid "$tool" run -- sh -c 'echo "$PPID $ZOOKEEPER_DIR"; exec sleep 60' >"$file" 2>&1 </dev/null &
+                until read -r pid directory <"$file"; do sleep 0.02; done
+                rm "$file"
+                kill -]] .. signal .. [[ $pid
+                echo "$directory"]])
+            local directory = output:match("[^\n]+$")
+            assert.truthy(directory:match("^/"), output)
+            eventually(function() return not files.exists(directory) and not runs(directory) end, 60, "the end of all")
+        end)
+    end
+
+    it("keeps port and data over kill and restart", function()
+        local client = zk.connect(server.servers)
+        assert(client:create("/kept", "data"))
+        local address = server:address()
+        server:kill()
+        assert.is_nil(server:ask("ruok"))
+        server:restart()
+        assert.equal(address, server:address())
+        assert.equal("data", client:get("/kept"))
+        client:delete("/kept")
+        client:close()
+    end)
+
+    it("holds a paused server's answers until it is resumed", function()
+        local client = zk.connect(server.servers)
+        server:pause()
+        assert.truthy(cluster.run({TOOL, "status", "--dir", server.directory}):match("paused$"))
+        local host, port = server:address():match("^(.*):(%d+)$")
+        local connection = assert(socket.connect(host, tonumber(port)))
+        connection:send("ruok")
+        connection:settimeout(0.3)
+        assert.same({nil, "timeout"}, {(connection:receive(4)), (select(2, connection:receive(4)))})
+        server:resume()
+        connection:settimeout(60)
+        assert.equal("imok", connection:receive(4))
+        connection:close()
+        assert.truthy(client:exists("/"))
+        client:close()
+    end)
+
+    it("reports an error in one line", function()
+        local function message_of(...)
+            local output, status = cluster.run({"env", ...})
+            assert.not_equal(0, status)
+            return output
+        end
+        assert.matches("no \"no%-such%-java\"", message_of("ZOOKEEPER_JAVA=no-such-java", TOOL, "start"))
+        assert.matches("no such directory: /nowhere", message_of(TOOL, "status", "--dir", "/nowhere"))
+        assert.matches("set ZOOKEEPER_DIR", message_of("-u", "ZOOKEEPER_DIR", TOOL, "stop"))
+        assert.matches("no server \"2\"", message_of(TOOL, "kill", "2", "--dir", server.directory))
+        assert.matches("unknown command", message_of(TOOL, "begin"))
+        assert.matches("ClassNotFound", message_of("ZOOKEEPER_CLASSPATH=/nowhere", TOOL, "start"))
+    end)
+end)
+
+describe("tools/zookeeper with three servers #once", function()
+    local servers, client
+
+    setup(function()
+        servers = cluster.start({servers = 3, seed = {["/seeded/below"] = 41}})
+        client = zk.connect(servers.servers)
+    end)
+
+    teardown(function()
+        client:close()
+        servers:stop()
+    end)
+
+    it("has one leader and two followers", function()
+        local modes = {}
+        for n = 1, 3 do
+            modes[n] = servers:mode(n)
+        end
+        table.sort(modes)
+        assert.same({"follower", "follower", "leader"}, modes)
+        assert.equal("leader", servers:mode(servers:leader()))
+    end)
+
+    it("gives the seeded numbers", function()
+        assert.equal("/seeded/below/x-0000000041", client:create("/seeded/below/x-", "", {sequential = true}))
+    end)
+
+    it("elects another leader when the leader is killed, and takes the old one back", function()
+        local old = servers:leader()
+        assert(client:create("/before"))
+        servers:kill(old)
+        servers:wait()
+        assert.not_equal(old, servers:leader())
+        assert.truthy(eventually(function() return client:exists("/before") end))
+        servers:restart(old)
+        assert.equal("follower", servers:mode(old))
+        local returned = zk.connect(servers:address(old))
+        assert.truthy(returned:exists("/before"))
+        returned:close()
+    end)
+
+    it("ends a session through another server than its own", function()
+        local leader = servers:leader()
+        local victim = zk.connect(servers:address(leader))
+        local path = assert(victim:create("/victim", "", {ephemeral = true}))
+        local other = zk.connect(servers:address(leader % 3 + 1))
+        other:sync()
+        assert.is_true(other:kill_session(other:exists(path).ephemeralOwner))
+        assert.same({nil, "no_node"}, {other:exists(path)})
+        assert.same({nil, "session_expired"}, {victim:exists(path)})
+        victim:close()
+        other:close()
+    end)
+
+    it("can cut a follower off from its leader, but not from its clients", function()
+        local leader = servers:leader()
+        local follower = leader % 3 + 1
+        local link = proxy.between(servers, follower, leader)
+        assert.equal(leader, servers:leader())
+        local cut_off = zk.connect(servers:address(follower))
+        local outside = zk.connect(servers:address(leader))
+        assert(cut_off:create("/cut-off"))
+        link:stall()
+        assert(outside:set("/cut-off", "new"))
+        assert.equal("", (cut_off:get("/cut-off")))
+        assert.is_true(cut_off:ping())
+        link:resume()
+        eventually(function() return cut_off:get("/cut-off") == "new" end)
+        cut_off:close()
+        outside:close()
+        link:stop()
+        assert.equal("follower", servers:mode(follower))
+    end)
+
+    it("does not serve without a majority", function()
+        servers:kill(1)
+        servers:kill(2)
+        eventually(function() return not servers:mode(3) end)
+        assert.is_nil(servers:leader())
+        servers:restart("all")
+        assert.truthy(servers:leader())
+    end)
+end)
+
+describe("tools/seed-snapshot.lua #once", function()
+    it("makes the next sequential child get the given number, up to the last possible number", function()
+        local server = cluster.start({seed = {["/locks/near"] = 2147483646, ["/past"] = -2147483648, ["/zero"] = 0}})
+        local client = zk.connect(server.servers)
+        local sequential = {sequential = true}
+        assert.equal("/locks/near/x-2147483646", client:create("/locks/near/x-", "", sequential))
+        assert.equal("/locks/near/x-2147483647", client:create("/locks/near/x-", "", sequential))
+        assert.same({nil, "node_exists"}, {client:create("/locks/near/x-", "", sequential)})
+        assert.equal("/past/x--2147483648", client:create("/past/x-", "", sequential))
+        assert.equal("/zero/x-0000000000", client:create("/zero/x-", "", sequential))
+        assert.same({"locks", "past", "zero", "zookeeper"}, client:children("/"))
+        server:restart()
+        assert.equal("/past/x--2147483647", client:create("/past/x-", "", sequential))
+        client:close()
+        server:stop()
+    end)
+
+    it("makes the next transaction follow the given number", function()
+        local server = cluster.start({zxid = "00200000fffffff0", seed = {["/locks"] = 7}})
+        local client = zk.connect(server.servers)
+        assert.equal("/locks/x-0000000007", client:create("/locks/x-", "", {sequential = true}))
+        local stat = client:exists("/locks/x-0000000007")
+        assert.equal("00200000", stat.czxid:sub(1, 8))
+        assert.is_true(tonumber(stat.czxid:sub(9), 16) > 0xfffffff0)
+        client:close()
+        server:stop()
+    end)
+
+    it("refuses an invalid path, number or zxid", function()
+        for _, seed in ipairs({"zxid=", "zxid=x", "zxid=11112222333344445"}) do
+            assert.equal(1, select(2, cluster.run({"lua5.4", cluster.root .. "/tools/seed-snapshot.lua", "/nowhere", seed})), seed)
+        end
+        for _, seed in ipairs({"locks=1", "/locks", "/locks/=1", "/a//b=1", "/locks=2147483648", "/locks=1.5"}) do
+            local _, status = cluster.run({"lua5.4", cluster.root .. "/tools/seed-snapshot.lua", "/nowhere", seed})
+            assert.equal(1, status, seed)
+        end
+    end)
+end)

@@ -1,0 +1,37 @@
+--- support.coroutines: helpers of specs in which several coroutines use one lock object.
+
+local assert = require "luassert"
+
+local coroutines = {}
+
+--- Returns `count` functions for loop.run_all. Each calls `fn` with its number.
+function coroutines.several(count, fn)
+    local functions = {}
+    for index = 1, count do
+        functions[index] = function()
+            fn(index)
+        end
+    end
+    return functions
+end
+
+--- Returns the code in a call's results; nil if the call succeeded.
+function coroutines.code_of(...)
+    return (select(3, ...))
+end
+
+--- Resumes a new coroutine once. Returns it.
+function coroutines.begin(fn)
+    local thread = coroutine.create(fn)
+    assert(coroutine.resume(thread))
+    return thread
+end
+
+--- Checks that no coroutine has left anything in a lock object.
+function coroutines.assert_unused(lock)
+    assert.is_false(lock._others)
+    assert.is_false(lock._hold)
+    assert.is_nil(lock._client._attempts[lock])
+end
+
+return coroutines

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* How long a closing client waits for replies, or for a connection over which to close the session. */
-#define CLOSE_PATIENCE ZKL_SECOND
+#define CLOSE_WITHIN ZKL_SECOND
 
 /* Log lines kept until they are fetched; the oldest are dropped. */
 #define LOG_LINES 64
@@ -92,12 +92,12 @@ void zkl_client_awake(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
 }
 
-bool zkl_client_has_news(zkl_client *client)
+bool zkl_client_has_notifications(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
-    bool news = client->news || client->announced || !TAILQ_EMPTY(&client->news_list);
+    bool any = client->unsignalled || client->signalled || !TAILQ_EMPTY(&client->notifications);
     pthread_mutex_unlock(&client->mutex);
-    return news;
+    return any;
 }
 
 static void close_alarm(zkl_client *client)
@@ -113,11 +113,11 @@ static void close_alarm(zkl_client *client)
 static void free_client(zkl_client *client)
 {
     close_pipe(client->wake_pipe);
-    close_pipe(client->news_pipe);
+    close_pipe(client->notify_pipe);
     close_alarm(client);
-    zkl_doorbell_forget(client);
-    if (client->doorbell >= 0) {
-        close(client->doorbell);
+    zkl_notify_socket_forget(client);
+    if (client->notify_socket >= 0) {
+        close(client->notify_socket);
     }
     zkl_free(client->lines);
     pthread_cond_destroy(&client->gone);
@@ -148,7 +148,7 @@ static void on_state_changed(void *context, zkl_state state, zkl_code code, cons
     client->state = state;
     client->problem_code = code;
     snprintf(client->problem, sizeof client->problem, "%s", problem);
-    client->news = client->changed = true;
+    client->unsignalled = client->changed = true;
     pthread_mutex_unlock(&client->mutex);
 }
 
@@ -166,7 +166,7 @@ static void on_log(void *context, int level, const char *message)
     log_line *line = &client->lines[(client->first_line + client->line_count++) % LOG_LINES];
     line->level = level;
     snprintf(line->text, sizeof line->text, "%s", message);
-    client->news = client->changed = true;
+    client->unsignalled = client->changed = true;
     pthread_mutex_unlock(&client->mutex);
 }
 
@@ -262,7 +262,7 @@ static void begin_close_if_wanted(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
     if (begin) {
         client->closing = true;
-        client->close_by = zkl_clock() + CLOSE_PATIENCE;
+        client->close_by = zkl_clock() + CLOSE_WITHIN;
         zkl_engine_close(client->engine, zkl_clock());
     }
 }
@@ -273,12 +273,12 @@ static void publish(zkl_client *client, bool silently)
     pthread_mutex_lock(&client->mutex);
     client->stats = *zkl_engine_stats(client->engine);
     client->timeout_ms = zkl_engine_session_timeout(client->engine);
-    bool write_it = client->news && !client->announced && !silently;
-    client->announced = client->announced || write_it;
-    client->news = client->news && !client->announced;
+    bool write_it = client->unsignalled && !client->signalled && !silently;
+    client->signalled = client->signalled || write_it;
+    client->unsignalled = client->unsignalled && !client->signalled;
     pthread_mutex_unlock(&client->mutex);
     if (write_it && !zkl_client_ring(client)) {
-        write_byte(client->news_pipe[1]); /* after the unlock: a woken thread takes the mutex at once */
+        write_byte(client->notify_pipe[1]); /* after the unlock: a woken thread takes the mutex at once */
     }
 }
 
@@ -298,17 +298,17 @@ int zkl_poll_timeout(int64_t until)
 void zkl_client_end_turn(zkl_client *client, bool silently)
 {
     uncork(client);
-    zkl_tickets_bury(client);
+    zkl_handles_reap(client);
     if (!TAILQ_EMPTY(&client->flushes)) {
         publish(client, true); /* a flush's answer says that nothing is left, so the figures must show that before it */
-        zkl_tickets_finish_flushes(client);
+        zkl_handles_finish_flushes(client);
     }
     publish(client, silently);
 }
 
 bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
-    zkl_tickets_run(client);
+    zkl_handles_run(client);
     uncork(client); /* at once: what follows takes no longer than the server needs */
     if (!zkl_engine_may_call(client->engine)) {
         publish(client, by_caller); /* resolving a name, in the next call, may take long */
@@ -317,7 +317,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
         }
     }
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
-    if (wanted->spoilt) {
+    if (wanted->must_disconnect) {
         shutdown(wanted->fd, SHUT_RDWR);
     }
     if (wanted->fd >= 0 && (wanted->fd != client->socket || !zkl_engine_may_call(client->engine))) {
@@ -339,12 +339,12 @@ static bool may_leave(const zkl_client *client)
 }
 
 /* The last notification, which is never cleared: the fd is readable from now on. */
-static void announce_end(zkl_client *client)
+static void signal_end(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
-    client->news = false;
-    client->announced = client->changed = true;
-    write_byte(client->news_pipe[1]);
+    client->unsignalled = false;
+    client->signalled = client->changed = true;
+    write_byte(client->notify_pipe[1]);
     zkl_client_ring(client);
     pthread_cond_broadcast(&client->gone);
     pthread_mutex_unlock(&client->mutex);
@@ -363,17 +363,17 @@ static void *run(void *argument)
             wanted.wake_at = client->close_by;
         }
         if (!client->closing || !may_leave(client)) {
-            zkl_helm_sleep(client, &wanted);
+            zkl_io_thread_sleep(client, &wanted);
         }
     }
     zkl_engine_shut_down(client->engine, zkl_clock());
-    zkl_tickets_bury(client);
+    zkl_handles_reap(client);
     publish(client, false);
     zkl_registry_remove(client);
     zkl_engine_free(client->engine);
     client->engine = NULL;
-    zkl_tickets_abandon(client);
-    announce_end(client);
+    zkl_handles_abandon(client);
+    signal_end(client);
     pthread_mutex_unlock(&client->engine_mutex);
     zkl_client_drop(client);
     return NULL;
@@ -455,7 +455,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
     fill_random(config.random, sizeof config.random);
     const zkl_host host = {
         .context = client,
-        .claim_changed = zkl_ticket_claim_changed,
+        .acquisition_changed = zkl_handle_acquisition_changed,
         .lease_changed = on_lease_changed,
         .state_changed = on_state_changed,
         .log = on_log,
@@ -508,20 +508,20 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
     client->forks = zkl_registry_forks();
     /* Without a timer the I/O thread is woken instead. */
     client->alarm = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    client->wake_pipe[0] = client->wake_pipe[1] = client->news_pipe[0] = client->news_pipe[1] = -1;
+    client->wake_pipe[0] = client->wake_pipe[1] = client->notify_pipe[0] = client->notify_pipe[1] = -1;
     client->socket = client->listener = -1;
-    atomic_store(&client->doorbell, -1);
+    atomic_store(&client->notify_socket, -1);
     atomic_store(&client->references, 1);
     atomic_store(&client->lease_until, options->lease ? 0 : ZKL_NEVER);
-    TAILQ_INIT(&client->tickets);
+    TAILQ_INIT(&client->handles);
     TAILQ_INIT(&client->flushes);
     TAILQ_INIT(&client->dying);
     TAILQ_INIT(&client->todo);
-    TAILQ_INIT(&client->news_list);
+    TAILQ_INIT(&client->notifications);
     if (options->log && (client->lines = zkl_alloc((size_t)LOG_LINES * sizeof *client->lines)) == NULL) {
         goto fail;
     }
-    if (!make_pipe(client->wake_pipe) || !make_pipe(client->news_pipe)) {
+    if (!make_pipe(client->wake_pipe) || !make_pipe(client->notify_pipe)) {
         snprintf(message, ZKL_MESSAGE_SIZE, "cannot make a pipe: %s", strerror(errno));
         goto fail;
     }
@@ -556,7 +556,7 @@ void zkl_client_close(zkl_client *client)
     }
     pthread_mutex_lock(&client->mutex);
     client->close_wanted = true;
-    zkl_doorbell_forget(client); /* If no peer has connected, nothing else would remove the directory at exit(). */
+    zkl_notify_socket_forget(client); /* If no peer has connected, nothing else would remove the directory at exit(). */
     zkl_client_unlock_and_wake(client);
 }
 
@@ -601,7 +601,7 @@ void zkl_client_release(zkl_client *client)
 
 int zkl_client_fd(const zkl_client *client)
 {
-    return client->news_pipe[0];
+    return client->notify_pipe[0];
 }
 
 uint64_t zkl_client_next(zkl_client *client, bool *changed)
@@ -609,21 +609,21 @@ uint64_t zkl_client_next(zkl_client *client, bool *changed)
     uint64_t id = 0;
     *changed = false;
     pthread_mutex_lock(&client->mutex);
-    zkl_ticket *ticket = TAILQ_FIRST(&client->news_list);
-    if (ticket != NULL) {
-        TAILQ_REMOVE(&client->news_list, ticket, in_news);
-        ticket->has_news = false;
-        id = ticket->id;
+    zkl_handle *handle = TAILQ_FIRST(&client->notifications);
+    if (handle != NULL) {
+        TAILQ_REMOVE(&client->notifications, handle, in_notifications);
+        handle->has_notification = false;
+        id = handle->id;
     } else {
         *changed = client->changed;
-        client->news = client->changed = false;
-        if (client->announced && (client->doorbell >= 0 || drain(client->news_pipe[0]))) {
-            client->announced = false; /* if the pipe's byte is not written yet, the next call reads it */
+        client->unsignalled = client->changed = false;
+        if (client->signalled && (client->notify_socket >= 0 || drain(client->notify_pipe[0]))) {
+            client->signalled = false; /* if the pipe's byte is not written yet, the next call reads it */
         }
     }
     pthread_mutex_unlock(&client->mutex);
-    if (ticket != NULL) {
-        zkl_ticket_drop(ticket); /* the list's */
+    if (handle != NULL) {
+        zkl_handle_drop(handle); /* the list's */
     }
     return id;
 }
@@ -667,7 +667,7 @@ zkl_stats zkl_client_stats(zkl_client *client)
 
 bool zkl_client_busy(const zkl_client *client)
 {
-    return atomic_load(&client->open_claims) > 0;
+    return atomic_load(&client->open_acquisitions) > 0;
 }
 
 int32_t zkl_client_session_timeout(zkl_client *client)

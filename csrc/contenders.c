@@ -41,8 +41,8 @@ static void answer(zkl_query *query, zkl_code code, const char *message)
     int32_t kept = 0;
     int32_t exclusive_ahead = 0;
     int32_t shared_ahead = 0;
-    int32_t exclusive_beside = 0; /* with the same number, as a downgraded reader and its writer have it */
-    int32_t shared_beside = 0;
+    int32_t exclusive_tied = 0; /* with the same number, as a downgraded reader and its writer have it */
+    int32_t shared_tied = 0;
     for (int32_t i = 0; code == ZKL_OK && i < query->count; i++) {
         zkl_contender *contender = &query->contenders[i];
         if (contender->identity == NULL) {
@@ -51,14 +51,14 @@ static void answer(zkl_query *query, zkl_code code, const char *message)
         }
         bool shared = contender->kind == ZKL_NODE_SHARED;
         if (kept > 0 && contender->sequence != query->contenders[kept - 1].sequence) {
-            exclusive_ahead += exclusive_beside;
-            shared_ahead += shared_beside;
-            exclusive_beside = shared_beside = 0;
+            exclusive_ahead += exclusive_tied;
+            shared_ahead += shared_tied;
+            exclusive_tied = shared_tied = 0;
         }
-        int32_t ahead = exclusive_ahead + (shared ? 0 : shared_ahead + exclusive_beside);
+        int32_t ahead = exclusive_ahead + (shared ? 0 : shared_ahead + exclusive_tied);
         contender->holder = contender->kind == ZKL_NODE_LEASE || ahead == 0;
-        exclusive_beside += contender->kind == ZKL_NODE_EXCLUSIVE;
-        shared_beside += shared;
+        exclusive_tied += contender->kind == ZKL_NODE_EXCLUSIVE;
+        shared_tied += shared;
         query->contenders[kept++] = *contender;
     }
     if (code == ZKL_OK) {

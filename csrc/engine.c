@@ -1,8 +1,8 @@
 /*
  * engine: the engine object, the public functions, and acquisitions.
  *
- * An acquisition is a request for a lock. Its entry does the work (seat.c). An acquisition that has ended may still
- * have an entry whose node is being deleted. It is settled when that entry is gone. The owner calls zkl_claim_forget
+ * An acquisition is a request for a lock. Its entry does the work (entry.c). An acquisition that has ended may still
+ * have an entry whose node is being deleted. It is settled when that entry is gone. The owner calls zkl_acquisition_forget
  * when it will not use the acquisition any more. The acquisition is freed when it is both forgotten and settled.
  */
 #include <poll.h>
@@ -59,11 +59,11 @@ const char *zkl_state_name(zkl_state state)
     return names[state];
 }
 
-const char *zkl_claim_phase_name(zkl_claim_phase phase)
+const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase)
 {
     static const char *const names[] = {
-        [ZKL_CLAIM_WAITING] = "waiting", [ZKL_CLAIM_GRANTED] = "granted",   [ZKL_CLAIM_LOST] = "lost",
-        [ZKL_CLAIM_REFUSED] = "refused", [ZKL_CLAIM_RELEASED] = "released",
+        [ZKL_ACQUISITION_WAITING] = "waiting", [ZKL_ACQUISITION_GRANTED] = "granted",   [ZKL_ACQUISITION_LOST] = "lost",
+        [ZKL_ACQUISITION_REFUSED] = "refused", [ZKL_ACQUISITION_RELEASED] = "released",
     };
     return names[phase];
 }
@@ -224,19 +224,19 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     engine->asked_timeout_ms = config->session_timeout_ms;
     engine->lease = config->lease;
     engine->zookeeper_log = config->zookeeper_log;
-    engine->check_at = engine->delayed_until = ZKL_NEVER;
+    engine->check_at = engine->backing_off_until = ZKL_NEVER;
     engine->lease_until = config->lease ? 0 : ZKL_NEVER;
     engine->state = ZKL_STATE_CONNECTING;
     TAILQ_INIT(&engine->checks);
     TAILQ_INIT(&engine->flying);
     TAILQ_INIT(&engine->orphans);
     TAILQ_INIT(&engine->spare);
-    TAILQ_INIT(&engine->seats);
-    TAILQ_INIT(&engine->hungry);
-    TAILQ_INIT(&engine->starved);
-    TAILQ_INIT(&engine->delayed);
+    TAILQ_INIT(&engine->entries);
+    TAILQ_INIT(&engine->runnable);
+    TAILQ_INIT(&engine->over_watch_budget);
+    TAILQ_INIT(&engine->backing_off);
     TAILQ_INIT(&engine->kept);
-    TAILQ_INIT(&engine->claims);
+    TAILQ_INIT(&engine->acquisitions);
     TAILQ_INIT(&engine->holds);
     TAILQ_INIT(&engine->lingering);
     LIST_INIT(&engine->queries);
@@ -244,27 +244,27 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     TAILQ_INIT(&engine->operations);
     LIST_INIT(&engine->user_watches);
     make_uuid_stem(engine, config->random);
-    if (engine->servers == NULL || engine->hosts == NULL || !zkl_lines_init(engine) || !copy_auths(engine, config)) {
+    if (engine->servers == NULL || engine->hosts == NULL || !zkl_queues_init(engine) || !copy_auths(engine, config)) {
         zkl_engine_free(engine);
         return NULL;
     }
     return engine;
 }
 
-static void free_claim(zkl_claim *claim);
+static void free_acquisition(zkl_acquisition *acquisition);
 
 void zkl_engine_free(zkl_engine *engine)
 {
     if (engine->handle != NULL) {
         zkl_engine_shut_down(engine, engine->now);
     }
-    zkl_seat *seat;
-    while ((seat = TAILQ_FIRST(&engine->seats)) != NULL) {
-        zkl_seat_destroy(seat);
+    zkl_entry *entry;
+    while ((entry = TAILQ_FIRST(&engine->entries)) != NULL) {
+        zkl_entry_destroy(entry);
     }
-    zkl_claim *claim;
-    while ((claim = TAILQ_FIRST(&engine->claims)) != NULL) {
-        free_claim(claim);
+    zkl_acquisition *acquisition;
+    while ((acquisition = TAILQ_FIRST(&engine->acquisitions)) != NULL) {
+        free_acquisition(acquisition);
     }
     zkl_operations_free(engine);
     zkl_requests_free(engine);
@@ -273,7 +273,7 @@ void zkl_engine_free(zkl_engine *engine)
         zkl_free_secret((void *)(uintptr_t)engine->auths[i].credential);
     }
     zkl_free(engine->auths);
-    zkl_lines_free(engine);
+    zkl_queues_free(engine);
     zkl_free(engine->hosts);
     zkl_free(engine->servers);
     zkl_free(engine);
@@ -283,10 +283,10 @@ void zkl_engine_close(zkl_engine *engine, int64_t now)
 {
     engine->now = now;
     engine->closing = true;
-    zkl_claim *claim, *next;
-    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
-        next = TAILQ_NEXT(claim, all);
-        zkl_claim_end(claim, ZKL_CLOSED, now);
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        zkl_acquisition_end(acquisition, ZKL_CLOSED, now);
     }
     zkl_share_expire(engine, true);
     zkl_queries_fail(engine, ZKL_CLOSED, "the client is closed");
@@ -312,89 +312,91 @@ int32_t zkl_engine_session_timeout(const zkl_engine *engine)
 /* --- acquisitions -------------------------------------------------------------------------------------------------- */
 
 /* Stops max_hold: the grant is over, or there was none. */
-static void end_hold(zkl_claim *claim)
+static void end_hold(zkl_acquisition *acquisition)
 {
-    if (claim->hold_until != ZKL_NEVER) {
-        TAILQ_REMOVE(&claim->engine->holds, claim, in_holds);
-        claim->hold_until = ZKL_NEVER;
+    if (acquisition->hold_until != ZKL_NEVER) {
+        TAILQ_REMOVE(&acquisition->engine->holds, acquisition, in_holds);
+        acquisition->hold_until = ZKL_NEVER;
     }
 }
 
 /* A grant begins. If it has a max_hold, inserts the acquisition into engine->holds, sorted by the end of the grant. */
-static void begin_hold(zkl_claim *claim)
+static void begin_hold(zkl_acquisition *acquisition)
 {
-    int64_t max_hold = claim->terms->lock.max_hold;
+    int64_t max_hold = acquisition->spec->lock.max_hold;
     if (max_hold == 0) {
         return;
     }
-    struct zkl_claim_list *holds = &claim->engine->holds;
-    claim->hold_until = claim->engine->now + max_hold;
-    zkl_claim *before = TAILQ_LAST(holds, zkl_claim_list);
-    while (before != NULL && before->hold_until > claim->hold_until) {
-        before = TAILQ_PREV(before, zkl_claim_list, in_holds);
+    struct zkl_acquisition_list *holds = &acquisition->engine->holds;
+    acquisition->hold_until = acquisition->engine->now + max_hold;
+    zkl_acquisition *before = TAILQ_LAST(holds, zkl_acquisition_list);
+    while (before != NULL && before->hold_until > acquisition->hold_until) {
+        before = TAILQ_PREV(before, zkl_acquisition_list, in_holds);
     }
     if (before != NULL) {
-        TAILQ_INSERT_AFTER(holds, before, claim, in_holds);
+        TAILQ_INSERT_AFTER(holds, before, acquisition, in_holds);
     } else {
-        TAILQ_INSERT_HEAD(holds, claim, in_holds);
+        TAILQ_INSERT_HEAD(holds, acquisition, in_holds);
     }
 }
 
-static void free_claim(zkl_claim *claim)
+static void free_acquisition(zkl_acquisition *acquisition)
 {
-    end_hold(claim);
-    zkl_permits_free(claim);
-    TAILQ_REMOVE(&claim->engine->claims, claim, all);
-    if (claim->line != NULL) {
-        zkl_line_drop(claim->line);
+    end_hold(acquisition);
+    zkl_permits_free(acquisition);
+    TAILQ_REMOVE(&acquisition->engine->acquisitions, acquisition, all);
+    if (acquisition->queue != NULL) {
+        zkl_queue_drop(acquisition->queue);
     }
-    zkl_terms_drop(claim->terms);
-    zkl_free(claim->message);
-    zkl_free(claim);
+    zkl_lock_spec_drop(acquisition->spec);
+    zkl_free(acquisition->message);
+    zkl_free(acquisition);
 }
 
-static void tell_host(zkl_claim *claim)
+static void tell_host(zkl_acquisition *acquisition)
 {
-    if (!claim->forgotten) {
-        claim->engine->host.claim_changed(claim->engine->host.context, claim);
+    if (!acquisition->forgotten) {
+        acquisition->engine->host.acquisition_changed(acquisition->engine->host.context, acquisition);
     }
 }
 
-static void finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, va_list args)
-    __attribute__((format(printf, 4, 0)));
+static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
+                   va_list args) __attribute__((format(printf, 4, 0)));
 
-static void finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, va_list args)
+static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
+                   va_list args)
 {
     char message[512];
     int length = vsnprintf(message, sizeof message, format, args);
-    end_hold(claim);
-    zkl_free(claim->message);
-    claim->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
-    claim->code = code;
-    claim->phase = phase;
-    claim->engine->stats.refusals += phase == ZKL_CLAIM_REFUSED;
-    claim->engine->stats.losses += phase == ZKL_CLAIM_LOST;
-    tell_host(claim);
+    end_hold(acquisition);
+    zkl_free(acquisition->message);
+    acquisition->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
+    acquisition->code = code;
+    acquisition->phase = phase;
+    acquisition->engine->stats.refusals += phase == ZKL_ACQUISITION_REFUSED;
+    acquisition->engine->stats.losses += phase == ZKL_ACQUISITION_LOST;
+    tell_host(acquisition);
 }
 
-void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, ...)
+void zkl_acquisition_finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code,
+                            const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    finish(claim, phase, code, format, args);
+    finish(acquisition, phase, code, format, args);
     va_end(args);
 }
 
-void zkl_claim_lose(zkl_claim *claim, zkl_code code, const char *format, ...)
+void zkl_acquisition_lose(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
 {
-    if (claim->phase != ZKL_CLAIM_GRANTED) {
+    if (acquisition->phase != ZKL_ACQUISITION_GRANTED) {
         return;
     }
     va_list args;
     va_start(args, format);
-    finish(claim, ZKL_CLAIM_LOST, code, format, args);
+    finish(acquisition, ZKL_ACQUISITION_LOST, code, format, args);
     va_end(args);
-    zkl_claim_leave(claim);
+    zkl_acquisition_leave(acquisition);
 }
 
 const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS] = {
@@ -404,10 +406,10 @@ const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS] = {
     10 * ZKL_SECOND,         30 * ZKL_SECOND,        60 * ZKL_SECOND,         ZKL_NEVER,
 };
 
-static void note_wait(const zkl_claim *claim)
+static void note_wait(const zkl_acquisition *acquisition)
 {
-    zkl_stats *stats = &claim->engine->stats;
-    int64_t waited = claim->engine->now - claim->asked_at;
+    zkl_stats *stats = &acquisition->engine->stats;
+    int64_t waited = acquisition->engine->now - acquisition->asked_at;
     int32_t bucket = 0;
     while (waited > zkl_wait_bounds[bucket]) {
         bucket++;
@@ -417,71 +419,73 @@ static void note_wait(const zkl_claim *claim)
     stats->grants++;
 }
 
-void zkl_claim_grant(zkl_claim *claim, const zkl_seat *seat)
+void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry)
 {
-    int64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? seat->sequence : seat->czxid;
-    claim->token = (zkl_token){number, seat->grants};
-    claim->phase = ZKL_CLAIM_GRANTED;
-    note_wait(claim);
-    begin_hold(claim);
-    tell_host(claim);
+    int64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? entry->sequence : entry->czxid;
+    acquisition->token = (zkl_token){number, entry->grants};
+    acquisition->phase = ZKL_ACQUISITION_GRANTED;
+    note_wait(acquisition);
+    begin_hold(acquisition);
+    tell_host(acquisition);
 }
 
-void zkl_claims_expire(zkl_engine *engine)
+void zkl_acquisitions_expire(zkl_engine *engine)
 {
-    zkl_claim *claim;
-    while ((claim = TAILQ_FIRST(&engine->holds)) != NULL && claim->hold_until <= engine->now &&
+    zkl_acquisition *acquisition;
+    while ((acquisition = TAILQ_FIRST(&engine->holds)) != NULL && acquisition->hold_until <= engine->now &&
            !ZKL_BROKEN(ZKL_BREAK_HOLD)) {
-        zkl_claim_lose(claim, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
-                       zkl_claim_path(claim), (double)claim->terms->lock.max_hold / (double)ZKL_SECOND);
+        zkl_acquisition_lose(acquisition, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
+                             zkl_acquisition_path(acquisition),
+                             (double)acquisition->spec->lock.max_hold / (double)ZKL_SECOND);
     }
 }
 
-void zkl_claim_revoked(zkl_claim *claim)
+void zkl_acquisition_revoked(zkl_acquisition *acquisition)
 {
-    if (claim->phase == ZKL_CLAIM_GRANTED && claim->terms->lock.revocable) {
-        claim->revocations++;
-        tell_host(claim);
+    if (acquisition->phase == ZKL_ACQUISITION_GRANTED && acquisition->spec->lock.revocable) {
+        acquisition->revocations++;
+        tell_host(acquisition);
     }
 }
 
-void zkl_claim_leave(zkl_claim *claim)
+void zkl_acquisition_leave(zkl_acquisition *acquisition)
 {
-    if (claim->behind) {
-        zkl_share_part(claim);
+    if (acquisition->sharing) {
+        zkl_share_part(acquisition);
         return;
     }
-    if (claim->seat != NULL && zkl_share_pass(claim)) {
+    if (acquisition->entry != NULL && zkl_share_pass(acquisition)) {
         return;
     }
-    if (claim->permits != NULL && claim->phase == ZKL_CLAIM_RELEASED && zkl_permits_pass(claim)) {
-        zkl_claim_settle(claim);
+    if (acquisition->permits != NULL && acquisition->phase == ZKL_ACQUISITION_RELEASED &&
+        zkl_permits_pass(acquisition)) {
+        zkl_acquisition_settle(acquisition);
         return;
     }
-    zkl_seat *seat, *next;
-    for (seat = LIST_FIRST(&claim->seats); seat != NULL; seat = next) {
-        next = LIST_NEXT(seat, in_claim);
-        zkl_seat_leave(seat); /* the last one may free the acquisition */
+    zkl_entry *entry, *next;
+    for (entry = LIST_FIRST(&acquisition->entries); entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, in_acquisition);
+        zkl_entry_leave(entry); /* the last one may free the acquisition */
     }
 }
 
-void zkl_claim_connection_lost(zkl_claim *claim)
+void zkl_acquisition_connection_lost(zkl_acquisition *acquisition)
 {
-    if (claim->try_only && claim->phase == ZKL_CLAIM_WAITING) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED,
-                         "'%s' could not be tried: the connection to '%s' is lost", zkl_claim_path(claim),
-                         claim->engine->hosts);
-        zkl_claim_leave(claim);
+    if (acquisition->try_only && acquisition->phase == ZKL_ACQUISITION_WAITING) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED,
+                               "'%s' could not be tried: the connection to '%s' is lost",
+                               zkl_acquisition_path(acquisition), acquisition->engine->hosts);
+        zkl_acquisition_leave(acquisition);
     }
 }
 
 /* Sets the code and the message of a release. Only the first call has an effect. */
-static void note_release(zkl_claim *claim, zkl_code code, const char *format, ...)
+static void note_release(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void note_release(zkl_claim *claim, zkl_code code, const char *format, ...)
+static void note_release(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
 {
-    if (claim->code != ZKL_OK) {
+    if (acquisition->code != ZKL_OK) {
         return;
     }
     char message[512];
@@ -489,50 +493,50 @@ static void note_release(zkl_claim *claim, zkl_code code, const char *format, ..
     va_start(args, format);
     int length = vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    claim->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
-    claim->code = code;
+    acquisition->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
+    acquisition->code = code;
 }
 
-void zkl_claim_robbed(zkl_claim *claim, const char *node)
+void zkl_acquisition_deleted_externally(zkl_acquisition *acquisition, const char *node)
 {
-    if (claim->phase == ZKL_CLAIM_RELEASED && claim->code != ZKL_LOST) {
-        claim->engine->stats.losses++;
-        note_release(claim, ZKL_LOST, "'%.160s' is lost: somebody deleted its node '%.300s'", zkl_claim_path(claim),
-                     node);
+    if (acquisition->phase == ZKL_ACQUISITION_RELEASED && acquisition->code != ZKL_LOST) {
+        acquisition->engine->stats.losses++;
+        note_release(acquisition, ZKL_LOST, "'%.160s' is lost: somebody deleted its node '%.300s'",
+                     zkl_acquisition_path(acquisition), node);
     }
 }
 
-void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node)
+void zkl_acquisition_delete_refused(zkl_acquisition *acquisition, int rc, const char *node)
 {
-    if (claim->phase == ZKL_CLAIM_RELEASED && rc != ZTHROTTLEDOP) {
-        note_release(claim, zkl_code_of(rc), "the server refuses to delete '%s': %s", node, zerror(rc));
-        tell_host(claim);
+    if (acquisition->phase == ZKL_ACQUISITION_RELEASED && rc != ZTHROTTLEDOP) {
+        note_release(acquisition, zkl_code_of(rc), "the server refuses to delete '%s': %s", node, zerror(rc));
+        tell_host(acquisition);
     }
 }
 
-void zkl_claim_waits(zkl_claim *claim)
+void zkl_acquisition_blocker_changed(zkl_acquisition *acquisition)
 {
-    tell_host(claim);
+    tell_host(acquisition);
 }
 
-void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat)
+void zkl_acquisition_entry_gone(zkl_acquisition *acquisition, zkl_entry *entry)
 {
-    LIST_REMOVE(seat, in_claim);
-    if (claim->seat == seat) {
-        claim->seat = NULL;
+    LIST_REMOVE(entry, in_acquisition);
+    if (acquisition->entry == entry) {
+        acquisition->entry = NULL;
     }
-    zkl_claim_settle(claim);
+    zkl_acquisition_settle(acquisition);
 }
 
-void zkl_claim_settle(zkl_claim *claim)
+void zkl_acquisition_settle(zkl_acquisition *acquisition)
 {
-    if (!zkl_claim_settled(claim)) {
+    if (!zkl_acquisition_settled(acquisition)) {
         return;
     }
-    if (claim->forgotten) {
-        free_claim(claim);
+    if (acquisition->forgotten) {
+        free_acquisition(acquisition);
     } else {
-        tell_host(claim);
+        tell_host(acquisition);
     }
 }
 
@@ -542,19 +546,19 @@ static zkl_role role_of(zkl_mode mode)
         [ZKL_MODE_MUTEX] = ZKL_ROLE_MUTEX,
         [ZKL_MODE_READ] = ZKL_ROLE_READER,
         [ZKL_MODE_WRITE] = ZKL_ROLE_WRITER,
-        [ZKL_MODE_PERMITS] = ZKL_ROLE_TURN,
+        [ZKL_MODE_PERMITS] = ZKL_ROLE_QUEUE_ENTRY,
     };
     return roles[mode];
 }
 
 /* Returns whether another entry of this client is in the way. Then a try need not ask the server. */
-static bool stands_in_the_way(const zkl_claim *claim)
+static bool stands_in_the_way(const zkl_acquisition *acquisition)
 {
-    zkl_node_kind mine = zkl_claim_mode(claim) == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
-    const zkl_seat *seat;
-    TAILQ_FOREACH(seat, &claim->line->seats, in_line)
+    zkl_node_kind mine = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
+    const zkl_entry *entry;
+    TAILQ_FOREACH(entry, &acquisition->queue->entries, in_queue)
     {
-        if (seat->wanted && zkl_kind_conflicts(mine, zkl_seat_kind(seat))) {
+        if (entry->wanted && zkl_kind_conflicts(mine, zkl_entry_kind(entry))) {
             return true;
         }
     }
@@ -562,141 +566,144 @@ static bool stands_in_the_way(const zkl_claim *claim)
 }
 
 /* Returns the entry of the granted writer whose place a new reader may take; NULL if there is none. */
-static zkl_seat *writer_of(const zkl_claim *claim, const zkl_claim_request *request)
+static zkl_entry *writer_of(const zkl_acquisition *acquisition, const zkl_acquisition_request *request)
 {
-    const zkl_claim *writer = zkl_claim_mode(claim) == ZKL_MODE_READ ? request->writer : NULL;
-    bool usable = writer != NULL && writer->line == claim->line && zkl_claim_mode(writer) == ZKL_MODE_WRITE &&
-                  writer->phase == ZKL_CLAIM_GRANTED && !ZKL_BROKEN(ZKL_BREAK_DOWNGRADE);
-    return usable ? writer->seat : NULL;
+    const zkl_acquisition *writer = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ ? request->writer : NULL;
+    bool usable = writer != NULL && writer->queue == acquisition->queue &&
+                  zkl_acquisition_mode(writer) == ZKL_MODE_WRITE && writer->phase == ZKL_ACQUISITION_GRANTED &&
+                  !ZKL_BROKEN(ZKL_BREAK_DOWNGRADE);
+    return usable ? writer->entry : NULL;
 }
 
 /*
  * Refuses the acquisition if no answer of the server is needed for that; else returns false. `has_place`: it can share
  * an entry, or take its writer's place.
  */
-static bool refuse_locally(zkl_claim *claim, bool has_place)
+static bool refuse_locally(zkl_acquisition *acquisition, bool has_place)
 {
-    zkl_engine *engine = claim->engine;
+    zkl_engine *engine = acquisition->engine;
     if (engine->closing) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_CLOSED, "the client is closed");
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_CLOSED, "the client is closed");
     } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
-    } else if (claim->try_only && !has_place && stands_in_the_way(claim) && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_TIMEOUT,
-                         "'%s' is taken: another lock object of this client is ahead", zkl_claim_path(claim));
-    } else if (claim->try_only && !zkl_session_usable(engine)) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s",
-                         zkl_claim_path(claim),
-                         engine->problem[0] != '\0' ? engine->problem : "there is no connection yet");
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
+    } else if (acquisition->try_only && !has_place && stands_in_the_way(acquisition) && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_TIMEOUT,
+                               "'%s' is taken: another lock object of this client is ahead",
+                               zkl_acquisition_path(acquisition));
+    } else if (acquisition->try_only && !zkl_session_usable(engine)) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s",
+                               zkl_acquisition_path(acquisition),
+                               engine->problem[0] != '\0' ? engine->problem : "there is no connection yet");
     } else {
         return false;
     }
     return true;
 }
 
-zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request, void *user, int64_t now)
+zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request, void *user, int64_t now)
 {
     engine->now = now;
-    zkl_claim *claim = zkl_alloc(sizeof *claim);
-    if (claim == NULL) {
+    zkl_acquisition *acquisition = zkl_alloc(sizeof *acquisition);
+    if (acquisition == NULL) {
         return NULL;
     }
-    claim->engine = engine;
-    claim->user = user;
-    claim->terms = zkl_terms_take(request->terms);
-    claim->try_only = request->try_only;
-    claim->hasty = request->hasty;
-    claim->asked_at = now;
-    claim->hold_until = ZKL_NEVER;
-    LIST_INIT(&claim->seats);
-    TAILQ_INSERT_TAIL(&engine->claims, claim, all);
-    bool semaphore = zkl_claim_mode(claim) == ZKL_MODE_PERMITS;
-    claim->line = zkl_line_take(engine, semaphore ? claim->terms->locks : claim->terms->lock.path);
-    if (claim->line == NULL || (semaphore && !zkl_permits_init(claim, request->count))) {
-        free_claim(claim);
+    acquisition->engine = engine;
+    acquisition->user = user;
+    acquisition->spec = zkl_lock_spec_take(request->spec);
+    acquisition->try_only = request->try_only;
+    acquisition->optimistic = request->optimistic;
+    acquisition->asked_at = now;
+    acquisition->hold_until = ZKL_NEVER;
+    LIST_INIT(&acquisition->entries);
+    TAILQ_INSERT_TAIL(&engine->acquisitions, acquisition, all);
+    bool semaphore = zkl_acquisition_mode(acquisition) == ZKL_MODE_PERMITS;
+    acquisition->queue = zkl_queue_take(engine, semaphore ? acquisition->spec->locks : acquisition->spec->lock.path);
+    if (acquisition->queue == NULL || (semaphore && !zkl_permits_init(acquisition, request->count))) {
+        free_acquisition(acquisition);
         return NULL;
     }
     engine->stats.claims++;
-    zkl_seat *writer = writer_of(claim, request);
-    zkl_seat *shared = writer == NULL ? zkl_share_find(claim) : NULL;
+    zkl_entry *writer = writer_of(acquisition, request);
+    zkl_entry *shared = writer == NULL ? zkl_share_find(acquisition) : NULL;
     if (shared == NULL) {
-        zkl_share_make_way(claim);
+        zkl_share_make_way(acquisition);
     }
-    if (refuse_locally(claim, writer != NULL || shared != NULL)) {
-        return claim;
+    if (refuse_locally(acquisition, writer != NULL || shared != NULL)) {
+        return acquisition;
     }
     if (shared != NULL) {
-        zkl_share_join(shared, claim);
-        return claim;
+        zkl_share_join(shared, acquisition);
+        return acquisition;
     }
-    claim->seat = zkl_seat_new(claim, claim->line, role_of(zkl_claim_mode(claim)));
-    if (claim->seat == NULL) {
-        free_claim(claim);
+    acquisition->entry = zkl_entry_new(acquisition, acquisition->queue, role_of(zkl_acquisition_mode(acquisition)));
+    if (acquisition->entry == NULL) {
+        free_acquisition(acquisition);
         return NULL;
     }
-    claim->seat->writer = writer;
-    zkl_seat_step(claim->seat);
-    return claim;
+    acquisition->entry->writer = writer;
+    zkl_entry_step(acquisition->entry);
+    return acquisition;
 }
 
-void zkl_claim_end(zkl_claim *claim, zkl_code code, int64_t now)
+void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t now)
 {
-    zkl_engine *engine = claim->engine;
+    zkl_engine *engine = acquisition->engine;
     engine->now = now;
-    if (claim->phase == ZKL_CLAIM_WAITING) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, code, "the wait for '%s' was ended: %s", zkl_claim_path(claim),
-                         zkl_code_name(code));
-    } else if (claim->phase == ZKL_CLAIM_GRANTED && code == ZKL_CLOSED) {
-        zkl_claim_finish(claim, ZKL_CLAIM_LOST, code, "'%s' was given back: the client is closed",
-                         zkl_claim_path(claim));
-    } else if (claim->phase == ZKL_CLAIM_GRANTED) {
-        claim->phase = ZKL_CLAIM_RELEASED;
-        end_hold(claim);
-        tell_host(claim);
+    if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "the wait for '%s' was ended: %s",
+                               zkl_acquisition_path(acquisition), zkl_code_name(code));
+    } else if (acquisition->phase == ZKL_ACQUISITION_GRANTED && code == ZKL_CLOSED) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_LOST, code, "'%s' was given back: the client is closed",
+                               zkl_acquisition_path(acquisition));
+    } else if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
+        acquisition->phase = ZKL_ACQUISITION_RELEASED;
+        end_hold(acquisition);
+        tell_host(acquisition);
     }
-    zkl_claim_leave(claim);
+    zkl_acquisition_leave(acquisition);
 }
 
-void zkl_claim_lapsed(zkl_claim *claim, int64_t now)
+void zkl_acquisition_lapsed(zkl_acquisition *acquisition, int64_t now)
 {
-    claim->engine->now = now;
-    zkl_claims_expire(claim->engine); /* max_hold may be the reason */
-    zkl_claim_lose(claim, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended", zkl_claim_path(claim));
+    acquisition->engine->now = now;
+    zkl_acquisitions_expire(acquisition->engine); /* max_hold may be the reason */
+    zkl_acquisition_lose(acquisition, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended",
+                         zkl_acquisition_path(acquisition));
 }
 
-void zkl_claim_forget(zkl_claim *claim, int64_t now)
+void zkl_acquisition_forget(zkl_acquisition *acquisition, int64_t now)
 {
-    claim->forgotten = true;
-    if (zkl_claim_settled(claim)) {
-        free_claim(claim);
+    acquisition->forgotten = true;
+    if (zkl_acquisition_settled(acquisition)) {
+        free_acquisition(acquisition);
     } else {
-        zkl_claim_end(claim, ZKL_CANCELLED, now);
+        zkl_acquisition_end(acquisition, ZKL_CANCELLED, now);
     }
 }
 
-zkl_claim_phase zkl_claim_get_phase(const zkl_claim *claim)
+zkl_acquisition_phase zkl_acquisition_get_phase(const zkl_acquisition *acquisition)
 {
-    return claim->phase;
+    return acquisition->phase;
 }
 
-bool zkl_claim_settled(const zkl_claim *claim)
+bool zkl_acquisition_settled(const zkl_acquisition *acquisition)
 {
-    return LIST_EMPTY(&claim->seats) && !claim->behind;
+    return LIST_EMPTY(&acquisition->entries) && !acquisition->sharing;
 }
 
-zkl_code zkl_claim_code(const zkl_claim *claim)
+zkl_code zkl_acquisition_code(const zkl_acquisition *acquisition)
 {
-    return claim->code;
+    return acquisition->code;
 }
 
-const char *zkl_claim_message(const zkl_claim *claim)
+const char *zkl_acquisition_message(const zkl_acquisition *acquisition)
 {
-    return claim->message != NULL ? claim->message : claim->code != ZKL_OK ? ZKL_UNSAID : "";
+    return acquisition->message != NULL ? acquisition->message : acquisition->code != ZKL_OK ? ZKL_UNSAID : "";
 }
 
-zkl_token zkl_claim_token(const zkl_claim *claim)
+zkl_token zkl_acquisition_token(const zkl_acquisition *acquisition)
 {
-    return claim->token;
+    return acquisition->token;
 }
 
 /* Writes a number that is not negative, with leading zeros. Returns the end of the digits. */
@@ -719,38 +726,40 @@ void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE])
     *text = '\0';
 }
 
-const char *zkl_claim_node(const zkl_claim *claim)
+const char *zkl_acquisition_node(const zkl_acquisition *acquisition)
 {
     /* The first entry of a semaphore's acquisition is its latest lease entry, or its queue entry before there is one. */
-    const zkl_seat *seat = claim->behind ? claim->seat : LIST_FIRST(&claim->seats);
-    bool has_one = seat != NULL && (!claim->behind || claim->phase == ZKL_CLAIM_GRANTED);
-    return has_one ? seat->node : NULL;
+    const zkl_entry *entry = acquisition->sharing ? acquisition->entry : LIST_FIRST(&acquisition->entries);
+    bool has_one = entry != NULL && (!acquisition->sharing || acquisition->phase == ZKL_ACQUISITION_GRANTED);
+    return has_one ? entry->node : NULL;
 }
 
 /* Returns the znode by which an acquisition holds one of its permits; NULL if the entry holds none. */
-static const char *node_of_permit(const zkl_seat *seat)
+static const char *node_of_lease_entry(const zkl_entry *entry)
 {
-    return seat->role == ZKL_ROLE_PERMIT && seat->state == ZKL_SEAT_GRANTED && seat->wanted ? seat->node : NULL;
+    return entry->role == ZKL_ROLE_LEASE_ENTRY && entry->state == ZKL_ENTRY_GRANTED && entry->wanted ? entry->node
+                                                                                                     : NULL;
 }
 
-char *zkl_claim_nodes(const zkl_claim *claim)
+char *zkl_acquisition_nodes(const zkl_acquisition *acquisition)
 {
-    if (claim->permits == NULL || claim->permits->count == 1 || claim->phase != ZKL_CLAIM_GRANTED) {
+    if (acquisition->permits == NULL || acquisition->permits->count == 1 ||
+        acquisition->phase != ZKL_ACQUISITION_GRANTED) {
         return NULL;
     }
-    size_t stem = strlen(zkl_claim_path(claim)) + 1;
+    size_t stem = strlen(zkl_acquisition_path(acquisition)) + 1;
     size_t size = 1;
-    const zkl_seat *seat;
-    LIST_FOREACH(seat, &claim->seats, in_claim)
+    const zkl_entry *entry;
+    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
     {
-        const char *node = node_of_permit(seat);
+        const char *node = node_of_lease_entry(entry);
         size += node != NULL ? strlen(node + stem) + 1 : 0;
     }
     char *nodes = zkl_alloc(size); /* zeroed */
     char *end = nodes;
-    LIST_FOREACH(seat, &claim->seats, in_claim)
+    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
     {
-        const char *node = node_of_permit(seat);
+        const char *node = node_of_lease_entry(entry);
         if (end != NULL && node != NULL) {
             size_t length = strlen(node + stem) + 1;
             memcpy(end, node + stem, length);
@@ -760,33 +769,33 @@ char *zkl_claim_nodes(const zkl_claim *claim)
     return nodes;
 }
 
-const char *zkl_claim_path(const zkl_claim *claim)
+const char *zkl_acquisition_path(const zkl_acquisition *acquisition)
 {
-    return claim->terms->lock.path;
+    return acquisition->spec->lock.path;
 }
 
-const char *zkl_claim_blocker(const zkl_claim *claim)
+const char *zkl_acquisition_blocker(const zkl_acquisition *acquisition)
 {
-    const zkl_watch *watch = claim->seat != NULL && !claim->behind ? claim->seat->watch : NULL;
+    const zkl_watch *watch = acquisition->entry != NULL && !acquisition->sharing ? acquisition->entry->watch : NULL;
     return watch != NULL && !watch->children ? watch->node : NULL;
 }
 
-bool zkl_claim_behind(const zkl_claim *claim)
+bool zkl_acquisition_is_sharing(const zkl_acquisition *acquisition)
 {
-    return claim->behind;
+    return acquisition->sharing;
 }
 
-void *zkl_claim_user(const zkl_claim *claim)
+void *zkl_acquisition_user(const zkl_acquisition *acquisition)
 {
-    return claim->user;
+    return acquisition->user;
 }
 
-int64_t zkl_claim_hold_until(const zkl_claim *claim)
+int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition)
 {
-    return claim->hold_until;
+    return acquisition->hold_until;
 }
 
-int32_t zkl_claim_revocations(const zkl_claim *claim)
+int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition)
 {
-    return claim->revocations;
+    return acquisition->revocations;
 }

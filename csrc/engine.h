@@ -20,13 +20,13 @@
 
 #include <zookeeper/zookeeper.h>
 
-#include "queue.h"
+#include "names.h"
 
 #define ZKL_SECOND INT64_C(1000000000)
 #define ZKL_NEVER INT64_MAX
 
 typedef struct zkl_engine zkl_engine;
-typedef struct zkl_claim zkl_claim;
+typedef struct zkl_acquisition zkl_acquisition;
 
 /* The reason for a failure, a refusal or a loss. zkl_code_name returns the name that Lua sees. */
 typedef enum {
@@ -70,15 +70,15 @@ typedef enum {
 const char *zkl_state_name(zkl_state state);
 
 typedef enum {
-    ZKL_CLAIM_WAITING = 0,
-    ZKL_CLAIM_GRANTED,
-    ZKL_CLAIM_LOST,    /* the grant has ended for good without a release; the code says why */
-    ZKL_CLAIM_REFUSED, /* never granted, and never will be; the code says why */
+    ZKL_ACQUISITION_WAITING = 0,
+    ZKL_ACQUISITION_GRANTED,
+    ZKL_ACQUISITION_LOST,    /* the grant has ended for good without a release; the code says why */
+    ZKL_ACQUISITION_REFUSED, /* never granted, and never will be; the code says why */
     /* Released by its owner; the code says so if the delete was refused, or if the node was already gone (ZKL_LOST). */
-    ZKL_CLAIM_RELEASED
-} zkl_claim_phase;
+    ZKL_ACQUISITION_RELEASED
+} zkl_acquisition_phase;
 
-const char *zkl_claim_phase_name(zkl_claim_phase phase);
+const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase);
 
 /* A fencing token. Grants of conflicting locks on one path are ordered by `number`, then by `grants`. */
 typedef struct {
@@ -132,8 +132,8 @@ typedef struct {
  */
 typedef struct {
     void *context;
-    /* The acquisition changed: its phase, code, revocations, or the node it waits for; or zkl_claim_settled became true. */
-    void (*claim_changed)(void *context, zkl_claim *claim);
+    /* The acquisition changed: its phase, code, revocations, or the node it waits for; or zkl_acquisition_settled became true. */
+    void (*acquisition_changed)(void *context, zkl_acquisition *acquisition);
     /*
      * Grants are valid while the clock is below `valid_until`: ZKL_NEVER if leases are turned off, 0 while there is no
      * lease. Before a lapsed lease begins anew, the acquisitions that lapsed with it have been reported lost.
@@ -182,31 +182,31 @@ typedef struct {
     int32_t handoff;
     int32_t permits; /* MODE_PERMITS: how many the semaphore has, 1 or more */
     zkl_mode mode;
-    bool revocable; /* watch for requests to release the lock: zkl_claim_revocations */
+    bool revocable; /* watch for requests to release the lock: zkl_acquisition_revocations */
 } zkl_lock;
 
 /*
- * A lock spec: an immutable copy of a zkl_lock with a reference count. Any thread. zkl_terms_new returns NULL when
- * memory is short; else the caller owns one reference. zkl_terms_take adds a reference, zkl_terms_drop gives one back.
+ * A lock spec: an immutable copy of a zkl_lock with a reference count. Any thread. zkl_lock_spec_new returns NULL when
+ * memory is short; else the caller owns one reference. zkl_lock_spec_take adds a reference, zkl_lock_spec_drop gives one back.
  */
-typedef struct zkl_terms zkl_terms;
-zkl_terms *zkl_terms_new(const zkl_lock *lock);
-zkl_terms *zkl_terms_take(zkl_terms *terms);
-void zkl_terms_drop(zkl_terms *terms); /* NULL is allowed */
-const zkl_lock *zkl_terms_lock(const zkl_terms *terms);
+typedef struct zkl_lock_spec zkl_lock_spec;
+zkl_lock_spec *zkl_lock_spec_new(const zkl_lock *lock);
+zkl_lock_spec *zkl_lock_spec_take(zkl_lock_spec *spec);
+void zkl_lock_spec_drop(zkl_lock_spec *spec); /* NULL is allowed */
+const zkl_lock *zkl_lock_spec_settings(const zkl_lock_spec *spec);
 
 /* The parameters of one acquisition. */
 typedef struct {
-    zkl_terms *terms;
+    zkl_lock_spec *spec;
     /*
      * MODE_READ: a MODE_WRITE acquisition of the same engine and path, or NULL. If it is granted, the reader's entry
      * takes the writer's place in the queue, so that no other writer comes between the two (a downgrade).
      */
-    zkl_claim *writer;
-    int32_t count; /* MODE_PERMITS: how many are wanted, 1 to `permits`, ZKL_MAX_COUNT at most */
-    bool try_only; /* refuse with ZKL_TIMEOUT instead of waiting; nothing is written if another contender is ahead */
-    bool hasty;    /* with try_only: join first and look afterwards (optimistic); a refused try deletes its node */
-} zkl_claim_request;
+    zkl_acquisition *writer;
+    int32_t count;   /* MODE_PERMITS: how many are wanted, 1 to `permits`, ZKL_MAX_COUNT at most */
+    bool try_only;   /* refuse with ZKL_TIMEOUT instead of waiting; nothing is written if another contender is ahead */
+    bool optimistic; /* with try_only: join first and look afterwards (optimistic); a refused try deletes its node */
+} zkl_acquisition_request;
 
 /*
  * Returns a new engine, or NULL when memory is short. Copies `config` and `host`. Sends nothing before the first
@@ -219,10 +219,10 @@ void zkl_engine_free(zkl_engine *engine);
 
 /* The events that the driver should wait for before it calls zkl_engine_process. */
 typedef struct {
-    int fd;          /* -1: nothing to poll */
-    short events;    /* POLLIN | POLLOUT */
-    int64_t wake_at; /* call again at this instant at the latest */
-    bool spoilt;     /* this connection must not be used: shut its socket down first; true once per connection */
+    int fd;               /* -1: nothing to poll */
+    short events;         /* POLLIN | POLLOUT */
+    int64_t wake_at;      /* call again at this instant at the latest */
+    bool must_disconnect; /* this connection must not be used: shut its socket down first; true once per connection */
 } zkl_poll;
 
 /*
@@ -232,7 +232,7 @@ typedef struct {
 void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll);
 
 /*
- * Between two turns of its own the driver may let another thread call zkl_engine_claim, zkl_claim_end and the like, one
+ * Between two turns of its own the driver may let another thread call zkl_engine_acquire, zkl_acquisition_end and the like, one
  * thread at a time, if zkl_engine_may_call returns true. None of these calls blocks then. Afterwards
  * zkl_engine_wants_turn returns whether they need the driver before `sleeping_until`.
  */
@@ -243,34 +243,35 @@ bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until);
 void zkl_engine_process(zkl_engine *engine, int64_t now, short revents);
 
 /*
- * Starts an acquisition. Returns an object that stays valid until zkl_claim_forget, or NULL when memory is short.
- * `user` is for the driver: zkl_claim_user returns it.
+ * Starts an acquisition. Returns an object that stays valid until zkl_acquisition_forget, or NULL when memory is short.
+ * `user` is for the driver: zkl_acquisition_user returns it.
  */
-zkl_claim *zkl_engine_claim(zkl_engine *engine, const zkl_claim_request *request, void *user, int64_t now);
+zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request, void *user,
+                                    int64_t now);
 
 /*
  * Ends an acquisition in any phase. A granted one is released (with ZKL_CLOSED: lost), a waiting one is refused with
  * `code`. A second call is harmless.
  */
-void zkl_claim_end(zkl_claim *claim, zkl_code code, int64_t now);
+void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t now);
 
 /*
  * Ends a granted acquisition after another thread has seen that its lease or max_hold is over: it is lost from now on.
  * `now` is a reading of the clock after that, so that the reason is known.
  */
-void zkl_claim_lapsed(zkl_claim *claim, int64_t now);
+void zkl_acquisition_lapsed(zkl_acquisition *acquisition, int64_t now);
 
 /* Ends the acquisition if need be, and frees it when nothing of it is left on the server. The driver must not use it again. */
-void zkl_claim_forget(zkl_claim *claim, int64_t now);
+void zkl_acquisition_forget(zkl_acquisition *acquisition, int64_t now);
 
-zkl_claim_phase zkl_claim_get_phase(const zkl_claim *claim);
+zkl_acquisition_phase zkl_acquisition_get_phase(const zkl_acquisition *acquisition);
 /* Returns whether nothing of an ended acquisition is left on the server, or its session is over. */
-bool zkl_claim_settled(const zkl_claim *claim);
-zkl_code zkl_claim_code(const zkl_claim *claim);
+bool zkl_acquisition_settled(const zkl_acquisition *acquisition);
+zkl_code zkl_acquisition_code(const zkl_acquisition *acquisition);
 /* Returns a message that says what was tried, on which path, and what ZooKeeper answered; "" while all is well. */
-const char *zkl_claim_message(const zkl_claim *claim);
+const char *zkl_acquisition_message(const zkl_acquisition *acquisition);
 /* Returns the fencing token: the node's czxid, and how many grants the node served before. Both are 0 before the grant. */
-zkl_token zkl_claim_token(const zkl_claim *claim);
+zkl_token zkl_acquisition_token(const zkl_acquisition *acquisition);
 /*
  * Writes a token as text: both parts in decimal, with leading zeros, and a hyphen between them; "" for no token. The
  * texts sort like the tokens, by bytes and by strcoll in every locale. Letters could not be used: "aa" comes after "z"
@@ -279,30 +280,30 @@ zkl_token zkl_claim_token(const zkl_claim *claim);
  */
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
 /* Returns the full path of the acquisition's znode, NULL while it has none. */
-const char *zkl_claim_node(const zkl_claim *claim);
+const char *zkl_acquisition_node(const zkl_acquisition *acquisition);
 /*
  * Returns all znodes by which a granted acquisition of several permits holds. Each is the part behind the acquisition's
  * path and '/', ended by a NUL; the last one is ended by another NUL. They stay the same as long as it holds. The
  * caller gives the result to zkl_free. NULL when memory is short, and for any other acquisition, which holds by
- * zkl_claim_node alone.
+ * zkl_acquisition_node alone.
  */
-char *zkl_claim_nodes(const zkl_claim *claim);
-const char *zkl_claim_path(const zkl_claim *claim);
+char *zkl_acquisition_nodes(const zkl_acquisition *acquisition);
+const char *zkl_acquisition_path(const zkl_acquisition *acquisition);
 /* Returns the full path of the node that the acquisition waits for, NULL if it waits for none now. */
-const char *zkl_claim_blocker(const zkl_claim *claim);
+const char *zkl_acquisition_blocker(const zkl_acquisition *acquisition);
 /*
  * Returns true if the acquisition shares the entry of another acquisition of this engine, and waits for that one or
  * holds together with it.
  */
-bool zkl_claim_behind(const zkl_claim *claim);
-void *zkl_claim_user(const zkl_claim *claim);
+bool zkl_acquisition_is_sharing(const zkl_acquisition *acquisition);
+void *zkl_acquisition_user(const zkl_acquisition *acquisition);
 /* Returns the instant at which the grant ends by itself, ZKL_NEVER if it does not. */
-int64_t zkl_claim_hold_until(const zkl_claim *claim);
+int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition);
 /* The data that a contender writes into the holder's node to ask for the lock. Curator's Revoker writes the same. */
 #define ZKL_REVOKE "__REVOKE__"
 
 /* Returns how often the release has been requested while the acquisition was granted (Curator's revocation). */
-int32_t zkl_claim_revocations(const zkl_claim *claim);
+int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition);
 
 /* One contender of a path, as zkl_engine_contenders reports it. Valid during the callback only. */
 typedef struct {
@@ -501,14 +502,14 @@ typedef enum {
     ZKL_BREAK_HANDOFF,     /* hand over without a bound */
     ZKL_BREAK_ALONE,       /* hand over as if alone although another contender has come */
     ZKL_BREAK_GRANTS,      /* let a node serve more grants than a token can count */
-    ZKL_BREAK_FOLLOW,      /* take an adjacent sequence number for proof, whatever happened in between */
+    ZKL_BREAK_ADJACENT,    /* take an adjacent sequence number for proof, whatever happened in between */
     ZKL_BREAK_IMPOSTOR,    /* take any node of the same name for our own */
     ZKL_BREAK_STRAYS,      /* leave nodes of ours alone that no acquisition knows */
     ZKL_BREAK_SEARCH,      /* look for permits that no acquisition knows only at the head of the queue */
     ZKL_BREAK_ONCE,        /* try once to delete a node that no acquisition knows, and forget it then */
     ZKL_BREAK_LOST_WRITER, /* grant a downgraded reader though another node has its writer's name */
     ZKL_BREAK_LEFTOVERS,   /* use the requests that a silently lost connection has left */
-    ZKL_BREAK_FORESEE,     /* take the predicted predecessor for the only one */
+    ZKL_BREAK_PREDICTED,   /* take the predicted predecessor for the only one */
     ZKL_BREAK_REPEATED,    /* take the answer to a repeated delete for proof that the node was deleted externally */
     ZKL_BREAK_EVICTED,     /* take a heartbeat for proof though the node was deleted externally, and hold on */
     ZKL_BREAK_TOGETHER,    /* let readers that come later share the turn of readers that waited together */

@@ -5,12 +5,12 @@
  *   session.c     the ZooKeeper handle, session events, the driver's calls
  *   lease.c       how long the session certainly exists, and its heartbeats
  *   request.c     requests in flight: one context each, completed exactly once
- *   line.c        a lock's directory: its parents, the entries in it, strays
- *   seat.c        one znode: join, recover, queue, hold, leave
- *   follow.c      an adjacent sequence number, which proves that no node is ahead
- *   foresee.c     a predecessor that is predicted
+ *   queue.c        a lock's directory: its parents, the entries in it, strays
+ *   entry.c        one znode: join, recover, queue, hold, leave
+ *   adjacent.c      an adjacent sequence number, which proves that no node is ahead
+ *   predict.c     a predecessor that is predicted
  *   watch.c       one watcher object per watched node
- *   terms.c       lock specs
+ *   lock_spec.c       lock specs
  *   share.c       acquisitions that share an entry; entries that linger
  *   permits.c     a semaphore's acquisitions: a queue entry, then permits
  *   contenders.c  holders and waiters of a path
@@ -64,20 +64,20 @@
 /* The length of a uuid without the serial number at its end. This part is the same in all uuids of one engine. */
 #define ZKL_UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
 
-typedef struct zkl_line zkl_line;
-typedef struct zkl_seat zkl_seat;
+typedef struct zkl_queue zkl_queue;
+typedef struct zkl_entry zkl_entry;
 typedef struct zkl_watch zkl_watch;
 typedef struct zkl_request zkl_request;
 typedef struct zkl_query zkl_query;
 typedef struct zkl_permits zkl_permits;
 typedef struct zkl_user_watch zkl_user_watch;
 
-TAILQ_HEAD(zkl_seat_list, zkl_seat);
-LIST_HEAD(zkl_claim_seats, zkl_seat);
-TAILQ_HEAD(zkl_claim_list, zkl_claim);
-TAILQ_HEAD(zkl_kept_lines, zkl_line);
+TAILQ_HEAD(zkl_entry_list, zkl_entry);
+LIST_HEAD(zkl_acquisition_entries, zkl_entry);
+TAILQ_HEAD(zkl_acquisition_list, zkl_acquisition);
+TAILQ_HEAD(zkl_kept_queues, zkl_queue);
 TAILQ_HEAD(zkl_request_list, zkl_request);
-LIST_HEAD(zkl_line_list, zkl_line);
+LIST_HEAD(zkl_queue_list, zkl_queue);
 LIST_HEAD(zkl_watch_list, zkl_watch);
 LIST_HEAD(zkl_query_list, zkl_query);
 TAILQ_HEAD(zkl_checks_list, zkl_checks);
@@ -86,7 +86,7 @@ TAILQ_HEAD(zkl_operation_list, zkl_operation);
 
 /* request.c: the kinds of requests. */
 typedef enum {
-    ZKL_REQUEST_GREET,     /* the probe: exists "/", the first request of a session */
+    ZKL_REQUEST_PROBE,     /* the probe: exists "/", the first request of a session */
     ZKL_REQUEST_CREATE,    /* create of an entry's node */
     ZKL_REQUEST_DOWNGRADE, /* create of a reader's node with its writer's number */
     ZKL_REQUEST_LIST,      /* list of an entry's directory */
@@ -100,7 +100,7 @@ typedef enum {
     ZKL_REQUEST_PULSE,      /* sync "/": a round trip through the leader */
     ZKL_REQUEST_WITNESS,    /* a version check of "/": a quorum write of a client that has no node to check */
     ZKL_REQUEST_CHECK,      /* the heartbeat: version checks of our nodes */
-    ZKL_REQUEST_LOOK,       /* exists of one of these nodes: verifies that it is still ours */
+    ZKL_REQUEST_VERIFY,     /* exists of one of these nodes: verifies that it is still ours */
     ZKL_REQUEST_LEASES,     /* list of a semaphore's leases */
     ZKL_REQUEST_LIMIT,      /* how many permits a semaphore was made for: get or set */
     ZKL_REQUEST_QUERY_LIST, /* contenders */
@@ -164,7 +164,7 @@ struct zkl_engine {
     uint32_t connection; /* number of connections so far; a tag for data that must not outlive one */
     bool connected;      /* the handle reports a connection */
     bool ready;          /* connected, and the server has answered: requests may go out */
-    bool greeted;        /* probed: this session's first request was answered */
+    bool probed;         /* probed: this session's first request was answered */
     bool chroot_missing; /* the probe found that the chroot does not exist */
     bool over;           /* the session has ended: close the handle, open another */
     bool closing;        /* zkl_engine_close was called: nothing new goes out */
@@ -173,13 +173,13 @@ struct zkl_engine {
     zkl_state state;
     zkl_code problem_code;
     char problem[256];
-    int64_t retry_at;     /* no session is opened before this instant */
-    int64_t lost_at;      /* the connection was lost at this instant */
-    int64_t renewed_at;   /* a living session was ended at this instant, for a new one that is awaited; 0: none is */
-    int64_t handshake_at; /* the handshake of the present connection was sent at this instant or later */
-    int64_t connect_at;   /* no connection is opened before this instant */
-    int8_t misses;        /* failed connections in a row, since the C client was moved one address further */
-    int8_t patience;      /* index of the element of misses_allowed that applies */
+    int64_t retry_at;        /* no session is opened before this instant */
+    int64_t lost_at;         /* the connection was lost at this instant */
+    int64_t renewed_at;      /* a living session was ended at this instant, for a new one that is awaited; 0: none is */
+    int64_t handshake_at;    /* the handshake of the present connection was sent at this instant or later */
+    int64_t connect_at;      /* no connection is opened before this instant */
+    int8_t misses;           /* failed connections in a row, since the C client was moved one address further */
+    int8_t miss_limit_index; /* index of the element of misses_allowed that applies */
 
     /* lease.c */
     int64_t lease_until;
@@ -195,8 +195,8 @@ struct zkl_engine {
     zkl_chain chain;      /* the same, as far as this connection alone proves it */
     zoo_op_t witness;     /* the operation of the WITNESS request in flight */
     zoo_op_result_t witness_result;
-    int32_t looks_flying; /* verifications of held nodes in flight, which follow heartbeats */
-    int32_t least_ms;     /* the shortest timeout that this session has negotiated */
+    int32_t verifications_flying; /* verifications of held nodes in flight, which follow heartbeats */
+    int32_t least_ms;             /* the shortest timeout that this session has negotiated */
 
     /* request.c */
     struct zkl_request_list flying;
@@ -204,24 +204,24 @@ struct zkl_engine {
     struct zkl_request_list orphans;
     struct zkl_request_list spare; /* for reuse */
     int32_t in_flight;
-    /* operation.c: the server refused an operation for now, and none goes out before delayed_until. */
+    /* operation.c: the server refused an operation for now, and none goes out before backing_off_until. */
     bool operations_paused;
     bool no_witness;     /* "/" may not be read, or does not exist */
     bool own_ephemerals; /* the program may have ephemeral nodes of its own in this session */
 
-    /* line.c */
-    struct zkl_line_list *lines; /* hash table by path */
-    uint32_t line_slots;         /* a power of two */
-    uint32_t line_count;
-    struct zkl_kept_lines kept; /* unused queues that stay in memory, the oldest at the head */
+    /* queue.c */
+    struct zkl_queue_list *queues; /* hash table by path */
+    uint32_t queue_slots;          /* a power of two */
+    uint32_t queue_count;
+    struct zkl_kept_queues kept; /* unused queues that stay in memory, the oldest at the head */
     int32_t kept_count;
-    struct zkl_seat_list seats; /* all entries */
+    struct zkl_entry_list entries; /* all entries */
     /* Runnable: they have something to send that may not go out yet; first in, first out. */
-    struct zkl_seat_list hungry;
+    struct zkl_entry_list runnable;
     /* Over the watch budget: they may not join before ZKL_MAX_WATCHED_BYTES has room; likewise. */
-    struct zkl_seat_list starved;
-    struct zkl_seat_list delayed; /* backing off: they try again at delayed_until */
-    int64_t delayed_until;
+    struct zkl_entry_list over_watch_budget;
+    struct zkl_entry_list backing_off; /* backing off: they try again at backing_off_until */
+    int64_t backing_off_until;
     int64_t writes;        /* acknowledged creates and deletes of entries' nodes */
     int32_t nodes;         /* entries that have a node on the server, as far as known */
     int32_t cleaning;      /* entries and watches whose removal is not confirmed yet */
@@ -238,16 +238,16 @@ struct zkl_engine {
     size_t sent_bytes;         /* bytes of operations sent since zkl_engine_prepare */
 
     /* engine.c */
-    struct zkl_claim_list claims;
-    struct zkl_seat_list lingering; /* granted entries that serve no acquisition, the first to leave at the head */
-    struct zkl_claim_list holds;    /* granted acquisitions with a max_hold, the first to end at the head */
+    struct zkl_acquisition_list acquisitions;
+    struct zkl_entry_list lingering;   /* granted entries that serve no acquisition, the first to leave at the head */
+    struct zkl_acquisition_list holds; /* granted acquisitions with a max_hold, the first to end at the head */
     struct zkl_query_list queries;
     zkl_stats stats;
 };
 
-/* terms.c ---------------------------------------------------------------------------------------------------------- */
+/* lock_spec.c ---------------------------------------------------------------------------------------------------------- */
 
-struct zkl_terms {
+struct zkl_lock_spec {
     zkl_lock lock; /* its pointers refer to memory of the spec */
     struct ACL_vector acl;
     char *locks; /* MODE_PERMITS: "<path>/locks", followed by "<path>/leases" in the same memory; else NULL */
@@ -255,70 +255,71 @@ struct zkl_terms {
 };
 
 /* Returns the directory of a semaphore's permits. */
-const char *zkl_terms_leases(const zkl_terms *terms);
+const char *zkl_lock_spec_leases(const zkl_lock_spec *spec);
 /* Returns whether the nodes of both specs have the same data and acl. */
-bool zkl_terms_alike(const zkl_terms *a, const zkl_terms *b);
+bool zkl_lock_spec_alike(const zkl_lock_spec *a, const zkl_lock_spec *b);
 
 /* engine.c: acquisitions ------------------------------------------------------------------------------------------- */
 
-struct zkl_claim {
-    TAILQ_ENTRY(zkl_claim) all;
-    TAILQ_ENTRY(zkl_claim) in_holds;
-    TAILQ_ENTRY(zkl_claim) in_seat; /* in seat->behind, if it shares the entry */
+struct zkl_acquisition {
+    TAILQ_ENTRY(zkl_acquisition) all;
+    TAILQ_ENTRY(zkl_acquisition) in_holds;
+    TAILQ_ENTRY(zkl_acquisition) in_entry; /* in entry->sharers, if it shares the entry */
     zkl_engine *engine;
-    zkl_line *line; /* where it waits */
+    zkl_queue *queue; /* where it waits */
     /* Its entry in the queue, its own or a shared one; NULL when it has none (any more). */
-    zkl_seat *seat;
-    struct zkl_claim_seats seats; /* its own entries; empty when the server has none of its nodes any more */
-    zkl_permits *permits;         /* MODE_PERMITS; else NULL */
-    zkl_terms *terms;
+    zkl_entry *entry;
+    struct zkl_acquisition_entries entries; /* its own entries; empty when the server has none of its nodes any more */
+    zkl_permits *permits;                   /* MODE_PERMITS; else NULL */
+    zkl_lock_spec *spec;
     char *message;
     void *user;
     int64_t asked_at;
     int64_t hold_until; /* in engine->holds if not ZKL_NEVER */
     zkl_token token;
-    zkl_claim_phase phase;
+    zkl_acquisition_phase phase;
     zkl_code code;
     int32_t revocations;
     bool try_only;
-    bool hasty;
+    bool optimistic;
     bool forgotten;
-    bool behind; /* shares an entry, and is not the acquisition that the entry serves first */
+    bool sharing; /* shares an entry, and is not the acquisition that the entry serves first */
 };
 
-static inline zkl_mode zkl_claim_mode(const zkl_claim *claim)
+static inline zkl_mode zkl_acquisition_mode(const zkl_acquisition *acquisition)
 {
-    return claim->terms->lock.mode;
+    return acquisition->spec->lock.mode;
 }
 
 /* Ends a waiting or granted acquisition for good, with a code and a message made like printf. Does not change its entry. */
-void zkl_claim_finish(zkl_claim *claim, zkl_claim_phase phase, zkl_code code, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-/* Grants the acquisition by `seat`. The token is made of that entry's node. */
-void zkl_claim_grant(zkl_claim *claim, const zkl_seat *seat);
+void zkl_acquisition_finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code,
+                            const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Grants the acquisition by `entry`. The token is made of that entry's node. */
+void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry);
 /* Ends a granted acquisition as lost, and gives up its entries. Does nothing if it is not granted. */
-void zkl_claim_lose(zkl_claim *claim, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void zkl_acquisition_lose(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Gives up the acquisition's entries: they pass to other acquisitions, or their nodes are deleted in the background. */
-void zkl_claim_leave(zkl_claim *claim);
+void zkl_acquisition_leave(zkl_acquisition *acquisition);
 /* Refuses a waiting try: it cannot be answered without a connection. */
-void zkl_claim_connection_lost(zkl_claim *claim);
+void zkl_acquisition_connection_lost(zkl_acquisition *acquisition);
 /* Notes that the release of a granted acquisition has been requested. */
-void zkl_claim_revoked(zkl_claim *claim);
+void zkl_acquisition_revoked(zkl_acquisition *acquisition);
 /* Ends the grants whose max_hold has passed. */
-void zkl_claims_expire(zkl_engine *engine);
-/* Tells the host that the acquisition has a node and waits behind another one; zkl_claim_blocker may have changed. */
-void zkl_claim_waits(zkl_claim *claim);
+void zkl_acquisitions_expire(zkl_engine *engine);
+/* Tells the host that the acquisition has a node and waits behind another one; zkl_acquisition_blocker may have changed. */
+void zkl_acquisition_blocker_changed(zkl_acquisition *acquisition);
 /*
  * The release of an acquisition has found that a node by which it held until then was deleted externally. The host
  * learns this when the acquisition is settled.
  */
-void zkl_claim_robbed(zkl_claim *claim, const char *node);
+void zkl_acquisition_deleted_externally(zkl_acquisition *acquisition, const char *node);
 /* The server refuses to delete the node of a released acquisition. */
-void zkl_claim_stuck(zkl_claim *claim, int rc, const char *node);
+void zkl_acquisition_delete_refused(zkl_acquisition *acquisition, int rc, const char *node);
 /* If the acquisition is settled: tells the host, or frees the acquisition if its owner has forgotten it. */
-void zkl_claim_settle(zkl_claim *claim);
+void zkl_acquisition_settle(zkl_acquisition *acquisition);
 /* An entry of the acquisition is gone. With the last one the acquisition is settled. */
-void zkl_claim_unseated(zkl_claim *claim, zkl_seat *seat);
+void zkl_acquisition_entry_gone(zkl_acquisition *acquisition, zkl_entry *entry);
 
 /* session.c -------------------------------------------------------------------------------------------------------- */
 
@@ -339,9 +340,9 @@ static inline int64_t zkl_session_timeout(const zkl_engine *engine)
  */
 void zkl_session_unwatched(zkl_engine *engine);
 /* Sends the probe, a read. Any answer shows that a ZooKeeper server answers, and whether the chroot exists. */
-void zkl_session_greet(zkl_engine *engine);
+void zkl_session_probe(zkl_engine *engine);
 /* Handles the reply to the probe. */
-void zkl_session_greeted(zkl_request *request, int rc);
+void zkl_session_probed(zkl_request *request, int rc);
 /* Returns whether the outcome of a request that ended with `rc` is unknown: it may have been executed or not. */
 bool zkl_outcome_unknown(int rc);
 zkl_code zkl_code_of(int rc);
@@ -364,10 +365,10 @@ void zkl_lease_beat(zkl_engine *engine);
 /* Handles the reply to a round's request that is no heartbeat. */
 void zkl_lease_pulsed(zkl_request *request, int rc);
 /* Sends the verifications of nodes that are due, and evaluates the heartbeats whose answers are complete. */
-void zkl_lease_look_on(zkl_engine *engine);
+void zkl_lease_verify_next(zkl_engine *engine);
 /* Handle the replies to heartbeats and to verifications. */
 void zkl_lease_checked(zkl_request *request, int rc);
-void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat);
+void zkl_lease_verified(zkl_request *request, int rc, const struct Stat *stat);
 /* Returns what the answer to a request that is about to be sent will prove. */
 zkl_evidence zkl_lease_evidence(const zkl_engine *engine, zkl_request_kind kind);
 /* Notes that the request was answered with ZOK. */
@@ -420,8 +421,8 @@ struct zkl_request {
     int32_t index;
     struct zkl_downgrade *downgrade; /* DOWNGRADE: memory for its answer, freed with the request */
     union {
-        zkl_seat *seat;
-        zkl_line *line;
+        zkl_entry *entry;
+        zkl_queue *queue;
         zkl_watch *watch;
         zkl_query *query;
         struct zkl_checks *checks;
@@ -436,30 +437,30 @@ zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind);
  * Returns false for a list with names that no node can have. Only a malicious or defective server answers with such a
  * list. The C client passes a name of negative length on as NULL.
  */
-bool zkl_names_sound(const struct String_vector *names);
+bool zkl_list_is_sound(const struct String_vector *names);
 /* Puts the context away after the C client refused the request (`rc`): its completion will not or should not come. */
 void zkl_request_refused(zkl_request *request, int rc);
 /*
  * Functions that send. Each returns false if it could not send, which is handled like a lost connection: nothing is
  * known to be executed.
  */
-bool zkl_send_create(zkl_seat *seat, const char *path, const char *data, const struct ACL_vector *acl);
+bool zkl_send_create(zkl_entry *entry, const char *path, const char *data, const struct ACL_vector *acl);
 /* Creates `path` if `writer` exists. */
-bool zkl_send_downgrade(zkl_seat *seat, const char *writer, const char *path, const char *data,
+bool zkl_send_downgrade(zkl_entry *entry, const char *writer, const char *path, const char *data,
                         const struct ACL_vector *acl);
-bool zkl_send_list(zkl_seat *seat, zkl_list_purpose purpose);
-/* Lists the leases for the semaphore's acquisition whose queue entry is `turn`. */
-bool zkl_send_leases(zkl_seat *turn, zkl_list_purpose purpose, uint32_t generation);
-bool zkl_send_get_limit(zkl_line *leases);
-bool zkl_send_set_limit(zkl_line *leases, int32_t limit, int32_t version);
-bool zkl_send_sync(zkl_seat *seat);
-bool zkl_send_stat(zkl_seat *seat);
-bool zkl_send_writer_stat(zkl_seat *reader);
-bool zkl_send_delete(zkl_seat *seat);
-bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const char *data, const struct ACL_vector *acl);
+bool zkl_send_list(zkl_entry *entry, zkl_list_purpose purpose);
+/* Lists the leases for the semaphore's acquisition whose queue entry is `queue_entry`. */
+bool zkl_send_leases(zkl_entry *queue_entry, zkl_list_purpose purpose, uint32_t generation);
+bool zkl_send_get_limit(zkl_queue *leases);
+bool zkl_send_set_limit(zkl_queue *leases, int32_t limit, int32_t version);
+bool zkl_send_sync(zkl_entry *entry);
+bool zkl_send_stat(zkl_entry *entry);
+bool zkl_send_writer_stat(zkl_entry *reader);
+bool zkl_send_delete(zkl_entry *entry);
+bool zkl_send_parent(zkl_queue *queue, int32_t index, const char *path, const char *data, const struct ACL_vector *acl);
 bool zkl_send_watch(zkl_watch *watch);
 bool zkl_send_unwatch(zkl_watch *watch);
-bool zkl_send_greeting(zkl_engine *engine);
+bool zkl_send_probe(zkl_engine *engine);
 bool zkl_send_query_list(zkl_query *query);
 bool zkl_send_query_get(zkl_query *query, int32_t index, const char *path);
 /* Sends a sync, which goes through the leader and asks no quorum. `last`: it is the last request of its round. */
@@ -469,7 +470,7 @@ bool zkl_send_witness(zkl_engine *engine);
 /* Sends a heartbeat, with a version check for each node in `checks`. The reply brings `checks` back. */
 bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks);
 /* Verifies the `index`-th node of the heartbeat. */
-bool zkl_send_look(zkl_engine *engine, struct zkl_checks *checks, int32_t index);
+bool zkl_send_verification(zkl_engine *engine, struct zkl_checks *checks, int32_t index);
 
 /* The parameters of an operation for the C client. */
 typedef struct {
@@ -497,57 +498,57 @@ void zkl_requests_free(zkl_engine *engine);
 struct zkl_checks {
     TAILQ_ENTRY(zkl_checks) all;
     int64_t sent_at;
-    uint32_t connection; /* the connection it was sent on; its verifications use the same one */
-    int32_t flying;      /* answers that are still to come, to itself and to verifications */
-    int32_t looked;      /* so many of the entries have had their verification sent, or need none */
-    bool failed;         /* a request was not answered, or with an error: the heartbeat proves nothing */
+    uint32_t connection;        /* the connection it was sent on; its verifications use the same one */
+    int32_t flying;             /* answers that are still to come, to itself and to verifications */
+    int32_t verifications_sent; /* so many of the entries have had their verification sent, or need none */
+    bool failed;                /* a request was not answered, or with an error: the heartbeat proves nothing */
     int32_t count;
     int64_t bytes; /* their size in the request */
     struct zkl_check {
-        zkl_seat *seat;
+        zkl_entry *entry;
         uint32_t generation;
     } * items;
     zoo_op_t *ops;
     zoo_op_result_t *results;
 };
 
-/* line.c ----------------------------------------------------------------------------------------------------------- */
+/* queue.c ----------------------------------------------------------------------------------------------------------- */
 
-/* foresee.c: the mutex's node that was the predecessor of our latest node. */
+/* predict.c: the mutex's node that was the predecessor of our latest node. */
 typedef struct {
     char stem[ZKL_UUID_STEM_LENGTH]; /* the beginning of its uuid; no NUL */
     uint64_t serial;                 /* the serial number at the end of its uuid */
     uint64_t stride;                 /* how much that had grown since the predecessor before */
     /* It grew by the same amount the time before, and both nodes were the same client's. */
     bool steady;
-} zkl_neighbour;
+} zkl_predecessor;
 
-struct zkl_line {
-    LIST_ENTRY(zkl_line) hash;
+struct zkl_queue {
+    LIST_ENTRY(zkl_queue) hash;
     zkl_engine *engine;
     char *path;
     uint32_t uses; /* references from acquisitions, entries, watches and requests, and from engine->kept */
-    struct zkl_seat_list seats;
+    struct zkl_entry_list entries;
     struct zkl_watch_list watches;
     int32_t parents_flying; /* creates of directories in flight */
     int parents_error;      /* the first error that says why they cannot be made */
     int parents_last;       /* the answer to the create of the queue's own directory */
     bool warned;            /* the warning about high sequence numbers was logged */
 
-    /* follow.c: every node up to this one, which was ours, is gone. 0: no such node is known. */
+    /* adjacent.c: every node up to this one, which was ours, is gone. 0: no such node is known. */
     int64_t cleared_czxid;
     int64_t cleared_at; /* when its deletion was sent, or that of the latest node before it which a list had shown */
     int64_t cleared_writes;
     int32_t cleared_sequence;
-    uint32_t cleared_on; /* the connection on which the deletion was acknowledged */
-    bool follows;        /* our latest sequence number was adjacent to that of this node */
-    int64_t lost_in;     /* the session in which a create here was lost, and its node was not found; 0: none was lost */
-    int64_t creates;     /* how many writes of engine->writes were creates in this directory */
+    uint32_t cleared_on;    /* the connection on which the deletion was acknowledged */
+    bool last_was_adjacent; /* our latest sequence number was adjacent to that of this node */
+    int64_t lost_in; /* the session in which a create here was lost, and its node was not found; 0: none was lost */
+    int64_t creates; /* how many writes of engine->writes were creates in this directory */
 
-    zkl_neighbour neighbour;
+    zkl_predecessor predecessor;
     int64_t cleaned_at; /* a list showed all nodes of ours at this instant */
 
-    TAILQ_ENTRY(zkl_line) in_kept;
+    TAILQ_ENTRY(zkl_queue) in_kept;
 
     /* permits.c, for the directory of a semaphore's leases */
     /* The directory's mzxid, that is, of the write that set the known limit; 0: no limit is known. */
@@ -561,48 +562,48 @@ struct zkl_line {
 };
 
 /* Returns the queue of the first `length` characters of `path`; NULL if there is none. */
-zkl_line *zkl_line_find(const zkl_engine *engine, const char *path, size_t length);
+zkl_queue *zkl_queue_find(const zkl_engine *engine, const char *path, size_t length);
 /* Returns the queue of `path`, with one more reference; NULL when memory is short. */
-zkl_line *zkl_line_take(zkl_engine *engine, const char *path);
-void zkl_line_drop(zkl_line *line);
+zkl_queue *zkl_queue_take(zkl_engine *engine, const char *path);
+void zkl_queue_drop(zkl_queue *queue);
 /* Returns "<directory>/<name>", to be freed by zkl_free; NULL when memory is short. */
 char *zkl_child_path(const char *directory, const char *name);
-bool zkl_lines_init(zkl_engine *engine);
+bool zkl_queues_init(zkl_engine *engine);
 /*
  * Creates the directory, with `data`, and those above it. When the replies are in, the entries parked here are stepped
  * or refused.
  */
-void zkl_line_make_parents(zkl_line *line, const char *data, const struct ACL_vector *acl);
+void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL_vector *acl);
 /* Keeps an unused queue in memory, until newer ones have taken its place. */
-void zkl_line_keep(zkl_line *line);
+void zkl_queue_keep(zkl_queue *queue);
 /*
  * Deletes the strays in a list of the queue, that is, nodes of this client that belong to none of its entries: now, or
  * as soon as possible. Returns false if there was no memory for that; only the next list will find them then.
  */
-bool zkl_line_remove_strays(zkl_line *line, const struct String_vector *names);
+bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names);
 /* Deletes a node if it is a stray. An entry is about to wait for it. */
-void zkl_line_remove_if_stray(zkl_line *line, const char *name);
+void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name);
 /* Returns whether a create in this directory was lost in this session: it may still be executed. */
-bool zkl_line_may_have_strays(const zkl_line *line);
+bool zkl_queue_may_have_strays(const zkl_queue *queue);
 /* The session is over: no conclusion about any directory counts any more. docs/design.md has the list. */
-void zkl_lines_forget(zkl_engine *engine);
-void zkl_lines_free(zkl_engine *engine);
-void zkl_line_parent_made(zkl_request *request, int rc);
+void zkl_queues_forget(zkl_engine *engine);
+void zkl_queues_free(zkl_engine *engine);
+void zkl_queue_parent_made(zkl_request *request, int rc);
 
-/* seat.c ----------------------------------------------------------------------------------------------------------- */
+/* entry.c ----------------------------------------------------------------------------------------------------------- */
 
 /* The states of an entry. docs/design.md has the table of transitions. */
 typedef enum {
-    ZKL_SEAT_PARKED,     /* wants a node, has sent nothing */
-    ZKL_SEAT_LOOKING,    /* a try: the list before any write is in flight */
-    ZKL_SEAT_JOINING,    /* create and list are in flight */
-    ZKL_SEAT_RECOVERING, /* the create's outcome is unknown: sync, list, look for the uuid */
-    ZKL_SEAT_QUEUED,     /* has a node; another contender is ahead, or may be */
-    ZKL_SEAT_CONFIRMING, /* no contender is ahead; waits for a lease to be granted under, or for permits */
-    ZKL_SEAT_GRANTED,
-    ZKL_SEAT_LEAVING, /* its node must be deleted */
-    ZKL_SEAT_GONE     /* nothing of it is left; freed with its last request */
-} zkl_seat_state;
+    ZKL_ENTRY_PARKED,     /* wants a node, has sent nothing */
+    ZKL_ENTRY_LOOKING,    /* a try: the list before any write is in flight */
+    ZKL_ENTRY_JOINING,    /* create and list are in flight */
+    ZKL_ENTRY_RECOVERING, /* the create's outcome is unknown: sync, list, look for the uuid */
+    ZKL_ENTRY_QUEUED,     /* has a node; another contender is ahead, or may be */
+    ZKL_ENTRY_CONFIRMING, /* no contender is ahead; waits for a lease to be granted under, or for permits */
+    ZKL_ENTRY_GRANTED,
+    ZKL_ENTRY_LEAVING, /* its node must be deleted */
+    ZKL_ENTRY_GONE     /* nothing of it is left; freed with its last request */
+} zkl_entry_state;
 
 /*
  * The role of an entry's znode. The kinds of locks differ here: in the node's name, in the other nodes that conflict
@@ -612,32 +613,32 @@ typedef enum {
     ZKL_ROLE_MUTEX,
     ZKL_ROLE_READER,
     ZKL_ROLE_WRITER,
-    ZKL_ROLE_TURN,  /* a semaphore's queue entry: at the head of the queue, permits may be taken */
-    ZKL_ROLE_PERMIT /* a lease entry: one permit of a semaphore */
+    ZKL_ROLE_QUEUE_ENTRY, /* a semaphore's queue entry: at the head of the queue, permits may be taken */
+    ZKL_ROLE_LEASE_ENTRY  /* a lease entry: one permit of a semaphore */
 } zkl_role;
 
-struct zkl_seat {
-    TAILQ_ENTRY(zkl_seat) all;
-    TAILQ_ENTRY(zkl_seat) in_line;
-    TAILQ_ENTRY(zkl_seat) in_hungry; /* in engine->hungry, engine->starved or engine->delayed */
-    LIST_ENTRY(zkl_seat) in_watch;
-    LIST_ENTRY(zkl_seat) in_claim;
-    TAILQ_ENTRY(zkl_seat) in_lingering;
+struct zkl_entry {
+    TAILQ_ENTRY(zkl_entry) all;
+    TAILQ_ENTRY(zkl_entry) in_queue;
+    TAILQ_ENTRY(zkl_entry) in_wait_list; /* in engine->runnable, engine->over_watch_budget or engine->backing_off */
+    LIST_ENTRY(zkl_entry) in_watch;
+    LIST_ENTRY(zkl_entry) in_acquisition;
+    TAILQ_ENTRY(zkl_entry) in_lingering;
     zkl_engine *engine;
-    zkl_line *line;
+    zkl_queue *queue;
     /* The acquisition that it serves first, or, while leaving, served last; NULL: it lingers, or is adopted. */
-    zkl_claim *claim;
-    struct zkl_claim_list behind; /* the other acquisitions that share it or wait for it, in their order */
-    zkl_terms *terms;             /* the spec of its node, once it has lingered */
-    int64_t linger_until;         /* in engine->lingering if not ZKL_NEVER */
-    int32_t turns;                /* how often it was promised under this node; readers that wait together count once */
-    zkl_watch *watch;             /* on its predecessor, or on a directory */
-    zkl_watch *own;               /* on its own node, for requests to release the lock */
+    zkl_acquisition *acquisition;
+    struct zkl_acquisition_list sharers; /* the other acquisitions that share it or wait for it, in their order */
+    zkl_lock_spec *spec;                 /* the spec of its node, once it has lingered */
+    int64_t linger_until;                /* in engine->lingering if not ZKL_NEVER */
+    int32_t turns;    /* how often it was promised under this node; readers that wait together count once */
+    zkl_watch *watch; /* on its predecessor, or on a directory */
+    zkl_watch *own;   /* on its own node, for requests to release the lock */
     /* A reader takes the place of this granted writer; NULL once that is not needed any more. */
-    zkl_seat *writer;
+    zkl_entry *writer;
     char *node;     /* full path, NULL while unknown */
     int64_t czxid;  /* its node's; for a downgraded reader that of its writer's node */
-    int64_t writes; /* engine->writes less line->creates when its create was acknowledged */
+    int64_t writes; /* engine->writes less queue->creates when its create was acknowledged */
     /* How many grants there were under that czxid before its own: the second half of the token. */
     int32_t grants;
     zkl_role role;
@@ -647,131 +648,131 @@ struct zkl_seat {
     int32_t sequence;
     int32_t ahead;  /* at most so many conflicting nodes are ahead, as far as known */
     int32_t flying; /* requests in flight that point here */
-    zkl_seat_state state;
-    bool granted;    /* an acquisition has held by its node */
-    bool foreseeing; /* the request that looks for the predicted predecessor is in flight */
-    bool foremost;   /* at the head of the queue: no node is ahead, conflicting or not */
-    bool unlisted;   /* no list has shown its node yet: if it is at the head, numbers alone say so */
-    bool unlucky;    /* create retries: the reply to its latest create was lost, and the node was not there */
-    bool revoked;    /* its release was requested: it is not handed over */
-    bool spoilt;     /* a grant under its node ended other than by a release: it is not handed over */
-    bool contested;  /* another contender has come since it watches its directory */
+    zkl_entry_state state;
+    bool granted;        /* an acquisition has held by its node */
+    bool predicting;     /* the request that looks for the predicted predecessor is in flight */
+    bool none_ahead;     /* at the head of the queue: no node is ahead, conflicting or not */
+    bool unlisted;       /* no list has shown its node yet: if it is at the head, numbers alone say so */
+    bool create_retries; /* create retries: the reply to its latest create was lost, and the node was not there */
+    bool revoked;        /* its release was requested: it is not handed over */
+    bool grant_lost;     /* a grant under its node ended other than by a release: it is not handed over */
+    bool contested;      /* another contender has come since it watches its directory */
     /* No other contender has come, and none was there: its acquisitions keep no other client waiting. */
     bool alone;
-    bool spent;    /* handoff used up: it was alone, and has had more acquisitions than others should wait for */
-    bool beside;   /* downgraded: its node was made, or is being made, with its writer's number */
-    bool wanted;   /* an acquisition waits for it or holds by it, or it lingers */
-    bool hungry;   /* in engine->hungry */
-    bool starved;  /* in engine->starved */
-    bool delayed;  /* in engine->delayed */
-    bool listing;  /* a list of its directory is in flight */
-    bool deleting; /* the delete is in flight */
-    bool doubted;  /* outcome unknown: a delete of its node may have been executed or not */
-    bool held;     /* it was granted until it left */
-    bool reserved; /* its share of ZKL_MAX_WATCHED_BYTES is reserved */
-    bool cleaning; /* counted in engine->cleaning */
+    bool handoff_used_up; /* handoff used up: it was alone, and has had more acquisitions than others should wait for */
+    bool downgraded;      /* downgraded: its node was made, or is being made, with its writer's number */
+    bool wanted;          /* an acquisition waits for it or holds by it, or it lingers */
+    bool runnable;        /* in engine->runnable */
+    bool over_watch_budget;      /* in engine->over_watch_budget */
+    bool backing_off;            /* in engine->backing_off */
+    bool listing;                /* a list of its directory is in flight */
+    bool deleting;               /* the delete is in flight */
+    bool delete_outcome_unknown; /* outcome unknown: a delete of its node may have been executed or not */
+    bool held;                   /* it was granted until it left */
+    bool reserved;               /* its share of ZKL_MAX_WATCHED_BYTES is reserved */
+    bool cleaning;               /* counted in engine->cleaning */
 };
 
 /* Reserves the entry's share of ZKL_MAX_WATCHED_BYTES, or gives it back. */
-void zkl_seat_reserve(zkl_seat *seat, bool reserved);
+void zkl_entry_reserve(zkl_entry *entry, bool reserved);
 /*
  * Detaches the readers that were to take the place of this writer: they cannot do so any more. `unsent_only`: only
  * readers whose create was not sent.
  */
-void zkl_seat_part_from_readers(const zkl_seat *writer, bool unsent_only);
-/* Returns a new entry for the acquisition in `line`; NULL when memory is short. */
-zkl_seat *zkl_seat_new(zkl_claim *claim, zkl_line *line, zkl_role role);
+void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only);
+/* Returns a new entry for the acquisition in `queue`; NULL when memory is short. */
+zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, zkl_role role);
 /* Makes an entry for a stray. The entry deletes the stray. Returns false when memory is short. */
-bool zkl_seat_adopt(zkl_line *line, const char *name, uint64_t serial);
-zkl_node_kind zkl_seat_kind(const zkl_seat *seat);
+bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial);
+zkl_node_kind zkl_entry_kind(const zkl_entry *entry);
 /* Returns the node's name, without the directory. The entry must have a node. */
-const char *zkl_seat_name(const zkl_seat *seat);
+const char *zkl_entry_name(const zkl_entry *entry);
 /* Makes the entry runnable: it cannot go on now, and is stepped when requests may go out again. */
-void zkl_seat_wait(zkl_seat *seat);
+void zkl_entry_make_runnable(zkl_entry *entry);
 /* Lets the entry back off: the same, but the server gets time first. */
-void zkl_seat_wait_long(zkl_seat *seat);
+void zkl_entry_back_off(zkl_entry *entry);
 /* Moves a lease entry together with the others of its acquisition: to CONFIRMING, to GRANTED, or back to QUEUED. */
-void zkl_seat_permit(zkl_seat *seat, zkl_seat_state state);
+void zkl_entry_move_permit(zkl_entry *entry, zkl_entry_state state);
 /* Schedules another try in a while, for requests that the server refused or that could not be sent for want of memory. */
 void zkl_try_later(zkl_engine *engine);
 /* Makes the entries that back off runnable: their time has come. */
-void zkl_seats_undelay(zkl_engine *engine);
+void zkl_entries_end_backoff(zkl_engine *engine);
 /* Returns whether the entry's watched path still fits under ZKL_MAX_WATCHED_BYTES. */
-bool zkl_seat_fits(const zkl_seat *seat);
+bool zkl_entry_fits(const zkl_entry *entry);
 /* Does what the entry's state asks for, now or as soon as requests may go out. Idempotent. */
-void zkl_seat_step(zkl_seat *seat);
+void zkl_entry_step(zkl_entry *entry);
 /* The entry is not wanted any more: its node is deleted in the background, as long as the session exists. */
-void zkl_seat_leave(zkl_seat *seat);
+void zkl_entry_leave(zkl_entry *entry);
 /* The watched node is gone for good, or the watched directory has changed. */
-void zkl_seat_blocker_gone(zkl_seat *seat);
+void zkl_entry_blocker_gone(zkl_entry *entry);
 /* The watch could not be armed, or must be armed again: the entry looks again. */
-void zkl_seat_look_again(zkl_seat *seat);
+void zkl_entry_look_again(zkl_entry *entry);
 /* The same, but not at once: no watch tells the entry when. */
-void zkl_seat_look_later(zkl_seat *seat);
+void zkl_entry_look_later(zkl_entry *entry);
 /* The release of the lock that is held by this node has been requested. */
-void zkl_seat_revoked(zkl_seat *seat);
+void zkl_entry_revoked(zkl_entry *entry);
 /* The entry's own node was deleted externally. */
-void zkl_seat_evicted(zkl_seat *seat);
+void zkl_entry_deleted_externally(zkl_entry *entry);
 /* Another node has the name of the entry's own node, which must therefore be gone. */
-void zkl_seat_replaced(zkl_seat *seat);
+void zkl_entry_replaced(zkl_entry *entry);
 /* The session is over, and the node with it. */
-void zkl_seat_session_over(zkl_seat *seat, const char *why);
+void zkl_entry_session_over(zkl_entry *entry, const char *why);
 /* Grants the entry if it waits for a lease and there is one. A semaphore's queue entry goes on to its permits. */
-void zkl_seat_confirm(zkl_seat *seat);
+void zkl_entry_confirm(zkl_entry *entry);
 /* The list of a try shows no contender ahead: the entry joins. */
-void zkl_seat_join(zkl_seat *seat);
+void zkl_entry_join(zkl_entry *entry);
 /* The server had no time for the list of a try: the entry looks again in a while. */
-void zkl_seat_try_again(zkl_seat *seat);
+void zkl_entry_try_again(zkl_entry *entry);
 /* Refuses the entry's acquisitions with ZooKeeper's answer `rc` to `what`. */
-void zkl_seat_refuse(zkl_seat *seat, int rc, const char *what);
+void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what);
 /* One request less points here. Frees the entry if it is gone and this was the last request. */
-void zkl_seat_landed(zkl_seat *seat);
+void zkl_entry_request_completed(zkl_entry *entry);
 /* Frees the entry at once, in any state. To be called when the engine is freed. */
-void zkl_seat_destroy(zkl_seat *seat);
+void zkl_entry_destroy(zkl_entry *entry);
 
-void zkl_seat_created(zkl_request *request, int rc, const char *path, const struct Stat *stat);
-void zkl_seat_listed(zkl_request *request, int rc, const struct String_vector *names);
-void zkl_seat_synced(zkl_request *request, int rc);
-void zkl_seat_stat(zkl_request *request, int rc, const struct Stat *stat);
-void zkl_seat_writer_stat(zkl_request *request, int rc, const struct Stat *stat);
-void zkl_seat_deleted(zkl_request *request, int rc);
+void zkl_entry_created(zkl_request *request, int rc, const char *path, const struct Stat *stat);
+void zkl_entry_listed(zkl_request *request, int rc, const struct String_vector *names);
+void zkl_entry_synced(zkl_request *request, int rc);
+void zkl_entry_stat(zkl_request *request, int rc, const struct Stat *stat);
+void zkl_entry_writer_stat(zkl_request *request, int rc, const struct Stat *stat);
+void zkl_entry_deleted(zkl_request *request, int rc);
 
 /* Writes the text of the entry's uuid. `uuid` has room for ZKL_UUID_LENGTH + 1. */
-void zkl_seat_uuid(const zkl_seat *seat, char *uuid);
+void zkl_entry_uuid(const zkl_entry *entry, char *uuid);
 
-/* follow.c --------------------------------------------------------------------------------------------------------- */
+/* adjacent.c --------------------------------------------------------------------------------------------------------- */
 
 /* The entry's node was deleted by `request`. If no node was ahead of it, no node is ahead of the next number. */
-void zkl_seat_clears(const zkl_seat *seat, const zkl_request *request);
+void zkl_entry_note_cleared(const zkl_entry *entry, const zkl_request *request);
 /* Forgets that conclusion. */
-void zkl_line_unclear(zkl_line *line);
+void zkl_queue_forget_cleared(zkl_queue *queue);
 /*
  * Returns how many nodes can be ahead of the entry's at most. 0: its number is adjacent to one by which we held.
  * INT32_MAX: unknown. `created` is its czxid. Our own writes elsewhere took `elsewhere` of the zxids between the two
  * nodes.
  */
-int32_t zkl_seat_most_ahead(const zkl_seat *seat, int64_t created, int64_t elsewhere);
+int32_t zkl_entry_most_ahead(const zkl_entry *entry, int64_t created, int64_t elsewhere);
 /*
  * Returns whether a node created now is likely to get an adjacent number. Then the list that comes with the create can
  * be left out.
  */
-bool zkl_seat_likely_follows(const zkl_seat *seat);
+bool zkl_entry_is_likely_adjacent(const zkl_entry *entry);
 
-/* foresee.c -------------------------------------------------------------------------------------------------------- */
+/* predict.c -------------------------------------------------------------------------------------------------------- */
 
 /* A list shows `name` as the predecessor of the entry's node. */
-void zkl_seat_stands_behind(const zkl_seat *seat, const char *name);
+void zkl_entry_note_predecessor(const zkl_entry *entry, const char *name);
 /* Forgets the predecessors of this client's nodes. */
-void zkl_line_lose_neighbour(zkl_line *line);
+void zkl_queue_forget_predecessor(zkl_queue *queue);
 /*
  * Returns whether the predecessor of a node created now can be predicted. Then the list that comes with the create is
  * left out.
  */
-bool zkl_seat_may_foresee(const zkl_seat *seat);
+bool zkl_entry_can_predict(const zkl_entry *entry);
 /* Watches the predicted predecessor; its end reaches the entry as after a list. Returns false if the queue must be listed. */
-bool zkl_seat_foresee(zkl_seat *seat);
+bool zkl_entry_watch_predicted(zkl_entry *entry);
 /* The watch that the entry waits for was armed, or its node is not there. */
-void zkl_seat_foreseen(zkl_seat *seat, bool there);
+void zkl_entry_prediction_answered(zkl_entry *entry, bool there);
 
 /* watch.c ---------------------------------------------------------------------------------------------------------- */
 
@@ -782,38 +783,38 @@ typedef enum {
     ZKL_WATCH_REMOVING /* the removal is in flight */
 } zkl_watch_state;
 
-LIST_HEAD(zkl_watcher_list, zkl_seat);
+LIST_HEAD(zkl_watcher_list, zkl_entry);
 
 struct zkl_watch {
-    LIST_ENTRY(zkl_watch) in_line;
+    LIST_ENTRY(zkl_watch) in_queue;
     zkl_engine *engine;
-    zkl_line *line;
+    zkl_queue *queue;
     char *node; /* full path */
-    struct zkl_watcher_list seats;
+    struct zkl_watcher_list entries;
     zkl_watch_state state;
-    int32_t flying;  /* requests in flight that point here */
-    bool pinned;     /* its entries are being told something: it must not be freed meanwhile */
-    zkl_seat *owner; /* the entry whose own node this is, if it listens for requests to release the lock */
-    bool children;   /* on the children of the queue's own directory */
-    bool unwanted;   /* armed, not needed any more, removal not confirmed: counted in engine->cleaning */
-    bool asked;      /* the node's data asked for the release, as read when the watch was armed */
+    int32_t flying;   /* requests in flight that point here */
+    bool pinned;      /* its entries are being told something: it must not be freed meanwhile */
+    zkl_entry *owner; /* the entry whose own node this is, if it listens for requests to release the lock */
+    bool children;    /* on the children of the queue's own directory */
+    bool unwanted;    /* armed, not needed any more, removal not confirmed: counted in engine->cleaning */
+    bool asked;       /* the node's data asked for the release, as read when the watch was armed */
 };
 
-/* Watches the node `name` in the entry's directory. zkl_seat_blocker_gone or zkl_seat_look_again tells the entry of events. */
-void zkl_watch_node(zkl_seat *seat, const char *name);
+/* Watches the node `name` in the entry's directory. zkl_entry_blocker_gone or zkl_entry_look_again tells the entry of events. */
+void zkl_watch_node(zkl_entry *entry, const char *name);
 /*
- * Watches the children of `line` for an entry. zkl_seat_blocker_gone or zkl_seat_look_again tells the entry of events.
+ * Watches the children of `queue` for an entry. zkl_entry_blocker_gone or zkl_entry_look_again tells the entry of events.
  * Returns true if the list that arms the watch is in flight: zkl_permits_listed or zkl_share_listed will get it. False:
  * the watch is armed already, or cannot be armed now.
  */
-bool zkl_watch_children(zkl_seat *turn, zkl_line *line);
-/* Watches the entry's own node for requests to release the lock. zkl_claim_revoked tells its acquisitions of one. */
-void zkl_watch_own(zkl_seat *seat);
+bool zkl_watch_children(zkl_entry *queue_entry, zkl_queue *queue);
+/* Watches the entry's own node for requests to release the lock. zkl_acquisition_revoked tells its acquisitions of one. */
+void zkl_watch_own(zkl_entry *entry);
 /* The entry does not need its watch on a predecessor or a directory any more. */
-void zkl_watch_leave(zkl_seat *seat);
+void zkl_watch_leave(zkl_entry *entry);
 /* The same for its own node, and for its directory, when the entry's node is about to be deleted. */
-void zkl_watch_leave_own(zkl_seat *seat);
-void zkl_watch_leave_directory(zkl_seat *seat);
+void zkl_watch_leave_own(zkl_entry *entry);
+void zkl_watch_leave_directory(zkl_entry *entry);
 /* Handles the reply to the get that arms a watch. `data` is the node's, if it was read. */
 void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length);
 void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *names, const struct Stat *stat);
@@ -838,36 +839,36 @@ void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool childr
 /* share.c ---------------------------------------------------------------------------------------------------------- */
 
 /* Returns the entry of this client that a new acquisition may share; NULL: it needs an entry of its own. */
-zkl_seat *zkl_share_find(const zkl_claim *claim);
-void zkl_share_join(zkl_seat *seat, zkl_claim *claim);
+zkl_entry *zkl_share_find(const zkl_acquisition *acquisition);
+void zkl_share_join(zkl_entry *entry, zkl_acquisition *acquisition);
 /* Grants those acquisitions of a granted entry that may hold now. */
-void zkl_share_advance(zkl_seat *seat);
+void zkl_share_advance(zkl_entry *entry);
 /* Tells the acquisitions that wait in the entry that they wait for another node than before. */
-void zkl_share_waits(zkl_seat *seat);
+void zkl_share_blocker_changed(zkl_entry *entry);
 /* Takes an acquisition that shares an entry out of it. */
-void zkl_share_part(zkl_claim *claim);
+void zkl_share_part(zkl_acquisition *acquisition);
 /* The acquisition that the entry serves first gives it up. Returns true if the entry goes on without it. */
-bool zkl_share_pass(zkl_claim *claim);
+bool zkl_share_pass(zkl_acquisition *acquisition);
 /* Gives other entries to the acquisitions that wait for this one. */
-void zkl_share_move_on(zkl_seat *seat);
+void zkl_share_move_on(zkl_entry *entry);
 /* The directory of an entry that lingers, or that watches it, has changed: another contender has come, or may have. */
-void zkl_share_contested(zkl_seat *seat);
+void zkl_share_contested(zkl_entry *entry);
 /* Handles the list that armed that watch. */
-void zkl_share_listed(zkl_seat *seat, int rc, const struct String_vector *names);
+void zkl_share_listed(zkl_entry *entry, int rc, const struct String_vector *names);
 /* Ends the entry's lingering, if it lingers. */
-void zkl_share_stop_lingering(zkl_seat *seat);
+void zkl_share_stop_lingering(zkl_entry *entry);
 /* Entries that have lingered long enough leave. `all`: every entry that lingers. */
 void zkl_share_expire(zkl_engine *engine, bool all);
 /* Entries that linger on the acquisition's path leave, since the acquisition cannot use them. */
-void zkl_share_make_way(const zkl_claim *claim);
+void zkl_share_make_way(const zkl_acquisition *acquisition);
 /* Frees the data of an entry that is being unlinked. */
-void zkl_share_forget(zkl_seat *seat);
+void zkl_share_forget(zkl_entry *entry);
 
 /* permits.c -------------------------------------------------------------------------------------------------------- */
 
 /* The part of a semaphore's acquisition beside its queue entry. docs/design.md has the table of its states. */
 struct zkl_permits {
-    zkl_line *leases;    /* the directory of the leases; claim->line is the semaphore's "locks" */
+    zkl_queue *leases;   /* the directory of the leases; acquisition->queue is the semaphore's "locks" */
     int32_t limit;       /* how many permits the semaphore has */
     int32_t count;       /* how many are wanted */
     int32_t excess;      /* how many other permits have to go, by the latest list, before there is room */
@@ -882,47 +883,47 @@ struct zkl_permits {
 };
 
 /* Adds the permits to a new acquisition. Returns false when memory is short; zkl_permits_free is needed even then. */
-bool zkl_permits_init(zkl_claim *claim, int32_t count);
-void zkl_permits_free(zkl_claim *claim);
+bool zkl_permits_init(zkl_acquisition *acquisition, int32_t count);
+void zkl_permits_free(zkl_acquisition *acquisition);
 /* Does what the acquisition's state asks for, once it is at the head of its queue. Idempotent. */
-void zkl_permits_step(zkl_claim *claim);
+void zkl_permits_step(zkl_acquisition *acquisition);
 /* Sends a try's list of the leases, which comes before any write. Returns false if that could not be sent. */
-bool zkl_permits_look(zkl_claim *claim);
+bool zkl_permits_look(zkl_acquisition *acquisition);
 /* The create and the list of the queue entry are in flight: takes permits along if some are likely to be free. */
-void zkl_permits_joined(zkl_claim *claim);
+void zkl_permits_joined(zkl_acquisition *acquisition);
 /* The queue entry waits: looks for permits of this client that no acquisition knows, if there may be some. */
-void zkl_permits_search(zkl_claim *claim);
+void zkl_permits_search(zkl_acquisition *acquisition);
 /* Goes on with that search, if it has not come to its end. */
-void zkl_permits_search_on(zkl_claim *claim);
+void zkl_permits_search_on(zkl_acquisition *acquisition);
 /*
  * The acquisition is not at the head of the queue (any more): gives its permits back. The flag says whether another
  * contender is ahead.
  */
-void zkl_permits_retreat(zkl_claim *claim, bool behind);
+void zkl_permits_retreat(zkl_acquisition *acquisition, bool others_ahead);
 /* The same when its nodes are gone with their session. */
-void zkl_permits_restart(zkl_claim *claim);
+void zkl_permits_restart(zkl_acquisition *acquisition);
 /* One of its permits is being made anew: earlier lists do not count, nor the room that they showed. */
-void zkl_permits_changed(zkl_claim *claim);
+void zkl_permits_changed(zkl_acquisition *acquisition);
 /* At the head of the queue, under a watch that came with no list: the list is requested. */
-void zkl_permits_look_again(zkl_claim *claim);
+void zkl_permits_look_again(zkl_acquisition *acquisition);
 /* The same, but not at once: the reason takes a while to pass. */
-void zkl_permits_look_later(zkl_claim *claim);
+void zkl_permits_look_later(zkl_acquisition *acquisition);
 /* At the head of the queue: a permit was taken or given back. */
-void zkl_permits_event(zkl_claim *claim);
+void zkl_permits_event(zkl_acquisition *acquisition);
 /* Grants the acquisition: the entries of all its permits are in CONFIRMING, and there is a lease. */
-void zkl_permits_confirm(zkl_claim *claim);
+void zkl_permits_confirm(zkl_acquisition *acquisition);
 /*
  * Passes the permits of a released acquisition to another one of this client that waits for as many or fewer, if
  * allowed. Returns true if the released acquisition has nothing left.
  */
-bool zkl_permits_pass(zkl_claim *claim);
+bool zkl_permits_pass(zkl_acquisition *acquisition);
 /* Forgets for how many permits the directory was made. */
-void zkl_line_unlimit(zkl_line *leases);
+void zkl_queue_forget_limit(zkl_queue *leases);
 /* Returns the data with which the directory of the leases is made. `data` has room for 12 characters. */
-const char *zkl_permits_data(const zkl_claim *claim, char *data);
+const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data);
 /* Handles the list of the leases, requested by zkl_send_leases or by the watch. */
-void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, const struct String_vector *names,
-                        const struct Stat *stat);
+void zkl_permits_listed(zkl_acquisition *acquisition, const zkl_request *request, int rc,
+                        const struct String_vector *names, const struct Stat *stat);
 void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int length, const struct Stat *stat);
 void zkl_permits_limit_set(zkl_request *request, int rc, const struct Stat *stat);
 
@@ -963,10 +964,10 @@ typedef struct {
     const struct Stat *stat;
 } zkl_reply;
 
-void zkl_operation_landed(zkl_request *request, int rc, const zkl_reply *reply);
+void zkl_operation_completed(zkl_request *request, int rc, const zkl_reply *reply);
 /* Sends the operations that wait, as far as they may go out. */
-void zkl_operations_feed(zkl_engine *engine);
-/* Returns whether zkl_operations_feed has something to do. */
+void zkl_operations_send(zkl_engine *engine);
+/* Returns whether zkl_operations_send has something to do. */
 bool zkl_operations_due(const zkl_engine *engine);
 /* Sends no operation until zkl_try_later's time has come. */
 void zkl_operations_pause(zkl_engine *engine);

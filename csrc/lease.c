@@ -78,7 +78,7 @@
 #define CHECK_OVERHEAD 32
 
 /* The most verifications of nodes in flight, whatever else is in flight: the lease must not wait for other requests. */
-#define LOOKS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
+#define VERIFICATIONS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
 
 #ifdef ZKL_BREAKABLE
 int64_t zkl_engine_restarted_at(const zkl_engine *engine, int64_t *timeout)
@@ -108,12 +108,12 @@ void zkl_lease_lapse(zkl_engine *engine)
         return;
     }
     zkl_share_expire(engine, true);
-    zkl_claim *claim, *next;
-    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
-        next = TAILQ_NEXT(claim, all);
-        zkl_claim_lose(claim, ZKL_LOST,
-                       "'%s' is lost: it is not certain any more that the session lives (its timeout is %d ms)",
-                       zkl_claim_path(claim), engine->timeout_ms);
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        zkl_acquisition_lose(acquisition, ZKL_LOST,
+                             "'%s' is lost: it is not certain any more that the session lives (its timeout is %d ms)",
+                             zkl_acquisition_path(acquisition), engine->timeout_ms);
     }
 }
 
@@ -273,11 +273,11 @@ static void extend(zkl_engine *engine)
     engine->host.lease_changed(engine->host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
     if (engine->confirming && zkl_lease_valid(engine)) {
         engine->confirming = false;
-        zkl_seat *seat, *next;
-        for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
-            next = TAILQ_NEXT(seat, all);
-            if (seat->role != ZKL_ROLE_TURN) { /* a queue entry waits for permits, not for a lease */
-                zkl_seat_confirm(seat);
+        zkl_entry *entry, *next;
+        for (entry = TAILQ_FIRST(&engine->entries); entry != NULL; entry = next) {
+            next = TAILQ_NEXT(entry, all);
+            if (entry->role != ZKL_ROLE_QUEUE_ENTRY) { /* a queue entry waits for permits, not for a lease */
+                zkl_entry_confirm(entry);
             }
         }
     }
@@ -353,10 +353,10 @@ static bool has_something(const zkl_engine *engine)
     if (engine->nodes > 0 || engine->own_ephemerals || !LIST_EMPTY(&engine->user_watches)) {
         return true;
     }
-    const zkl_seat *seat;
-    TAILQ_FOREACH(seat, &engine->seats, all)
+    const zkl_entry *entry;
+    TAILQ_FOREACH(entry, &engine->entries, all)
     {
-        if (seat->state == ZKL_SEAT_JOINING || seat->state == ZKL_SEAT_RECOVERING) {
+        if (entry->state == ZKL_ENTRY_JOINING || entry->state == ZKL_ENTRY_RECOVERING) {
             return true;
         }
     }
@@ -372,16 +372,16 @@ static bool wants_session(const zkl_engine *engine)
 
 bool zkl_lease_wants_session(const zkl_engine *engine)
 {
-    return engine->lease && !engine->chain.begins && !TAILQ_EMPTY(&engine->seats) && engine->in_flight == 0 &&
+    return engine->lease && !engine->chain.begins && !TAILQ_EMPTY(&engine->entries) && engine->in_flight == 0 &&
            wants_session(engine);
 }
 
 static bool any_confirming(const zkl_engine *engine)
 {
-    const zkl_seat *seat;
-    TAILQ_FOREACH(seat, &engine->seats, all)
+    const zkl_entry *entry;
+    TAILQ_FOREACH(entry, &engine->entries, all)
     {
-        if (seat->state == ZKL_SEAT_CONFIRMING && seat->role != ZKL_ROLE_TURN) {
+        if (entry->state == ZKL_ENTRY_CONFIRMING && entry->role != ZKL_ROLE_QUEUE_ENTRY) {
             return true;
         }
     }
@@ -446,32 +446,32 @@ static struct zkl_checks *new_checks(int32_t capacity)
     return checks;
 }
 
-static int64_t check_bytes(const zkl_seat *seat)
+static int64_t check_bytes(const zkl_entry *entry)
 {
-    return seat->engine->chroot_length + (int64_t)strlen(seat->node) + CHECK_OVERHEAD;
+    return entry->engine->chroot_length + (int64_t)strlen(entry->node) + CHECK_OVERHEAD;
 }
 
 /* Returns whether a heartbeat has no room for another entry. */
-static bool is_full(const struct zkl_checks *checks, const zkl_seat *seat)
+static bool is_full(const struct zkl_checks *checks, const zkl_entry *entry)
 {
-    return checks->count == CHECKS_AT_ONCE || checks->bytes + check_bytes(seat) > CHECKED_BYTES_AT_ONCE;
+    return checks->count == CHECKS_AT_ONCE || checks->bytes + check_bytes(entry) > CHECKED_BYTES_AT_ONCE;
 }
 
-static void add_check(struct zkl_checks *checks, zkl_seat *seat)
+static void add_check(struct zkl_checks *checks, zkl_entry *entry)
 {
-    checks->items[checks->count] = (struct zkl_check){seat, seat->generation};
-    zoo_check_op_init(&checks->ops[checks->count], seat->node, -1);
+    checks->items[checks->count] = (struct zkl_check){entry, entry->generation};
+    zoo_check_op_init(&checks->ops[checks->count], entry->node, -1);
     checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this node */
-    seat->flying++;
+    entry->flying++;
     checks->count++;
-    checks->bytes += check_bytes(seat);
+    checks->bytes += check_bytes(entry);
 }
 
 /* Frees a heartbeat of which nothing is in flight, or still to be sent. */
-static void land_checks(struct zkl_checks *checks)
+static void free_heartbeat(struct zkl_checks *checks)
 {
     for (int32_t i = 0; i < checks->count; i++) {
-        zkl_seat_landed(checks->items[i].seat);
+        zkl_entry_request_completed(checks->items[i].entry);
     }
     free_checks(checks);
 }
@@ -479,7 +479,7 @@ static void land_checks(struct zkl_checks *checks)
 static void send_checks(zkl_engine *engine, struct zkl_checks *checks)
 {
     if (!zkl_send_checks(engine, checks)) {
-        land_checks(checks);
+        free_heartbeat(checks);
         return;
     }
     checks->sent_at = engine->now;
@@ -488,50 +488,51 @@ static void send_checks(zkl_engine *engine, struct zkl_checks *checks)
     TAILQ_INSERT_TAIL(&engine->checks, checks, all);
     engine->checks_flying++;
     engine->stats.heartbeats++;
-    zkl_lease_look_on(engine);
+    zkl_lease_verify_next(engine);
 }
 
-static bool needs_check(const zkl_seat *seat)
+static bool needs_check(const zkl_entry *entry)
 {
-    return seat->node != NULL &&
-           (seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING || seat->state == ZKL_SEAT_GRANTED);
+    return entry->node != NULL && (entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING ||
+                                   entry->state == ZKL_ENTRY_GRANTED);
 }
 
 /* Returns whether the entry is unchanged since the heartbeat, and holds by its node, or will when the lease is proven. */
-static bool needs_look(const struct zkl_check *check)
+static bool needs_verification(const struct zkl_check *check)
 {
-    bool holds = check->seat->state == ZKL_SEAT_GRANTED || check->seat->state == ZKL_SEAT_CONFIRMING;
-    return check->generation == check->seat->generation && holds && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR);
+    bool holds = check->entry->state == ZKL_ENTRY_GRANTED || check->entry->state == ZKL_ENTRY_CONFIRMING;
+    return check->generation == check->entry->generation && holds && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR);
 }
 
 /* Verifies the next nodes of a heartbeat, as many as may be in flight. Returns false if some are left. */
-static bool send_looks(zkl_engine *engine, struct zkl_checks *checks)
+static bool send_verifications(zkl_engine *engine, struct zkl_checks *checks)
 {
     if (checks->connection != engine->connection || !zkl_session_usable(engine)) {
-        checks->failed = checks->failed || checks->looked < checks->count;
+        checks->failed = checks->failed || checks->verifications_sent < checks->count;
     }
-    while (!checks->failed && checks->looked < checks->count && engine->looks_flying < LOOKS_AT_ONCE) {
-        int32_t index = checks->looked++;
-        if (!needs_look(&checks->items[index])) {
+    while (!checks->failed && checks->verifications_sent < checks->count &&
+           engine->verifications_flying < VERIFICATIONS_AT_ONCE) {
+        int32_t index = checks->verifications_sent++;
+        if (!needs_verification(&checks->items[index])) {
             continue;
         }
-        if (zkl_send_look(engine, checks, index)) {
+        if (zkl_send_verification(engine, checks, index)) {
             checks->flying++;
-            engine->looks_flying++;
+            engine->verifications_flying++;
             engine->stats.heartbeats++;
         } else {
             checks->failed = true;
         }
     }
-    return checks->failed || checks->looked == checks->count;
+    return checks->failed || checks->verifications_sent == checks->count;
 }
 
-void zkl_lease_look_on(zkl_engine *engine)
+void zkl_lease_verify_next(zkl_engine *engine)
 {
     struct zkl_checks *checks, *next;
     for (checks = TAILQ_FIRST(&engine->checks); checks != NULL; checks = next) {
         next = TAILQ_NEXT(checks, all);
-        if (!send_looks(engine, checks) || checks->flying > 0) {
+        if (!send_verifications(engine, checks) || checks->flying > 0) {
             continue;
         }
         TAILQ_REMOVE(&engine->checks, checks, all);
@@ -540,20 +541,20 @@ void zkl_lease_look_on(zkl_engine *engine)
         if (!checks->failed) {
             zkl_lease_prove(engine, checks->sent_at);
         }
-        land_checks(checks);
+        free_heartbeat(checks);
     }
 }
 
 static void send_all_checks(zkl_engine *engine)
 {
     struct zkl_checks *checks = NULL;
-    zkl_seat *seat;
-    TAILQ_FOREACH(seat, &engine->seats, all)
+    zkl_entry *entry;
+    TAILQ_FOREACH(entry, &engine->entries, all)
     {
-        if (!needs_check(seat)) {
+        if (!needs_check(entry)) {
             continue;
         }
-        if (checks != NULL && is_full(checks, seat)) {
+        if (checks != NULL && is_full(checks, entry)) {
             send_checks(engine, checks);
             checks = NULL;
         }
@@ -561,7 +562,7 @@ static void send_all_checks(zkl_engine *engine)
             engine->check_at = engine->now + PAUSE_AFTER; /* no memory: the lease runs on meanwhile */
             return;
         }
-        add_check(checks, seat);
+        add_check(checks, entry);
     }
     if (checks != NULL) {
         send_checks(engine, checks);
@@ -653,44 +654,44 @@ void zkl_lease_checked(zkl_request *request, int rc)
     if (rc == ZNONODE) {
         for (int32_t i = 0; i < checks->count; i++) {
             const struct zkl_check *check = &checks->items[i];
-            if (checks->results[i].err == ZNONODE && check->generation == check->seat->generation &&
-                needs_check(check->seat)) {
-                zkl_seat_evicted(check->seat);
+            if (checks->results[i].err == ZNONODE && check->generation == check->entry->generation &&
+                needs_check(check->entry)) {
+                zkl_entry_deleted_externally(check->entry);
             }
         }
         zkl_lease_want_now(engine); /* the failed multi said nothing about the others */
     } else if (rc != ZOK) {
         note_unproven(engine, rc);
     }
-    zkl_lease_look_on(engine);
+    zkl_lease_verify_next(engine);
 }
 
 /*
  * Returns whether the node is the entry's own. For a downgraded reader only the session is compared. It is enough: no
  * other client has it, and this one makes no node twice under one name.
  */
-static bool is_own(const zkl_seat *seat, const struct Stat *stat)
+static bool is_own(const zkl_entry *entry, const struct Stat *stat)
 {
-    return stat->ephemeralOwner == seat->engine->session_id && (seat->beside || stat->czxid == seat->czxid);
+    return stat->ephemeralOwner == entry->engine->session_id && (entry->downgraded || stat->czxid == entry->czxid);
 }
 
-void zkl_lease_looked(zkl_request *request, int rc, const struct Stat *stat)
+void zkl_lease_verified(zkl_request *request, int rc, const struct Stat *stat)
 {
     zkl_engine *engine = request->engine;
     struct zkl_checks *checks = request->about.checks;
     const struct zkl_check *check = &checks->items[request->index];
     checks->flying--;
-    engine->looks_flying--;
+    engine->verifications_flying--;
     if (rc == ZNONODE || rc == ZOK) {
         /* Without the node that is lost the heartbeat proves as much as before. */
-        if (needs_look(check) && rc == ZNONODE) {
-            zkl_seat_evicted(check->seat);
-        } else if (needs_look(check) && !is_own(check->seat, stat)) {
-            zkl_seat_replaced(check->seat);
+        if (needs_verification(check) && rc == ZNONODE) {
+            zkl_entry_deleted_externally(check->entry);
+        } else if (needs_verification(check) && !is_own(check->entry, stat)) {
+            zkl_entry_replaced(check->entry);
         }
     } else {
         checks->failed = true;
         note_unproven(engine, rc);
     }
-    zkl_lease_look_on(engine);
+    zkl_lease_verify_next(engine);
 }

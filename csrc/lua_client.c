@@ -165,50 +165,50 @@ static int client_state(lua_State *L)
 /* --- acquisitions and questions ------------------------------------------------------------------------------------ */
 
 /* Returns the acquisition in the box at `index`. NULL if the value is nil, or if the acquisition has been collected. */
-static zkl_ticket *opt_claim(lua_State *L, int index)
+static zkl_handle *opt_acquisition(lua_State *L, int index)
 {
-    return lua_isnoneornil(L, index) ? NULL : *(zkl_ticket **)check_box(L, index, CLAIM_TYPE);
+    return lua_isnoneornil(L, index) ? NULL : *(zkl_handle **)check_box(L, index, ACQUISITION_TYPE);
 }
 
 /*
- * client:claim(spec, hold, try, optimistic, count, writer, seconds) -> acquisition, whether it is granted already,
+ * client:acquire(spec, hold, try, optimistic, count, writer, seconds) -> acquisition, whether it is granted already,
  *   whether there are notifications for client:next | nil, message, code
  *
  * `count` is the number of a semaphore's permits, or nil. `writer` is the write acquisition whose place in the queue a
- * reader may take (a downgrade), or nil. The acquisition is put into hold.claim before anything is sent. So if a signal
+ * reader may take (a downgrade), or nil. The acquisition is put into hold.acquisition before anything is sent. So if a signal
  * (Ctrl-C) raises a Lua error in between, the caller finds the acquisition there and can give it up. The call may block
  * for up to `seconds` (default 0) until the acquisition is decided; see zkl_client_wait.
  */
-static int client_claim(lua_State *L)
+static int client_acquire(lua_State *L)
 {
     zkl_client *client = live_client(L);
     if (client == NULL) {
         return FORKED;
     }
     lua_settop(L, 8);
-    int64_t patience = nanoseconds_of(luaL_optnumber(L, 8, 0));
-    const zkl_claim_request request = {
-        .terms = check_terms(L, 2),
+    int64_t block_for = nanoseconds_of(luaL_optnumber(L, 8, 0));
+    const zkl_acquisition_request request = {
+        .spec = check_lock_spec(L, 2),
         .try_only = lua_toboolean(L, 4),
-        .hasty = lua_toboolean(L, 5),
+        .optimistic = lua_toboolean(L, 5),
         .count = check_count(L, 6),
     };
     luaL_checktype(L, 3, LUA_TTABLE);
-    luaL_argcheck(L, request.count <= zkl_terms_lock(request.terms)->permits && request.count <= ZKL_MAX_COUNT, 6,
-                  "more than there are");
-    zkl_ticket *writer = opt_claim(L, 7);
-    luaL_argcheck(L, writer == NULL || zkl_ticket_client(writer) == client, 7, "a claim of another client");
-    zkl_ticket **box = push_ticket_box(L, CLAIM_TYPE);
+    luaL_argcheck(L, request.count <= zkl_lock_spec_settings(request.spec)->permits && request.count <= ZKL_MAX_COUNT,
+                  6, "more than there are");
+    zkl_handle *writer = opt_acquisition(L, 7);
+    luaL_argcheck(L, writer == NULL || zkl_handle_client(writer) == client, 7, "an acquisition of another client");
+    zkl_handle **box = push_handle_box(L, ACQUISITION_TYPE);
     lua_pushvalue(L, -1);
-    lua_setfield(L, 3, "claim");
-    int results = fill_ticket_box(L, box, zkl_client_claim(client, &request, writer, patience));
+    lua_setfield(L, 3, "acquisition");
+    int results = fill_handle_box(L, box, zkl_client_acquire(client, &request, writer, block_for));
     if (*box == NULL) {
         lua_pushnil(L);
-        lua_setfield(L, 3, "claim");
+        lua_setfield(L, 3, "acquisition");
         return results;
     }
-    lua_pushboolean(L, zkl_ticket_held(*box));
-    lua_pushboolean(L, patience > 0 && zkl_client_has_news(client));
+    lua_pushboolean(L, zkl_handle_held(*box));
+    lua_pushboolean(L, block_for > 0 && zkl_client_has_notifications(client));
     return 3;
 }
 
@@ -225,8 +225,8 @@ static int client_contenders(lua_State *L)
     const char *problem = zkl_node_path_problem(path, length);
     luaL_argcheck(L, problem == NULL, 2, problem);
     bool identities = lua_toboolean(L, 3);
-    zkl_ticket **box = push_ticket_box(L, QUESTION_TYPE);
-    return fill_ticket_box(L, box, zkl_client_contenders(client, path, identities));
+    zkl_handle **box = push_handle_box(L, QUESTION_TYPE);
+    return fill_handle_box(L, box, zkl_client_contenders(client, path, identities));
 }
 
 static int client_flush(lua_State *L)
@@ -235,8 +235,8 @@ static int client_flush(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    zkl_ticket **box = push_ticket_box(L, QUESTION_TYPE);
-    return fill_ticket_box(L, box, zkl_client_flush(client));
+    zkl_handle **box = push_handle_box(L, QUESTION_TYPE);
+    return fill_handle_box(L, box, zkl_client_flush(client));
 }
 
 static void set_count(lua_State *L, const char *name, int64_t value)
@@ -409,7 +409,7 @@ const luaL_Reg client_methods[] = {
     {"next_log", client_next_log},
     {"state", client_state},
     {"busy", client_busy},
-    {"claim", client_claim},
+    {"acquire", client_acquire},
     {"contenders", client_contenders},
     {"flush", client_flush},
     {"stats", client_stats},

@@ -24,8 +24,9 @@
 #define LUA_PUBLIC __attribute__((visibility("default")))
 
 const char *const box_type_names[] = {
-    [CLIENT_TYPE] = "zklock.client",     [TERMS_TYPE] = "zklock.terms",         [CLAIM_TYPE] = "zklock.claim",
-    [QUESTION_TYPE] = "zklock.question", [OPERATION_TYPE] = "zklock.operation",
+    [CLIENT_TYPE] = "zklock.client",           [LOCK_SPEC_TYPE] = "zklock.lock_spec",
+    [ACQUISITION_TYPE] = "zklock.acquisition", [QUESTION_TYPE] = "zklock.question",
+    [OPERATION_TYPE] = "zklock.operation",
 };
 
 /* --- results ------------------------------------------------------------------------------------------------------- */
@@ -139,7 +140,7 @@ static const luaL_Reg no_methods[] = {{NULL, NULL}};
 
 static const luaL_Reg functions[] = {
     {"open", core_open},
-    {"terms", core_terms},
+    {"lock_spec", core_lock_spec},
     {"now", core_now},
     {"poll", core_poll},
     {"path_problem", core_path_problem},
@@ -209,10 +210,10 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
         luaL_newmetatable(L, box_type_names[type]);
     }
     fill_type(L, types, CLIENT_TYPE, client_methods, client_gc);
-    fill_type(L, types, TERMS_TYPE, no_methods, terms_gc);
-    fill_type(L, types, CLAIM_TYPE, claim_methods, ticket_gc);
-    fill_type(L, types, QUESTION_TYPE, question_methods, ticket_gc);
-    fill_type(L, types, OPERATION_TYPE, operation_methods, ticket_gc);
+    fill_type(L, types, LOCK_SPEC_TYPE, no_methods, lock_spec_gc);
+    fill_type(L, types, ACQUISITION_TYPE, acquisition_methods, handle_gc);
+    fill_type(L, types, QUESTION_TYPE, question_methods, handle_gc);
+    fill_type(L, types, OPERATION_TYPE, operation_methods, handle_gc);
     push_functions(L, types, functions);
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");

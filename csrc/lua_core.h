@@ -3,8 +3,8 @@
  *
  *   lua_core.c       the module and its functions
  *   lua_client.c     clients and their methods
- *   lua_terms.c      lock specs: the immutable settings of a lock
- *   lua_ticket.c     handles: acquisitions, questions, and what all types of handles have in common
+ *   lua_lock_spec.c      lock specs: the immutable settings of a lock
+ *   lua_handle.c     handles: acquisitions, questions, and what all types of handles have in common
  *   lua_operation.c  handles for reads and writes of the program
  *   lua_alarm.c      a descriptor that becomes readable at a given time
  *   lua_scope.c      the acquisitions of one nginx request
@@ -27,9 +27,9 @@
  */
 typedef enum {
     CLIENT_TYPE = 1,
-    TERMS_TYPE,
+    LOCK_SPEC_TYPE,
     /* Three types of handles. A function for one type reads parts of a handle that the other types do not have. */
-    CLAIM_TYPE,
+    ACQUISITION_TYPE,
     QUESTION_TYPE, /* for contenders, or for a flush */
     OPERATION_TYPE,
     LAST_TYPE = OPERATION_TYPE
@@ -103,13 +103,13 @@ int core_open(lua_State *L);
  */
 zkl_client *live_client(lua_State *L);
 
-/* lua_terms.c ------------------------------------------------------------------------------------------------------ */
+/* lua_lock_spec.c ------------------------------------------------------------------------------------------------------ */
 
-int terms_gc(lua_State *L);
-int core_terms(lua_State *L);
+int lock_spec_gc(lua_State *L);
+int core_lock_spec(lua_State *L);
 
 /* Returns the lock spec in the box at `index`; raises if there is none. */
-zkl_terms *check_terms(lua_State *L, int index);
+zkl_lock_spec *check_lock_spec(lua_State *L, int index);
 
 /* Returns the count at `index`, or 1 if there is none. Raises unless it is from 1 to 2147483647. */
 int32_t check_count(lua_State *L, int index);
@@ -121,33 +121,33 @@ int32_t check_count(lua_State *L, int index);
  */
 struct ACL_vector check_acl(lua_State *L, int index);
 
-/* lua_ticket.c ----------------------------------------------------------------------------------------------------- */
+/* lua_handle.c ----------------------------------------------------------------------------------------------------- */
 
-extern const luaL_Reg claim_methods[];
+extern const luaL_Reg acquisition_methods[];
 extern const luaL_Reg question_methods[];
 
 /*
  * Pushes a new, empty box for a handle of `type`. It is made before the handle, so that a handle is not lost if Lua
  * runs out of memory.
  */
-zkl_ticket **push_ticket_box(lua_State *L, box_type type);
+zkl_handle **push_handle_box(lua_State *L, box_type type);
 /*
  * Puts the handle into the box, which is at the top. Returns 1, the box. If the handle is NULL, pushes a failure
  * instead and returns 3.
  */
-int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket);
+int fill_handle_box(lua_State *L, zkl_handle **box, zkl_handle *handle);
 
 /*
  * Returns the handle that is the first argument, and its present state in `view`. In a child of the process that opened
  * the client, returns NULL and pushes the FORKED results. Raises unless the handle is of `type`.
  */
-zkl_ticket *look_at_ticket(lua_State *L, box_type type, zkl_ticket_view *view);
+zkl_handle *look_at_handle(lua_State *L, box_type type, zkl_handle_view *view);
 
 /* Methods of handles of any type. */
-int ticket_gc(lua_State *L);
-int ticket_id(lua_State *L);
-int ticket_done(lua_State *L);
-int ticket_cancel(lua_State *L);
+int handle_gc(lua_State *L);
+int handle_id(lua_State *L);
+int handle_done(lua_State *L);
+int handle_cancel(lua_State *L);
 
 /* lua_operation.c -------------------------------------------------------------------------------------------------- */
 

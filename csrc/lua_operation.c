@@ -117,8 +117,8 @@ int client_operate(lua_State *L)
     if (request.kind == ZKL_OPERATION_MULTI) {
         read_parts(L, 2, &request);
     }
-    zkl_ticket **box = push_ticket_box(L, OPERATION_TYPE);
-    return fill_ticket_box(L, box, zkl_client_operate(client, &request));
+    zkl_handle **box = push_handle_box(L, OPERATION_TYPE);
+    return fill_handle_box(L, box, zkl_client_operate(client, &request));
 }
 
 /* --- the result ---------------------------------------------------------------------------------------------------- */
@@ -230,17 +230,17 @@ static int push_result(lua_State *L, const zkl_operation_result *result)
 }
 
 /* Pushes the results of an operation, or its failure. Returns the number of values. */
-static int push_outcome(lua_State *L, const zkl_ticket *ticket, const zkl_ticket_view *view)
+static int push_outcome(lua_State *L, const zkl_handle *handle, const zkl_handle_view *view)
 {
-    const zkl_operation_result *result = zkl_ticket_operation_result(ticket);
+    const zkl_operation_result *result = zkl_handle_operation_result(handle);
     if (result != NULL) {
         return push_result(L, result);
     }
     push_failure(L, view->code, view->message);
-    if (zkl_ticket_failed_part(ticket) < 0) {
+    if (zkl_handle_failed_part(handle) < 0) {
         return 3;
     }
-    lua_pushinteger(L, zkl_ticket_failed_part(ticket) + 1);
+    lua_pushinteger(L, zkl_handle_failed_part(handle) + 1);
     return 4;
 }
 
@@ -252,21 +252,21 @@ static int push_outcome(lua_State *L, const zkl_ticket *ticket, const zkl_ticket
  */
 static int operation_take(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, OPERATION_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, OPERATION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
     if (!view.settled) {
         return push_failure(L, ZKL_FAILED, "not answered yet");
     }
-    const zkl_operation_result *result = zkl_ticket_operation_result(ticket);
+    const zkl_operation_result *result = zkl_handle_operation_result(handle);
     bool watching = result != NULL && result->watching;
-    int count = push_outcome(L, ticket, &view);
-    zkl_ticket_drop_result(ticket);
+    int count = push_outcome(L, handle, &view);
+    zkl_handle_drop_result(handle);
     if (!watching) {
-        *(zkl_ticket **)lua_touserdata(L, 1) = NULL;
-        zkl_ticket_release(ticket);
+        *(zkl_handle **)lua_touserdata(L, 1) = NULL;
+        zkl_handle_release(handle);
     }
     return count;
 }
@@ -280,13 +280,13 @@ static int operation_event(lua_State *L)
         [ZKL_EVENT_CHANGED] = "changed",
         [ZKL_EVENT_CHILD] = "child",
     };
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, OPERATION_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, OPERATION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
     zkl_code code;
-    zkl_node_event event = zkl_ticket_event(ticket, &code);
+    zkl_node_event event = zkl_handle_event(handle, &code);
     if (event != ZKL_EVENT_NONE) {
         lua_pushstring(L, names[event]);
         return 1;
@@ -311,6 +311,6 @@ int core_node_path_problem(lua_State *L)
 }
 
 const luaL_Reg operation_methods[] = {
-    {"id", ticket_id},        {"done", ticket_done},      {"cancel", ticket_cancel},
+    {"id", handle_id},        {"done", handle_done},      {"cancel", handle_cancel},
     {"take", operation_take}, {"event", operation_event}, {NULL, NULL},
 };

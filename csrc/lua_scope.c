@@ -32,19 +32,19 @@ static int scope_gc(lua_State *L)
     return 0;
 }
 
-static zkl_ticket *check_claim(lua_State *L)
+static zkl_handle *check_acquisition(lua_State *L)
 {
-    zkl_ticket *ticket = *(zkl_ticket **)luaL_checkudata(L, 2, box_type_names[CLAIM_TYPE]);
-    if (ticket == NULL) {
+    zkl_handle *handle = *(zkl_handle **)luaL_checkudata(L, 2, box_type_names[ACQUISITION_TYPE]);
+    if (handle == NULL) {
         luaL_error(L, "this acquisition has been collected");
     }
-    return ticket;
+    return handle;
 }
 
 /* scope:add(acquisition): see zkl_scope_add */
 static int scope_add(lua_State *L)
 {
-    zkl_scope_add(check_scope(L), check_claim(L));
+    zkl_scope_add(check_scope(L), check_acquisition(L));
     return 0;
 }
 
@@ -52,7 +52,7 @@ static int scope_add(lua_State *L)
 static int scope_remove(lua_State *L)
 {
     check_scope(L);
-    zkl_scope_remove(check_claim(L));
+    zkl_scope_remove(check_acquisition(L));
     return 0;
 }
 

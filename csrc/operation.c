@@ -442,7 +442,7 @@ static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
     }
 }
 
-void zkl_operation_landed(zkl_request *request, int rc, const zkl_reply *reply)
+void zkl_operation_completed(zkl_request *request, int rc, const zkl_reply *reply)
 {
     zkl_operation *operation = request->about.operation;
     operation->flying = false;
@@ -452,7 +452,7 @@ void zkl_operation_landed(zkl_request *request, int rc, const zkl_reply *reply)
     if (operation->answered) {
         leave_watch(operation);
     } else {
-        bool sound = rc != ZOK || ((reply->names == NULL || zkl_names_sound(reply->names)) &&
+        bool sound = rc != ZOK || ((reply->names == NULL || zkl_list_is_sound(reply->names)) &&
                                    (operation->kind != ZKL_OPERATION_MULTI || all_succeeded(operation)));
         take_reply(operation, sound ? rc : ZMARSHALLINGERROR, reply);
     }
@@ -579,7 +579,7 @@ static bool may_send(const zkl_engine *engine)
     return zkl_session_usable(engine) && !engine->operations_paused && engine->in_flight < ZKL_MAX_IN_FLIGHT;
 }
 
-void zkl_operations_feed(zkl_engine *engine)
+void zkl_operations_send(zkl_engine *engine)
 {
     zkl_operation *operation;
     while (may_send(engine) && (operation = TAILQ_FIRST(&engine->operations_waiting)) != NULL) {
@@ -631,7 +631,7 @@ void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_
     operation->waiting = true;
     TAILQ_INSERT_TAIL(&engine->operations_waiting, operation, all);
     if (!refuse_locally(operation) && engine->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {
-        zkl_operations_feed(engine);
+        zkl_operations_send(engine);
     }
 }
 

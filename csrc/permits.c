@@ -34,73 +34,74 @@
 
 /* --- an acquisition's permits -------------------------------------------------------------------------------------- */
 
-bool zkl_permits_init(zkl_claim *claim, int32_t count)
+bool zkl_permits_init(zkl_acquisition *acquisition, int32_t count)
 {
     zkl_permits *permits = zkl_alloc(sizeof *permits);
     if (permits == NULL) {
         return false;
     }
-    claim->permits = permits;
-    permits->limit = claim->terms->lock.permits;
+    acquisition->permits = permits;
+    permits->limit = acquisition->spec->lock.permits;
     permits->count = count;
-    permits->leases = zkl_line_take(claim->engine, zkl_terms_leases(claim->terms));
+    permits->leases = zkl_queue_take(acquisition->engine, zkl_lock_spec_leases(acquisition->spec));
     if (permits->leases != NULL) {
-        zkl_line_keep(permits->leases);
+        zkl_queue_keep(permits->leases);
     }
     return permits->leases != NULL;
 }
 
-void zkl_permits_free(zkl_claim *claim)
+void zkl_permits_free(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = claim->permits;
+    zkl_permits *permits = acquisition->permits;
     if (permits == NULL) {
         return;
     }
     if (permits->leases != NULL) {
-        zkl_line_drop(permits->leases);
+        zkl_queue_drop(permits->leases);
     }
     zkl_free(permits);
-    claim->permits = NULL;
+    acquisition->permits = NULL;
 }
 
-const char *zkl_permits_data(const zkl_claim *claim, char *data)
+const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data)
 {
-    snprintf(data, 12, "%d", (int)claim->permits->limit);
+    snprintf(data, 12, "%d", (int)acquisition->permits->limit);
     return data;
 }
 
 /* Forgets what was taken and what lists have shown. The lease entries are leaving, or gone. */
-void zkl_permits_restart(zkl_claim *claim)
+void zkl_permits_restart(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = claim->permits;
+    zkl_permits *permits = acquisition->permits;
     permits->generation++;
     permits->listing = permits->took = permits->full = permits->undecided = permits->search = false;
     permits->excess = 0;
 }
 
-void zkl_permits_retreat(zkl_claim *claim, bool behind)
+void zkl_permits_retreat(zkl_acquisition *acquisition, bool others_ahead)
 {
-    zkl_permits *permits = claim->permits;
-    zkl_permits_restart(claim);
-    permits->waited = permits->waited || behind;
-    permits->leases->busy = permits->leases->busy || behind;
+    zkl_permits *permits = acquisition->permits;
+    zkl_permits_restart(acquisition);
+    permits->waited = permits->waited || others_ahead;
+    permits->leases->busy = permits->leases->busy || others_ahead;
     if (ZKL_BROKEN(ZKL_BREAK_TURN)) {
-        claim->permits->took = !LIST_EMPTY(&claim->seats) && LIST_NEXT(LIST_FIRST(&claim->seats), in_claim) != NULL;
+        acquisition->permits->took =
+            !LIST_EMPTY(&acquisition->entries) && LIST_NEXT(LIST_FIRST(&acquisition->entries), in_acquisition) != NULL;
         return;
     }
-    zkl_seat *seat, *next;
-    for (seat = LIST_FIRST(&claim->seats); seat != NULL; seat = next) {
-        next = LIST_NEXT(seat, in_claim);
-        if (seat->role == ZKL_ROLE_PERMIT) {
-            zkl_seat_leave(seat);
+    zkl_entry *entry, *next;
+    for (entry = LIST_FIRST(&acquisition->entries); entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, in_acquisition);
+        if (entry->role == ZKL_ROLE_LEASE_ENTRY) {
+            zkl_entry_leave(entry);
         }
     }
 }
 
-static void refuse(zkl_claim *claim, zkl_code code, const char *message)
+static void refuse(zkl_acquisition *acquisition, zkl_code code, const char *message)
 {
-    zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, code, "%s", message);
-    zkl_claim_leave(claim);
+    zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
+    zkl_acquisition_leave(acquisition);
 }
 
 /* --- the limit ----------------------------------------------------------------------------------------------------- */
@@ -120,7 +121,7 @@ static int32_t read_limit(const char *data, int length)
 
 static void ask_limit(zkl_permits *permits)
 {
-    zkl_line *leases = permits->leases;
+    zkl_queue *leases = permits->leases;
     if (!leases->limit_flying) {
         leases->limit_wanted = permits->limit;
         leases->limit_flying = zkl_send_get_limit(leases);
@@ -131,29 +132,29 @@ static void ask_limit(zkl_permits *permits)
  * Lets the acquisitions that waited for the answer go on: at once, or after a while if the server throttled the
  * request.
  */
-static void limit_known(zkl_line *leases, int rc)
+static void limit_known(zkl_queue *leases, int rc)
 {
     leases->limit_flying = false;
-    zkl_claim *claim, *next;
-    for (claim = TAILQ_FIRST(&leases->engine->claims); claim != NULL; claim = next) {
-        next = TAILQ_NEXT(claim, all);
-        bool waits = claim->permits != NULL && claim->permits->leases == leases && claim->seat != NULL &&
-                     claim->phase == ZKL_CLAIM_WAITING;
-        if (waits && rc == ZTHROTTLEDOP && claim->seat->state == ZKL_SEAT_CONFIRMING) {
-            zkl_seat_wait_long(claim->seat);
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&leases->engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        bool waits = acquisition->permits != NULL && acquisition->permits->leases == leases &&
+                     acquisition->entry != NULL && acquisition->phase == ZKL_ACQUISITION_WAITING;
+        if (waits && rc == ZTHROTTLEDOP && acquisition->entry->state == ZKL_ENTRY_CONFIRMING) {
+            zkl_entry_back_off(acquisition->entry);
         } else if (waits) {
-            zkl_seat_look_again(claim->seat);
+            zkl_entry_look_again(acquisition->entry);
         }
     }
 }
 
-void zkl_line_unlimit(zkl_line *leases)
+void zkl_queue_forget_limit(zkl_queue *leases)
 {
     leases->limit_mzxid = 0;
     leases->limit_unwritable = false;
 }
 
-static void note_limit(zkl_line *leases, int32_t limit, const struct Stat *stat)
+static void note_limit(zkl_queue *leases, int32_t limit, const struct Stat *stat)
 {
     leases->limit = limit;
     leases->limit_mzxid = stat->mzxid;
@@ -161,7 +162,7 @@ static void note_limit(zkl_line *leases, int32_t limit, const struct Stat *stat)
 
 void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int length, const struct Stat *stat)
 {
-    zkl_line *leases = request->about.line;
+    zkl_queue *leases = request->about.queue;
     if (rc == ZOK) {
         note_limit(leases, read_limit(data, length), stat);
         bool unsaid = length <= 0 && !leases->limit_unwritable;
@@ -175,7 +176,7 @@ void zkl_permits_limit_got(zkl_request *request, int rc, const char *data, int l
 
 void zkl_permits_limit_set(zkl_request *request, int rc, const struct Stat *stat)
 {
-    zkl_line *leases = request->about.line;
+    zkl_queue *leases = request->about.queue;
     if (rc == ZOK) {
         note_limit(leases, leases->limit_wanted, stat);
     } else if (rc == ZNOAUTH) {
@@ -190,30 +191,30 @@ void zkl_permits_limit_set(zkl_request *request, int rc, const struct Stat *stat
  * differs; the acquisition is then refused. A try that has written nothing does not wait for the answer: it gets the
  * answer when it has taken its permits.
  */
-static bool limit_fits(zkl_claim *claim, const struct Stat *stat)
+static bool limit_fits(zkl_acquisition *acquisition, const struct Stat *stat)
 {
-    zkl_permits *permits = claim->permits;
-    const zkl_line *leases = permits->leases;
+    zkl_permits *permits = acquisition->permits;
+    const zkl_queue *leases = permits->leases;
     if (ZKL_BROKEN(ZKL_BREAK_LIMIT)) {
         return true;
     }
     if (leases->limit_mzxid != stat->mzxid) {
-        if (claim->seat->state == ZKL_SEAT_LOOKING) {
+        if (acquisition->entry->state == ZKL_ENTRY_LOOKING) {
             return true;
         }
         /* This list is not evaluated, and a watch that it has armed does not report earlier changes: list again. */
         permits->undecided = true;
         ask_limit(permits);
         if (!leases->limit_flying) {
-            zkl_seat_wait(claim->seat);
+            zkl_entry_make_runnable(acquisition->entry);
         }
         return false;
     }
     if (leases->limit != 0 && leases->limit != permits->limit) {
         char message[512];
         snprintf(message, sizeof message, "the semaphore '%.400s' was made for %d permits, not for %d",
-                 zkl_claim_path(claim), (int)leases->limit, (int)permits->limit);
-        refuse(claim, ZKL_MISMATCH, message);
+                 zkl_acquisition_path(acquisition), (int)leases->limit, (int)permits->limit);
+        refuse(acquisition, ZKL_MISMATCH, message);
         return false;
     }
     return true;
@@ -221,28 +222,28 @@ static bool limit_fits(zkl_claim *claim, const struct Stat *stat)
 
 /* --- granting ------------------------------------------------------------------------------------------------------ */
 
-static zkl_seat *next_permit(zkl_seat *seat)
+static zkl_entry *next_lease_entry(zkl_entry *entry)
 {
-    while (seat != NULL && (seat->role != ZKL_ROLE_PERMIT || !seat->wanted)) {
-        seat = LIST_NEXT(seat, in_claim);
+    while (entry != NULL && (entry->role != ZKL_ROLE_LEASE_ENTRY || !entry->wanted)) {
+        entry = LIST_NEXT(entry, in_acquisition);
     }
-    return seat;
+    return entry;
 }
 
 /* Loops over the lease entries that the acquisition wants. */
-#define FOREACH_PERMIT(seat, claim)                                                                                    \
-    for ((seat) = next_permit(LIST_FIRST(&(claim)->seats)); (seat) != NULL;                                            \
-         (seat) = next_permit(LIST_NEXT(seat, in_claim)))
+#define FOREACH_LEASE_ENTRY(entry, acquisition)                                                                        \
+    for ((entry) = next_lease_entry(LIST_FIRST(&(acquisition)->entries)); (entry) != NULL;                             \
+         (entry) = next_lease_entry(LIST_NEXT(entry, in_acquisition)))
 
-void zkl_permits_changed(zkl_claim *claim)
+void zkl_permits_changed(zkl_acquisition *acquisition)
 {
-    claim->permits->generation++;
-    claim->permits->listing = false;
-    zkl_seat *seat;
-    FOREACH_PERMIT(seat, claim)
+    acquisition->permits->generation++;
+    acquisition->permits->listing = false;
+    zkl_entry *entry;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        if (seat->state == ZKL_SEAT_CONFIRMING) {
-            zkl_seat_permit(seat, ZKL_SEAT_QUEUED);
+        if (entry->state == ZKL_ENTRY_CONFIRMING) {
+            zkl_entry_move_permit(entry, ZKL_ENTRY_QUEUED);
         }
     }
 }
@@ -251,101 +252,101 @@ void zkl_permits_changed(zkl_claim *claim)
  * Whether all lease entries of the acquisition have their nodes. If `connection` is not 0, the nodes must have been
  * made on that connection.
  */
-static bool all_seated(zkl_claim *claim, uint32_t connection)
+static bool all_seated(zkl_acquisition *acquisition, uint32_t connection)
 {
-    zkl_seat *seat;
+    zkl_entry *entry;
     int32_t seated = 0;
-    FOREACH_PERMIT(seat, claim)
+    FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        seated += seat->state == ZKL_SEAT_QUEUED && (connection == 0 || seat->connection == connection);
+        seated += entry->state == ZKL_ENTRY_QUEUED && (connection == 0 || entry->connection == connection);
     }
-    return seated == claim->permits->count;
+    return seated == acquisition->permits->count;
 }
 
-void zkl_permits_confirm(zkl_claim *claim)
+void zkl_permits_confirm(zkl_acquisition *acquisition)
 {
-    zkl_seat *seat;
+    zkl_entry *entry;
     /*
      * The token is that of the lease entry made last, which is later than any grant that had no room beside this one.
      */
-    const zkl_seat *latest = NULL;
-    FOREACH_PERMIT(seat, claim)
+    const zkl_entry *latest = NULL;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        zkl_seat_permit(seat, ZKL_SEAT_GRANTED);
-        latest = latest == NULL || seat->czxid > latest->czxid ? seat : latest;
+        zkl_entry_move_permit(entry, ZKL_ENTRY_GRANTED);
+        latest = latest == NULL || entry->czxid > latest->czxid ? entry : latest;
     }
-    zkl_seat *turn = claim->seat;
-    seat = next_permit(LIST_FIRST(&claim->seats));
-    zkl_claim_grant(claim, latest);
-    if (claim->terms->lock.revocable) {
-        zkl_watch_own(seat);
+    zkl_entry *queue_entry = acquisition->entry;
+    entry = next_lease_entry(LIST_FIRST(&acquisition->entries));
+    zkl_acquisition_grant(acquisition, latest);
+    if (acquisition->spec->lock.revocable) {
+        zkl_watch_own(entry);
     }
-    zkl_seat_leave(turn);
+    zkl_entry_leave(queue_entry);
 }
 
-static void room_for_all(zkl_claim *claim)
+static void room_for_all(zkl_acquisition *acquisition)
 {
-    zkl_seat *seat;
-    zkl_seat *last = NULL;
-    claim->permits->leases->busy = claim->permits->waited;
-    zkl_watch_leave(claim->seat);
-    FOREACH_PERMIT(seat, claim)
+    zkl_entry *entry;
+    zkl_entry *last = NULL;
+    acquisition->permits->leases->busy = acquisition->permits->waited;
+    zkl_watch_leave(acquisition->entry);
+    FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        zkl_seat_permit(seat, ZKL_SEAT_CONFIRMING);
-        last = seat;
+        zkl_entry_move_permit(entry, ZKL_ENTRY_CONFIRMING);
+        last = entry;
     }
-    zkl_seat_confirm(last);
+    zkl_entry_confirm(last);
 }
 
 /* --- passing on ---------------------------------------------------------------------------------------------------- */
 
 /* The acquisition of this client that has waited for the semaphore longest; NULL: none waits. Tries do not count. */
-static zkl_claim *next_local(const zkl_claim *claim)
+static zkl_acquisition *next_local(const zkl_acquisition *acquisition)
 {
-    const zkl_seat *seat;
-    TAILQ_FOREACH(seat, &claim->line->seats, in_line)
+    const zkl_entry *entry;
+    TAILQ_FOREACH(entry, &acquisition->queue->entries, in_queue)
     {
-        if (seat->role == ZKL_ROLE_TURN && seat->wanted && seat->claim->phase == ZKL_CLAIM_WAITING &&
-            !seat->claim->try_only) {
-            return seat->claim;
+        if (entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->wanted &&
+            entry->acquisition->phase == ZKL_ACQUISITION_WAITING && !entry->acquisition->try_only) {
+            return entry->acquisition;
         }
     }
     return NULL;
 }
 
-static bool may_pass(zkl_claim *from, const zkl_claim *to)
+static bool may_pass(zkl_acquisition *from, const zkl_acquisition *to)
 {
     const zkl_permits *had = from->permits;
     const zkl_permits *wanted = to->permits;
     bool fits = wanted->limit == had->limit && wanted->count <= had->count;
-    bool alike = zkl_terms_alike(to->terms, from->terms);
-    bool fair = had->handed_over < to->terms->lock.handoff || ZKL_BROKEN(ZKL_BREAK_HANDOFF);
-    const zkl_seat *seat;
+    bool alike = zkl_lock_spec_alike(to->spec, from->spec);
+    bool fair = had->handed_over < to->spec->lock.handoff || ZKL_BROKEN(ZKL_BREAK_HANDOFF);
+    const zkl_entry *entry;
     int32_t granted = 0;
-    FOREACH_PERMIT(seat, from)
+    FOREACH_LEASE_ENTRY(entry, from)
     {
-        granted += seat->state == ZKL_SEAT_GRANTED && !seat->revoked;
+        granted += entry->state == ZKL_ENTRY_GRANTED && !entry->revoked;
     }
     return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->engine);
 }
 
 /* The lease entry that was made last. It passes to the successor with its token, because tokens must grow. */
-static zkl_seat *latest_permit(zkl_claim *claim)
+static zkl_entry *latest_lease_entry(zkl_acquisition *acquisition)
 {
-    zkl_seat *seat;
-    zkl_seat *latest = NULL;
-    FOREACH_PERMIT(seat, claim)
+    zkl_entry *entry;
+    zkl_entry *latest = NULL;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        latest = latest == NULL || seat->czxid > latest->czxid ? seat : latest;
+        latest = latest == NULL || entry->czxid > latest->czxid ? entry : latest;
     }
     return latest;
 }
 
-static void adopt(zkl_claim *claim, zkl_seat *seat)
+static void adopt(zkl_acquisition *acquisition, zkl_entry *entry)
 {
-    LIST_REMOVE(seat, in_claim);
-    seat->claim = claim;
-    LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
+    LIST_REMOVE(entry, in_acquisition);
+    entry->acquisition = acquisition;
+    LIST_INSERT_HEAD(&acquisition->entries, entry, in_acquisition);
 }
 
 /*
@@ -353,44 +354,44 @@ static void adopt(zkl_claim *claim, zkl_seat *seat)
  * order of the tokens is kept too: the predecessor held as many permits or more, so any grant that conflicts with the
  * successor also conflicts with the predecessor, and none can lie between the two.
  */
-bool zkl_permits_pass(zkl_claim *claim)
+bool zkl_permits_pass(zkl_acquisition *acquisition)
 {
-    zkl_claim *to = next_local(claim);
-    if (to == NULL || !may_pass(claim, to)) {
+    zkl_acquisition *to = next_local(acquisition);
+    if (to == NULL || !may_pass(acquisition, to)) {
         return false;
     }
-    zkl_seat *latest = latest_permit(claim);
+    zkl_entry *latest = latest_lease_entry(acquisition);
     if (latest == NULL) {
         return false;
     }
     zkl_permits_retreat(to, false); /* gives back what `to` has created itself */
-    zkl_seat *seat, *next;
+    zkl_entry *entry, *next;
     int32_t missing = to->permits->count - 1;
-    for (seat = next_permit(LIST_FIRST(&claim->seats)); seat != NULL && missing > 0; seat = next) {
-        next = next_permit(LIST_NEXT(seat, in_claim));
-        if (seat != latest) {
-            adopt(to, seat);
+    for (entry = next_lease_entry(LIST_FIRST(&acquisition->entries)); entry != NULL && missing > 0; entry = next) {
+        next = next_lease_entry(LIST_NEXT(entry, in_acquisition));
+        if (entry != latest) {
+            adopt(to, entry);
             missing--;
         }
     }
     adopt(to, latest);
-    to->permits->handed_over = claim->permits->handed_over + 1;
+    to->permits->handed_over = acquisition->permits->handed_over + 1;
     latest->grants++;
-    claim->engine->stats.hand_overs++;
-    zkl_claim_grant(to, latest);
-    if (to->terms->lock.revocable && latest->own == NULL) {
+    acquisition->engine->stats.hand_overs++;
+    zkl_acquisition_grant(to, latest);
+    if (to->spec->lock.revocable && latest->own == NULL) {
         zkl_watch_own(latest);
     }
-    zkl_seat_leave(to->seat);
-    return LIST_EMPTY(&claim->seats);
+    zkl_entry_leave(to->entry);
+    return LIST_EMPTY(&acquisition->entries);
 }
 
 /* --- taking -------------------------------------------------------------------------------------------------------- */
 
 /* Creates the lease entries' nodes and lists them in the same round trip. */
-static void take(zkl_claim *claim)
+static void take(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = claim->permits;
+    zkl_permits *permits = acquisition->permits;
     permits->generation++;
     permits->took = true;
     if (permits->leases->limit_mzxid == 0) {
@@ -398,105 +399,106 @@ static void take(zkl_claim *claim)
     }
     bool sent = true;
     for (int32_t i = 0; i < permits->count; i++) {
-        zkl_seat *seat = zkl_seat_new(claim, permits->leases, ZKL_ROLE_PERMIT);
-        if (seat == NULL) {
-            refuse(claim, ZKL_FAILED, "not enough memory for the permits of a semaphore");
+        zkl_entry *entry = zkl_entry_new(acquisition, permits->leases, ZKL_ROLE_LEASE_ENTRY);
+        if (entry == NULL) {
+            refuse(acquisition, ZKL_FAILED, "not enough memory for the permits of a semaphore");
             return;
         }
-        zkl_seat_step(seat);
-        sent = sent && seat->state == ZKL_SEAT_JOINING;
+        zkl_entry_step(entry);
+        sent = sent && entry->state == ZKL_ENTRY_JOINING;
     }
-    permits->listing = sent && zkl_send_leases(claim->seat, ZKL_LIST_JOIN, permits->generation);
+    permits->listing = sent && zkl_send_leases(acquisition->entry, ZKL_LIST_JOIN, permits->generation);
 }
 
-void zkl_permits_joined(zkl_claim *claim)
+void zkl_permits_joined(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = claim->permits;
-    if (!permits->took && (!permits->leases->busy || claim->try_only)) {
-        take(claim);
+    zkl_permits *permits = acquisition->permits;
+    if (!permits->took && (!permits->leases->busy || acquisition->try_only)) {
+        take(acquisition);
     }
 }
 
-bool zkl_permits_look(zkl_claim *claim)
+bool zkl_permits_look(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = claim->permits;
+    zkl_permits *permits = acquisition->permits;
     permits->generation++;
     if (permits->leases->limit_mzxid == 0) {
         ask_limit(permits);
     }
-    permits->listing = zkl_send_leases(claim->seat, ZKL_LIST_TRY, permits->generation);
+    permits->listing = zkl_send_leases(acquisition->entry, ZKL_LIST_TRY, permits->generation);
     return permits->listing;
 }
 
-void zkl_permits_step(zkl_claim *claim)
+void zkl_permits_step(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = claim->permits;
-    zkl_seat *turn = claim->seat;
-    if (claim->phase != ZKL_CLAIM_WAITING || turn == NULL || turn->state != ZKL_SEAT_CONFIRMING || permits->listing ||
-        permits->leases->limit_flying || (turn->watch != NULL && !permits->undecided)) {
+    zkl_permits *permits = acquisition->permits;
+    zkl_entry *queue_entry = acquisition->entry;
+    if (acquisition->phase != ZKL_ACQUISITION_WAITING || queue_entry == NULL ||
+        queue_entry->state != ZKL_ENTRY_CONFIRMING || permits->listing || permits->leases->limit_flying ||
+        (queue_entry->watch != NULL && !permits->undecided)) {
         return;
     }
-    if (permits->took && !all_seated(claim, 0)) {
+    if (permits->took && !all_seated(acquisition, 0)) {
         return; /* the last of their replies steps the acquisition */
     }
     if (permits->took && ZKL_BROKEN(ZKL_BREAK_PERMITS)) {
-        room_for_all(claim);
+        room_for_all(acquisition);
         return;
     }
-    if (!zkl_session_usable(claim->engine)) {
-        zkl_seat_wait(turn);
+    if (!zkl_session_usable(acquisition->engine)) {
+        zkl_entry_make_runnable(queue_entry);
         return;
     }
-    if (turn->watch == NULL && (!permits->took || permits->full)) {
+    if (queue_entry->watch == NULL && (!permits->took || permits->full)) {
         /*
          * The list arms the watch. If the watch is armed already, for an earlier head of the queue, a list without a
          * watch is enough.
          */
-        if (zkl_watch_children(turn, permits->leases)) {
+        if (zkl_watch_children(queue_entry, permits->leases)) {
             return;
         }
-        if (turn->watch == NULL) {
-            zkl_seat_wait(turn);
+        if (queue_entry->watch == NULL) {
+            zkl_entry_make_runnable(queue_entry);
             return;
         }
     }
-    permits->listing = zkl_send_leases(turn, ZKL_LIST_LOOK, permits->generation);
+    permits->listing = zkl_send_leases(queue_entry, ZKL_LIST_LOOK, permits->generation);
     if (!permits->listing) {
-        zkl_watch_leave(turn);
-        zkl_seat_wait(turn);
+        zkl_watch_leave(queue_entry);
+        zkl_entry_make_runnable(queue_entry);
     }
 }
 
-void zkl_permits_look_again(zkl_claim *claim)
+void zkl_permits_look_again(zkl_acquisition *acquisition)
 {
-    claim->permits->undecided = true;
-    zkl_seat_wait(claim->seat);
+    acquisition->permits->undecided = true;
+    zkl_entry_make_runnable(acquisition->entry);
 }
 
-void zkl_permits_look_later(zkl_claim *claim)
+void zkl_permits_look_later(zkl_acquisition *acquisition)
 {
-    claim->permits->undecided = true;
-    zkl_seat_wait_long(claim->seat);
+    acquisition->permits->undecided = true;
+    zkl_entry_back_off(acquisition->entry);
 }
 
-void zkl_permits_event(zkl_claim *claim)
+void zkl_permits_event(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = claim->permits;
+    zkl_permits *permits = acquisition->permits;
     permits->excess--;
-    if (claim->phase == ZKL_CLAIM_WAITING && claim->seat->state == ZKL_SEAT_CONFIRMING && !permits->took &&
-        !permits->listing && permits->excess == 0 && zkl_session_usable(claim->engine)) {
-        take(claim); /* a permit was given back, and only the head of the queue may take one */
+    if (acquisition->phase == ZKL_ACQUISITION_WAITING && acquisition->entry->state == ZKL_ENTRY_CONFIRMING &&
+        !permits->took && !permits->listing && permits->excess == 0 && zkl_session_usable(acquisition->engine)) {
+        take(acquisition); /* a permit was given back, and only the head of the queue may take one */
     } else {
-        zkl_seat_wait(claim->seat);
+        zkl_entry_make_runnable(acquisition->entry);
     }
 }
 
 /* --- judging --------------------------------------------------------------------------------------------------------- */
 
-static bool is_listed(const zkl_seat *seat, const struct String_vector *names)
+static bool is_listed(const zkl_entry *entry, const struct String_vector *names)
 {
     for (int32_t i = 0; i < names->count; i++) {
-        if (strcmp(zkl_seat_name(seat), names->data[i]) == 0) {
+        if (strcmp(zkl_entry_name(entry), names->data[i]) == 0) {
             return true;
         }
     }
@@ -504,42 +506,42 @@ static bool is_listed(const zkl_seat *seat, const struct String_vector *names)
 }
 
 /* Counts the permits among the names. Writes the number of the acquisition's own to `own`. */
-static int32_t count_leases(zkl_claim *claim, const struct String_vector *names, int32_t *own)
+static int32_t count_leases(zkl_acquisition *acquisition, const struct String_vector *names, int32_t *own)
 {
     int32_t count = 0;
     for (int32_t i = 0; i < names->count; i++) {
         count += zkl_node_parse(names->data[i]).kind == ZKL_NODE_LEASE;
     }
-    zkl_seat *seat;
+    zkl_entry *entry;
     *own = 0;
-    FOREACH_PERMIT(seat, claim)
+    FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        *own += seat->node != NULL && is_listed(seat, names);
+        *own += entry->node != NULL && is_listed(entry, names);
     }
     return count;
 }
 
-static void no_room(zkl_claim *claim, const struct String_vector *names)
+static void no_room(zkl_acquisition *acquisition, const struct String_vector *names)
 {
-    zkl_permits *permits = claim->permits;
-    bool removed = zkl_line_remove_strays(permits->leases, names);
+    zkl_permits *permits = acquisition->permits;
+    bool removed = zkl_queue_remove_strays(permits->leases, names);
     permits->leases->busy = permits->waited = true;
-    if (claim->try_only) {
+    if (acquisition->try_only) {
         char message[512];
-        snprintf(message, sizeof message, "'%.300s' has not %d of its %d permits left", zkl_claim_path(claim),
-                 (int)permits->count, (int)permits->limit);
-        refuse(claim, ZKL_TIMEOUT, message);
+        snprintf(message, sizeof message, "'%.300s' has not %d of its %d permits left",
+                 zkl_acquisition_path(acquisition), (int)permits->count, (int)permits->limit);
+        refuse(acquisition, ZKL_TIMEOUT, message);
         return;
     }
-    zkl_claim_waits(claim);
+    zkl_acquisition_blocker_changed(acquisition);
     if (!removed) {
-        zkl_permits_look_later(claim); /* it would wait for permits that may be strays */
+        zkl_permits_look_later(acquisition); /* it would wait for permits that may be strays */
         return;
     }
     /*
      * Lists once more unless the watch was armed when this list was made: otherwise the watch may have missed a change.
      */
-    zkl_permits_step(claim);
+    zkl_permits_step(acquisition);
 }
 
 /*
@@ -547,63 +549,63 @@ static void no_room(zkl_claim *claim, const struct String_vector *names)
  * administrator may have deleted the queue entry's node, or a restore may have brought back another queue entry before
  * it. Two acquisitions that both keep permits would wait for each other.
  */
-static void look_at_place(zkl_claim *claim)
+static void look_at_place(zkl_acquisition *acquisition)
 {
-    if (!zkl_send_list(claim->seat, ZKL_LIST_PLACE)) {
-        zkl_permits_look_again(claim);
+    if (!zkl_send_list(acquisition->entry, ZKL_LIST_PLACE)) {
+        zkl_permits_look_again(acquisition);
     }
 }
 
 /* Decides on a list that was made after the acquisition's nodes and shows `count` permits. */
-static void judge_taken(zkl_claim *claim, const struct String_vector *names, int32_t count)
+static void judge_taken(zkl_acquisition *acquisition, const struct String_vector *names, int32_t count)
 {
-    zkl_permits *permits = claim->permits;
+    zkl_permits *permits = acquisition->permits;
     if (count <= permits->limit) {
-        room_for_all(claim);
+        room_for_all(acquisition);
         return;
     }
     permits->full = true;
-    if (!claim->try_only) {
-        look_at_place(claim);
+    if (!acquisition->try_only) {
+        look_at_place(acquisition);
     }
-    no_room(claim, names);
+    no_room(acquisition, names);
 }
 
 /* Some of the acquisition's nodes were deleted externally. */
-static void evict_missing(zkl_claim *claim, const struct String_vector *names)
+static void evict_missing(zkl_acquisition *acquisition, const struct String_vector *names)
 {
-    zkl_seat *seat, *next;
-    for (seat = next_permit(LIST_FIRST(&claim->seats)); seat != NULL; seat = next) {
-        next = next_permit(LIST_NEXT(seat, in_claim));
-        if (!is_listed(seat, names)) {
-            zkl_seat_evicted(seat);
+    zkl_entry *entry, *next;
+    for (entry = next_lease_entry(LIST_FIRST(&acquisition->entries)); entry != NULL; entry = next) {
+        next = next_lease_entry(LIST_NEXT(entry, in_acquisition));
+        if (!is_listed(entry, names)) {
+            zkl_entry_deleted_externally(entry);
         }
     }
 }
 
-static void judge(zkl_claim *claim, const zkl_request *request, const struct String_vector *names)
+static void judge(zkl_acquisition *acquisition, const zkl_request *request, const struct String_vector *names)
 {
     int32_t own;
-    int32_t count = count_leases(claim, names, &own);
-    zkl_permits *permits = claim->permits;
+    int32_t count = count_leases(acquisition, names, &own);
+    zkl_permits *permits = acquisition->permits;
     if (permits->took) {
-        if (!all_seated(claim, request->purpose == ZKL_LIST_JOIN ? request->connection : 0)) {
+        if (!all_seated(acquisition, request->purpose == ZKL_LIST_JOIN ? request->connection : 0)) {
             permits->undecided = true; /* the list may be older than one of the nodes */
-            zkl_permits_step(claim);
+            zkl_permits_step(acquisition);
         } else if (own == permits->count) {
-            judge_taken(claim, names, count);
+            judge_taken(acquisition, names, count);
         } else {
-            evict_missing(claim, names);
+            evict_missing(acquisition, names);
         }
         return;
     }
     permits->excess = count + permits->count - permits->limit;
     if (permits->excess > 0) {
-        no_room(claim, names);
+        no_room(acquisition, names);
     } else if (request->purpose == ZKL_LIST_TRY) {
-        zkl_seat_join(claim->seat);
+        zkl_entry_join(acquisition->entry);
     } else {
-        take(claim);
+        take(acquisition);
     }
 }
 
@@ -614,66 +616,67 @@ static void judge(zkl_claim *claim, const zkl_request *request, const struct Str
  * queue entry may be behind that head, where no list of permits is made. Then the head would wait for us, and we for
  * the head.
  */
-void zkl_permits_search(zkl_claim *claim)
+void zkl_permits_search(zkl_acquisition *acquisition)
 {
-    claim->permits->search = zkl_line_may_have_strays(claim->permits->leases);
-    zkl_permits_search_on(claim);
+    acquisition->permits->search = zkl_queue_may_have_strays(acquisition->permits->leases);
+    zkl_permits_search_on(acquisition);
 }
 
-void zkl_permits_search_on(zkl_claim *claim)
+void zkl_permits_search_on(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = claim->permits;
+    zkl_permits *permits = acquisition->permits;
     if (!permits->search || permits->listing) {
         return;
     }
-    permits->listing = zkl_send_leases(claim->seat, ZKL_LIST_LOOK, permits->generation);
+    permits->listing = zkl_send_leases(acquisition->entry, ZKL_LIST_LOOK, permits->generation);
     if (!permits->listing) {
-        zkl_seat_wait(claim->seat);
+        zkl_entry_make_runnable(acquisition->entry);
     }
 }
 
-static void searched(zkl_claim *claim, int rc, const struct String_vector *names)
+static void searched(zkl_acquisition *acquisition, int rc, const struct String_vector *names)
 {
-    zkl_permits *permits = claim->permits;
-    if (rc == ZTHROTTLEDOP || (rc == ZOK && !zkl_line_remove_strays(permits->leases, names))) {
-        zkl_seat_wait_long(claim->seat);
+    zkl_permits *permits = acquisition->permits;
+    if (rc == ZTHROTTLEDOP || (rc == ZOK && !zkl_queue_remove_strays(permits->leases, names))) {
+        zkl_entry_back_off(acquisition->entry);
     } else if (zkl_outcome_unknown(rc)) {
-        zkl_seat_wait(claim->seat);
+        zkl_entry_make_runnable(acquisition->entry);
     } else {
         permits->search = false;
     }
 }
 
-void zkl_permits_listed(zkl_claim *claim, const zkl_request *request, int rc, const struct String_vector *names,
-                        const struct Stat *stat)
+void zkl_permits_listed(zkl_acquisition *acquisition, const zkl_request *request, int rc,
+                        const struct String_vector *names, const struct Stat *stat)
 {
-    zkl_permits *permits = claim->permits;
-    zkl_seat *turn = claim->seat;
-    bool trying = turn != NULL && turn->state == ZKL_SEAT_LOOKING && request->purpose == ZKL_LIST_TRY;
-    if (permits->search && turn != NULL && turn->state == ZKL_SEAT_QUEUED) {
-        searched(claim, rc, names);
+    zkl_permits *permits = acquisition->permits;
+    zkl_entry *queue_entry = acquisition->entry;
+    bool trying = queue_entry != NULL && queue_entry->state == ZKL_ENTRY_LOOKING && request->purpose == ZKL_LIST_TRY;
+    if (permits->search && queue_entry != NULL && queue_entry->state == ZKL_ENTRY_QUEUED) {
+        searched(acquisition, rc, names);
         return;
     }
-    if (claim->phase != ZKL_CLAIM_WAITING || turn == NULL || (turn->state != ZKL_SEAT_CONFIRMING && !trying)) {
+    if (acquisition->phase != ZKL_ACQUISITION_WAITING || queue_entry == NULL ||
+        (queue_entry->state != ZKL_ENTRY_CONFIRMING && !trying)) {
         return;
     }
     if (rc != ZOK && rc != ZNONODE) {
         if (!trying && (zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE)) {
-            zkl_seat_wait(turn);
+            zkl_entry_make_runnable(queue_entry);
         } else if (trying && rc == ZTHROTTLEDOP) {
-            zkl_seat_try_again(turn);
+            zkl_entry_try_again(queue_entry);
         } else if (rc == ZTHROTTLEDOP) {
-            zkl_seat_wait_long(turn);
+            zkl_entry_back_off(queue_entry);
         } else {
-            zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, zkl_code_of(rc), "listing '%s': %s",
-                             claim->permits->leases->path, zerror(rc));
-            zkl_claim_leave(claim);
+            zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, zkl_code_of(rc), "listing '%s': %s",
+                                   acquisition->permits->leases->path, zerror(rc));
+            zkl_acquisition_leave(acquisition);
         }
         return;
     }
     static const struct String_vector none = {0, NULL};
-    if (rc == ZNONODE || limit_fits(claim, stat)) {
+    if (rc == ZNONODE || limit_fits(acquisition, stat)) {
         permits->undecided = false;
-        judge(claim, request, rc == ZOK ? names : &none);
+        judge(acquisition, request, rc == ZOK ? names : &none);
     }
 }

@@ -1,315 +1,329 @@
 /*
- * names: what the names of a lock's children mean.
+ * queue: a lock's directory with the entries of this client in it, and its parent directories.
  *
- * A name is read from its end: first the number, which ZooKeeper appended, then the recipe's marker right before the
- * number. The rest of the name, each library's own form of a unique prefix, need not be understood.
+ * Queues are found by path. A queue is freed when its last user drops it; some are kept for what is known of them. A
+ * queue makes its own parents: all directories on the way are created in one go, as container nodes where the server
+ * has those. So a deep path costs one round trip. Only the answer for the queue's own directory counts. For each of the
+ * directories, NODEEXISTS is as good as OK.
  */
-#include "queue.h"
-
-#include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
-/*
- * ZooKeeper writes its numbers as %010d: this many characters, the sign included, and one more for numbers that do not
- * fit.
- */
-#define SEQUENCE_WIDTH 10
+#include "engine_private.h"
 
-#define PROTECTED "_c_"
-#define PROTECTED_LENGTH (sizeof(PROTECTED) - 1)
+#define FIRST_SLOTS 64
 
-/* The length of a uuid without its hyphens, as go-zookeeper and kazoo write it. */
-#define HEX_ID_LENGTH 32
+/* The number of queues that are kept for what is known of them, beside those in use. */
+#define MOST_KEPT 1024
 
-typedef struct {
-    const char *text;
-    size_t length;
-    zkl_node_kind kind;
-} marker;
-
-#define MARKER(text, kind)                                                                                             \
-    {                                                                                                                  \
-        (text), sizeof(text) - 1, (kind)                                                                               \
-    }
-
-/*
- * Markers that must stand right before the number. A marker of the first group fills everything between the unique
- * prefix and the number. The second group is kazoo's; its markers follow the prefix without a separator.
- */
-static const marker separated[] = {
-    MARKER("lock-", ZKL_NODE_EXCLUSIVE),
-    MARKER("__WRIT__", ZKL_NODE_EXCLUSIVE),
-    MARKER("__READ__", ZKL_NODE_SHARED),
-    MARKER("lease-", ZKL_NODE_LEASE),
-};
-static const marker attached[] = {
-    MARKER("__lock__", ZKL_NODE_EXCLUSIVE),
-    MARKER("__rlock__", ZKL_NODE_SHARED),
-};
-/* zk-ruby's names consist of one of these and the number. */
-static const marker bare[] = {
-    MARKER("ex", ZKL_NODE_EXCLUSIVE),
-    MARKER("sh", ZKL_NODE_SHARED),
-};
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static bool is_digit(char c)
+/* FNV-1a. */
+static uint32_t hash(const char *path, size_t length)
 {
-    return c >= '0' && c <= '9';
+    uint32_t h = 2166136261U;
+    for (size_t i = 0; i < length; i++) {
+        h = (h ^ (uint8_t)path[i]) * 16777619U;
+    }
+    return h;
 }
 
-static bool is_hex(char c)
+static struct zkl_queue_list *slot_of(const zkl_engine *engine, const char *path, size_t length)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return &engine->queues[hash(path, length) & (engine->queue_slots - 1)];
 }
 
-static bool ends_with(const char *text, size_t length, const marker *end)
+bool zkl_queues_init(zkl_engine *engine)
 {
-    return length >= end->length && memcmp(text + length - end->length, end->text, end->length) == 0;
+    engine->queues = zkl_alloc(FIRST_SLOTS * sizeof *engine->queues);
+    engine->queue_slots = engine->queues != NULL ? FIRST_SLOTS : 0;
+    return engine->queues != NULL;
 }
 
-/*
- * Returns the length of `_c_<id>-` at the start of `head`, 0 if there is none. The id is a uuid with or without its
- * hyphens.
- */
-static size_t protection_length(const char *head, size_t length)
+static void grow(zkl_engine *engine)
 {
-    if (length < PROTECTED_LENGTH || memcmp(head, PROTECTED, PROTECTED_LENGTH) != 0) {
-        return 0;
+    uint32_t slots = engine->queue_slots * 2;
+    struct zkl_queue_list *old = engine->queues;
+    struct zkl_queue_list *queues = zkl_alloc(slots * sizeof *queues);
+    if (queues == NULL) {
+        return; /* longer chains work too */
     }
-    size_t at = PROTECTED_LENGTH;
-    size_t digits = 0;
-    while (at < length && digits < HEX_ID_LENGTH) {
-        size_t id_at = at - PROTECTED_LENGTH;
-        bool hyphen = head[at] == '-' && (id_at == 8 || id_at == 13 || id_at == 18 || id_at == 23);
-        if (!hyphen && !is_hex(head[at])) {
-            return 0;
-        }
-        digits += hyphen ? 0 : 1;
-        at++;
-    }
-    size_t id_length = at - PROTECTED_LENGTH;
-    bool whole = digits == HEX_ID_LENGTH && (id_length == HEX_ID_LENGTH || id_length == ZKL_UUID_LENGTH);
-    return whole && at < length && head[at] == '-' ? at + 1 : 0;
-}
-
-/*
- * Whether `head`, which has this length, consists of `_c_`, 36 characters with a uuid's first hyphen, and a hyphen. The
- * marker that follows is then separated from the prefix, even if the 36 characters are not a uuid: no shorter id can
- * end before them. Nearly all names have this form, and long queues have thousands of names.
- */
-static bool has_usual_head(const char *head, size_t length)
-{
-    return length == PROTECTED_LENGTH + ZKL_UUID_LENGTH + 1 && head[PROTECTED_LENGTH + 8] == '-' &&
-           head[length - 1] == '-';
-}
-
-/*
- * Whether `head` is `x-<session>-`. The C recipe writes the session in hexadecimal, the Java recipe as a signed
- * decimal.
- */
-static bool is_session_head(const char *head, size_t length)
-{
-    if (length < 4 || head[0] != 'x' || head[1] != '-' || head[length - 1] != '-') {
-        return false;
-    }
-    size_t at = head[2] == '-' ? 3 : 2;
-    if (at == length - 1) {
-        return false;
-    }
-    while (at < length - 1 && is_hex(head[at])) {
-        at++;
-    }
-    return at == length - 1;
-}
-
-/*
- * Returns the kind of node whose name has `head` before its number.
- *
- * Only the marker may follow `_c_<id>-`. In `_c_<id>-my-lock-`, "lock-" is the end of another lock's key: some
- * libraries keep the locks of many keys in one directory.
- */
-static zkl_node_kind head_kind(const char *head, size_t length)
-{
-    for (size_t i = 0; i < COUNT(separated); i++) {
-        if (ends_with(head, length, &separated[i])) {
-            size_t before = length - separated[i].length;
-            if (has_usual_head(head, before)) {
-                return separated[i].kind;
-            }
-            size_t protection = protection_length(head, length);
-            bool apart = protection > 0 ? before == protection : before == 0 || head[before - 1] == '-';
-            return apart ? separated[i].kind : ZKL_NODE_STRANGER;
+    uint32_t old_slots = engine->queue_slots;
+    engine->queues = queues;
+    engine->queue_slots = slots;
+    for (uint32_t i = 0; i < old_slots; i++) {
+        zkl_queue *queue;
+        while ((queue = LIST_FIRST(&old[i])) != NULL) {
+            LIST_REMOVE(queue, hash);
+            LIST_INSERT_HEAD(slot_of(engine, queue->path, strlen(queue->path)), queue, hash);
         }
     }
-    if (protection_length(head, length) > 0) {
-        return ZKL_NODE_STRANGER;
-    }
-    for (size_t i = 0; i < COUNT(attached); i++) {
-        if (ends_with(head, length, &attached[i])) {
-            return attached[i].kind;
-        }
-    }
-    for (size_t i = 0; i < COUNT(bare); i++) {
-        if (length == bare[i].length && ends_with(head, length, &bare[i])) {
-            return bare[i].kind;
-        }
-    }
-    return is_session_head(head, length) ? ZKL_NODE_EXCLUSIVE : ZKL_NODE_STRANGER;
+    zkl_free(old);
 }
 
-/*
- * Whether ZooKeeper would write a number with these digits, behind a hyphen if `negative`. ZooKeeper pads numbers with
- * zeros to SEQUENCE_WIDTH characters and no further. So a directory `import-lock-2` below a lock's path, which is
- * another lock, is no contender.
- */
-static bool is_written_number(const char *digits, size_t count, bool negative)
+static zkl_queue *new_queue(zkl_engine *engine, const char *path)
 {
-    if (negative && count == SEQUENCE_WIDTH - 1) {
-        return true;
+    size_t length = strlen(path);
+    zkl_queue *queue = zkl_alloc(sizeof *queue);
+    char *copy = zkl_copy(path, length);
+    if (queue == NULL || copy == NULL) {
+        zkl_free(queue);
+        zkl_free(copy);
+        return NULL;
     }
-    return count == SEQUENCE_WIDTH && !(negative && digits[0] == '0');
+    queue->engine = engine;
+    queue->path = copy;
+    TAILQ_INIT(&queue->entries);
+    LIST_INIT(&queue->watches);
+    if (engine->queue_count >= engine->queue_slots) {
+        grow(engine);
+    }
+    LIST_INSERT_HEAD(slot_of(engine, path, length), queue, hash);
+    engine->queue_count++;
+    return queue;
 }
 
-/* Reads the number that `digits` (at least one) stand for. Returns false, and writes nothing, if it does not fit. */
-static bool read_sequence(const char *digits, size_t count, bool negative, int32_t *sequence)
+zkl_queue *zkl_queue_find(const zkl_engine *engine, const char *path, size_t length)
 {
-    const int64_t limit = negative ? -(int64_t)INT32_MIN : INT32_MAX;
-    int64_t value = 0;
-    for (size_t i = 0; i < count; i++) {
-        value = value * 10 + (digits[i] - '0');
-        if (value > limit) {
-            return false;
+    zkl_queue *queue;
+    LIST_FOREACH(queue, slot_of(engine, path, length), hash)
+    {
+        if (strncmp(queue->path, path, length) == 0 && queue->path[length] == '\0') {
+            return queue;
         }
     }
-    *sequence = (int32_t)(negative ? -value : value);
-    return true;
+    return NULL;
 }
 
-zkl_node zkl_node_parse(const char *name)
+zkl_queue *zkl_queue_take(zkl_engine *engine, const char *path)
 {
-    zkl_node node = {ZKL_NODE_STRANGER, 0};
+    zkl_queue *queue = zkl_queue_find(engine, path, strlen(path));
+    if (queue == NULL) {
+        queue = new_queue(engine, path);
+    }
+    if (queue != NULL) {
+        queue->uses++;
+    }
+    return queue;
+}
+
+void zkl_queue_drop(zkl_queue *queue)
+{
+    if (--queue->uses > 0) {
+        return;
+    }
+    LIST_REMOVE(queue, hash);
+    queue->engine->queue_count--;
+    zkl_free(queue->path);
+    zkl_free(queue);
+}
+
+static void let_go(zkl_queue *queue)
+{
+    TAILQ_REMOVE(&queue->engine->kept, queue, in_kept);
+    queue->engine->kept_count--;
+    queue->kept = false;
+    zkl_queue_drop(queue);
+}
+
+void zkl_queue_keep(zkl_queue *queue)
+{
+    zkl_engine *engine = queue->engine;
+    if (queue->kept) {
+        return;
+    }
+    queue->kept = true;
+    queue->uses++;
+    TAILQ_INSERT_TAIL(&engine->kept, queue, in_kept);
+    if (++engine->kept_count > MOST_KEPT) {
+        let_go(TAILQ_FIRST(&engine->kept));
+    }
+}
+
+void zkl_queues_forget(zkl_engine *engine)
+{
+    if (ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
+        return;
+    }
+    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
+        zkl_queue *queue;
+        LIST_FOREACH(queue, &engine->queues[slot], hash)
+        {
+            zkl_queue_forget_cleared(queue);
+            zkl_queue_forget_predecessor(queue);
+            zkl_queue_forget_limit(queue);
+            queue->lost_in = 0;
+            queue->warned = queue->busy = false;
+        }
+    }
+}
+
+void zkl_queues_free(zkl_engine *engine)
+{
+    zkl_queue *queue;
+    while ((queue = TAILQ_FIRST(&engine->kept)) != NULL) {
+        let_go(queue);
+    }
+    zkl_free(engine->queues);
+}
+
+char *zkl_child_path(const char *directory, const char *name)
+{
+    size_t stem = strlen(directory);
     size_t length = strlen(name);
-    size_t head = length;
-    while (head > 0 && is_digit(name[head - 1])) {
-        head--;
+    char *path = zkl_alloc(stem + 1 + length + 1);
+    if (path != NULL) {
+        memcpy(path, directory, stem);
+        path[stem] = '/';
+        memcpy(path + stem + 1, name, length);
     }
-    size_t digits = length - head;
-    /* A hyphen before the digits is the last character of the marker, unless a marker ends before the hyphen. */
-    bool negative = false;
-    zkl_node_kind kind = is_written_number(name + head, digits, false) ? head_kind(name, head) : ZKL_NODE_STRANGER;
-    if (kind == ZKL_NODE_STRANGER && head > 0 && name[head - 1] == '-' &&
-        is_written_number(name + head, digits, true)) {
-        negative = true;
-        kind = head_kind(name, head - 1);
+    return path;
+}
+
+/* --- strays -------------------------------------------------------------------------------------------------------- */
+
+static bool ours(const zkl_engine *engine, const char *name)
+{
+    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, ZKL_UUID_STEM_LENGTH) == 0;
+}
+
+/*
+ * Deletes a node of this client that no entry knows, a stray. Its create was executed after it had been given up, or
+ * the servers have forgotten its deletion. A stray exists as long as our session, and no other client may remove it. So
+ * it gets an entry, which repeats the delete until the node is gone: a waiter behind the stray does not list again, and
+ * that waiter may be ours. Returns false when memory is short.
+ */
+static bool remove_stray(zkl_queue *queue, const char *name)
+{
+    uint64_t serial = strtoull(name + 3 + ZKL_UUID_STEM_LENGTH, NULL, 16);
+    const zkl_entry *other;
+    TAILQ_FOREACH(other, &queue->entries, in_queue)
+    {
+        if (other->serial == serial) {
+            return true;
+        }
     }
-    if (kind != ZKL_NODE_STRANGER && read_sequence(name + head, digits, negative, &node.sequence)) {
-        node.kind = kind;
+    zkl_log(queue->engine, ZOO_LOG_LEVEL_WARN,
+            "deleting '%s/%s', left by a create or a delete whose outcome the servers lost", queue->path, name);
+    return zkl_entry_adopt(queue, name, serial);
+}
+
+/*
+ * Removes strays anywhere in the queue. The contender right behind a stray is usually another client, which cannot
+ * remove it, and our entry is further back.
+ */
+bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names)
+{
+    int32_t more = 0;
+    queue->cleaned_at = queue->engine->now;
+    for (int32_t i = 0; i < names->count; i++) {
+        more += ours(queue->engine, names->data[i]);
     }
-    return node;
-}
-
-size_t zkl_node_prefix(char *name, zkl_node_kind kind, bool readwrite, const char *uuid)
-{
-    const char *marker_text = NULL;
-    switch (kind) {
-    case ZKL_NODE_EXCLUSIVE:
-        marker_text = readwrite ? "-__WRIT__" : "-lock-";
-        break;
-    case ZKL_NODE_SHARED:
-        marker_text = "-__READ__";
-        break;
-    case ZKL_NODE_LEASE:
-        marker_text = "-lease-";
-        break;
-    case ZKL_NODE_STRANGER:
-        break;
+    const zkl_entry *other;
+    TAILQ_FOREACH(other, &queue->entries, in_queue)
+    {
+        more -=
+            other->state != ZKL_ENTRY_PARKED && other->state != ZKL_ENTRY_LOOKING && other->state != ZKL_ENTRY_LEAVING;
     }
-    assert(marker_text != NULL && strlen(uuid) == ZKL_UUID_LENGTH);
-    char *end = name;
-    memcpy(end, PROTECTED, PROTECTED_LENGTH);
-    end += PROTECTED_LENGTH;
-    memcpy(end, uuid, ZKL_UUID_LENGTH);
-    end += ZKL_UUID_LENGTH;
-    size_t marker_length = strlen(marker_text);
-    memcpy(end, marker_text, marker_length + 1);
-    return (size_t)(end - name) + marker_length;
-}
-
-bool zkl_node_has_uuid(const char *name, const char *uuid)
-{
-    return strncmp(name, PROTECTED, PROTECTED_LENGTH) == 0 &&
-           strncmp(name + PROTECTED_LENGTH, uuid, ZKL_UUID_LENGTH) == 0 &&
-           name[PROTECTED_LENGTH + ZKL_UUID_LENGTH] == '-';
-}
-
-static bool takes_part(zkl_node_kind kind)
-{
-    return kind == ZKL_NODE_EXCLUSIVE || kind == ZKL_NODE_SHARED;
-}
-
-bool zkl_kind_conflicts(zkl_node_kind mine, zkl_node_kind other)
-{
-    return takes_part(mine) && takes_part(other) && (mine == ZKL_NODE_EXCLUSIVE || other == ZKL_NODE_EXCLUSIVE);
-}
-
-/* The blocking nodes that have been seen so far. */
-typedef struct {
-    int32_t count;
-    int32_t nearest;  /* index; -1: none */
-    int32_t sequence; /* of the nearest */
-} obstacles;
-
-static void add_obstacle(obstacles *found, char *const *names, int32_t index, int32_t sequence)
-{
-    found->count++;
     /*
-     * Equal numbers (a downgraded reader and its writer) are ordered by name, so that the list's order does not matter.
+     * Usually the list shows no more nodes of ours than our entries account for, so thousands of names need not be
+     * compared. An entry whose node was deleted externally counts until a heartbeat reports that; it then lists the
+     * queue again. An entry that is leaving does not count: its node may be gone already, and it would not list the
+     * queue again.
      */
-    if (found->nearest < 0 || sequence > found->sequence ||
-        (sequence == found->sequence && strcmp(names[index], names[found->nearest]) > 0)) {
-        found->nearest = index;
-        found->sequence = sequence;
+    bool all = true;
+    for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {
+        if (ours(queue->engine, names->data[i])) {
+            all = remove_stray(queue, names->data[i]) && all;
+        }
+    }
+    return all;
+}
+
+void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name)
+{
+    if (ours(queue->engine, name) && !ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
+        (void)remove_stray(queue, name);
     }
 }
 
-zkl_standing zkl_queue_standing(char *const *names, int32_t count, const char *own, zkl_node_kind mine)
+bool zkl_queue_may_have_strays(const zkl_queue *queue)
 {
-    const zkl_node self = zkl_node_parse(own);
-    /* Whether `own` is listed is known only at the end, so both answers are computed. */
-    obstacles before = {0, -1, 0};
-    obstacles all = {0, -1, 0};
-    bool listed = false;
-    bool tied = false;
-    int32_t earlier = 0;
-    for (int32_t i = 0; i < count; i++) {
-        if (strcmp(names[i], own) == 0) {
-            listed = true;
-            continue;
-        }
-        const zkl_node node = zkl_node_parse(names[i]);
-        if (!takes_part(node.kind)) {
-            continue;
-        }
-        tied = tied || node.sequence == self.sequence;
-        earlier += node.sequence <= self.sequence;
-        if (!zkl_kind_conflicts(mine, node.kind)) {
-            continue;
-        }
-        add_obstacle(&all, names, i, node.sequence);
-        if (node.sequence <= self.sequence) {
-            add_obstacle(&before, names, i, node.sequence);
+    return queue->lost_in != 0 && queue->lost_in == queue->engine->session_id;
+}
+
+/* --- parents ------------------------------------------------------------------------------------------------------- */
+
+void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL_vector *acl)
+{
+    if (queue->parents_flying > 0) {
+        return;
+    }
+    queue->parents_error = queue->parents_last = ZOK;
+    size_t length = strlen(queue->path);
+    char *path = zkl_copy(queue->path, length);
+    if (path == NULL) {
+        return;
+    }
+    queue->uses++;
+    int32_t index = 0;
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] == '/' || path[i] == '\0') {
+            path[i] = '\0';
+            bool last = i == length;
+            if (!zkl_send_parent(queue, last ? -1 : index++, path, last ? data : "", acl)) {
+                break;
+            }
+            queue->parents_flying++;
+            path[i] = queue->path[i];
         }
     }
-    /* A name without a number has no place in the order. It counts as last, and its lock is never granted. */
-    bool placed = self.kind != ZKL_NODE_STRANGER;
-    const obstacles *found = listed && placed ? &before : &all;
-    return (zkl_standing){
-        .listed = listed,
-        .tied = listed && (tied || !placed),
-        .blocking = found->count,
-        .nearest = found->nearest,
-        .earlier = earlier,
-    };
+    zkl_free(path);
+    zkl_queue_drop(queue);
+}
+
+/* All replies are in. Entries that wait for the directory go on, or are refused with the reason. */
+static void parents_decided(zkl_queue *queue)
+{
+    zkl_engine *engine = queue->engine;
+    int rc = queue->parents_last;
+    if (rc == ZUNIMPLEMENTED || queue->parents_error == ZUNIMPLEMENTED) {
+        engine->no_containers = true; /* a server before 3.5.3: persistent nodes are used */
+        rc = ZOK;
+    } else if (rc == ZNONODE && queue->parents_error != ZOK) {
+        rc = queue->parents_error; /* a directory above could not be made: report that reason */
+    } else if (rc == ZNONODE && strchr(queue->path + 1, '/') != NULL) {
+        rc = ZOK; /* a directory above existed and was reaped a moment later: start again */
+    }
+    bool later = rc == ZTHROTTLEDOP;
+    bool failed = rc != ZOK && rc != ZNODEEXISTS && !later && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED &&
+                  rc != ZINVALIDSTATE;
+    queue->uses++;
+    zkl_entry *entry = TAILQ_FIRST(&queue->entries);
+    while (entry != NULL) {
+        zkl_entry *next = TAILQ_NEXT(entry, in_queue);
+        if (entry->state == ZKL_ENTRY_PARKED && failed) {
+            zkl_entry_refuse(entry, rc, "creating the directory of");
+            next = TAILQ_FIRST(&queue->entries); /* other entries of the same acquisition may be gone too */
+        } else if (entry->state == ZKL_ENTRY_PARKED && later) {
+            zkl_entry_back_off(entry);
+        } else if (entry->state == ZKL_ENTRY_PARKED) {
+            zkl_entry_step(entry);
+        }
+        entry = next;
+    }
+    zkl_queue_drop(queue);
+}
+
+void zkl_queue_parent_made(zkl_request *request, int rc)
+{
+    zkl_queue *queue = request->about.queue;
+    queue->parents_flying--;
+    if (request->index < 0) {
+        queue->parents_last = rc;
+    } else if (rc != ZOK && rc != ZNODEEXISTS && queue->parents_error == ZOK &&
+               !(rc == ZNONODE && request->index > 0)) {
+        queue->parents_error = rc; /* ZNONODE says only that the directory above was not made, or was reaped */
+    }
+    if (queue->parents_flying == 0) {
+        parents_decided(queue);
+    }
 }

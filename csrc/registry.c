@@ -9,7 +9,7 @@
 #include "client_private.h"
 
 /* How long exit() waits for all clients together to close their sessions. */
-#define EXIT_PATIENCE_SECONDS 2
+#define EXIT_WITHIN_SECONDS 2
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static TAILQ_HEAD(, zkl_client) registry = TAILQ_HEAD_INITIALIZER(registry);
@@ -54,7 +54,7 @@ static void take_leave(void)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += EXIT_PATIENCE_SECONDS;
+    until.tv_sec += EXIT_WITHIN_SECONDS;
     lock_registry();
     zkl_client *client;
     TAILQ_FOREACH(client, &registry, open)

@@ -41,7 +41,7 @@ zkl_request *zkl_request_new(zkl_engine *engine, zkl_request_kind kind)
 }
 
 /* Takes a context out of flight, with the answer of the server or of the C client. Returns NULL for an orphan. */
-static zkl_request *land(const void *data, int rc)
+static zkl_request *begin_completion(const void *data, int rc)
 {
     zkl_request *request = (zkl_request *)(uintptr_t)data;
     zkl_engine *engine = request->engine;
@@ -70,7 +70,7 @@ static void release_about(zkl_request *request)
     case ZKL_REQUEST_DOWNGRADE:
         zkl_free(request->downgrade);
         request->downgrade = NULL;
-        zkl_seat_landed(request->about.seat);
+        zkl_entry_request_completed(request->about.entry);
         break;
     case ZKL_REQUEST_CREATE:
     case ZKL_REQUEST_LIST:
@@ -79,19 +79,19 @@ static void release_about(zkl_request *request)
     case ZKL_REQUEST_STAT:
     case ZKL_REQUEST_WRITER:
     case ZKL_REQUEST_DELETE:
-        zkl_seat_landed(request->about.seat);
+        zkl_entry_request_completed(request->about.entry);
         break;
     case ZKL_REQUEST_PARENT:
     case ZKL_REQUEST_LIMIT:
-        zkl_line_drop(request->about.line);
+        zkl_queue_drop(request->about.queue);
         break;
-    case ZKL_REQUEST_GREET:
+    case ZKL_REQUEST_PROBE:
     case ZKL_REQUEST_WATCH:
     case ZKL_REQUEST_UNWATCH:
     case ZKL_REQUEST_PULSE:
     case ZKL_REQUEST_WITNESS:
     case ZKL_REQUEST_CHECK:
-    case ZKL_REQUEST_LOOK:
+    case ZKL_REQUEST_VERIFY:
     case ZKL_REQUEST_QUERY_LIST:
     case ZKL_REQUEST_QUERY_GET:
     case ZKL_REQUEST_OPERATION:
@@ -100,7 +100,7 @@ static void release_about(zkl_request *request)
     }
 }
 
-static void landed(zkl_request *request)
+static void end_completion(zkl_request *request)
 {
     zkl_engine *engine = request->engine;
     release_about(request);
@@ -121,19 +121,19 @@ void zkl_request_refused(zkl_request *request, int rc)
 
 static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
-    zkl_request *request = land(data, rc);
+    zkl_request *request = begin_completion(data, rc);
     if (request == NULL) {
         return;
     }
     if (request->kind == ZKL_REQUEST_OPERATION) {
-        zkl_operation_landed(request, rc, &(zkl_reply){.path = path, .stat = stat});
+        zkl_operation_completed(request, rc, &(zkl_reply){.path = path, .stat = stat});
     } else {
-        zkl_seat_created(request, rc, path, stat);
+        zkl_entry_created(request, rc, path, stat);
     }
-    landed(request);
+    end_completion(request);
 }
 
-bool zkl_names_sound(const struct String_vector *names)
+bool zkl_list_is_sound(const struct String_vector *names)
 {
     bool sound = names->count >= 0 && (names->count == 0 || names->data != NULL);
     for (int32_t i = 0; sound && i < names->count; i++) {
@@ -145,63 +145,63 @@ bool zkl_names_sound(const struct String_vector *names)
 
 static void on_names(int rc, const struct String_vector *names, const void *data)
 {
-    zkl_request *request = land(data, rc);
+    zkl_request *request = begin_completion(data, rc);
     if (request == NULL) {
         return;
     }
-    if (rc == ZOK && !zkl_names_sound(names)) {
+    if (rc == ZOK && !zkl_list_is_sound(names)) {
         rc = ZMARSHALLINGERROR;
     }
     if (request->kind == ZKL_REQUEST_QUERY_LIST) {
         zkl_query_listed(request, rc, names);
     } else {
-        zkl_seat_listed(request, rc, names);
+        zkl_entry_listed(request, rc, names);
     }
-    landed(request);
+    end_completion(request);
 }
 
 static void on_listing(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
 {
-    zkl_request *request = land(data, rc);
+    zkl_request *request = begin_completion(data, rc);
     if (request == NULL) {
         return;
     }
     if (request->kind == ZKL_REQUEST_WATCH) {
         zkl_watch_listed(request, rc, names, stat);
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
-        zkl_operation_landed(request, rc, &(zkl_reply){.names = names, .stat = stat});
+        zkl_operation_completed(request, rc, &(zkl_reply){.names = names, .stat = stat});
     } else {
-        rc = rc == ZOK && !zkl_names_sound(names) ? ZMARSHALLINGERROR : rc;
-        zkl_claim *claim = request->about.seat->claim;
-        if (claim != NULL && request->generation == claim->permits->generation) {
-            claim->permits->listing = false;
-            zkl_permits_listed(claim, request, rc, names, stat);
+        rc = rc == ZOK && !zkl_list_is_sound(names) ? ZMARSHALLINGERROR : rc;
+        zkl_acquisition *acquisition = request->about.entry->acquisition;
+        if (acquisition != NULL && request->generation == acquisition->permits->generation) {
+            acquisition->permits->listing = false;
+            zkl_permits_listed(acquisition, request, rc, names, stat);
         }
     }
-    landed(request);
+    end_completion(request);
 }
 
 static void on_text(int rc, const char *text, const void *data)
 {
-    zkl_request *request = land(data, rc);
+    zkl_request *request = begin_completion(data, rc);
     if (request == NULL) {
         return;
     }
     if (request->kind == ZKL_REQUEST_SYNC) {
-        zkl_seat_synced(request, rc);
+        zkl_entry_synced(request, rc);
     } else if (request->kind == ZKL_REQUEST_PULSE) {
         zkl_lease_pulsed(request, rc);
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
-        zkl_operation_landed(request, rc, &(zkl_reply){.path = text});
+        zkl_operation_completed(request, rc, &(zkl_reply){.path = text});
     } else {
-        zkl_line_parent_made(request, rc);
+        zkl_queue_parent_made(request, rc);
     }
-    landed(request);
+    end_completion(request);
 }
 
 static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
 {
-    zkl_request *request = land(data, rc);
+    zkl_request *request = begin_completion(data, rc);
     if (request == NULL) {
         return;
     }
@@ -210,40 +210,40 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
     } else if (request->kind == ZKL_REQUEST_LIMIT) {
         zkl_permits_limit_got(request, rc, value, length, stat);
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
-        zkl_operation_landed(request, rc, &(zkl_reply){.data = value, .length = length, .stat = stat});
+        zkl_operation_completed(request, rc, &(zkl_reply){.data = value, .length = length, .stat = stat});
     } else {
         zkl_query_got(request, rc, value, length);
     }
-    landed(request);
+    end_completion(request);
 }
 
 static void on_stat(int rc, const struct Stat *stat, const void *data)
 {
-    zkl_request *request = land(data, rc);
+    zkl_request *request = begin_completion(data, rc);
     if (request == NULL) {
         return;
     }
     if (request->kind == ZKL_REQUEST_LIMIT) {
         zkl_permits_limit_set(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_STAT) {
-        zkl_seat_stat(request, rc, stat);
+        zkl_entry_stat(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_WRITER) {
-        zkl_seat_writer_stat(request, rc, stat);
-    } else if (request->kind == ZKL_REQUEST_LOOK) {
-        zkl_lease_looked(request, rc, stat);
+        zkl_entry_writer_stat(request, rc, stat);
+    } else if (request->kind == ZKL_REQUEST_VERIFY) {
+        zkl_lease_verified(request, rc, stat);
     } else if (request->kind == ZKL_REQUEST_OPERATION) {
-        zkl_operation_landed(request, rc, &(zkl_reply){.stat = stat});
+        zkl_operation_completed(request, rc, &(zkl_reply){.stat = stat});
     } else {
-        zkl_session_greeted(request, rc);
+        zkl_session_probed(request, rc);
     }
-    landed(request);
+    end_completion(request);
 }
 
 /*
  * Returns the outcome of a DOWNGRADE. The C client reports success even if parts of the answer say otherwise, or are
  * missing.
  */
-static int downgraded(const struct zkl_downgrade *downgrade, int rc)
+static int downgrade_outcome(const struct zkl_downgrade *downgrade, int rc)
 {
     bool passed = downgrade->results[0].err == ZOK && downgrade->results[1].err == ZOK;
     return rc == ZOK && !passed ? ZRUNTIMEINCONSISTENCY : rc;
@@ -251,16 +251,16 @@ static int downgraded(const struct zkl_downgrade *downgrade, int rc)
 
 static void on_done(int rc, const void *data)
 {
-    zkl_request *request = land(data, rc);
+    zkl_request *request = begin_completion(data, rc);
     if (request == NULL) {
         return;
     }
     switch (request->kind) {
     case ZKL_REQUEST_DELETE:
-        zkl_seat_deleted(request, rc);
+        zkl_entry_deleted(request, rc);
         break;
     case ZKL_REQUEST_DOWNGRADE:
-        zkl_seat_created(request, downgraded(request->downgrade, rc), request->downgrade->path, NULL);
+        zkl_entry_created(request, downgrade_outcome(request->downgrade, rc), request->downgrade->path, NULL);
         break;
     case ZKL_REQUEST_UNWATCH:
         zkl_watch_removed(request, rc);
@@ -272,7 +272,7 @@ static void on_done(int rc, const void *data)
         zkl_lease_pulsed(request, rc);
         break;
     case ZKL_REQUEST_OPERATION:
-        zkl_operation_landed(request, rc, &(zkl_reply){0});
+        zkl_operation_completed(request, rc, &(zkl_reply){0});
         break;
     case ZKL_REQUEST_USER_UNWATCH:
         zkl_user_watch_removed(request, rc);
@@ -280,7 +280,7 @@ static void on_done(int rc, const void *data)
     default: /* the other kinds have other completions */
         break;
     }
-    landed(request);
+    end_completion(request);
 }
 
 /* --- sending ------------------------------------------------------------------------------------------------------- */
@@ -295,41 +295,41 @@ static bool taken(const zkl_request *request, int rc)
     return rc == ZOK;
 }
 
-static zkl_request *about_seat(zkl_seat *seat, zkl_request_kind kind)
+static zkl_request *about_entry(zkl_entry *entry, zkl_request_kind kind)
 {
-    zkl_request *request = zkl_request_new(seat->engine, kind);
+    zkl_request *request = zkl_request_new(entry->engine, kind);
     if (request != NULL) {
-        request->about.seat = seat;
-        request->generation = seat->generation;
-        seat->flying++;
+        request->about.entry = entry;
+        request->generation = entry->generation;
+        entry->flying++;
     }
     return request;
 }
 
-static bool sent_for_seat(zkl_request *request, int rc)
+static bool sent_for_entry(zkl_request *request, int rc)
 {
     if (taken(request, rc)) {
         return true;
     }
-    zkl_seat *seat = request->about.seat;
+    zkl_entry *entry = request->about.entry;
     zkl_request_refused(request, rc);
-    zkl_seat_landed(seat);
+    zkl_entry_request_completed(entry);
     return false;
 }
 
-bool zkl_send_create(zkl_seat *seat, const char *path, const char *data, const struct ACL_vector *acl)
+bool zkl_send_create(zkl_entry *entry, const char *path, const char *data, const struct ACL_vector *acl)
 {
-    zkl_request *request = about_seat(seat, ZKL_REQUEST_CREATE);
-    return request != NULL && sent_for_seat(request, zoo_acreate2(seat->engine->handle, path, data, (int)strlen(data),
-                                                                  acl, ZOO_EPHEMERAL_SEQUENTIAL, on_created, request));
+    zkl_request *request = about_entry(entry, ZKL_REQUEST_CREATE);
+    return request != NULL && sent_for_entry(request, zoo_acreate2(entry->engine->handle, path, data, (int)strlen(data),
+                                                                   acl, ZOO_EPHEMERAL_SEQUENTIAL, on_created, request));
 }
 
-bool zkl_send_downgrade(zkl_seat *seat, const char *writer, const char *path, const char *data,
+bool zkl_send_downgrade(zkl_entry *entry, const char *writer, const char *path, const char *data,
                         const struct ACL_vector *acl)
 {
     size_t size = strlen(path) + 1;
     struct zkl_downgrade *downgrade = zkl_alloc(sizeof *downgrade + size);
-    zkl_request *request = downgrade != NULL ? about_seat(seat, ZKL_REQUEST_DOWNGRADE) : NULL;
+    zkl_request *request = downgrade != NULL ? about_entry(entry, ZKL_REQUEST_DOWNGRADE) : NULL;
     if (request == NULL) {
         zkl_free(downgrade);
         return false;
@@ -342,58 +342,58 @@ bool zkl_send_downgrade(zkl_seat *seat, const char *writer, const char *path, co
     int first = ZKL_BROKEN(ZKL_BREAK_WRITER) ? 1 : 0;
     downgrade->results[1].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
     downgrade->results[0].err = first == 0 ? ZRUNTIMEINCONSISTENCY : ZOK;
-    return sent_for_seat(request, zoo_amulti(seat->engine->handle, 2 - first, ops + first, downgrade->results + first,
-                                             on_done, request));
+    return sent_for_entry(request, zoo_amulti(entry->engine->handle, 2 - first, ops + first, downgrade->results + first,
+                                              on_done, request));
 }
 
-bool zkl_send_list(zkl_seat *seat, zkl_list_purpose purpose)
+bool zkl_send_list(zkl_entry *entry, zkl_list_purpose purpose)
 {
-    zkl_request *request = about_seat(seat, ZKL_REQUEST_LIST);
+    zkl_request *request = about_entry(entry, ZKL_REQUEST_LIST);
     if (request == NULL) {
         return false;
     }
     request->purpose = purpose;
-    return sent_for_seat(request, zoo_aget_children(seat->engine->handle, seat->line->path, 0, on_names, request));
+    return sent_for_entry(request, zoo_aget_children(entry->engine->handle, entry->queue->path, 0, on_names, request));
 }
 
-bool zkl_send_leases(zkl_seat *turn, zkl_list_purpose purpose, uint32_t generation)
+bool zkl_send_leases(zkl_entry *queue_entry, zkl_list_purpose purpose, uint32_t generation)
 {
-    zkl_request *request = about_seat(turn, ZKL_REQUEST_LEASES);
+    zkl_request *request = about_entry(queue_entry, ZKL_REQUEST_LEASES);
     if (request == NULL) {
         return false;
     }
     request->purpose = purpose;
     request->generation = generation;
-    const char *path = turn->claim->permits->leases->path;
-    return sent_for_seat(request, zoo_aget_children2(turn->engine->handle, path, 0, on_listing, request));
+    const char *path = queue_entry->acquisition->permits->leases->path;
+    return sent_for_entry(request, zoo_aget_children2(queue_entry->engine->handle, path, 0, on_listing, request));
 }
 
-bool zkl_send_sync(zkl_seat *seat)
+bool zkl_send_sync(zkl_entry *entry)
 {
-    zkl_request *request = about_seat(seat, ZKL_REQUEST_SYNC);
+    zkl_request *request = about_entry(entry, ZKL_REQUEST_SYNC);
     return request != NULL &&
-           sent_for_seat(request, zoo_async(seat->engine->handle, seat->line->path, on_text, request));
+           sent_for_entry(request, zoo_async(entry->engine->handle, entry->queue->path, on_text, request));
 }
 
-bool zkl_send_stat(zkl_seat *seat)
+bool zkl_send_stat(zkl_entry *entry)
 {
-    zkl_request *request = about_seat(seat, ZKL_REQUEST_STAT);
+    zkl_request *request = about_entry(entry, ZKL_REQUEST_STAT);
     return request != NULL &&
-           sent_for_seat(request, zoo_aexists(seat->engine->handle, seat->node, 0, on_stat, request));
+           sent_for_entry(request, zoo_aexists(entry->engine->handle, entry->node, 0, on_stat, request));
 }
 
-bool zkl_send_writer_stat(zkl_seat *reader)
+bool zkl_send_writer_stat(zkl_entry *reader)
 {
-    zkl_request *request = about_seat(reader, ZKL_REQUEST_WRITER);
+    zkl_request *request = about_entry(reader, ZKL_REQUEST_WRITER);
     return request != NULL &&
-           sent_for_seat(request, zoo_aexists(reader->engine->handle, reader->writer->node, 0, on_stat, request));
+           sent_for_entry(request, zoo_aexists(reader->engine->handle, reader->writer->node, 0, on_stat, request));
 }
 
-bool zkl_send_delete(zkl_seat *seat)
+bool zkl_send_delete(zkl_entry *entry)
 {
-    zkl_request *request = about_seat(seat, ZKL_REQUEST_DELETE);
+    zkl_request *request = about_entry(entry, ZKL_REQUEST_DELETE);
     return request != NULL &&
-           sent_for_seat(request, zoo_adelete(seat->engine->handle, seat->node, -1, on_done, request));
+           sent_for_entry(request, zoo_adelete(entry->engine->handle, entry->node, -1, on_done, request));
 }
 
 /* Ends the sending of a request that holds nothing. If it was refused, puts the context away and returns false. */
@@ -407,54 +407,54 @@ static bool sent(zkl_request *request, int rc)
 }
 
 /* Returns a context for a request about a queue, with a reference to the queue; NULL when memory is short. */
-static zkl_request *about_line(zkl_line *line, zkl_request_kind kind)
+static zkl_request *about_queue(zkl_queue *queue, zkl_request_kind kind)
 {
-    zkl_request *request = zkl_request_new(line->engine, kind);
+    zkl_request *request = zkl_request_new(queue->engine, kind);
     if (request != NULL) {
-        request->about.line = line;
-        line->uses++;
+        request->about.queue = queue;
+        queue->uses++;
     }
     return request;
 }
 
-static bool sent_for_line(zkl_request *request, int rc)
+static bool sent_for_queue(zkl_request *request, int rc)
 {
     if (taken(request, rc)) {
         return true;
     }
-    zkl_line *line = request->about.line;
+    zkl_queue *queue = request->about.queue;
     zkl_request_refused(request, rc);
-    zkl_line_drop(line);
+    zkl_queue_drop(queue);
     return false;
 }
 
-bool zkl_send_get_limit(zkl_line *leases)
+bool zkl_send_get_limit(zkl_queue *leases)
 {
-    zkl_request *request = about_line(leases, ZKL_REQUEST_LIMIT);
+    zkl_request *request = about_queue(leases, ZKL_REQUEST_LIMIT);
     return request != NULL &&
-           sent_for_line(request, zoo_aget(leases->engine->handle, leases->path, 0, on_data, request));
+           sent_for_queue(request, zoo_aget(leases->engine->handle, leases->path, 0, on_data, request));
 }
 
-bool zkl_send_set_limit(zkl_line *leases, int32_t limit, int32_t version)
+bool zkl_send_set_limit(zkl_queue *leases, int32_t limit, int32_t version)
 {
     char data[12];
     int length = snprintf(data, sizeof data, "%d", (int)limit);
-    zkl_request *request = about_line(leases, ZKL_REQUEST_LIMIT);
-    return request != NULL && sent_for_line(request, zoo_aset(leases->engine->handle, leases->path, data, length,
-                                                              version, on_stat, request));
+    zkl_request *request = about_queue(leases, ZKL_REQUEST_LIMIT);
+    return request != NULL && sent_for_queue(request, zoo_aset(leases->engine->handle, leases->path, data, length,
+                                                               version, on_stat, request));
 }
 
-bool zkl_send_parent(zkl_line *line, int32_t index, const char *path, const char *data, const struct ACL_vector *acl)
+bool zkl_send_parent(zkl_queue *queue, int32_t index, const char *path, const char *data, const struct ACL_vector *acl)
 {
-    zkl_engine *engine = line->engine;
-    zkl_request *request = about_line(line, ZKL_REQUEST_PARENT);
+    zkl_engine *engine = queue->engine;
+    zkl_request *request = about_queue(queue, ZKL_REQUEST_PARENT);
     if (request == NULL) {
         return false;
     }
     request->index = index;
     int mode = engine->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
-    return sent_for_line(request,
-                         zoo_acreate(engine->handle, path, data, (int)strlen(data), acl, mode, on_text, request));
+    return sent_for_queue(request,
+                          zoo_acreate(engine->handle, path, data, (int)strlen(data), acl, mode, on_text, request));
 }
 
 bool zkl_send_watch(zkl_watch *watch)
@@ -484,9 +484,9 @@ bool zkl_send_unwatch(zkl_watch *watch)
                                         watch->children ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA, 0, completion, request));
 }
 
-bool zkl_send_greeting(zkl_engine *engine)
+bool zkl_send_probe(zkl_engine *engine)
 {
-    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_GREET);
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_PROBE);
     return request != NULL && sent(request, zoo_aexists(engine->handle, "/", 0, on_stat, request));
 }
 
@@ -544,15 +544,15 @@ bool zkl_send_checks(zkl_engine *engine, struct zkl_checks *checks)
     return sent(request, zoo_amulti(engine->handle, checks->count, checks->ops, checks->results, on_done, request));
 }
 
-bool zkl_send_look(zkl_engine *engine, struct zkl_checks *checks, int32_t index)
+bool zkl_send_verification(zkl_engine *engine, struct zkl_checks *checks, int32_t index)
 {
-    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_LOOK);
+    zkl_request *request = zkl_request_new(engine, ZKL_REQUEST_VERIFY);
     if (request == NULL) {
         return false;
     }
     request->about.checks = checks;
     request->index = index;
-    return sent(request, zoo_aexists(engine->handle, checks->items[index].seat->node, 0, on_stat, request));
+    return sent(request, zoo_aexists(engine->handle, checks->items[index].entry->node, 0, on_stat, request));
 }
 
 static int call_client(zhandle_t *handle, const zkl_sending *what, zkl_request *request)

@@ -17,7 +17,7 @@
  *
  * Thread: all functions here, and the handler, run on the thread of the nginx worker, as Lua does. A scope has no lock.
  * nginx calls the handler from its own code, never from within a function of this module. In the child of a fork
- * zkl_ticket_cut sends nothing.
+ * zkl_handle_cut sends nothing.
  *
  * nginx's headers are not needed, because its functions are looked up at run time. If they are missing, as in any other
  * program, zkl_scope_open returns NULL. This file relies on the layouts of the cleanup entries of requests and pools,
@@ -33,7 +33,7 @@
 struct zkl_scope {
     int32_t references;
     void *request;
-    LIST_HEAD(, zkl_ticket) tickets;
+    LIST_HEAD(, zkl_handle) handles;
 };
 
 /* --- nginx --------------------------------------------------------------------------------------------------------- */
@@ -139,11 +139,11 @@ void zkl_scope_release(zkl_scope *scope)
 static void end_scope(void *data)
 {
     zkl_scope *scope = data;
-    zkl_ticket *ticket;
+    zkl_handle *handle;
     scope->request = NULL;
-    while ((ticket = LIST_FIRST(&scope->tickets)) != NULL) {
-        zkl_scope_remove(ticket);
-        zkl_ticket_cut(ticket);
+    while ((handle = LIST_FIRST(&scope->handles)) != NULL) {
+        zkl_scope_remove(handle);
+        zkl_handle_cut(handle);
     }
     zkl_scope_release(scope);
 }
@@ -178,21 +178,21 @@ bool zkl_scope_context(const zkl_scope *scope, int32_t *context)
     return true;
 }
 
-void zkl_scope_add(zkl_scope *scope, zkl_ticket *ticket)
+void zkl_scope_add(zkl_scope *scope, zkl_handle *handle)
 {
-    zkl_scope_remove(ticket);
+    zkl_scope_remove(handle);
     if (scope->request == NULL) {
-        zkl_ticket_cut(ticket); /* the request is over */
+        zkl_handle_cut(handle); /* the request is over */
         return;
     }
-    ticket->scope = scope;
-    LIST_INSERT_HEAD(&scope->tickets, ticket, in_scope);
+    handle->scope = scope;
+    LIST_INSERT_HEAD(&scope->handles, handle, in_scope);
 }
 
-void zkl_scope_remove(zkl_ticket *ticket)
+void zkl_scope_remove(zkl_handle *handle)
 {
-    if (ticket->scope != NULL) {
-        LIST_REMOVE(ticket, in_scope);
-        ticket->scope = NULL;
+    if (handle->scope != NULL) {
+        LIST_REMOVE(handle, in_scope);
+        handle->scope = NULL;
     }
 }

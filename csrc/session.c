@@ -92,20 +92,20 @@ const char *zkl_words_of(int rc)
  */
 static const int8_t misses_allowed[] = {3, 5, 8};
 
-#define PATIENCE_AT_FIRST 2
+#define FIRST_MISS_LIMIT_INDEX 2
 
-static void expect_misses(zkl_engine *engine, int8_t patience)
+static void expect_misses(zkl_engine *engine, int8_t miss_limit_index)
 {
     engine->misses = 0;
-    engine->patience = patience;
+    engine->miss_limit_index = miss_limit_index;
 }
 
 static void note_miss(zkl_engine *engine)
 {
-    if (++engine->misses >= misses_allowed[engine->patience]) {
+    if (++engine->misses >= misses_allowed[engine->miss_limit_index]) {
         zoo_cycle_next_server(engine->handle);
         engine->connect_at = engine->now + zoo_recv_timeout(engine->handle) / 60 * (ZKL_SECOND / 1000);
-        expect_misses(engine, (int8_t)((engine->patience + 1) % (int)sizeof(misses_allowed)));
+        expect_misses(engine, (int8_t)((engine->miss_limit_index + 1) % (int)sizeof(misses_allowed)));
     }
 }
 
@@ -138,9 +138,9 @@ void zkl_session_unwatched(zkl_engine *engine)
     }
 }
 
-void zkl_session_greet(zkl_engine *engine)
+void zkl_session_probe(zkl_engine *engine)
 {
-    if (zkl_send_greeting(engine)) {
+    if (zkl_send_probe(engine)) {
         engine->checks_flying++;
         engine->stats.heartbeats++;
     }
@@ -176,15 +176,15 @@ static void now_ready(zkl_engine *engine)
     resume(engine);
 }
 
-void zkl_session_greeted(zkl_request *request, int rc)
+void zkl_session_probed(zkl_request *request, int rc)
 {
     zkl_engine *engine = request->engine;
     engine->checks_flying--;
-    if (request->connection != engine->connection || !engine->connected || engine->greeted) {
+    if (request->connection != engine->connection || !engine->connected || engine->probed) {
         return; /* the next connection has its own probe; or this one only kept the connection alive */
     }
     if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
-        engine->greeted = true;
+        engine->probed = true;
         engine->chroot_missing = rc == ZNONODE;
         now_ready(engine);
     } else if (!zkl_outcome_unknown(rc)) {
@@ -195,14 +195,14 @@ void zkl_session_greeted(zkl_request *request, int rc)
 /* Ends the session: everything that it had is gone, or will be gone without our help. */
 static void session_over(zkl_engine *engine, const char *why)
 {
-    engine->connected = engine->ready = engine->greeted = false;
+    engine->connected = engine->ready = engine->probed = false;
     engine->session_id = 0;
-    zkl_seat *seat, *next;
-    for (seat = TAILQ_FIRST(&engine->seats); seat != NULL; seat = next) {
-        next = TAILQ_NEXT(seat, all);
-        zkl_seat_session_over(seat, why);
+    zkl_entry *entry, *next;
+    for (entry = TAILQ_FIRST(&engine->entries); entry != NULL; entry = next) {
+        next = TAILQ_NEXT(entry, all);
+        zkl_entry_session_over(entry, why);
     }
-    zkl_lines_forget(engine);
+    zkl_queues_forget(engine);
     engine->no_containers = false;
     zkl_user_watches_end(engine, engine->closing ? ZKL_CLOSED : ZKL_LOST);
     engine->check_at = ZKL_NEVER;
@@ -239,7 +239,7 @@ static void on_connected(zkl_engine *engine, bool read_only)
     bool fresh = session_id != engine->session_id;
     if (fresh) {
         engine->session_id = session_id;
-        engine->greeted = engine->own_ephemerals = engine->no_witness = false;
+        engine->probed = engine->own_ephemerals = engine->no_witness = false;
         engine->least_ms = engine->timeout_ms;
         engine->stats.sessions++;
     } else if (engine->timeout_ms < engine->least_ms || engine->least_ms == 0) {
@@ -247,20 +247,20 @@ static void on_connected(zkl_engine *engine, bool read_only)
         engine->least_ms = engine->timeout_ms;
     }
     zkl_lease_connected(engine, fresh);
-    if (engine->greeted) {
+    if (engine->probed) {
         now_ready(engine);
     } else {
-        zkl_session_greet(engine);
+        zkl_session_probe(engine);
         engine->check_at = engine->now + PAUSE_AFTER;
     }
 }
 
 static void connection_lost(zkl_engine *engine)
 {
-    zkl_claim *claim, *next;
-    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
-        next = TAILQ_NEXT(claim, all);
-        zkl_claim_connection_lost(claim);
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        zkl_acquisition_connection_lost(acquisition);
     }
 }
 
@@ -269,7 +269,7 @@ static void on_disconnected(zkl_engine *engine)
     engine->connected = engine->ready = engine->unwatched = false;
     engine->lost_at = engine->now;
     connection_lost(engine);
-    set_state(engine, engine->greeted ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
+    set_state(engine, engine->probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
               "the connection to '%s' is lost", engine->hosts);
 }
 
@@ -280,7 +280,7 @@ static void on_disconnected(zkl_engine *engine)
  */
 static void on_auth_failed(zkl_engine *engine)
 {
-    bool accepted_before = engine->greeted && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
+    bool accepted_before = engine->probed && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
     engine->over = true;
     session_over(engine, "authentication failed");
     if (accepted_before) {
@@ -289,12 +289,12 @@ static void on_auth_failed(zkl_engine *engine)
         return;
     }
     set_state(engine, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' refused the credentials", engine->servers);
-    zkl_claim *claim, *next;
-    for (claim = TAILQ_FIRST(&engine->claims); claim != NULL; claim = next) {
-        next = TAILQ_NEXT(claim, all);
-        if (claim->phase == ZKL_CLAIM_WAITING) {
-            zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
-            zkl_claim_leave(claim);
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+            zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
+            zkl_acquisition_leave(acquisition);
         }
     }
     zkl_queries_fail(engine, ZKL_AUTH_FAILED, engine->problem);
@@ -331,7 +331,7 @@ static void close_handle(zkl_engine *engine)
     engine->connected = engine->ready = engine->leftovers = engine->unwatched = false;
     zookeeper_close(handle);
     engine->handle = NULL;
-    zkl_lease_look_on(engine); /* no node can be verified any more: ends the heartbeats */
+    zkl_lease_verify_next(engine); /* no node can be verifications_sent any more: ends the heartbeats */
     engine->over = false;
     zkl_requests_closed(engine);
     zkl_watches_closed(engine);
@@ -357,7 +357,7 @@ static bool open_handle(zkl_engine *engine)
     }
     /* Addresses are looked up for each new connection. By default every turn of a connected client would look them up too. */
     zoo_set_servers_resolution_delay(engine->handle, -1);
-    expect_misses(engine, PATIENCE_AT_FIRST);
+    expect_misses(engine, FIRST_MISS_LIMIT_INDEX);
     engine->connect_at = engine->now;
     for (int32_t i = 0; i < engine->auth_count; i++) {
         const zkl_auth *auth = &engine->auths[i];
@@ -481,7 +481,7 @@ static void ask_interest(zkl_engine *engine, zkl_poll *poll)
     }
     poll->fd = fd;
     if (fd >= 0) {
-        poll->spoilt = (engine->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS)) || engine->unwatched;
+        poll->must_disconnect = (engine->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS)) || engine->unwatched;
         engine->leftovers = engine->unwatched = false;
     }
     poll->events =
@@ -492,31 +492,31 @@ static void ask_interest(zkl_engine *engine, zkl_poll *poll)
 /* --- the driver's calls -------------------------------------------------------------------------------------------- */
 
 /* Steps the entries that may send now, in order, and sends operations. */
-static void feed_hungry(zkl_engine *engine)
+static void run_entries(zkl_engine *engine)
 {
-    zkl_seat *seat;
+    zkl_entry *entry;
     while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
-           (seat = TAILQ_FIRST(&engine->hungry)) != NULL) {
-        TAILQ_REMOVE(&engine->hungry, seat, in_hungry);
-        seat->hungry = false;
-        zkl_seat_step(seat);
-        if (seat->hungry) {
+           (entry = TAILQ_FIRST(&engine->runnable)) != NULL) {
+        TAILQ_REMOVE(&engine->runnable, entry, in_wait_list);
+        entry->runnable = false;
+        zkl_entry_step(entry);
+        if (entry->runnable) {
             break; /* it still may not send, and neither may those behind it */
         }
     }
     while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
-           (seat = TAILQ_FIRST(&engine->starved)) != NULL && zkl_seat_fits(seat)) {
-        TAILQ_REMOVE(&engine->starved, seat, in_hungry);
-        seat->starved = false;
-        zkl_seat_step(seat);
+           (entry = TAILQ_FIRST(&engine->over_watch_budget)) != NULL && zkl_entry_fits(entry)) {
+        TAILQ_REMOVE(&engine->over_watch_budget, entry, in_wait_list);
+        entry->over_watch_budget = false;
+        zkl_entry_step(entry);
     }
-    zkl_operations_feed(engine);
+    zkl_operations_send(engine);
 }
 
 /* Returns whether the probe must be sent again: it could not be sent, or its answer decided nothing (throttled, say). */
-static bool must_greet_again(const zkl_engine *engine)
+static bool must_probe_again(const zkl_engine *engine)
 {
-    return engine->connected && !engine->greeted && !engine->closing && !engine->over && engine->checks_flying == 0;
+    return engine->connected && !engine->probed && !engine->closing && !engine->over && engine->checks_flying == 0;
 }
 
 static void run_due(zkl_engine *engine)
@@ -525,19 +525,19 @@ static void run_due(zkl_engine *engine)
     zkl_lease_lapse(engine);
     give_up_session(engine);
     give_up_tries(engine);
-    zkl_claims_expire(engine);
+    zkl_acquisitions_expire(engine);
     zkl_share_expire(engine, false);
-    if (must_greet_again(engine) && engine->now >= engine->check_at) {
-        zkl_session_greet(engine);
+    if (must_probe_again(engine) && engine->now >= engine->check_at) {
+        zkl_session_probe(engine);
         engine->check_at = engine->now + PAUSE_AFTER;
     }
-    if (engine->now >= engine->delayed_until) {
-        zkl_seats_undelay(engine);
+    if (engine->now >= engine->backing_off_until) {
+        zkl_entries_end_backoff(engine);
         zkl_watches_resume(engine);
         zkl_user_watches_resume(engine);
         engine->operations_paused = false;
     }
-    feed_hungry(engine);
+    run_entries(engine);
     if (engine->lease && zkl_session_usable(engine) && engine->now >= engine->check_at && engine->checks_flying == 0) {
         zkl_lease_beat(engine);
     }
@@ -555,7 +555,8 @@ static int64_t earlier(int64_t a, int64_t b)
 
 static int64_t next_due(const zkl_engine *engine)
 {
-    int64_t due = must_greet_again(engine) ? earlier(engine->check_at, engine->delayed_until) : engine->delayed_until;
+    int64_t due =
+        must_probe_again(engine) ? earlier(engine->check_at, engine->backing_off_until) : engine->backing_off_until;
     if (zkl_session_usable(engine)) {
         if (engine->lease && (engine->chain.begins || engine->chain.round_over || zkl_lease_wants_session(engine))) {
             due = engine->now;
@@ -564,7 +565,7 @@ static int64_t next_due(const zkl_engine *engine)
         if (engine->lease && engine->checks_flying == 0) {
             due = earlier(due, engine->check_at);
         }
-        if (!TAILQ_EMPTY(&engine->hungry) && engine->in_flight < ZKL_MAX_IN_FLIGHT) {
+        if (!TAILQ_EMPTY(&engine->runnable) && engine->in_flight < ZKL_MAX_IN_FLIGHT) {
             due = earlier(due, engine->now + PAUSE_AFTER);
         }
         if (zkl_operations_due(engine)) {

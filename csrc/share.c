@@ -1,7 +1,7 @@
 /*
  * share: several acquisitions of one client use one entry, one after the other or, if they are readers, together.
  *
- * Acquisitions of one path queue locally, first in, first out. They are in the list seat->behind of the latest entry
+ * Acquisitions of one path queue locally, first in, first out. They are in the list entry->sharers of the latest entry
  * that covers them: a mutex's entry covers mutex acquisitions, a reader's entry readers, a writer's entry both readers
  * and writers. When the acquisition that holds ends, the next one is granted without a request. This is a *hand-over*.
  *
@@ -25,146 +25,148 @@
 
 #include "engine_private.h"
 
-static bool is_lock(const zkl_seat *seat)
+static bool is_lock(const zkl_entry *entry)
 {
-    return seat->role == ZKL_ROLE_MUTEX || seat->role == ZKL_ROLE_READER || seat->role == ZKL_ROLE_WRITER;
+    return entry->role == ZKL_ROLE_MUTEX || entry->role == ZKL_ROLE_READER || entry->role == ZKL_ROLE_WRITER;
 }
 
-static bool lingers(const zkl_seat *seat)
+static bool lingers(const zkl_entry *entry)
 {
-    return seat->claim == NULL && seat->state == ZKL_SEAT_GRANTED;
+    return entry->acquisition == NULL && entry->state == ZKL_ENTRY_GRANTED;
 }
 
 /* --- finding an entry ---------------------------------------------------------------------------------------------- */
 
-static bool covers(const zkl_seat *seat, zkl_mode mode)
+static bool covers(const zkl_entry *entry, zkl_mode mode)
 {
-    switch (seat->role) {
+    switch (entry->role) {
     case ZKL_ROLE_MUTEX:
         return mode == ZKL_MODE_MUTEX;
     case ZKL_ROLE_READER:
         return mode == ZKL_MODE_READ;
     case ZKL_ROLE_WRITER:
         return mode == ZKL_MODE_READ || mode == ZKL_MODE_WRITE;
-    case ZKL_ROLE_TURN:
-    case ZKL_ROLE_PERMIT:
+    case ZKL_ROLE_QUEUE_ENTRY:
+    case ZKL_ROLE_LEASE_ENTRY:
         break;
     }
     return false;
 }
 
 /* Whether the entry's node has the data and the acl that the acquisition's own node would have. */
-static bool same_node(const zkl_seat *seat, const zkl_claim *claim)
+static bool same_node(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
-    return zkl_terms_alike(seat->claim != NULL ? seat->claim->terms : seat->terms, claim->terms);
+    return zkl_lock_spec_alike(entry->acquisition != NULL ? entry->acquisition->spec : entry->spec, acquisition->spec);
 }
 
-static zkl_claim *following(const zkl_seat *seat, zkl_claim *claim)
+static zkl_acquisition *following(const zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    return claim == seat->claim ? TAILQ_FIRST(&seat->behind) : TAILQ_NEXT(claim, in_seat);
+    return acquisition == entry->acquisition ? TAILQ_FIRST(&entry->sharers) : TAILQ_NEXT(acquisition, in_entry);
 }
 
-static zkl_claim *preceding(const zkl_seat *seat, zkl_claim *claim)
+static zkl_acquisition *preceding(const zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    if (claim == seat->claim) {
+    if (acquisition == entry->acquisition) {
         return NULL;
     }
-    zkl_claim *before = TAILQ_PREV(claim, zkl_claim_list, in_seat);
-    return before != NULL ? before : seat->claim;
+    zkl_acquisition *before = TAILQ_PREV(acquisition, zkl_acquisition_list, in_entry);
+    return before != NULL ? before : entry->acquisition;
 }
 
-static zkl_claim *last_in(const zkl_seat *seat)
+static zkl_acquisition *last_in(const zkl_entry *entry)
 {
-    zkl_claim *last = TAILQ_LAST(&seat->behind, zkl_claim_list);
-    return last != NULL ? last : seat->claim;
+    zkl_acquisition *last = TAILQ_LAST(&entry->sharers, zkl_acquisition_list);
+    return last != NULL ? last : entry->acquisition;
 }
 
 /* Whether readers hold the entry and no acquisition waits in it. Only readers can hold while they share an entry. */
-static bool only_readers_hold(const zkl_seat *seat)
+static bool only_readers_hold(const zkl_entry *entry)
 {
-    return zkl_claim_mode(seat->claim) == ZKL_MODE_READ && seat->state == ZKL_SEAT_GRANTED &&
-           (TAILQ_EMPTY(&seat->behind) || last_in(seat)->phase == ZKL_CLAIM_GRANTED);
+    return zkl_acquisition_mode(entry->acquisition) == ZKL_MODE_READ && entry->state == ZKL_ENTRY_GRANTED &&
+           (TAILQ_EMPTY(&entry->sharers) || last_in(entry)->phase == ZKL_ACQUISITION_GRANTED);
 }
 
-static bool is_waiting_reader(const zkl_claim *claim)
+static bool is_waiting_reader(const zkl_acquisition *acquisition)
 {
-    return claim != NULL && zkl_claim_mode(claim) == ZKL_MODE_READ && claim->phase == ZKL_CLAIM_WAITING;
+    return acquisition != NULL && zkl_acquisition_mode(acquisition) == ZKL_MODE_READ &&
+           acquisition->phase == ZKL_ACQUISITION_WAITING;
 }
 
 /* Whether the acquisition would be granted together with the last one in the entry. The two count once. */
-static bool goes_in_together(const zkl_seat *seat, const zkl_claim *claim)
+static bool goes_in_together(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
-    const zkl_claim *last = last_in(seat);
-    bool later = ZKL_BROKEN(ZKL_BREAK_TOGETHER) && zkl_claim_mode(last) == ZKL_MODE_READ;
-    return zkl_claim_mode(claim) == ZKL_MODE_READ && (is_waiting_reader(last) || later);
+    const zkl_acquisition *last = last_in(entry);
+    bool later = ZKL_BROKEN(ZKL_BREAK_TOGETHER) && zkl_acquisition_mode(last) == ZKL_MODE_READ;
+    return zkl_acquisition_mode(acquisition) == ZKL_MODE_READ && (is_waiting_reader(last) || later);
 }
 
 /* Whether the entry is not handed over any more, so that an acquisition that waited in it would never be granted. */
-static bool is_closed(const zkl_seat *seat)
+static bool is_closed(const zkl_entry *entry)
 {
-    bool worn = seat->grants >= ZKL_MAX_GRANTS && !ZKL_BROKEN(ZKL_BREAK_GRANTS);
-    return seat->revoked || seat->spoilt || seat->spent || worn;
+    bool worn = entry->grants >= ZKL_MAX_GRANTS && !ZKL_BROKEN(ZKL_BREAK_GRANTS);
+    return entry->revoked || entry->grant_lost || entry->handoff_used_up || worn;
 }
 
 /* Whether one more acquisition would exceed the bound that protects waiters of other clients. */
-static bool is_full(const zkl_seat *seat, const zkl_claim *claim)
+static bool is_full(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
-    int32_t handoff = claim->terms->lock.handoff;
-    bool harmless = handoff > 0 && (seat->alone || goes_in_together(seat, claim));
-    return seat->turns > handoff && !harmless && !ZKL_BROKEN(ZKL_BREAK_HANDOFF);
+    int32_t handoff = acquisition->spec->lock.handoff;
+    bool harmless = handoff > 0 && (entry->alone || goes_in_together(entry, acquisition));
+    return entry->turns > handoff && !harmless && !ZKL_BROKEN(ZKL_BREAK_HANDOFF);
 }
 
-zkl_seat *zkl_share_find(const zkl_claim *claim)
+zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
 {
-    if (zkl_claim_mode(claim) == ZKL_MODE_PERMITS) {
+    if (zkl_acquisition_mode(acquisition) == ZKL_MODE_PERMITS) {
         return NULL;
     }
-    zkl_seat *seat = TAILQ_LAST(&claim->line->seats, zkl_seat_list);
-    while (seat != NULL && !(seat->wanted && is_lock(seat))) {
-        seat = TAILQ_PREV(seat, zkl_seat_list, in_line);
+    zkl_entry *entry = TAILQ_LAST(&acquisition->queue->entries, zkl_entry_list);
+    while (entry != NULL && !(entry->wanted && is_lock(entry))) {
+        entry = TAILQ_PREV(entry, zkl_entry_list, in_queue);
     }
-    if (seat == NULL || seat->beside || seat->writer != NULL || is_closed(seat) ||
-        !covers(seat, zkl_claim_mode(claim)) || !same_node(seat, claim)) {
+    if (entry == NULL || entry->downgraded || entry->writer != NULL || is_closed(entry) ||
+        !covers(entry, zkl_acquisition_mode(acquisition)) || !same_node(entry, acquisition)) {
         return NULL;
     }
-    if (lingers(seat)) {
-        return zkl_lease_covers_more(claim->engine) ? seat : NULL;
+    if (lingers(entry)) {
+        return zkl_lease_covers_more(acquisition->engine) ? entry : NULL;
     }
-    if (is_full(seat, claim) || (seat->claim->try_only && seat->state != ZKL_SEAT_GRANTED)) {
+    if (is_full(entry, acquisition) || (entry->acquisition->try_only && entry->state != ZKL_ENTRY_GRANTED)) {
         return NULL;
     }
-    bool at_once = zkl_claim_mode(claim) == ZKL_MODE_READ && only_readers_hold(seat);
-    bool granted = at_once && zkl_lease_covers_more(claim->engine);
-    return (claim->try_only || at_once) && !granted ? NULL : seat;
+    bool at_once = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ && only_readers_hold(entry);
+    bool granted = at_once && zkl_lease_covers_more(acquisition->engine);
+    return (acquisition->try_only || at_once) && !granted ? NULL : entry;
 }
 
 /* --- granting ------------------------------------------------------------------------------------------------------- */
 
-static void grant(zkl_seat *seat, zkl_claim *claim)
+static void grant(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    seat->grants += seat->granted;
-    seat->engine->stats.hand_overs += seat->granted;
-    seat->granted = true;
-    zkl_claim_grant(claim, seat);
+    entry->grants += entry->granted;
+    entry->engine->stats.hand_overs += entry->granted;
+    entry->granted = true;
+    zkl_acquisition_grant(acquisition, entry);
     /* With ZKL_BREAK_PAIRING there may be no node to watch. */
-    if (claim->terms->lock.revocable && seat->own == NULL && !ZKL_BROKEN(ZKL_BREAK_PAIRING)) {
-        zkl_watch_own(seat); /* may report at once that another client asked for the lock */
+    if (acquisition->spec->lock.revocable && entry->own == NULL && !ZKL_BROKEN(ZKL_BREAK_PAIRING)) {
+        zkl_watch_own(entry); /* may report at once that another client asked for the lock */
     }
 }
 
 /* Whether the acquisition may hold now. All acquisitions before it in the entry hold or have ended. */
-static bool has_turn(const zkl_seat *seat, const zkl_claim *claim)
+static bool has_turn(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
-    return claim == seat->claim || zkl_claim_mode(claim) == ZKL_MODE_READ || ZKL_BROKEN(ZKL_BREAK_SHARE);
+    return acquisition == entry->acquisition || zkl_acquisition_mode(acquisition) == ZKL_MODE_READ ||
+           ZKL_BROKEN(ZKL_BREAK_SHARE);
 }
 
 /* Whether another entry of this client waits for this one. Then a contender is in the queue already. */
-static bool others_wait_here(const zkl_seat *seat)
+static bool others_wait_here(const zkl_entry *entry)
 {
-    const zkl_seat *other;
-    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    const zkl_entry *other;
+    TAILQ_FOREACH(other, &entry->queue->entries, in_queue)
     {
-        if (other != seat && other->wanted && zkl_kind_conflicts(zkl_seat_kind(other), zkl_seat_kind(seat))) {
+        if (other != entry && other->wanted && zkl_kind_conflicts(zkl_entry_kind(other), zkl_entry_kind(entry))) {
             return true;
         }
     }
@@ -175,60 +177,60 @@ static bool others_wait_here(const zkl_seat *seat)
  * Watches which nodes come and go in the queue. Returns false if that is not possible now, or if no list will show
  * which nodes are there.
  */
-static bool watch_line(zkl_seat *seat)
+static bool watch_queue(zkl_entry *entry)
 {
-    if (!zkl_seat_fits(seat)) {
+    if (!zkl_entry_fits(entry)) {
         return false; /* no room for the watch in the SetWatches request after a reconnect */
     }
-    zkl_seat_reserve(seat, true);
-    return zkl_watch_children(seat, seat->line);
+    zkl_entry_reserve(entry, true);
+    return zkl_watch_children(entry, entry->queue);
 }
 
 /*
- * Watches the queue if `claims` is more than a quarter of the bound. This is early enough to know, before the entry is
+ * Watches the queue if `acquisitions` is more than a quarter of the bound. This is early enough to know, before the entry is
  * full, whether other contenders are there.
  */
-static void listen_if_much_used(zkl_seat *seat, int32_t claims)
+static void listen_if_much_used(zkl_entry *entry, int32_t acquisitions)
 {
-    bool much = claims > seat->claim->terms->lock.handoff / 4;
-    if (much && seat->state == ZKL_SEAT_GRANTED && seat->watch == NULL && !seat->contested && !is_closed(seat) &&
-        !others_wait_here(seat) && zkl_session_usable(seat->engine)) {
-        watch_line(seat);
+    bool much = acquisitions > entry->acquisition->spec->lock.handoff / 4;
+    if (much && entry->state == ZKL_ENTRY_GRANTED && entry->watch == NULL && !entry->contested && !is_closed(entry) &&
+        !others_wait_here(entry) && zkl_session_usable(entry->engine)) {
+        watch_queue(entry);
     }
 }
 
-/* Grants what may be granted, beginning with `claim`. No acquisition before it waits. */
-static void grant_from(zkl_seat *seat, zkl_claim *claim)
+/* Grants what may be granted, beginning with `acquisition`. No acquisition before it waits. */
+static void grant_from(zkl_entry *entry, zkl_acquisition *acquisition)
 {
     int32_t granted = 0;
-    if (seat->state != ZKL_SEAT_GRANTED || !zkl_lease_valid(seat->engine)) {
+    if (entry->state != ZKL_ENTRY_GRANTED || !zkl_lease_valid(entry->engine)) {
         return;
     }
-    while (claim != NULL && has_turn(seat, claim) && !is_closed(seat)) {
-        if (claim->phase == ZKL_CLAIM_WAITING) {
-            grant(seat, claim);
+    while (acquisition != NULL && has_turn(entry, acquisition) && !is_closed(entry)) {
+        if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+            grant(entry, acquisition);
             granted++;
         }
-        bool exclusive = zkl_claim_mode(claim) != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
-        claim = exclusive ? NULL : following(seat, claim);
+        bool exclusive = zkl_acquisition_mode(acquisition) != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
+        acquisition = exclusive ? NULL : following(entry, acquisition);
     }
     /* All of them may acquire again, but the entry has room for a few only. */
     if (granted > 1) {
-        listen_if_much_used(seat, granted);
+        listen_if_much_used(entry, granted);
     }
 }
 
-void zkl_share_advance(zkl_seat *seat)
+void zkl_share_advance(zkl_entry *entry)
 {
-    grant_from(seat, seat->claim);
+    grant_from(entry, entry->acquisition);
 }
 
-void zkl_share_waits(zkl_seat *seat)
+void zkl_share_blocker_changed(zkl_entry *entry)
 {
-    zkl_claim *claim;
-    for (claim = seat->claim; claim != NULL; claim = following(seat, claim)) {
-        if (claim->phase == ZKL_CLAIM_WAITING) {
-            zkl_claim_waits(claim);
+    zkl_acquisition *acquisition;
+    for (acquisition = entry->acquisition; acquisition != NULL; acquisition = following(entry, acquisition)) {
+        if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+            zkl_acquisition_blocker_changed(acquisition);
         }
     }
 }
@@ -236,132 +238,133 @@ void zkl_share_waits(zkl_seat *seat)
 /* --- joining and leaving an entry ---------------------------------------------------------------------------------- */
 
 /* From now on the entry serves this acquisition first. */
-static void put_first(zkl_seat *seat, zkl_claim *claim)
+static void put_first(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    seat->claim = claim;
-    claim->seat = seat;
-    claim->behind = false;
-    LIST_INSERT_HEAD(&claim->seats, seat, in_claim);
+    entry->acquisition = acquisition;
+    acquisition->entry = entry;
+    acquisition->sharing = false;
+    LIST_INSERT_HEAD(&acquisition->entries, entry, in_acquisition);
 }
 
-void zkl_share_stop_lingering(zkl_seat *seat)
+void zkl_share_stop_lingering(zkl_entry *entry)
 {
-    if (seat->linger_until != ZKL_NEVER) {
-        TAILQ_REMOVE(&seat->engine->lingering, seat, in_lingering);
-        seat->linger_until = ZKL_NEVER;
+    if (entry->linger_until != ZKL_NEVER) {
+        TAILQ_REMOVE(&entry->engine->lingering, entry, in_lingering);
+        entry->linger_until = ZKL_NEVER;
     }
 }
 
 /* Promises the entry to this acquisition too, after all others. */
-static void promise(zkl_seat *seat, zkl_claim *claim)
+static void promise(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    seat->turns += !seat->alone && !goes_in_together(seat, claim);
-    claim->seat = seat;
-    claim->behind = true;
-    TAILQ_INSERT_TAIL(&seat->behind, claim, in_seat);
+    entry->turns += !entry->alone && !goes_in_together(entry, acquisition);
+    acquisition->entry = entry;
+    acquisition->sharing = true;
+    TAILQ_INSERT_TAIL(&entry->sharers, acquisition, in_entry);
 }
 
-void zkl_share_join(zkl_seat *seat, zkl_claim *claim)
+void zkl_share_join(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    zkl_claim *first = claim;
-    if (lingers(seat)) {
-        zkl_share_stop_lingering(seat);
-        put_first(seat, claim);
+    zkl_acquisition *first = acquisition;
+    if (lingers(entry)) {
+        zkl_share_stop_lingering(entry);
+        put_first(entry, acquisition);
         /* If the entry is not alone, the list that shows it may still be in flight. */
-        seat->turns = seat->alone ? 1 : seat->turns + 1;
+        entry->turns = entry->alone ? 1 : entry->turns + 1;
     } else {
-        first = only_readers_hold(seat) ? claim : seat->claim;
-        promise(seat, claim);
-        listen_if_much_used(seat, seat->turns);
+        first = only_readers_hold(entry) ? acquisition : entry->acquisition;
+        promise(entry, acquisition);
+        listen_if_much_used(entry, entry->turns);
     }
-    grant_from(seat, first);
-    if (claim->phase == ZKL_CLAIM_WAITING) {
-        zkl_claim_waits(claim);
+    grant_from(entry, first);
+    if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+        zkl_acquisition_blocker_changed(acquisition);
     }
 }
 
 /*
  * Whether the acquisition's end leaves the count of promises as it is: other readers would have been granted with it.
  */
-static bool leaves_turn(const zkl_seat *seat, zkl_claim *claim)
+static bool leaves_turn(const zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    return zkl_claim_mode(claim) == ZKL_MODE_READ &&
-           (is_waiting_reader(preceding(seat, claim)) || is_waiting_reader(following(seat, claim)));
+    return zkl_acquisition_mode(acquisition) == ZKL_MODE_READ &&
+           (is_waiting_reader(preceding(entry, acquisition)) || is_waiting_reader(following(entry, acquisition)));
 }
 
 /* An acquisition of the entry has ended. It is still linked to the entry. */
-static void note_end(zkl_seat *seat, zkl_claim *claim)
+static void note_end(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    bool promised = claim->token.number == 0 && !seat->alone; /* never granted, but counted in `turns` */
-    if (promised && !leaves_turn(seat, claim)) {
-        seat->turns--;
+    bool promised = acquisition->token.number == 0 && !entry->alone; /* never granted, but counted in `turns` */
+    if (promised && !leaves_turn(entry, acquisition)) {
+        entry->turns--;
     }
-    if (claim->phase == ZKL_CLAIM_LOST && seat->state == ZKL_SEAT_GRANTED && !ZKL_BROKEN(ZKL_BREAK_RELEASED)) {
-        seat->spoilt = true;
+    if (acquisition->phase == ZKL_ACQUISITION_LOST && entry->state == ZKL_ENTRY_GRANTED &&
+        !ZKL_BROKEN(ZKL_BREAK_RELEASED)) {
+        entry->grant_lost = true;
     }
 }
 
-void zkl_share_part(zkl_claim *claim)
+void zkl_share_part(zkl_acquisition *acquisition)
 {
-    zkl_seat *seat = claim->seat;
-    bool had_none = claim->token.number == 0;
-    note_end(seat, claim);
-    TAILQ_REMOVE(&seat->behind, claim, in_seat);
-    claim->seat = NULL;
-    claim->behind = false;
-    zkl_claim_settle(claim);
-    if (is_closed(seat)) {
-        zkl_share_move_on(seat);
+    zkl_entry *entry = acquisition->entry;
+    bool had_none = acquisition->token.number == 0;
+    note_end(entry, acquisition);
+    TAILQ_REMOVE(&entry->sharers, acquisition, in_entry);
+    acquisition->entry = NULL;
+    acquisition->sharing = false;
+    zkl_acquisition_settle(acquisition);
+    if (is_closed(entry)) {
+        zkl_share_move_on(entry);
     }
     if (had_none) {
-        zkl_share_advance(seat); /* the acquisition may have blocked those behind it */
+        zkl_share_advance(entry); /* the acquisition may have blocked those behind it */
     }
 }
 
 /* Whether a downgraded reader holds, or is about to hold, beside the writer whose entry this is. */
-static bool reader_beside(const zkl_seat *seat)
+static bool has_downgraded_reader(const zkl_entry *entry)
 {
-    const zkl_seat *other;
-    TAILQ_FOREACH(other, &seat->line->seats, in_line)
+    const zkl_entry *other;
+    TAILQ_FOREACH(other, &entry->queue->entries, in_queue)
     {
-        if (other->beside && other->czxid == seat->czxid && other->state != ZKL_SEAT_GONE) {
+        if (other->downgraded && other->czxid == entry->czxid && other->state != ZKL_ENTRY_GONE) {
             return true;
         }
     }
     return false;
 }
 
-static bool may_hand_over(const zkl_seat *seat, const zkl_claim *to)
+static bool may_hand_over(const zkl_entry *entry, const zkl_acquisition *to)
 {
-    bool beside = zkl_claim_mode(to) != ZKL_MODE_READ && reader_beside(seat);
-    return to->phase != ZKL_CLAIM_WAITING || (zkl_lease_covers_more(seat->engine) && !beside);
+    bool downgraded = zkl_acquisition_mode(to) != ZKL_MODE_READ && has_downgraded_reader(entry);
+    return to->phase != ZKL_ACQUISITION_WAITING || (zkl_lease_covers_more(entry->engine) && !downgraded);
 }
 
 /* The role of an entry that covers all acquisitions that share this one. */
-static zkl_role role_for_rest(const zkl_seat *seat)
+static zkl_role role_for_rest(const zkl_entry *entry)
 {
-    const zkl_claim *claim;
-    zkl_role role = seat->role == ZKL_ROLE_MUTEX ? ZKL_ROLE_MUTEX : ZKL_ROLE_READER;
-    TAILQ_FOREACH(claim, &seat->behind, in_seat)
+    const zkl_acquisition *acquisition;
+    zkl_role role = entry->role == ZKL_ROLE_MUTEX ? ZKL_ROLE_MUTEX : ZKL_ROLE_READER;
+    TAILQ_FOREACH(acquisition, &entry->sharers, in_entry)
     {
-        role = zkl_claim_mode(claim) == ZKL_MODE_WRITE ? ZKL_ROLE_WRITER : role;
+        role = zkl_acquisition_mode(acquisition) == ZKL_MODE_WRITE ? ZKL_ROLE_WRITER : role;
     }
     return role;
 }
 
 /*
- * Moves acquisitions that share `from`, beginning with `claim`, to `to` until that is full. Returns the first that is
+ * Moves acquisitions that share `from`, beginning with `acquisition`, to `to` until that is full. Returns the first that is
  * left, or NULL.
  */
-static zkl_claim *move_behind(zkl_seat *from, zkl_claim *claim, zkl_seat *to)
+static zkl_acquisition *move_sharer(zkl_entry *from, zkl_acquisition *acquisition, zkl_entry *to)
 {
-    zkl_claim *next;
-    for (; claim != NULL && !is_full(to, claim); claim = next) {
-        next = TAILQ_NEXT(claim, in_seat);
-        TAILQ_REMOVE(&from->behind, claim, in_seat);
-        promise(to, claim);
+    zkl_acquisition *next;
+    for (; acquisition != NULL && !is_full(to, acquisition); acquisition = next) {
+        next = TAILQ_NEXT(acquisition, in_entry);
+        TAILQ_REMOVE(&from->sharers, acquisition, in_entry);
+        promise(to, acquisition);
     }
-    return claim;
+    return acquisition;
 }
 
 /*
@@ -369,182 +372,182 @@ static zkl_claim *move_behind(zkl_seat *from, zkl_claim *claim, zkl_seat *to)
  * room for. The next one gets another entry, and so on. Sends nothing. Returns the first of these entries, or NULL if
  * no acquisition waits.
  */
-static zkl_seat *replace(zkl_seat *seat)
+static zkl_entry *replace(zkl_entry *entry)
 {
-    zkl_claim *claim = TAILQ_FIRST(&seat->behind);
-    while (claim != NULL && claim->phase != ZKL_CLAIM_WAITING) {
-        claim = TAILQ_NEXT(claim, in_seat);
+    zkl_acquisition *acquisition = TAILQ_FIRST(&entry->sharers);
+    while (acquisition != NULL && acquisition->phase != ZKL_ACQUISITION_WAITING) {
+        acquisition = TAILQ_NEXT(acquisition, in_entry);
     }
-    if (claim == NULL) {
+    if (acquisition == NULL) {
         return NULL;
     }
-    zkl_role role = role_for_rest(seat);
-    zkl_claim *next = TAILQ_NEXT(claim, in_seat);
-    TAILQ_REMOVE(&seat->behind, claim, in_seat);
-    claim->behind = false;
-    zkl_seat *fresh = claim->seat = zkl_seat_new(claim, seat->line, role);
+    zkl_role role = role_for_rest(entry);
+    zkl_acquisition *next = TAILQ_NEXT(acquisition, in_entry);
+    TAILQ_REMOVE(&entry->sharers, acquisition, in_entry);
+    acquisition->sharing = false;
+    zkl_entry *fresh = acquisition->entry = zkl_entry_new(acquisition, entry->queue, role);
     if (fresh == NULL) {
-        zkl_claim_finish(claim, ZKL_CLAIM_REFUSED, ZKL_FAILED, "not enough memory to queue for '%s' again",
-                         zkl_claim_path(claim));
-        zkl_claim_settle(claim);
-        return replace(seat);
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_FAILED,
+                               "not enough memory to queue for '%s' again", zkl_acquisition_path(acquisition));
+        zkl_acquisition_settle(acquisition);
+        return replace(entry);
     }
-    if (move_behind(seat, next, fresh) != NULL) {
-        replace(seat);
+    if (move_sharer(entry, next, fresh) != NULL) {
+        replace(entry);
     }
     return fresh;
 }
 
 /* Sends the requests of the entries that `replace` has made. */
-static void step_from(zkl_seat *fresh)
+static void step_from(zkl_entry *fresh)
 {
     while (fresh != NULL) {
-        zkl_seat *next = TAILQ_NEXT(fresh, in_line); /* stepping does not free an entry that has sent nothing */
-        if (fresh->state == ZKL_SEAT_PARKED) {
-            zkl_seat_step(fresh);
+        zkl_entry *next = TAILQ_NEXT(fresh, in_queue); /* stepping does not free an entry that has sent nothing */
+        if (fresh->state == ZKL_ENTRY_PARKED) {
+            zkl_entry_step(fresh);
         }
         fresh = next;
     }
 }
 
-void zkl_share_move_on(zkl_seat *seat)
+void zkl_share_move_on(zkl_entry *entry)
 {
-    step_from(replace(seat));
+    step_from(replace(entry));
 }
 
 /* --- lingering ------------------------------------------------------------------------------------------------------ */
 
-static void insert_by_end(zkl_seat *seat)
+static void insert_by_end(zkl_entry *entry)
 {
-    struct zkl_seat_list *lingering = &seat->engine->lingering;
-    zkl_seat *before = TAILQ_LAST(lingering, zkl_seat_list);
-    while (before != NULL && before->linger_until > seat->linger_until) {
-        before = TAILQ_PREV(before, zkl_seat_list, in_lingering);
+    struct zkl_entry_list *lingering = &entry->engine->lingering;
+    zkl_entry *before = TAILQ_LAST(lingering, zkl_entry_list);
+    while (before != NULL && before->linger_until > entry->linger_until) {
+        before = TAILQ_PREV(before, zkl_entry_list, in_lingering);
     }
     if (before != NULL) {
-        TAILQ_INSERT_AFTER(lingering, before, seat, in_lingering);
+        TAILQ_INSERT_AFTER(lingering, before, entry, in_lingering);
     } else {
-        TAILQ_INSERT_HEAD(lingering, seat, in_lingering);
+        TAILQ_INSERT_HEAD(lingering, entry, in_lingering);
     }
 }
 
 /* The entry's last acquisition has ended. Returns true if the entry lingers; the acquisition is then settled. */
-static bool begin_linger(zkl_seat *seat, zkl_claim *claim)
+static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    zkl_engine *engine = seat->engine;
-    if (claim->terms->lock.linger == 0 || claim->phase != ZKL_CLAIM_RELEASED || seat->state != ZKL_SEAT_GRANTED ||
-        seat->beside || is_closed(seat) || reader_beside(seat) || !zkl_lease_valid(engine) ||
-        !zkl_session_usable(engine)) {
+    zkl_engine *engine = entry->engine;
+    if (acquisition->spec->lock.linger == 0 || acquisition->phase != ZKL_ACQUISITION_RELEASED ||
+        entry->state != ZKL_ENTRY_GRANTED || entry->downgraded || is_closed(entry) || has_downgraded_reader(entry) ||
+        !zkl_lease_valid(engine) || !zkl_session_usable(engine)) {
         return false;
     }
-    if ((seat->contested || others_wait_here(seat)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
+    if ((entry->contested || others_wait_here(entry)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
         return false;
     }
-    if (seat->watch == NULL && !watch_line(seat)) {
+    if (entry->watch == NULL && !watch_queue(entry)) {
         return false; /* another entry of ours watches the queue, or the watch cannot be armed now */
     }
-    if (seat->terms == NULL) {
-        seat->terms = zkl_terms_take(claim->terms);
+    if (entry->spec == NULL) {
+        entry->spec = zkl_lock_spec_take(acquisition->spec);
     }
-    LIST_REMOVE(seat, in_claim);
-    seat->claim = NULL;
-    claim->seat = NULL;
-    seat->linger_until = engine->now + claim->terms->lock.linger;
-    insert_by_end(seat);
-    zkl_claim_settle(claim);
+    LIST_REMOVE(entry, in_acquisition);
+    entry->acquisition = NULL;
+    acquisition->entry = NULL;
+    entry->linger_until = engine->now + acquisition->spec->lock.linger;
+    insert_by_end(entry);
+    zkl_acquisition_settle(acquisition);
     return true;
 }
 
-void zkl_share_contested(zkl_seat *seat)
+void zkl_share_contested(zkl_entry *entry)
 {
-    seat->contested = true;
-    if (lingers(seat)) {
+    entry->contested = true;
+    if (lingers(entry)) {
         if (!ZKL_BROKEN(ZKL_BREAK_LINGER)) {
-            zkl_seat_leave(seat);
+            zkl_entry_leave(entry);
         }
     } else if (!ZKL_BROKEN(ZKL_BREAK_ALONE)) {
-        bool beyond = seat->alone || seat->turns > seat->claim->terms->lock.handoff + 1;
-        seat->alone = false;
-        seat->spent = seat->spent || beyond;
+        bool beyond = entry->alone || entry->turns > entry->acquisition->spec->lock.handoff + 1;
+        entry->alone = false;
+        entry->handoff_used_up = entry->handoff_used_up || beyond;
         if (beyond) {
-            zkl_share_move_on(seat);
+            zkl_share_move_on(entry);
         }
     }
 }
 
-void zkl_share_listed(zkl_seat *seat, int rc, const struct String_vector *names)
+void zkl_share_listed(zkl_entry *entry, int rc, const struct String_vector *names)
 {
-    zkl_node_kind mine = zkl_seat_kind(seat);
+    zkl_node_kind mine = zkl_entry_kind(entry);
     bool alone = rc == ZOK;
     bool listed = rc != ZOK;
     for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
-        bool own = strcmp(names->data[i], zkl_seat_name(seat)) == 0;
+        bool own = strcmp(names->data[i], zkl_entry_name(entry)) == 0;
         listed = listed || own;
         alone = alone && (own || !zkl_kind_conflicts(mine, zkl_node_parse(names->data[i]).kind));
     }
     if (!listed) {
-        zkl_seat_evicted(seat);
+        zkl_entry_deleted_externally(entry);
     } else if (!alone) {
-        zkl_share_contested(seat);
-    } else if (!seat->contested) {
-        seat->alone = true;
+        zkl_share_contested(entry);
+    } else if (!entry->contested) {
+        entry->alone = true;
     }
 }
 
 void zkl_share_expire(zkl_engine *engine, bool all)
 {
-    zkl_seat *seat;
-    while ((seat = TAILQ_FIRST(&engine->lingering)) != NULL && (all || seat->linger_until <= engine->now)) {
-        zkl_seat_leave(seat);
+    zkl_entry *entry;
+    while ((entry = TAILQ_FIRST(&engine->lingering)) != NULL && (all || entry->linger_until <= engine->now)) {
+        zkl_entry_leave(entry);
     }
 }
 
-void zkl_share_forget(zkl_seat *seat)
+void zkl_share_forget(zkl_entry *entry)
 {
-    zkl_terms_drop(seat->terms);
-    seat->terms = NULL;
+    zkl_lock_spec_drop(entry->spec);
+    entry->spec = NULL;
 }
 
-void zkl_share_make_way(const zkl_claim *claim)
+void zkl_share_make_way(const zkl_acquisition *acquisition)
 {
-    zkl_seat *seat, *next;
-    for (seat = TAILQ_FIRST(&claim->line->seats); seat != NULL; seat = next) {
-        next = TAILQ_NEXT(seat, in_line);
-        if (lingers(seat)) {
-            zkl_seat_leave(seat);
+    zkl_entry *entry, *next;
+    for (entry = TAILQ_FIRST(&acquisition->queue->entries); entry != NULL; entry = next) {
+        next = TAILQ_NEXT(entry, in_queue);
+        if (lingers(entry)) {
+            zkl_entry_leave(entry);
         }
     }
 }
 
 /* --- passing on ----------------------------------------------------------------------------------------------------- */
 
-bool zkl_share_pass(zkl_claim *claim)
+bool zkl_share_pass(zkl_acquisition *acquisition)
 {
-    zkl_seat *seat = claim->seat;
-    if (!is_lock(seat) || !seat->wanted) {
+    zkl_entry *entry = acquisition->entry;
+    if (!is_lock(entry) || !entry->wanted) {
         return false;
     }
     /* Readers whose create is not sent yet must not be created beside the next holder's node. */
-    zkl_seat_part_from_readers(seat, true);
-    note_end(seat, claim);
-    zkl_claim *next = TAILQ_FIRST(&seat->behind);
+    zkl_entry_detach_readers(entry, true);
+    note_end(entry, acquisition);
+    zkl_acquisition *next = TAILQ_FIRST(&entry->sharers);
     if (next == NULL) {
-        return begin_linger(seat, claim);
+        return begin_linger(entry, acquisition);
     }
-    bool moves = seat->state == ZKL_SEAT_GRANTED && (is_closed(seat) || !may_hand_over(seat, next));
-    zkl_seat *fresh = moves ? replace(seat) : NULL;
-    next = TAILQ_FIRST(&seat->behind);
+    bool moves = entry->state == ZKL_ENTRY_GRANTED && (is_closed(entry) || !may_hand_over(entry, next));
+    zkl_entry *fresh = moves ? replace(entry) : NULL;
+    next = TAILQ_FIRST(&entry->sharers);
     if (next != NULL) {
-        TAILQ_REMOVE(&seat->behind, next, in_seat);
-        LIST_REMOVE(seat, in_claim);
-        claim->seat = NULL;
-        put_first(seat, next);
-        zkl_claim_settle(claim);
-        if (next->phase == ZKL_CLAIM_WAITING) {
-            zkl_share_advance(seat);
+        TAILQ_REMOVE(&entry->sharers, next, in_entry);
+        LIST_REMOVE(entry, in_acquisition);
+        acquisition->entry = NULL;
+        put_first(entry, next);
+        zkl_acquisition_settle(acquisition);
+        if (next->phase == ZKL_ACQUISITION_WAITING) {
+            zkl_share_advance(entry);
         }
     } else {
-        zkl_seat_leave(seat);
+        zkl_entry_leave(entry);
     }
     /* Sent behind the delete, so the list that comes with the new create shows only the nodes that are left. */
     step_from(fresh);

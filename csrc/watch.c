@@ -24,47 +24,47 @@
 
 static void free_watch(zkl_watch *watch)
 {
-    LIST_REMOVE(watch, in_line);
+    LIST_REMOVE(watch, in_queue);
     if (watch->unwanted) {
         watch->engine->cleaning--;
     }
     watch->engine->stats.watches--;
-    zkl_line *line = watch->line;
+    zkl_queue *queue = watch->queue;
     zkl_free(watch->node);
     zkl_free(watch);
-    zkl_line_drop(line);
+    zkl_queue_drop(queue);
 }
 
 /* Returns the watch on the node `name`, or, if `name` is NULL, on the children of the queue's directory. NULL: none. */
-static zkl_watch *find(zkl_line *line, const char *name)
+static zkl_watch *find(zkl_queue *queue, const char *name)
 {
     zkl_watch *watch;
-    LIST_FOREACH(watch, &line->watches, in_line)
+    LIST_FOREACH(watch, &queue->watches, in_queue)
     {
-        if (watch->children ? name == NULL : name != NULL && strcmp(watch->node + strlen(line->path) + 1, name) == 0) {
+        if (watch->children ? name == NULL : name != NULL && strcmp(watch->node + strlen(queue->path) + 1, name) == 0) {
             return watch;
         }
     }
     return NULL;
 }
 
-static zkl_watch *new_watch(zkl_line *line, const char *name)
+static zkl_watch *new_watch(zkl_queue *queue, const char *name)
 {
     zkl_watch *watch = zkl_alloc(sizeof *watch);
-    char *node = name != NULL ? zkl_child_path(line->path, name) : zkl_copy(line->path, strlen(line->path));
+    char *node = name != NULL ? zkl_child_path(queue->path, name) : zkl_copy(queue->path, strlen(queue->path));
     if (watch == NULL || node == NULL) {
         zkl_free(watch);
         zkl_free(node);
         return NULL;
     }
-    watch->engine = line->engine;
-    watch->line = line;
+    watch->engine = queue->engine;
+    watch->queue = queue;
     watch->node = node;
     watch->children = name == NULL;
-    LIST_INIT(&watch->seats);
-    LIST_INSERT_HEAD(&line->watches, watch, in_line);
-    line->uses++;
-    line->engine->stats.watches++;
+    LIST_INIT(&watch->entries);
+    LIST_INSERT_HEAD(&queue->watches, watch, in_queue);
+    queue->uses++;
+    queue->engine->stats.watches++;
     return watch;
 }
 
@@ -79,7 +79,7 @@ static void set_unwanted(zkl_watch *watch, bool unwanted)
 
 static bool is_wanted(const zkl_watch *watch)
 {
-    return !LIST_EMPTY(&watch->seats) || watch->owner != NULL;
+    return !LIST_EMPTY(&watch->entries) || watch->owner != NULL;
 }
 
 /* Frees the watch when its address is not known any more: by no entry, by no request, and not by the C client. */
@@ -123,30 +123,30 @@ static void disarm(zkl_watch *watch)
 }
 
 /* Detaches all entries from this watch, and calls `what` for each. Some of them may choose the watch again at once. */
-static void tell(zkl_watch *watch, void (*what)(zkl_seat *))
+static void tell(zkl_watch *watch, void (*what)(zkl_entry *))
 {
     struct zkl_watcher_list told = LIST_HEAD_INITIALIZER(told);
-    zkl_seat *seat;
-    while ((seat = LIST_FIRST(&watch->seats)) != NULL) {
-        LIST_REMOVE(seat, in_watch);
-        LIST_INSERT_HEAD(&told, seat, in_watch);
+    zkl_entry *entry;
+    while ((entry = LIST_FIRST(&watch->entries)) != NULL) {
+        LIST_REMOVE(entry, in_watch);
+        LIST_INSERT_HEAD(&told, entry, in_watch);
     }
     watch->pinned = true;
-    while ((seat = LIST_FIRST(&told)) != NULL) {
-        LIST_REMOVE(seat, in_watch);
-        seat->watch = NULL;
-        what(seat);
+    while ((entry = LIST_FIRST(&told)) != NULL) {
+        LIST_REMOVE(entry, in_watch);
+        entry->watch = NULL;
+        what(entry);
     }
     watch->pinned = false;
 }
 
 /* The watch could not be armed. If there is a connection, the entry waits: the cause will not pass at once. */
-static void look_on(zkl_seat *seat)
+static void look_on(zkl_entry *entry)
 {
-    if (seat->state == ZKL_SEAT_QUEUED && zkl_session_usable(seat->engine)) {
-        zkl_seat_look_later(seat); /* no memory, or a name that no node can have */
+    if (entry->state == ZKL_ENTRY_QUEUED && zkl_session_usable(entry->engine)) {
+        zkl_entry_look_later(entry); /* no memory, or a name that no node can have */
     } else {
-        zkl_seat_look_again(seat);
+        zkl_entry_look_again(entry);
     }
 }
 
@@ -163,11 +163,11 @@ static void rearm_or_free(zkl_watch *watch)
  * Returns the watch on a node, or on the children of the queue's directory. Makes it if there is none. NULL when memory
  * is short.
  */
-static zkl_watch *take_watch(zkl_line *line, const char *name)
+static zkl_watch *take_watch(zkl_queue *queue, const char *name)
 {
-    zkl_watch *watch = find(line, name);
+    zkl_watch *watch = find(queue, name);
     if (watch == NULL) {
-        watch = new_watch(line, name);
+        watch = new_watch(queue, name);
     }
     if (watch != NULL) {
         set_unwanted(watch, false);
@@ -176,33 +176,33 @@ static zkl_watch *take_watch(zkl_line *line, const char *name)
 }
 
 /* Attaches the entry to the watch. NULL: there was no memory for a watch. */
-static void join(zkl_seat *seat, zkl_watch *watch)
+static void join(zkl_entry *entry, zkl_watch *watch)
 {
     if (watch == NULL) {
-        look_on(seat);
+        look_on(entry);
         return;
     }
-    seat->watch = watch;
-    LIST_INSERT_HEAD(&watch->seats, seat, in_watch);
+    entry->watch = watch;
+    LIST_INSERT_HEAD(&watch->entries, entry, in_watch);
     if (watch->state == ZKL_WATCH_ARMED) {
-        zkl_seat_foreseen(seat, true);
+        zkl_entry_prediction_answered(entry, true);
     } else if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         rearm_or_free(watch);
     }
 }
 
-void zkl_watch_node(zkl_seat *seat, const char *name)
+void zkl_watch_node(zkl_entry *entry, const char *name)
 {
-    zkl_line_remove_if_stray(seat->line, name); /* else the entry would wait for it until the session ends */
-    join(seat, take_watch(seat->line, name));
+    zkl_queue_remove_if_stray(entry->queue, name); /* else the entry would wait for it until the session ends */
+    join(entry, take_watch(entry->queue, name));
 }
 
-bool zkl_watch_children(zkl_seat *turn, zkl_line *line)
+bool zkl_watch_children(zkl_entry *queue_entry, zkl_queue *queue)
 {
-    zkl_watch *watch = take_watch(line, NULL);
+    zkl_watch *watch = take_watch(queue, NULL);
     bool armed = watch != NULL && watch->state == ZKL_WATCH_ARMED;
-    join(turn, watch);
-    return turn->watch != NULL && !armed;
+    join(queue_entry, watch);
+    return queue_entry->watch != NULL && !armed;
 }
 
 /* Returns the bytes that the watch takes in the packet that arms all watches again after a reconnect. */
@@ -211,37 +211,37 @@ static int64_t bytes_of(const zkl_engine *engine, const char *node)
     return engine->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
 }
 
-void zkl_watch_own(zkl_seat *seat)
+void zkl_watch_own(zkl_entry *entry)
 {
-    zkl_engine *engine = seat->engine;
-    if (engine->own_bytes + bytes_of(engine, seat->node) > ZKL_MAX_OWN_BYTES) {
+    zkl_engine *engine = entry->engine;
+    if (engine->own_bytes + bytes_of(engine, entry->node) > ZKL_MAX_OWN_BYTES) {
         zkl_log(engine, ZOO_LOG_LEVEL_WARN, "too many locks are held to hear who asks for '%s' to be released",
-                seat->node);
+                entry->node);
         return;
     }
-    zkl_watch *watch = take_watch(seat->line, zkl_seat_name(seat));
+    zkl_watch *watch = take_watch(entry->queue, zkl_entry_name(entry));
     if (watch == NULL) {
         return; /* no request to release will be noticed: not worth losing the lock for */
     }
-    watch->owner = seat;
-    seat->own = watch;
+    watch->owner = entry;
+    entry->own = watch;
     engine->own_bytes += bytes_of(engine, watch->node);
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
-        zkl_seat_revoked(seat); /* a waiter's read has shown it, and the node is not read again before it changes */
+        zkl_entry_revoked(entry); /* a waiter's read has shown it, and the node is not read again before it changes */
     }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         arm(watch); /* if that is not possible now, zkl_watches_resume does it */
     }
 }
 
-void zkl_watch_leave(zkl_seat *seat)
+void zkl_watch_leave(zkl_entry *entry)
 {
-    zkl_watch *watch = seat->watch;
+    zkl_watch *watch = entry->watch;
     if (watch == NULL) {
         return;
     }
-    LIST_REMOVE(seat, in_watch);
-    seat->watch = NULL;
+    LIST_REMOVE(entry, in_watch);
+    entry->watch = NULL;
     if (is_wanted(watch)) {
         return;
     }
@@ -269,9 +269,9 @@ static void leave_to_fire(zkl_watch *watch)
  * Detaches the watch from the owner of the node, which is not told of requests to release any more. Returns the owner,
  * or NULL.
  */
-static zkl_seat *part_from_owner(zkl_watch *watch)
+static zkl_entry *part_from_owner(zkl_watch *watch)
 {
-    zkl_seat *owner = watch->owner;
+    zkl_entry *owner = watch->owner;
     if (owner != NULL) {
         owner->own = NULL;
         watch->owner = NULL;
@@ -280,40 +280,40 @@ static zkl_seat *part_from_owner(zkl_watch *watch)
     return owner;
 }
 
-void zkl_watch_leave_own(zkl_seat *seat)
+void zkl_watch_leave_own(zkl_entry *entry)
 {
-    zkl_watch *watch = seat->own;
+    zkl_watch *watch = entry->own;
     if (watch != NULL) {
         part_from_owner(watch);
         leave_to_fire(watch);
     }
 }
 
-void zkl_watch_leave_directory(zkl_seat *seat)
+void zkl_watch_leave_directory(zkl_entry *entry)
 {
-    zkl_watch *watch = seat->watch;
+    zkl_watch *watch = entry->watch;
     if (watch != NULL) {
-        LIST_REMOVE(seat, in_watch);
-        seat->watch = NULL;
+        LIST_REMOVE(entry, in_watch);
+        entry->watch = NULL;
         leave_to_fire(watch);
     }
 }
 
 /* Returns the entry whose own node is watched, unless that entry has requested the deletion. */
-static zkl_seat *owner_of(zkl_watch *watch)
+static zkl_entry *owner_of(zkl_watch *watch)
 {
-    zkl_seat *seat = part_from_owner(watch);
-    if (seat == NULL) {
-        TAILQ_FOREACH(seat, &watch->line->seats, in_line)
+    zkl_entry *entry = part_from_owner(watch);
+    if (entry == NULL) {
+        TAILQ_FOREACH(entry, &watch->queue->entries, in_queue)
         {
-            bool stands =
-                seat->state == ZKL_SEAT_QUEUED || seat->state == ZKL_SEAT_CONFIRMING || seat->state == ZKL_SEAT_GRANTED;
-            if (stands && strcmp(seat->node, watch->node) == 0) {
+            bool stands = entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING ||
+                          entry->state == ZKL_ENTRY_GRANTED;
+            if (stands && strcmp(entry->node, watch->node) == 0) {
                 break;
             }
         }
     }
-    return seat;
+    return entry;
 }
 
 static bool is_revocation(const char *data, int length)
@@ -324,10 +324,10 @@ static bool is_revocation(const char *data, int length)
 /* Tells the entries whether the node is there: some have only predicted its name. */
 static void tell_of_look(const zkl_watch *watch, bool there)
 {
-    zkl_seat *seat;
-    LIST_FOREACH(seat, &watch->seats, in_watch)
+    zkl_entry *entry;
+    LIST_FOREACH(entry, &watch->entries, in_watch)
     {
-        zkl_seat_foreseen(seat, there);
+        zkl_entry_prediction_answered(entry, there);
     }
 }
 
@@ -338,7 +338,7 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
     watch->flying--;
     watch->asked = rc == ZOK && is_revocation(data, length);
     if (watch->asked && watch->owner != NULL) {
-        zkl_seat_revoked(watch->owner);
+        zkl_entry_revoked(watch->owner);
     }
     tell_of_look(watch, rc == ZOK);
     if (rc == ZOK || ZKL_BROKEN(ZKL_BREAK_REARM)) {
@@ -353,9 +353,9 @@ void zkl_watch_armed(zkl_request *request, int rc, const char *data, int length)
         part_from_owner(watch); /* the node may not be read, or is gone, as the heartbeat will tell */
     }
     if (rc == ZNOAUTH || rc == ZTHROTTLEDOP) {
-        tell(watch, zkl_seat_look_later);
+        tell(watch, zkl_entry_look_later);
     } else {
-        tell(watch, rc == ZNONODE ? zkl_seat_blocker_gone : zkl_seat_look_again);
+        tell(watch, rc == ZNONODE ? zkl_entry_blocker_gone : zkl_entry_look_again);
     }
     if (rc == ZTHROTTLEDOP && is_wanted(watch)) {
         zkl_try_later(watch->engine); /* zkl_watches_resume arms it for its owner */
@@ -370,20 +370,20 @@ void zkl_watch_listed(zkl_request *request, int rc, const struct String_vector *
     zkl_watch *watch = request->about.watch;
     watch->flying--;
     watch->state = rc == ZOK ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
-    rc = rc == ZOK && !zkl_names_sound(names) ? ZMARSHALLINGERROR : rc; /* armed all the same */
+    rc = rc == ZOK && !zkl_list_is_sound(names) ? ZMARSHALLINGERROR : rc; /* armed all the same */
     request->purpose = ZKL_LIST_LOOK;
     watch->pinned = true;
-    zkl_seat *seat, *next;
-    for (seat = LIST_FIRST(&watch->seats); seat != NULL; seat = next) {
-        next = LIST_NEXT(seat, in_watch);
+    zkl_entry *entry, *next;
+    for (entry = LIST_FIRST(&watch->entries); entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, in_watch);
         if (rc != ZOK) {
-            LIST_REMOVE(seat, in_watch);
-            seat->watch = NULL;
+            LIST_REMOVE(entry, in_watch);
+            entry->watch = NULL;
         }
-        if (seat->role == ZKL_ROLE_TURN) {
-            zkl_permits_listed(seat->claim, request, rc, names, stat);
+        if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
+            zkl_permits_listed(entry->acquisition, request, rc, names, stat);
         } else {
-            zkl_share_listed(seat, rc, names);
+            zkl_share_listed(entry, rc, names);
         }
     }
     watch->pinned = false;
@@ -400,13 +400,13 @@ static void keep_watch(zkl_watch *watch, int rc)
     if (!zkl_outcome_unknown(rc)) {
         zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
     }
-    zkl_seat *seat, *next;
-    for (seat = watch->children ? LIST_FIRST(&watch->seats) : NULL; seat != NULL; seat = next) {
-        next = LIST_NEXT(seat, in_watch);
-        if (seat->role == ZKL_ROLE_TURN) {
-            zkl_permits_look_again(seat->claim);
+    zkl_entry *entry, *next;
+    for (entry = watch->children ? LIST_FIRST(&watch->entries) : NULL; entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, in_watch);
+        if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
+            zkl_permits_look_again(entry->acquisition);
         } else {
-            zkl_share_contested(seat); /* another contender may have come */
+            zkl_share_contested(entry); /* another contender may have come */
         }
     }
 }
@@ -441,16 +441,16 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
     }
     watch->engine->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
-    zkl_seat *owner = type == ZOO_DELETED_EVENT && !watch->children ? owner_of(watch) : NULL;
+    zkl_entry *owner = type == ZOO_DELETED_EVENT && !watch->children ? owner_of(watch) : NULL;
     if (owner != NULL) {
         watch->pinned = true; /* its entries, which are told below, may leave together with its owner */
-        zkl_seat_evicted(owner);
+        zkl_entry_deleted_externally(owner);
         watch->pinned = false;
     }
     if (type == (watch->children ? ZOO_CHILD_EVENT : ZOO_DELETED_EVENT)) {
-        tell(watch, zkl_seat_blocker_gone);
+        tell(watch, zkl_entry_blocker_gone);
     } else if (watch->children) {
-        tell(watch, zkl_seat_look_again);
+        tell(watch, zkl_entry_look_again);
     } else if (ZKL_BROKEN(ZKL_BREAK_REARM)) {
         return;
     }
@@ -459,12 +459,12 @@ void zkl_watch_event(zhandle_t *handle, int type, int state, const char *path, v
 
 void zkl_watches_resume(zkl_engine *engine)
 {
-    for (uint32_t slot = 0; slot < engine->line_slots; slot++) {
-        zkl_line *line;
-        LIST_FOREACH(line, &engine->lines[slot], hash)
+    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
+        zkl_queue *queue;
+        LIST_FOREACH(queue, &engine->queues[slot], hash)
         {
             zkl_watch *watch;
-            LIST_FOREACH(watch, &line->watches, in_line)
+            LIST_FOREACH(watch, &queue->watches, in_queue)
             {
                 if (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
                     disarm(watch);
@@ -478,35 +478,36 @@ void zkl_watches_resume(zkl_engine *engine)
 
 void zkl_watches_look_again(zkl_engine *engine)
 {
-    zkl_seat *seat;
-    TAILQ_FOREACH(seat, &engine->seats, all)
+    zkl_entry *entry;
+    TAILQ_FOREACH(entry, &engine->entries, all)
     {
-        bool waits = seat->role == ZKL_ROLE_TURN && seat->state == ZKL_SEAT_CONFIRMING && seat->watch != NULL;
-        if (waits && seat->watch->state == ZKL_WATCH_ARMED && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
-            zkl_permits_look_again(seat->claim);
+        bool waits =
+            entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->state == ZKL_ENTRY_CONFIRMING && entry->watch != NULL;
+        if (waits && entry->watch->state == ZKL_WATCH_ARMED && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
+            zkl_permits_look_again(entry->acquisition);
         }
     }
 }
 
 void zkl_watches_closed(zkl_engine *engine)
 {
-    for (uint32_t slot = 0; slot < engine->line_slots; slot++) {
-        zkl_line *line = LIST_FIRST(&engine->lines[slot]);
-        while (line != NULL) {
-            line->uses++; /* stays until its successor is known */
+    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
+        zkl_queue *queue = LIST_FIRST(&engine->queues[slot]);
+        while (queue != NULL) {
+            queue->uses++; /* stays until its successor is known */
             zkl_watch *watch;
-            while ((watch = LIST_FIRST(&line->watches)) != NULL) {
-                zkl_seat *seat;
-                while ((seat = LIST_FIRST(&watch->seats)) != NULL) {
-                    LIST_REMOVE(seat, in_watch);
-                    seat->watch = NULL;
+            while ((watch = LIST_FIRST(&queue->watches)) != NULL) {
+                zkl_entry *entry;
+                while ((entry = LIST_FIRST(&watch->entries)) != NULL) {
+                    LIST_REMOVE(entry, in_watch);
+                    entry->watch = NULL;
                 }
                 part_from_owner(watch);
                 free_watch(watch);
             }
-            zkl_line *next = LIST_NEXT(line, hash);
-            zkl_line_drop(line);
-            line = next;
+            zkl_queue *next = LIST_NEXT(queue, hash);
+            zkl_queue_drop(queue);
+            queue = next;
         }
     }
 }
@@ -516,8 +517,8 @@ static zkl_watch *find_by_path(const zkl_engine *engine, const char *path, bool 
 {
     const char *slash = strrchr(path, '/');
     size_t directory = children ? strlen(path) : (size_t)(slash - path);
-    zkl_line *line = zkl_line_find(engine, path, directory);
-    return line != NULL ? find(line, children ? NULL : slash + 1) : NULL;
+    zkl_queue *queue = zkl_queue_find(engine, path, directory);
+    return queue != NULL ? find(queue, children ? NULL : slash + 1) : NULL;
 }
 
 bool zkl_watch_wanted(const zkl_engine *engine, const char *path, bool children)

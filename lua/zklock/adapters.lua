@@ -31,7 +31,7 @@
 --                       time. Called before the thing that it waited for is given up.
 --     adapter.alone     optional: true if wait blocks the whole program, so that there is no other coroutine to wake. Then no
 --                       waiter is passed to wait, and wake is never called.
---     adapter.patience()
+--     adapter.may_block_for()
 --                       optional: for how many seconds other calls may block the whole program, here and now, because wait
 --                       would too; nil: not at all.
 --     adapter.here()    optional: the adapter to use in place of this one, here and now; nil: this one.
@@ -40,7 +40,7 @@
 --                       yield. A hold belongs to the coroutine that acquired it. Coroutines of one owner may also release and
 --                       query each other's holds. When a coroutine ends while it holds, the hold belongs to its owner.
 --     adapter.bind(hold)
---                       optional: the running coroutine has asked for a lock, by `hold.claim`. The adapter may end this
+--                       optional: the running coroutine has asked for a lock, by `hold.acquisition`. The adapter may end this
 --                       acquisition together with whatever runs; it may use the field `hold.owner` for this. With bind
 --                       the client's pump is attended to while any lock is held.
 --     adapter.keep(hold)
@@ -49,7 +49,7 @@
 --                       optional: with_lock, called by the running coroutine, holds the lock from now on. While it does,
 --                       `hold.within` is not false.
 --
--- If an adapter learns that a waiter's coroutine was killed, it calls zklock.wait's forsake(client, waiter), which gives up
+-- If an adapter learns that a waiter's coroutine was killed, it calls zklock.wait's abandon(client, waiter), which gives up
 -- what the waiter waited for. Without this call that happens when the waiter is collected. The adapter need not report Lua
 -- 5.4's coroutine.close. A pump should call zklock.wait's collect(client) about twice a second: it runs the garbage collector
 -- in a program that only waits, and gives up waits that will not go on.

@@ -300,15 +300,15 @@ function Client:_unreachable(what)
 end
 
 --- How many seconds to wait for the acknowledgement of clean-up, which then goes on in the background: the session timeout.
-function Client:_patience()
+function Client:_cleanup_timeout()
     local negotiated = self._core:session_timeout()
     return negotiated and negotiated > 0 and negotiated or self._session_timeout
 end
 
---- Like _patience for a release: the session timeout or `given`, the timeout of the program, whichever is less.
-function Client:_release_patience(given)
-    local patience = self:_patience()
-    return given and min(given, patience) or patience
+--- Like _cleanup_timeout for a release: the session timeout or `given`, the timeout of the program, whichever is less.
+function Client:_release_timeout(given)
+    local block_for = self:_cleanup_timeout()
+    return given and min(given, block_for) or block_for
 end
 
 local function query_done(query)

@@ -1,7 +1,7 @@
---- hold: one acquisition of a lock object, from its request to its end, with its handle on the C side (`claim`).
+--- hold: one acquisition of a lock object, from its request to its end, with its handle on the C side (`acquisition`).
 --
 -- For zklock.lock and zklock.multi. A lock object has at most one hold (`_hold`, else false). The hold belongs to the coroutine
--- that acquired it (`taker`, see zklock.owner), and has several levels if a reentrant lock was acquired several times. A multi
+-- that acquired it (`acquirer`, see zklock.owner), and has several levels if a reentrant lock was acquired several times. A multi
 -- that has some of its locks and waits for further ones keeps them as *weak holds*: such a hold belongs to the lock object, but
 -- ends when the multi's coroutine is collected.
 
@@ -18,13 +18,13 @@ local Hold = {
 Hold.__index = Hold
 
 --- Makes a hold for an acquisition of `count` permits (1 except for semaphores). Nothing is sent yet.
--- @tparam string|boolean try one of Lock.WAIT, Lock.TRY, Lock.HASTY
+-- @tparam string|boolean try one of Lock.WAIT, Lock.TRY, Lock.OPTIMISTIC
 -- @tparam number count
--- @tparam table taker the acquirer: stands for the coroutine that acquires
+-- @tparam table acquirer the acquirer: stands for the coroutine that acquires
 -- @tparam boolean|nil keep whether it outlives the request that acquires it
 -- @treturn table
-function Hold.new(try, count, taker, keep)
-    local hold = setmetatable({ claim = false, try = try, taker = taker, released = false }, Hold)
+function Hold.new(try, count, acquirer, keep)
+    local hold = setmetatable({ acquisition = false, try = try, acquirer = acquirer, released = false }, Hold)
     if count ~= 1 then
         hold.count = count
     end
@@ -65,48 +65,48 @@ local function no()
     return false
 end
 
---- Takes the place of the `claim` of a weak hold after it was collected.
+--- Takes the place of the `acquisition` of a weak hold after it was collected.
 local GONE = { held = no, cancel = no, id = no }
 
---- The metatable of a weak hold, which refers to its `claim` weakly.
-local Tethered = { __mode = "v", __index = setmetatable({ claim = GONE }, Hold) }
+--- The metatable of a weak hold, which refers to its `acquisition` weakly.
+local WeaklyHeld = { __mode = "v", __index = setmetatable({ acquisition = GONE }, Hold) }
 
---- Refers to the `claim` of a weak hold strongly, and receives its notifications.
-local Tether = {}
-Tether.__index = Tether
+--- Refers to the `acquisition` of a weak hold strongly, and receives its notifications.
+local HoldKeeper = {}
+HoldKeeper.__index = HoldKeeper
 
-function Tether:_ticket_changed()
-    self.lock:_ticket_changed()
+function HoldKeeper:_handle_changed()
+    self.lock:_handle_changed()
 end
 
 --- Makes the object's hold weak: the hold, which has one level, ends when the first result is collected. For a multi that waits
 -- for further locks.
-function Hold.tether(lock)
+function Hold.weaken(lock)
     local hold = lock._hold
-    local tether = setmetatable({ lock = lock, _hold = hold, claim = hold.claim, owner = hold.owner }, Tether)
+    local keeper = setmetatable({ lock = lock, _hold = hold, acquisition = hold.acquisition, owner = hold.owner }, HoldKeeper)
     if hold.observed then
-        lock._client._registry.observers[hold.claim:id()] = tether -- observers is weak: no entry is left
+        lock._client._registry.observers[hold.acquisition:id()] = keeper -- observers is weak: no entry is left
     end
-    return tether, setmetatable(hold, Tethered)
+    return keeper, setmetatable(hold, WeaklyHeld)
 end
 
 --- Makes a weak hold an ordinary hold of the object again. Does nothing to other holds.
-function Hold.untether(lock, hold)
-    if getmetatable(hold) ~= Tethered then
+function Hold.strengthen(lock, hold)
+    if getmetatable(hold) ~= WeaklyHeld then
         return
     end
     setmetatable(hold, Hold)
     if hold.observed then
-        lock._client._registry.observers[hold.claim:id()] = lock
+        lock._client._registry.observers[hold.acquisition:id()] = lock
     end
 end
 
 -- Looking -------------------------------------------------------------------------------------------------------------
 
---- Returns the object's hold, or nil. A weak hold whose `claim` was collected counts as none.
+--- Returns the object's hold, or nil. A weak hold whose `acquisition` was collected counts as none.
 function Hold.present(lock)
     local hold = lock._hold
-    if hold and hold.claim == GONE then
+    if hold and hold.acquisition == GONE then
         lock._hold = false
         return nil
     end
@@ -114,9 +114,9 @@ function Hold.present(lock)
 end
 
 --- Returns the C acquisition of an object that holds at this instant, or nil.
-function Hold.held_claim(lock)
+function Hold.held_acquisition(lock)
     local hold = lock and lock._hold
-    return hold and hold.claim:held() and hold.claim or nil
+    return hold and hold.acquisition:held() and hold.acquisition or nil
 end
 
 return Hold

@@ -17,7 +17,7 @@
 -- class with a different *kind* (Lock.MUTEX, …). zklock.semaphore adds what only semaphores have. This file decides who may ask
 -- when (one acquisition of an object at a time), keeps deadlines, and notifies the program.
 --
--- A *hold* (zklock.hold) is one acquisition as Lua sees it, from its request to its end. `hold.claim` is its handle on
+-- A *hold* (zklock.hold) is one acquisition as Lua sees it, from its request to its end. `hold.acquisition` is its handle on
 -- the C side. A lock object has at most one hold (`_hold`) or one attempt at one (`client._attempts[lock]`).
 -- The table of attempts is weak. If an attempt's coroutine is never resumed, or an error ended it where waits cannot be
 -- protected, the attempt and its C acquisition are collected and the object is free again. Further coroutines use
@@ -36,8 +36,8 @@ local error, getmetatable, pairs, pcall, setmetatable, type = error, getmetatabl
 local format = string.format
 local huge, min = math.huge, math.min
 local now, REVOKE = core.now, core.REVOKE
-local held_claim, new_hold, present = Hold.held_claim, Hold.new, Hold.present
-local meant, own, running_taker = Owner.meant, Owner.own, Owner.running
+local held_acquisition, new_hold, present = Hold.held_acquisition, Hold.new, Hold.present
+local meant, own, running_acquirer = Owner.meant, Owner.own, Owner.running
 
 local Lock = {}
 Lock.__index = Lock
@@ -88,11 +88,11 @@ function Lock.new(class, client, kind, path, settings)
         _on_lost = settings.on_lost or false,
         _on_revoke = settings.on_revoke or false,
         -- The lock spec on the C side, made at the first acquisition.
-        _terms = false,
+        _spec = false,
         _permits = false, -- the permits of a semaphore
         _twin = false,    -- the other half of a read/write lock
-        _taker = false,   -- the first acquirer that asked for the object
-        _takers = false,  -- all other acquirers that asked for it
+        _acquirer = false,   -- the first acquirer that asked for the object
+        _acquirers = false,  -- all other acquirers that asked for it
         _others = false,  -- the companions in use, by their acquirers
         _latest = false,  -- the companion that was granted last, in a weak table
         _origin = false,  -- of a companion: the object
@@ -111,14 +111,14 @@ end
 -- ----------------------------------------------------------------------------------------------------------
 
 --- Ends the object's hold. Whatever the server still has of it is cleaned up in the background.
--- @tparam number|nil patience for how many seconds this may block until the clean-up is complete
+-- @tparam number|nil block_for for how many seconds this may block until the clean-up is complete
 -- @tparam boolean|nil if_held true: only if the object holds at this instant
 -- @treturn boolean|nil true: nothing is left to clean up or to report; false: something is; nil: the object does not hold
-local function drop(self, patience, if_held)
+local function drop(self, block_for, if_held)
     local hold, client = self._hold, self._client
     -- C records the end in the same step. It sets `released` if the hold was held, and removes the hold from object and
     -- observers.
-    local settled, news = hold.claim:release(patience, if_held, self, hold.observed and client._registry.observers)
+    local settled, news = hold.acquisition:release(block_for, if_held, self, hold.observed and client._registry.observers)
     if settled == nil and if_held then
         return nil
     end
@@ -131,7 +131,7 @@ end
 
 --- The reason why a hold was lost, as C reports it.
 function Lock:_lost_message(hold)
-    local phase, _, message = hold.claim:phase()
+    local phase, _, message = hold.acquisition:phase()
     if phase == "lost" and message ~= "" then
         return message
     elseif phase == "released" then
@@ -143,7 +143,7 @@ end
 
 --- Runs on_revoke if the lock has been asked for since on_revoke ran last.
 local function tell_revoked(self, hold)
-    local asked = self._on_revoke and hold.claim:revocations() or 0
+    local asked = self._on_revoke and hold.acquisition:revocations() or 0
     if asked > hold.asked then
         hold.asked = asked
         self._client:_run_callback("on_revoke", self._on_revoke, self)
@@ -160,14 +160,14 @@ end
 
 --- Notifies the program of a change of its hold: another contender asks for the lock, or the hold has ended. The end is reported
 -- once, by the first to notice: the pump, which calls this when the acquisition changed, or a caller before the pump.
-function Lock:_ticket_changed()
+function Lock:_handle_changed()
     local hold = present(self)
     if not hold or hold.told then
         return
-    elseif hold.claim:held() then
+    elseif hold.acquisition:held() then
         return tell_revoked(self, hold)
     end
-    local phase, code = hold.claim:phase()
+    local phase, code = hold.acquisition:phase()
     if phase ~= "released" then
         tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))
     -- The adapter released it because its request has ended: nothing is going to use the companion.
@@ -179,7 +179,7 @@ end
 --- Drops a hold that is lost. Runs on_lost first, which may have dropped the hold itself, or may have acquired anew.
 local function drop_lost(self)
     local hold = self._hold
-    self:_ticket_changed()
+    self:_handle_changed()
     if self._hold == hold then
         drop(self)
     end
@@ -196,7 +196,7 @@ end
 
 --- Whether an acquisition is decided: C reports a result, or the acquisition was cancelled.
 local function attempt_decided(hold)
-    return hold.cancelled or not hold.claim:waits()
+    return hold.cancelled or not hold.acquisition:waits()
 end
 
 --- Returns nil, message and code for an acquisition whose time is up.
@@ -211,7 +211,7 @@ local function timed_out(self, hold, timeout)
     if hold.try or client._core:state() ~= "connected" then
         return nil, client:_unreachable(what), "disconnected"
     end
-    local _, _, message = hold.claim:phase()
+    local _, _, message = hold.acquisition:phase()
     if message == nil or message == "" then
         message = "it was not decided in time"
     end
@@ -220,42 +220,42 @@ end
 
 --- Ways to acquire. WAIT waits. TRY is refused if it would have to wait, and writes nothing then. The optimistic try
 -- joins first and looks afterwards. That saves a round trip if the queue is empty, and leaves a node to clean up if it is not.
-local TRY, HASTY = "try", "hasty"
-Lock.WAIT, Lock.TRY, Lock.HASTY = false, TRY, HASTY
+local TRY, OPTIMISTIC = "try", "optimistic"
+Lock.WAIT, Lock.TRY, Lock.OPTIMISTIC = false, TRY, OPTIMISTIC
 
 --- Makes the lock spec on the C side, once for all acquisitions of the object.
-local function make_terms(self)
-    local terms, message, code = core.terms(self._path, self._kind.mode, self._identity, self._acl, self._max_hold,
+local function make_spec(self)
+    local spec, message, code = core.lock_spec(self._path, self._kind.mode, self._identity, self._acl, self._max_hold,
         self._on_revoke ~= false, self._permits or nil, self._handoff, self._linger)
-    self._terms = terms or false
-    return terms, message, code
+    self._spec = spec or false
+    return spec, message, code
 end
 
 --- Asks for the lock. The caller must call _conclude or _abandon afterwards, in any case.
 -- @tparam table hold
--- @tparam number|nil patience for how many seconds this may block until the acquisition is decided
+-- @tparam number|nil block_for for how many seconds this may block until the acquisition is decided
 -- @treturn userdata|nil the C acquisition; or nil, message, code
 -- @treturn boolean|string whether it is granted already
 -- @treturn boolean whether there are notifications for the pump
-local function request(self, hold, patience)
+local function request(self, hold, block_for)
     local client = self._client
-    local terms = self._terms
-    if not terms then
+    local spec = self._spec
+    if not spec then
         local message, code
-        terms, message, code = make_terms(self)
-        if not terms then
+        spec, message, code = make_spec(self)
+        if not spec then
             return nil, message, code
         end
     end
     client._attempts[self] = hold
-    local writer = self._twin and self._kind == Lock.READ and held_claim(own(self._twin, hold.taker)) or nil
+    local writer = self._twin and self._kind == Lock.READ and held_acquisition(own(self._twin, hold.acquirer)) or nil
     -- C puts the acquisition into `hold` before it sends anything, so that Ctrl-C in between finds it there.
     local try = hold.try
-    local claim, granted, news = client._core:claim(terms, hold, try, try == HASTY, hold.count, writer, patience)
-    if claim and client._adapter.bind then
+    local acquisition, granted, news = client._core:acquire(spec, hold, try, try == OPTIMISTIC, hold.count, writer, block_for)
+    if acquisition and client._adapter.bind then
         client._adapter.bind(hold)
     end
-    return claim, granted, news
+    return acquisition, granted, news
 end
 
 --- Makes the hold the object's. Fails if on_revoke gives it back at once.
@@ -270,7 +270,7 @@ local function take(self, hold)
     end
     if adapter.bind or self._on_lost or self._on_revoke then
         hold.observed = true
-        wait.observe(client, hold.claim:id(), self)
+        wait.observe(client, hold.acquisition:id(), self)
     elseif client._state_listeners[1] then
         wait.attend(client)
     end
@@ -291,10 +291,10 @@ function Lock:_conclude(hold, timeout)
         return timed_out(self, hold, timeout)
     elseif hold.cancelled then
         return nil, format("waiting for the %s %s was cancelled", self._kind.name, self._path), "cancelled"
-    elseif hold.claim:held() then
+    elseif hold.acquisition:held() then
         return take(self, hold)
     end
-    local phase, code, message = hold.claim:phase()
+    local phase, code, message = hold.acquisition:phase()
     if phase == nil then
         return nil, code, message -- after a fork, these two are a message and its code
     elseif phase == "waiting" then
@@ -309,7 +309,7 @@ end
 
 --- Gives up an acquisition, whatever its state. Does nothing the second time.
 function Lock:_abandon(hold)
-    local client, claim = self._client, hold.claim
+    local client, acquisition = self._client, hold.acquisition
     if client._attempts[self] == hold then
         client._attempts[self] = nil
     end
@@ -317,11 +317,11 @@ function Lock:_abandon(hold)
         self._hold = false
     end
     Owner.forget(self, hold)
-    if claim then
+    if acquisition then
         if hold.observed then
-            client._registry.observers[claim:id()] = nil
+            client._registry.observers[acquisition:id()] = nil
         end
-        claim:cancel()
+        acquisition:cancel()
     end
 end
 
@@ -331,14 +331,14 @@ local OFFLINE_PATIENCE = 0.1
 --- Asks for the lock and waits. Unless it returns true, the caller must give up the acquisition.
 local function attempt(self, hold, timeout)
     local client = self._client
-    local ask = not self._lingers and client._adapter.patience -- a lingering lock is usually granted at once
-    local patience, deadline = ask and ask() or nil, timeout
+    local ask = not self._lingers and client._adapter.may_block_for -- a lingering lock is usually granted at once
+    local block_for, deadline = ask and ask() or nil, timeout
     if timeout ~= huge then
-        timeout = hold.try and client:_patience() or timeout
-        patience, deadline = patience and min(patience, timeout), now() + timeout
+        timeout = hold.try and client:_cleanup_timeout() or timeout
+        block_for, deadline = block_for and min(block_for, timeout), now() + timeout
     end
-    local claim, granted, news = request(self, hold, patience)
-    if not claim then
+    local acquisition, granted, news = request(self, hold, block_for)
+    if not acquisition then
         return nil, granted, news
     end
     if news then
@@ -349,7 +349,7 @@ local function attempt(self, hold, timeout)
     if hold.try and client._core:state() ~= "connected" then
         deadline = min(deadline, now() + OFFLINE_PATIENCE)
     end
-    local decided, message, code = wait.until_decided(client, claim:id(), deadline, attempt_decided, hold)
+    local decided, message, code = wait.until_decided(client, acquisition:id(), deadline, attempt_decided, hold)
     if decided == nil then
         return nil, message, code
     end
@@ -380,9 +380,9 @@ end
 
 --- Asks for the lock without waiting, for a multi. The multi concludes it or takes back the record. Returns the results of
 -- `request`.
-function Lock:_ask(way, taker, keep, record)
-    local hold = new_hold(way, 1, taker, keep)
-    Owner.note(self, taker)
+function Lock:_ask(way, acquirer, keep, record)
+    local hold = new_hold(way, 1, acquirer, keep)
+    Owner.note(self, acquirer)
     note_record(record, self, hold, 1)
     return request(self, hold)
 end
@@ -429,8 +429,8 @@ end
 
 --- Whether a lock object is held by a coroutine that cannot go on while this coroutine waits.
 local function is_held_above(lock, me, alone)
-    local hold = lock and held_claim(lock) and lock._hold
-    return hold and (alone and hold.taker ~= me or Owner.is_above(hold.taker, me)) or false
+    local hold = lock and held_acquisition(lock) and lock._hold
+    return hold and (alone and hold.acquirer ~= me or Owner.is_above(hold.acquirer, me)) or false
 end
 
 --- Whether is_held_above is true of one of the locks that hold through an object. Where other coroutines can run, only the
@@ -454,14 +454,14 @@ local function waits_for_itself(self, count, me)
     if self._permits then
         local taken = count
         for lock in Owner.each(object) do
-            taken = taken + (held_claim(lock) and lock._hold.count or 0)
+            taken = taken + (held_acquisition(lock) and lock._hold.count or 0)
         end
         return alone and taken > self._permits
     elseif alone and self._client._attempts[object] then
         return true -- a callback called during that attempt's wait acquires
     end
     return self._kind ~= Lock.READ and any_held_above(object, me, alone) or self._twin and
-        (self._kind == Lock.WRITE or not held_claim(own(self._twin, me))) and any_held_above(self._twin, me, alone)
+        (self._kind == Lock.WRITE or not held_acquisition(own(self._twin, me))) and any_held_above(self._twin, me, alone)
 end
 
 --- Returns a message if an acquisition of `count` permits would wait for itself; otherwise nil.
@@ -473,7 +473,7 @@ function Lock:_deadlock(timeout, count, me)
     if self._client._attempts[self] then
         return format("the %s %s is already being acquired by this object", self._kind.name, self._path)
     elseif not hold then
-        if self._kind == Lock.WRITE and held_claim(own(self._twin, me)) then
+        if self._kind == Lock.WRITE and held_acquisition(own(self._twin, me)) then
             return format("the write lock %s cannot be acquired while this object's read lock is held: it would wait for itself",
                 self._path)
         elseif timeout > 0 and waits_for_itself(self, count, me) then
@@ -481,7 +481,7 @@ function Lock:_deadlock(timeout, count, me)
                 self._kind.name, self._path)
         end
         return nil
-    elseif not hold.claim:held() then
+    elseif not hold.acquisition:held() then
         return nil
     elseif not self._reentrant then
         return format("the %s %s is already held by this object", self._kind.name, self._path)
@@ -500,10 +500,10 @@ local function enter_placed(self, timeout, count, keep, me, record)
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
         return acquire(self, timeout, count, keep, me, record)
-    elseif hold.claim:held() then
+    elseif hold.acquisition:held() then
         local level = hold.levels + 1
-        Hold.untether(self, hold) -- from now on the multi is not its only owner
-        hold.taker = me
+        Hold.strengthen(self, hold) -- from now on the multi is not its only owner
+        hold.acquirer = me
         if record then
             note_record(record, self, hold, level)
         end
@@ -518,8 +518,8 @@ end
 
 --- Whether a hold has ended and no code is left that could ask for its result: its coroutine or its request has ended.
 local function is_left_behind(hold, me)
-    local taker = hold.taker
-    return not hold.claim:held() and (Owner.is_gone(taker) or taker ~= me and hold.claim:phase() == "released")
+    local acquirer = hold.acquirer
+    return not hold.acquisition:held() and (Owner.is_gone(acquirer) or acquirer ~= me and hold.acquisition:phase() == "released")
 end
 
 --- Acquires on behalf of the running coroutine.
@@ -529,7 +529,7 @@ end
 -- @tparam table|nil record in which the acquisition is noted
 -- @treturn Lock|nil the lock object that holds; nil, message, code
 local function enter(self, timeout, count, keep, record)
-    local me = running_taker(self._client)
+    local me = running_acquirer(self._client)
     if not self._hold and not self._others and not self._twin and not self._origin and not self._client._attempts[self] then
         return acquire(self, timeout, count, keep, me, record) -- a shortcut: _deadlock would find nothing
     end
@@ -649,9 +649,9 @@ function Lock:_cancel()
         return false
     end
     hold.cancelled = "cancelled"
-    if hold.claim then
-        local waiter = self._client._registry.by_ticket[hold.claim:id()]
-        hold.claim:cancel()
+    if hold.acquisition then
+        local waiter = self._client._registry.by_handle[hold.acquisition:id()]
+        hold.acquisition:cancel()
         if waiter then
             self._client._adapter.wake(waiter)
         end
@@ -665,9 +665,9 @@ end
 function Lock:cancel()
     check_self(self, "cancel")
     local waiting, cancelled = {}, false
-    local cancels = Owner.cancels(self, running_taker(self._client))
+    local cancels = Owner.cancels(self, running_acquirer(self._client))
     for lock, hold in pairs(self._client._attempts) do
-        if (lock == self or lock._origin == self) and cancels(hold.taker) then
+        if (lock == self or lock._origin == self) and cancels(hold.acquirer) then
             waiting[#waiting + 1] = lock
         end
     end
@@ -680,17 +680,17 @@ end
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
 --- Begins the end of one level of the object's hold.
--- @tparam number|nil patience for how many seconds this may block until the hold has ended
+-- @tparam number|nil block_for for how many seconds this may block until the hold has ended
 -- @treturn table|true|nil the hold, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
-local function begin_release(self, patience)
+local function begin_release(self, block_for)
     local hold = present(self)
     if hold and hold.levels == 1 then
-        local settled = drop(self, patience, true)
+        local settled = drop(self, block_for, true)
         if settled ~= nil then
             return settled or hold
         end
-    elseif hold and hold.claim:held() then
+    elseif hold and hold.acquisition:held() then
         hold.levels = hold.levels - 1
         return true
     end
@@ -711,7 +711,7 @@ function Lock:_not_yours()
         return nil, problem, code
     end
     local hold = present(self)
-    if hold and hold.claim:phase() == "released" then
+    if hold and hold.acquisition:phase() == "released" then
         return nil, self:_lost_message(hold), "not_held"
     end
     return nil, format("the %s %s is not held by this coroutine, but by another one through the same object", self._kind.name,
@@ -720,25 +720,25 @@ end
 
 --- Returns the lock object that a call of the running coroutine is about; nil if the object's hold is not for that coroutine.
 local function meant_here(self)
-    return meant(self, running_taker(self._client))
+    return meant(self, running_acquirer(self._client))
 end
 Lock._meant = meant_here
 
 --- Returns the C acquisition by which the running coroutine holds at this instant, or nil.
-local function claim_here(self)
-    return held_claim(meant_here(self))
+local function held_here(self)
+    return held_acquisition(meant_here(self))
 end
 
 --- Waits until the server has acknowledged the end of a hold, or until `deadline` on core.now()'s clock. `seconds` is the limit
 -- of the release, for the message.
 function Lock:_await_release(hold, deadline, seconds)
-    local client, claim = self._client, hold.claim
-    local done, message, code = wait.until_decided(client, claim:id(), deadline, claim.finished, claim)
-    if done and claim:released() then
+    local client, acquisition = self._client, hold.acquisition
+    local done, message, code = wait.until_decided(client, acquisition:id(), deadline, acquisition.finished, acquisition)
+    if done and acquisition:released() then
         return true
     elseif done then
         local phase
-        phase, code, message = claim:phase()
+        phase, code, message = acquisition:phase()
         if phase == nil then
             return nil, code, message -- as in _conclude
         elseif code == "lost" then
@@ -756,18 +756,18 @@ end
 -- @tparam boolean wait_for_server
 -- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
 local function leave(self, wait_for_server, timeout)
-    local ask = wait_for_server and not self._lingers and self._client._adapter.patience
-    local patience, begun = ask and ask() or nil, timeout and now()
-    if timeout and patience then
-        patience = min(patience, timeout)
+    local ask = wait_for_server and not self._lingers and self._client._adapter.may_block_for
+    local block_for, begun = ask and ask() or nil, timeout and now()
+    if timeout and block_for then
+        block_for = min(block_for, timeout)
     end
-    local hold, message, code = begin_release(self, patience)
+    local hold, message, code = begin_release(self, block_for)
     if not hold then
         return nil, message, code
     elseif hold == true or not wait_for_server then
         return true
     end
-    local seconds = self._client:_release_patience(timeout)
+    local seconds = self._client:_release_timeout(timeout)
     return self:_await_release(hold, (begun or now()) + seconds, seconds)
 end
 
@@ -821,18 +821,18 @@ function Lock:_ends(hold, level)
     elseif level > 1 then
         return nil
     end
-    local me = running_taker(self._client)
+    local me = running_acquirer(self._client)
     local anew = own(self, me)
-    return anew and anew._hold and anew._hold.taker == me and anew or nil
+    return anew and anew._hold and anew._hold.acquirer == me and anew or nil
 end
 
 --- Finds the lock that the end of a block has to release: the lock object by which this coroutine holds; otherwise the object
 -- itself, if this coroutine was given its hold.
 -- @treturn Lock|nil nil if there is nothing to release
 function Lock:_closes()
-    local me = running_taker(self._client)
+    local me = running_acquirer(self._client)
     local mine = own(self, me)
-    if mine and mine._hold and mine._hold.taker == me then
+    if mine and mine._hold and mine._hold.acquirer == me then
         return mine
     end
     return Owner.given(self, me)
@@ -854,7 +854,7 @@ end
 --- Ends a with_lock after its function: `ok, …` are pcall's results. Releases what with_lock has acquired.
 local function finish(record, seconds, ok, ...)
     local self, hold = record.lock, record.hold
-    local lost = not hold.released and not hold.claim:held()
+    local lost = not hold.released and not hold.acquisition:held()
     local message = lost and self:_lost_message(hold)
     local _, problem, code = end_recorded(record, seconds)
     if not lost and code == "lost" then
@@ -928,15 +928,15 @@ end
 -- @treturn boolean
 function Lock:held()
     check_self(self, "held")
-    return claim_here(self) ~= nil
+    return held_here(self) ~= nil
 end
 
 --- How much longer the lock is certainly held if nothing more arrives from ZooKeeper.
 -- @treturn number seconds; 0 when not held; math.huge without a lease
 function Lock:remaining()
     check_self(self, "remaining")
-    local claim = claim_here(self)
-    return claim and claim:remaining() or 0
+    local acquisition = held_here(self)
+    return acquisition and acquisition:remaining() or 0
 end
 
 --- The fencing token of the present hold. Tokens of one path compare as strings, in every locale: a later grant's token is
@@ -947,8 +947,8 @@ end
 -- @treturn string|nil nil when not held
 function Lock:token()
     check_self(self, "token")
-    local claim = claim_here(self)
-    return claim and claim:token() or nil
+    local acquisition = held_here(self)
+    return acquisition and acquisition:token() or nil
 end
 
 --- The fencing token of the present hold as three whole numbers, for stores that compare integers. Compare them in order: the
@@ -961,9 +961,9 @@ end
 -- @treturn number grants how many grants that node has served before
 function Lock:token_numbers()
     check_self(self, "token_numbers")
-    local claim = claim_here(self)
-    if claim then
-        return claim:token_numbers()
+    local acquisition = held_here(self)
+    if acquisition then
+        return acquisition:token_numbers()
     end
     return nil
 end
@@ -979,8 +979,8 @@ end
 -- @treturn string|nil nil when not held
 function Lock:node()
     check_self(self, "node")
-    local claim = claim_here(self)
-    return claim and claim:node() or nil
+    local acquisition = held_here(self)
+    return acquisition and acquisition:node() or nil
 end
 
 --- All nodes by which the lock is held: a semaphore has a node for each permit.
@@ -988,11 +988,11 @@ end
 -- @treturn string|nil message, when there was no memory for them
 -- @treturn string|nil code
 function Lock:_nodes()
-    local claim = held_claim(self)
-    if not claim then
+    local acquisition = held_acquisition(self)
+    if not acquisition then
         return nil
     end
-    return claim:nodes()
+    return acquisition:nodes()
 end
 
 --- Reads the timeout of a question. Default: the session timeout.
@@ -1003,7 +1003,7 @@ function Lock:_read_deadline(timeout)
     if not seconds then
         return nil, wrong
     elseif timeout == nil then
-        seconds = self._client:_patience()
+        seconds = self._client:_cleanup_timeout()
     end
     return now() + seconds, seconds
 end
@@ -1097,7 +1097,7 @@ function Lock:__tostring()
     local state, lock = "free", meant_here(self)
     local hold = lock and present(lock)
     if hold then
-        state = hold.claim:held() and "held" or "lost"
+        state = hold.acquisition:held() and "held" or "lost"
     elseif self._client._attempts[self] then
         state = "being acquired"
     end

@@ -195,7 +195,7 @@ local function release_noted(self, records, wait_for_server, timeout)
         problems[#problems + 1] = message
         first_code = first_code or code
     end
-    local seconds, count, members = self._client:_release_patience(timeout), #self._members, {}
+    local seconds, count, members = self._client:_release_timeout(timeout), #self._members, {}
     local deadline = now() + seconds
     for index = count, 1, -1 do
         local member = self._members[index]:_meant()
@@ -261,7 +261,7 @@ end
 local function run_decided(run)
     for index = run.taken + 1, #run.records do
         local hold = run.records[index].hold
-        if not hold.cancelled and hold.claim:waits() then
+        if not hold.cancelled and hold.acquisition:waits() then
             return false
         end
     end
@@ -290,14 +290,14 @@ local function keep(run, index)
 end
 
 --- Makes the holds taken last weak before the run waits for a further member, so that they end with the run.
-local function tether(run)
-    for index = run.tethered + 1, run.taken do
+local function weaken(run)
+    for index = run.weakened + 1, run.taken do
         local member, hold = run.members[index], run.kept[index].hold
         if member._hold == hold and hold.levels == 1 then
-            run.tethers[index] = Hold.tether(member)
+            run.keepers[index] = Hold.weaken(member)
         end
     end
-    run.tethered = run.taken
+    run.weakened = run.taken
 end
 
 --- Gives back what a run has taken, as far as it is unchanged.
@@ -309,7 +309,7 @@ end
 
 --- Gives the run a new list of what it has taken. The list outlives the run.
 local function begin_to_keep(self, run)
-    run.taken, run.tethered, run.records, run.kept, run.members = 0, 0, {}, {}, {}
+    run.taken, run.weakened, run.records, run.kept, run.members = 0, 0, {}, {}, {}
     self._kept[run.kept], self._keepers[run.kept] = true, run
 end
 
@@ -344,8 +344,8 @@ local function end_run(self, run)
     give_back(run.records)
     forget_kept(self, run.kept)
     self._client._attempts[run] = nil
-    if self._runs[run.taker] == run then
-        self._runs[run.taker] = nil
+    if self._runs[run.acquirer] == run then
+        self._runs[run.acquirer] = nil
     end
 end
 
@@ -353,7 +353,7 @@ local Run = {}
 Run.__index = Run
 
 --- For zklock.wait: the run's coroutine was killed.
-function Run:forsake(code)
+function Run:abandon(code)
     self.cancelled = code
     if self.multi._client._attempts[self] then
         end_run(self.multi, self)
@@ -369,7 +369,7 @@ end
 
 --- Finds the lock object by which the run's coroutine acquires a member.
 local function place(self, run, index)
-    local member = Owner.place(self._members[index], run.taker)
+    local member = Owner.place(self._members[index], run.acquirer)
     run.members[index] = member
     return member
 end
@@ -386,16 +386,16 @@ end
 -- behind it.
 -- @treturn true|nil message and code of the first that was not granted
 local function take_together(self, run, way, deadline)
-    local tickets, members = {}, run.members
+    local handles, members = {}, run.members
     for index = 1, #members do
-        local claim, message, code = members[index]:_ask(way, run.taker, run.keep, new_record(run, index))
-        if not claim then
+        local acquisition, message, code = members[index]:_ask(way, run.acquirer, run.keep, new_record(run, index))
+        if not acquisition then
             abandon(run)
             return nil, message, code
         end
-        tickets[index] = claim:id()
+        handles[index] = acquisition:id()
     end
-    local able, message, code = wait.until_decided(self._client, tickets, deadline, run_decided, run)
+    local able, message, code = wait.until_decided(self._client, handles, deadline, run_decided, run)
     if able == nil then
         abandon(run)
         return nil, message, code
@@ -421,7 +421,7 @@ local function take_in_order(self, run, deadline)
         if run.cancelled then
             return was_cancelled(run)
         end
-        tether(run)
+        weaken(run)
         run.current = place(self, run, index)
         local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
         local got, message, code = run.current:_enter(timeout, 1, run.keep, new_record(run, index))
@@ -442,7 +442,7 @@ end
 local function find_lost(run)
     for index = 1, run.taken do
         local hold = run.kept[index].hold
-        if hold.released or not hold.claim:held() then
+        if hold.released or not hold.acquisition:held() then
             return run.members[index], hold
         end
     end
@@ -489,7 +489,7 @@ end
 --- Acquires all members. Unless it returns true, its caller must give everything back. Runs protected.
 local function attempt(self, run, timeout)
     for index = 1, #self._members do
-        local deadlock = place(self, run, index):_deadlock(timeout, 1, run.taker)
+        local deadlock = place(self, run, index):_deadlock(timeout, 1, run.acquirer)
         if deadlock then
             return nil, deadlock, "deadlock"
         end
@@ -501,9 +501,9 @@ local function attempt(self, run, timeout)
     end
     local taken, message, code
     if timeout > 0 then
-        taken, message, code = take_together(self, run, Lock.HASTY, deadline)
+        taken, message, code = take_together(self, run, Lock.OPTIMISTIC, deadline)
     else
-        taken, message, code = take_together(self, run, Lock.TRY, now() + self._client:_patience())
+        taken, message, code = take_together(self, run, Lock.TRY, now() + self._client:_cleanup_timeout())
     end
     local member, hold = find_lost(run)
     if taken and member then -- lost in a callback of another member
@@ -520,24 +520,24 @@ end
 local function attempt_or_end(self, run, timeout)
     give_back_forgotten(self)
     begin_to_keep(self, run)
-    self._client._attempts[run], self._runs[run.taker] = run, run
+    self._client._attempts[run], self._runs[run.acquirer] = run, run
     local got, message, code = attempt(self, run, timeout)
     if not got then
         end_run(self, run)
         return nil, message, code
     end
-    for index in pairs(run.tethers) do
-        Hold.untether(run.members[index], run.kept[index].hold)
+    for index in pairs(run.keepers) do
+        Hold.strengthen(run.members[index], run.kept[index].hold)
     end
     forget_kept(self, run.kept)
-    self._client._attempts[run], self._runs[run.taker] = nil, nil
+    self._client._attempts[run], self._runs[run.acquirer] = nil, nil
     return run
 end
 
 --- Makes a run for the running coroutine. Nothing is asked for yet.
 local function new_run(self, keep_it)
     return setmetatable({
-        multi = self, taker = Owner.running(self._client), records = {}, kept = {}, tethers = {}, current = nil, try = false,
+        multi = self, acquirer = Owner.running(self._client), records = {}, kept = {}, keepers = {}, current = nil, try = false,
         cancelled = false, keep = keep_it or false
     }, Run)
 end
@@ -546,7 +546,7 @@ end
 -- error could prevent.
 -- @treturn table|nil the run, which has the members and their holds; nil, message, code
 local function acquire(self, timeout, run)
-    if self._runs[run.taker] then
+    if self._runs[run.acquirer] then
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
     wait.note_thread(self._client._registry, run)
@@ -618,7 +618,7 @@ function Multi:cancel()
     local runs, cancelled = {}, false
     local cancels = Owner.cancels(self._members[1], Owner.running(self._client))
     for _, run in pairs(self._runs) do
-        if cancels(run.taker) then
+        if cancels(run.acquirer) then
             runs[#runs + 1] = run
         end
     end
@@ -652,7 +652,7 @@ end
 -- @tparam table members the lock objects of these holds
 -- @treturn string|nil the message of a member whose lock turns out to be lost
 local function await_releases(self, timeout, holds, members)
-    local seconds = self._client:_release_patience(timeout)
+    local seconds = self._client:_release_timeout(timeout)
     local deadline = now() + seconds
     local lost
     for index = 1, #self._members do
@@ -688,7 +688,7 @@ local function finish(self, run, seconds, ok, ...)
     local lost
     for index = 1, #run.records do
         local record = run.records[index]
-        if not record.hold.released and not record.hold.claim:held() then
+        if not record.hold.released and not record.hold.acquisition:held() then
             lost = lost or record.lock:_lost_message(record.hold)
         end
     end

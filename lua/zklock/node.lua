@@ -197,7 +197,7 @@ local function look(self)
 end
 
 --- Called by the pump on a notification. Wakes all waiters, because any number of coroutines may wait for a watch.
-function Watch:_ticket_changed()
+function Watch:_handle_changed()
     if look(self) ~= false then
         self._client._registry.observers[self._operation:id()] = nil -- it fires only once
     end

@@ -6,7 +6,7 @@
 -- methods of the object find the companion of the running coroutine (`_others`, by acquirer), so programs need not know about
 -- companions.
 --
--- An *acquirer* (`taker`) stands for a coroutine, without a strong reference to it. Where the adapter has the function `owner`,
+-- An *acquirer* (`acquirer`) stands for a coroutine, without a strong reference to it. Where the adapter has the function `owner`,
 -- the acquirers of one owner (inside nginx: of one request) form a *group*. They may use each other's holds. When a coroutine
 -- ends, its holds belong to the group.
 
@@ -26,16 +26,16 @@ local MAIN = {}
 -- Acquirers -----------------------------------------------------------------------------------------------------------
 
 --- thread -> its acquirer, where the adapter knows no owners.
-local takers = setmetatable({}, WEAK_KEYS)
+local acquirers = setmetatable({}, WEAK_KEYS)
 
---- owner -> its group: `takers` is the set of its acquirers, `by_thread` finds the acquirer of a thread. (nginx reuses threads
+--- owner -> its group: `acquirers` is the set of its acquirers, `by_thread` finds the acquirer of a thread. (nginx reuses threads
 -- for other requests, so each group has separate acquirers.)
 local groups = setmetatable({}, WEAK_KEYS)
 
 --- Makes an acquirer. `weak.thread` is its coroutine. `companions` are the companions that the coroutine uses, by object, so
 -- that companions exist as long as the coroutine, or in a group as long as the owner. Lock objects remember `mark` for the
 -- acquirer or for its whole group.
-local function new_taker(thread, group)
+local function new_acquirer(thread, group)
     return {
         weak = setmetatable({ thread = thread }, WEAK_VALUES), group = group, companions = false,
         mark = group and group.mark or {}
@@ -47,39 +47,39 @@ local function member(owner, thread)
     local group = groups[owner]
     if not group then
         group = {
-            by_thread = setmetatable({}, WEAK_KEYS), takers = {}, weak = setmetatable({ owner = owner }, WEAK_VALUES), mark = {}
+            by_thread = setmetatable({}, WEAK_KEYS), acquirers = {}, weak = setmetatable({ owner = owner }, WEAK_VALUES), mark = {}
         }
         groups[owner] = group
     end
-    local taker = group.by_thread[thread]
-    if not taker then
-        taker = new_taker(thread, group)
-        group.by_thread[thread] = taker
-        group.takers[taker] = true
+    local acquirer = group.by_thread[thread]
+    if not acquirer then
+        acquirer = new_acquirer(thread, group)
+        group.by_thread[thread] = acquirer
+        group.acquirers[acquirer] = true
     end
-    return taker
+    return acquirer
 end
 
 --- Returns the acquirer of the running coroutine.
-local function running_taker(client)
+local function running_acquirer(client)
     local thread, ask = running() or MAIN, client._adapter.owner
     local owner = ask and ask()
     if owner ~= nil then
         return member(owner, thread)
     end
-    local taker = takers[thread]
-    if not taker then
-        taker = new_taker(thread)
-        takers[thread] = taker
+    local acquirer = acquirers[thread]
+    if not acquirer then
+        acquirer = new_acquirer(thread)
+        acquirers[thread] = acquirer
     end
-    return taker
+    return acquirer
 end
-Owner.running = running_taker
+Owner.running = running_acquirer
 
 --- The status of an acquirer's coroutine, as of coroutine.status: "dead" if it was collected. Inside nginx this is right only
 -- for the request that asks.
-local function status(taker)
-    local thread = taker.weak.thread
+local function status(acquirer)
+    local thread = acquirer.weak.thread
     if thread == MAIN then
         return "normal"
     elseif thread == nil then
@@ -90,28 +90,28 @@ local function status(taker)
 end
 
 --- Whether an acquirer's coroutine has ended and the running coroutine may use the holds that it left.
-local function has_left(taker, me)
-    if taker.group and taker.group ~= me.group then
+local function has_left(acquirer, me)
+    if acquirer.group and acquirer.group ~= me.group then
         return false
     end
-    local word = status(taker)
+    local word = status(acquirer)
     return word == "dead" or word == "zombie" -- nginx's status of a finished light thread before ngx.thread.wait
 end
 
 --- Whether an acquirer's coroutine cannot run before the running coroutine yields or ends, because it has resumed the running
 -- one.
-local function is_above(taker, me)
-    return taker ~= me and taker.group == me.group and status(taker) == "normal"
+local function is_above(acquirer, me)
+    return acquirer ~= me and acquirer.group == me.group and status(acquirer) == "normal"
 end
 Owner.is_above = is_above
 
 --- Whether no code is left that could ask for the result of an acquirer's hold.
-function Owner.is_gone(taker)
-    local group = taker.group
+function Owner.is_gone(acquirer)
+    local group = acquirer.group
     if group then
         return group.weak.owner == nil
     end
-    return taker.weak.thread == nil
+    return acquirer.weak.thread == nil
 end
 
 --- Notes that a coroutine asks for a lock itself, by this lock object. (A group is noted as a whole.)
@@ -123,30 +123,30 @@ function Owner.note(lock, me)
         me.companions = me.companions or setmetatable({}, WEAK_KEYS)
         me.companions[object] = lock
     end
-    local first = object._taker
+    local first = object._acquirer
     if not first then
-        object._taker = mark
+        object._acquirer = mark
     elseif first ~= mark then
-        object._takers = object._takers or setmetatable({}, WEAK_KEYS)
-        object._takers[mark] = true
+        object._acquirers = object._acquirers or setmetatable({}, WEAK_KEYS)
+        object._acquirers[mark] = true
     end
 end
 
 --- Whether a coroutine, or another coroutine of its group, has ever asked for the lock itself.
 local function has_asked(lock, me)
     local object, mark = lock._origin or lock, me.mark
-    return object._taker == mark or object._takers and object._takers[mark] or false
+    return object._acquirer == mark or object._acquirers and object._acquirers[mark] or false
 end
 Owner.has_asked = has_asked
 
 --- Returns which waits a cancel by this coroutine ends: all waits if there are no groups, or if the only group that has ever
 -- asked for the lock is another one; otherwise the waits of its own group.
--- @treturn function(taker) whether a wait of this acquirer is ended
+-- @treturn function(acquirer) whether a wait of this acquirer is ended
 function Owner.cancels(lock, me)
     local group, object = me.group, lock._origin or lock
-    local none_but_mine = group ~= nil and (has_asked(object, me) or object._takers ~= false)
-    return function(taker)
-        return not none_but_mine or taker.group == group
+    local none_but_mine = group ~= nil and (has_asked(object, me) or object._acquirers ~= false)
+    return function(acquirer)
+        return not none_but_mine or acquirer.group == group
     end
 end
 
@@ -161,7 +161,7 @@ end
 --- Whether a lock object is in use by this coroutine.
 local function is_used_by(lock, me)
     local hold = use(lock)
-    return hold ~= nil and hold.taker == me
+    return hold ~= nil and hold.acquirer == me
 end
 
 --- Makes a lock object with the settings of another one, for the acquisitions of one coroutine.
@@ -171,7 +171,7 @@ local function new_companion(object)
         lock[key] = value
     end
     lock._origin, lock._hold, lock._latest = object, false, false
-    lock._taker, lock._takers, lock._others = false, false, false
+    lock._acquirer, lock._acquirers, lock._others = false, false, false
     return setmetatable(lock, getmetatable(object))
 end
 
@@ -179,22 +179,22 @@ end
 -- use.
 local function left_over(object, me)
     local hold, others, group = present(object), object._others, me.group
-    if hold and has_left(hold.taker, me) then
+    if hold and has_left(hold.acquirer, me) then
         return object
     elseif not others then
         return nil
     end
     if group then
-        for taker in pairs(group.takers) do
-            local lock = others[taker]
-            if lock and present(lock) and has_left(taker, me) then
+        for acquirer in pairs(group.acquirers) do
+            local lock = others[acquirer]
+            if lock and present(lock) and has_left(acquirer, me) then
                 return lock
             end
         end
         return nil
     end
     local latest = object._latest and object._latest.lock
-    return latest and present(latest) and has_left(latest._hold.taker, me) and latest or nil
+    return latest and present(latest) and has_left(latest._hold.acquirer, me) and latest or nil
 end
 
 --- Returns the lock object by which this coroutine holds, or is acquiring, through `lock`; nil if it does neither.
@@ -239,8 +239,8 @@ function Owner.forget(lock, hold)
         object._latest.lock = nil
     end
     local others = object._others
-    if others and others[hold.taker] == lock then
-        others[hold.taker], hold.taker.companions[object] = nil, nil
+    if others and others[hold.acquirer] == lock then
+        others[hold.acquirer], hold.acquirer.companions[object] = nil, nil
         if next(others) == nil then
             object._others = false
         end
@@ -275,7 +275,7 @@ end
 --- Whether this coroutine was given the object for another coroutine's hold: it has never asked for the lock itself. A hold of
 -- another group was not given to it, unless the hold outlives that group (`keep`).
 local function was_given(object, hold, me)
-    local group = hold.taker.group
+    local group = hold.acquirer.group
     return (group == nil or group == me.group or hold.keep == true) and not has_asked(object, me)
 end
 
@@ -288,7 +288,7 @@ end
 --- Whether this coroutine may use another coroutine's hold: the hold of its group, of a coroutine that has ended, or given to
 -- it.
 local function may_use(object, hold, me)
-    return me.group ~= nil and hold.taker.group == me.group or was_given(object, hold, me) or has_left(hold.taker, me)
+    return me.group ~= nil and hold.acquirer.group == me.group or was_given(object, hold, me) or has_left(hold.acquirer, me)
 end
 
 --- Returns the lock object that holds through `object` and for whose hold `fits` is true; nil if there is none or more than one.
@@ -307,11 +307,11 @@ local function only(object, fits, me)
 end
 
 local function is_of_group(_, hold, me)
-    return hold.taker.group == me.group
+    return hold.acquirer.group == me.group
 end
 
 local function is_held(object, hold, me)
-    return hold.claim:held() and may_use(object, hold, me)
+    return hold.acquisition:held() and may_use(object, hold, me)
 end
 
 --- Finds the lock object that a method of `lock`, called by this coroutine, is about. A companion's methods are about the
@@ -320,7 +320,7 @@ end
 -- @treturn Lock|nil nil if this coroutine may not use what is held
 function Owner.meant(lock, me)
     local hold = present(lock)
-    if lock._origin or hold and hold.taker == me then
+    if lock._origin or hold and hold.acquirer == me then
         return lock
     end
     local others = lock._others
@@ -328,7 +328,7 @@ function Owner.meant(lock, me)
         return (not hold or may_use(lock, hold, me)) and lock or nil
     end
     local companion = others[me]
-    if companion and present(companion) and companion._hold.taker == me then
+    if companion and present(companion) and companion._hold.acquirer == me then
         return companion
     end
     companion = me.group and only(lock, is_of_group, me) or only(lock, is_held, me)

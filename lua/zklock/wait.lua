@@ -27,7 +27,7 @@ local WEAK_BOTH = { __mode = "kv" }
 -- collected together with the locks to which only this coroutine refers.
 function wait.new_registry()
     return {
-        by_ticket = setmetatable({}, WEAK_VALUES), -- id of a handle -> the waiter for it
+        by_handle = setmetatable({}, WEAK_VALUES), -- id of a handle -> the waiter for it
         -- all waiters -> what they wait for; the client's state concerns every waiter
         everybody = setmetatable({}, WEAK_KEYS),
         -- id of a handle -> the lock that is notified of its changes while it is held
@@ -42,20 +42,20 @@ function wait.new_registry()
     }
 end
 
---- Notes which waiter the notifications of a handle, or of several handles, concern. `ticket` is an id or a list of ids.
-local function concern(registry, ticket, waiter)
-    if type(ticket) == "table" then
-        for index = 1, #ticket do
-            registry.by_ticket[ticket[index]] = waiter
+--- Notes which waiter the notifications of a handle, or of several handles, concern. `handle` is an id or a list of ids.
+local function concern(registry, handle, waiter)
+    if type(handle) == "table" then
+        for index = 1, #handle do
+            registry.by_handle[handle[index]] = waiter
         end
-    elseif ticket then
-        registry.by_ticket[ticket] = waiter
+    elseif handle then
+        registry.by_handle[handle] = waiter
     end
 end
 
---- Has `observer:_ticket_changed()` called when a handle changes, also while nothing waits for the client.
-function wait.observe(client, ticket, observer)
-    client._registry.observers[ticket] = observer
+--- Has `observer:_handle_changed()` called when a handle changes, also while nothing waits for the client.
+function wait.observe(client, handle, observer)
+    client._registry.observers[handle] = observer
     wait.attend(client)
 end
 
@@ -95,7 +95,7 @@ local Guard = {}
 
 function Guard:__close(problem)
     if problem == nil and self.waits then
-        wait.forsake(self.client, self.waiter)
+        wait.abandon(self.client, self.waiter)
     end
 end
 
@@ -138,13 +138,13 @@ function wait.note_thread(registry, thing)
 end
 
 --- Registers a waiter and waits. Runs protected.
-local function wait_registered(client, adapter, waiter, ticket, deadline, decided, subject)
+local function wait_registered(client, adapter, waiter, handle, deadline, decided, subject)
     local registry = client._registry
     local guard = coroutine.close and new_guard(client, waiter) or nil
     registry.everybody[waiter] = subject
     registry.deadlines[waiter] = deadline
     wait.note_thread(registry, waiter)
-    concern(registry, ticket, waiter)
+    concern(registry, handle, waiter)
     local outcome, message, code
     for _ in once, nil, nil, guard do
         outcome, message, code = wait_among_others(client, adapter, waiter, deadline, decided, subject)
@@ -153,7 +153,7 @@ local function wait_registered(client, adapter, waiter, ticket, deadline, decide
         end
     end
     registry.everybody[waiter] = nil
-    concern(registry, ticket, nil)
+    concern(registry, handle, nil)
     return outcome, message, code
 end
 
@@ -163,17 +163,17 @@ local function give_up(client, waiter, code)
     if forget then
         forget(waiter)
     end
-    wait.forsake(client, waiter, code)
+    wait.abandon(client, waiter, code)
 end
 
 --- Waits by an adapter that suspends the caller. An error that is raised in the wait is raised again after the wait is given up.
-local function among_others_until_decided(client, adapter, ticket, deadline, decided, subject)
+local function among_others_until_decided(client, adapter, handle, deadline, decided, subject)
     local waiter = {}
     local ok, outcome, message, code =
-        call(wait_registered, client, adapter, waiter, ticket, deadline, decided, subject)
+        call(wait_registered, client, adapter, waiter, handle, deadline, decided, subject)
     if not ok then
         give_up(client, waiter)
-        concern(client._registry, ticket, nil)
+        concern(client._registry, handle, nil)
         error(outcome, 0)
     elseif outcome == nil then
         return nil, message, code
@@ -191,7 +191,7 @@ end
 -- @treturn boolean|nil true: decided; false: the deadline passed; nil: the adapter cannot wait here
 -- @treturn string|nil message in the last case
 -- @treturn string|nil code in the last case
-function wait.until_decided(client, ticket, deadline, decided, subject)
+function wait.until_decided(client, handle, deadline, decided, subject)
     if decided(subject) then
         return true
     end
@@ -200,7 +200,7 @@ function wait.until_decided(client, ticket, deadline, decided, subject)
     if here.alone then
         return alone_until_decided(client, here, deadline, decided, subject)
     end
-    return among_others_until_decided(client, adapter, ticket, deadline, decided, subject)
+    return among_others_until_decided(client, adapter, handle, deadline, decided, subject)
 end
 
 --- Whether a wait here would block the whole program. Then only other processes can change anything meanwhile.
@@ -225,10 +225,10 @@ end
 
 --- Gives up an acquisition whose waiter will not go on. If its coroutine goes on nevertheless, the answer is `code`.
 -- @treturn table|nil the run of a multi that it was part of
-local function forsake_hold(client, hold, code)
+local function abandon_hold(client, hold, code)
     hold.cancelled = code
-    if hold.claim then
-        hold.claim:cancel()
+    if hold.acquisition then
+        hold.acquisition:cancel()
     end
     local lock, run
     for object, attempt in pairs(client._attempts) do
@@ -253,19 +253,19 @@ end
 -- @tparam Client client
 -- @tparam table waiter
 -- @tparam string|nil code the answer of an acquisition if its coroutine goes on nevertheless; default "cancelled"
-function wait.forsake(client, waiter, code)
+function wait.abandon(client, waiter, code)
     local subject = client._registry.everybody[waiter]
     client._registry.everybody[waiter] = nil
     local run = nil
     if type(subject) == "userdata" then
         subject:cancel()
-    elseif subject and subject.forsake then
+    elseif subject and subject.abandon then
         run = subject
-    elseif subject and subject.claim then
-        run = forsake_hold(client, subject, code or "cancelled")
+    elseif subject and subject.acquisition then
+        run = abandon_hold(client, subject, code or "cancelled")
     end
     if run then
-        run:forsake(code or "cancelled")
+        run:abandon(code or "cancelled")
     end
 end
 
@@ -284,7 +284,7 @@ end
 --- Whether a waiter has an acquisition under way and should have gone on long ago.
 local function is_overdue(registry, waiter, time)
     local deadline, subject = registry.deadlines[waiter], registry.everybody[waiter]
-    if deadline == nil or deadline > time or type(subject) ~= "table" or not (subject.claim or subject.forsake) then
+    if deadline == nil or deadline > time or type(subject) ~= "table" or not (subject.acquisition or subject.abandon) then
         return false
     end
     local found = registry.overdue[waiter]
@@ -315,9 +315,9 @@ local function sweep(client, time)
         end
     end
     for index = 1, #doomed do
-        local run = doomed[index].forsake and doomed[index] or forsake_hold(client, doomed[index], "cancelled")
+        local run = doomed[index].abandon and doomed[index] or abandon_hold(client, doomed[index], "cancelled")
         if run then
-            run:forsake("cancelled")
+            run:abandon("cancelled")
         end
     end
 end
@@ -373,23 +373,23 @@ local function tell_observers(registry)
         observers[#observers + 1] = observer
     end
     for index = 1, #observers do
-        observers[index]:_ticket_changed()
+        observers[index]:_handle_changed()
     end
 end
 
 --- The part of pump that runs protected. `missed`: notifications may have been taken from C and not passed on.
 local function pass_on(client, missed)
-    local handle, registry = client._core, client._registry
-    local ticket, changed = handle:next()
-    while ticket do
-        local waiter, observer = registry.by_ticket[ticket], registry.observers[ticket]
+    local core_client, registry = client._core, client._registry
+    local handle, changed = core_client:next()
+    while handle do
+        local waiter, observer = registry.by_handle[handle], registry.observers[handle]
         if waiter then
             client._adapter.wake(waiter)
         end
         if observer then
-            observer:_ticket_changed()
+            observer:_handle_changed()
         end
-        ticket, changed = handle:next()
+        handle, changed = core_client:next()
     end
     if missed then
         tell_observers(registry)

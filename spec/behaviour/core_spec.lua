@@ -8,14 +8,14 @@ local fixture = require "spec.support.fixture"
 local function objects()
     local client = fixture.client()
     local handle, path = client._core, fixture.path()
-    local terms = assert(core.terms(path, "mutex", "a spec", "open"))
+    local spec = assert(core.lock_spec(path, "mutex", "a spec", "open"))
     local all = {
-        client = handle, terms = terms, claim = assert(handle:claim(terms, {})), flush = assert(handle:flush()),
+        client = handle, spec = spec, acquisition = assert(handle:acquire(spec, {})), flush = assert(handle:flush()),
         contenders = assert(handle:contenders("/", true)), operation = assert(handle:operate { kind = "get", path = "/" }),
         watch = assert(handle:operate { kind = "get", path = "/", watch = true })
     }
     eventually(function()
-        return all.claim:held() and all.flush:done() and all.contenders:done() and all.operation:done() and all.watch:done()
+        return all.acquisition:held() and all.flush:done() and all.contenders:done() and all.operation:done() and all.watch:done()
     end)
     return all
 end
@@ -53,7 +53,7 @@ describe("zklock.core", function()
                 assert.is_false((pcall(methods[name])))
             end
         end
-        assert.is_true(all.claim:held())
+        assert.is_true(all.acquisition:held())
     end)
 
     it("gives acquisitions, questions and operations only those common methods that fit each of them", function()
@@ -67,13 +67,13 @@ describe("zklock.core", function()
         assert.same({
             "cancel", "done", "finished", "held", "id", "node", "nodes", "phase", "release", "released", "remaining", "revocations",
             "token", "token_numbers", "waits"
-        }, methods("claim"))
+        }, methods("acquisition"))
     end)
 
     it("raises an error for a reader that downgrades an acquisition of another client", function()
         local all, other = objects(), fixture.client()
-        local terms = assert(core.terms(fixture.path(), "read", "a spec", "open"))
-        local ok, problem = pcall(other._core.claim, other._core, terms, {}, false, false, nil, all.claim)
+        local spec = assert(core.lock_spec(fixture.path(), "read", "a spec", "open"))
+        local ok, problem = pcall(other._core.acquire, other._core, spec, {}, false, false, nil, all.acquisition)
         assert.is_false(ok)
         assert.truthy(problem:find("another client", 1, true), problem)
     end)
@@ -91,9 +91,9 @@ describe("zklock.core", function()
     it("collects an object once, and never an object of another kind", function()
         local all = objects()
         all.client = nil -- fixture.clean closes the client
-        local collect_claim, collect_terms = getmetatable(all.claim).__gc, getmetatable(all.terms).__gc
+        local collect_claim, collect_specs = getmetatable(all.acquisition).__gc, getmetatable(all.spec).__gc
         for _, object in pairs(all) do
-            assert.is_false((pcall(object == all.terms and collect_claim or collect_terms, object)))
+            assert.is_false((pcall(object == all.spec and collect_claim or collect_specs, object)))
             assert.is_false((pcall(getmetatable(object).__gc, io.stdout)))
             getmetatable(object).__gc(object)
             getmetatable(object).__gc(object)

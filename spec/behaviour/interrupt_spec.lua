@@ -246,7 +246,7 @@ describe("an error at any instruction of", function()
             local adapter = setmetatable({}, { __index = require "zklock.adapters.blocking" })
             for name in pairs(calls) do
                 adapter[name] = function(hold)
-                    calls[name] = calls[name] + (hold.claim and 1 or 0)
+                    calls[name] = calls[name] + (hold.acquisition and 1 or 0)
                 end
             end
             local told, path = fixture.client({ wait = adapter, session_timeout = 30 }), fixture.path()

@@ -87,13 +87,13 @@ end)
 
 describe("multis never deadlock", function()
     --- Runs coroutines that acquire multis, `rounds` times each. No two of them may hold the same path at the same time.
-    local function compete(takers, rounds)
+    local function compete(acquirers, rounds)
         local inside, functions, turns = {}, {}, 0
-        for index, taker in ipairs(takers) do
+        for index, acquirer in ipairs(acquirers) do
             functions[index] = function()
                 for round = 1, rounds do
-                    assert(taker.all:acquire(50))
-                    for _, path in ipairs(taker.paths) do
+                    assert(acquirer.all:acquire(50))
+                    for _, path in ipairs(acquirer.paths) do
                         assert.is_nil(inside[path])
                         inside[path] = index
                     end
@@ -103,18 +103,18 @@ describe("multis never deadlock", function()
                         end)
                     end
                     turns = turns + 1
-                    for _, path in ipairs(taker.paths) do
+                    for _, path in ipairs(acquirer.paths) do
                         inside[path] = nil
                     end
-                    assert(taker.all:release(round % 2 == 0 and { wait = false } or nil))
+                    assert(acquirer.all:release(round % 2 == 0 and { wait = false } or nil))
                 end
             end
         end
         loop.run_all(functions)
-        assert.equal(#takers * rounds, turns)
+        assert.equal(#acquirers * rounds, turns)
     end
 
-    local function taker(client, paths)
+    local function acquirer(client, paths)
         return { all = multis.of(client, paths), paths = paths }
     end
 
@@ -123,7 +123,7 @@ describe("multis never deadlock", function()
             local paths = multis.three_paths()
             local first = fixture.steady_client()
             local second = clients == 1 and first or fixture.steady_client()
-            compete({ taker(first, paths), taker(second, { paths[3], paths[2], paths[1] }) }, 30)
+            compete({ acquirer(first, paths), acquirer(second, { paths[3], paths[2], paths[1] }) }, 30)
             multis.await_counts(paths, "0 0 0")
         end)
     end
@@ -131,9 +131,9 @@ describe("multis never deadlock", function()
     it("when each of three takes two of three locks in a ring", function()
         local paths = multis.three_paths()
         compete({
-            taker(fixture.steady_client(), { paths[1], paths[2] }),
-            taker(fixture.steady_client(), { paths[2], paths[3] }),
-            taker(fixture.steady_client(), { paths[3], paths[1] })
+            acquirer(fixture.steady_client(), { paths[1], paths[2] }),
+            acquirer(fixture.steady_client(), { paths[2], paths[3] }),
+            acquirer(fixture.steady_client(), { paths[3], paths[1] })
         }, 25)
         multis.await_counts(paths, "0 0 0")
     end)
@@ -148,7 +148,7 @@ describe("multis never deadlock", function()
         for index = 1, 2 do
             programs[index]:tell("go")
         end
-        compete({ taker(fixture.steady_client(), { paths[3], paths[1], paths[2] }) }, 25)
+        compete({ acquirer(fixture.steady_client(), { paths[3], paths[1], paths[2] }) }, 25)
         for index = 1, 2 do
             assert.equal("ok", programs[index]:line())
         end
@@ -157,14 +157,14 @@ describe("multis never deadlock", function()
 
     it("when two multis acquire permits of two semaphores in opposite order", function()
         local paths = multis.three_paths()
-        local takers = {}
+        local acquirers = {}
         for index = 1, 2 do
             local client = fixture.steady_client()
             local one, other = client:semaphore(paths[1], 1), client:semaphore(paths[2], 1)
             local all = client:multi(index == 1 and { one, other } or { other, one })
-            takers[index] = { all = all, paths = { paths[1], paths[2] } }
+            acquirers[index] = { all = all, paths = { paths[1], paths[2] } }
         end
-        compete(takers, 20)
+        compete(acquirers, 20)
         multis.await_counts({ paths[1] .. "/leases", paths[1] .. "/locks", paths[2] .. "/leases", paths[2] .. "/locks" }, "0 0 0 0")
     end)
 
@@ -180,7 +180,7 @@ describe("multis never deadlock", function()
             end
         end }
         for index = 1, 2 do
-            local mine = taker(fixture.steady_client(), index == 1 and paths or { paths[3], paths[2], paths[1] })
+            local mine = acquirer(fixture.steady_client(), index == 1 and paths or { paths[3], paths[2], paths[1] })
             functions[index + 1] = function()
                 for _ = 1, 10 do
                     assert(mine.all:acquire(40))

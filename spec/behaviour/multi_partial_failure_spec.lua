@@ -181,13 +181,13 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
 
     --- Waits, without running the pump, until the lock is granted and another client's revocation request has arrived.
     local function until_revoked(client, lock)
-        local claim = client._attempts[lock].claim
+        local acquisition = client._attempts[lock].acquisition
         eventually(function()
-            return claim:phase() == "granted"
+            return acquisition:phase() == "granted"
         end)
         assert.equal(1, fixture.client({ wait = "blocking" }):mutex(lock:path()):revoke(10))
         eventually(function()
-            return claim:revocations() > 0
+            return acquisition:revocations() > 0
         end)
     end
 
@@ -238,10 +238,10 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
         local all, locks = multis.of(client, paths)
         client._contended:note(paths[1])
         interfere(function()
-            local claim = client._attempts[locks[1]].claim
+            local acquisition = client._attempts[locks[1]].acquisition
             local due = core.now() + 0.2
             eventually(function()
-                return claim:phase() == "granted" and core.now() > due
+                return acquisition:phase() == "granted" and core.now() > due
             end)
             link:stall("down")
         end)

@@ -211,10 +211,10 @@ describe("a mutex", function()
         assert.is_false(lock:held())
         assert(client:flush(10))
         assert.same({}, fixture.children(lock:path()))
-        local hasty = client:mutex(lock:path(), { wait_release = false })
+        local optimistic = client:mutex(lock:path(), { wait_release = false })
         for _ = 1, 5 do
-            assert(hasty:acquire(10))
-            assert.is_true(hasty:release())
+            assert(optimistic:acquire(10))
+            assert.is_true(optimistic:release())
         end
         assert(client:flush(10))
         assert.same({}, fixture.children(lock:path()))

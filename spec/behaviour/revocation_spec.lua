@@ -301,13 +301,13 @@ describe("revoke", function()
             local node
             loop.until_true(function()
                 local hold = client._attempts[lock]
-                node = hold and not hold.try and hold.claim:node()
+                node = hold and not hold.try and hold.acquisition:node()
                 return node
             end)
             assert(fixture.observer():set(node, "__REVOKE__"))
             assert.is_true(holder:release())
             eventually(function() -- the loop does not run meanwhile
-                return client._attempts[lock].claim:revocations() > 0
+                return client._attempts[lock].acquisition:revocations() > 0
             end)
         end)
         assert.is_false(lock:held())

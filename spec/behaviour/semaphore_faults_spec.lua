@@ -29,14 +29,14 @@ describe("permits return", function()
         local path = fixture.path()
         local mine = fixture.semaphore(path, 2)
         for _, case in ipairs({ { 30 }, { 6, "KILL" } }) do
-            local taker = fixture.program("taker", fixture.servers(), path, 2, case[1])
-            assert.equal("ready", taker:line())
-            assert.equal("ok", taker:ask("take 2"))
+            local acquirer = fixture.program("acquirer", fixture.servers(), path, 2, case[1])
+            assert.equal("ready", acquirer:line())
+            assert.equal("ok", acquirer:ask("take 2"))
             assert.equal("timeout", select(3, mine:try_acquire()))
             if case[2] then
-                taker:signal(case[2])
+                acquirer:signal(case[2])
             else
-                taker:tell("exit")
+                acquirer:tell("exit")
             end
             assert(mine:acquire({ count = 2, timeout = 40 }))
             assert.is_true(mine:release())

@@ -337,18 +337,18 @@ describe("acquirers of several permits", function()
 
     it("in separate processes, of 2 out of 2, never block each other #real", function()
         local path = fixture.path()
-        local takers = {}
+        local acquirers = {}
         for index = 1, 2 do
-            takers[index] = fixture.program("taker", fixture.servers(), path, 2, 20)
+            acquirers[index] = fixture.program("acquirer", fixture.servers(), path, 2, 20)
         end
         for index = 1, 2 do
-            assert.equal("ready", takers[index]:line())
+            assert.equal("ready", acquirers[index]:line())
         end
         for index = 1, 2 do
-            takers[index]:tell("rounds 60 2")
+            acquirers[index]:tell("rounds 60 2")
         end
         for index = 1, 2 do
-            assert.equal("ok", takers[index]:line())
+            assert.equal("ok", acquirers[index]:line())
         end
         semaphores.await_nodes(path, 0)
     end)

@@ -181,17 +181,17 @@ describe("a lease", function()
         eventually(function()
             return core.now() > stalled + 0.6 * timeout
         end)
-        local claim = client._core:claim(assert(core.terms(lock:path(), "mutex", "late", "open")), {})
+        local acquisition = client._core:acquire(assert(core.lock_spec(lock:path(), "mutex", "late", "open")), {})
         link:resume()
         local resumed = core.now()
         eventually(function()
-            return claim:phase() ~= "waiting"
+            return acquisition:phase() ~= "waiting"
         end)
         -- The last request that was answered before the stall is the latest request that certainly restarted the session's timer.
         -- This ends when requests that were sent later have been answered, 3T/10 apart, or with a new connection.
         local proven_anew = core.now() >= resumed + 0.3 * timeout or client:stats().connections > 1
         local bound = stalled + 0.9 * timeout - core.now()
-        local remaining = claim:remaining()
+        local remaining = acquisition:remaining()
         assert.is_true(proven_anew or remaining <= bound + 0.05, ("%g is more than %g"):format(remaining, bound))
         assert.is_false(proven_anew and require("spec.support.is_virtual"))
     end)

@@ -205,13 +205,13 @@ describe("a lock's transaction", function()
 
     it("also checks permits that came from another acquisition of the client", function()
         local directory = path .. "/semaphore"
-        local giver, taker = client:semaphore(directory, 3), client:semaphore(directory, 3)
+        local giver, acquirer = client:semaphore(directory, 3), client:semaphore(directory, 3)
         loop.run(function()
             assert(giver:acquire({ count = 3, timeout = 10 }))
             fixture.until_children(directory .. "/locks", 0)
         end)
         loop.run(function()
-            assert(taker:acquire({ count = 2, timeout = 10 }))
+            assert(acquirer:acquire({ count = 2, timeout = 10 }))
         end, function()
             fixture.until_children(directory .. "/locks", 1)
             assert(giver:release())
@@ -223,13 +223,13 @@ describe("a lock's transaction", function()
         for index, name in ipairs(names) do
             names[index] = directory .. "/leases/" .. name
         end
-        local nodes = taker:_nodes()
+        local nodes = acquirer:_nodes()
         table.sort(names)
         table.sort(nodes)
         assert.same(names, nodes)
-        assert(taker:transaction():set(path, "new"):commit(10))
-        fixture.observer():delete(nodes[1] == taker:node() and nodes[2] or nodes[1])
-        assert_refused("lost", nil, taker:transaction():set(path, "newer"):commit(10))
+        assert(acquirer:transaction():set(path, "new"):commit(10))
+        fixture.observer():delete(nodes[1] == acquirer:node() and nodes[2] or nodes[1])
+        assert_refused("lost", nil, acquirer:transaction():set(path, "newer"):commit(10))
         assert.equal("new", data())
     end)
 

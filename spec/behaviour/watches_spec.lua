@@ -109,10 +109,10 @@ describe("more waiters than watches fit into one packet", function()
         local core = require "zklock.core"
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local path = fixture.path() .. "/" .. ("x"):rep(5000)
-        local terms = assert(core.terms(path, "mutex", "one of many", "open"))
-        local claims = {}
+        local spec = assert(core.lock_spec(path, "mutex", "one of many", "open"))
+        local acquisitions = {}
         for index = 1, 300 do
-            claims[index] = assert(client._core:claim(terms, {}))
+            acquisitions[index] = assert(client._core:acquire(spec, {}))
         end
         --- Waits until each entry with a node watches the node before its own.
         local function until_watched()
@@ -128,23 +128,23 @@ describe("more waiters than watches fit into one packet", function()
                 assert.is_true(core.now() < deadline, ("only %d of them were served"):format(served))
                 core.poll(client:pollfd(), 0.1)
                 client:pump()
-                for _, claim in ipairs(claims) do
-                    if served < count and claim:phase() == "granted" then
+                for _, acquisition in ipairs(acquisitions) do
+                    if served < count and acquisition:phase() == "granted" then
                         served = served + 1
-                        claim:release()
+                        acquisition:release()
                     end
                 end
             end
         end
         until_watched()
-        table.remove(claims, 200):cancel() -- this acquisition has no node yet
+        table.remove(acquisitions, 200):cancel() -- this acquisition has no node yet
         link:cut()
         serve(100)
         until_watched()
         local holder
         eventually(function()
-            for _, claim in ipairs(claims) do
-                holder = claim:phase() == "granted" and claim or holder
+            for _, acquisition in ipairs(acquisitions) do
+                holder = acquisition:phase() == "granted" and acquisition or holder
             end
             return holder
         end)
@@ -154,7 +154,7 @@ describe("more waiters than watches fit into one packet", function()
             return phase == "lost", ("%s, %s, %d connections, %d sessions, %d losses"):format(phase, (client:state()),
                 stats.connections, stats.sessions, stats.losses)
         end, 60)
-        serve(#claims - 101)
+        serve(#acquisitions - 101)
         assert.equal(2, client:stats().sessions)
     end)
 end)
@@ -167,17 +167,17 @@ describe("more held locks than fit into one packet", function()
             local chroot = fixture.path() .. ("/" .. ("c"):rep(lengths[1]))
             fixture.observer():create_all(chroot)
             local client = fixture.client({ wait = loop, session_timeout = 20 }, fixture.servers() .. chroot)
-            local claims = {}
+            local acquisitions = {}
             for index = 1, 300 do
-                local terms = assert(core.terms(("/%s%d"):format(("x"):rep(lengths[2]), index), "mutex", "one of many", "open"))
-                claims[index] = assert(client._core:claim(terms, {}))
+                local spec = assert(core.lock_spec(("/%s%d"):format(("x"):rep(lengths[2]), index), "mutex", "one of many", "open"))
+                acquisitions[index] = assert(client._core:acquire(spec, {}))
             end
             local function until_all(what)
                 fixture.pump_until(client, function()
-                    for index, claim in ipairs(claims) do
-                        local phase, _, message = claim:phase()
+                    for index, acquisition in ipairs(acquisitions) do
+                        local phase, _, message = acquisition:phase()
                         assert(phase == "waiting" or phase == "granted", message)
-                        if not claim:held() then
+                        if not acquisition:held() then
                             return nil, index
                         end
                     end
@@ -187,14 +187,14 @@ describe("more held locks than fit into one packet", function()
             until_all("all of them to be granted")
             local before = client:stats().heartbeats
             fixture.pump_until(client, function()
-                return client:stats().heartbeats > before + 2 * #claims
+                return client:stats().heartbeats > before + 2 * #acquisitions
             end, 60, "two heartbeats, with a look at each node")
             until_all("all of them to be held")
             assert.equal(1, client:stats().connections)
             assert.equal(0, client:stats().losses)
             -- One by one: see docs/reliability.md about sessions that end with so many nodes.
-            for _, claim in ipairs(claims) do
-                claim:release()
+            for _, acquisition in ipairs(acquisitions) do
+                acquisition:release()
             end
             assert(client:flush(30))
         end)
@@ -210,15 +210,15 @@ describe("more holders with on_revoke than watches fit into one packet", functio
             warnings = warnings + (text:find("too many locks are held to hear who asks", 1, true) and 1 or 0)
         end })
         local path = fixture.path() .. "/" .. ("x"):rep(5000)
-        local claims = {}
+        local acquisitions = {}
         for index = 1, 300 do
-            local terms = assert(core.terms(path .. index, "mutex", "one of many", "open", nil, true))
-            claims[index] = assert(client._core:claim(terms, {}))
+            local spec = assert(core.lock_spec(path .. index, "mutex", "one of many", "open", nil, true))
+            acquisitions[index] = assert(client._core:acquire(spec, {}))
         end
         local function until_all_held()
             fixture.pump_until(client, function()
-                for index, claim in ipairs(claims) do
-                    if not claim:held() then
+                for index, acquisition in ipairs(acquisitions) do
+                    if not acquisition:held() then
                         return nil, index
                     end
                 end
@@ -232,19 +232,19 @@ describe("more holders with on_revoke than watches fit into one packet", functio
         end)
         local heartbeats = client:stats().heartbeats
         fixture.pump_until(client, function()
-            return client:stats().heartbeats > heartbeats + 2 * #claims
+            return client:stats().heartbeats > heartbeats + 2 * #acquisitions
         end, 60, "two heartbeats")
         until_all_held()
         assert.equal(2, client:stats().connections)
         local watches = client:stats().watches
         assert.is_true(watches > 30 and watches < 50, watches)
         assert.is_true(warnings > 0)
-        fixture.observer():set(claims[1]:node(), core.REVOKE)
+        fixture.observer():set(acquisitions[1]:node(), core.REVOKE)
         fixture.pump_until(client, function()
-            return claims[1]:revocations() == 1
+            return acquisitions[1]:revocations() == 1
         end)
-        for _, claim in ipairs(claims) do
-            claim:release()
+        for _, acquisition in ipairs(acquisitions) do
+            acquisition:release()
         end
         assert(client:flush(30))
         assert.equal(0, client:stats().watches)

@@ -79,11 +79,11 @@ describe("the log option", function()
         local client = fixture.client({ session_timeout = 4, log = function(_, message)
             lines[#lines + 1] = message
         end })
-        local path, claims = fixture.path(), {}
-        local terms = assert(core.terms(path, "mutex", "one of many", "open"))
+        local path, acquisitions = fixture.path(), {}
+        local spec = assert(core.lock_spec(path, "mutex", "one of many", "open"))
         fixture.join(path)
         for index = 1, 70 do
-            claims[index] = assert(client._core:claim(terms, {}))
+            acquisitions[index] = assert(client._core:acquire(spec, {}))
         end
         fixture.await_children(path, 71)
         local deleted = {}
@@ -101,7 +101,7 @@ describe("the log option", function()
             return again == 71, again
         end)
         client:pump()
-        assert.equal("waiting", (claims[70]:phase()))
+        assert.equal("waiting", (acquisitions[70]:phase()))
         assert.equal(64, #lines)
         assert.truthy(lines[64]:find("queueing again", 1, true), lines[64])
     end)

@@ -221,7 +221,7 @@ describe("the documentation", function()
         end)
 
         it("names exactly the fields of the tables that C makes, and the events of watches", function()
-            local operation, client, ticket = read("csrc/lua_operation.c"), read("csrc/lua_client.c"), read("csrc/lua_ticket.c")
+            local operation, client, handle = read("csrc/lua_operation.c"), read("csrc/lua_client.c"), read("csrc/lua_handle.c")
             local problems, stat = {}, {}
             for _, setter in ipairs { "set_hex", "set_number", "set_integer" } do
                 for name in pairs(documentation.c_fields(operation, setter)) do
@@ -232,7 +232,7 @@ describe("the documentation", function()
             local stats = documentation.c_fields(client:match("\nstatic int client_stats.-\n}"), "set_count")
             stats.memory, stats.reconnects, stats.wait_time = true, true, true -- the first two are added in Lua
             append(problems, documentation.differences("zklock.Stats", meta.classes["zklock.Stats"].fields, "C", stats))
-            local contender = documentation.c_fields(ticket:match("\nstatic void push_contender.-\n}"), "lua_setfield")
+            local contender = documentation.c_fields(handle:match("\nstatic void push_contender.-\n}"), "lua_setfield")
             append(problems, documentation.differences("zklock.Contender", meta.classes["zklock.Contender"].fields, "C",
                 contender))
             local events = {}

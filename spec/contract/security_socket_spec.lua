@@ -11,7 +11,7 @@ describe("the notify socket, a unix socket for event loops like nginx", function
     local function listening()
         local client = fixture.client()
         local path = assert(client._core:listen())
-        return client, path, assert(path:match("^(.*)/news$"))
+        return client, path, assert(path:match("^(.*)/notify$"))
     end
 
     --- Returns what listen answers in another process with this TMPDIR, which then ends with the code `ending`.
@@ -46,8 +46,8 @@ describe("the notify socket, a unix socket for event loops like nginx", function
 
     it("is removed with a process that ends without closing anything #once", function()
         local path = listen_elsewhere("/tmp", "os.exit(0)")
-        assert.truthy(path:find("^/tmp/zklock%-%w+/news"))
-        assert.is_false(files.exists(path:match("^(.*)/news")))
+        assert.truthy(path:find("^/tmp/zklock%-%w+/notify"))
+        assert.is_false(files.exists(path:match("^(.*)/notify")))
     end)
 
     it("cannot be reached by other users #once", function()
@@ -75,9 +75,9 @@ describe("the notify socket, a unix socket for event loops like nginx", function
         assert.truthy(listen_under(trap .. "/none"):find("No such file or directory", 1, true))
         assert(cluster.run({ "ln", "-s", trap .. "/none", trap .. "/dangling" }))
         assert.truthy(listen_under(trap .. "/dangling"):find("No such file or directory", 1, true))
-        assert.truthy(listen_under(trap):find("^" .. trap:gsub("%p", "%%%0") .. "/zklock%-%w+/news"))
-        assert.truthy(listen_under("relative"):find("^/tmp/zklock%-%w+/news"))
-        assert.truthy(listen_under("/" .. ("long/"):rep(20)):find("^/tmp/zklock%-%w+/news"))
+        assert.truthy(listen_under(trap):find("^" .. trap:gsub("%p", "%%%0") .. "/zklock%-%w+/notify"))
+        assert.truthy(listen_under("relative"):find("^/tmp/zklock%-%w+/notify"))
+        assert.truthy(listen_under("/" .. ("long/"):rep(20)):find("^/tmp/zklock%-%w+/notify"))
         assert.equal("dangling", (cluster.run({ "ls", trap })))
         cluster.run({ "rm", "-r", trap })
     end)

@@ -99,18 +99,18 @@ void reset_checks(void)
     replacement = SIM_WIPED;
 }
 
-bool grant_valid(const claim_record *record)
+bool grant_valid(const acquisition_record *record)
 {
-    if (record->claim == NULL || record->phase != ZKL_CLAIM_GRANTED)
+    if (record->acquisition == NULL || record->phase != ZKL_ACQUISITION_GRANTED)
         return false;
     const client *of = &run.clients[record->client];
-    if (record->claim == NULL || record->phase != ZKL_CLAIM_GRANTED)
+    if (record->acquisition == NULL || record->phase != ZKL_ACQUISITION_GRANTED)
         return false;
     int64_t now = client_clock(of, sim_now());
     return now < of->valid_until && now < record->hold_until;
 }
 
-bool excused(const claim_record *record)
+bool excused(const acquisition_record *record)
 {
     int64_t since = record->excused_since > record->lease_began ? record->excused_since : record->lease_began;
     /* Nothing that was sent after a wipe extends an old lease. The clocks may differ by 1 %. */
@@ -125,7 +125,7 @@ static bool modes_conflict(zkl_mode one, zkl_mode other)
     return zkl_kind_conflicts(kind_of(one), kind_of(other));
 }
 
-static void check_pair(const claim_record *one, const claim_record *other)
+static void check_pair(const acquisition_record *one, const acquisition_record *other)
 {
     if (!modes_conflict(one->mode, other->mode) || one->writer == other || other->writer == one)
         return;
@@ -139,7 +139,7 @@ static void check_pair(const claim_record *one, const claim_record *other)
 
 static node_record *find_node(const char *path);
 
-static void check_foreigners(const claim_record *record)
+static void check_foreigners(const acquisition_record *record)
 {
     for (int i = 0; i < run.foreigner_count; i++) {
         const foreigner *who = &run.foreigners[i];
@@ -161,10 +161,10 @@ void check_exclusion(void)
 {
     if (!run.leases)
         return;
-    for (const claim_record *one = run.claims; one != NULL; one = one->next) {
+    for (const acquisition_record *one = run.acquisitions; one != NULL; one = one->next) {
         if (one->mode == ZKL_MODE_PERMITS || !grant_valid(one))
             continue;
-        for (const claim_record *other = one->next; other != NULL; other = other->next) {
+        for (const acquisition_record *other = one->next; other != NULL; other = other->next) {
             if (other->path == one->path && grant_valid(other))
                 check_pair(one, other);
         }
@@ -213,22 +213,22 @@ static void note_revived(node_record *node, int64_t zxid)
 
 /*
  * Returns whether the client may rely on a number of its own that it gave back less than a second before, by its clock,
- * if the data were replaced in between under connections that stay. A number counts for that long: see follow.c. The
+ * if the data were replaced in between under connections that stay. A number counts for that long: see adjacent.c. The
  * client's conclusion about its node holds as long as the node. Its conclusion from that node's number holds for no
  * more than a second after the first number.
  */
-static bool follows_old_number(node_record *node, const zkl_line *line)
+static bool adjacent_to_old_number(node_record *node, const zkl_queue *queue)
 {
     const client *of = &run.clients[node->client];
-    if (run.replaced_live_at == 0 || line->cleared_czxid == 0)
+    if (run.replaced_live_at == 0 || queue->cleared_czxid == 0)
         return false;
     const node_record *before = run.nodes;
-    while (before != NULL && (before->czxid != line->cleared_czxid || before->client != node->client))
+    while (before != NULL && (before->czxid != queue->cleared_czxid || before->client != node->client))
         before = before->next;
     if (before == NULL || before == node || node->made_at <= run.replaced_live_at)
         return false;
     bool old = before->made_at < run.replaced_live_at && !before->outlived;
-    int64_t since = old ? line->cleared_at : before->misled_since;
+    int64_t since = old ? queue->cleared_at : before->misled_since;
     if ((!old && !before->misleads) ||
         (client_clock(of, node->made_at) - since > ZKL_SECOND && of->last_read - since > ZKL_SECOND))
         return false;
@@ -238,9 +238,9 @@ static bool follows_old_number(node_record *node, const zkl_line *line)
 
 static bool made_on_old_number(node_record *node)
 {
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->client == node->client && each->path == node->lock && each->claim != NULL &&
-            follows_old_number(node, each->claim->line))
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        if (each->client == node->client && each->path == node->lock && each->acquisition != NULL &&
+            adjacent_to_old_number(node, each->acquisition->queue))
             return true;
     }
     return false;
@@ -277,7 +277,7 @@ static void node_created(void *context, const char *path, int64_t session, int64
 }
 
 /* Returns whether the acquisition holds, or has held, by the node. */
-static bool owns(const claim_record *record, const char *path)
+static bool owns(const acquisition_record *record, const char *path)
 {
     for (int32_t i = 0; i < record->held_count; i++) {
         if (strcmp(record->held[i]->path, path) == 0)
@@ -293,7 +293,7 @@ bool is_clients_node(const char *path)
 }
 
 /* Returns whether all nodes by which a granted acquisition holds exist. */
-bool nodes_exist(const claim_record *record)
+bool nodes_exist(const acquisition_record *record)
 {
     for (int32_t i = 0; i < record->held_count; i++) {
         if (record->held[i]->gone || !sim_exists(record->held[i]->path))
@@ -303,7 +303,7 @@ bool nodes_exist(const claim_record *record)
 }
 
 /* The acquisition is granted by the node of this path. */
-static void note_held_node(claim_record *record, const char *path)
+static void note_held_node(acquisition_record *record, const char *path)
 {
     node_record *node = find_node(path);
     if (node != NULL && record->held_count < MANY_PERMITS)
@@ -311,20 +311,20 @@ static void note_held_node(claim_record *record, const char *path)
 }
 
 /* Records the nodes by which the acquisition is granted. The engine says which, since acquisitions share nodes. */
-static void note_held(claim_record *record, const zkl_claim *claim)
+static void note_held(acquisition_record *record, const zkl_acquisition *acquisition)
 {
-    const zkl_seat *seat;
+    const zkl_entry *entry;
     char path[160];
     record->held_count = 0;
     if (record->mode != ZKL_MODE_PERMITS) {
         note_held_node(record, record->node);
         return;
     }
-    LIST_FOREACH(seat, &claim->seats, in_claim)
+    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
     {
-        if (seat->role != ZKL_ROLE_PERMIT || !seat->wanted)
+        if (entry->role != ZKL_ROLE_LEASE_ENTRY || !entry->wanted)
             continue;
-        server_path_of(seat->node, path, sizeof(path));
+        server_path_of(entry->node, path, sizeof(path));
         note_held_node(record, path);
     }
 }
@@ -349,7 +349,7 @@ bool deletions_unheard(void)
  * Returns the latest deletion of a node by which the acquisition holds, NULL if there was none. The node that an
  * impostor has put in its place may be deleted as well.
  */
-static const admin_deletion *admin_deleted(const claim_record *record)
+static const admin_deletion *admin_deleted(const acquisition_record *record)
 {
     const admin_deletion *latest = NULL;
     for (int i = 0; i < deletion_count; i++) {
@@ -360,7 +360,7 @@ static const admin_deletion *admin_deleted(const claim_record *record)
     return latest;
 }
 
-static void excuse(claim_record *record, const admin_deletion *deletion, int64_t since)
+static void excuse(acquisition_record *record, const admin_deletion *deletion, int64_t since)
 {
     record->excused = true;
     record->wiped = deletion->wiped;
@@ -391,7 +391,7 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
             deletions[i].wiped = sim_replacing() && replacement == SIM_WIPED;
             if (node != NULL && node->client >= 0)
                 run.clients[node->client].disturbed_at = sim_now();
-            for (claim_record *each = run.claims; each != NULL; each = each->next) {
+            for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
                 if (!owns(each, path))
                     continue;
                 excuse(each, &deletions[i], sim_now());
@@ -411,7 +411,7 @@ void note_replacing(sim_replacement how)
 /* Nodes with higher zxids are not in the data any more, and these zxids will be given again. */
 static void forget_tokens(int64_t zxid)
 {
-    for (claim_record *each = run.claims; each != NULL; each = each->next)
+    for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next)
         each->comparable = each->comparable && strtoll(each->token, NULL, 10) <= zxid;
 }
 
@@ -430,7 +430,7 @@ void note_replaced(sim_replacement how)
 /* The client was told that the node does not exist, or is not its own. */
 static void end_excuse(int caller, const char *path)
 {
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+    for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         if (each->client == caller && each->excused && owns(each, path))
             each->excuse_ending = true;
     }
@@ -479,7 +479,7 @@ static void node_changed(void *context, const char *path, int64_t by)
  */
 #define HEARS_WITHIN (4 * run.timeout)
 
-static int64_t earliest_request(const claim_record *record)
+static int64_t earliest_request(const acquisition_record *record)
 {
     int64_t asked_at = 0;
     for (int32_t i = 0; i < record->held_count; i++) {
@@ -490,7 +490,7 @@ static int64_t earliest_request(const claim_record *record)
     return asked_at;
 }
 
-static void check_told(const client *of, const claim_record *record)
+static void check_told(const client *of, const acquisition_record *record)
 {
     int64_t since = record->revocable && record->revocations == 0 ? earliest_request(record) : 0;
     if (since == 0 || run.short_of_memory)
@@ -520,13 +520,13 @@ static bool stands_behind(const node_record *other, const node_record *node)
  * Returns whether the grant by the node begins another turn. Readers that have waited for the same turn are granted
  * together.
  */
-static bool begins_turn(const claim_record *record, node_record *node)
+static bool begins_turn(const acquisition_record *record, node_record *node)
 {
     bool together =
         record->mode == ZKL_MODE_READ && node->readers_at == sim_now() && record->number <= node->readers_to;
     if (!together) {
         node->readers_at = record->mode == ZKL_MODE_READ ? sim_now() : 0;
-        node->readers_to = run.claim_count;
+        node->readers_to = run.acquisition_count;
     }
     return !together;
 }
@@ -538,7 +538,7 @@ static bool may_not_be_told(const node_record *node, const node_record *other)
 }
 
 /* A waiter of another client waits for a bounded number of turns of one client's acquisitions. */
-static void check_fairness(const claim_record *record, node_record *node)
+static void check_fairness(const acquisition_record *record, node_record *node)
 {
     const client *of = &run.clients[record->client];
     int64_t handed_over = node->turns - 1;
@@ -562,17 +562,18 @@ static void check_fairness(const claim_record *record, node_record *node)
     }
 }
 
-static bool reader_with_readers(const claim_record *record, const node_record *node)
+static bool reader_with_readers(const acquisition_record *record, const node_record *node)
 {
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each != record && each->phase == ZKL_CLAIM_GRANTED && each->claim != NULL && owns(each, node->path))
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        if (each != record && each->phase == ZKL_ACQUISITION_GRANTED && each->acquisition != NULL &&
+            owns(each, node->path))
             return each->mode == ZKL_MODE_READ && record->mode == ZKL_MODE_READ;
     }
     return false;
 }
 
 /* Checks a grant by a node by which another acquisition has held before. */
-static void check_shared(claim_record *record, node_record *node)
+static void check_shared(acquisition_record *record, node_record *node)
 {
     totals.shared++;
     if (record->mode == ZKL_MODE_PERMITS) {
@@ -598,7 +599,7 @@ static void check_shared(claim_record *record, node_record *node)
 }
 
 /* Checks permits that were handed over from another acquisition. */
-static void check_inherited(const claim_record *record)
+static void check_inherited(const acquisition_record *record)
 {
     int64_t handed_over = strtol(record->token + ZKL_TOKEN_NUMBER_DIGITS + 1, NULL, 10);
     totals.inherited += handed_over > 0;
@@ -607,7 +608,7 @@ static void check_inherited(const claim_record *record)
              record->number, record->client, (int)handed_over - 1);
 }
 
-static void note_node_granted(claim_record *record)
+static void note_node_granted(acquisition_record *record)
 {
     totals.overheard += record->revocable;
     for (int32_t i = 0; i < record->held_count; i++) {
@@ -633,21 +634,21 @@ static void note_node_granted(claim_record *record)
 }
 
 /* A grant has ended. */
-static void note_node_left(const claim_record *record)
+static void note_node_left(const acquisition_record *record)
 {
     for (int32_t i = 0; i < record->held_count; i++) {
         node_record *node = record->held[i];
         bool held = false;
-        for (const claim_record *each = run.claims; each != NULL && !held; each = each->next)
-            held = each->phase == ZKL_CLAIM_GRANTED && each->claim != NULL && owns(each, node->path);
-        node->lost = node->lost || record->phase == ZKL_CLAIM_LOST;
+        for (const acquisition_record *each = run.acquisitions; each != NULL && !held; each = each->next)
+            held = each->phase == ZKL_ACQUISITION_GRANTED && each->acquisition != NULL && owns(each, node->path);
+        node->lost = node->lost || record->phase == ZKL_ACQUISITION_LOST;
         node->idle_since = held ? 0 : sim_now();
     }
 }
 
-void note_forgotten(const claim_record *record)
+void note_forgotten(const acquisition_record *record)
 {
-    if (record->phase == ZKL_CLAIM_GRANTED)
+    if (record->phase == ZKL_ACQUISITION_GRANTED)
         note_node_left(record); /* the engine will not report it */
 }
 
@@ -687,7 +688,7 @@ void check_no_requests(const client *of, const char *what, int64_t before, int64
 /* ---- max_hold ---- */
 
 /* Checks that the grant ends by the engine's own reading of the clock, and that the client will wake up in time. */
-static void check_hold(const client *of, const claim_record *record)
+static void check_hold(const client *of, const acquisition_record *record)
 {
     if (record->hold_until <= of->last_read)
         fail("hold", "claim %d of client %d is still granted after its max_hold", record->number, record->client);
@@ -718,19 +719,20 @@ static void check_questions(const client *of)
 /* An entry is in at most one list of those that wait to be stepped, and in the list that its flags name. */
 static void check_waiting(const client *of)
 {
-    const zkl_seat *seat;
+    const zkl_entry *entry;
     int32_t said = 0, there = 0;
-    TAILQ_FOREACH(seat, &of->engine->seats, all)
+    TAILQ_FOREACH(entry, &of->engine->entries, all)
     {
-        int32_t lists = seat->hungry + seat->starved + seat->delayed;
+        int32_t lists = entry->runnable + entry->over_watch_budget + entry->backing_off;
         said += lists;
-        totals.starved += seat->starved;
+        totals.over_watch_budget += entry->over_watch_budget;
         if (lists > 1)
             fail("lists", "a seat of client %d waits in %d lists at once", of->index, (int)lists);
     }
-    const struct zkl_seat_list *all[] = {&of->engine->hungry, &of->engine->starved, &of->engine->delayed};
+    const struct zkl_entry_list *all[] = {&of->engine->runnable, &of->engine->over_watch_budget,
+                                          &of->engine->backing_off};
     for (int i = 0; i < 3 && !run.failed; i++) {
-        TAILQ_FOREACH(seat, all[i], in_hungry)
+        TAILQ_FOREACH(entry, all[i], in_wait_list)
         {
             there++;
         }
@@ -744,20 +746,21 @@ void check_after_call(client *of)
 {
     check_questions(of);
     check_waiting(of);
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+    for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         if (each->client != of->index)
             continue;
         if (each->excuse_ending)
             each->excused = each->excuse_ending = false;
         int64_t session = sim_client_session(of->index);
-        if (each->claim != NULL && each->phase == ZKL_CLAIM_GRANTED && session != 0 && session != each->session)
+        if (each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED && session != 0 &&
+            session != each->session)
             fail("owner", "claim %d of client %d is still granted under a session that is over", each->number,
                  of->index);
-        if (each->claim != NULL && each->phase == ZKL_CLAIM_GRANTED) {
+        if (each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED) {
             check_told(of, each);
             check_hold(of, each);
         }
-        const char *node = each->claim != NULL ? zkl_claim_node(each->claim) : NULL;
+        const char *node = each->acquisition != NULL ? zkl_acquisition_node(each->acquisition) : NULL;
         if (node != NULL && strcmp(each->node + strlen(run.prefix), node) != 0)
             server_path_of(node, each->node, sizeof(each->node));
     }
@@ -795,7 +798,7 @@ bool meddled_with(int lock)
     return has_impostor(lock) || had_impostor(lock);
 }
 
-static bool refusal_explained(const claim_record *record, zkl_code code)
+static bool refusal_explained(const acquisition_record *record, zkl_code code)
 {
     const client *of = &run.clients[record->client];
     switch (code) {
@@ -822,23 +825,23 @@ static bool refusal_explained(const claim_record *record, zkl_code code)
     }
 }
 
-static bool still_taken(const claim_record *record)
+static bool still_taken(const acquisition_record *record)
 {
     if (record->mode == ZKL_MODE_PERMITS)
         return semaphore_is_taken(record);
     return record->blocker_count > 0 && sim_exists(record->blockers[0]);
 }
 
-static void check_refused_try(const claim_record *record, zkl_code code)
+static void check_refused_try(const acquisition_record *record, zkl_code code)
 {
-    if (code != ZKL_TIMEOUT || !record->try_only || record->hasty)
+    if (code != ZKL_TIMEOUT || !record->try_only || record->optimistic)
         return;
     totals.refused_tries++;
     if (!still_taken(record))
         return;
     /* Other acquisitions of this client may create nodes there meanwhile. Later tries that are refused may not. */
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
-        bool writes_nothing = each->try_only && !each->hasty && each->settled && each->granted_at == 0;
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        bool writes_nothing = each->try_only && !each->optimistic && each->settled && each->granted_at == 0;
         if (each != record && each->client == record->client && each->path == record->path &&
             !(writes_nothing && each->asked_at > record->asked_at) &&
             !(each->settled && each->settled_at < record->asked_at))
@@ -851,11 +854,11 @@ static void check_refused_try(const claim_record *record, zkl_code code)
              record->number, record->client, (int)created, run.paths[record->path]);
 }
 
-static void check_lost(const claim_record *record, zkl_claim *claim)
+static void check_lost(const acquisition_record *record, zkl_acquisition *acquisition)
 {
     totals.losses++;
     const client *of = &run.clients[record->client];
-    if (zkl_claim_code(claim) == ZKL_MAX_HOLD) {
+    if (zkl_acquisition_code(acquisition) == ZKL_MAX_HOLD) {
         totals.held_too_long++;
         if (of->last_read < record->hold_until)
             fail("hold", "claim %d of client %d was lost before its max_hold", record->number, record->client);
@@ -864,16 +867,16 @@ static void check_lost(const claim_record *record, zkl_claim *claim)
     bool lease_over = client_clock(of, sim_now()) >= of->valid_until;
     if (!lease_over && !of->closing && !of->expired && nodes_exist(record) && run.leases && !record->excused)
         fail("final", "claim %d of client %d was lost (%s) although its lease and its node %s are good", record->number,
-             record->client, zkl_claim_message(claim), record->node);
+             record->client, zkl_acquisition_message(acquisition), record->node);
 }
 
 /* Checks a release that has found no node to delete. */
-static void check_robbed(const claim_record *record)
+static void check_deleted_externally(const acquisition_record *record)
 {
     bool taken = false;
     for (int32_t i = 0; i < record->held_count; i++)
         taken = taken || record->held[i]->taken;
-    totals.robbed++;
+    totals.deleted_externally++;
     if (!taken)
         fail("final",
              "claim %d of client %d is said to have been lost before its release, and nobody else has deleted %s",
@@ -881,7 +884,7 @@ static void check_robbed(const claim_record *record)
 }
 
 /* The token must be greater than that of every earlier acquisition which could not have held at the same time. */
-static void check_token(claim_record *record)
+static void check_token(acquisition_record *record)
 {
     if (strlen(record->token) != ZKL_TOKEN_SIZE - 1)
         fail("token", "claim %d has the token '%s'", record->number, record->token);
@@ -891,7 +894,7 @@ static void check_token(claim_record *record)
              record->token, (int)zkl_most_grants);
     if (!run.leases || excused(record))
         return;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         bool conflicts = record->mode == ZKL_MODE_PERMITS ? each->count + record->count > record->limit
                                                           : modes_conflict(each->mode, record->mode);
         if (each->comparable && each->path == record->path && conflicts && strcmp(each->token, record->token) >= 0)
@@ -901,35 +904,35 @@ static void check_token(claim_record *record)
     record->comparable = true;
 }
 
-static void note_grant(claim_record *record, zkl_claim *claim)
+static void note_grant(acquisition_record *record, zkl_acquisition *acquisition)
 {
-    zkl_token_format(zkl_claim_token(claim), record->token);
+    zkl_token_format(zkl_acquisition_token(acquisition), record->token);
     record->granted_at = sim_now();
-    note_held(record, claim);
-    record->hold_until = zkl_claim_hold_until(claim);
+    note_held(record, acquisition);
+    record->hold_until = zkl_acquisition_hold_until(acquisition);
     record->session = sim_client_session(record->client);
     totals.grants++;
     totals.grants_by_mode[record->mode]++;
     char directory[MAX_DIRECTORY];
     queue_directory(record->path, directory);
     totals.contended_grants += sim_child_count(directory) > 1;
-    totals.handed_over += record->writer != NULL && record->writer->phase == ZKL_CLAIM_GRANTED;
+    totals.handed_over += record->writer != NULL && record->writer->phase == ZKL_ACQUISITION_GRANTED;
 }
 
 /* Returns when the node first granted an acquisition. */
 static int64_t first_grant(const node_record *node)
 {
     int64_t first = sim_now();
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         if (each->granted_at != 0 && each->granted_at < first && owns(each, node->path))
             first = each->granted_at;
     }
     return first;
 }
 
-static void check_granted(claim_record *record, zkl_claim *claim)
+static void check_granted(acquisition_record *record, zkl_acquisition *acquisition)
 {
-    note_grant(record, claim);
+    note_grant(record, acquisition);
     const client *of = &run.clients[record->client];
     if (record->max_hold > 0 && record->hold_until > client_clock(of, sim_now()) + record->max_hold)
         fail("hold", "claim %d of client %d may hold for longer than its max_hold", record->number, record->client);
@@ -947,7 +950,7 @@ static void check_granted(claim_record *record, zkl_claim *claim)
     }
     bool beside_revived = record->writer != NULL && record->writer->held_count > 0 && record->writer->held[0]->revived;
     if (node != NULL && !node->misleads)
-        node->misleads = follows_old_number(node, claim->line);
+        node->misleads = adjacent_to_old_number(node, acquisition->queue);
     record->misled = beside_revived || (node != NULL && (node->revived || node->misleads));
     totals.misled += record->misled;
     if (!record->misled)
@@ -956,9 +959,9 @@ static void check_granted(claim_record *record, zkl_claim *claim)
         check_permits_granted(record);
 }
 
-static void note_revocations(claim_record *record, const zkl_claim *claim)
+static void note_revocations(acquisition_record *record, const zkl_acquisition *acquisition)
 {
-    int32_t revocations = zkl_claim_revocations(claim);
+    int32_t revocations = zkl_acquisition_revocations(acquisition);
     if (revocations == record->revocations)
         return;
     totals.told += record->revocations == 0;
@@ -973,59 +976,60 @@ static void note_revocations(claim_record *record, const zkl_claim *claim)
              record->client);
 }
 
-void check_claim_changed(claim_record *record, zkl_claim *claim)
+void check_acquisition_changed(acquisition_record *record, zkl_acquisition *acquisition)
 {
-    zkl_claim_phase phase = zkl_claim_get_phase(claim);
-    zkl_code code = zkl_claim_code(claim);
-    bool settled = zkl_claim_settled(claim);
-    const char *node = zkl_claim_node(claim);
+    zkl_acquisition_phase phase = zkl_acquisition_get_phase(acquisition);
+    zkl_code code = zkl_acquisition_code(acquisition);
+    bool settled = zkl_acquisition_settled(acquisition);
+    const char *node = zkl_acquisition_node(acquisition);
     if (node != NULL)
         server_path_of(node, record->node, sizeof(record->node));
     sim_trace("client %d: claim %d on %s is %s%s%s %s", record->client, record->number, run.paths[record->path],
-              zkl_claim_phase_name(phase), settled ? ", settled" : "", node != NULL ? "," : "",
+              zkl_acquisition_phase_name(phase), settled ? ", settled" : "", node != NULL ? "," : "",
               node != NULL ? node : "");
     run.clients[record->client].disturbed_at = sim_now();
     if (record->settled && !settled)
         fail("final", "claim %d of client %d was settled and is not any more", record->number, record->client);
-    if (settled && (phase == ZKL_CLAIM_WAITING || phase == ZKL_CLAIM_GRANTED))
+    if (settled && (phase == ZKL_ACQUISITION_WAITING || phase == ZKL_ACQUISITION_GRANTED))
         fail("final", "claim %d of client %d is settled while %s", record->number, record->client,
-             zkl_claim_phase_name(phase));
-    if (settled && !record->settled && phase == ZKL_CLAIM_RELEASED && code == ZKL_LOST)
-        check_robbed(record);
-    zkl_claim_phase before = record->phase;
+             zkl_acquisition_phase_name(phase));
+    if (settled && !record->settled && phase == ZKL_ACQUISITION_RELEASED && code == ZKL_LOST)
+        check_deleted_externally(record);
+    zkl_acquisition_phase before = record->phase;
     record->phase = phase;
     if (settled && !record->settled)
         record->settled_at = sim_now();
     record->settled = settled;
-    note_revocations(record, claim);
+    note_revocations(record, acquisition);
     if (phase == before)
         return;
-    if (before == ZKL_CLAIM_LOST || before == ZKL_CLAIM_REFUSED || before == ZKL_CLAIM_RELEASED ||
-        (before == ZKL_CLAIM_GRANTED && phase != ZKL_CLAIM_LOST && phase != ZKL_CLAIM_RELEASED))
+    if (before == ZKL_ACQUISITION_LOST || before == ZKL_ACQUISITION_REFUSED || before == ZKL_ACQUISITION_RELEASED ||
+        (before == ZKL_ACQUISITION_GRANTED && phase != ZKL_ACQUISITION_LOST && phase != ZKL_ACQUISITION_RELEASED))
         fail("final", "claim %d of client %d went from %s to %s", record->number, record->client,
-             zkl_claim_phase_name(before), zkl_claim_phase_name(phase));
-    if (phase == ZKL_CLAIM_RELEASED && !record->ended && !run.clients[record->client].closing)
+             zkl_acquisition_phase_name(before), zkl_acquisition_phase_name(phase));
+    if (phase == ZKL_ACQUISITION_RELEASED && !record->ended && !run.clients[record->client].closing)
         fail("final", "claim %d of client %d was released by nobody", record->number, record->client);
-    if ((phase == ZKL_CLAIM_REFUSED || phase == ZKL_CLAIM_LOST) && zkl_claim_message(claim)[0] == '\0')
+    if ((phase == ZKL_ACQUISITION_REFUSED || phase == ZKL_ACQUISITION_LOST) &&
+        zkl_acquisition_message(acquisition)[0] == '\0')
         fail("final", "claim %d of client %d ended with %s and without a word", record->number, record->client,
              zkl_code_name(code));
-    if (phase == ZKL_CLAIM_REFUSED && !refusal_explained(record, code))
+    if (phase == ZKL_ACQUISITION_REFUSED && !refusal_explained(record, code))
         fail("final", "claim %d of client %d was refused with %s: %s", record->number, record->client,
-             zkl_code_name(code), zkl_claim_message(claim));
-    if (phase == ZKL_CLAIM_REFUSED)
+             zkl_code_name(code), zkl_acquisition_message(acquisition));
+    if (phase == ZKL_ACQUISITION_REFUSED)
         check_refused_try(record, code);
-    if (phase == ZKL_CLAIM_LOST)
-        check_lost(record, claim);
-    if (phase == ZKL_CLAIM_GRANTED) {
-        check_granted(record, claim);
+    if (phase == ZKL_ACQUISITION_LOST)
+        check_lost(record, acquisition);
+    if (phase == ZKL_ACQUISITION_GRANTED) {
+        check_granted(record, acquisition);
         note_node_granted(record);
-    } else if (before == ZKL_CLAIM_GRANTED) {
+    } else if (before == ZKL_ACQUISITION_GRANTED) {
         note_node_left(record);
     }
 }
 
 /* Remembers the nodes in the way of a try. */
-void check_asked(claim_record *record)
+void check_asked(acquisition_record *record)
 {
     const client *of = &run.clients[record->client];
     record->creates_before = of->creates[record->path];
@@ -1084,10 +1088,10 @@ void check_lease_changed(client *of, int64_t valid_until)
      * a lapse has already reported its acquisitions as lost.
      */
     if (run.leases && of->last_read >= of->valid_until && valid_until > of->last_read) {
-        for (claim_record *each = run.claims; each != NULL; each = each->next) {
+        for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
             if (each->client == of->index)
                 each->lease_began = sim_now();
-            if (each->client == of->index && each->claim != NULL && each->phase == ZKL_CLAIM_GRANTED &&
+            if (each->client == of->index && each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED &&
                 each->granted_at < sim_now())
                 fail("exclusion",
                      "the lease of client %d lapsed and began anew, claim %d was not reported lost between", of->index,
@@ -1253,19 +1257,19 @@ static uint64_t hash_node(const node_record *node)
 /*
  * Returns how many acquisitions of its client were settled before this one was made. check_refused_try depends on it.
  */
-static uint64_t settled_before(const claim_record *record)
+static uint64_t settled_before(const acquisition_record *record)
 {
     uint64_t count = 0;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next)
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next)
         count += each->client == record->client && each->settled && each->settled_at < record->asked_at;
     return count;
 }
 
-static uint64_t hash_record(const claim_record *record)
+static uint64_t hash_record(const acquisition_record *record)
 {
     uint64_t flags = (uint64_t)record->settled | (uint64_t)record->ended << 1 | (uint64_t)record->comparable << 2 |
                      (uint64_t)record->excused << 3 | (uint64_t)record->excuse_ending << 4 |
-                     (uint64_t)(record->claim != NULL) << 5 | (uint64_t)record->wiped << 6 |
+                     (uint64_t)(record->acquisition != NULL) << 5 | (uint64_t)record->wiped << 6 |
                      (uint64_t)record->misled << 7 | settled_before(record) << 8;
     uint64_t hash = sim_mix((uint64_t)record->client << 32 ^ (uint64_t)record->phase, flags);
     /* The first half of the token is the czxid of the node. */
@@ -1285,7 +1289,7 @@ static uint64_t hash_record(const claim_record *record)
 uint64_t hash_checks(void)
 {
     uint64_t sum = 0, nodes = 0;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next)
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next)
         sum += hash_record(each);
     for (const node_record *each = run.nodes; each != NULL; each = each->next)
         nodes = sim_mix(nodes, hash_node(each)); /* in the order of creation */

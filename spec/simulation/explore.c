@@ -100,7 +100,7 @@ static struct {
     int64_t tick;
     int steps, choices; /* so far */
     int position[WORLD_CLIENTS];
-    claim_record *claims[WORLD_CLIENTS][WORLD_CLAIMS];
+    acquisition_record *acquisitions[WORLD_CLIENTS][WORLD_ACQUISITIONS];
     unsigned suffers[WORLD_CLIENTS]; /* the faults in effect that will end */
     int isolated[WORLD_CLIENTS];     /* MAY_ISOLATE: the server */
     bool ended;
@@ -212,33 +212,33 @@ static bool may_step(int who)
     const script_step *step = next_step(who);
     if (step->kind == STEP_END || run.clients[who].engine == NULL || run.clients[who].paused_until > sim_now())
         return false;
-    const claim_record *record = at.claims[who][step->claim];
+    const acquisition_record *record = at.acquisitions[who][step->acquisition];
     if (step->kind == STEP_RELEASE || step->kind == STEP_WAIT)
-        return record == NULL || record->phase != ZKL_CLAIM_WAITING;
+        return record == NULL || record->phase != ZKL_ACQUISITION_WAITING;
     if (step->kind == STEP_DOWNGRADE)
-        return at.claims[who][step->writer]->phase != ZKL_CLAIM_WAITING;
+        return at.acquisitions[who][step->writer]->phase != ZKL_ACQUISITION_WAITING;
     return true;
 }
 
-static void claim(int who, const script_step *step)
+static void acquisition(int who, const script_step *step)
 {
-    claim_record *record = new_record(&run.clients[who], 0);
+    acquisition_record *record = new_record(&run.clients[who], 0);
     record->mode = step->mode;
     record->handoff = run.handoff;
     record->linger = step->linger * TICK;
     run.longest_linger = record->linger > run.longest_linger ? record->linger : run.longest_linger;
     record->max_hold = step->hold * TICK;
     record->try_only = step->try_only;
-    record->hasty = step->hasty;
+    record->optimistic = step->optimistic;
     record->limit = step->permits > 0 ? step->permits : at.is->permits;
     record->count = step->count;
     if (step->kind == STEP_DOWNGRADE) {
-        record->writer = at.claims[who][step->writer];
+        record->writer = at.acquisitions[who][step->writer];
         record->writer->reader = record;
         record->writer->hands_over = true;
     }
-    at.claims[who][step->claim] = record;
-    submit_claim(record);
+    at.acquisitions[who][step->acquisition] = record;
+    submit_acquisition(record);
 }
 
 static void take_step(int who)
@@ -246,15 +246,15 @@ static void take_step(int who)
     const script_step *step = next_step(who);
     at.position[who]++;
     sim_note(who, UINT64_C(1000) + (uint64_t)at.position[who]);
-    if (step->kind == STEP_CLAIM) {
-        claim(who, step);
+    if (step->kind == STEP_ACQUISITION) {
+        acquisition(who, step);
     } else if (step->kind == STEP_DOWNGRADE) {
-        if (at.claims[who][step->writer]->phase == ZKL_CLAIM_GRANTED)
-            claim(who, step);
+        if (at.acquisitions[who][step->writer]->phase == ZKL_ACQUISITION_GRANTED)
+            acquisition(who, step);
     } else if (step->kind != STEP_WAIT) {
-        claim_record *record = at.claims[who][step->claim];
-        if (record != NULL && record->claim != NULL && !record->ended)
-            end_claim(record);
+        acquisition_record *record = at.acquisitions[who][step->acquisition];
+        if (record != NULL && record->acquisition != NULL && !record->ended)
+            end_acquisition(record);
     }
 }
 
@@ -474,7 +474,7 @@ static void describe(const choice *what, char *out, size_t size)
         static const char *const names[] = {"nothing",  "claims",  "asks to be a reader",
                                             "releases", "cancels", "waited"};
         snprintf(out, size, "client %d %s (%d)", what->client, names[next_step(what->client)->kind],
-                 next_step(what->client)->claim);
+                 next_step(what->client)->acquisition);
         break;
     }
     case CHOOSE_WHILE:
@@ -499,15 +499,15 @@ static void describe(const choice *what, char *out, size_t size)
 
 static void release_all(void)
 {
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
-        const claim_record *reader = each->reader;
-        bool waits = each->hands_over && reader->claim != NULL && reader->phase == ZKL_CLAIM_WAITING;
-        if (each->claim != NULL && each->phase == ZKL_CLAIM_GRANTED && !each->ended && !waits)
-            end_claim(each);
+    for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        const acquisition_record *reader = each->reader;
+        bool waits = each->hands_over && reader->acquisition != NULL && reader->phase == ZKL_ACQUISITION_WAITING;
+        if (each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED && !each->ended && !waits)
+            end_acquisition(each);
     }
 }
 
-static bool still_busy(const char **what, const claim_record **who)
+static bool still_busy(const char **what, const acquisition_record **who)
 {
     return workload_busy(what, who) || !nothing_left();
 }
@@ -515,7 +515,7 @@ static bool still_busy(const char **what, const claim_record **who)
 static void finish(void)
 {
     const char *what = "";
-    const claim_record *who = NULL;
+    const acquisition_record *who = NULL;
     for (int i = 0; i < at.is->clients; i++) {
         for (unsigned bit = 0; bit < FAULT_BITS; bit++) {
             if ((at.suffers[i] & 1U << bit) != 0 && run.clients[i].engine != NULL)
@@ -537,7 +537,7 @@ static void finish(void)
     if (!run.failed && workload_busy(&what, &who))
         fail("forgotten", "%s (claim %d of client %d, %s) %d ms after the last fault", what,
              who != NULL ? who->number : -1, who != NULL ? who->client : -1,
-             who != NULL ? zkl_claim_phase_name(who->phase) : "",
+             who != NULL ? zkl_acquisition_phase_name(who->phase) : "",
              (int)((20 * run.timeout + 2 * run.longest_linger) / SIM_MILLISECOND));
     if (!run.failed)
         check_quiet();
@@ -591,8 +591,8 @@ static uint64_t hash_state(bool with_length)
 
 static bool holds_something(int who)
 {
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->client == who && each->phase == ZKL_CLAIM_GRANTED)
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        if (each->client == who && each->phase == ZKL_ACQUISITION_GRANTED)
             return true;
     }
     return false;

@@ -6,11 +6,11 @@
 
 #define WORLD_CLIENTS 3
 #define WORLD_STEPS 8
-#define WORLD_CLAIMS 4
+#define WORLD_ACQUISITIONS 4
 
 typedef enum {
     STEP_END = 0,
-    STEP_CLAIM,
+    STEP_ACQUISITION,
     STEP_DOWNGRADE, /* an acquisition that downgrades from `writer`, which is granted */
     STEP_RELEASE,   /* waits until the acquisition is decided, then releases */
     STEP_CANCEL,    /* at any time */
@@ -19,12 +19,12 @@ typedef enum {
 
 typedef struct {
     step_kind kind;
-    int claim; /* number among the client's acquisitions */
+    int acquisition; /* number among the client's acquisitions */
     zkl_mode mode;
     int writer;
     int32_t permits, count; /* permits of the semaphore (0: all of the world's), and of this acquisition */
     int32_t linger, hold;   /* in ticks */
-    bool try_only, hasty;
+    bool try_only, optimistic;
 } script_step;
 
 /* Faults that may happen, as a set. */

@@ -15,8 +15,8 @@ static int32_t limit_of(int path, int32_t smallest)
 void check_limit(int path)
 {
     int32_t held = 0, smallest = INT32_MAX;
-    const claim_record *latest = NULL;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
+    const acquisition_record *latest = NULL;
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         if (each->path != path || !grant_valid(each))
             continue;
         if (excused(each)) {
@@ -37,7 +37,7 @@ void check_limit(int path)
              (int)limit, run.paths[path], latest->number, latest->client, latest->node);
 }
 
-void check_permits_granted(const claim_record *record)
+void check_permits_granted(const acquisition_record *record)
 {
     int32_t written = written_limit(record->path);
     if (written > 0 && written != record->limit && nodes_exist(record) && !excused(record))
@@ -55,7 +55,7 @@ void note_limit_change(const char *server_path)
     }
 }
 
-bool mismatch_explained(const claim_record *record)
+bool mismatch_explained(const acquisition_record *record)
 {
     totals.mismatches++;
     bool changed = run.limit_since[record->path] >= record->asked_at;
@@ -65,7 +65,7 @@ bool mismatch_explained(const claim_record *record)
 /* ---- tries ---- */
 
 /* Remembers the nodes in the way of a try: lease nodes that exist on every server, and nodes in the queue. */
-void note_lease_blockers(claim_record *record)
+void note_lease_blockers(acquisition_record *record)
 {
     char directory[MAX_DIRECTORY];
     lease_directory(record->path, directory);
@@ -81,7 +81,7 @@ void note_lease_blockers(claim_record *record)
     }
 }
 
-bool semaphore_is_taken(const claim_record *record)
+bool semaphore_is_taken(const acquisition_record *record)
 {
     int32_t permits = 0;
     for (int i = 0; i < record->blocker_count; i++) {
@@ -96,7 +96,7 @@ bool semaphore_is_taken(const claim_record *record)
 
 /* ---- wake-ups ---- */
 
-static bool heads_line(int caller, int path)
+static bool heads_queue(int caller, int path)
 {
     char directory[MAX_DIRECTORY], node[160];
     queue_directory(path, directory);
@@ -119,7 +119,7 @@ void check_child_event(int caller, const char *server_path)
     for (int path = 0; path < run.path_count; path++) {
         char directory[MAX_DIRECTORY];
         lease_directory(path, directory);
-        if (run.limits[path] == 0 || strcmp(directory, server_path) != 0 || heads_line(caller, path))
+        if (run.limits[path] == 0 || strcmp(directory, server_path) != 0 || heads_queue(caller, path))
             continue;
         totals.wasted_wakes++;
         /*

@@ -82,13 +82,13 @@ static void pass_time(void)
     deliver_all();
 }
 
-static bool is(const claim_record *record, zkl_claim_phase phase)
+static bool is(const acquisition_record *record, zkl_acquisition_phase phase)
 {
     return record->phase == phase;
 }
 
 /* Waits for ten session timeouts at most. */
-static void until(const claim_record *record, zkl_claim_phase phase)
+static void until(const acquisition_record *record, zkl_acquisition_phase phase)
 {
     int64_t limit = sim_now() + 10 * run.timeout;
     while (!run.failed && !is(record, phase) && sim_now() < limit)
@@ -132,22 +132,22 @@ static client *new_client(void)
     return of;
 }
 
-static claim_record *ask(client *of, int path, int64_t linger)
+static acquisition_record *ask(client *of, int path, int64_t linger)
 {
-    claim_record *record = new_record(of, path);
+    acquisition_record *record = new_record(of, path);
     record->handoff = 0; /* with a node of its own */
     record->linger = linger;
     run.longest_linger = linger > run.longest_linger ? linger : run.longest_linger;
-    submit_claim(record);
+    submit_acquisition(record);
     return record;
 }
 
 /* Makes an acquisition, waits until it is granted, and releases it. All requests are acknowledged. */
 static void take_turn(client *of)
 {
-    claim_record *record = ask(of, 0, 0);
-    until(record, ZKL_CLAIM_GRANTED);
-    end_claim(record);
+    acquisition_record *record = ask(of, 0, 0);
+    until(record, ZKL_ACQUISITION_GRANTED);
+    end_acquisition(record);
     deliver_all();
 }
 
@@ -199,26 +199,26 @@ static void directory_made_without_room(bool trace)
     snprintf(run.paths[1], sizeof(run.paths[1]), "/new/l");
     client *of = new_client();
 
-    claim_record *holder = ask(of, 0, 2 * run.timeout);
-    until(holder, ZKL_CLAIM_GRANTED);
+    acquisition_record *holder = ask(of, 0, 2 * run.timeout);
+    until(holder, ZKL_ACQUISITION_GRANTED);
     deliver_all();
 
-    claim_record *first = ask(of, 1, 0);
-    const zkl_line *line = first->claim->line;
-    while (line->parents_flying == 0 && deliver_one()) {
+    acquisition_record *first = ask(of, 1, 0);
+    const zkl_queue *queue = first->acquisition->queue;
+    while (queue->parents_flying == 0 && deliver_one()) {
     }
-    CHECK(line->parents_flying == 2);
-    claim_record *second = ask(of, 1, 0);
-    const zkl_claim *waits = second->claim;
-    CHECK(waits->seat != first->claim->seat && waits->seat->hungry && !waits->seat->reserved);
-    end_claim(first);
-    end_claim(holder);
-    CHECK(!zkl_seat_fits(waits->seat));
-    while (line->parents_flying > 0 && deliver_one()) {
+    CHECK(queue->parents_flying == 2);
+    acquisition_record *second = ask(of, 1, 0);
+    const zkl_acquisition *waits = second->acquisition;
+    CHECK(waits->entry != first->acquisition->entry && waits->entry->runnable && !waits->entry->reserved);
+    end_acquisition(first);
+    end_acquisition(holder);
+    CHECK(!zkl_entry_fits(waits->entry));
+    while (queue->parents_flying > 0 && deliver_one()) {
     }
-    CHECK(!is(second, ZKL_CLAIM_GRANTED) && waits->seat->starved && !waits->seat->hungry);
-    until(second, ZKL_CLAIM_GRANTED); /* the lingering node is deleted */
-    end_claim(second);
+    CHECK(!is(second, ZKL_ACQUISITION_GRANTED) && waits->entry->over_watch_budget && !waits->entry->runnable);
+    until(second, ZKL_ACQUISITION_GRANTED); /* the lingering node is deleted */
+    end_acquisition(second);
     end_scene();
 }
 
@@ -233,18 +233,18 @@ static void directory_reaped(bool trace)
     client *of = new_client();
     CHECK(sim_foreign_create(0, "/new", "", 0));
     sim_run_until(sim_now());
-    claim_record *record = ask(of, 0, 0);
-    const zkl_line *line = record->claim->line;
-    while (line->parents_flying == 0 && deliver_one()) {
+    acquisition_record *record = ask(of, 0, 0);
+    const zkl_queue *queue = record->acquisition->queue;
+    while (queue->parents_flying == 0 && deliver_one()) {
     }
-    CHECK(line->parents_flying == 3);
+    CHECK(queue->parents_flying == 3);
     const sim_delivery *first = sent_by(of);
     CHECK(first != NULL);
     deliver(first);
     CHECK(sim_foreign_delete(0, "/new"));
     sim_run_until(sim_now());
-    until(record, ZKL_CLAIM_GRANTED);
-    end_claim(record);
+    until(record, ZKL_ACQUISITION_GRANTED);
+    end_acquisition(record);
     end_scene();
 }
 
@@ -266,20 +266,20 @@ static void begin_with_numbers(const char *name, const broken_rule *rule, bool t
  */
 static void meet_again(client *one, client *other)
 {
-    claim_record *holder = ask(other, 0, 0);
-    until(holder, ZKL_CLAIM_GRANTED);
+    acquisition_record *holder = ask(other, 0, 0);
+    until(holder, ZKL_ACQUISITION_GRANTED);
     CHECK(run.failed || zkl_node_parse(strrchr(holder->node, '/') + 1).sequence == NUMBER);
     while (!run.failed && one->state != ZKL_STATE_CONNECTED)
         pass_time();
-    claim_record *waiter = ask(one, 0, 0);
+    acquisition_record *waiter = ask(one, 0, 0);
     deliver_all();
-    CHECK(run.failed || (is(waiter, ZKL_CLAIM_WAITING) && is(holder, ZKL_CLAIM_GRANTED)));
+    CHECK(run.failed || (is(waiter, ZKL_ACQUISITION_WAITING) && is(holder, ZKL_ACQUISITION_GRANTED)));
     if (run.failed)
         return;
     CHECK(zkl_node_parse(strrchr(waiter->node, '/') + 1).sequence == NUMBER + 1);
-    end_claim(holder);
-    until(waiter, ZKL_CLAIM_GRANTED);
-    end_claim(waiter);
+    end_acquisition(holder);
+    until(waiter, ZKL_ACQUISITION_GRANTED);
+    end_acquisition(waiter);
 }
 
 /* Two holders must be noticed if a rule is broken, and only then. */
@@ -331,23 +331,23 @@ static void restored_between_turns(const broken_rule *rule, bool trace)
     sim_back_up();
     take_turn(one);
     replace_data(SIM_RESTORED_LIVE);
-    claim_record *holder = ask(other, 0, 0);
-    until(holder, ZKL_CLAIM_GRANTED);
-    claim_record *latest = NULL;
+    acquisition_record *holder = ask(other, 0, 0);
+    until(holder, ZKL_ACQUISITION_GRANTED);
+    acquisition_record *latest = NULL;
     for (int turns = 0; turns < 6 && !run.failed; turns++) {
         wait_until(sim_now() + ZKL_SECOND / 4);
         latest = ask(one, 0, 0);
         deliver_all();
-        if (run.failed || is(latest, ZKL_CLAIM_WAITING))
+        if (run.failed || is(latest, ZKL_ACQUISITION_WAITING))
             break;
-        end_claim(latest);
+        end_acquisition(latest);
         deliver_all();
     }
-    CHECK(run.failed || (is(latest, ZKL_CLAIM_WAITING) && is(holder, ZKL_CLAIM_GRANTED)));
+    CHECK(run.failed || (is(latest, ZKL_ACQUISITION_WAITING) && is(holder, ZKL_ACQUISITION_GRANTED)));
     if (!run.failed) {
-        end_claim(holder);
-        until(latest, ZKL_CLAIM_GRANTED);
-        end_claim(latest);
+        end_acquisition(holder);
+        until(latest, ZKL_ACQUISITION_GRANTED);
+        end_acquisition(latest);
     }
     end_with_numbers(rule);
 }
@@ -360,20 +360,20 @@ static void forgotten_watch(bool trace)
 {
     begin_with_numbers("a watch is removed that the server has forgotten", NULL, trace);
     client *one = new_client(), *other = new_client();
-    claim_record *holder = ask(one, 0, 0);
-    until(holder, ZKL_CLAIM_GRANTED);
-    claim_record *waiter = ask(other, 0, 0);
+    acquisition_record *holder = ask(one, 0, 0);
+    until(holder, ZKL_ACQUISITION_GRANTED);
+    acquisition_record *waiter = ask(other, 0, 0);
     deliver_all();
-    CHECK(is(waiter, ZKL_CLAIM_WAITING) && sim_client_watches(other->index) == 1);
+    CHECK(is(waiter, ZKL_ACQUISITION_WAITING) && sim_client_watches(other->index) == 1);
     sim_back_up();
     replace_data(SIM_RESTORED_LIVE);
-    end_claim(waiter);
+    end_acquisition(waiter);
     int64_t limit = sim_now() + 10 * run.timeout;
     while (!run.failed && sim_client_watches(other->index) > 0 && sim_now() < limit)
         pass_time();
     CHECK(sim_client_watches(other->index) == 0);
     CHECK(zkl_engine_stats(other->engine)->watches == 0);
-    end_claim(holder);
+    end_acquisition(holder);
     end_scene();
 }
 
@@ -402,10 +402,10 @@ static void lost_writer(bool unheard, bool broken, bool trace)
     static const broken_rule rule = {ZKL_BREAK_LOST_WRITER, 0, "lost writer", false, 1};
     begin_with_numbers("a writer is lost while a reader's node is made beside it", broken ? &rule : NULL, trace);
     client *one = new_client(), *other = new_client();
-    claim_record *writer = new_record(one, 0);
+    acquisition_record *writer = new_record(one, 0);
     writer->mode = ZKL_MODE_WRITE;
-    submit_claim(writer);
-    until(writer, ZKL_CLAIM_GRANTED);
+    submit_acquisition(writer);
+    until(writer, ZKL_ACQUISITION_GRANTED);
     deliver_all();
     if (!unheard)
         until_heartbeat(one);
@@ -420,43 +420,43 @@ static void lost_writer(bool unheard, bool broken, bool trace)
     deliver_requests(one);
     CHECK(sim_foreign_create(0, node, "", 0));
     sim_run_until(sim_now());
-    claim_record *reader = new_record(one, 0);
+    acquisition_record *reader = new_record(one, 0);
     reader->mode = ZKL_MODE_READ;
     reader->writer = writer;
-    submit_claim(reader);
+    submit_acquisition(reader);
     deliver_requests(one);
     held_back = -1;
 
     deliver_all();
-    CHECK(run.failed || is(writer, ZKL_CLAIM_LOST));
+    CHECK(run.failed || is(writer, ZKL_ACQUISITION_LOST));
     CHECK(broken == (run.failed && strcmp(run.check, "token") == 0));
     if (broken) {
         end_run();
     } else {
-        until(reader, ZKL_CLAIM_GRANTED);
-        end_claim(reader);
+        until(reader, ZKL_ACQUISITION_GRANTED);
+        end_acquisition(reader);
         end_scene();
     }
     break_rule(NULL);
 }
 
-static claim_record *ask_permits(client *of, int32_t count, int32_t limit)
+static acquisition_record *ask_permits(client *of, int32_t count, int32_t limit)
 {
     run.limits[0] = limit;
-    claim_record *record = new_record(of, 0);
+    acquisition_record *record = new_record(of, 0);
     record->mode = ZKL_MODE_PERMITS;
     record->count = count;
     record->limit = limit;
     record->handoff = 0;
-    submit_claim(record);
+    submit_acquisition(record);
     return record;
 }
 
 static void take_permit(client *of, int32_t limit)
 {
-    claim_record *record = ask_permits(of, 1, limit);
-    until(record, ZKL_CLAIM_GRANTED);
-    end_claim(record);
+    acquisition_record *record = ask_permits(of, 1, limit);
+    until(record, ZKL_ACQUISITION_GRANTED);
+    end_acquisition(record);
     deliver_all();
 }
 
@@ -487,18 +487,18 @@ static void restored_limit(bool trace)
  * the head and is about to make its own. Then a restore brings back the earlier data and the session. Each of the two
  * would wait for the other's nodes.
  */
-static void two_first_in_line(bool trace)
+static void two_first_in_queue(bool trace)
 {
     static const char taken[] = "/l/leases/_c_f0000000-0000-4000-8001-000000000010-lease-0000000000";
     begin_with_semaphore("two clients believe that they are the first in a semaphore's line", trace);
     client *one = new_client(), *other = new_client();
     CHECK(sim_foreign_create(0, taken, "", 0));
     sim_run_until(sim_now());
-    claim_record *first = ask_permits(one, 2, 2);
+    acquisition_record *first = ask_permits(one, 2, 2);
     deliver_all();
-    claim_record *second = ask_permits(other, 2, 2);
+    acquisition_record *second = ask_permits(other, 2, 2);
     deliver_all();
-    CHECK(is(first, ZKL_CLAIM_WAITING) && is(second, ZKL_CLAIM_WAITING));
+    CHECK(is(first, ZKL_ACQUISITION_WAITING) && is(second, ZKL_ACQUISITION_WAITING));
     sim_back_up();
 
     held_back = one->index;
@@ -507,20 +507,20 @@ static void two_first_in_line(bool trace)
     deliver_all();
     CHECK(sim_foreign_delete(0, taken));
     sim_run_until(sim_now());
-    const zkl_permits *permits = second->claim->permits;
+    const zkl_permits *permits = second->acquisition->permits;
     while (!permits->took && deliver_one()) {
     }
-    CHECK(permits->took && is(second, ZKL_CLAIM_WAITING));
+    CHECK(permits->took && is(second, ZKL_ACQUISITION_WAITING));
     held_back = -1;
     replace_data(SIM_RESTORED);
     while (!run.failed && (one->state != ZKL_STATE_CONNECTED || other->state != ZKL_STATE_CONNECTED))
         pass_time();
     CHECK(sim_foreign_delete(0, taken));
     sim_run_until(sim_now());
-    until(first, ZKL_CLAIM_GRANTED);
-    end_claim(first);
-    until(second, ZKL_CLAIM_GRANTED);
-    end_claim(second);
+    until(first, ZKL_ACQUISITION_GRANTED);
+    end_acquisition(first);
+    until(second, ZKL_ACQUISITION_GRANTED);
+    end_acquisition(second);
     end_scene();
 }
 
@@ -571,19 +571,19 @@ static client *even_client(void)
     return of;
 }
 
-static claim_record *ask_for_mutex(client *of)
+static acquisition_record *ask_for_mutex(client *of)
 {
-    claim_record *record = new_record(of, 0);
+    acquisition_record *record = new_record(of, 0);
     record->mode = ZKL_MODE_MUTEX;
     record->handoff = 0;
     record->linger = record->max_hold = 0;
-    record->revocable = record->try_only = record->hasty = false;
-    submit_claim(record);
+    record->revocable = record->try_only = record->optimistic = false;
+    submit_acquisition(record);
     return record;
 }
 
 /* Runs for so many session timeouts at most. */
-static void steps_to(const claim_record *record, zkl_claim_phase phase, int timeouts)
+static void steps_to(const acquisition_record *record, zkl_acquisition_phase phase, int timeouts)
 {
     int64_t limit = sim_now() + timeouts * run.timeout;
     while (!run.failed && !is(record, phase) && sim_now() < limit)
@@ -591,22 +591,22 @@ static void steps_to(const claim_record *record, zkl_claim_phase phase, int time
     CHECK(is(record, phase));
 }
 
-static void give_back(claim_record *record)
+static void give_back(acquisition_record *record)
 {
     record->ended = true;
-    record->end_code = is(record, ZKL_CLAIM_WAITING) ? ZKL_CANCELLED : ZKL_OK;
-    zkl_claim_end(record->claim, record->end_code, read_clock(&run.clients[record->client]));
-    zkl_claim *claim = record->claim;
-    record->claim = NULL;
+    record->end_code = is(record, ZKL_ACQUISITION_WAITING) ? ZKL_CANCELLED : ZKL_OK;
+    zkl_acquisition_end(record->acquisition, record->end_code, read_clock(&run.clients[record->client]));
+    zkl_acquisition *acquisition = record->acquisition;
+    record->acquisition = NULL;
     note_forgotten(record);
-    zkl_claim_forget(claim, read_clock(&run.clients[record->client]));
+    zkl_acquisition_forget(acquisition, read_clock(&run.clients[record->client]));
     wake_client(&run.clients[record->client], sim_now());
 }
 
 static void end_even(void)
 {
-    for (claim_record *each = run.claims; each != NULL && !run.failed; each = each->next) {
-        if (each->claim != NULL)
+    for (acquisition_record *each = run.acquisitions; each != NULL && !run.failed; each = each->next) {
+        if (each->acquisition != NULL)
             give_back(each);
     }
     CHECK(!run.failed);
@@ -621,10 +621,10 @@ static void end_even(void)
 static void long_hold(int percent, bool trace)
 {
     begin_even("a hold of thirty session timeouts", percent, trace);
-    claim_record *record = ask_for_mutex(even_client());
-    steps_to(record, ZKL_CLAIM_GRANTED, 10);
+    acquisition_record *record = ask_for_mutex(even_client());
+    steps_to(record, ZKL_ACQUISITION_GRANTED, 10);
     steps_until(sim_now() + 30 * run.timeout);
-    CHECK(is(record, ZKL_CLAIM_GRANTED) && grant_valid(record));
+    CHECK(is(record, ZKL_ACQUISITION_GRANTED) && grant_valid(record));
     give_back(record);
     end_even();
 }
@@ -635,8 +635,8 @@ static void idle_turns(int percent, bool trace)
     begin_even("locks of an idle client", percent, trace);
     client *of = even_client();
     for (int i = 0; i < 10 && !run.failed; i++) {
-        claim_record *record = ask_for_mutex(of);
-        steps_to(record, ZKL_CLAIM_GRANTED, 1);
+        acquisition_record *record = ask_for_mutex(of);
+        steps_to(record, ZKL_ACQUISITION_GRANTED, 1);
         give_back(record);
         steps_until(sim_now() + 2 * run.timeout);
     }
@@ -651,17 +651,17 @@ static void idle_turns(int percent, bool trace)
 static void slow_head(bool trace)
 {
     begin_even("a client that gets no lease makes way", 1, trace);
-    claim_record *holder = ask_for_mutex(even_client());
-    steps_to(holder, ZKL_CLAIM_GRANTED, 10);
+    acquisition_record *holder = ask_for_mutex(even_client());
+    steps_to(holder, ZKL_ACQUISITION_GRANTED, 10);
     sim_slow_down(1, run.timeout * 7 / 100);
-    const claim_record *slow = ask_for_mutex(even_client());
+    const acquisition_record *slow = ask_for_mutex(even_client());
     steps_until(sim_now() + run.timeout);
-    claim_record *quick = ask_for_mutex(even_client());
+    acquisition_record *quick = ask_for_mutex(even_client());
     steps_until(sim_now() + 3 * run.timeout);
     give_back(holder);
-    steps_to(quick, ZKL_CLAIM_GRANTED, 4);
+    steps_to(quick, ZKL_ACQUISITION_GRANTED, 4);
     steps_until(sim_now() + run.timeout);
-    CHECK(is(slow, ZKL_CLAIM_WAITING) && zkl_engine_stats(run.clients[1].engine)->sessions == 2);
+    CHECK(is(slow, ZKL_ACQUISITION_WAITING) && zkl_engine_stats(run.clients[1].engine)->sessions == 2);
     give_back(quick);
     end_even();
 }
@@ -694,7 +694,7 @@ int main(int argc, char **argv)
     restored_between_turns(rule_of(ZKL_BREAK_AGE), trace);
     forgotten_watch(trace);
     restored_limit(trace);
-    two_first_in_line(trace);
+    two_first_in_queue(trace);
     for (int i = 0; i < 4; i++)
         lost_writer(i / 2 == 1, i % 2 == 1, trace);
     printf("%d passed, %d failed\n", passed, failed);

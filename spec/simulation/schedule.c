@@ -65,20 +65,20 @@ int64_t read_clock(client *of)
 
 /* ---- the engine's callbacks ---- */
 
-static void claim_changed(void *context, zkl_claim *claim)
+static void acquisition_changed(void *context, zkl_acquisition *acquisition)
 {
     (void)context;
-    claim_record *record = zkl_claim_user(claim);
+    acquisition_record *record = zkl_acquisition_user(acquisition);
     if (run.clients[record->client].killed)
         return;
-    if (record->claim == NULL)
-        record->claim = claim;
-    zkl_claim_phase before = record->phase;
-    check_claim_changed(record, claim);
-    if (before != ZKL_CLAIM_GRANTED && record->phase == ZKL_CLAIM_GRANTED)
-        claim_granted(record);
+    if (record->acquisition == NULL)
+        record->acquisition = acquisition;
+    zkl_acquisition_phase before = record->phase;
+    check_acquisition_changed(record, acquisition);
+    if (before != ZKL_ACQUISITION_GRANTED && record->phase == ZKL_ACQUISITION_GRANTED)
+        acquisition_granted(record);
     else if (before != record->phase)
-        claim_over(record);
+        acquisition_over(record);
 }
 
 static void lease_changed(void *context, int64_t valid_until)
@@ -131,7 +131,7 @@ void end_call(client *of)
 {
     begin_call(of);
     zkl_engine_prepare(of->engine, read_clock(of), &of->poll);
-    if (of->poll.spoilt)
+    if (of->poll.must_disconnect)
         sim_shut_down(of->poll.fd);
     check_after_call(of);
     int64_t wake_at = when_clock_shows(of, of->poll.wake_at);
@@ -199,7 +199,7 @@ void open_client(client *of)
     char servers[64];
     const char *list = run.options.servers == 1 ? "h1:2181" : "h1:2181,h2:2181,h3:2181";
     snprintf(servers, sizeof(servers), "%s%s", list, run.prefix);
-    zkl_host host = {of, claim_changed, lease_changed, state_changed, log_line, NULL, NULL};
+    zkl_host host = {of, acquisition_changed, lease_changed, state_changed, log_line, NULL, NULL};
     zkl_engine_config config = {.servers = servers,
                                 .session_timeout_ms =
                                     (int32_t)(run.timeout / SIM_MILLISECOND * (1 + (int64_t)run.seed % 2)),
@@ -244,9 +244,9 @@ void drop_client(client *of, bool kill)
     of->engine = NULL;
     of->valid_until = 0;
     of->turn_stamp++;
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+    for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         if (each->client == of->index)
-            each->claim = NULL;
+            each->acquisition = NULL;
     }
 }
 
@@ -370,7 +370,7 @@ static void drain(void)
             wake_client(of, sim_now());
     }
     const char *what = "", *stray = "";
-    const claim_record *who = NULL;
+    const acquisition_record *who = NULL;
     int64_t limit = sim_now() + 60 * run.timeout + 20 * SIM_SECOND;
     while (!run.failed && (workload_busy(&what, &who) || strays_left(&stray)) && sim_now() < limit) {
         visit_strays();
@@ -379,7 +379,7 @@ static void drain(void)
     if (!run.failed && workload_busy(&what, &who))
         fail("forgotten", "%s (claim %d of client %d, %s%s) %d s after the last fault", what,
              who != NULL ? who->number : -1, who != NULL ? who->client : -1,
-             who != NULL ? zkl_claim_phase_name(who->phase) : "", who != NULL && who->ended ? ", ended" : "",
+             who != NULL ? zkl_acquisition_phase_name(who->phase) : "", who != NULL && who->ended ? ", ended" : "",
              (int)((60 * run.timeout + 20 * SIM_SECOND) / SIM_SECOND));
     /* Sessions of killed clients expire, watches are removed, and nodes linger until their time is over. */
     limit = sim_now() + 10 * run.timeout + 2 * run.longest_linger;
@@ -400,9 +400,9 @@ static void add_world(void)
 
 static void free_records(void)
 {
-    while (run.claims != NULL) {
-        claim_record *record = run.claims;
-        run.claims = record->next;
+    while (run.acquisitions != NULL) {
+        acquisition_record *record = run.acquisitions;
+        run.acquisitions = record->next;
         free(record);
     }
     while (run.nodes != NULL) {

@@ -106,8 +106,9 @@ typedef struct node_record {
     int64_t grants, turns;               /* readers that have waited for the same turn count as one turn */
     int64_t readers_at;                  /* when the latest turn of readers began; 0: it was no reader's */
     int readers_to; /* run.claim_count at that instant: acquisitions up to this number belong to the turn */
-    struct claim_record *visitor; /* the acquisition by which its client queued there after it had forgotten the node */
-    int64_t visited_at;           /* when it did */
+    struct acquisition_record
+        *visitor;       /* the acquisition by which its client queued there after it had forgotten the node */
+    int64_t visited_at; /* when it did */
     /*
      * Since then another acquisition of the client may wait for the node, and the client may watch the directory; 0:
      * none.
@@ -117,26 +118,26 @@ typedef struct node_record {
 
 typedef struct lock_set lock_set;
 
-typedef struct claim_record {
-    struct claim_record *next;
+typedef struct acquisition_record {
+    struct acquisition_record *next;
     int number;
     int client, path;
     zkl_mode mode;
     int32_t limit, count; /* permits of a semaphore: in all, and for this acquisition */
-    bool try_only, hasty, revocable;
+    bool try_only, optimistic, revocable;
     int32_t handoff;
     int64_t linger; /* nanoseconds */
     char identity[32];
     int64_t max_hold;
-    struct claim_record *writer;     /* a reader's: the writer that it was to downgrade from */
-    struct claim_record *reader;     /* a writer's: its reader */
-    bool hands_over;                 /* the writer does not end before its reader is granted or refused */
-    lock_set *set;                   /* the set that it belongs to, or NULL */
-    int64_t turns_left;              /* how often the client wants the lock again, this acquisition included */
-    node_record *held[MANY_PERMITS]; /* the nodes by which it was granted: one node, or one for each permit */
+    struct acquisition_record *writer; /* a reader's: the writer that it was to downgrade from */
+    struct acquisition_record *reader; /* a writer's: its reader */
+    bool hands_over;                   /* the writer does not end before its reader is granted or refused */
+    lock_set *set;                     /* the set that it belongs to, or NULL */
+    int64_t turns_left;                /* how often the client wants the lock again, this acquisition included */
+    node_record *held[MANY_PERMITS];   /* the nodes by which it was granted: one node, or one for each permit */
     int32_t held_count;
-    zkl_claim *claim; /* NULL after it was forgotten, or freed with its engine */
-    zkl_claim_phase phase;
+    zkl_acquisition *acquisition; /* NULL after it was forgotten, or freed with its engine */
+    zkl_acquisition_phase phase;
     bool settled;
     int64_t settled_at;
     bool ended; /* the workload has ended it */
@@ -162,7 +163,7 @@ typedef struct claim_record {
     char blockers[MOST_BLOCKERS][160];
     int blocker_count;
     int64_t creates_before;
-} claim_record;
+} acquisition_record;
 
 typedef struct {
     int index;
@@ -196,7 +197,7 @@ struct lock_set {
     int client;
     int count;
     int paths[MOST_LOCKS_OF_A_SET];
-    claim_record *claims[MOST_LOCKS_OF_A_SET];
+    acquisition_record *acquisitions[MOST_LOCKS_OF_A_SET];
     int made;
     bool holding, over;
 };
@@ -252,7 +253,7 @@ typedef struct {
      * that often.
      */
     bool short_for_long;
-    int client_count, path_count, foreigner_count, claim_count;
+    int client_count, path_count, foreigner_count, acquisition_count;
     client clients[MAX_CLIENTS];
     foreigner foreigners[MAX_FOREIGNERS];
     const char *prefix;             /* chroot, "" or "/app" */
@@ -265,7 +266,7 @@ typedef struct {
     lock_set *sets;
     uint32_t fault_mask;
     int64_t fault_pause; /* mean time between faults */
-    claim_record *claims;
+    acquisition_record *acquisitions;
     int64_t memory_before;
     node_record *nodes;
     /* The first check that failed. */
@@ -278,14 +279,14 @@ extern run_state run;
 /* Sums over all runs. */
 typedef struct {
     int64_t schedules, steps, turns;
-    int64_t claims, tries, grants, contended_grants, losses, robbed, refused_tries, cancelled;
+    int64_t acquisitions, tries, grants, contended_grants, losses, deleted_externally, refused_tries, cancelled;
     int64_t foreign_grants, contenders, kills, closes;
     int64_t modes[4], grants_by_mode[4]; /* by zkl_mode */
     int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
     int64_t shared, lingered, inherited, overheard, beyond;
     int64_t refused_for_memory;
     int64_t strays, visits;
-    int64_t starved; /* sum over all turns: entries that were over the watch budget after the turn */
+    int64_t over_watch_budget; /* sum over all turns: entries that were over the watch budget after the turn */
     int64_t misled;
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
@@ -371,11 +372,11 @@ void want_soon(client *of, int64_t after);
 void look_soon(client *of, int64_t after);
 bool client_ready(const client *of);
 zkl_mode random_mode(int path);
-claim_record *new_record(client *of, int path);
-void submit_claim(claim_record *record);
-void claim_granted(claim_record *record);
-void claim_over(claim_record *record);
-void end_claim(claim_record *record);
+acquisition_record *new_record(client *of, int path);
+void submit_acquisition(acquisition_record *record);
+void acquisition_granted(acquisition_record *record);
+void acquisition_over(acquisition_record *record);
+void end_acquisition(acquisition_record *record);
 /* Stores the node of a granted writer that will soon downgrade. Returns false if there is none. */
 bool disown_writer(char *path, size_t size);
 
@@ -392,7 +393,7 @@ bool foreigners_know(const char *path);
 bool foreigner_holds(const foreigner *who);
 bool foreigner_busy(const foreigner *who);
 /* Returns whether any participant still waits, holds, or has left something behind. */
-bool workload_busy(const char **what, const claim_record **who);
+bool workload_busy(const char **what, const acquisition_record **who);
 
 /* faults.c */
 void start_faults(void);
@@ -402,13 +403,13 @@ void throttle_deletes(client *of);
 
 /* checks.c */
 void fail(const char *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void check_claim_changed(claim_record *record, zkl_claim *claim);
+void check_acquisition_changed(acquisition_record *record, zkl_acquisition *acquisition);
 void check_lease_changed(client *of, int64_t valid_until);
 void check_exclusion(void);
 void check_foreign_grant(const foreigner *who);
 void check_quiet(void);
 void check_after_call(client *of);
-void check_asked(claim_record *record);
+void check_asked(acquisition_record *record);
 /*
  * Returns whether nodes were deleted externally while leases are off. Without heartbeats their owners do not learn of
  * it.
@@ -418,10 +419,10 @@ void note_admin_delete(const char *server_path);
 /* Called before and after the servers' data are replaced. */
 void note_replacing(sim_replacement how);
 void note_replaced(sim_replacement how);
-bool grant_valid(const claim_record *record);
-bool excused(const claim_record *record);
-void note_forgotten(const claim_record *record);
-bool nodes_exist(const claim_record *record);
+bool grant_valid(const acquisition_record *record);
+bool excused(const acquisition_record *record);
+void note_forgotten(const acquisition_record *record);
+bool nodes_exist(const acquisition_record *record);
 /* Returns whether the node belongs to a client, and not to an impostor. */
 bool is_clients_node(const char *path);
 /*
@@ -441,10 +442,10 @@ bool strays_left(const char **example);
 
 /* limits.c */
 void check_limit(int path);
-void check_permits_granted(const claim_record *record);
-bool mismatch_explained(const claim_record *record);
-bool semaphore_is_taken(const claim_record *record);
-void note_lease_blockers(claim_record *record);
+void check_permits_granted(const acquisition_record *record);
+bool mismatch_explained(const acquisition_record *record);
+bool semaphore_is_taken(const acquisition_record *record);
+void note_lease_blockers(acquisition_record *record);
 void check_child_event(int caller, const char *server_path);
 void note_limit_change(const char *server_path);
 

@@ -16,18 +16,18 @@ void set_changed(lock_set *set)
         sim_schedule(sim_now() + 1 + sim_below(run.options.delay), go_on, set, 0);
 }
 
-static bool still_wanted(const claim_record *record)
+static bool still_wanted(const acquisition_record *record)
 {
-    return record->claim != NULL && !record->ended &&
-           (record->phase == ZKL_CLAIM_WAITING || record->phase == ZKL_CLAIM_GRANTED);
+    return record->acquisition != NULL && !record->ended &&
+           (record->phase == ZKL_ACQUISITION_WAITING || record->phase == ZKL_ACQUISITION_GRANTED);
 }
 
 static void give_up(lock_set *set)
 {
     set->over = true;
     for (int i = set->made - 1; i >= 0; i--) {
-        if (still_wanted(set->claims[i]))
-            end_claim(set->claims[i]);
+        if (still_wanted(set->acquisitions[i]))
+            end_acquisition(set->acquisitions[i]);
     }
 }
 
@@ -47,10 +47,10 @@ static void take_next(lock_set *set)
 {
     if (run.clients[set->client].closing)
         return;
-    claim_record *record = new_record(&run.clients[set->client], set->paths[set->made]);
+    acquisition_record *record = new_record(&run.clients[set->client], set->paths[set->made]);
     record->set = set;
-    set->claims[set->made++] = record;
-    submit_claim(record);
+    set->acquisitions[set->made++] = record;
+    submit_acquisition(record);
 }
 
 static void go_on(void *context, int64_t argument)
@@ -64,12 +64,12 @@ static void go_on(void *context, int64_t argument)
         return;
     }
     for (int i = 0; i < set->made; i++) {
-        if (!still_wanted(set->claims[i])) {
+        if (!still_wanted(set->acquisitions[i])) {
             give_up(set);
             return;
         }
     }
-    if (set->made > 0 && set->claims[set->made - 1]->phase != ZKL_CLAIM_GRANTED)
+    if (set->made > 0 && set->acquisitions[set->made - 1]->phase != ZKL_ACQUISITION_GRANTED)
         return;
     if (set->made < set->count) {
         take_next(set);

@@ -126,7 +126,7 @@ struct sim_passage {
     sim_connection *connection;
     struct fault_link *link; /* NULL until the link has accepted the connection */
     bool open;
-    bool greeted, welcomed; /* the connect request, and its reply, have passed */
+    bool probed, welcomed; /* the connect request, and its reply, have passed */
     way up, down;
     denial *denials;
 };
@@ -395,8 +395,8 @@ static bool check_request(sim_passage *passage, const sim_request *request)
 {
     fault_link *link = passage->link;
     fault_trap *trap = &link->trap;
-    if (!passage->greeted) {
-        passage->greeted = true;
+    if (!passage->probed) {
+        passage->probed = true;
         link->counts[CONNECT]++;
         return false;
     }

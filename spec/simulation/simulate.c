@@ -67,8 +67,8 @@ static void print_totals(double seconds)
     printf("claims %" PRId64 " (%" PRId64 " tries), grants %" PRId64 " (%" PRId64 " contended), losses %" PRId64
            " and %" PRId64 " found at a release, refused tries %" PRId64 " (%" PRId64
            " proved to write nothing), cancelled %" PRId64 "\n",
-           totals.claims, totals.tries, totals.grants, totals.contended_grants, totals.losses, totals.robbed,
-           totals.refused_tries, totals.checked_tries, totals.cancelled);
+           totals.acquisitions, totals.tries, totals.grants, totals.contended_grants, totals.losses,
+           totals.deleted_externally, totals.refused_tries, totals.checked_tries, totals.cancelled);
     printf("mutex %" PRId64 "/%" PRId64 ", read %" PRId64 "/%" PRId64 ", write %" PRId64 "/%" PRId64
            ", permits %" PRId64 "/%" PRId64 " (grants/claims), downgrades %" PRId64 "/%" PRId64 ", sets %" PRId64
            "/%" PRId64 ", mismatches %" PRId64 ", held too long %" PRId64 ", asked to let go %" PRId64 "/%" PRId64 "\n",
@@ -98,7 +98,8 @@ static void print_totals(double seconds)
            world->deposed_reads, world->reaped);
     printf("       replies lost of creates %" PRId64 ", of deletes %" PRId64 ", late creates %" PRId64
            ", strays %" PRId64 ", visits to them %" PRId64 ", turns without room for a watch %" PRId64 "\n",
-           world->lost_creates, world->lost_deletes, world->late_creates, totals.strays, totals.visits, totals.starved);
+           world->lost_creates, world->lost_deletes, world->late_creates, totals.strays, totals.visits,
+           totals.over_watch_budget);
     printf("       wiped %" PRId64 ", restored %" PRId64 ", restored live %" PRId64 ", nodes there again %" PRId64
            ", misled by numbers %" PRId64 "\n",
            world->wiped, world->restored, world->restored_live, world->revived, totals.misled);

@@ -20,11 +20,11 @@
 
 static bool is_known(const client *of, const node_record *node)
 {
-    const zkl_seat *seat;
+    const zkl_entry *entry;
     char uuid[ZKL_UUID_LENGTH + 1];
-    TAILQ_FOREACH(seat, &of->engine->seats, all)
+    TAILQ_FOREACH(entry, &of->engine->entries, all)
     {
-        zkl_seat_uuid(seat, uuid);
+        zkl_entry_uuid(entry, uuid);
         if (zkl_node_has_uuid(strrchr(node->path, '/') + 1, uuid))
             return true;
     }
@@ -61,9 +61,9 @@ bool strays_left(const char **example)
  */
 static void visit(client *of, node_record *node)
 {
-    claim_record *record = new_record(of, node->lock);
+    acquisition_record *record = new_record(of, node->lock);
     record->try_only = sim_chance(1, 3);
-    record->hasty = record->try_only && sim_chance(1, 2);
+    record->optimistic = record->try_only && sim_chance(1, 2);
     record->handoff = 0; /* with a node of its own */
     record->linger = record->max_hold = 0;
     if (run.limits[node->lock] > 0) {
@@ -79,7 +79,7 @@ static void visit(client *of, node_record *node)
     sim_trace("client %d: queues where it has left %s", of->index, node->path);
     if (!record->try_only && sim_chance(1, 2))
         throttle_deletes(of);
-    submit_claim(record);
+    submit_acquisition(record);
 }
 
 /*
@@ -89,8 +89,8 @@ static void visit(client *of, node_record *node)
  */
 static bool was_visited(const node_record *node)
 {
-    const claim_record *visitor = node->visitor;
-    if (visitor == NULL || visitor->try_only || visitor->phase == ZKL_CLAIM_REFUSED)
+    const acquisition_record *visitor = node->visitor;
+    if (visitor == NULL || visitor->try_only || visitor->phase == ZKL_ACQUISITION_REFUSED)
         return false;
     if (node->revived && node->visited_at - run.replaced_live_at < SIM_SECOND)
         return false;

@@ -32,7 +32,7 @@ zkl_mode random_mode(int path)
     return ZKL_MODE_WRITE;
 }
 
-static void choose_permits(claim_record *record)
+static void choose_permits(acquisition_record *record)
 {
     record->limit = run.limits[record->path];
     if (run.mismatch && sim_chance(1, 6))
@@ -40,12 +40,12 @@ static void choose_permits(claim_record *record)
     record->count = sim_chance(1, 2) ? 1 : 1 + (int32_t)sim_below(record->limit);
 }
 
-claim_record *new_record(client *of, int path)
+acquisition_record *new_record(client *of, int path)
 {
-    claim_record *record = calloc(1, sizeof(*record));
+    acquisition_record *record = calloc(1, sizeof(*record));
     if (record == NULL)
         abort();
-    record->number = ++run.claim_count;
+    record->number = ++run.acquisition_count;
     record->client = of->index;
     record->path = path;
     record->mode = random_mode(path);
@@ -62,24 +62,24 @@ claim_record *new_record(client *of, int path)
         run.longest_linger = record->linger;
     snprintf(record->identity, sizeof(record->identity), "client-%d%s", of->index,
              record->number % 8 == 0 ? "/other" : "");
-    record->next = run.claims;
-    run.claims = record;
+    record->next = run.acquisitions;
+    run.acquisitions = record;
     return record;
 }
 
 /* The acquisition could not be made. */
-static void refused_for_memory(claim_record *record)
+static void refused_for_memory(acquisition_record *record)
 {
-    if (!run.short_of_memory || record->phase != ZKL_CLAIM_WAITING || record->claim != NULL)
+    if (!run.short_of_memory || record->phase != ZKL_ACQUISITION_WAITING || record->acquisition != NULL)
         abort();
     sim_trace("client %d: no memory for claim %d", record->client, record->number);
     totals.refused_for_memory++;
-    record->phase = ZKL_CLAIM_REFUSED;
+    record->phase = ZKL_ACQUISITION_REFUSED;
     record->settled = record->ended = true;
-    claim_over(record);
+    acquisition_over(record);
 }
 
-void submit_claim(claim_record *record)
+void submit_acquisition(acquisition_record *record)
 {
     client *of = &run.clients[record->client];
     const zkl_lock lock = {.path = run.paths[record->path],
@@ -91,55 +91,56 @@ void submit_claim(claim_record *record)
                            .revocable = record->revocable,
                            .handoff = record->handoff,
                            .linger = record->linger};
-    zkl_claim_request request = {.terms = zkl_terms_new(&lock),
-                                 .count = record->count,
-                                 .writer = record->writer != NULL ? record->writer->claim : NULL,
-                                 .hasty = record->hasty,
-                                 .try_only = record->try_only};
+    zkl_acquisition_request request = {.spec = zkl_lock_spec_new(&lock),
+                                       .count = record->count,
+                                       .writer = record->writer != NULL ? record->writer->acquisition : NULL,
+                                       .optimistic = record->optimistic,
+                                       .try_only = record->try_only};
     static const char *const names[] = {"mutex", "read", "write", "permits"};
     sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number, lock.path,
               names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
               (int)record->limit, (long long)(record->max_hold / SIM_MILLISECOND),
               record->revocable ? ", revocable" : "", record->try_only ? ", a try" : "");
-    totals.claims++;
+    totals.acquisitions++;
     totals.modes[record->mode]++;
     totals.tries += record->try_only;
     record->asked_at = sim_now();
     check_asked(record);
     begin_call(of);
     int64_t before = zkl_engine_stats(of->engine)->requests;
-    zkl_claim *claim = request.terms != NULL ? zkl_engine_claim(of->engine, &request, record, read_clock(of)) : NULL;
-    zkl_terms_drop(request.terms);
-    if (claim == NULL) {
+    zkl_acquisition *acquisition =
+        request.spec != NULL ? zkl_engine_acquire(of->engine, &request, record, read_clock(of)) : NULL;
+    zkl_lock_spec_drop(request.spec);
+    if (acquisition == NULL) {
         refused_for_memory(record);
         end_call(of);
         return;
     }
-    record->claim = claim;
-    if (record->phase == ZKL_CLAIM_GRANTED)
+    record->acquisition = acquisition;
+    if (record->phase == ZKL_ACQUISITION_GRANTED)
         check_no_requests(of, "to be granted by a node that is held or lingers", before,
                           record->revocable + (record->handoff > 0)); /* it may begin to watch the directory */
     end_call(of);
 }
 
-static void make_claim(client *of, int path)
+static void make_acquisition(client *of, int path)
 {
-    claim_record *record = new_record(of, path);
+    acquisition_record *record = new_record(of, path);
     record->try_only = sim_chance(1, 4);
-    record->hasty = record->try_only && sim_chance(1, 4);
+    record->optimistic = record->try_only && sim_chance(1, 4);
     if (one_lock) {
         record->mode = ZKL_MODE_MUTEX;
-        record->try_only = record->hasty = false;
+        record->try_only = record->optimistic = false;
         record->linger = record->max_hold = 0;
     }
-    submit_claim(record);
+    submit_acquisition(record);
 }
 
 /* ---- a client that wants one lock all the time ---- */
 
-#define KEEN_CLAIMS 3
+#define KEEN_ACQUISITIONS 3
 
-static bool is_keen(const claim_record *record)
+static bool is_keen(const acquisition_record *record)
 {
     return run.keen && record->client == 0 && record->path == 0;
 }
@@ -151,17 +152,17 @@ static void stay_keen(void *context, int64_t nothing)
     if (run.draining)
         return;
     int count = 0;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next)
-        count += is_keen(each) && each->claim != NULL && !each->ended &&
-                 (each->phase == ZKL_CLAIM_WAITING || each->phase == ZKL_CLAIM_GRANTED);
-    for (; count < KEEN_CLAIMS && client_ready(of) && !of->closing; count++) {
-        claim_record *record = new_record(of, 0);
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next)
+        count += is_keen(each) && each->acquisition != NULL && !each->ended &&
+                 (each->phase == ZKL_ACQUISITION_WAITING || each->phase == ZKL_ACQUISITION_GRANTED);
+    for (; count < KEEN_ACQUISITIONS && client_ready(of) && !of->closing; count++) {
+        acquisition_record *record = new_record(of, 0);
         record->handoff = run.handoff;
         record->mode = ZKL_MODE_MUTEX;
         record->revocable = false;
         record->max_hold = 0;
         snprintf(record->identity, sizeof(record->identity), "client-0");
-        submit_claim(record);
+        submit_acquisition(record);
     }
     sim_schedule(sim_now() + 1 + sim_below(run.timeout / 20), stay_keen, of, 0);
 }
@@ -181,7 +182,7 @@ static void take_turn(void *context, int64_t left)
         sim_schedule(sim_now() + 1 + sim_below(run.timeout), take_turn, of, left);
         return;
     }
-    claim_record *record = new_record(of, 0);
+    acquisition_record *record = new_record(of, 0);
     record->mode = ZKL_MODE_MUTEX;
     record->handoff = 0;
     record->linger = record->max_hold = 0;
@@ -189,11 +190,11 @@ static void take_turn(void *context, int64_t left)
     record->turns_left = left;
     if (sim_chance(1, 20))
         sim_schedule(sim_now() + sim_below(4 * run.options.delay), release_event, record, record->number);
-    submit_claim(record);
+    submit_acquisition(record);
 }
 
 /* A client that has released usually acquires again soon. */
-static void come_back(const claim_record *record)
+static void come_back(const acquisition_record *record)
 {
     if (record->turns_left > 1)
         sim_schedule(sim_now() + sim_below(sim_chance(1, 20) ? run.timeout : run.options.delay), take_turn,
@@ -206,40 +207,40 @@ static void start_turns(void)
         sim_schedule(sim_now() + sim_below(run.timeout), take_turn, &run.clients[i], TURNS);
 }
 
-static int open_claims(const client *of)
+static int open_acquisitions(const client *of)
 {
     int count = 0;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next)
-        count += each->client == of->index && each->claim != NULL &&
-                 (each->phase == ZKL_CLAIM_WAITING || each->phase == ZKL_CLAIM_GRANTED);
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next)
+        count += each->client == of->index && each->acquisition != NULL &&
+                 (each->phase == ZKL_ACQUISITION_WAITING || each->phase == ZKL_ACQUISITION_GRANTED);
     return count;
 }
 
 /* Makes several acquisitions at once that may share a node. */
-static void make_claims(client *of)
+static void make_acquisitions(client *of)
 {
     int path = (int)sim_below(run.path_count);
     if (run.keen && of->index == 0 && path == 0)
         return;
     int64_t count = run.handoff > 0 && sim_chance(1, 4) ? 1 + sim_below(run.most_open) : 1;
-    for (int64_t i = 0; i < count && client_ready(of) && !of->closing && open_claims(of) < run.most_open; i++)
-        make_claim(of, path);
+    for (int64_t i = 0; i < count && client_ready(of) && !of->closing && open_acquisitions(of) < run.most_open; i++)
+        make_acquisition(of, path);
 }
 
-static void forget(claim_record *record)
+static void forget(acquisition_record *record)
 {
     client *of = &run.clients[record->client];
     sim_trace("client %d: forgets claim %d", of->index, record->number);
     record->ended = true;
     begin_call(of);
     record->end_code = ZKL_CANCELLED;
-    zkl_claim *claim = record->claim;
-    record->claim = NULL;
+    zkl_acquisition *acquisition = record->acquisition;
+    record->acquisition = NULL;
     note_forgotten(record);
     of->disturbed_at = sim_now(); /* the checks are not told how it ends */
-    zkl_claim_forget(claim, read_clock(of));
+    zkl_acquisition_forget(acquisition, read_clock(of));
     end_call(of);
-    claim_over(record);
+    acquisition_over(record);
 }
 
 /*
@@ -247,26 +248,26 @@ static void forget(claim_record *record)
  * another node. The node is that of the acquisition, or that of a waiting acquisition's queue entry, which just went to
  * other acquisitions.
  */
-static bool told_to_let_go(const claim_record *record)
+static bool told_to_let_go(const acquisition_record *record)
 {
     if (record->held_count > 0)
         return record->held[0]->told;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->client == record->client && each->path == record->path && each->phase == ZKL_CLAIM_GRANTED &&
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        if (each->client == record->client && each->path == record->path && each->phase == ZKL_ACQUISITION_GRANTED &&
             each->granted_at == sim_now() && each->held_count > 0 && each->held[0]->told)
             return true;
     }
     return false;
 }
 
-void end_claim(claim_record *record)
+void end_acquisition(acquisition_record *record)
 {
     client *of = &run.clients[record->client];
     if (sim_chance(1, 6)) {
         forget(record);
         return;
     }
-    bool waiting = record->phase == ZKL_CLAIM_WAITING;
+    bool waiting = record->phase == ZKL_ACQUISITION_WAITING;
     sim_trace("client %d: ends claim %d", of->index, record->number);
     record->ended = true;
     record->end_code = waiting ? ZKL_CANCELLED : ZKL_OK;
@@ -274,25 +275,26 @@ void end_claim(claim_record *record)
     begin_call(of);
     int64_t before = zkl_engine_stats(of->engine)->requests;
     int64_t grants = totals.grants, overheard = totals.overheard;
-    zkl_claim_end(record->claim, record->end_code, read_clock(of));
+    zkl_acquisition_end(record->acquisition, record->end_code, read_clock(of));
     bool told = told_to_let_go(record);
     bool many = totals.grants > grants + 1; /* several readers: then it may begin to watch the directory */
     if (totals.grants > grants && record->mode != ZKL_MODE_PERMITS && !told)
         check_no_requests(of, "to hand a node over", before, totals.overheard - overheard + many);
     end_call(of);
-    claim_over(record);
-    if (record->claim != NULL && sim_chance(1, 2))
+    acquisition_over(record);
+    if (record->acquisition != NULL && sim_chance(1, 2))
         forget(record);
 }
 
 static void release_event(void *context, int64_t number)
 {
-    claim_record *record = context;
+    acquisition_record *record = context;
     const client *of = &run.clients[record->client];
-    if (record->number != number || record->claim == NULL || record->ended || run.failed)
+    if (record->number != number || record->acquisition == NULL || record->ended || run.failed)
         return;
-    const claim_record *reader = record->reader;
-    bool waits = record->hands_over && reader != NULL && reader->claim != NULL && reader->phase == ZKL_CLAIM_WAITING;
+    const acquisition_record *reader = record->reader;
+    bool waits =
+        record->hands_over && reader != NULL && reader->acquisition != NULL && reader->phase == ZKL_ACQUISITION_WAITING;
     bool enjoys = record->revocable && record->revocations == 0 && !run.draining && record->number % 4 == 0 &&
                   sim_now() < record->granted_at + 6 * run.timeout;
     if (of->paused_until > sim_now())
@@ -300,10 +302,10 @@ static void release_event(void *context, int64_t number)
     else if (waits || enjoys)
         sim_schedule(sim_now() + 1 + sim_below(run.timeout / 10), release_event, record, number);
     else
-        end_claim(record);
+        end_acquisition(record);
 }
 
-void claim_granted(claim_record *record)
+void acquisition_granted(acquisition_record *record)
 {
     if (run.options.by_hand || run.options.even)
         return;
@@ -325,7 +327,7 @@ void claim_granted(claim_record *record)
     sim_schedule(sim_now() + hold, release_event, record, record->number);
 }
 
-void claim_over(claim_record *record)
+void acquisition_over(acquisition_record *record)
 {
     if (record->set != NULL)
         set_changed(record->set);
@@ -335,12 +337,12 @@ void claim_over(claim_record *record)
 
 /* ---- what one client does next ---- */
 
-static claim_record *random_claim(const client *of, int phase)
+static acquisition_record *random_acquisition(const client *of, int phase)
 {
-    claim_record *chosen = NULL;
+    acquisition_record *chosen = NULL;
     int64_t seen = 0;
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->client == of->index && each->claim != NULL && (int)each->phase == phase && !each->ended &&
+    for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        if (each->client == of->index && each->acquisition != NULL && (int)each->phase == phase && !each->ended &&
             sim_below(++seen) == 0)
             chosen = each;
     }
@@ -350,10 +352,10 @@ static claim_record *random_claim(const client *of, int phase)
 /* Forgets acquisitions that are over. Some stay until their client is closed. */
 static void tidy(client *of)
 {
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->client != of->index || each->claim == NULL)
+    for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        if (each->client != of->index || each->acquisition == NULL)
             continue;
-        bool over = each->phase != ZKL_CLAIM_WAITING && each->phase != ZKL_CLAIM_GRANTED;
+        bool over = each->phase != ZKL_ACQUISITION_WAITING && each->phase != ZKL_ACQUISITION_GRANTED;
         if (over && (each->settled || sim_chance(1, 4)) && sim_chance(3, 4)) {
             forget(each);
             return;
@@ -411,30 +413,30 @@ static void ask_contenders(client *of)
 }
 
 /* Downgrades a writer. It releases the writer before or after the reader is granted. */
-static void downgrade(claim_record *writer)
+static void downgrade(acquisition_record *writer)
 {
     client *of = &run.clients[writer->client];
-    claim_record *reader = new_record(of, writer->path);
+    acquisition_record *reader = new_record(of, writer->path);
     reader->mode = ZKL_MODE_READ;
     reader->writer = writer;
     reader->try_only = sim_chance(1, 6);
     writer->reader = reader;
     writer->hands_over = sim_chance(2, 3);
     totals.downgrades++;
-    submit_claim(reader);
-    if (!writer->hands_over && sim_chance(1, 2) && writer->claim != NULL && !writer->ended)
-        end_claim(writer);
+    submit_acquisition(reader);
+    if (!writer->hands_over && sim_chance(1, 2) && writer->acquisition != NULL && !writer->ended)
+        end_acquisition(writer);
 }
 
-static bool may_downgrade(const claim_record *record)
+static bool may_downgrade(const acquisition_record *record)
 {
-    return record->mode == ZKL_MODE_WRITE && record->phase == ZKL_CLAIM_GRANTED && record->claim != NULL &&
+    return record->mode == ZKL_MODE_WRITE && record->phase == ZKL_ACQUISITION_GRANTED && record->acquisition != NULL &&
            !record->ended && record->reader == NULL && record->set == NULL && !run.few_watches;
 }
 
 static void downgrade_event(void *context, int64_t number)
 {
-    claim_record *writer = context;
+    acquisition_record *writer = context;
     const client *of = &run.clients[writer->client];
     if (writer->number == number && may_downgrade(writer) && client_ready(of) && !of->closing && !run.draining &&
         !run.failed)
@@ -443,7 +445,7 @@ static void downgrade_event(void *context, int64_t number)
 
 bool disown_writer(char *path, size_t size)
 {
-    for (claim_record *each = run.claims; each != NULL; each = each->next) {
+    for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         if (!may_downgrade(each) || !sim_chance(1, 2))
             continue;
         snprintf(path, size, "%s", each->node);
@@ -472,12 +474,12 @@ static void revoke(void)
 /* Another thread has checked whether a grant still holds, and saw that its lease has run out. */
 static void notice_lapse(client *of)
 {
-    claim_record *record = random_claim(of, ZKL_CLAIM_GRANTED);
+    acquisition_record *record = random_acquisition(of, ZKL_ACQUISITION_GRANTED);
     if (record == NULL || grant_valid(record))
         return;
     begin_call(of);
     of->last_read = client_clock(of, sim_now()); /* read after the other thread's check */
-    zkl_claim_lapsed(record->claim, of->last_read);
+    zkl_acquisition_lapsed(record->acquisition, of->last_read);
     end_call(of);
 }
 
@@ -486,8 +488,8 @@ static void rush(void *context, int64_t argument)
     client *of = context;
     (void)argument;
     if (client_ready(of) && !of->closing && !run.draining && !run.failed &&
-        open_claims(of) < (one_lock ? 1 : run.most_open))
-        make_claim(of, (int)sim_below(run.path_count));
+        open_acquisitions(of) < (one_lock ? 1 : run.most_open))
+        make_acquisition(of, (int)sim_below(run.path_count));
 }
 
 void want_soon(client *of, int64_t after)
@@ -518,25 +520,25 @@ void start_rush(void)
 
 static void want_downgrade(client *of)
 {
-    claim_record *writer = random_claim(of, ZKL_CLAIM_GRANTED);
+    acquisition_record *writer = random_acquisition(of, ZKL_ACQUISITION_GRANTED);
     if (writer != NULL && may_downgrade(writer))
         downgrade(writer);
 }
 
 static void want_something(client *of, int64_t choice)
 {
-    claim_record *record;
+    acquisition_record *record;
     if (choice < 9) {
-        make_claims(of);
+        make_acquisitions(of);
     } else if (choice < 10) {
-        if (open_claims(of) <= run.most_open)
+        if (open_acquisitions(of) <= run.most_open)
             make_set(of);
     } else if (choice < 12) {
-        if (open_claims(of) <= run.most_open)
+        if (open_acquisitions(of) <= run.most_open)
             want_downgrade(of);
     } else if (choice < 14) {
-        if ((record = random_claim(of, ZKL_CLAIM_WAITING)) != NULL)
-            end_claim(record);
+        if ((record = random_acquisition(of, ZKL_ACQUISITION_WAITING)) != NULL)
+            end_acquisition(record);
     } else if (choice < 16) {
         ask_contenders(of);
     } else if (choice < 18) {
@@ -581,18 +583,18 @@ void start_workload(void)
     start_foreigners();
 }
 
-bool workload_busy(const char **what, const claim_record **who)
+bool workload_busy(const char **what, const acquisition_record **who)
 {
     *who = NULL;
-    for (const claim_record *each = run.claims; each != NULL; each = each->next) {
-        if (each->claim == NULL)
+    for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
+        if (each->acquisition == NULL)
             continue;
         *who = each;
-        if (each->phase == ZKL_CLAIM_WAITING) {
+        if (each->phase == ZKL_ACQUISITION_WAITING) {
             *what = each->try_only ? "a try was not answered" : "a claim still waits";
             return true;
         }
-        if (each->phase == ZKL_CLAIM_GRANTED) {
+        if (each->phase == ZKL_ACQUISITION_GRANTED) {
             *what = "a claim still holds";
             return true;
         }

@@ -5,28 +5,28 @@
  */
 #include "explore.h"
 
-#define CLAIM(number, of_mode)                                                                                         \
+#define ACQUISITION(number, of_mode)                                                                                   \
     {                                                                                                                  \
-        .kind = STEP_CLAIM, .claim = (number), .mode = (of_mode)                                                       \
+        .kind = STEP_ACQUISITION, .acquisition = (number), .mode = (of_mode)                                           \
     }
-#define MUTEX(number) CLAIM(number, ZKL_MODE_MUTEX)
-#define READ(number) CLAIM(number, ZKL_MODE_READ)
-#define WRITE(number) CLAIM(number, ZKL_MODE_WRITE)
+#define MUTEX(number) ACQUISITION(number, ZKL_MODE_MUTEX)
+#define READ(number) ACQUISITION(number, ZKL_MODE_READ)
+#define WRITE(number) ACQUISITION(number, ZKL_MODE_WRITE)
 #define PERMITS(number, how_many)                                                                                      \
     {                                                                                                                  \
-        .kind = STEP_CLAIM, .claim = (number), .mode = ZKL_MODE_PERMITS, .count = (how_many)                           \
+        .kind = STEP_ACQUISITION, .acquisition = (number), .mode = ZKL_MODE_PERMITS, .count = (how_many)               \
     }
 #define RELEASE(number)                                                                                                \
     {                                                                                                                  \
-        .kind = STEP_RELEASE, .claim = (number)                                                                        \
+        .kind = STEP_RELEASE, .acquisition = (number)                                                                  \
     }
 #define CANCEL(number)                                                                                                 \
     {                                                                                                                  \
-        .kind = STEP_CANCEL, .claim = (number)                                                                         \
+        .kind = STEP_CANCEL, .acquisition = (number)                                                                   \
     }
 #define WAIT(number)                                                                                                   \
     {                                                                                                                  \
-        .kind = STEP_WAIT, .claim = (number)                                                                           \
+        .kind = STEP_WAIT, .acquisition = (number)                                                                     \
     }
 #define END                                                                                                            \
     {                                                                                                                  \
@@ -120,9 +120,9 @@ const world worlds[] = {
      .fault_count = {0, 1},
      .ticks = {0, 0},
      .scripts = {{MUTEX(0), RELEASE(0), END},
-                 {{.kind = STEP_CLAIM, .claim = 0, .try_only = true},
+                 {{.kind = STEP_ACQUISITION, .acquisition = 0, .try_only = true},
                   RELEASE(0),
-                  {.kind = STEP_CLAIM, .claim = 1, .try_only = true, .hasty = true},
+                  {.kind = STEP_ACQUISITION, .acquisition = 1, .try_only = true, .optimistic = true},
                   RELEASE(1),
                   END}}},
     {.name = "new",
@@ -166,9 +166,9 @@ const world worlds[] = {
      .fault_count = {0, 1},
      .ticks = {0, 2},
      .handoff = 1,
-     .scripts = {{{.kind = STEP_CLAIM, .claim = 0, .linger = 40},
+     .scripts = {{{.kind = STEP_ACQUISITION, .acquisition = 0, .linger = 40},
                   RELEASE(0),
-                  {.kind = STEP_CLAIM, .claim = 1, .linger = 40},
+                  {.kind = STEP_ACQUISITION, .acquisition = 1, .linger = 40},
                   RELEASE(1),
                   END},
                  {MUTEX(0), RELEASE(0), END}}},
@@ -178,7 +178,8 @@ const world worlds[] = {
      .faults = MAY_PAUSE | LOSSES,
      .fault_count = {0, 1},
      .ticks = {1, 3},
-     .scripts = {{{.kind = STEP_CLAIM, .claim = 0, .hold = 1}, RELEASE(0), END}, {MUTEX(0), RELEASE(0), END}}},
+     .scripts = {{{.kind = STEP_ACQUISITION, .acquisition = 0, .hold = 1}, RELEASE(0), END},
+                 {MUTEX(0), RELEASE(0), END}}},
     {.name = "held",
      .what = "a grant ends by itself, another claim of the same client waits",
      .clients = 1,
@@ -186,7 +187,7 @@ const world worlds[] = {
      .fault_count = {0, 1},
      .ticks = {1, 3},
      .handoff = 1,
-     .scripts = {{{.kind = STEP_CLAIM, .claim = 0, .hold = 1}, MUTEX(1), RELEASE(0), RELEASE(1), END}}},
+     .scripts = {{{.kind = STEP_ACQUISITION, .acquisition = 0, .hold = 1}, MUTEX(1), RELEASE(0), RELEASE(1), END}}},
     {.name = "readers",
      .what = "a reader and a writer",
      .clients = 2,
@@ -208,7 +209,7 @@ const world worlds[] = {
      .fault_count = {0, 1},
      .ticks = {0, 1},
      .scripts = {{WRITE(0),
-                  {.kind = STEP_DOWNGRADE, .claim = 1, .mode = ZKL_MODE_READ, .writer = 0},
+                  {.kind = STEP_DOWNGRADE, .acquisition = 1, .mode = ZKL_MODE_READ, .writer = 0},
                   WAIT(1),
                   RELEASE(0),
                   RELEASE(1),
@@ -221,7 +222,7 @@ const world worlds[] = {
      .fault_count = {1, 1},
      .ticks = {0, 1},
      .scripts = {{WRITE(0),
-                  {.kind = STEP_DOWNGRADE, .claim = 1, .mode = ZKL_MODE_READ, .writer = 0},
+                  {.kind = STEP_DOWNGRADE, .acquisition = 1, .mode = ZKL_MODE_READ, .writer = 0},
                   WAIT(1),
                   RELEASE(0),
                   RELEASE(1),
@@ -244,7 +245,7 @@ const world worlds[] = {
      .permits = 1,
      .mismatch = true,
      .scripts = {{PERMITS(0, 1), RELEASE(0), END},
-                 {{.kind = STEP_CLAIM, .claim = 0, .mode = ZKL_MODE_PERMITS, .count = 1, .permits = 2},
+                 {{.kind = STEP_ACQUISITION, .acquisition = 0, .mode = ZKL_MODE_PERMITS, .count = 1, .permits = 2},
                   RELEASE(0),
                   END}}},
     {.name = "follower",
@@ -313,13 +314,13 @@ const rule_fit rule_fits[] = {
     {"released", "held", NULL},
     {"linger", "linger", NULL},
     {"handoff", "hand-over", NULL},
-    {"follow", "anew", NULL},
+    {"adjacent", "anew", NULL},
     {"repeated", "mutex", NULL},
     {"alone", NULL,
      "the bound does not count for as long as it takes to hear of who comes, which no small world waits for"},
     {"grants", NULL, "a node serves more grants than small worlds ask for"},
     {"leftovers", NULL, "a send that fails in silence, and one that was under way before it, of the same client"},
-    {"foresee", NULL, "nobody is foreseen before three clients have taken three turns each"},
+    {"predicted", NULL, "no predecessor is predicted before three clients have taken three turns each"},
     {"impostor", NULL,
      "two may hold until the next heartbeat, so that nothing is wrong before that is overdue: a session timeout in "
      "which both "

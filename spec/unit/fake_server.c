@@ -55,7 +55,7 @@ static struct {
     input *in;
     bool honest;
     int fd;
-    bool greeted;
+    bool probed;
     bool mute; /* the client would take what follows for something else */
     int64_t session, zxid;
     node nodes[MOST_NODES];
@@ -677,7 +677,7 @@ static void hang_up(void)
         close(server.fd);
     }
     server.fd = -1;
-    server.greeted = server.mute = false;
+    server.probed = server.mute = false;
     server.got_length = server.held.length = 0;
     server.unanswered = 0;
     server.watch_count = 0;
@@ -820,7 +820,7 @@ static void handle(reader *r)
 }
 
 /* Answers the handshake in place of a ZooKeeper. */
-static void greet(reader *r)
+static void probe(reader *r)
 {
     static packet p;
     p.length = 0;
@@ -837,7 +837,7 @@ static void greet(reader *r)
         }
         server.session += INT64_C(1) << 32;
     }
-    server.greeted = true;
+    server.probed = true;
     if (lies() && take(server.in) % 2 == 0) {
         static const char text[] = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n";
         write_all(text, sizeof text - 1);
@@ -934,10 +934,10 @@ void server_turn(void)
             return;
         }
         reader request = {server.got + 4, length};
-        if (server.greeted) {
+        if (server.probed) {
             handle(&request);
         } else {
-            greet(&request);
+            probe(&request);
         }
         if (server.got_length >= 4 + length) { /* unless it has hung up */
             server.got_length -= 4 + length;
@@ -968,7 +968,7 @@ void server_act(void)
         hang_up();
         break;
     case 2: /* an event that was not requested, or that did not happen */
-        if (server.greeted) {
+        if (server.probed) {
             int32_t type = (int32_t)take(server.in) % 6;
             if (type == ZOO_DELETED_EVENT) {
                 note_gone(path);
@@ -977,7 +977,7 @@ void server_act(void)
         }
         break;
     case 3: /* an event that only the C client itself makes */
-        if (server.greeted) {
+        if (server.probed) {
             send_event(ZOO_SESSION_EVENT, (int32_t)any_number(), "");
         }
         break;

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_CLAIMS 12
+#define MOST_ACQUISITIONS 12
 #define MOST_OPERATIONS 8
 #define MOST_QUESTIONS 4
 #define MOST_ACTIONS 120
@@ -47,10 +47,10 @@ const char *__asan_default_options(void)
 }
 
 typedef struct {
-    zkl_claim *claim;
+    zkl_acquisition *acquisition;
     zkl_mode mode;
     int32_t permits;
-    zkl_claim_phase phase;
+    zkl_acquisition_phase phase;
     bool settled;
 } holder;
 
@@ -62,7 +62,7 @@ typedef struct {
 
 static int64_t now;
 static zkl_engine *engine;
-static holder holders[MOST_CLAIMS];
+static holder holders[MOST_ACQUISITIONS];
 static job jobs[MOST_OPERATIONS];
 static int questions_left[MOST_QUESTIONS], question_count;
 static char granted[64][256];
@@ -142,7 +142,7 @@ static bool may_follow(const told_node *before, const told_node *after)
  * Whether the server has sent enough to prove that no node is ahead of this one: a list says so; or the node's number directly
  * follows the number of a node for which the same was known, and which was deleted.
  */
-static bool told_foremost(const char *path, int depth)
+static bool told_none_ahead(const char *path, int depth)
 {
     int count;
     const told_node *told = server_told_nodes(&count);
@@ -152,7 +152,7 @@ static bool told_foremost(const char *path, int depth)
     for (int i = 0; i < count; i++) {
         for (int j = 0; strcmp(told[i].path, path) == 0 && j < count; j++) {
             if (told[j].path[0] != '\0' && same_directory(path, told[j].path) && may_follow(&told[j], &told[i]) &&
-                depth > 0 && told_foremost(told[j].path, depth - 1)) {
+                depth > 0 && told_none_ahead(told[j].path, depth - 1)) {
                 return true;
             }
         }
@@ -177,40 +177,40 @@ static bool was_granted_before(const char *node)
 }
 
 /* An acquisition that is granted by an existing node inherits what was known about the node. */
-static void check_grant(const holder *who, zkl_claim *claim)
+static void check_grant(const holder *who, zkl_acquisition *acquisition)
 {
-    const char *node = zkl_claim_node(claim);
-    hold(node != NULL && strrchr(node, '/') != NULL, "a grant has a node", zkl_claim_path(claim));
+    const char *node = zkl_acquisition_node(acquisition);
+    hold(node != NULL && strrchr(node, '/') != NULL, "a grant has a node", zkl_acquisition_path(acquisition));
     char token[ZKL_TOKEN_SIZE];
-    zkl_token_format(zkl_claim_token(claim), token);
+    zkl_token_format(zkl_acquisition_token(acquisition), token);
     hold(strlen(token) == ZKL_TOKEN_SIZE - 1, "a grant has a token", node);
     hold(strspn(token, "0123456789") == ZKL_TOKEN_NUMBER_DIGITS, "a token begins with a number", token);
-    hold(zkl_claim_token(claim).grants >= 0, "a node has not served fewer grants than none", token);
+    hold(zkl_acquisition_token(acquisition).grants >= 0, "a node has not served fewer grants than none", token);
     hold(server_was_asked_for(node), "the node of a grant is one that was asked for", node);
     if (was_granted_before(node)) {
         return;
     }
     if (who->mode == ZKL_MODE_PERMITS) {
         hold(server_told_room(node, who->permits, is_lease), "permits are granted within their limit", node);
-    } else if (zkl_claim_token(claim).grants == 0) { /* no list is needed for a downgrade */
-        hold(server_told_first(node, stands_before) || told_foremost(node, MOST_FOLLOWING),
+    } else if (zkl_acquisition_token(acquisition).grants == 0) { /* no list is needed for a downgrade */
+        hold(server_told_first(node, stands_before) || told_none_ahead(node, MOST_FOLLOWING),
              "whoever is granted was told that nobody stands before it", node);
     }
 }
 
-static void claim_changed(void *context, zkl_claim *claim)
+static void acquisition_changed(void *context, zkl_acquisition *acquisition)
 {
     (void)context;
-    holder *who = zkl_claim_user(claim);
-    zkl_claim_phase phase = zkl_claim_get_phase(claim);
-    bool settled = zkl_claim_settled(claim);
-    bool final = who->phase != ZKL_CLAIM_WAITING && who->phase != ZKL_CLAIM_GRANTED;
-    hold(!final || phase == who->phase, "the end of a claim is its end", zkl_claim_path(claim));
-    hold(!who->settled || settled, "settled is settled", zkl_claim_path(claim));
-    (void)zkl_claim_message(claim);
-    (void)zkl_claim_blocker(claim);
-    if (phase == ZKL_CLAIM_GRANTED && who->phase == ZKL_CLAIM_WAITING) {
-        check_grant(who, claim);
+    holder *who = zkl_acquisition_user(acquisition);
+    zkl_acquisition_phase phase = zkl_acquisition_get_phase(acquisition);
+    bool settled = zkl_acquisition_settled(acquisition);
+    bool final = who->phase != ZKL_ACQUISITION_WAITING && who->phase != ZKL_ACQUISITION_GRANTED;
+    hold(!final || phase == who->phase, "the end of a claim is its end", zkl_acquisition_path(acquisition));
+    hold(!who->settled || settled, "settled is settled", zkl_acquisition_path(acquisition));
+    (void)zkl_acquisition_message(acquisition);
+    (void)zkl_acquisition_blocker(acquisition);
+    if (phase == ZKL_ACQUISITION_GRANTED && who->phase == ZKL_ACQUISITION_WAITING) {
+        check_grant(who, acquisition);
     }
     who->phase = phase;
     who->settled = settled;
@@ -285,7 +285,7 @@ static void turn(int64_t passes)
     server_turn();
     now += passes;
     zkl_engine_prepare(engine, now, &wanted);
-    if (wanted.spoilt) {
+    if (wanted.must_disconnect) {
         shutdown(wanted.fd, SHUT_RDWR);
     }
     struct pollfd fd = {.fd = wanted.fd, .events = wanted.events};
@@ -295,10 +295,10 @@ static void turn(int64_t passes)
 
 static holder *a_holder(input *in, bool free_one)
 {
-    int first = take(in) % MOST_CLAIMS;
-    for (int i = 0; i < MOST_CLAIMS; i++) {
-        holder *one = &holders[(first + i) % MOST_CLAIMS];
-        if ((one->claim == NULL) == free_one) {
+    int first = take(in) % MOST_ACQUISITIONS;
+    for (int i = 0; i < MOST_ACQUISITIONS; i++) {
+        holder *one = &holders[(first + i) % MOST_ACQUISITIONS];
+        if ((one->acquisition == NULL) == free_one) {
             return one;
         }
     }
@@ -315,7 +315,7 @@ static void want_lock(input *in)
     uint8_t kind = take(in);
     uint8_t flags = take(in);
     zkl_mode mode = kind % 8 < 3 ? ZKL_MODE_MUTEX : kind % 8 == 7 ? ZKL_MODE_READ : (zkl_mode)(kind % 8 - 3);
-    holder *writer = (flags & 64) != 0 ? &holders[flags % MOST_CLAIMS] : NULL;
+    holder *writer = (flags & 64) != 0 ? &holders[flags % MOST_ACQUISITIONS] : NULL;
     int32_t permits = 1 + kind / 8 % 3;
     const zkl_lock lock = {.path = mode == ZKL_MODE_PERMITS ? paths[2] : paths[flags % 2],
                            .mode = mode,
@@ -326,17 +326,17 @@ static void want_lock(input *in)
                            .linger = (flags & 128) != 0 ? ZKL_SECOND : 0,
                            .revocable = (flags & 16) != 0,
                            .max_hold = (flags & 32) != 0 ? ZKL_SECOND : 0};
-    zkl_claim_request request = {.terms = zkl_terms_new(&lock),
-                                 .writer = writer != NULL ? writer->claim : NULL,
-                                 .count = 1 + flags % permits,
-                                 .try_only = (flags & 4) != 0,
-                                 .hasty = (flags & 8) != 0};
-    hold(request.terms != NULL, "there is memory", lock.path);
+    zkl_acquisition_request request = {.spec = zkl_lock_spec_new(&lock),
+                                       .writer = writer != NULL ? writer->acquisition : NULL,
+                                       .count = 1 + flags % permits,
+                                       .try_only = (flags & 4) != 0,
+                                       .optimistic = (flags & 8) != 0};
+    hold(request.spec != NULL, "there is memory", lock.path);
     *who = (holder){.mode = mode, .permits = permits};
-    zkl_claim *claim = zkl_engine_claim(engine, &request, who, now);
-    hold(claim != NULL, "there is memory", lock.path);
-    zkl_terms_drop(request.terms);
-    who->claim = claim;
+    zkl_acquisition *acquisition = zkl_engine_acquire(engine, &request, who, now);
+    hold(acquisition != NULL, "there is memory", lock.path);
+    zkl_lock_spec_drop(request.spec);
+    who->acquisition = acquisition;
 }
 
 static void give_up(input *in)
@@ -347,13 +347,13 @@ static void give_up(input *in)
         return;
     }
     if (how % 3 == 0) {
-        zkl_claim_end(who->claim, ZKL_CANCELLED, now);
+        zkl_acquisition_end(who->acquisition, ZKL_CANCELLED, now);
     } else if (how % 3 == 1) {
-        zkl_claim *claim = who->claim;
-        who->claim = NULL;
-        zkl_claim_forget(claim, now);
-    } else if (who->phase == ZKL_CLAIM_GRANTED) {
-        zkl_claim_lapsed(who->claim, now);
+        zkl_acquisition *acquisition = who->acquisition;
+        who->acquisition = NULL;
+        zkl_acquisition_forget(acquisition, now);
+    } else if (who->phase == ZKL_ACQUISITION_GRANTED) {
+        zkl_acquisition_lapsed(who->acquisition, now);
     }
 }
 
@@ -464,9 +464,10 @@ static void finish(void)
         turn(10 * MILLISECOND);
     }
     zkl_engine_shut_down(engine, now);
-    for (int i = 0; i < MOST_CLAIMS; i++) {
+    for (int i = 0; i < MOST_ACQUISITIONS; i++) {
         const holder *who = &holders[i];
-        hold(who->claim == NULL || (who->phase != ZKL_CLAIM_WAITING && who->phase != ZKL_CLAIM_GRANTED),
+        hold(who->acquisition == NULL ||
+                 (who->phase != ZKL_ACQUISITION_WAITING && who->phase != ZKL_ACQUISITION_GRANTED),
              "every claim ends with its client", "");
     }
     for (int i = 0; i < MOST_OPERATIONS; i++) {
@@ -495,7 +496,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                       .lease = options % 4 != 0,
                                       .zookeeper_log = library_line,
                                       .random = {options, 7}};
-    const zkl_host host = {NULL, claim_changed, lease_changed, state_changed, log_line, NULL, NULL};
+    const zkl_host host = {NULL, acquisition_changed, lease_changed, state_changed, log_line, NULL, NULL};
     now = 1000 * ZKL_SECOND;
     memset(holders, 0, sizeof holders);
     memset(jobs, 0, sizeof jobs);

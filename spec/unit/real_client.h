@@ -1,6 +1,6 @@
 /*
  * real_client: helpers of C tests for a client. To be included after real_server.h, by one file of a program that defines
- * `wait_for_news(client)` and PATIENCE.
+ * `wait_for_notification(client)` and PATIENCE.
  */
 #ifndef ZKLOCK_REAL_CLIENT_H
 #define ZKLOCK_REAL_CLIENT_H
@@ -11,7 +11,7 @@ static void wait_for_state(zkl_client *client, zkl_state wanted)
     zkl_code code;
     for (int64_t until = zkl_clock() + PATIENCE; zkl_client_state(client, problem, &code) != wanted;) {
         assert_true(zkl_clock() < until);
-        wait_for_news(client);
+        wait_for_notification(client);
     }
 }
 

@@ -18,14 +18,14 @@ static bool sound(const char *first, const char *second, int32_t count)
 {
     char *names[2] = {(char *)(uintptr_t)first, (char *)(uintptr_t)second};
     const struct String_vector list = {count, names};
-    return zkl_names_sound(&list);
+    return zkl_list_is_sound(&list);
 }
 
 static void takes_any_name_that_a_node_can_have(void **state)
 {
     (void)state;
     const struct String_vector none = {0, NULL};
-    assert_true(zkl_names_sound(&none));
+    assert_true(zkl_list_is_sound(&none));
     assert_true(sound("lock-0000000001", "\xff\xfe", 2));
 }
 
@@ -37,7 +37,7 @@ static void takes_no_name_that_no_node_can_have(void **state)
     assert_false(sound("lock-0000000001", "a/lock-0000000001", 2));
     assert_false(sound("lock-0000000001", NULL, -1));
     const struct String_vector missing = {3, NULL};
-    assert_false(zkl_names_sound(&missing));
+    assert_false(zkl_list_is_sound(&missing));
 }
 
 static void asks_for_no_memory_beyond_what_there_can_be(void **state)

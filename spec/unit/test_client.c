@@ -44,7 +44,7 @@ static zkl_client *open_client(void)
  * Waits for a notification: in turn by the descriptor, and by doing the client's own work meanwhile. Takes all notifications, so
  * that the descriptor becomes unreadable again.
  */
-static void wait_for_news_for(zkl_client *client, int ms)
+static void wait_for_notification_of(zkl_client *client, int ms)
 {
     static _Atomic unsigned waits;
     if (atomic_fetch_add(&waits, 1) % 2 == 0) {
@@ -58,14 +58,14 @@ static void wait_for_news_for(zkl_client *client, int ms)
     }
 }
 
-static void wait_for_news(zkl_client *client)
+static void wait_for_notification(zkl_client *client)
 {
-    wait_for_news_for(client, 100);
+    wait_for_notification_of(client, 100);
 }
 
 #include "real_client.h" /* uses the functions above */
 
-static zkl_terms *terms_for(const char *path, int64_t linger)
+static zkl_lock_spec *spec_for(const char *path, int64_t linger)
 {
     const zkl_lock lock = {.path = path,
                            .mode = ZKL_MODE_MUTEX,
@@ -73,51 +73,51 @@ static zkl_terms *terms_for(const char *path, int64_t linger)
                            .identity = "test",
                            .acl = &ZOO_OPEN_ACL_UNSAFE,
                            .linger = linger};
-    zkl_terms *terms = zkl_terms_new(&lock);
-    assert_non_null(terms);
-    return terms;
+    zkl_lock_spec *spec = zkl_lock_spec_new(&lock);
+    assert_non_null(spec);
+    return spec;
 }
 
-static zkl_ticket *claim_on(zkl_client *client, zkl_terms *terms, bool try_only, int64_t patience)
+static zkl_handle *acquisition_on(zkl_client *client, zkl_lock_spec *spec, bool try_only, int64_t patience)
 {
-    const zkl_claim_request request = {.terms = terms, .count = 1, .try_only = try_only};
-    zkl_ticket *ticket = zkl_client_claim(client, &request, NULL, patience);
-    assert_non_null(ticket);
-    return ticket;
+    const zkl_acquisition_request request = {.spec = spec, .count = 1, .try_only = try_only};
+    zkl_handle *handle = zkl_client_acquire(client, &request, NULL, patience);
+    assert_non_null(handle);
+    return handle;
 }
 
-static zkl_ticket *claim_patiently(zkl_client *client, const char *path, bool try_only, int64_t patience)
+static zkl_handle *acquire_blocking(zkl_client *client, const char *path, bool try_only, int64_t patience)
 {
-    zkl_terms *terms = terms_for(path, 0);
-    zkl_ticket *ticket = claim_on(client, terms, try_only, patience);
-    zkl_terms_drop(terms);
-    return ticket;
+    zkl_lock_spec *spec = spec_for(path, 0);
+    zkl_handle *handle = acquisition_on(client, spec, try_only, patience);
+    zkl_lock_spec_drop(spec);
+    return handle;
 }
 
-static zkl_ticket *claim(zkl_client *client, const char *path, bool try_only)
+static zkl_handle *acquisition(zkl_client *client, const char *path, bool try_only)
 {
-    return claim_patiently(client, path, try_only, 0);
+    return acquire_blocking(client, path, try_only, 0);
 }
 
 /* `shared`: other threads wait at the same client and may take this handle's notification, so this thread does not sleep long. */
-static zkl_ticket_view wait_for_phase(zkl_ticket *ticket, bool shared)
+static zkl_handle_view wait_for_phase(zkl_handle *handle, bool shared)
 {
-    zkl_ticket_view view;
+    zkl_handle_view view;
     int64_t until = zkl_clock() + PATIENCE;
-    for (zkl_ticket_look(ticket, &view); view.phase == ZKL_CLAIM_WAITING; zkl_ticket_look(ticket, &view)) {
+    for (zkl_handle_look(handle, &view); view.phase == ZKL_ACQUISITION_WAITING; zkl_handle_look(handle, &view)) {
         assert_true(zkl_clock() < until);
-        wait_for_news_for(zkl_ticket_client(ticket), shared ? 1 : 100);
+        wait_for_notification_of(zkl_handle_client(handle), shared ? 1 : 100);
     }
     return view;
 }
 
-static void wait_for_settled(zkl_ticket *ticket)
+static void wait_for_settled(zkl_handle *handle)
 {
-    zkl_ticket_view view;
+    zkl_handle_view view;
     int64_t until = zkl_clock() + PATIENCE;
-    for (zkl_ticket_look(ticket, &view); !view.settled; zkl_ticket_look(ticket, &view)) {
+    for (zkl_handle_look(handle, &view); !view.settled; zkl_handle_look(handle, &view)) {
         assert_true(zkl_clock() < until);
-        wait_for_news_for(zkl_ticket_client(ticket), 10);
+        wait_for_notification_of(zkl_handle_client(handle), 10);
     }
 }
 
@@ -128,18 +128,18 @@ static void grants_and_releases(void **state)
     wait_for_state(client, ZKL_STATE_CONNECTED);
     char before[ZKL_TOKEN_SIZE] = "";
     for (int i = 0; i < 50; i++) {
-        zkl_ticket *ticket = claim(client, "/unit/one", false);
-        zkl_ticket_view view = wait_for_phase(ticket, false);
-        assert_int_equal(view.phase, ZKL_CLAIM_GRANTED);
-        assert_true(zkl_ticket_held(ticket));
+        zkl_handle *handle = acquisition(client, "/unit/one", false);
+        zkl_handle_view view = wait_for_phase(handle, false);
+        assert_int_equal(view.phase, ZKL_ACQUISITION_GRANTED);
+        assert_true(zkl_handle_held(handle));
         char token[ZKL_TOKEN_SIZE];
         zkl_token_format(view.token, token);
         assert_true(strcmp(token, before) > 0);
         memcpy(before, token, sizeof before);
-        zkl_ticket_end(ticket, 0);
-        wait_for_settled(ticket);
-        assert_false(zkl_ticket_held(ticket));
-        zkl_ticket_release(ticket);
+        zkl_handle_end(handle, 0);
+        wait_for_settled(handle);
+        assert_false(zkl_handle_held(handle));
+        zkl_handle_release(handle);
     }
     close_client(client);
 }
@@ -151,23 +151,23 @@ static void blocks_until_it_is_decided(void **state)
     wait_for_state(client, ZKL_STATE_CONNECTED);
     int blocked = 0, quiet = 0; /* how often each happened: the I/O thread may be using the engine, or be done sooner */
     for (int i = 0; i < 50; i++) {
-        wait_for_news_for(client, 0);
-        zkl_ticket *ticket = claim_patiently(client, "/unit/patient", false, PATIENCE);
-        blocked += zkl_ticket_held(ticket);
-        assert_int_equal(wait_for_phase(ticket, false).phase, ZKL_CLAIM_GRANTED);
-        zkl_ticket *refused = claim_patiently(client, "/unit/patient", true, PATIENCE);
-        assert_int_equal(wait_for_phase(refused, false).phase, ZKL_CLAIM_REFUSED);
-        zkl_ticket *waiting = claim_patiently(client, "/unit/patient", false, 1);
-        assert_true(zkl_ticket_waits(waiting));
-        zkl_ticket_end(waiting, 0);
+        wait_for_notification_of(client, 0);
+        zkl_handle *handle = acquire_blocking(client, "/unit/patient", false, PATIENCE);
+        blocked += zkl_handle_held(handle);
+        assert_int_equal(wait_for_phase(handle, false).phase, ZKL_ACQUISITION_GRANTED);
+        zkl_handle *refused = acquire_blocking(client, "/unit/patient", true, PATIENCE);
+        assert_int_equal(wait_for_phase(refused, false).phase, ZKL_ACQUISITION_REFUSED);
+        zkl_handle *waiting = acquire_blocking(client, "/unit/patient", false, 1);
+        assert_true(zkl_handle_waits(waiting));
+        zkl_handle_end(waiting, 0);
         wait_for_settled(waiting);
-        wait_for_news_for(client, 0);
-        zkl_ticket_end(ticket, PATIENCE);
-        quiet += zkl_ticket_settled(ticket) && !zkl_client_has_news(client);
-        wait_for_settled(ticket);
-        zkl_ticket_release(waiting);
-        zkl_ticket_release(refused);
-        zkl_ticket_release(ticket);
+        wait_for_notification_of(client, 0);
+        zkl_handle_end(handle, PATIENCE);
+        quiet += zkl_handle_settled(handle) && !zkl_client_has_notifications(client);
+        wait_for_settled(handle);
+        zkl_handle_release(waiting);
+        zkl_handle_release(refused);
+        zkl_handle_release(handle);
     }
     assert_true(blocked > 0);
     assert_true(quiet > 0);
@@ -184,13 +184,13 @@ static void *keep_asking(void *argument)
 {
     busybody *self = argument;
     while (!atomic_load(&self->over)) {
-        zkl_ticket *questions[8];
+        zkl_handle *questions[8];
         for (int i = 0; i < 8; i++) {
             questions[i] = zkl_client_contenders(self->client, "/unit/lingering", true);
         }
         for (int i = 0; i < 8; i++) {
             wait_for_settled(questions[i]);
-            zkl_ticket_release(questions[i]);
+            zkl_handle_release(questions[i]);
         }
     }
     return NULL;
@@ -205,32 +205,32 @@ static void has_at_once_what_it_has_already(void **state)
     (void)state;
     zkl_client *client = open_client_for(60000);
     wait_for_state(client, ZKL_STATE_CONNECTED);
-    zkl_terms *terms = terms_for("/unit/lingering", 600 * ZKL_SECOND);
-    zkl_ticket *first = claim_on(client, terms, false, 0);
-    assert_int_equal(wait_for_phase(first, false).phase, ZKL_CLAIM_GRANTED);
-    zkl_ticket_end(first, 0);
-    zkl_ticket_release(first);
+    zkl_lock_spec *spec = spec_for("/unit/lingering", 600 * ZKL_SECOND);
+    zkl_handle *first = acquisition_on(client, spec, false, 0);
+    assert_int_equal(wait_for_phase(first, false).phase, ZKL_ACQUISITION_GRANTED);
+    zkl_handle_end(first, 0);
+    zkl_handle_release(first);
     busybody other = {.client = client};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, keep_asking, &other), 0);
     int held = 0;
     for (int i = 0; i < 500; i++) {
-        zkl_ticket *ticket = claim_on(client, terms, true, 0);
+        zkl_handle *handle = acquisition_on(client, spec, true, 0);
         zkl_client_catch_up(client);
-        held += zkl_ticket_held(ticket);
-        zkl_ticket_end(ticket, 0);
-        zkl_ticket_release(ticket);
+        held += zkl_handle_held(handle);
+        zkl_handle_end(handle, 0);
+        zkl_handle_release(handle);
     }
     atomic_store(&other.over, true);
     pthread_join(thread, NULL);
-    zkl_terms_drop(terms);
+    zkl_lock_spec_drop(spec);
     close_client(client);
     assert_int_equal(held, 500);
 }
 
 typedef struct {
     zkl_client *client;
-    zkl_ticket *held;
+    zkl_handle *held;
     const char *path;
 } giver;
 
@@ -240,48 +240,48 @@ static void *give_back(void *argument)
     giver *self = argument;
     int32_t count = 0;
     for (int64_t until = zkl_clock() + PATIENCE; count < 2 && zkl_clock() < until;) {
-        zkl_ticket *question = zkl_client_contenders(self->client, self->path, false);
+        zkl_handle *question = zkl_client_contenders(self->client, self->path, false);
         wait_for_settled(question);
-        zkl_ticket_contenders(question, &count);
-        zkl_ticket_release(question);
+        zkl_handle_contenders(question, &count);
+        zkl_handle_release(question);
     }
-    zkl_ticket_release(self->held);
+    zkl_handle_release(self->held);
     return NULL;
 }
 
-static void is_not_blocked_when_there_is_other_news(void **state)
+static void is_not_blocked_when_there_are_other_notifications(void **state)
 {
     (void)state;
     zkl_client *holder = open_client();
     zkl_client *client = open_client();
-    zkl_ticket *held = claim(holder, "/unit/other", false);
-    zkl_ticket *kept = claim(holder, "/unit/kept", false);
-    assert_int_equal(wait_for_phase(held, false).phase, ZKL_CLAIM_GRANTED);
-    assert_int_equal(wait_for_phase(kept, false).phase, ZKL_CLAIM_GRANTED);
+    zkl_handle *held = acquisition(holder, "/unit/other", false);
+    zkl_handle *kept = acquisition(holder, "/unit/kept", false);
+    assert_int_equal(wait_for_phase(held, false).phase, ZKL_ACQUISITION_GRANTED);
+    assert_int_equal(wait_for_phase(kept, false).phase, ZKL_ACQUISITION_GRANTED);
     wait_for_state(client, ZKL_STATE_CONNECTED);
-    zkl_ticket *other = claim(client, "/unit/other", false);
+    zkl_handle *other = acquisition(client, "/unit/other", false);
     giver giving = {holder, held, "/unit/kept"};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, give_back, &giving), 0);
-    zkl_ticket *waiting = NULL;
+    zkl_handle *waiting = NULL;
     bool heard = false;
     for (int64_t until = zkl_clock() + PATIENCE; !heard;) { /* the notification may be of the state as well */
         assert_true(zkl_clock() < until);
         if (waiting != NULL) {
-            zkl_ticket_release(waiting);
+            zkl_handle_release(waiting);
         }
-        waiting = claim_patiently(client, "/unit/kept", false, PATIENCE);
-        assert_true(zkl_ticket_waits(waiting));
+        waiting = acquire_blocking(client, "/unit/kept", false, PATIENCE);
+        assert_true(zkl_handle_waits(waiting));
         bool changed;
         for (uint64_t id; (id = zkl_client_next(client, &changed)) != 0;) {
-            heard = heard || id == zkl_ticket_id(other);
+            heard = heard || id == zkl_handle_id(other);
         }
     }
-    assert_true(zkl_ticket_held(other));
+    assert_true(zkl_handle_held(other));
     pthread_join(thread, NULL);
-    zkl_ticket_release(waiting);
-    zkl_ticket_release(other);
-    zkl_ticket_release(kept);
+    zkl_handle_release(waiting);
+    zkl_handle_release(other);
+    zkl_handle_release(kept);
     close_client(client);
     close_client(holder);
 }
@@ -297,17 +297,17 @@ static void *work(void *argument)
 {
     worker *self = argument;
     for (int i = 0; i < 60; i++) {
-        zkl_ticket *ticket = claim(self->client, "/unit/many", i % 3 == 2);
+        zkl_handle *handle = acquisition(self->client, "/unit/many", i % 3 == 2);
         if (i % 5 == 4) {
-            zkl_ticket_release(ticket);
+            zkl_handle_release(handle);
             continue;
         }
-        if (wait_for_phase(ticket, true).phase == ZKL_CLAIM_GRANTED && zkl_ticket_held(ticket)) {
+        if (wait_for_phase(handle, true).phase == ZKL_ACQUISITION_GRANTED && zkl_handle_held(handle)) {
             self->turns += atomic_fetch_add(self->inside, 1) == 0 ? 1 : -100000;
             atomic_fetch_sub(self->inside, 1);
         }
-        zkl_ticket_end(ticket, 0);
-        zkl_ticket_release(ticket);
+        zkl_handle_end(handle, 0);
+        zkl_handle_release(handle);
     }
     return NULL;
 }
@@ -338,9 +338,9 @@ static void threads_share_clients(void **state)
         assert_true(workers[i].turns > 0);
     }
     for (int i = 0; i < CLIENTS; i++) {
-        zkl_ticket *flush = zkl_client_flush(clients[i]);
+        zkl_handle *flush = zkl_client_flush(clients[i]);
         wait_for_settled(flush);
-        zkl_ticket_release(flush);
+        zkl_handle_release(flush);
         assert_int_equal(zkl_client_stats(clients[i]).seats, 0);
         close_client(clients[i]);
     }
@@ -351,32 +351,32 @@ static void closes_in_the_middle(void **state)
     (void)state;
     zkl_client *holder = open_client();
     zkl_client *waiter = open_client();
-    zkl_ticket *held = claim(holder, "/unit/middle", false);
-    assert_int_equal(wait_for_phase(held, false).phase, ZKL_CLAIM_GRANTED);
-    zkl_ticket *waiting[20];
+    zkl_handle *held = acquisition(holder, "/unit/middle", false);
+    assert_int_equal(wait_for_phase(held, false).phase, ZKL_ACQUISITION_GRANTED);
+    zkl_handle *waiting[20];
     for (int i = 0; i < 20; i++) {
-        waiting[i] = claim(waiter, "/unit/middle", false);
+        waiting[i] = acquisition(waiter, "/unit/middle", false);
     }
-    zkl_ticket *question = zkl_client_contenders(waiter, "/unit/middle", true);
-    zkl_ticket *flush = zkl_client_flush(waiter);
+    zkl_handle *question = zkl_client_contenders(waiter, "/unit/middle", true);
+    zkl_handle *flush = zkl_client_flush(waiter);
     zkl_client_close(waiter);
     for (int i = 0; i < 20; i++) {
-        zkl_ticket_view view = wait_for_phase(waiting[i], false);
-        assert_int_equal(view.phase, ZKL_CLAIM_REFUSED);
+        zkl_handle_view view = wait_for_phase(waiting[i], false);
+        assert_int_equal(view.phase, ZKL_ACQUISITION_REFUSED);
         assert_int_equal(view.code, ZKL_CLOSED);
     }
     wait_for_settled(question);
     wait_for_settled(flush);
     close_client(waiter);
     for (int i = 0; i < 20; i++) {
-        zkl_ticket_release(waiting[i]); /* outlives its client's reference */
+        zkl_handle_release(waiting[i]); /* outlives its client's reference */
     }
-    zkl_ticket_release(question);
-    zkl_ticket_release(flush);
-    assert_true(zkl_ticket_held(held));
+    zkl_handle_release(question);
+    zkl_handle_release(flush);
+    assert_true(zkl_handle_held(held));
     close_client(holder);
-    assert_false(zkl_ticket_held(held));
-    zkl_ticket_release(held);
+    assert_false(zkl_handle_held(held));
+    zkl_handle_release(held);
 }
 
 static void answers_after_the_close(void **state)
@@ -385,10 +385,10 @@ static void answers_after_the_close(void **state)
     zkl_client *client = open_client();
     zkl_client_close(client);
     wait_for_state(client, ZKL_STATE_CLOSED);
-    zkl_ticket *ticket = claim(client, "/unit/late", false);
-    zkl_ticket_view view = wait_for_phase(ticket, false);
+    zkl_handle *handle = acquisition(client, "/unit/late", false);
+    zkl_handle_view view = wait_for_phase(handle, false);
     assert_int_equal(view.code, ZKL_CLOSED);
-    zkl_ticket_release(ticket);
+    zkl_handle_release(handle);
     zkl_client_join(client);
     zkl_client_release(client);
 }
@@ -397,22 +397,22 @@ static void names_who_contends(void **state)
 {
     (void)state;
     zkl_client *client = open_client();
-    zkl_ticket *first = claim(client, "/unit/who", false);
-    assert_int_equal(wait_for_phase(first, false).phase, ZKL_CLAIM_GRANTED);
-    zkl_ticket *second = claim(client, "/unit/who", false);
-    zkl_ticket *question = zkl_client_contenders(client, "/unit/who", true);
+    zkl_handle *first = acquisition(client, "/unit/who", false);
+    assert_int_equal(wait_for_phase(first, false).phase, ZKL_ACQUISITION_GRANTED);
+    zkl_handle *second = acquisition(client, "/unit/who", false);
+    zkl_handle *question = zkl_client_contenders(client, "/unit/who", true);
     wait_for_settled(question);
     int32_t count;
-    const zkl_contender *contenders = zkl_ticket_contenders(question, &count);
+    const zkl_contender *contenders = zkl_handle_contenders(question, &count);
     assert_int_equal(count, 2);
     assert_true(contenders[0].holder);
     assert_false(contenders[1].holder);
     assert_int_equal(contenders[0].identity_length, 4);
     assert_memory_equal(contenders[0].identity, "test", 4);
-    zkl_ticket_release(question);
-    zkl_ticket_release(first);
-    assert_int_equal(wait_for_phase(second, false).phase, ZKL_CLAIM_GRANTED);
-    zkl_ticket_release(second);
+    zkl_handle_release(question);
+    zkl_handle_release(first);
+    assert_int_equal(wait_for_phase(second, false).phase, ZKL_ACQUISITION_GRANTED);
+    zkl_handle_release(second);
     close_client(client);
 }
 
@@ -423,18 +423,18 @@ static void visit_paths(zkl_client *client, char letter, int count)
     enum {
         AT_ONCE = 50
     };
-    zkl_ticket *tickets[AT_ONCE];
+    zkl_handle *handles[AT_ONCE];
     for (int visited = 0; visited < count; visited += AT_ONCE) {
         for (int i = 0; i < AT_ONCE; i++) {
             char path[32];
             snprintf(path, sizeof path, "/unit/%c%05d", letter, visited + i);
-            tickets[i] = claim(client, path, false);
+            handles[i] = acquisition(client, path, false);
         }
         for (int i = 0; i < AT_ONCE; i++) {
-            assert_int_equal(wait_for_phase(tickets[i], false).phase, ZKL_CLAIM_GRANTED);
-            zkl_ticket_end(tickets[i], 0);
-            wait_for_settled(tickets[i]);
-            zkl_ticket_release(tickets[i]);
+            assert_int_equal(wait_for_phase(handles[i], false).phase, ZKL_ACQUISITION_GRANTED);
+            zkl_handle_end(handles[i], 0);
+            wait_for_settled(handles[i]);
+            zkl_handle_release(handles[i]);
         }
     }
 }
@@ -456,50 +456,50 @@ static void leaves_the_parent_alone_after_fork(void **state)
 {
     (void)state;
     zkl_client *client = open_client();
-    zkl_ticket *ticket = claim(client, "/unit/fork", false);
-    assert_int_equal(wait_for_phase(ticket, false).phase, ZKL_CLAIM_GRANTED);
+    zkl_handle *handle = acquisition(client, "/unit/fork", false);
+    assert_int_equal(wait_for_phase(handle, false).phase, ZKL_ACQUISITION_GRANTED);
     pid_t child = fork();
     if (child == 0) {
-        bool right = zkl_client_forked(client) && !zkl_ticket_held(ticket);
-        zkl_ticket_end(ticket, 0);
-        zkl_ticket_release(ticket);
+        bool right = zkl_client_forked(client) && !zkl_handle_held(handle);
+        zkl_handle_end(handle, 0);
+        zkl_handle_release(handle);
         zkl_client_release(client);
         _exit(right ? 0 : 1);
     }
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_true(zkl_ticket_held(ticket));
-    zkl_ticket_release(ticket);
+    assert_true(zkl_handle_held(handle));
+    zkl_handle_release(handle);
     close_client(client);
 }
 
-static zkl_ticket *operate(zkl_client *client, const zkl_operation_request *request)
+static zkl_handle *operate(zkl_client *client, const zkl_operation_request *request)
 {
-    zkl_ticket *ticket = zkl_client_operate(client, request);
-    assert_non_null(ticket);
-    return ticket;
+    zkl_handle *handle = zkl_client_operate(client, request);
+    assert_non_null(handle);
+    return handle;
 }
 
 /* The handle's code, once it is answered. */
-static zkl_code outcome(zkl_ticket *ticket)
+static zkl_code outcome(zkl_handle *handle)
 {
-    zkl_ticket_view view;
+    zkl_handle_view view;
     int64_t until = zkl_clock() + PATIENCE;
-    for (zkl_ticket_look(ticket, &view); !view.settled; zkl_ticket_look(ticket, &view)) {
+    for (zkl_handle_look(handle, &view); !view.settled; zkl_handle_look(handle, &view)) {
         if (zkl_clock() >= until) {
             return ZKL_TIMEOUT;
         }
-        wait_for_news_for(zkl_ticket_client(ticket), 1);
+        wait_for_notification_of(zkl_handle_client(handle), 1);
     }
     return view.code;
 }
 
 static zkl_code perform(zkl_client *client, const zkl_operation_request *request)
 {
-    zkl_ticket *ticket = operate(client, request);
-    zkl_code code = outcome(ticket);
-    zkl_ticket_release(ticket);
+    zkl_handle *handle = operate(client, request);
+    zkl_code code = outcome(handle);
+    zkl_handle_release(handle);
     return code;
 }
 
@@ -518,16 +518,16 @@ static void *read_and_write(void *argument)
     const zkl_operation_request parts[] = {write_node, write_node};
     const zkl_operation_request multi = {.kind = ZKL_OPERATION_MULTI, .parts = parts, .part_count = 2};
     for (int i = 0; i < 60; i++) {
-        zkl_ticket *watched = operate(self->client, i % 2 == 0 ? &watch_node : &list_node);
-        zkl_ticket *written = operate(self->client, i % 3 == 0 ? &multi : &write_node);
+        zkl_handle *watched = operate(self->client, i % 2 == 0 ? &watch_node : &list_node);
+        zkl_handle *written = operate(self->client, i % 3 == 0 ? &multi : &write_node);
         if (i % 5 != 4) {
             self->turns += outcome(watched) == ZKL_OK && outcome(written) == ZKL_OK;
             zkl_code code;
-            (void)zkl_ticket_event(watched, &code);
+            (void)zkl_handle_event(watched, &code);
         }
-        zkl_ticket_end(watched, 0);
-        zkl_ticket_release(watched);
-        zkl_ticket_release(written);
+        zkl_handle_end(watched, 0);
+        zkl_handle_release(watched);
+        zkl_handle_release(written);
     }
     return NULL;
 }
@@ -575,12 +575,12 @@ static void answers_when_memory_is_short(void **state)
     for (int64_t successes = 0; successes < 30; successes++) {
         for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
             zkl_memory_fail_after(successes);
-            zkl_ticket *ticket = zkl_client_operate(client, requests[i]);
-            zkl_code code = ticket != NULL ? outcome(ticket) : ZKL_FAILED;
+            zkl_handle *handle = zkl_client_operate(client, requests[i]);
+            zkl_code code = handle != NULL ? outcome(handle) : ZKL_FAILED;
             zkl_memory_fail_after(-1);
             assert_true(code == ZKL_OK || code == ZKL_FAILED);
-            if (ticket != NULL) {
-                zkl_ticket_release(ticket);
+            if (handle != NULL) {
+                zkl_handle_release(handle);
             }
         }
     }
@@ -606,7 +606,7 @@ int main(void)
         cmocka_unit_test(threads_read_and_write),
         cmocka_unit_test(answers_when_memory_is_short),
         cmocka_unit_test(blocks_until_it_is_decided),
-        cmocka_unit_test(is_not_blocked_when_there_is_other_news),
+        cmocka_unit_test(is_not_blocked_when_there_are_other_notifications),
         cmocka_unit_test(forgets_paths_of_long_ago),
         cmocka_unit_test(gives_all_memory_back),
         cmocka_unit_test(has_at_once_what_it_has_already),

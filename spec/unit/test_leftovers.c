@@ -208,10 +208,10 @@ static int64_t clock_now(void)
     return now.tv_sec * ZKL_SECOND + now.tv_nsec;
 }
 
-static void claim_changed(void *context, zkl_claim *claim)
+static void acquisition_changed(void *context, zkl_acquisition *acquisition)
 {
     (void)context;
-    (void)claim;
+    (void)acquisition;
 }
 
 static void lease_changed(void *context, int64_t until)
@@ -273,7 +273,7 @@ static void turn(zkl_engine *engine)
 {
     zkl_poll wanted;
     zkl_engine_prepare(engine, clock_now(), &wanted);
-    if (wanted.spoilt) {
+    if (wanted.must_disconnect) {
         shutdown(wanted.fd, SHUT_RDWR);
     }
     serve();
@@ -288,7 +288,7 @@ static void sends_nothing_on_a_connection_that_belongs_to_the_one_before(void **
     static char data[SIZE];
     char servers[32];
     snprintf(servers, sizeof servers, ADDRESS ":%d", listen_anywhere());
-    const zkl_host host = {NULL, claim_changed, lease_changed, state_changed, logged, NULL, NULL};
+    const zkl_host host = {NULL, acquisition_changed, lease_changed, state_changed, logged, NULL, NULL};
     const zkl_engine_config config = {
         .servers = servers, .session_timeout_ms = 10000, .lease = false, .zookeeper_log = said, .random = {1, 7}};
     zkl_engine *engine = zkl_engine_new(&config, &host);

@@ -49,7 +49,7 @@ __attribute__((visibility("default"))) time_t time(time_t *result)
     return seconds;
 }
 
-static void wait_for_news(zkl_client *client)
+static void wait_for_notification(zkl_client *client)
 {
     struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
     poll(&fd, 1, 100);
@@ -69,12 +69,12 @@ static zkl_client *open_client(void)
     return client;
 }
 
-static zkl_ticket_view settled(zkl_ticket *ticket)
+static zkl_handle_view settled(zkl_handle *handle)
 {
-    zkl_ticket_view view;
+    zkl_handle_view view;
     int64_t until = zkl_clock() + PATIENCE;
-    for (zkl_ticket_look(ticket, &view); !view.settled && zkl_clock() < until; zkl_ticket_look(ticket, &view)) {
-        wait_for_news(zkl_ticket_client(ticket));
+    for (zkl_handle_look(handle, &view); !view.settled && zkl_clock() < until; zkl_handle_look(handle, &view)) {
+        wait_for_notification(zkl_handle_client(handle));
     }
     return view;
 }
@@ -86,7 +86,7 @@ typedef struct {
 } contender;
 
 /* Sends one of several requests in turn. Returns the only right answer. */
-static zkl_code ask(const contender *self, int turn, zkl_ticket **ticket)
+static zkl_code ask(const contender *self, int turn, zkl_handle **handle)
 {
     static const zkl_code right[] = {ZKL_OK, ZKL_NO_NODE, ZKL_OK, ZKL_BAD_VERSION, ZKL_OK};
     const zkl_operation_request requests[] = {
@@ -97,20 +97,20 @@ static zkl_code ask(const contender *self, int turn, zkl_ticket **ticket)
         {.kind = ZKL_OPERATION_EXISTS, .path = self->path},
     };
     int kind = turn % (int)(sizeof requests / sizeof *requests);
-    *ticket = zkl_client_operate(self->client, &requests[kind]);
+    *handle = zkl_client_operate(self->client, &requests[kind]);
     return right[kind];
 }
 
-static bool is_right(const contender *self, int turn, zkl_ticket *ticket, zkl_code expected)
+static bool is_right(const contender *self, int turn, zkl_handle *handle, zkl_code expected)
 {
-    zkl_ticket_view view = settled(ticket);
+    zkl_handle_view view = settled(handle);
     if (!view.settled || view.code != expected) {
         return false;
     }
     if (turn % 5 != 0) {
         return true;
     }
-    const zkl_operation_result *result = zkl_ticket_operation_result(ticket);
+    const zkl_operation_result *result = zkl_handle_operation_result(handle);
     size_t length = strlen(self->path);
     return result != NULL && result->data_length == (int32_t)length && memcmp(result->data, self->path, length) == 0;
 }
@@ -119,17 +119,17 @@ static bool is_right(const contender *self, int turn, zkl_ticket *ticket, zkl_co
 static void *ask_much(void *argument)
 {
     contender *self = argument;
-    zkl_ticket *tickets[AT_ONCE];
+    zkl_handle *handles[AT_ONCE];
     zkl_code expected[AT_ONCE];
     for (int asked = 0; asked < REQUESTS && self->wrong == 0; asked += AT_ONCE) {
         for (int i = 0; i < AT_ONCE; i++) {
-            expected[i] = ask(self, i, &tickets[i]);
+            expected[i] = ask(self, i, &handles[i]);
         }
         for (int i = 0; i < AT_ONCE; i++) {
-            self->wrong += tickets[i] == NULL || !is_right(self, i, tickets[i], expected[i]);
-            if (tickets[i] != NULL) {
-                zkl_ticket_end(tickets[i], 0);
-                zkl_ticket_release(tickets[i]);
+            self->wrong += handles[i] == NULL || !is_right(self, i, handles[i], expected[i]);
+            if (handles[i] != NULL) {
+                zkl_handle_end(handles[i], 0);
+                zkl_handle_release(handles[i]);
             }
         }
     }
@@ -153,9 +153,9 @@ static void goes_beyond_the_special_numbers(void **state)
                                               .data_length = (int32_t)strlen(self->path),
                                               .flags = ZOO_EPHEMERAL,
                                               .acl = &ZOO_OPEN_ACL_UNSAFE};
-        zkl_ticket *created = zkl_client_operate(self->client, &create);
+        zkl_handle *created = zkl_client_operate(self->client, &create);
         assert_int_equal(settled(created).code, ZKL_OK);
-        zkl_ticket_release(created);
+        zkl_handle_release(created);
     }
     assert_true(times_asked > 0);
     for (int i = 0; i < CLIENTS; i++) {

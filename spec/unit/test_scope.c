@@ -142,30 +142,30 @@ static zkl_client *new_client(void)
     return client;
 }
 
-static zkl_ticket *new_claim(zkl_client *client)
+static zkl_handle *new_acquisition(zkl_client *client)
 {
     const zkl_lock lock = {
         .path = "/lock", .mode = ZKL_MODE_MUTEX, .permits = 1, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE};
-    zkl_terms *terms = zkl_terms_new(&lock);
-    assert_non_null(terms);
-    const zkl_claim_request wanted = {.terms = terms, .count = 1};
-    zkl_ticket *claim = zkl_client_claim(client, &wanted, NULL, 0);
-    assert_non_null(claim);
-    zkl_terms_drop(terms);
-    return claim;
+    zkl_lock_spec *spec = zkl_lock_spec_new(&lock);
+    assert_non_null(spec);
+    const zkl_acquisition_request wanted = {.spec = spec, .count = 1};
+    zkl_handle *acquisition = zkl_client_acquire(client, &wanted, NULL, 0);
+    assert_non_null(acquisition);
+    zkl_lock_spec_drop(spec);
+    return acquisition;
 }
 
 /* Waits until an acquisition waits no more, and until its owner is notified. */
-static void await_end(zkl_client *client, const zkl_ticket *claim)
+static void await_end(zkl_client *client, const zkl_handle *acquisition)
 {
     uint64_t told = 0;
-    while (zkl_ticket_waits(claim) || told != zkl_ticket_id(claim)) {
-        struct pollfd news = {.fd = zkl_client_fd(client), .events = POLLIN};
-        assert_int_equal(1, poll(&news, 1, PATIENCE_MS));
+    while (zkl_handle_waits(acquisition) || told != zkl_handle_id(acquisition)) {
+        struct pollfd notify_fd = {.fd = zkl_client_fd(client), .events = POLLIN};
+        assert_int_equal(1, poll(&notify_fd, 1, PATIENCE_MS));
         bool changed;
         uint64_t next;
         while ((next = zkl_client_next(client, &changed)) != 0) {
-            told = next == zkl_ticket_id(claim) ? next : told;
+            told = next == zkl_handle_id(acquisition) ? next : told;
         }
     }
 }
@@ -177,8 +177,8 @@ static void close_client(zkl_client *client)
     zkl_code code;
     zkl_client_close(client);
     while (zkl_client_state(client, problem, &code) != ZKL_STATE_CLOSED) {
-        struct pollfd news = {.fd = zkl_client_fd(client), .events = POLLIN};
-        poll(&news, 1, 100);
+        struct pollfd notify_fd = {.fd = zkl_client_fd(client), .events = POLLIN};
+        poll(&notify_fd, 1, 100);
         bool changed;
         while (zkl_client_next(client, &changed) != 0) {
         }
@@ -187,47 +187,47 @@ static void close_client(zkl_client *client)
     zkl_client_release(client);
 }
 
-static void is_cancelled(zkl_ticket *claim)
+static void is_cancelled(zkl_handle *acquisition)
 {
-    zkl_ticket_view view;
-    zkl_ticket_look(claim, &view);
+    zkl_handle_view view;
+    zkl_handle_look(acquisition, &view);
     assert_int_equal(ZKL_CANCELLED, view.code);
 }
 
 /* --- tests --------------------------------------------------------------------------------------------------------- */
 
-static void claims_end_with_their_request(void **state)
+static void acquisitions_end_with_their_request(void **state)
 {
     (void)state;
     begin_request(PLACE_WITH_CACHE);
     zkl_client *client = new_client();
     zkl_scope *scope = zkl_scope_open(&request);
     assert_non_null(scope);
-    zkl_ticket *claim = new_claim(client);
-    zkl_ticket *kept = new_claim(client);
-    zkl_ticket *released = new_claim(client);
-    zkl_ticket *dropped = new_claim(client);
-    zkl_ticket *const all[] = {claim, kept, released, dropped};
+    zkl_handle *acquisition = new_acquisition(client);
+    zkl_handle *kept = new_acquisition(client);
+    zkl_handle *released = new_acquisition(client);
+    zkl_handle *dropped = new_acquisition(client);
+    zkl_handle *const all[] = {acquisition, kept, released, dropped};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         zkl_scope_add(scope, all[i]);
         zkl_scope_add(scope, all[i]); /* has no effect the second time */
     }
     zkl_scope_remove(kept);
     zkl_scope_remove(kept);
-    zkl_ticket_end(released, 0);
-    zkl_ticket_release(released);
-    zkl_ticket_release(dropped);
+    zkl_handle_end(released, 0);
+    zkl_handle_release(released);
+    zkl_handle_release(dropped);
     end_request();
-    await_end(client, claim);
-    is_cancelled(claim);
-    assert_true(zkl_ticket_waits(kept));
+    await_end(client, acquisition);
+    is_cancelled(acquisition);
+    assert_true(zkl_handle_waits(kept));
     assert_null(zkl_scope_request(scope));
 
     zkl_scope_add(scope, kept); /* ends at once */
     await_end(client, kept);
     is_cancelled(kept);
-    zkl_ticket_release(claim);
-    zkl_ticket_release(kept);
+    zkl_handle_release(acquisition);
+    zkl_handle_release(kept);
     zkl_scope_release(scope);
     close_client(client);
 }
@@ -302,7 +302,7 @@ int main(void)
         cmocka_unit_test(a_pool_is_found_where_nginx_has_it_or_not_at_all), /* before another test has found it */
         cmocka_unit_test(
             a_scope_goes_with_whoever_leaves_it_last), /* before a client's thread frees anything meanwhile */
-        cmocka_unit_test(claims_end_with_their_request),
+        cmocka_unit_test(acquisitions_end_with_their_request),
         cmocka_unit_test(the_context_is_the_requests_until_it_ends),
         cmocka_unit_test(what_is_no_request_of_the_http_module_has_no_scope),
     };

@@ -72,7 +72,7 @@ static zkl_client *open_client(char *message)
     return zkl_client_open(&options, message);
 }
 
-static void wait_for_news(zkl_client *client)
+static void wait_for_notification(zkl_client *client)
 {
     struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
     poll(&fd, 1, 50);
@@ -96,35 +96,35 @@ static void assert_nothing_left(int64_t memory, int descriptors)
 }
 
 /* Returns `granted` or `refused`; no acquisition waits for ever. NULL: the acquisition could not be made. */
-static zkl_claim_phase decided(zkl_ticket *ticket)
+static zkl_acquisition_phase decided(zkl_handle *handle)
 {
-    zkl_ticket_view view = {.phase = ZKL_CLAIM_REFUSED};
-    if (ticket == NULL) {
+    zkl_handle_view view = {.phase = ZKL_ACQUISITION_REFUSED};
+    if (handle == NULL) {
         return view.phase;
     }
     int64_t until = zkl_clock() + PATIENCE;
-    for (zkl_ticket_look(ticket, &view); view.phase == ZKL_CLAIM_WAITING; zkl_ticket_look(ticket, &view)) {
+    for (zkl_handle_look(handle, &view); view.phase == ZKL_ACQUISITION_WAITING; zkl_handle_look(handle, &view)) {
         assert_true(zkl_clock() < until);
-        wait_for_news(zkl_ticket_client(ticket));
+        wait_for_notification(zkl_handle_client(handle));
     }
-    assert_true(view.phase == ZKL_CLAIM_GRANTED || (view.code != ZKL_OK && view.message[0] != '\0'));
+    assert_true(view.phase == ZKL_ACQUISITION_GRANTED || (view.code != ZKL_OK && view.message[0] != '\0'));
     return view.phase;
 }
 
-static void settled(zkl_ticket *ticket)
+static void settled(zkl_handle *handle)
 {
-    zkl_ticket_view view = {.settled = true};
+    zkl_handle_view view = {.settled = true};
     int64_t until = zkl_clock() + PATIENCE;
-    while (ticket != NULL && (zkl_ticket_look(ticket, &view), !view.settled)) {
+    while (handle != NULL && (zkl_handle_look(handle, &view), !view.settled)) {
         assert_true(zkl_clock() < until);
-        wait_for_news(zkl_ticket_client(ticket));
+        wait_for_notification(zkl_handle_client(handle));
     }
-    if (ticket != NULL) {
-        zkl_ticket_release(ticket);
+    if (handle != NULL) {
+        zkl_handle_release(handle);
     }
 }
 
-static zkl_ticket *claim(zkl_client *client, zkl_mode mode, zkl_ticket *writer)
+static zkl_handle *acquisition(zkl_client *client, zkl_mode mode, zkl_handle *writer)
 {
     static const char *const paths[] = {"/shortage/mutex", "/shortage/rw", "/shortage/rw", "/shortage/semaphore"};
     const zkl_lock lock = {.path = paths[mode],
@@ -136,10 +136,10 @@ static zkl_ticket *claim(zkl_client *client, zkl_mode mode, zkl_ticket *writer)
                            .revocable = mode == ZKL_MODE_MUTEX,
                            .linger = mode == ZKL_MODE_MUTEX ? ZKL_SECOND / 100 : 0,
                            .max_hold = mode == ZKL_MODE_PERMITS ? 10 * ZKL_SECOND : 0};
-    const zkl_claim_request request = {.terms = zkl_terms_new(&lock), .count = 2};
-    zkl_ticket *ticket = request.terms != NULL ? zkl_client_claim(client, &request, writer, 0) : NULL;
-    zkl_terms_drop(request.terms);
-    return ticket;
+    const zkl_acquisition_request request = {.spec = zkl_lock_spec_new(&lock), .count = 2};
+    zkl_handle *handle = request.spec != NULL ? zkl_client_acquire(client, &request, writer, 0) : NULL;
+    zkl_lock_spec_drop(request.spec);
+    return handle;
 }
 
 /* --- every allocation ------------------------------------------------------------------------------------------------ */
@@ -157,18 +157,18 @@ static void live(void)
         return;
     }
     wait_for_state(client, ZKL_STATE_CONNECTED);
-    zkl_ticket *first = claim(client, ZKL_MODE_MUTEX, NULL);
-    zkl_ticket *second = claim(client, ZKL_MODE_MUTEX, NULL);
+    zkl_handle *first = acquisition(client, ZKL_MODE_MUTEX, NULL);
+    zkl_handle *second = acquisition(client, ZKL_MODE_MUTEX, NULL);
     decided(first);
-    zkl_ticket *question = zkl_client_contenders(client, "/shortage/mutex", true);
+    zkl_handle *question = zkl_client_contenders(client, "/shortage/mutex", true);
     if (first != NULL) {
-        zkl_ticket_end(first, 0);
+        zkl_handle_end(first, 0);
     }
     decided(second);
-    zkl_ticket *writer = claim(client, ZKL_MODE_WRITE, NULL);
-    zkl_ticket *reader = decided(writer) == ZKL_CLAIM_GRANTED ? claim(client, ZKL_MODE_READ, writer) : NULL;
+    zkl_handle *writer = acquisition(client, ZKL_MODE_WRITE, NULL);
+    zkl_handle *reader = decided(writer) == ZKL_ACQUISITION_GRANTED ? acquisition(client, ZKL_MODE_READ, writer) : NULL;
     decided(reader);
-    zkl_ticket *permits = claim(client, ZKL_MODE_PERMITS, NULL);
+    zkl_handle *permits = acquisition(client, ZKL_MODE_PERMITS, NULL);
     decided(permits);
     const zkl_operation_request create_node = {.kind = ZKL_OPERATION_CREATE,
                                                .path = "/shortage/n-",
@@ -183,10 +183,10 @@ static void live(void)
         settled(zkl_client_operate(client, requests[i]));
     }
     settled(question);
-    zkl_ticket *tickets[] = {first, second, reader, writer, permits};
-    for (size_t i = 0; i < COUNT(tickets); i++) {
-        if (tickets[i] != NULL) {
-            zkl_ticket_release(tickets[i]);
+    zkl_handle *handles[] = {first, second, reader, writer, permits};
+    for (size_t i = 0; i < COUNT(handles); i++) {
+        if (handles[i] != NULL) {
+            zkl_handle_release(handles[i]);
         }
     }
     settled(zkl_client_flush(client));
@@ -225,18 +225,18 @@ static void leaves_no_node(void **state)
     static const char *const paths[] = {"/shortage/mutex", "/shortage/rw", "/shortage/semaphore/locks",
                                         "/shortage/semaphore/leases"};
     for (size_t i = 0; i < COUNT(paths); i++) {
-        zkl_ticket *question = zkl_client_contenders(client, paths[i], false);
-        zkl_ticket_view view;
+        zkl_handle *question = zkl_client_contenders(client, paths[i], false);
+        zkl_handle_view view;
         int64_t until = zkl_clock() + PATIENCE;
-        while (zkl_ticket_look(question, &view), !view.settled) {
+        while (zkl_handle_look(question, &view), !view.settled) {
             assert_true(zkl_clock() < until);
-            wait_for_news(client);
+            wait_for_notification(client);
         }
         int32_t count;
-        (void)zkl_ticket_contenders(question, &count);
+        (void)zkl_handle_contenders(question, &count);
         assert_int_equal(view.code, ZKL_OK);
         assert_int_equal(count, 0);
-        zkl_ticket_release(question);
+        zkl_handle_release(question);
     }
     close_client(client);
 }
@@ -296,14 +296,14 @@ static void waits_until_there_are_descriptors(void **state)
         zkl_client *client = open_client(message);
         assert_true(client != NULL || strstr(message, "Too many open files") != NULL);
         if (client != NULL) {
-            zkl_ticket *ticket = claim(client, ZKL_MODE_MUTEX, NULL);
-            assert_non_null(ticket);
+            zkl_handle *handle = acquisition(client, ZKL_MODE_MUTEX, NULL);
+            assert_non_null(handle);
             for (int i = 0; i < 10; i++) {
-                wait_for_news(client);
+                wait_for_notification(client);
             }
             assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-            assert_int_equal(decided(ticket), ZKL_CLAIM_GRANTED);
-            zkl_ticket_release(ticket);
+            assert_int_equal(decided(handle), ZKL_ACQUISITION_GRANTED);
+            zkl_handle_release(handle);
             close_client(client);
         }
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);

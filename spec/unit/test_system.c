@@ -133,7 +133,7 @@ static zkl_client *open_client(void)
     return client;
 }
 
-static void wait_for_news(zkl_client *client)
+static void wait_for_notification(zkl_client *client)
 {
     struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
     poll(&fd, 1, 20);
@@ -145,24 +145,24 @@ static void wait_for_news(zkl_client *client)
 #include "real_client.h" /* uses the functions above */
 
 /* Returns a granted lock. */
-static zkl_ticket *acquire(zkl_client *client)
+static zkl_handle *acquire(zkl_client *client)
 {
     const zkl_lock lock = {
         .path = "/system", .mode = ZKL_MODE_MUTEX, .permits = 1, .identity = "test", .acl = &ZOO_OPEN_ACL_UNSAFE};
-    zkl_terms *terms = zkl_terms_new(&lock);
-    assert_non_null(terms);
-    const zkl_claim_request request = {.terms = terms, .count = 1};
-    zkl_ticket *ticket = zkl_client_claim(client, &request, NULL, 0);
-    zkl_terms_drop(terms);
-    assert_non_null(ticket);
-    zkl_ticket_view view;
+    zkl_lock_spec *spec = zkl_lock_spec_new(&lock);
+    assert_non_null(spec);
+    const zkl_acquisition_request request = {.spec = spec, .count = 1};
+    zkl_handle *handle = zkl_client_acquire(client, &request, NULL, 0);
+    zkl_lock_spec_drop(spec);
+    assert_non_null(handle);
+    zkl_handle_view view;
     int64_t until = zkl_clock() + PATIENCE;
-    for (zkl_ticket_look(ticket, &view); view.phase == ZKL_CLAIM_WAITING; zkl_ticket_look(ticket, &view)) {
+    for (zkl_handle_look(handle, &view); view.phase == ZKL_ACQUISITION_WAITING; zkl_handle_look(handle, &view)) {
         assert_true(zkl_clock() < until);
-        wait_for_news(client);
+        wait_for_notification(client);
     }
-    assert_int_equal(view.phase, ZKL_CLAIM_GRANTED);
-    return ticket;
+    assert_int_equal(view.phase, ZKL_ACQUISITION_GRANTED);
+    return handle;
 }
 
 static void wait_for_lookups(zkl_client *client, int more)
@@ -170,7 +170,7 @@ static void wait_for_lookups(zkl_client *client, int more)
     int before = atomic_load(&lookups);
     for (int64_t until = zkl_clock() + PATIENCE; atomic_load(&lookups) < before + more;) {
         assert_true(zkl_clock() < until);
-        wait_for_news(client);
+        wait_for_notification(client);
     }
 }
 
@@ -202,16 +202,16 @@ static void looks_no_name_up_while_connected(void **state)
     wait_for_state(client, ZKL_STATE_CONNECTED);
     int before = atomic_load(&lookups);
     atomic_store(&names_fail, true);
-    zkl_ticket *held = acquire(client);
+    zkl_handle *held = acquire(client);
     int64_t heartbeats = zkl_client_stats(client).heartbeats;
     for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).heartbeats < heartbeats + 4;) {
         assert_true(zkl_clock() < until);
-        wait_for_news(client);
+        wait_for_notification(client);
     }
-    assert_true(zkl_ticket_held(held));
-    zkl_ticket_end(held, 0);
-    zkl_ticket_release(held);
-    zkl_ticket_release(acquire(client));
+    assert_true(zkl_handle_held(held));
+    zkl_handle_end(held, 0);
+    zkl_handle_release(held);
+    zkl_handle_release(acquire(client));
     assert_int_equal(atomic_load(&lookups), before);
     atomic_store(&names_fail, false);
     close_client(client);
@@ -222,18 +222,18 @@ static void outlives_names_that_do_not_resolve(void **state)
 {
     (void)state;
     zkl_client *client = open_client();
-    zkl_ticket *held = acquire(client);
+    zkl_handle *held = acquire(client);
     atomic_store(&names_fail, true);
     cut_connections();
     wait_for_state(client, ZKL_STATE_SUSPENDED);
     wait_for_lookups(client, 3);
-    for (int64_t until = zkl_clock() + PATIENCE; zkl_ticket_held(held);) {
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_handle_held(held);) {
         assert_true(zkl_clock() < until);
-        wait_for_news(client);
+        wait_for_notification(client);
     }
-    zkl_ticket_release(held);
+    zkl_handle_release(held);
     atomic_store(&names_fail, false);
-    zkl_ticket_release(acquire(client));
+    zkl_handle_release(acquire(client));
     close_client(client);
 }
 
@@ -242,16 +242,16 @@ static void loses_what_it_held_before_the_machine_slept(void **state)
 {
     (void)state;
     zkl_client *client = open_client();
-    zkl_ticket *held = acquire(client);
-    assert_true(zkl_ticket_held(held));
+    zkl_handle *held = acquire(client);
+    assert_true(zkl_handle_held(held));
     atomic_store(&slept, INT64_C(2) * SESSION_MS * (ZKL_SECOND / 1000));
-    assert_false(zkl_ticket_held(held));
-    zkl_ticket_view view; /* the view agrees, even if the I/O thread is still sleeping */
-    zkl_ticket_look(held, &view);
-    assert_int_equal(view.phase, ZKL_CLAIM_LOST);
+    assert_false(zkl_handle_held(held));
+    zkl_handle_view view; /* the view agrees, even if the I/O thread is still sleeping */
+    zkl_handle_look(held, &view);
+    assert_int_equal(view.phase, ZKL_ACQUISITION_LOST);
     assert_int_equal(view.code, ZKL_LOST);
-    zkl_ticket_release(held);
-    zkl_ticket_release(acquire(client));
+    zkl_handle_release(held);
+    zkl_handle_release(acquire(client));
     close_client(client);
 }
 
@@ -276,7 +276,7 @@ static void waits_no_longer_when_the_wall_clock_is_set_back(void **state)
 {
     (void)state;
     zkl_client *client = open_client();
-    zkl_ticket *held = acquire(client);
+    zkl_handle *held = acquire(client);
     atomic_store(&sends_block, true);
     for (int64_t until = zkl_clock() + PATIENCE; !atomic_load(&sending);) { /* the heartbeat, by the I/O thread */
         assert_true(zkl_clock() < until);
@@ -294,7 +294,7 @@ static void waits_no_longer_when_the_wall_clock_is_set_back(void **state)
     atomic_store(&sends_block, false);
     pthread_join(caller, NULL);
     assert_true(over_in_time);
-    zkl_ticket_release(held);
+    zkl_handle_release(held);
     close_client(client);
 }
 

@@ -180,7 +180,7 @@
 ---@field yields? boolean|fun(): boolean false: wait never yields; a function tells whether it may yield here and now
 ---@field prepare? fun(settings: table): true?, string?, zklock.Code? called before a client is opened
 ---@field alone? boolean wait blocks the whole program
----@field patience? fun(): number? how many seconds other calls may block the whole program here and now; nil: not at all
+---@field may_block_for? fun(): number? how many seconds other calls may block the whole program here and now; nil: not at all
 ---@field here? fun(): table|nil the adapter to use in place of this one here and now; nil: this one
 ---@field owner? fun(): table|nil the thing for which the running coroutine works, such as a request: it owns the holds
 ---@field bind? fun(hold: table) a lock was asked for: the adapter may end its acquisition together with the task that runs

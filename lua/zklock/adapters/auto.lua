@@ -16,7 +16,7 @@ local ipairs, require, type = ipairs, require, type
 local loaded = package.loaded
 
 --- The limit of the adapter for plain programs.
-local PATIENCE = blocking.patience()
+local PATIENCE = blocking.may_block_for()
 
 local auto = { name = "auto" }
 
@@ -65,10 +65,10 @@ function auto.here()
 end
 
 --- See zklock.adapters. Called in every acquire and release.
-function auto.patience()
+function auto.may_block_for()
     if loaded.cqueues or loaded.luv or loaded.copas then
         local here = auto.here()
-        return here and here.patience and here.patience()
+        return here and here.may_block_for and here.may_block_for()
     end
     return PATIENCE -- no loop can be running: look_around would return "blocking"
 end

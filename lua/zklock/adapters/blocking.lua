@@ -1,7 +1,7 @@
 --- adapters.blocking: waiting in a plain Lua program, which has nothing else to do meanwhile.
 --
 -- Blocks the whole Lua state, so there is never more than one waiter, and no waiter to wake. The C side waits, and meanwhile
--- does the client's work (csrc/helm.c). Waits in slices: a signal that arrives just before the sleep does not interrupt the
+-- does the client's work (csrc/poll_owner.c). Waits in slices: a signal that arrives just before the sleep does not interrupt the
 -- sleep, and must not go unnoticed for longer than a slice.
 
 local min = math.min
@@ -17,7 +17,7 @@ function blocking.wait(client, _, seconds)
     return true
 end
 
-function blocking.patience()
+function blocking.may_block_for()
     return SLICE
 end
 

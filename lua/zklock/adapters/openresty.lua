@@ -288,7 +288,7 @@ local function release_abandoned(client, all, grace_is_over)
             local over = (all or not hold.keep) and is_abandoned(hold)
                 or grace_is_over and hold.owner.request.phase == "timer"
             if over then
-                abandoned[#abandoned + 1] = hold.claim
+                abandoned[#abandoned + 1] = hold.acquisition
             else
                 living = true
             end
@@ -316,7 +316,7 @@ local function sweep(client)
         end
     end
     for index = 1, #dead do
-        wait.forsake(client, dead[index])
+        wait.abandon(client, dead[index])
     end
 end
 
@@ -354,7 +354,7 @@ local function wake_next(pump)
     while queue.first <= queue.last do
         local waiter = queue[queue.first]
         if is_dead(waiter) then
-            wait.forsake(waiter.client, waiter)
+            wait.abandon(waiter.client, waiter)
         elseif waiter.waiting and not waiter.posted and not wake_now(waiter) then
             return true
         end
@@ -676,7 +676,7 @@ end
 
 function openresty.wake(waiter)
     if is_dead(waiter) then
-        return wait.forsake(waiter.client, waiter)
+        return wait.abandon(waiter.client, waiter)
     elseif not waiter.waiting or waiter.posted or waiter.queued then
         return
     end
@@ -708,7 +708,7 @@ function openresty.bind(hold)
     local owner = running_owner()
     hold.owner = owner
     if owner and owner.request.scope then
-        owner.request.scope:add(hold.claim)
+        owner.request.scope:add(hold.acquisition)
     end
 end
 
@@ -716,7 +716,7 @@ end
 function openresty.keep(hold)
     local owner = hold.owner
     if owner and owner.request and owner.request.scope then
-        owner.request.scope:remove(hold.claim)
+        owner.request.scope:remove(hold.acquisition)
     end
 end
 

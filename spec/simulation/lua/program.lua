@@ -151,14 +151,14 @@ local HEARS_WITHIN = 2 * T + GRACE
 
 --- Whether an administrator has deleted a node by which an acquisition holds, and the holder need not know yet. (Only one of a
 -- semaphore's nodes is known by name. With other kinds the name is unknown if there was no memory for it.)
-local function disowned(object, claim)
+local function disowned(object, acquisition)
     if not ADMINISTRATED then
         return false
     end
-    local node, ago = claim:node(), nil
+    local node, ago = acquisition:node(), nil
     if node then
         ago = world.deleted(node)
-        if ago and ago > HEARS_WITHIN and claim:held() then
+        if ago and ago > HEARS_WITHIN and acquisition:held() then
             violated("hears that its node was deleted", node, tostring(ago))
         end
     end
@@ -174,8 +174,8 @@ end
 local function each_held(object, lock, fn)
     local count = 0
     for holder in Owner.each(lock) do
-        local claim = Hold.held_claim(holder)
-        if claim and not disowned(object, claim) then
+        local acquisition = Hold.held_acquisition(holder)
+        if acquisition and not disowned(object, acquisition) then
             count = count + 1
             if fn then
                 fn(holder._hold)
@@ -197,7 +197,7 @@ local function held_on(path)
             elseif object.kind == "rwlock" then
                 exclusive = exclusive + each_held(object, lock.write)
                 each_held(object, lock.read, function(hold)
-                    if not Hold.held_claim(Owner.own(lock.write, hold.taker)) then -- otherwise its coroutine also writes
+                    if not Hold.held_acquisition(Owner.own(lock.write, hold.acquirer)) then -- otherwise its coroutine also writes
                         shared = shared + 1
                     end
                 end)
@@ -341,7 +341,7 @@ end
 --- Whether any coroutine holds a lock object.
 local function is_any_held(lock)
     for holder in Owner.each(lock) do
-        if Hold.held_claim(holder) then
+        if Hold.held_acquisition(holder) then
             return true
         end
     end

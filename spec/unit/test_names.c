@@ -1,7 +1,7 @@
 /*
  * test_names: the names of every client that may share a directory, the edges of their numbers, and which node waits for which.
  */
-#include "queue.h"
+#include "names.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -313,7 +313,7 @@ static void assert_standing(const char *const *names, int32_t count, const char 
                             bool tied, int32_t blocking, const char *nearest)
 {
     directory made = list(names, count);
-    zkl_standing standing = zkl_queue_standing(made.names, made.count, own, mine);
+    zkl_standing standing = zkl_names_standing(made.names, made.count, own, mine);
     assert_int_equal(standing.listed, listed);
     assert_int_equal(standing.tied, tied);
     assert_int_equal(standing.blocking, blocking);
@@ -358,7 +358,7 @@ static void counts_readers_before_a_reader(void **state)
 {
     (void)state;
     char *const names[] = {OWN("__READ__0000000004"), THEIRS("__READ__0000000003"), "ballast"};
-    zkl_standing standing = zkl_queue_standing(names, 3, names[0], ZKL_NODE_SHARED);
+    zkl_standing standing = zkl_names_standing(names, 3, names[0], ZKL_NODE_SHARED);
     assert_int_equal(standing.blocking, 0);
     assert_int_equal(standing.earlier, 1);
 }

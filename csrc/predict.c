@@ -9,11 +9,11 @@
  * usual.
  *
  * A predicted predecessor says nothing about the nodes before it, so its end is followed by a list. There is one
- * exception: if its number is adjacent to the number by which we held last (follow.c), it is the only node before ours,
+ * exception: if its number is adjacent to the number by which we held last (adjacent.c), it is the only node before ours,
  * and its end is proof. So an acquisition and its release take three requests between two clients, and four among many
  * clients.
  *
- * Only a list shows nodes of ours that no entry knows (line.c), and no other client can remove them. So the queue is
+ * Only a list shows nodes of ours that no entry knows (queue.c), and no other client can remove them. So the queue is
  * listed once a second all the same, and always in a session in which a create was lost.
  */
 #include <inttypes.h>
@@ -57,12 +57,12 @@ static uint64_t serial_of(const char *name, int32_t sequence)
     return strcmp(made, name) == 0 ? serial : 0;
 }
 
-void zkl_seat_stands_behind(const zkl_seat *seat, const char *name)
+void zkl_entry_note_predecessor(const zkl_entry *entry, const char *name)
 {
-    zkl_neighbour *known = &seat->line->neighbour;
+    zkl_predecessor *known = &entry->queue->predecessor;
     int32_t sequence = zkl_node_parse(name).sequence;
     uint64_t serial = serial_of(name, sequence);
-    if (seat->role != ZKL_ROLE_MUTEX || serial == 0) {
+    if (entry->role != ZKL_ROLE_MUTEX || serial == 0) {
         known->steady = false;
         return;
     }
@@ -72,55 +72,55 @@ void zkl_seat_stands_behind(const zkl_seat *seat, const char *name)
         return; /* the same node, listed again */
     }
     uint64_t stride = same ? serial - known->serial : 0;
-    bool next = (int64_t)sequence + 1 == seat->sequence;
+    bool next = (int64_t)sequence + 1 == entry->sequence;
     known->steady = same && next && stride == known->stride;
     known->stride = stride;
     known->serial = serial;
     memcpy(known->stem, stem, ZKL_UUID_STEM_LENGTH);
 }
 
-void zkl_line_lose_neighbour(zkl_line *line)
+void zkl_queue_forget_predecessor(zkl_queue *queue)
 {
-    line->neighbour = (zkl_neighbour){.steady = false};
-    line->cleaned_at = 0;
+    queue->predecessor = (zkl_predecessor){.steady = false};
+    queue->cleaned_at = 0;
 }
 
-bool zkl_seat_may_foresee(const zkl_seat *seat)
+bool zkl_entry_can_predict(const zkl_entry *entry)
 {
-    const zkl_line *line = seat->line;
-    int64_t now = seat->engine->now;
-    return line->neighbour.steady && now - line->cleaned_at < SOON && !zkl_line_may_have_strays(line) &&
-           seat->role == ZKL_ROLE_MUTEX && !seat->claim->try_only;
+    const zkl_queue *queue = entry->queue;
+    int64_t now = entry->engine->now;
+    return queue->predecessor.steady && now - queue->cleaned_at < SOON && !zkl_queue_may_have_strays(queue) &&
+           entry->role == ZKL_ROLE_MUTEX && !entry->acquisition->try_only;
 }
 
-bool zkl_seat_foresee(zkl_seat *seat)
+bool zkl_entry_watch_predicted(zkl_entry *entry)
 {
-    const zkl_neighbour *known = &seat->line->neighbour;
-    if (seat->listing || seat->sequence == 0 || !zkl_seat_may_foresee(seat)) {
+    const zkl_predecessor *known = &entry->queue->predecessor;
+    if (entry->listing || entry->sequence == 0 || !zkl_entry_can_predict(entry)) {
         return false;
     }
     char name[ZKL_NODE_NAME_SIZE];
-    name_of(name, known->stem, known->serial + known->stride, seat->sequence - 1);
-    if (ZKL_BROKEN(ZKL_BREAK_FORESEE)) {
-        seat->ahead = 1;
+    name_of(name, known->stem, known->serial + known->stride, entry->sequence - 1);
+    if (ZKL_BROKEN(ZKL_BREAK_PREDICTED)) {
+        entry->ahead = 1;
     }
-    seat->foreseeing = true;
-    zkl_watch_node(seat, name);
+    entry->predicting = true;
+    zkl_watch_node(entry, name);
     return true;
 }
 
-void zkl_seat_foreseen(zkl_seat *seat, bool there)
+void zkl_entry_prediction_answered(zkl_entry *entry, bool there)
 {
-    if (!seat->foreseeing) {
+    if (!entry->predicting) {
         return;
     }
-    zkl_neighbour *known = &seat->line->neighbour;
-    seat->foreseeing = false;
+    zkl_predecessor *known = &entry->queue->predecessor;
+    entry->predicting = false;
     if (there) {
         known->serial += known->stride;
-        zkl_share_waits(seat);
+        zkl_share_blocker_changed(entry);
     } else {
         known->steady = false;
-        seat->ahead = INT32_MAX; /* the list, which follows, will show the number */
+        entry->ahead = INT32_MAX; /* the list, which follows, will show the number */
     }
 }

@@ -65,28 +65,28 @@ static zkl_mode check_mode(lua_State *L, int index)
     return modes[luaL_checkoption(L, index, NULL, names)];
 }
 
-zkl_terms *check_terms(lua_State *L, int index)
+zkl_lock_spec *check_lock_spec(lua_State *L, int index)
 {
-    zkl_terms *terms = *(zkl_terms **)check_box(L, index, TERMS_TYPE);
-    luaL_argcheck(L, terms != NULL, index, "these terms have been collected");
-    return terms;
+    zkl_lock_spec *spec = *(zkl_lock_spec **)check_box(L, index, LOCK_SPEC_TYPE);
+    luaL_argcheck(L, spec != NULL, index, "these terms have been collected");
+    return spec;
 }
 
-int terms_gc(lua_State *L)
+int lock_spec_gc(lua_State *L)
 {
-    zkl_terms **box = check_box(L, 1, TERMS_TYPE);
-    zkl_terms_drop(*box);
+    zkl_lock_spec **box = check_box(L, 1, LOCK_SPEC_TYPE);
+    zkl_lock_spec_drop(*box);
     *box = NULL;
     return 0;
 }
 
 /*
- * core.terms(path, mode, identity, acl, max_hold, revocable, permits, handoff, linger) -> lock spec | nil, message, code
+ * core.lock_spec(path, mode, identity, acl, max_hold, revocable, permits, handoff, linger) -> lock spec | nil, message, code
  *
  * Makes a lock spec. `max_hold` and `linger` are in seconds, or nil for 0. `permits` is the number of a semaphore's
  * permits, or nil.
  */
-int core_terms(lua_State *L)
+int core_lock_spec(lua_State *L)
 {
     lua_settop(L, 9);
     zkl_lock lock = {
@@ -101,7 +101,7 @@ int core_terms(lua_State *L)
     };
     struct ACL_vector acl = check_acl(L, 4);
     lock.acl = &acl;
-    zkl_terms **box = push_box(L, TERMS_TYPE);
-    *box = zkl_terms_new(&lock);
+    zkl_lock_spec **box = push_box(L, LOCK_SPEC_TYPE);
+    *box = zkl_lock_spec_new(&lock);
     return *box != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
 }

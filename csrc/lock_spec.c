@@ -27,60 +27,60 @@ static char *copy_directories(const char *path)
     return both;
 }
 
-const char *zkl_terms_leases(const zkl_terms *terms)
+const char *zkl_lock_spec_leases(const zkl_lock_spec *spec)
 {
-    return terms->locks + strlen(terms->locks) + 1;
+    return spec->locks + strlen(spec->locks) + 1;
 }
 
-zkl_terms *zkl_terms_new(const zkl_lock *lock)
+zkl_lock_spec *zkl_lock_spec_new(const zkl_lock *lock)
 {
-    zkl_terms *terms = zkl_alloc(sizeof *terms);
-    if (terms == NULL) {
+    zkl_lock_spec *spec = zkl_alloc(sizeof *spec);
+    if (spec == NULL) {
         return NULL;
     }
-    atomic_store_explicit(&terms->uses, 1, memory_order_relaxed);
+    atomic_store_explicit(&spec->uses, 1, memory_order_relaxed);
     bool semaphore = lock->mode == ZKL_MODE_PERMITS;
-    terms->lock = *lock;
-    terms->lock.path = zkl_copy(lock->path, strlen(lock->path));
-    terms->lock.identity = zkl_copy(lock->identity, strlen(lock->identity));
-    terms->lock.acl = &terms->acl;
-    terms->locks = semaphore ? copy_directories(lock->path) : NULL;
-    bool whole = terms->lock.path != NULL && terms->lock.identity != NULL && (!semaphore || terms->locks != NULL);
+    spec->lock = *lock;
+    spec->lock.path = zkl_copy(lock->path, strlen(lock->path));
+    spec->lock.identity = zkl_copy(lock->identity, strlen(lock->identity));
+    spec->lock.acl = &spec->acl;
+    spec->locks = semaphore ? copy_directories(lock->path) : NULL;
+    bool whole = spec->lock.path != NULL && spec->lock.identity != NULL && (!semaphore || spec->locks != NULL);
     if (is_constant(lock->acl)) {
-        terms->acl = *lock->acl;
+        spec->acl = *lock->acl;
     } else {
-        whole = zkl_acl_copy(&terms->acl, lock->acl) && whole;
+        whole = zkl_acl_copy(&spec->acl, lock->acl) && whole;
     }
     if (!whole) {
-        zkl_terms_drop(terms);
+        zkl_lock_spec_drop(spec);
         return NULL;
     }
-    return terms;
+    return spec;
 }
 
-zkl_terms *zkl_terms_take(zkl_terms *terms)
+zkl_lock_spec *zkl_lock_spec_take(zkl_lock_spec *spec)
 {
-    atomic_fetch_add_explicit(&terms->uses, 1, memory_order_relaxed);
-    return terms;
+    atomic_fetch_add_explicit(&spec->uses, 1, memory_order_relaxed);
+    return spec;
 }
 
-void zkl_terms_drop(zkl_terms *terms)
+void zkl_lock_spec_drop(zkl_lock_spec *spec)
 {
-    if (terms == NULL || atomic_fetch_sub_explicit(&terms->uses, 1, memory_order_acq_rel) > 1) {
+    if (spec == NULL || atomic_fetch_sub_explicit(&spec->uses, 1, memory_order_acq_rel) > 1) {
         return;
     }
-    if (!is_constant(&terms->acl)) {
-        zkl_acl_free(&terms->acl);
+    if (!is_constant(&spec->acl)) {
+        zkl_acl_free(&spec->acl);
     }
-    zkl_free((void *)(uintptr_t)terms->lock.path);
-    zkl_free((void *)(uintptr_t)terms->lock.identity);
-    zkl_free(terms->locks);
-    zkl_free(terms);
+    zkl_free((void *)(uintptr_t)spec->lock.path);
+    zkl_free((void *)(uintptr_t)spec->lock.identity);
+    zkl_free(spec->locks);
+    zkl_free(spec);
 }
 
-const zkl_lock *zkl_terms_lock(const zkl_terms *terms)
+const zkl_lock *zkl_lock_spec_settings(const zkl_lock_spec *spec)
 {
-    return &terms->lock;
+    return &spec->lock;
 }
 
 /* --- access control lists ------------------------------------------------------------------------------------------ */
@@ -102,7 +102,7 @@ static bool same_acl(const struct ACL_vector *a, const struct ACL_vector *b)
     return true;
 }
 
-bool zkl_terms_alike(const zkl_terms *a, const zkl_terms *b)
+bool zkl_lock_spec_alike(const zkl_lock_spec *a, const zkl_lock_spec *b)
 {
     return a == b || (strcmp(a->lock.identity, b->lock.identity) == 0 && same_acl(&a->acl, &b->acl));
 }

@@ -1,11 +1,11 @@
 /*
- * fuzz_queue: what must be true of any names, under libFuzzer.
+ * fuzz_names: what must be true of any names, under libFuzzer.
  *
  * The input becomes the children of one directory. Each name is in a block of its exact length, so that the address sanitizer sees
  * each byte that is read past its end. The properties are not stated by the parser's own steps but by round trips, by permutations,
  * and by a plain quadratic definition of which node blocks which.
  */
-#include "queue.h"
+#include "names.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -191,7 +191,7 @@ static bool blocks(const char *other, const char *own, zkl_node_kind mine, bool 
 
 static void check_standing(char *const *names, int32_t count, const char *own, zkl_node_kind mine)
 {
-    const zkl_standing standing = zkl_queue_standing(names, count, own, mine);
+    const zkl_standing standing = zkl_names_standing(names, count, own, mine);
     const zkl_node self = zkl_node_parse(own);
     bool listed = false;
     bool tied = false;
@@ -226,7 +226,7 @@ static void check_standing(char *const *names, int32_t count, const char *own, z
         for (int32_t i = 0; i < count; i++) {
             shuffled[(turn + count - i) % count] = names[i];
         }
-        const zkl_standing again = zkl_queue_standing(shuffled, count, own, mine);
+        const zkl_standing again = zkl_names_standing(shuffled, count, own, mine);
         hold(again.listed == standing.listed && again.tied == standing.tied && again.blocking == standing.blocking,
              "the order of the list does not matter", own);
         hold((again.nearest == -1) == (standing.nearest == -1), "nor for whether there is a nearest", own);
@@ -242,7 +242,7 @@ static void check_standing(char *const *names, int32_t count, const char *own, z
             locks[lock_count++] = names[i];
         }
     }
-    hold(zkl_queue_standing(locks, lock_count, own, mine).blocking == blocking, "strangers do not matter", own);
+    hold(zkl_names_standing(locks, lock_count, own, mine).blocking == blocking, "strangers do not matter", own);
 }
 
 /* Of two nodes that are listed, conflict and have different numbers, exactly one waits: never both, and never neither. */
@@ -254,8 +254,8 @@ static void check_pair(char *a, char *b)
         return;
     }
     char *pair[] = {a, b};
-    const zkl_standing of_a = zkl_queue_standing(pair, 2, a, node_a.kind);
-    const zkl_standing of_b = zkl_queue_standing(pair, 2, b, node_b.kind);
+    const zkl_standing of_a = zkl_names_standing(pair, 2, a, node_a.kind);
+    const zkl_standing of_b = zkl_names_standing(pair, 2, b, node_b.kind);
     hold(of_a.blocking + of_b.blocking == (of_a.tied ? 2 : 1), "of two rivals exactly one waits, both if tied", a);
     hold(of_a.tied == of_b.tied, "a tie has two sides", a);
 }

@@ -18,16 +18,16 @@
 
 #include "client_private.h"
 
-static const char NAME[] = "/news";
+static const char NAME[] = "/notify";
 
-void zkl_doorbell_forget(zkl_client *client)
+void zkl_notify_socket_forget(zkl_client *client)
 {
-    if (client->doorbell_directory[0] != '\0') {
-        char name[sizeof client->doorbell_directory + sizeof NAME];
-        snprintf(name, sizeof name, "%s%s", client->doorbell_directory, NAME);
+    if (client->notify_directory[0] != '\0') {
+        char name[sizeof client->notify_directory + sizeof NAME];
+        snprintf(name, sizeof name, "%s%s", client->notify_directory, NAME);
         unlink(name);
-        rmdir(client->doorbell_directory);
-        client->doorbell_directory[0] = '\0';
+        rmdir(client->notify_directory);
+        client->notify_directory[0] = '\0';
     }
     if (client->listener >= 0) {
         close(client->listener);
@@ -42,12 +42,12 @@ static bool start_listening(zkl_client *client, struct sockaddr_un *address)
     if (parent == NULL || parent[0] != '/' || strlen(parent) > 64) {
         parent = "/tmp";
     }
-    char directory[sizeof client->doorbell_directory];
+    char directory[sizeof client->notify_directory];
     snprintf(directory, sizeof directory, "%s/zklock-XXXXXX", parent);
     if (mkdtemp(directory) == NULL) { /* with mode 0700 */
         return false;
     }
-    memcpy(client->doorbell_directory, directory, sizeof directory);
+    memcpy(client->notify_directory, directory, sizeof directory);
     snprintf(address->sun_path, sizeof address->sun_path, "%s%s", directory, NAME);
     client->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     return client->listener >= 0 && bind(client->listener, (struct sockaddr *)address, sizeof *address) == 0 &&
@@ -58,12 +58,12 @@ bool zkl_client_listen(zkl_client *client, char *path, size_t size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     pthread_mutex_lock(&client->mutex);
-    zkl_doorbell_forget(client);
+    zkl_notify_socket_forget(client);
     errno = ESHUTDOWN;
     bool listening = !client->exited && start_listening(client, &address);
     int error = errno;
     if (!listening) {
-        zkl_doorbell_forget(client);
+        zkl_notify_socket_forget(client);
     }
     pthread_mutex_unlock(&client->mutex);
     snprintf(path, size, "%s", listening ? address.sun_path : strerror(error));
@@ -74,14 +74,14 @@ bool zkl_client_accept(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
     int fd = client->listener >= 0 ? accept4(client->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
-    zkl_doorbell_forget(client);
-    int old = atomic_load(&client->doorbell);
+    zkl_notify_socket_forget(client);
+    int old = atomic_load(&client->notify_socket);
     if (fd >= 0 && old >= 0) {
         /* The number stays the same: another thread may be sending to it, without the mutex. */
         dup3(fd, old, O_CLOEXEC);
         close(fd);
     } else if (fd >= 0) {
-        atomic_store(&client->doorbell, fd);
+        atomic_store(&client->notify_socket, fd);
     }
     pthread_mutex_unlock(&client->mutex);
     return fd >= 0;
@@ -89,7 +89,7 @@ bool zkl_client_accept(zkl_client *client)
 
 bool zkl_client_ring(zkl_client *client)
 {
-    int fd = atomic_load(&client->doorbell);
+    int fd = atomic_load(&client->notify_socket);
     if (fd < 0) {
         return false;
     }

@@ -32,19 +32,19 @@
 #define RETURNS_WITHIN (2 * ZKL_SECOND / 1000)
 
 /* How often a caller tries to lock the engine, and how long each try takes. The I/O thread uses the engine only for moments. */
-#define PATIENT_TRIES 50
-#define PATIENCE (2 * ZKL_SECOND / 1000)
+#define LOCK_TRIES 50
+#define LOCK_WITHIN (2 * ZKL_SECOND / 1000)
 
 /*
  * glibc 2.30 has a function that waits for a mutex by the monotonic clock. musl has none, and ThreadSanitizer does not support it.
- * Without it, the mutex is tried LOOKS_WITHIN_PATIENCE times within PATIENCE.
+ * Without it, the mutex is tried TRIES_IN_TIME times within PATIENCE.
  */
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ) && !defined(__SANITIZE_THREAD__)
 #if __GLIBC_PREREQ(2, 30)
 #define HAS_CLOCKLOCK
 #endif
 #endif
-#define LOOKS_WITHIN_PATIENCE 20
+#define TRIES_IN_TIME 20
 
 static int64_t earlier(int64_t a, int64_t b)
 {
@@ -54,12 +54,12 @@ static int64_t earlier(int64_t a, int64_t b)
 /* I/O thread, engine_mutex held. Returns until when the thread sleeps. Takes poll ownership if no caller has returned in time. */
 static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
 {
-    if (client->helm != HELM_LEFT) {
+    if (client->poll_owner != POLLED_BY_NOBODY) {
         return wake_at;
     }
-    int64_t returns_by = client->helm_left_at + RETURNS_WITHIN;
+    int64_t returns_by = client->polling_left_at + RETURNS_WITHIN;
     if (zkl_clock() >= returns_by) {
-        client->helm = HELM_THREAD;
+        client->poll_owner = POLLED_BY_THREAD;
         return wake_at;
     }
     return earlier(wake_at, returns_by);
@@ -83,12 +83,12 @@ static void hear_alarm(zkl_client *client)
     }
 }
 
-void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted)
+void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
 {
     client->sleeping_until = plan_sleep(client, wanted->wake_at);
     struct pollfd fds[3] = {
         {.fd = client->wake_pipe[0], .events = POLLIN},
-        {.fd = client->helm == HELM_THREAD ? wanted->fd : -1, .events = wanted->events},
+        {.fd = client->poll_owner == POLLED_BY_THREAD ? wanted->fd : -1, .events = wanted->events},
         {.fd = client->alarm, .events = POLLIN},
     };
     int timeout = zkl_poll_timeout(client->sleeping_until);
@@ -107,7 +107,7 @@ void zkl_helm_sleep(zkl_client *client, const zkl_poll *wanted)
 }
 
 /* engine_mutex held. Whether a caller may do the I/O thread's work: none of it will block. */
-static bool may_steer(const zkl_client *client)
+static bool may_poll_inline(const zkl_client *client)
 {
     return client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine);
 }
@@ -124,19 +124,19 @@ static bool is_connected(zkl_client *client)
  * Locks the mutex if it can be had within PATIENCE. pthread_mutex_timedlock would wait by the wall clock: for an hour, if that is
  * set back by an hour meanwhile.
  */
-static bool lock_within_patience(pthread_mutex_t *mutex)
+static bool lock_in_time(pthread_mutex_t *mutex)
 {
 #ifdef HAS_CLOCKLOCK
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += PATIENCE;
+    until.tv_nsec += LOCK_WITHIN;
     until.tv_sec += until.tv_nsec / ZKL_SECOND;
     until.tv_nsec %= ZKL_SECOND;
     return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
 #else
-    const struct timespec moment = {.tv_nsec = PATIENCE / LOOKS_WITHIN_PATIENCE};
+    const struct timespec moment = {.tv_nsec = LOCK_WITHIN / TRIES_IN_TIME};
     bool locked = pthread_mutex_trylock(mutex) == 0;
-    for (int i = 0; i < LOOKS_WITHIN_PATIENCE && !locked; i++) {
+    for (int i = 0; i < TRIES_IN_TIME && !locked; i++) {
         nanosleep(&moment, NULL);
         locked = pthread_mutex_trylock(mutex) == 0;
     }
@@ -151,43 +151,43 @@ static bool lock_within_patience(pthread_mutex_t *mutex)
 static bool take_engine(zkl_client *client)
 {
     bool taken = pthread_mutex_trylock(&client->engine_mutex) == 0;
-    for (int i = 0; i < PATIENT_TRIES && !taken && is_connected(client); i++) {
-        taken = lock_within_patience(&client->engine_mutex);
+    for (int i = 0; i < LOCK_TRIES && !taken && is_connected(client); i++) {
+        taken = lock_in_time(&client->engine_mutex);
     }
     return taken;
 }
 
-/* Enters the engine: takes engine_mutex if a caller may do the I/O thread's work. `patiently`: retries if the mutex is taken. */
-static bool come_aboard(zkl_client *client, bool patiently)
+/* Enters the engine: takes engine_mutex if a caller may do the I/O thread's work. `may_block`: retries if the mutex is taken. */
+static bool enter_engine(zkl_client *client, bool may_block)
 {
-    if (!(patiently ? take_engine(client) : pthread_mutex_trylock(&client->engine_mutex) == 0)) {
+    if (!(may_block ? take_engine(client) : pthread_mutex_trylock(&client->engine_mutex) == 0)) {
         return false;
     }
-    if (!may_steer(client)) {
+    if (!may_poll_inline(client)) {
         pthread_mutex_unlock(&client->engine_mutex);
         return false;
     }
     return true;
 }
 
-static void take_helm(zkl_client *client)
+static void take_polling(zkl_client *client)
 {
-    bool with_thread = client->helm == HELM_THREAD;
-    client->helm = HELM_CALLER;
+    bool with_thread = client->poll_owner == POLLED_BY_THREAD;
+    client->poll_owner = POLLED_BY_CALLER;
     if (with_thread) {
         zkl_client_wake(client); /* the I/O thread sleeps on the socket */
     }
 }
 
 /* Unlocks engine_mutex. */
-static void leave_helm(zkl_client *client)
+static void leave_polling(zkl_client *client)
 {
-    client->helm_left_at = zkl_clock();
-    client->helm = may_steer(client) ? HELM_LEFT : HELM_THREAD;
+    client->polling_left_at = zkl_clock();
+    client->poll_owner = may_poll_inline(client) ? POLLED_BY_NOBODY : POLLED_BY_THREAD;
     /* Far below 0: the machine was suspended meanwhile. */
-    int64_t wakes_in = client->sleeping_until - client->helm_left_at;
+    int64_t wakes_in = client->sleeping_until - client->polling_left_at;
     bool in_time = wakes_in <= RETURNS_WITHIN && wakes_in >= -RETURNS_WITHIN;
-    bool wake = client->helm == HELM_THREAD || !(in_time || set_alarm(client));
+    bool wake = client->poll_owner == POLLED_BY_THREAD || !(in_time || set_alarm(client));
     pthread_mutex_unlock(&client->engine_mutex);
     if (wake) {
         zkl_client_wake(client);
@@ -195,22 +195,23 @@ static void leave_helm(zkl_client *client)
 }
 
 /* engine_mutex held. Whether the caller's wait is over: its result is there, and it needs no notification of it. */
-static bool is_over(zkl_client *client, const zkl_ticket *subject)
+static bool is_over(zkl_client *client, const zkl_handle *subject)
 {
-    return (subject != NULL && zkl_ticket_decided(subject)) || zkl_client_has_news(client);
+    return (subject != NULL && zkl_handle_decided(subject)) || zkl_client_has_notifications(client);
 }
 
 /* engine_mutex held; unlocked while it sleeps. Returns false if the caller's wait is over, for whatever reason. */
-static bool steer_once(zkl_client *client, const zkl_ticket *subject, int64_t until)
+static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int64_t until)
 {
     zkl_poll wanted;
     client->quiet = subject;
     bool ready_to_wait = zkl_client_turn(client, &wanted, true);
-    if (!ready_to_wait || is_over(client, subject) || !may_steer(client) || zkl_clock() >= until) {
+    if (!ready_to_wait || is_over(client, subject) || !may_poll_inline(client) || zkl_clock() >= until) {
         return false;
     }
     client->quiet = NULL; /* the I/O thread may finish the work meanwhile, and must then wake the caller */
-    struct pollfd fds[2] = {{.fd = client->news_pipe[0], .events = POLLIN}, {.fd = wanted.fd, .events = wanted.events}};
+    struct pollfd fds[2] = {{.fd = client->notify_pipe[0], .events = POLLIN},
+                            {.fd = wanted.fd, .events = wanted.events}};
     int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until));
     pthread_mutex_unlock(&client->engine_mutex);
     int ready = poll(fds, 2, timeout);
@@ -233,20 +234,20 @@ static bool steer_once(zkl_client *client, const zkl_ticket *subject, int64_t un
 }
 
 /* engine_mutex held; unlocks it. */
-static void steer(zkl_client *client, const zkl_ticket *subject, int64_t until)
+static void poll_inline(zkl_client *client, const zkl_handle *subject, int64_t until)
 {
-    take_helm(client);
-    while (steer_once(client, subject, until)) {
+    take_polling(client);
+    while (poll_inline_once(client, subject, until)) {
     }
     client->quiet = NULL;
-    leave_helm(client);
+    leave_polling(client);
 }
 
 /*
  * Leaves the engine. engine_mutex held; unlocks it. Ends the turn of a caller that does not wait: the rest is the I/O thread's
  * work.
  */
-static void go_ashore(zkl_client *client)
+static void leave_engine(zkl_client *client)
 {
     client->quiet = NULL;
     zkl_client_end_turn(client, false);
@@ -257,29 +258,29 @@ static void go_ashore(zkl_client *client)
     }
 }
 
-void zkl_client_serve(zkl_client *client, const zkl_ticket *subject, int64_t patience)
+void zkl_client_serve(zkl_client *client, const zkl_handle *subject, int64_t block_for)
 {
-    if (!come_aboard(client, patience > 0)) {
+    if (!enter_engine(client, block_for > 0)) {
         zkl_client_wake(client);
         return;
     }
     zkl_client *before = zkl_client_speaks(client);
     client->quiet = subject;
-    zkl_tickets_run(client);
-    if (patience > 0 && !zkl_ticket_decided(subject)) {
-        steer(client, subject, zkl_clock() + patience);
+    zkl_handles_run(client);
+    if (block_for > 0 && !zkl_handle_decided(subject)) {
+        poll_inline(client, subject, zkl_clock() + block_for);
     } else {
-        go_ashore(client);
+        leave_engine(client);
     }
     zkl_client_speaks(before);
 }
 
 void zkl_client_catch_up(zkl_client *client)
 {
-    if (come_aboard(client, true)) {
+    if (enter_engine(client, true)) {
         zkl_client *before = zkl_client_speaks(client);
-        zkl_tickets_run(client);
-        go_ashore(client);
+        zkl_handles_run(client);
+        leave_engine(client);
         zkl_client_speaks(before);
     }
 }
@@ -287,12 +288,12 @@ void zkl_client_catch_up(zkl_client *client)
 void zkl_client_wait(zkl_client *client, int64_t nanoseconds)
 {
     int64_t until = zkl_clock() + nanoseconds;
-    if (come_aboard(client, true)) {
+    if (enter_engine(client, true)) {
         zkl_client *before = zkl_client_speaks(client);
-        steer(client, NULL, until);
+        poll_inline(client, NULL, until);
         zkl_client_speaks(before);
     } else {
-        struct pollfd news = {.fd = client->news_pipe[0], .events = POLLIN};
-        poll(&news, 1, zkl_poll_timeout(until));
+        struct pollfd notify_fd = {.fd = client->notify_pipe[0], .events = POLLIN};
+        poll(&notify_fd, 1, zkl_poll_timeout(until));
     }
 }

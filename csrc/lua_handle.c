@@ -4,113 +4,113 @@
 #include "lua_core.h"
 
 /* Returns the box that is the first argument. It holds a handle of any type; most are acquisitions. */
-static zkl_ticket **box_of_ticket(lua_State *L)
+static zkl_handle **box_of_handle(lua_State *L)
 {
-    zkl_ticket **box = look_for_box(L, 1, CLAIM_TYPE);
+    zkl_handle **box = look_for_box(L, 1, ACQUISITION_TYPE);
     box = box != NULL ? box : look_for_box(L, 1, OPERATION_TYPE);
     return box != NULL ? box : check_box(L, 1, QUESTION_TYPE);
 }
 
 /* Returns the handle in `box`, which is the first argument. Raises if the box is empty. */
-static zkl_ticket *ticket_in(lua_State *L, zkl_ticket **box)
+static zkl_handle *handle_in(lua_State *L, zkl_handle **box)
 {
-    zkl_ticket *ticket = *box;
-    if (ticket == NULL) {
+    zkl_handle *handle = *box;
+    if (handle == NULL) {
         luaL_error(L, "this %s is over",
-                   look_for_box(L, 1, CLAIM_TYPE) != NULL       ? "claim"
+                   look_for_box(L, 1, ACQUISITION_TYPE) != NULL ? "acquisition"
                    : look_for_box(L, 1, OPERATION_TYPE) != NULL ? "operation"
                                                                 : "question");
     }
-    return ticket;
+    return handle;
 }
 
 /* Returns the first argument, a handle of any type. */
-static zkl_ticket *check_ticket(lua_State *L)
+static zkl_handle *check_handle(lua_State *L)
 {
-    return ticket_in(L, box_of_ticket(L));
+    return handle_in(L, box_of_handle(L));
 }
 
-static zkl_ticket *check_claim(lua_State *L)
+static zkl_handle *check_acquisition(lua_State *L)
 {
-    return ticket_in(L, check_box(L, 1, CLAIM_TYPE));
+    return handle_in(L, check_box(L, 1, ACQUISITION_TYPE));
 }
 
-zkl_ticket **push_ticket_box(lua_State *L, box_type type)
+zkl_handle **push_handle_box(lua_State *L, box_type type)
 {
     return push_box(L, type);
 }
 
-int fill_ticket_box(lua_State *L, zkl_ticket **box, zkl_ticket *ticket)
+int fill_handle_box(lua_State *L, zkl_handle **box, zkl_handle *handle)
 {
-    *box = ticket;
-    return ticket != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
+    *box = handle;
+    return handle != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
 }
 
-zkl_ticket *look_at_ticket(lua_State *L, box_type type, zkl_ticket_view *view)
+zkl_handle *look_at_handle(lua_State *L, box_type type, zkl_handle_view *view)
 {
-    zkl_ticket *ticket = ticket_in(L, check_box(L, 1, type));
-    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+    zkl_handle *handle = handle_in(L, check_box(L, 1, type));
+    if (zkl_client_forked(zkl_handle_client(handle))) {
         push_forked(L);
         return NULL;
     }
-    zkl_ticket_look(ticket, view);
-    return ticket;
+    zkl_handle_look(handle, view);
+    return handle;
 }
 
 /* --- all types of handles ------------------------------------------------------------------------------------------ */
 
-int ticket_gc(lua_State *L)
+int handle_gc(lua_State *L)
 {
-    zkl_ticket **box = box_of_ticket(L);
-    zkl_ticket *ticket = *box;
+    zkl_handle **box = box_of_handle(L);
+    zkl_handle *handle = *box;
     *box = NULL;
-    if (ticket != NULL) {
-        zkl_ticket_release(ticket);
+    if (handle != NULL) {
+        zkl_handle_release(handle);
     }
     return 0;
 }
 
-int ticket_id(lua_State *L)
+int handle_id(lua_State *L)
 {
-    zkl_push_integer(L, zkl_ticket_id(check_ticket(L)));
+    zkl_push_integer(L, zkl_handle_id(check_handle(L)));
     return 1;
 }
 
 /* acquisition:done(), question:done(), operation:done() -> whether it is settled */
-int ticket_done(lua_State *L)
+int handle_done(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
-    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+    zkl_handle *handle = check_handle(L);
+    if (zkl_client_forked(zkl_handle_client(handle))) {
         push_forked(L);
         return FORKED;
     }
-    lua_pushboolean(L, zkl_ticket_settled(ticket));
+    lua_pushboolean(L, zkl_handle_settled(handle));
     return 1;
 }
 
 /* acquisition:cancel(), question:cancel(), operation:cancel() */
-int ticket_cancel(lua_State *L)
+int handle_cancel(lua_State *L)
 {
-    zkl_ticket *ticket = check_ticket(L);
-    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+    zkl_handle *handle = check_handle(L);
+    if (zkl_client_forked(zkl_handle_client(handle))) {
         push_forked(L);
         return FORKED;
     }
-    zkl_ticket_end(ticket, 0);
+    zkl_handle_end(handle, 0);
     return 0;
 }
 
 /* --- acquisitions -------------------------------------------------------------------------------------------------- */
 
 /* acquisition:phase() -> phase, code or nil, message */
-static int claim_phase(lua_State *L)
+static int acquisition_phase(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
-    lua_pushstring(L, zkl_claim_phase_name(view.phase));
+    lua_pushstring(L, zkl_acquisition_phase_name(view.phase));
     if (view.code == ZKL_OK) {
         lua_pushnil(L);
     } else {
@@ -121,50 +121,50 @@ static int claim_phase(lua_State *L)
 }
 
 /* acquisition:waits() -> bool, false after a fork */
-static int claim_waits(lua_State *L)
+static int acquisition_waits(lua_State *L)
 {
-    const zkl_ticket *ticket = check_claim(L);
-    lua_pushboolean(L, !zkl_client_forked(zkl_ticket_client(ticket)) && zkl_ticket_waits(ticket));
+    const zkl_handle *handle = check_acquisition(L);
+    lua_pushboolean(L, !zkl_client_forked(zkl_handle_client(handle)) && zkl_handle_waits(handle));
     return 1;
 }
 
-/* acquisition:released() -> bool; see zkl_ticket_released */
-static int claim_released(lua_State *L)
+/* acquisition:released() -> bool; see zkl_handle_released */
+static int acquisition_released(lua_State *L)
 {
-    zkl_ticket *ticket = check_claim(L);
-    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+    zkl_handle *handle = check_acquisition(L);
+    if (zkl_client_forked(zkl_handle_client(handle))) {
         push_forked(L);
         return FORKED;
     }
-    lua_pushboolean(L, zkl_ticket_released(ticket));
+    lua_pushboolean(L, zkl_handle_released(handle));
     return 1;
 }
 
-/* acquisition:finished() -> bool, true after a fork; see zkl_ticket_finished */
-static int claim_finished(lua_State *L)
+/* acquisition:finished() -> bool, true after a fork; see zkl_handle_finished */
+static int acquisition_finished(lua_State *L)
 {
-    zkl_ticket *ticket = check_claim(L);
-    lua_pushboolean(L, zkl_client_forked(zkl_ticket_client(ticket)) || zkl_ticket_finished(ticket));
+    zkl_handle *handle = check_acquisition(L);
+    lua_pushboolean(L, zkl_client_forked(zkl_handle_client(handle)) || zkl_handle_finished(handle));
     return 1;
 }
 
-static int claim_held(lua_State *L)
+static int acquisition_held(lua_State *L)
 {
-    lua_pushboolean(L, zkl_ticket_held(check_claim(L)));
+    lua_pushboolean(L, zkl_handle_held(check_acquisition(L)));
     return 1;
 }
 
-static int claim_remaining(lua_State *L)
+static int acquisition_remaining(lua_State *L)
 {
-    lua_pushnumber(L, seconds_of(zkl_ticket_remaining(check_claim(L))));
+    lua_pushnumber(L, seconds_of(zkl_handle_remaining(check_acquisition(L))));
     return 1;
 }
 
-static int claim_token(lua_State *L)
+static int acquisition_token(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
     char token[ZKL_TOKEN_SIZE];
@@ -178,11 +178,11 @@ static int claim_token(lua_State *L)
 }
 
 /* acquisition:token_numbers() -> upper and lower 32 bits of the czxid, number of grants before | nil */
-static int claim_token_numbers(lua_State *L)
+static int acquisition_token_numbers(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
     if (view.token.number == 0) {
@@ -195,41 +195,41 @@ static int claim_token_numbers(lua_State *L)
     return 3;
 }
 
-static int claim_node(lua_State *L)
+static int acquisition_node(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
     if (view.node[0] == '\0') {
         lua_pushnil(L);
     } else {
-        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), view.node);
+        lua_pushfstring(L, "%s/%s", zkl_handle_path(handle), view.node);
     }
     return 1;
 }
 
 /* acquisition:nodes() -> array of the paths of all nodes by which it holds | nil, message, code */
-static int claim_nodes(lua_State *L)
+static int acquisition_nodes(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
     const char *names;
-    if (!zkl_ticket_nodes(ticket, &names) || view.node[0] == '\0') {
+    if (!zkl_handle_nodes(handle, &names) || view.node[0] == '\0') {
         return push_failure(L, ZKL_FAILED, "there was no memory for the names of the nodes");
     }
     lua_createtable(L, 1, 0);
     if (names == NULL) {
-        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), view.node);
+        lua_pushfstring(L, "%s/%s", zkl_handle_path(handle), view.node);
         lua_rawseti(L, -2, 1);
         return 1;
     }
     for (int index = 1; *names != '\0'; index++) {
-        lua_pushfstring(L, "%s/%s", zkl_ticket_path(ticket), names);
+        lua_pushfstring(L, "%s/%s", zkl_handle_path(handle), names);
         lua_rawseti(L, -2, index);
         names += strlen(names) + 1;
     }
@@ -237,11 +237,11 @@ static int claim_nodes(lua_State *L)
 }
 
 /* acquisition:revocations() -> how often other clients have asked for the lock to be released */
-static int claim_revocations(lua_State *L)
+static int acquisition_revocations(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, CLAIM_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
     lua_pushinteger(L, view.revocations);
@@ -249,7 +249,7 @@ static int claim_revocations(lua_State *L)
 }
 
 /*
- * Removes the acquisition from the tables of the Lua side: see claim_release. May run out of memory before it has
+ * Removes the acquisition from the tables of the Lua side: see acquisition_release. May run out of memory before it has
  * changed anything.
  */
 static void unregister(lua_State *L, uint64_t id)
@@ -272,7 +272,7 @@ static void unregister(lua_State *L, uint64_t id)
 
 /*
  * acquisition:release(seconds, if_held, lock, observers) -> whether it is settled and there is nothing to report
- *   (zkl_ticket_released), whether there are notifications for client:next
+ *   (zkl_handle_released), whether there are notifications for client:next
  *
  * Ends an acquisition in any phase. The call may block for up to `seconds` (default 0) until the acquisition is
  * finished; see zkl_client_wait. If `if_held` is true and the acquisition is not held at this instant, nothing happens,
@@ -283,22 +283,22 @@ static void unregister(lua_State *L, uint64_t id)
  * may be nil. All of that is one step: a debug hook, which may raise an error at any instruction of the VM, finds the
  * lock either held and noted, or neither.
  */
-static int claim_release(lua_State *L)
+static int acquisition_release(lua_State *L)
 {
-    zkl_ticket *ticket = check_claim(L);
-    if (zkl_client_forked(zkl_ticket_client(ticket))) {
+    zkl_handle *handle = check_acquisition(L);
+    if (zkl_client_forked(zkl_handle_client(handle))) {
         push_forked(L);
         return FORKED;
     }
-    int64_t patience = nanoseconds_of(luaL_optnumber(L, 2, 0));
-    if (lua_toboolean(L, 3) && !zkl_ticket_held(ticket)) {
+    int64_t block_for = nanoseconds_of(luaL_optnumber(L, 2, 0));
+    if (lua_toboolean(L, 3) && !zkl_handle_held(handle)) {
         lua_pushnil(L);
         return 1;
     }
-    unregister(L, zkl_ticket_id(ticket));
-    zkl_ticket_end(ticket, patience);
-    lua_pushboolean(L, zkl_ticket_released(ticket));
-    lua_pushboolean(L, patience > 0 && zkl_client_has_news(zkl_ticket_client(ticket)));
+    unregister(L, zkl_handle_id(handle));
+    zkl_handle_end(handle, block_for);
+    lua_pushboolean(L, zkl_handle_released(handle));
+    lua_pushboolean(L, block_for > 0 && zkl_client_has_notifications(zkl_handle_client(handle)));
     return 2;
 }
 
@@ -327,9 +327,9 @@ static void push_contender(lua_State *L, const zkl_contender *contender)
 /* question:result() -> array of contenders (empty for a flush) | nil, message, code */
 static int question_result(lua_State *L)
 {
-    zkl_ticket_view view;
-    zkl_ticket *ticket = look_at_ticket(L, QUESTION_TYPE, &view);
-    if (ticket == NULL) {
+    zkl_handle_view view;
+    zkl_handle *handle = look_at_handle(L, QUESTION_TYPE, &view);
+    if (handle == NULL) {
         return FORKED;
     }
     if (!view.settled) {
@@ -339,7 +339,7 @@ static int question_result(lua_State *L)
         return push_failure(L, view.code, view.message);
     }
     int32_t count;
-    const zkl_contender *contenders = zkl_ticket_contenders(ticket, &count);
+    const zkl_contender *contenders = zkl_handle_contenders(handle, &count);
     lua_createtable(L, count, 0);
     for (int32_t i = 0; i < count; i++) {
         push_contender(L, &contenders[i]);
@@ -350,25 +350,25 @@ static int question_result(lua_State *L)
 
 /* --- methods ------------------------------------------------------------------------------------------------------- */
 
-const luaL_Reg claim_methods[] = {
-    {"id", ticket_id},
-    {"phase", claim_phase},
-    {"done", ticket_done},
-    {"held", claim_held},
-    {"remaining", claim_remaining},
-    {"token", claim_token},
-    {"token_numbers", claim_token_numbers},
-    {"node", claim_node},
-    {"nodes", claim_nodes},
-    {"release", claim_release},
-    {"cancel", ticket_cancel},
-    {"revocations", claim_revocations},
-    {"waits", claim_waits},
-    {"finished", claim_finished},
-    {"released", claim_released},
+const luaL_Reg acquisition_methods[] = {
+    {"id", handle_id},
+    {"phase", acquisition_phase},
+    {"done", handle_done},
+    {"held", acquisition_held},
+    {"remaining", acquisition_remaining},
+    {"token", acquisition_token},
+    {"token_numbers", acquisition_token_numbers},
+    {"node", acquisition_node},
+    {"nodes", acquisition_nodes},
+    {"release", acquisition_release},
+    {"cancel", handle_cancel},
+    {"revocations", acquisition_revocations},
+    {"waits", acquisition_waits},
+    {"finished", acquisition_finished},
+    {"released", acquisition_released},
     {NULL, NULL},
 };
 
 const luaL_Reg question_methods[] = {
-    {"id", ticket_id}, {"done", ticket_done}, {"cancel", ticket_cancel}, {"result", question_result}, {NULL, NULL},
+    {"id", handle_id}, {"done", handle_done}, {"cancel", handle_cancel}, {"result", question_result}, {NULL, NULL},
 };

@@ -8,8 +8,8 @@
  * The order is that of the signed decimal numbers at the end of the names (ZooKeeper's sequence numbers). The part
  * before the number only tells the recipe and the mode of the node.
  */
-#ifndef ZKLOCK_QUEUE_H
-#define ZKLOCK_QUEUE_H
+#ifndef ZKLOCK_NAMES_H
+#define ZKLOCK_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,6 +84,6 @@ typedef struct {
  * Reads each name once: linear in `count`. If `own` is not listed, `blocking` counts every node that `mine` conflicts
  * with, as for a contender that joins now.
  */
-zkl_standing zkl_queue_standing(char *const *names, int32_t count, const char *own, zkl_node_kind mine);
+zkl_standing zkl_names_standing(char *const *names, int32_t count, const char *own, zkl_node_kind mine);
 
 #endif

@@ -1,0 +1,97 @@
+/*
+ * handle_operation: handles of the program's own reads and writes, and of their watches.
+ *
+ * One handle serves an operation from its request to the end of its watch. It is settled when the operation is answered, and gets
+ * another notification when the watch fires. The engine's side keeps it until the caller drops it.
+ */
+#include <string.h>
+
+#include "client_private.h"
+
+static void on_done(void *user, zkl_code code, const char *message, zkl_operation_result *result, int32_t failed_part)
+{
+    zkl_handle *handle = user;
+    pthread_mutex_lock(&handle->client->mutex);
+    handle->question->result = result;
+    handle->question->failed_part = failed_part;
+    zkl_handle_answer(handle, code, message);
+    pthread_mutex_unlock(&handle->client->mutex);
+}
+
+static void on_fired(void *user, zkl_node_event event, zkl_code code)
+{
+    zkl_handle *handle = user;
+    pthread_mutex_lock(&handle->client->mutex);
+    handle->question->event = event;
+    handle->question->watch_code = code;
+    zkl_handle_notify(handle);
+    pthread_mutex_unlock(&handle->client->mutex);
+}
+
+static const zkl_operation_host host = {.done = on_done, .fired = on_fired};
+
+void zkl_handle_operate(zkl_handle *handle, unsigned todo, int64_t now)
+{
+    if ((todo & TODO_START) != 0) {
+        handle->question->operation = handle->question->request;
+        handle->question->request = NULL;
+        zkl_engine_operate(handle->client->engine, handle->question->operation, &host, handle, now);
+    }
+    if ((todo & TODO_END) != 0) {
+        zkl_operation_cancel(handle->question->operation, now);
+    }
+    if ((todo & TODO_FORGET) != 0) {
+        zkl_operation_forget(handle->question->operation, now);
+        handle->question->operation = NULL;
+        zkl_handle_let_go(handle);
+    }
+}
+
+void zkl_handle_drop_operation(zkl_handle *handle)
+{
+    if (handle->question->request != NULL) {
+        zkl_operation_forget(handle->question->request, 0);
+    }
+    zkl_operation_result_free(handle->question->result);
+}
+
+zkl_handle *zkl_client_operate(zkl_client *client, const zkl_operation_request *request)
+{
+    zkl_handle *handle = zkl_handle_ask(client, HANDLE_OPERATION, "");
+    if (handle == NULL) {
+        return NULL;
+    }
+    handle->question->failed_part = -1;
+    handle->question->request = zkl_operation_new(request);
+    if (handle->question->request == NULL) {
+        zkl_handle_drop(handle);
+        return NULL;
+    }
+    return zkl_handle_submit(handle, 0);
+}
+
+const zkl_operation_result *zkl_handle_operation_result(const zkl_handle *handle)
+{
+    return handle->question->result;
+}
+
+void zkl_handle_drop_result(zkl_handle *handle)
+{
+    zkl_operation_result_free(handle->question->result);
+    handle->question->result = NULL;
+}
+
+int32_t zkl_handle_failed_part(const zkl_handle *handle)
+{
+    return handle->question->failed_part;
+}
+
+zkl_node_event zkl_handle_event(zkl_handle *handle, zkl_code *code)
+{
+    zkl_client *client = handle->client;
+    pthread_mutex_lock(&client->mutex);
+    zkl_node_event event = handle->question->event;
+    *code = event == ZKL_EVENT_NONE && client->exited ? ZKL_CLOSED : handle->question->watch_code;
+    pthread_mutex_unlock(&client->mutex);
+    return event;
+}

@@ -9,7 +9,6 @@ files["docs/types"] = { ignore = { "212", "241" } }
 
 -- OpenResty's global, where the module runs inside it.
 files["lua"] = { read_globals = { "ngx" } }
-files["lua/zklock/adapters/openresty.lua"] = { globals = { "ngx" } }
 files["examples"] = { read_globals = { "ngx" } }
 files["examples/seckill"] = { globals = { "ngx" } }
 files["examples/metrics"] = { globals = { "ngx" } }

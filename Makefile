@@ -134,5 +134,5 @@ install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
 	cd lua && find . -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(LUADIR))/{} \;
 
 clean: ## remove build/
-	rm -rf build csrc/*.o zklock/core.so
+	rm -rf build csrc/*/*.o zklock/core.so
 	@rmdir zklock 2>/dev/null || true

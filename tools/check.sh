@@ -106,7 +106,7 @@ sort_out() {
     csrc/*) engine=yes programs=yes behaviour=yes ;;
     spec/simulation/lua/*) programs=yes behaviour=yes ;;
     spec/simulation/*) engine=yes simulator=yes programs=yes behaviour=yes ;;
-    lua/zklock/adapters/openresty.lua) contracts+=(spec/contract/openresty_*_spec.lua) ;;&
+    lua/zklock/adapters/openresty*) contracts+=(spec/contract/openresty_*_spec.lua) ;;&
     lua/zklock/adapters/* | lua/zklock/adapters.lua | lua/zklock/wait.lua) contracts+=(spec/contract/loops*_spec.lua) ;;&
     lua/*)
         programs=yes behaviour=yes
@@ -262,6 +262,7 @@ if [ ${#builds[@]} -eq 0 ] || well; then
     [ -z "$rock" ] || suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 fi
 [ ${#c_files[@]} -eq 0 ] || suite "layout" status 60 "clang-format --dry-run -Werror ${c_files[*]}"
+[ -z "$engine" ] || suite "layers" ours 60 'tools/lint.sh layers'
 [ ${#lua_files[@]} -eq 0 ] || suite "luacheck" status 60 "luacheck --quiet --codes --no-color ${lua_files[*]}"
 [ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status 60 "shellcheck -x ${scripts[*]}"
 [ -z "$documents" ] || suite "documents" ours 300 'tools/lint.sh docs'

@@ -3,7 +3,7 @@
 # Layout, static analysis, and the warnings of two compilers as errors. Each check is one in `N passed, N failed`; the output of a
 # failed check is shown.
 #
-# Usage: tools/lint.sh [CHECK…]     checks: layout gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
+# Usage: tools/lint.sh [CHECK…]     checks: layout layers gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
 #                                   or tidy-quick instead of tidy: without clang's analyser, which takes nine tenths of the time
 
 set -u -o pipefail
@@ -18,6 +18,10 @@ files() {
 
 check_layout() {
     files '*.c' '*.h' | xargs -r clang-format --dry-run -Werror
+}
+
+check_layers() {
+    lua5.4 tools/layers.lua
 }
 
 check_gcc() {
@@ -69,7 +73,7 @@ check_docs() {
     tools/docs.sh links
 }
 
-[ $# -gt 0 ] || set -- layout gcc clang tidy cppcheck luacheck shellcheck docs
+[ $# -gt 0 ] || set -- layout layers gcc clang tidy cppcheck luacheck shellcheck docs
 passed=0
 failed=0
 for check; do

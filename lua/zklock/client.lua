@@ -13,6 +13,7 @@
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
 local Multi = require "zklock.multi"
+local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 local protect = require "zklock.protect"
@@ -21,8 +22,7 @@ local Semaphore = require "zklock.semaphore"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, getmetatable, next, pcall, rawget, setmetatable, tostring, type =
-    error, getmetatable, next, pcall, rawget, setmetatable, tostring, type
+local error, next, pcall, rawget, setmetatable, tostring, type = error, next, pcall, rawget, setmetatable, tostring, type
 local format = string.format
 local max, min = math.max, math.min
 local now = core.now
@@ -70,12 +70,7 @@ function Client.new(handle, servers, adapter, settings)
     return client
 end
 
---- Raises at the caller of the public method if it was called with a dot instead of a colon.
-local function check_self(self, method)
-    if getmetatable(self) ~= Client then
-        error(format("client:%s: call it with a colon on a client", method), 3)
-    end
-end
+local check_self = new_check("client", "a client", { [Client] = true })
 
 -- State ---------------------------------------------------------------------------------------------------------------
 
@@ -424,10 +419,9 @@ local function read_lock(client, path, settings)
         return nil, wrong
     end
     settings, wrong = options.read(settings, LOCK_SCHEMA)
-    if not settings then
+    wrong = wrong or options.creator_problem(settings.acl, client._has_auth, "when the client was opened without auth")
+    if wrong then
         return nil, wrong
-    elseif settings.acl == "creator" and not client._has_auth then
-        return nil, "option 'acl' must not be \"creator\" when the client was opened without auth"
     end
     settings.identity = settings.identity or client._identity
     settings.acl = settings.acl or client._acl

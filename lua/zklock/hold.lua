@@ -1,9 +1,9 @@
 --- hold: one acquisition of a lock object, from its request to its end, with its handle on the C side (`acquisition`).
 --
--- For zklock.lock and zklock.multi. A lock object has at most one hold (`_hold`, else false). The hold belongs to the coroutine
--- that acquired it (`acquirer`, see zklock.owner), and has several levels if a reentrant lock was acquired several times. A multi
--- that has some of its locks and waits for further ones keeps them as *weak holds*: such a hold belongs to the lock object, but
--- ends when the multi's coroutine is collected.
+-- For zklock.lock and zklock.multi, with their parts, and for zklock.owner. A lock object has at most one hold (`_hold`, else
+-- false). The hold belongs to the coroutine that acquired it (`acquirer`, see zklock.owner), and has several levels if a
+-- reentrant lock was acquired several times. A multi that has some of its locks and waits for further ones keeps them as *weak
+-- holds*: such a hold belongs to the lock object, but ends when the multi's coroutine is collected.
 
 local getmetatable, setmetatable = getmetatable, setmetatable
 local huge, max = math.huge, math.max
@@ -17,8 +17,12 @@ local Hold = {
 }
 Hold.__index = Hold
 
+--- Ways to acquire. WAIT waits. TRY is refused if it would have to wait, and writes nothing then. The optimistic try
+-- joins first and looks afterwards. That saves a round trip if the queue is empty, and leaves a node to clean up if it is not.
+Hold.WAIT, Hold.TRY, Hold.OPTIMISTIC = false, "try", "optimistic"
+
 --- Makes a hold for an acquisition of `count` permits (1 except for semaphores). Nothing is sent yet.
--- @tparam string|boolean try one of Lock.WAIT, Lock.TRY, Lock.OPTIMISTIC
+-- @tparam string|boolean try one of Hold.WAIT, Hold.TRY, Hold.OPTIMISTIC
 -- @tparam number count
 -- @tparam table acquirer the acquirer: stands for the coroutine that acquires
 -- @tparam boolean|nil keep whether it outlives the request that acquires it

@@ -53,8 +53,9 @@ local function open(called, servers, settings)
     if not adapter then
         error(called .. wrong, 3)
     end
-    if settings.acl == "creator" and not settings.auth then
-        error(called .. "option 'acl' must not be \"creator\" without the option auth", 3)
+    wrong = options.creator_problem(settings.acl, settings.auth, "without the option auth")
+    if wrong then
+        error(called .. wrong, 3)
     end
     if settings.tls then
         return nil, core.features().tls and "zklock does not use the ZooKeeper C client's TLS yet" or

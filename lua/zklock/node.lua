@@ -18,30 +18,18 @@
 --     at most 1000000 in all: a server closes the connection at more.
 
 local core = require "zklock.core"
+local new_check = require "zklock.check_self"
 local options = require "zklock.options"
 local wait = require "zklock.wait"
 
-local error, getmetatable, setmetatable, tostring, type = error, getmetatable, setmetatable, tostring, type
-local floor, huge = math.floor, math.huge
+local error, setmetatable, tostring, type = error, setmetatable, tostring, type
+local huge = math.huge
 local format = string.format
 local now = core.now
 
 local node = {}
 
 -- Checks --------------------------------------------------------------------------------------------------------------
-
-local LARGEST_VERSION = 2147483647
-
-local function is_version(value)
-    return type(value) == "number" and value >= -1 and value <= LARGEST_VERSION and floor(value) == value
-end
-
-local function check_version(value)
-    if not is_version(value) then
-        return false, "an integer from -1 (any) to 2147483647"
-    end
-    return true, value
-end
 
 local function is_reserved(path)
     return path == "/zookeeper" or path:sub(1, 11) == "/zookeeper/"
@@ -84,13 +72,13 @@ end
 
 --- Returns the problem with a version argument, or nil.
 function node.version_problem(version)
-    local fits, expected = check_version(version == nil and -1 or version)
+    local fits, expected = options.version(version == nil and -1 or version)
     return not fits and format("version must be %s (got %s)", expected, tostring(version)) or nil
 end
 
 --- The settings of each method: `{ check, default }`.
 local READ_SCHEMA = { timeout = { options.timeout, huge }, watch = { options.boolean, false } }
-local WRITE_SCHEMA = { timeout = { options.timeout, huge }, version = { check_version, -1 } }
+local WRITE_SCHEMA = { timeout = { options.timeout, huge }, version = { options.version, -1 } }
 local SYNC_SCHEMA = { timeout = { options.timeout, huge } }
 local CREATE_SCHEMA = {
     timeout = { options.timeout, huge },
@@ -113,8 +101,10 @@ function node.read_create(client, settings, in_transaction)
         return nil, wrong
     elseif read.container and (read.ephemeral or read.sequential) then
         return nil, "option 'container' must not be true together with ephemeral or sequential"
-    elseif read.acl == "creator" and not client._has_auth then
-        return nil, "option 'acl' must not be \"creator\" when the client was opened without auth"
+    end
+    wrong = options.creator_problem(read.acl, client._has_auth, "when the client was opened without auth")
+    if wrong then
+        return nil, wrong
     end
     read.acl = read.acl or client._acl
     return read
@@ -178,11 +168,7 @@ local Watch = {}
 Watch.__index = Watch
 node.Watch = Watch
 
-local function check_watch(self, method)
-    if getmetatable(self) ~= Watch then
-        error(format("watch:%s: call it with a colon on a watch", method), 3)
-    end
-end
+local check_watch = new_check("watch", "a watch", { [Watch] = true })
 
 --- Returns the state of the watch: event | false while it is armed | nil, message, code.
 local function look(self)

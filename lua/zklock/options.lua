@@ -23,6 +23,12 @@ local SHORTEST_SESSION, LONGEST_SESSION = 0.1, 86400
 --- The longest identity, in bytes. It is short because an identity is the data of a znode that every contender reads.
 local LONGEST_IDENTITY = 1024
 
+--- The largest count and the largest version: a signed number of 32 bits.
+local LARGEST_COUNT = 2147483647
+
+--- How many permits can be acquired at once. Each becomes a node.
+local LARGEST_TAKE = 1000
+
 --- ZooKeeper's permission bits by the letters of its command line client.
 local PERMISSIONS = { r = 1, w = 2, c = 4, d = 8, a = 16 }
 local ALL_PERMISSIONS = 31
@@ -75,8 +81,6 @@ function options.duration(value)
     return true, value
 end
 
-local LARGEST_COUNT = 2147483647
-
 --- Converts a whole number to an integer, in versions of Lua that distinguish them: 3.0 is then written "3", and 3.0 - 1 is 2.
 local to_integer = math.tointeger or function(value)
     return value
@@ -102,14 +106,20 @@ function options.permits(value)
     return true, to_integer(value)
 end
 
---- How many permits can be acquired at once. Each becomes a node.
-local LARGEST_TAKE = 1000
-
+--- How many permits are acquired at once.
 function options.count(value)
     if not is_count(value, LARGEST_TAKE) then
         return false, format("a whole number from 1 to %d", LARGEST_TAKE)
     end
     return true, to_integer(value)
+end
+
+--- The version that a node must have, as ZooKeeper counts it.
+function options.version(value)
+    if type(value) ~= "number" or not (value >= -1 and value <= LARGEST_COUNT and floor(value) == value) then
+        return false, format("an integer from -1 (any) to %d", LARGEST_COUNT)
+    end
+    return true, value
 end
 
 function options.session_timeout(value)
@@ -164,6 +174,14 @@ function options.acl(value)
         entries[index] = { scheme = entry.scheme, id = entry.id, perms = perms }
     end
     return true, entries
+end
+
+--- Returns the problem with the ACL "creator" where there are no credentials, or nil.
+-- @param acl as checked by options.acl, or nil
+-- @param auth whether there are credentials
+-- @tparam string without says where they are missing
+function options.creator_problem(acl, auth, without)
+    return acl == "creator" and not auth and "option 'acl' must not be \"creator\" " .. without or nil
 end
 
 local AUTH_EXPECTED = 'a list of {scheme = "digest", credential = "user:password"}'

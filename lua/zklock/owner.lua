@@ -318,7 +318,7 @@ end
 -- companion. For an object it is, in this order: the lock object by which this coroutine holds; the only one by which its group
 -- holds; the only one that it may use; the object itself, if nothing is held through it.
 -- @treturn Lock|nil nil if this coroutine may not use what is held
-function Owner.meant(lock, me)
+local function meant(lock, me)
     local hold = present(lock)
     if lock._origin or hold and hold.acquirer == me then
         return lock
@@ -333,6 +333,11 @@ function Owner.meant(lock, me)
     end
     companion = me.group and only(lock, is_of_group, me) or only(lock, is_held, me)
     return companion or Owner.each(lock)() == nil and lock or nil
+end
+
+--- Returns the lock object that a call of the running coroutine is about; nil if the object's hold is not for that coroutine.
+function Owner.meant_here(lock)
+    return meant(lock, running_acquirer(lock._client))
 end
 
 return Owner

@@ -5,9 +5,10 @@
 -- writers wait forever. The nodes have the names of Curator's InterProcessReadWriteLock.
 
 local Lock = require "zklock.lock"
-local options = require "zklock.options"
+local new_check = require "zklock.check_self"
+local with_lock = require "zklock.with_lock"
 
-local error, getmetatable, setmetatable = error, getmetatable, setmetatable
+local error, setmetatable = error, setmetatable
 local format = string.format
 
 local RwLock = {}
@@ -26,23 +27,13 @@ function RwLock.new(client, path, settings)
     }, RwLock)
 end
 
---- Raises at the caller of the public method if it was called with a dot instead of a colon.
-local function check_self(self, method)
-    if getmetatable(self) ~= RwLock then
-        error(format("rwlock:%s: call it with a colon on a read/write lock", method), 3)
-    end
-end
+local check_self = new_check("rwlock", "a read/write lock", { [RwLock] = true })
 
 --- Raises at the caller of the public method if an argument for a lock's with_lock is wrong. with_lock is called in a tail call,
 -- and there Lua 5.1 could not name the line of the mistake.
 local function check_with(lock, method, fn, timeout)
-    local fits = options.callback(fn)
-    local wrong = not fits and "the first argument must be a function"
-    if fits then
-        local seconds, problem = lock:_read_acquire(timeout)
-        wrong = not seconds and problem
-    end
-    if wrong then
+    local seconds, wrong = with_lock.read(lock, fn, timeout)
+    if not seconds then
         error(format("rwlock:%s: %s", method, wrong), 3)
     end
 end

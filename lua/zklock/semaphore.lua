@@ -4,25 +4,24 @@
 -- has a node for each permit that is taken. In all other respects a semaphore is like any lock: a coroutine holds once by an
 -- object, with all permits that it asked for together.
 
+local arguments = require "zklock.lock.arguments"
 local Lock = require "zklock.lock"
+local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-local error, getmetatable, setmetatable, tonumber = error, getmetatable, setmetatable, tonumber
+local error, setmetatable, tonumber = error, setmetatable, tonumber
 local format = string.format
-local huge, max = math.huge, math.max
+local max = math.max
 
 local Semaphore = Lock.extend()
 
---- A larger number is not a valid limit.
-local LARGEST_LIMIT = 2147483647
-
---- The settings of acquire. `count` is the number of permits, which are granted together or not at all.
+--- The kind of its locks; see zklock.lock.class.
 local KIND = {
     name = "semaphore",
     mode = "permits",
-    schema = { timeout = { options.timeout, huge }, count = { options.count, 1 }, keep = { options.boolean } },
-    try_schema = { count = { options.count, 1 }, keep = { options.boolean } }
+    schema = arguments.ACQUIRE_PERMITS,
+    try_schema = arguments.TRY_PERMITS
 }
 
 --- For Client:semaphore. The arguments have been checked.
@@ -32,12 +31,7 @@ function Semaphore.new(client, path, permits, settings)
     return setmetatable(semaphore, Semaphore)
 end
 
---- Raises at the caller of the public method if it was called with a dot instead of a colon.
-local function check_self(self, method)
-    if getmetatable(self) ~= Semaphore then
-        error(format("semaphore:%s: call it with a colon on a semaphore", method), 3)
-    end
-end
+local check_self = new_check("semaphore", "a semaphore", { [Semaphore] = true })
 
 --- How many permits the semaphore has.
 -- @treturn integer
@@ -46,8 +40,8 @@ function Semaphore:permits()
     return self._permits
 end
 
---- Reads for how many permits the semaphore was made. The first client has written the number (csrc/permits.c reads it the same
--- way).
+--- Reads for how many permits the semaphore was made. The first client has written the number (csrc/lock/permits.c reads it the
+-- same way).
 -- @treturn number|false false: no valid number is written
 -- @treturn string|nil message, when it cannot be read
 -- @treturn string|nil code
@@ -63,8 +57,8 @@ local function read_limit(self, deadline, seconds)
     if not data then
         return false, code ~= "no_node" and message or nil, code ~= "no_node" and code or nil
     end
-    local limit = data:find("^%d+$") and tonumber(data) or 0
-    return limit > 0 and limit <= LARGEST_LIMIT and limit
+    local fits, limit = options.permits(data:find("^%d+$") and tonumber(data))
+    return fits and limit
 end
 
 --- How many permits are free. The result may be outdated when it is returned: to take a permit, acquire it.

@@ -11,10 +11,11 @@
 --         :create("/app/log/entry-", "changed", { sequential = true })
 --         :commit(5)
 
+local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-local error, getmetatable, ipairs, setmetatable = error, getmetatable, ipairs, setmetatable
+local error, ipairs, setmetatable = error, ipairs, setmetatable
 local format = string.format
 
 local Transaction = {}
@@ -44,11 +45,7 @@ function Transaction._guarded_by_all(client, locks, holds)
     return new(client, guards)
 end
 
-local function check_self(self, method)
-    if getmetatable(self) ~= Transaction then
-        error(format("transaction:%s: call it with a colon on a transaction", method), 3)
-    end
-end
+local check_self = new_check("transaction", "a transaction", { [Transaction] = true })
 
 --- Raises at the caller of the public method if `wrong` is given, else adds a part. Must not be called in a tail call (return).
 local function add(self, method, wrong, part)

@@ -73,7 +73,7 @@ describe("make check #once", function()
     end)
 
     it("builds one module in virtual time after a change of the engine", function()
-        local commands = plan("csrc/permits.c", "lua5.2")
+        local commands = plan("csrc/lock/permits.c", "lua5.2")
         assert.truthy(commands.build:find("virtual-lua5.2", 1, true))
         assert.equal(1, select(2, commands.build:gsub("virtual%-", "")))
         assert.is_nil(commands.build:find("test_system", 1, true))
@@ -101,6 +101,7 @@ describe("make check #once", function()
         ["examples/seckill/shop.lua"] = { "--tags=nginx spec/contract/openresty_examples_spec.lua" },
         ["examples/stock/buyer.lua"] = { "tools/demo.sh" },
         ["lua/zklock/adapters/openresty.lua"] = { "--lua luajit --tags=nginx", "openresty_faults_spec.lua" },
+        ["lua/zklock/adapters/openresty/pump.lua"] = { "--lua luajit --tags=nginx", "openresty_faults_spec.lua" },
         ["lua/zklock/adapters/luv.lua"] = { "spec/contract/loops_waits_spec.lua", "specs.sh virtual" },
         ["rockspec/zklock-scm-1.rockspec"] = { "spec/contract/packaging_spec.lua", "tools/test-rock.sh" },
         ["tools/faultproxy.lua"] = { "spec/contract/tools_proxy_spec.lua" },

@@ -49,7 +49,7 @@ end
 
 --- Returns all codes, and the codes in C's table that neither C nor Lua answers.
 local function every_code()
-    local engine, all = read("csrc/engine.c"), {}
+    local engine, all = read("csrc/base/code.c"), {}
     for _, path in ipairs(files.find("csrc", ".c")) do
         all[#all + 1] = read(path)
     end
@@ -213,7 +213,7 @@ describe("the documentation", function()
         it("names exactly the existing codes and states", function()
             none(documentation.differences("zklock.Code", meta.aliases["zklock.Code"].literals, "the sources", codes))
             local states = {}
-            local block = read("csrc/engine.c"):match("zkl_state_name%(zkl_state state%)%s*(%b{})")
+            local block = read("csrc/zk/session.c"):match("zkl_state_name%(zkl_state state%)%s*(%b{})")
             for state in block:gmatch('= "([%l_]+)"') do
                 states[state] = true
             end
@@ -221,7 +221,8 @@ describe("the documentation", function()
         end)
 
         it("names exactly the fields of the tables that C makes, and the events of watches", function()
-            local operation, client, handle = read("csrc/lua_operation.c"), read("csrc/lua_client.c"), read("csrc/lua_handle.c")
+            local operation, client = read("csrc/lua/lua_operation.c"), read("csrc/lua/lua_client.c")
+            local handle = read("csrc/lua/lua_handle.c")
             local problems, stat = {}, {}
             for _, setter in ipairs { "set_hex", "set_number", "set_integer" } do
                 for name in pairs(documentation.c_fields(operation, setter)) do

@@ -62,7 +62,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine_private.h"
+#include "engine/engine_private.h"
 #include "schedule.h"
 
 typedef struct {
@@ -703,11 +703,11 @@ static void check_questions(const client *of)
     const zkl_request *request, *other;
     TAILQ_FOREACH(request, &of->engine->flying, all)
     {
-        if (request->kind != ZKL_REQUEST_QUERY_GET)
+        if (request->on_reply != zkl_query_got)
             continue;
         asked++;
         other = TAILQ_FIRST(&of->engine->flying);
-        while (other->kind != request->kind || other->about.query != request->about.query)
+        while (other->on_reply != request->on_reply || other->owner != request->owner)
             other = TAILQ_NEXT(other, all);
         questions += other == request;
     }

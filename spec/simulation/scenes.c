@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "engine_private.h"
+#include "engine/engine_private.h"
 #include "schedule.h"
 
 #define SESSION_TIMEOUT_MS 1000

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory.h"
+#include "base/base.h"
 #include "schedule.h"
 
 run_state run;

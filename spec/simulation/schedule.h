@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine.h"
+#include "engine/engine.h"
 #include "sim_zookeeper.h"
 
 #define MAX_CLIENTS 6

@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory.h"
+#include "base/base.h"
 #include "sim_client.h"
 
 /* The constants of zookeeper.h, with the real library's values. */

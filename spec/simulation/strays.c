@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "engine_private.h"
+#include "engine/engine_private.h"
 #include "schedule.h"
 
 /*

@@ -300,7 +300,7 @@ end
 -- Codes ---------------------------------------------------------------------------------------------------------------
 
 --- Returns the codes of the C side, from its table of names, and the codes among them that C never answers.
--- @tparam string engine csrc/engine.c
+-- @tparam string engine csrc/engine/engine.c
 -- @tparam string others all of csrc/*.c
 -- @treturn table set of names
 -- @treturn table set of names

@@ -5,9 +5,9 @@
  * for what the beginning of the input makes it do without a request: it hangs up, expires the session, deletes nodes, sets data.
  * fuzz_api.lua says what must be true of any program. Memory is checked when the Lua state is closed, once in a number of programs.
  */
-#include "client.h"
+#include "base/base.h"
+#include "client/client.h"
 #include "fake_server.h"
-#include "memory.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

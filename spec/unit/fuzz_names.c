@@ -5,7 +5,7 @@
  * each byte that is read past its end. The properties are not stated by the parser's own steps but by round trips, by permutations,
  * and by a plain quadratic definition of which node blocks which.
  */
-#include "names.h"
+#include "lock/names.h"
 
 #include <stdarg.h>
 #include <stdio.h>

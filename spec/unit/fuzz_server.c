@@ -9,9 +9,9 @@
  * granted by a wrong answer that zklock could have recognized: a node that was not requested, a list without the own node or with a
  * conflicting node ahead of it, permits beyond the limit.
  */
-#include "engine.h"
+#include "base/base.h"
+#include "engine/engine.h"
 #include "fake_server.h"
-#include "memory.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "../../csrc/engine_private.h"
+#include "../../csrc/engine/engine_private.h"
 
 static bool sound(const char *first, const char *second, int32_t count)
 {

@@ -19,8 +19,8 @@
 #include <lua.h>
 #include <lualib.h>
 
-#include "../../csrc/client.h"
-#include "../../csrc/memory.h"
+#include "../../csrc/base/base.h"
+#include "../../csrc/client/client.h"
 #include "real_server.h"
 
 #define PATIENCE (30 * ZKL_SECOND)

@@ -1,7 +1,7 @@
 /*
  * test_names: the names of every client that may share a directory, the edges of their numbers, and which node waits for which.
  */
-#include "names.h"
+#include "lock/names.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#include "../../csrc/client_private.h"
+#include "../../csrc/client/client_private.h"
 #include "real_server.h"
 
 #define PATIENCE (120 * ZKL_SECOND)

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "../../csrc/client.h"
-#include "../../csrc/memory.h"
+#include "../../csrc/base/base.h"
+#include "../../csrc/client/client.h"
 
 #define PATIENCE_MS 30000
 

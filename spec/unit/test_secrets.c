@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "../../csrc/client.h"
-#include "../../csrc/memory.h"
+#include "../../csrc/base/base.h"
+#include "../../csrc/client/client.h"
 
 #define PATIENCE (30 * ZKL_SECOND)
 #define COUNT(array) (sizeof(array) / sizeof *(array))

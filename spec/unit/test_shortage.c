@@ -18,8 +18,8 @@
 
 #include <cmocka.h>
 
-#include "../../csrc/client.h"
-#include "../../csrc/memory.h"
+#include "../../csrc/base/base.h"
+#include "../../csrc/client/client.h"
 #include "real_server.h"
 
 #define PATIENCE (30 * ZKL_SECOND)

@@ -1,7 +1,7 @@
 /*
  * test_token: a token's text, and that it is ordered as the token is: by bytes, and in a locale that orders letters otherwise.
  */
-#include "engine.h"
+#include "engine/engine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

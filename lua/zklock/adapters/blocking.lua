@@ -1,8 +1,8 @@
 --- adapters.blocking: waiting in a plain Lua program, which has nothing else to do meanwhile.
 --
 -- Blocks the whole Lua state, so there is never more than one waiter, and no waiter to wake. The C side waits, and meanwhile
--- does the client's work (csrc/poll_owner.c). Waits in slices: a signal that arrives just before the sleep does not interrupt the
--- sleep, and must not go unnoticed for longer than a slice.
+-- does the client's work (csrc/client/poll_owner.c). Waits in slices: a signal that arrives just before the sleep does not
+-- interrupt the sleep, and must not go unnoticed for longer than a slice.
 
 local min = math.min
 

@@ -28,8 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "machine.h"
-#include "memory.h"
 #include "schedule.h"
 
 #define LIMIT 400

@@ -1,0 +1,516 @@
+/*
+ * acquisition: one request for a lock, from the call to its end.
+ *
+ * An acquisition's entry does the work (entry.c). An acquisition that has ended may still have an entry whose node is being
+ * deleted. It is settled when that entry is gone. The owner calls zkl_acquisition_forget when it will not use the
+ * acquisition any more. The acquisition is freed when it is both forgotten and settled.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase)
+{
+    static const char *const names[] = {
+        [ZKL_ACQUISITION_WAITING] = "waiting", [ZKL_ACQUISITION_GRANTED] = "granted",   [ZKL_ACQUISITION_LOST] = "lost",
+        [ZKL_ACQUISITION_REFUSED] = "refused", [ZKL_ACQUISITION_RELEASED] = "released",
+    };
+    return names[phase];
+}
+
+/* Stops max_hold: the grant is over, or there was none. */
+static void end_hold(zkl_acquisition *acquisition)
+{
+    if (acquisition->hold_until != ZKL_NEVER) {
+        TAILQ_REMOVE(&acquisition->engine->holds, acquisition, in_holds);
+        acquisition->hold_until = ZKL_NEVER;
+    }
+}
+
+/* A grant begins. If it has a max_hold, inserts the acquisition into engine->holds, sorted by the end of the grant. */
+static void begin_hold(zkl_acquisition *acquisition)
+{
+    int64_t max_hold = acquisition->spec->lock.max_hold;
+    if (max_hold == 0) {
+        return;
+    }
+    struct zkl_acquisition_list *holds = &acquisition->engine->holds;
+    acquisition->hold_until = acquisition->engine->now + max_hold;
+    zkl_acquisition *before = TAILQ_LAST(holds, zkl_acquisition_list);
+    while (before != NULL && before->hold_until > acquisition->hold_until) {
+        before = TAILQ_PREV(before, zkl_acquisition_list, in_holds);
+    }
+    if (before != NULL) {
+        TAILQ_INSERT_AFTER(holds, before, acquisition, in_holds);
+    } else {
+        TAILQ_INSERT_HEAD(holds, acquisition, in_holds);
+    }
+}
+
+void zkl_acquisition_free(zkl_acquisition *acquisition)
+{
+    end_hold(acquisition);
+    zkl_permits_free(acquisition);
+    TAILQ_REMOVE(&acquisition->engine->acquisitions, acquisition, all);
+    if (acquisition->queue != NULL) {
+        zkl_queue_drop(acquisition->queue);
+    }
+    zkl_lock_spec_drop(acquisition->spec);
+    zkl_free(acquisition->message);
+    zkl_free(acquisition);
+}
+
+static void tell_host(zkl_acquisition *acquisition)
+{
+    if (!acquisition->forgotten) {
+        acquisition->engine->host.acquisition_changed(acquisition->engine->host.context, acquisition);
+    }
+}
+
+static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
+                   va_list args) __attribute__((format(printf, 4, 0)));
+
+static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
+                   va_list args)
+{
+    char message[512];
+    int length = vsnprintf(message, sizeof message, format, args);
+    end_hold(acquisition);
+    zkl_free(acquisition->message);
+    acquisition->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
+    acquisition->code = code;
+    acquisition->phase = phase;
+    acquisition->engine->stats.refusals += phase == ZKL_ACQUISITION_REFUSED;
+    acquisition->engine->stats.losses += phase == ZKL_ACQUISITION_LOST;
+    tell_host(acquisition);
+}
+
+void zkl_acquisition_finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code,
+                            const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    finish(acquisition, phase, code, format, args);
+    va_end(args);
+}
+
+void zkl_acquisition_lose(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
+{
+    if (acquisition->phase != ZKL_ACQUISITION_GRANTED) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    finish(acquisition, ZKL_ACQUISITION_LOST, code, format, args);
+    va_end(args);
+    zkl_acquisition_leave(acquisition);
+}
+
+const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS] = {
+    1 * ZKL_SECOND / 1000,   5 * ZKL_SECOND / 2000,  5 * ZKL_SECOND / 1000,   10 * ZKL_SECOND / 1000,
+    25 * ZKL_SECOND / 1000,  50 * ZKL_SECOND / 1000, 100 * ZKL_SECOND / 1000, 250 * ZKL_SECOND / 1000,
+    500 * ZKL_SECOND / 1000, 1 * ZKL_SECOND,         5 * ZKL_SECOND / 2,      5 * ZKL_SECOND,
+    10 * ZKL_SECOND,         30 * ZKL_SECOND,        60 * ZKL_SECOND,         ZKL_NEVER,
+};
+
+static void note_wait(const zkl_acquisition *acquisition)
+{
+    zkl_stats *stats = &acquisition->engine->stats;
+    int64_t waited = acquisition->engine->now - acquisition->asked_at;
+    int32_t bucket = 0;
+    while (waited > zkl_wait_bounds[bucket]) {
+        bucket++;
+    }
+    stats->waits[bucket]++;
+    stats->waited += waited;
+    stats->grants++;
+}
+
+void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry)
+{
+    int64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? entry->sequence : entry->czxid;
+    acquisition->token = (zkl_token){number, entry->grants};
+    acquisition->phase = ZKL_ACQUISITION_GRANTED;
+    note_wait(acquisition);
+    begin_hold(acquisition);
+    tell_host(acquisition);
+}
+
+int64_t zkl_acquisitions_expire_at(const zkl_engine *engine)
+{
+    const zkl_acquisition *first = TAILQ_FIRST(&engine->holds);
+    return first != NULL ? first->hold_until : ZKL_NEVER;
+}
+
+void zkl_acquisitions_expire(zkl_engine *engine)
+{
+    zkl_acquisition *acquisition;
+    while ((acquisition = TAILQ_FIRST(&engine->holds)) != NULL && acquisition->hold_until <= engine->now &&
+           !ZKL_BROKEN(ZKL_BREAK_HOLD)) {
+        zkl_acquisition_lose(acquisition, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
+                             zkl_acquisition_path(acquisition),
+                             (double)acquisition->spec->lock.max_hold / (double)ZKL_SECOND);
+    }
+}
+
+void zkl_acquisition_revoked(zkl_acquisition *acquisition)
+{
+    if (acquisition->phase == ZKL_ACQUISITION_GRANTED && acquisition->spec->lock.revocable) {
+        acquisition->revocations++;
+        tell_host(acquisition);
+    }
+}
+
+void zkl_acquisition_leave(zkl_acquisition *acquisition)
+{
+    if (acquisition->sharing) {
+        zkl_share_part(acquisition);
+        return;
+    }
+    if (acquisition->entry != NULL && zkl_share_pass(acquisition)) {
+        return;
+    }
+    if (acquisition->permits != NULL && acquisition->phase == ZKL_ACQUISITION_RELEASED &&
+        zkl_permits_pass(acquisition)) {
+        zkl_acquisition_settle(acquisition);
+        return;
+    }
+    zkl_entry *entry, *next;
+    for (entry = LIST_FIRST(&acquisition->entries); entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, in_acquisition);
+        zkl_entry_leave(entry); /* the last one may free the acquisition */
+    }
+}
+
+void zkl_acquisition_connection_lost(zkl_acquisition *acquisition)
+{
+    if (acquisition->try_only && acquisition->phase == ZKL_ACQUISITION_WAITING) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED,
+                               "'%s' could not be tried: the connection to '%s' is lost",
+                               zkl_acquisition_path(acquisition), acquisition->engine->hosts);
+        zkl_acquisition_leave(acquisition);
+    }
+}
+
+/* Sets the code and the message of a release. Only the first call has an effect. */
+static void note_release(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void note_release(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
+{
+    if (acquisition->code != ZKL_OK) {
+        return;
+    }
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    acquisition->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
+    acquisition->code = code;
+}
+
+void zkl_acquisition_deleted_externally(zkl_acquisition *acquisition, const char *node)
+{
+    if (acquisition->phase == ZKL_ACQUISITION_RELEASED && acquisition->code != ZKL_LOST) {
+        acquisition->engine->stats.losses++;
+        note_release(acquisition, ZKL_LOST, "'%.160s' is lost: somebody deleted its node '%.300s'",
+                     zkl_acquisition_path(acquisition), node);
+    }
+}
+
+void zkl_acquisition_delete_refused(zkl_acquisition *acquisition, int rc, const char *node)
+{
+    if (acquisition->phase == ZKL_ACQUISITION_RELEASED && rc != ZTHROTTLEDOP) {
+        note_release(acquisition, zkl_code_of(rc), "the server refuses to delete '%s': %s", node, zerror(rc));
+        tell_host(acquisition);
+    }
+}
+
+void zkl_acquisition_blocker_changed(zkl_acquisition *acquisition)
+{
+    tell_host(acquisition);
+}
+
+void zkl_acquisition_entry_gone(zkl_acquisition *acquisition, zkl_entry *entry)
+{
+    LIST_REMOVE(entry, in_acquisition);
+    if (acquisition->entry == entry) {
+        acquisition->entry = NULL;
+    }
+    zkl_acquisition_settle(acquisition);
+}
+
+void zkl_acquisition_settle(zkl_acquisition *acquisition)
+{
+    if (!zkl_acquisition_settled(acquisition)) {
+        return;
+    }
+    if (acquisition->forgotten) {
+        zkl_acquisition_free(acquisition);
+    } else {
+        tell_host(acquisition);
+    }
+}
+
+static zkl_role role_of(zkl_mode mode)
+{
+    static const zkl_role roles[] = {
+        [ZKL_MODE_MUTEX] = ZKL_ROLE_MUTEX,
+        [ZKL_MODE_READ] = ZKL_ROLE_READER,
+        [ZKL_MODE_WRITE] = ZKL_ROLE_WRITER,
+        [ZKL_MODE_PERMITS] = ZKL_ROLE_QUEUE_ENTRY,
+    };
+    return roles[mode];
+}
+
+/* Returns whether another entry of this client is in the way. Then a try need not ask the server. */
+static bool stands_in_the_way(const zkl_acquisition *acquisition)
+{
+    zkl_node_kind mine = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
+    const zkl_entry *entry;
+    TAILQ_FOREACH(entry, &acquisition->queue->entries, in_queue)
+    {
+        if (entry->wanted && zkl_kind_conflicts(mine, zkl_entry_kind(entry))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the entry of the granted writer whose place a new reader may take; NULL if there is none. */
+static zkl_entry *writer_of(const zkl_acquisition *acquisition, const zkl_acquisition_request *request)
+{
+    const zkl_acquisition *writer = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ ? request->writer : NULL;
+    bool usable = writer != NULL && writer->queue == acquisition->queue &&
+                  zkl_acquisition_mode(writer) == ZKL_MODE_WRITE && writer->phase == ZKL_ACQUISITION_GRANTED &&
+                  !ZKL_BROKEN(ZKL_BREAK_DOWNGRADE);
+    return usable ? writer->entry : NULL;
+}
+
+/*
+ * Refuses the acquisition if no answer of the server is needed for that; else returns false. `has_place`: it can share
+ * an entry, or take its writer's place.
+ */
+static bool refuse_locally(zkl_acquisition *acquisition, bool has_place)
+{
+    zkl_engine *engine = acquisition->engine;
+    if (engine->closing) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_CLOSED, "the client is closed");
+    } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
+    } else if (acquisition->try_only && !has_place && stands_in_the_way(acquisition) && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_TIMEOUT,
+                               "'%s' is taken: another lock object of this client is ahead",
+                               zkl_acquisition_path(acquisition));
+    } else if (acquisition->try_only && !zkl_session_usable(engine)) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s",
+                               zkl_acquisition_path(acquisition),
+                               engine->problem[0] != '\0' ? engine->problem : "there is no connection yet");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request, void *user, int64_t now)
+{
+    engine->now = now;
+    zkl_acquisition *acquisition = zkl_alloc(sizeof *acquisition);
+    if (acquisition == NULL) {
+        return NULL;
+    }
+    acquisition->engine = engine;
+    acquisition->user = user;
+    acquisition->spec = zkl_lock_spec_take(request->spec);
+    acquisition->try_only = request->try_only;
+    acquisition->optimistic = request->optimistic;
+    acquisition->asked_at = now;
+    acquisition->hold_until = ZKL_NEVER;
+    LIST_INIT(&acquisition->entries);
+    TAILQ_INSERT_TAIL(&engine->acquisitions, acquisition, all);
+    bool semaphore = zkl_acquisition_mode(acquisition) == ZKL_MODE_PERMITS;
+    acquisition->queue = zkl_queue_take(engine, semaphore ? acquisition->spec->locks : acquisition->spec->lock.path);
+    if (acquisition->queue == NULL || (semaphore && !zkl_permits_init(acquisition, request->count))) {
+        zkl_acquisition_free(acquisition);
+        return NULL;
+    }
+    engine->stats.claims++;
+    zkl_entry *writer = writer_of(acquisition, request);
+    zkl_entry *shared = writer == NULL ? zkl_share_find(acquisition) : NULL;
+    if (shared == NULL) {
+        zkl_share_make_way(acquisition);
+    }
+    if (refuse_locally(acquisition, writer != NULL || shared != NULL)) {
+        return acquisition;
+    }
+    if (shared != NULL) {
+        zkl_share_join(shared, acquisition);
+        return acquisition;
+    }
+    acquisition->entry = zkl_entry_new(acquisition, acquisition->queue, role_of(zkl_acquisition_mode(acquisition)));
+    if (acquisition->entry == NULL) {
+        zkl_acquisition_free(acquisition);
+        return NULL;
+    }
+    acquisition->entry->writer = writer;
+    zkl_entry_step(acquisition->entry);
+    return acquisition;
+}
+
+void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t now)
+{
+    zkl_engine *engine = acquisition->engine;
+    engine->now = now;
+    if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "the wait for '%s' was ended: %s",
+                               zkl_acquisition_path(acquisition), zkl_code_name(code));
+    } else if (acquisition->phase == ZKL_ACQUISITION_GRANTED && code == ZKL_CLOSED) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_LOST, code, "'%s' was given back: the client is closed",
+                               zkl_acquisition_path(acquisition));
+    } else if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
+        acquisition->phase = ZKL_ACQUISITION_RELEASED;
+        end_hold(acquisition);
+        tell_host(acquisition);
+    }
+    zkl_acquisition_leave(acquisition);
+}
+
+void zkl_acquisition_lapsed(zkl_acquisition *acquisition, int64_t now)
+{
+    acquisition->engine->now = now;
+    zkl_acquisitions_expire(acquisition->engine); /* max_hold may be the reason */
+    zkl_acquisition_lose(acquisition, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended",
+                         zkl_acquisition_path(acquisition));
+}
+
+void zkl_acquisition_forget(zkl_acquisition *acquisition, int64_t now)
+{
+    acquisition->forgotten = true;
+    if (zkl_acquisition_settled(acquisition)) {
+        zkl_acquisition_free(acquisition);
+    } else {
+        zkl_acquisition_end(acquisition, ZKL_CANCELLED, now);
+    }
+}
+
+zkl_acquisition_phase zkl_acquisition_get_phase(const zkl_acquisition *acquisition)
+{
+    return acquisition->phase;
+}
+
+bool zkl_acquisition_settled(const zkl_acquisition *acquisition)
+{
+    return LIST_EMPTY(&acquisition->entries) && !acquisition->sharing;
+}
+
+zkl_code zkl_acquisition_code(const zkl_acquisition *acquisition)
+{
+    return acquisition->code;
+}
+
+const char *zkl_acquisition_message(const zkl_acquisition *acquisition)
+{
+    return acquisition->message != NULL ? acquisition->message : acquisition->code != ZKL_OK ? ZKL_UNSAID : "";
+}
+
+zkl_token zkl_acquisition_token(const zkl_acquisition *acquisition)
+{
+    return acquisition->token;
+}
+
+/* Writes a number that is not negative, with leading zeros. Returns the end of the digits. */
+static char *put_digits(char *to, int64_t number, int digits)
+{
+    for (int at = digits - 1; at >= 0; at--) {
+        to[at] = (char)('0' + number % 10);
+        number /= 10;
+    }
+    return to + digits;
+}
+
+void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE])
+{
+    if (token.number != 0) {
+        text = put_digits(text, token.number, ZKL_TOKEN_NUMBER_DIGITS);
+        *text++ = '-';
+        text = put_digits(text, token.grants, ZKL_TOKEN_GRANTS_DIGITS);
+    }
+    *text = '\0';
+}
+
+const char *zkl_acquisition_node(const zkl_acquisition *acquisition)
+{
+    /* The first entry of a semaphore's acquisition is its latest lease entry, or its queue entry before there is one. */
+    const zkl_entry *entry = acquisition->sharing ? acquisition->entry : LIST_FIRST(&acquisition->entries);
+    bool has_one = entry != NULL && (!acquisition->sharing || acquisition->phase == ZKL_ACQUISITION_GRANTED);
+    return has_one ? entry->node : NULL;
+}
+
+/* Returns the znode by which an acquisition holds one of its permits; NULL if the entry holds none. */
+static const char *node_of_lease_entry(const zkl_entry *entry)
+{
+    return entry->role == ZKL_ROLE_LEASE_ENTRY && entry->state == ZKL_ENTRY_GRANTED && entry->wanted ? entry->node
+                                                                                                     : NULL;
+}
+
+char *zkl_acquisition_nodes(const zkl_acquisition *acquisition)
+{
+    if (acquisition->permits == NULL || acquisition->permits->count == 1 ||
+        acquisition->phase != ZKL_ACQUISITION_GRANTED) {
+        return NULL;
+    }
+    size_t stem = strlen(zkl_acquisition_path(acquisition)) + 1;
+    size_t size = 1;
+    const zkl_entry *entry;
+    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
+    {
+        const char *node = node_of_lease_entry(entry);
+        size += node != NULL ? strlen(node + stem) + 1 : 0;
+    }
+    char *nodes = zkl_alloc(size); /* zeroed */
+    char *end = nodes;
+    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
+    {
+        const char *node = node_of_lease_entry(entry);
+        if (end != NULL && node != NULL) {
+            size_t length = strlen(node + stem) + 1;
+            memcpy(end, node + stem, length);
+            end += length;
+        }
+    }
+    return nodes;
+}
+
+const char *zkl_acquisition_path(const zkl_acquisition *acquisition)
+{
+    return acquisition->spec->lock.path;
+}
+
+const char *zkl_acquisition_blocker(const zkl_acquisition *acquisition)
+{
+    bool has_own = acquisition->entry != NULL && !acquisition->sharing;
+    return has_own ? zkl_watch_node_of(&acquisition->entry->watcher) : NULL;
+}
+
+bool zkl_acquisition_is_sharing(const zkl_acquisition *acquisition)
+{
+    return acquisition->sharing;
+}
+
+void *zkl_acquisition_user(const zkl_acquisition *acquisition)
+{
+    return acquisition->user;
+}
+
+int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition)
+{
+    return acquisition->hold_until;
+}
+
+int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition)
+{
+    return acquisition->revocations;
+}

@@ -1,0 +1,108 @@
+/*
+ * lock spec: the immutable settings of a lock, for all of its acquisitions.
+ *
+ * A lock spec is made once for each lock object. Acquisitions, handles and lingering nodes share it, so an acquisition
+ * copies no strings. The reference count is atomic: callers and the engine drop their references on different threads.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+/* Whether the list is one of the C client's constants, which are neither copied nor freed. */
+static bool is_constant(const struct ACL_vector *acl)
+{
+    return acl->data == ZOO_OPEN_ACL_UNSAFE.data || acl->data == ZOO_READ_ACL_UNSAFE.data ||
+           acl->data == ZOO_CREATOR_ALL_ACL.data;
+}
+
+/* Returns both directories of a semaphore, one behind the other; NULL when memory is short. */
+static char *copy_directories(const char *path)
+{
+    size_t size = 2 * strlen(path) + sizeof "/locks" + sizeof "/leases";
+    char *both = zkl_alloc(size);
+    if (both != NULL) {
+        snprintf(both, size, "%s/locks%c%s/leases", path, '\0', path);
+    }
+    return both;
+}
+
+const char *zkl_lock_spec_leases(const zkl_lock_spec *spec)
+{
+    return spec->locks + strlen(spec->locks) + 1;
+}
+
+zkl_lock_spec *zkl_lock_spec_new(const zkl_lock *lock)
+{
+    zkl_lock_spec *spec = zkl_alloc(sizeof *spec);
+    if (spec == NULL) {
+        return NULL;
+    }
+    atomic_store_explicit(&spec->uses, 1, memory_order_relaxed);
+    bool semaphore = lock->mode == ZKL_MODE_PERMITS;
+    spec->lock = *lock;
+    spec->lock.path = zkl_copy(lock->path, strlen(lock->path));
+    spec->lock.identity = zkl_copy(lock->identity, strlen(lock->identity));
+    spec->lock.acl = &spec->acl;
+    spec->locks = semaphore ? copy_directories(lock->path) : NULL;
+    bool whole = spec->lock.path != NULL && spec->lock.identity != NULL && (!semaphore || spec->locks != NULL);
+    if (is_constant(lock->acl)) {
+        spec->acl = *lock->acl;
+    } else {
+        whole = zkl_acl_copy(&spec->acl, lock->acl) && whole;
+    }
+    if (!whole) {
+        zkl_lock_spec_drop(spec);
+        return NULL;
+    }
+    return spec;
+}
+
+zkl_lock_spec *zkl_lock_spec_take(zkl_lock_spec *spec)
+{
+    atomic_fetch_add_explicit(&spec->uses, 1, memory_order_relaxed);
+    return spec;
+}
+
+void zkl_lock_spec_drop(zkl_lock_spec *spec)
+{
+    if (spec == NULL || atomic_fetch_sub_explicit(&spec->uses, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    if (!is_constant(&spec->acl)) {
+        zkl_acl_free(&spec->acl);
+    }
+    zkl_free((void *)(uintptr_t)spec->lock.path);
+    zkl_free((void *)(uintptr_t)spec->lock.identity);
+    zkl_free(spec->locks);
+    zkl_free(spec);
+}
+
+const zkl_lock *zkl_lock_spec_settings(const zkl_lock_spec *spec)
+{
+    return &spec->lock;
+}
+
+/* --- access control lists ------------------------------------------------------------------------------------------ */
+
+static bool same_acl(const struct ACL_vector *a, const struct ACL_vector *b)
+{
+    if (a->data == b->data) {
+        return true;
+    }
+    if (a->count != b->count) {
+        return false;
+    }
+    for (int32_t i = 0; i < a->count; i++) {
+        if (a->data[i].perms != b->data[i].perms || strcmp(a->data[i].id.scheme, b->data[i].id.scheme) != 0 ||
+            strcmp(a->data[i].id.id, b->data[i].id.id) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool zkl_lock_spec_alike(const zkl_lock_spec *a, const zkl_lock_spec *b)
+{
+    return a == b || (strcmp(a->lock.identity, b->lock.identity) == 0 && same_acl(&a->acl, &b->acl));
+}

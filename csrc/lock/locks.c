@@ -1,0 +1,355 @@
+/*
+ * locks: all locks of a client, and what happens to all of them at once.
+ */
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+/* The time until runnable entries are stepped again whose requests could not be sent. */
+#define PAUSE_AFTER (ZKL_SECOND / 5)
+
+int64_t zkl_entries_run_at(const zkl_engine *engine)
+{
+    bool may_send = zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT;
+    return may_send && !TAILQ_EMPTY(&engine->runnable) ? engine->now + PAUSE_AFTER : ZKL_NEVER;
+}
+
+void zkl_entries_run(zkl_engine *engine)
+{
+    zkl_entry *entry;
+    while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
+           (entry = TAILQ_FIRST(&engine->runnable)) != NULL) {
+        TAILQ_REMOVE(&engine->runnable, entry, in_wait_list);
+        entry->runnable = false;
+        zkl_entry_step(entry);
+        if (entry->runnable) {
+            break; /* it still may not send, and neither may those behind it */
+        }
+    }
+    while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
+           (entry = TAILQ_FIRST(&engine->over_watch_budget)) != NULL && zkl_entry_fits(entry)) {
+        TAILQ_REMOVE(&engine->over_watch_budget, entry, in_wait_list);
+        entry->over_watch_budget = false;
+        zkl_entry_step(entry);
+    }
+}
+
+/* --- what the session reports -------------------------------------------------------------------------------------- */
+
+static void resume_watches(const zkl_engine *engine)
+{
+    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
+        const zkl_queue *queue;
+        LIST_FOREACH(queue, &engine->queues[slot], hash)
+        {
+            zkl_watches_resume(&queue->directory);
+        }
+    }
+}
+
+/*
+ * The heads of semaphores' queues look again, on a new connection. Their watches are armed again, but report only
+ * changes whose zxids are higher than those that the client has seen. The zxids of a restored server may still be
+ * lower.
+ */
+static void look_again_at_leases(zkl_engine *engine)
+{
+    zkl_entry *entry;
+    TAILQ_FOREACH(entry, &engine->entries, all)
+    {
+        bool waits = entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->state == ZKL_ENTRY_CONFIRMING;
+        if (waits && zkl_watch_is_armed(&entry->watcher) && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
+            zkl_permits_look_again(entry->acquisition);
+        }
+    }
+}
+
+/* Requests may go out again. The runnable entries are stepped in the same turn. */
+static void ready(zkl_engine *engine)
+{
+    resume_watches(engine);
+    look_again_at_leases(engine);
+}
+
+/* The ZooKeeper handle is closed, and has forgotten all watches. */
+static void closed(zkl_engine *engine)
+{
+    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
+        zkl_queue *queue = LIST_FIRST(&engine->queues[slot]);
+        while (queue != NULL) {
+            queue->uses++; /* stays until its successor is known */
+            zkl_watches_closed(&queue->directory);
+            zkl_queue *next = LIST_NEXT(queue, hash);
+            zkl_queue_drop(queue);
+            queue = next;
+        }
+    }
+}
+
+/* The connection is lost: tries are answered. */
+static void lost(zkl_engine *engine)
+{
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        zkl_acquisition_connection_lost(acquisition);
+    }
+}
+
+/* The session is over, and with it all nodes. */
+static void over(zkl_engine *engine, const char *why)
+{
+    zkl_entry *entry, *next;
+    for (entry = TAILQ_FIRST(&engine->entries); entry != NULL; entry = next) {
+        next = TAILQ_NEXT(entry, all);
+        zkl_entry_session_over(entry, why);
+    }
+    zkl_queues_forget(engine);
+    engine->no_containers = false;
+}
+
+/* No session will be opened any more. */
+static void refused(zkl_engine *engine, zkl_code code, const char *message)
+{
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+            zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
+            zkl_acquisition_leave(acquisition);
+        }
+    }
+    zkl_queries_fail(engine, code, message);
+}
+
+/* What the server refused may be tried again. */
+static void retry(zkl_engine *engine)
+{
+    zkl_entries_end_backoff(engine);
+    resume_watches(engine);
+}
+
+/* It is not certain any more that the session exists. */
+static void lapsed(zkl_engine *engine)
+{
+    zkl_share_expire(engine, true);
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        zkl_acquisition_lose(acquisition, ZKL_LOST,
+                             "'%s' is lost: it is not certain any more that the session lives (its timeout is %d ms)",
+                             zkl_acquisition_path(acquisition), engine->timeout_ms);
+    }
+}
+
+/* Grants the entries that have waited for a lease. */
+static void leased(zkl_engine *engine)
+{
+    zkl_entry *entry, *next;
+    for (entry = TAILQ_FIRST(&engine->entries); entry != NULL; entry = next) {
+        next = TAILQ_NEXT(entry, all);
+        if (entry->role != ZKL_ROLE_QUEUE_ENTRY) { /* a queue entry waits for permits, not for a lease */
+            zkl_entry_confirm(entry);
+        }
+    }
+}
+
+const zkl_session_listener zkl_locks_listener = {
+    .ready = ready,
+    .lost = lost,
+    .over = over,
+    .closed = closed,
+    .refused = refused,
+    .retry = retry,
+    .lapsed = lapsed,
+    .leased = leased,
+};
+
+/* --- what heartbeats check ----------------------------------------------------------------------------------------- */
+
+static void *next_item(const zkl_engine *engine, void *item)
+{
+    zkl_entry *entry = item;
+    return entry == NULL ? TAILQ_FIRST(&engine->entries) : TAILQ_NEXT(entry, all);
+}
+
+static zkl_item describe_item(const void *item)
+{
+    static const zkl_item_state states[] = {
+        [ZKL_ENTRY_PARKED] = ZKL_ITEM_NONE,     [ZKL_ENTRY_LOOKING] = ZKL_ITEM_NONE,
+        [ZKL_ENTRY_JOINING] = ZKL_ITEM_PENDING, [ZKL_ENTRY_RECOVERING] = ZKL_ITEM_PENDING,
+        [ZKL_ENTRY_QUEUED] = ZKL_ITEM_PRESENT,  [ZKL_ENTRY_CONFIRMING] = ZKL_ITEM_HELD,
+        [ZKL_ENTRY_GRANTED] = ZKL_ITEM_HELD,    [ZKL_ENTRY_LEAVING] = ZKL_ITEM_NONE,
+        [ZKL_ENTRY_GONE] = ZKL_ITEM_NONE,
+    };
+    const zkl_entry *entry = item;
+    return (zkl_item){
+        .state = states[entry->state],
+        .generation = entry->generation,
+        .needs_lease = entry->state == ZKL_ENTRY_CONFIRMING && entry->role != ZKL_ROLE_QUEUE_ENTRY,
+        /*
+         * A downgraded reader does not know its node's czxid. The session is enough: no other client has it, and this
+         * one makes no node twice under one name.
+         */
+        .any_czxid = entry->downgraded,
+        .path = entry->node,
+        .czxid = entry->czxid,
+    };
+}
+
+static void keep_item(void *item)
+{
+    zkl_entry *entry = item;
+    entry->flying++;
+}
+
+static void release_item(void *item)
+{
+    zkl_entry_request_completed(item);
+}
+
+static void item_deleted(void *item)
+{
+    zkl_entry_deleted_externally(item);
+}
+
+static void item_replaced(void *item)
+{
+    zkl_entry_replaced(item);
+}
+
+const zkl_lease_items zkl_entry_items = {
+    .next = next_item,
+    .describe = describe_item,
+    .keep = keep_item,
+    .release = release_item,
+    .deleted = item_deleted,
+    .replaced = item_replaced,
+};
+
+/* --- what watches report ------------------------------------------------------------------------------------------- */
+
+static zkl_entry *entry_of(zkl_watcher *watcher)
+{
+    return (zkl_entry *)(void *)((char *)watcher - offsetof(zkl_entry, watcher));
+}
+
+static zkl_queue *queue_of(zkl_directory *directory)
+{
+    return (zkl_queue *)(void *)((char *)directory - offsetof(zkl_queue, directory));
+}
+
+static void watched_gone(zkl_watcher *watcher)
+{
+    zkl_entry_blocker_gone(entry_of(watcher));
+}
+
+static void look_again(zkl_watcher *watcher)
+{
+    zkl_entry_look_again(entry_of(watcher));
+}
+
+static void look_later(zkl_watcher *watcher)
+{
+    zkl_entry_look_later(entry_of(watcher));
+}
+
+/* The watch could not be armed. If there is a connection, the entry waits: the cause will not pass at once. */
+static void watch_failed(zkl_watcher *watcher)
+{
+    zkl_entry *entry = entry_of(watcher);
+    if (entry->state == ZKL_ENTRY_QUEUED && zkl_session_usable(entry->engine)) {
+        zkl_entry_look_later(entry); /* no memory, or a name that no node can have */
+    } else {
+        zkl_entry_look_again(entry);
+    }
+}
+
+static void watch_answered(zkl_watcher *watcher, bool there)
+{
+    zkl_entry_prediction_answered(entry_of(watcher), there);
+}
+
+static void directory_listed(zkl_watcher *watcher, int rc, const zkl_reply *reply)
+{
+    zkl_entry *entry = entry_of(watcher);
+    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
+        zkl_reply seen = *reply;
+        seen.tag = ZKL_LIST_LOOK;
+        zkl_permits_listed(entry->acquisition, rc, &seen);
+    } else {
+        zkl_share_listed(entry, rc, reply->names);
+    }
+}
+
+static void watch_kept(zkl_watcher *watcher)
+{
+    zkl_entry *entry = entry_of(watcher);
+    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
+        zkl_permits_look_again(entry->acquisition);
+    } else {
+        zkl_share_contested(entry); /* another contender may have come */
+    }
+}
+
+static bool is_revocation(const char *data, int length)
+{
+    return length == (int)sizeof ZKL_REVOKE - 1 && memcmp(data, ZKL_REVOKE, sizeof ZKL_REVOKE - 1) == 0;
+}
+
+static void revoked(zkl_watcher *owner)
+{
+    zkl_entry_revoked(entry_of(owner));
+}
+
+static void deleted(zkl_watcher *owner)
+{
+    zkl_entry_deleted_externally(entry_of(owner));
+}
+
+static zkl_watcher *owner_of(zkl_directory *directory, const char *node)
+{
+    zkl_entry *entry;
+    TAILQ_FOREACH(entry, &queue_of(directory)->entries, in_queue)
+    {
+        bool stands = entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING ||
+                      entry->state == ZKL_ENTRY_GRANTED;
+        if (stands && strcmp(entry->node, node) == 0) {
+            return &entry->watcher;
+        }
+    }
+    return NULL;
+}
+
+static zkl_directory *find_directory(const zkl_engine *engine, const char *path, size_t length)
+{
+    zkl_queue *queue = zkl_queue_find(engine, path, length);
+    return queue != NULL ? &queue->directory : NULL;
+}
+
+static void keep_directory(zkl_directory *directory)
+{
+    queue_of(directory)->uses++;
+}
+
+static void drop_directory(zkl_directory *directory)
+{
+    zkl_queue_drop(queue_of(directory));
+}
+
+const zkl_watch_ops zkl_entry_watches = {
+    .gone = watched_gone,
+    .look_again = look_again,
+    .look_later = look_later,
+    .failed = watch_failed,
+    .answered = watch_answered,
+    .listed = directory_listed,
+    .kept = watch_kept,
+    .asks = is_revocation,
+    .revoked = revoked,
+    .deleted = deleted,
+    .owner_of = owner_of,
+    .find = find_directory,
+    .keep = keep_directory,
+    .drop = drop_directory,
+};

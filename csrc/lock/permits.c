@@ -1,0 +1,729 @@
+/*
+ * permits: a semaphore's acquisitions.
+ *
+ * The layout is that of Curator's InterProcessSemaphoreV2: "<path>/locks" is a queue like a mutex's, and each permit
+ * taken is a node in "<path>/leases". An acquisition has a queue entry in "locks". At the head of the queue it makes
+ * `count` lease entries in "leases", all or none, so that two acquisitions of several permits each cannot block each
+ * other. Only the head of the queue watches "leases". When the permits are granted, the queue entry leaves, and the
+ * next one is the head.
+ *
+ *   in queue -> looking -> taking -> granted
+ *               looking -> waiting (no room) -> taking
+ *               taking  -> waiting with its nodes kept (permits were taken without the queue) -> granted
+ *
+ * One rule keeps the limit, and it does not depend on the queue. An acquisition is granted only on a list that shows no
+ * more permits than the limit, and that was made after its own lease entries. Of all permits granted at the same time
+ * one was made last, and its list showed all the others. The queue is for order.
+ *
+ * If no acquisition had to wait lately, the lease entries are created together with the queue entry, in one round trip.
+ * If another contender then turns out to be ahead in the queue, the permits are given back at once. Keeping them would
+ * block the head.
+ *
+ * Released permits pass to the next acquisition of this client on the same semaphore if it waits for as many or fewer.
+ * This needs no request for the permits. It happens at most `handoff` times in a row, so a waiter that is ahead of that
+ * acquisition in the queue waits for at most that many acquisitions of this client.
+ *
+ * The number of permits of a semaphore is in the data of "leases", in decimal. An acquisition with another limit is
+ * refused. Curator writes no limit; then the first of our acquisitions writes its own.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+static void on_leases(void *owner, int rc, const zkl_reply *reply);
+
+/*
+ * Lists the leases for the acquisition that the queue entry serves. The reply is ignored if the acquisition's generation
+ * is another one by then. Returns false if the request could not be sent.
+ */
+static bool send_leases(zkl_entry *queue_entry, zkl_list_purpose purpose)
+{
+    const zkl_permits *permits = queue_entry->acquisition->permits;
+    zkl_ask ask = zkl_entry_ask(queue_entry, on_leases);
+    ask.generation = permits->generation;
+    ask.tag = (int32_t)purpose;
+    return zkl_entry_sent(queue_entry,
+                          zkl_send_list(queue_entry->engine, &ask, permits->leases->directory.path, NULL, NULL));
+}
+
+/* --- an acquisition's permits -------------------------------------------------------------------------------------- */
+
+bool zkl_permits_init(zkl_acquisition *acquisition, int32_t count)
+{
+    zkl_permits *permits = zkl_alloc(sizeof *permits);
+    if (permits == NULL) {
+        return false;
+    }
+    acquisition->permits = permits;
+    permits->limit = acquisition->spec->lock.permits;
+    permits->count = count;
+    permits->leases = zkl_queue_take(acquisition->engine, zkl_lock_spec_leases(acquisition->spec));
+    if (permits->leases != NULL) {
+        zkl_queue_keep(permits->leases);
+    }
+    return permits->leases != NULL;
+}
+
+void zkl_permits_free(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->permits;
+    if (permits == NULL) {
+        return;
+    }
+    if (permits->leases != NULL) {
+        zkl_queue_drop(permits->leases);
+    }
+    zkl_free(permits);
+    acquisition->permits = NULL;
+}
+
+const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data)
+{
+    snprintf(data, 12, "%d", (int)acquisition->permits->limit);
+    return data;
+}
+
+/* Forgets what was taken and what lists have shown. The lease entries are leaving, or gone. */
+void zkl_permits_restart(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->permits;
+    permits->generation++;
+    permits->listing = permits->took = permits->full = permits->undecided = permits->search = false;
+    permits->excess = 0;
+}
+
+void zkl_permits_retreat(zkl_acquisition *acquisition, bool others_ahead)
+{
+    zkl_permits *permits = acquisition->permits;
+    zkl_permits_restart(acquisition);
+    permits->waited = permits->waited || others_ahead;
+    permits->leases->busy = permits->leases->busy || others_ahead;
+    if (ZKL_BROKEN(ZKL_BREAK_TURN)) {
+        acquisition->permits->took =
+            !LIST_EMPTY(&acquisition->entries) && LIST_NEXT(LIST_FIRST(&acquisition->entries), in_acquisition) != NULL;
+        return;
+    }
+    zkl_entry *entry, *next;
+    for (entry = LIST_FIRST(&acquisition->entries); entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, in_acquisition);
+        if (entry->role == ZKL_ROLE_LEASE_ENTRY) {
+            zkl_entry_leave(entry);
+        }
+    }
+}
+
+static void refuse(zkl_acquisition *acquisition, zkl_code code, const char *message)
+{
+    zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
+    zkl_acquisition_leave(acquisition);
+}
+
+/* --- the limit ----------------------------------------------------------------------------------------------------- */
+
+/* Reads the limit in the data of a semaphore's "leases". Returns 0 if the data are no limit. */
+static int32_t read_limit(const char *data, int length)
+{
+    int64_t limit = 0;
+    for (int i = 0; i < length; i++) {
+        if (data[i] < '0' || data[i] > '9' || limit > INT32_MAX) {
+            return 0;
+        }
+        limit = limit * 10 + (data[i] - '0');
+    }
+    return limit <= INT32_MAX ? (int32_t)limit : 0;
+}
+
+/*
+ * Lets the acquisitions that waited for the answer go on: at once, or after a while if the server throttled the
+ * request.
+ */
+static void limit_known(zkl_queue *leases, int rc)
+{
+    leases->limit_flying = false;
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&leases->engine->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        bool waits = acquisition->permits != NULL && acquisition->permits->leases == leases &&
+                     acquisition->entry != NULL && acquisition->phase == ZKL_ACQUISITION_WAITING;
+        if (waits && rc == ZTHROTTLEDOP && acquisition->entry->state == ZKL_ENTRY_CONFIRMING) {
+            zkl_entry_back_off(acquisition->entry);
+        } else if (waits) {
+            zkl_entry_look_again(acquisition->entry);
+        }
+    }
+}
+
+void zkl_queue_forget_limit(zkl_queue *leases)
+{
+    leases->limit_mzxid = 0;
+    leases->limit_unwritable = false;
+}
+
+static void note_limit(zkl_queue *leases, int32_t limit, const struct Stat *stat)
+{
+    leases->limit = limit;
+    leases->limit_mzxid = stat->mzxid;
+}
+
+/* Handles the reply to the write of the limit. */
+static void on_limit_set(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_queue *leases = owner;
+    if (rc == ZOK) {
+        note_limit(leases, leases->limit_wanted, reply->stat);
+    } else if (rc == ZNOAUTH) {
+        leases->limit_unwritable = true; /* then the semaphore has no limit to compare with */
+    }
+    limit_known(leases, rc);
+    zkl_queue_drop(leases);
+}
+
+/* Writes the wanted limit. Returns false if that could not be sent. */
+static bool send_limit(zkl_queue *leases, int32_t version)
+{
+    char data[12];
+    int length = snprintf(data, sizeof data, "%d", (int)leases->limit_wanted);
+    const zkl_ask ask = {.on_reply = on_limit_set, .owner = leases};
+    bool sent = zkl_send_set(leases->engine, &ask, leases->directory.path, data, length, version) == ZOK;
+    leases->uses += sent;
+    return sent;
+}
+
+static void limit_got(zkl_queue *leases, int rc, const zkl_reply *reply)
+{
+    if (rc == ZOK) {
+        note_limit(leases, read_limit(reply->data, reply->length), reply->stat);
+        bool unsaid = reply->length <= 0 && !leases->limit_unwritable;
+        if (unsaid && send_limit(leases, reply->stat->version)) {
+            leases->limit_mzxid = 0; /* no limit is written there: the answer to our write decides */
+            return;
+        }
+    }
+    limit_known(leases, rc);
+}
+
+/* Handles the reply to the read of the limit. */
+static void on_limit_got(void *owner, int rc, const zkl_reply *reply)
+{
+    limit_got(owner, rc, reply);
+    zkl_queue_drop(owner);
+}
+
+static void ask_limit(zkl_permits *permits)
+{
+    zkl_queue *leases = permits->leases;
+    if (!leases->limit_flying) {
+        leases->limit_wanted = permits->limit;
+        const zkl_ask ask = {.on_reply = on_limit_got, .owner = leases};
+        leases->limit_flying = zkl_send_get(leases->engine, &ask, leases->directory.path, NULL, NULL) == ZOK;
+        leases->uses += leases->limit_flying;
+    }
+}
+
+/*
+ * Whether the acquisition's limit is the semaphore's, according to a list of its permits. Returns false if the limit is
+ * not known yet; it is then requested, and the acquisition is stepped with the answer. Returns false, too, if the limit
+ * differs; the acquisition is then refused. A try that has written nothing does not wait for the answer: it gets the
+ * answer when it has taken its permits.
+ */
+static bool limit_fits(zkl_acquisition *acquisition, const struct Stat *stat)
+{
+    zkl_permits *permits = acquisition->permits;
+    const zkl_queue *leases = permits->leases;
+    if (ZKL_BROKEN(ZKL_BREAK_LIMIT)) {
+        return true;
+    }
+    if (leases->limit_mzxid != stat->mzxid) {
+        if (acquisition->entry->state == ZKL_ENTRY_LOOKING) {
+            return true;
+        }
+        /* This list is not evaluated, and a watch that it has armed does not report earlier changes: list again. */
+        permits->undecided = true;
+        ask_limit(permits);
+        if (!leases->limit_flying) {
+            zkl_entry_make_runnable(acquisition->entry);
+        }
+        return false;
+    }
+    if (leases->limit != 0 && leases->limit != permits->limit) {
+        char message[512];
+        snprintf(message, sizeof message, "the semaphore '%.400s' was made for %d permits, not for %d",
+                 zkl_acquisition_path(acquisition), (int)leases->limit, (int)permits->limit);
+        refuse(acquisition, ZKL_MISMATCH, message);
+        return false;
+    }
+    return true;
+}
+
+/* --- granting ------------------------------------------------------------------------------------------------------ */
+
+static zkl_entry *next_lease_entry(zkl_entry *entry)
+{
+    while (entry != NULL && (entry->role != ZKL_ROLE_LEASE_ENTRY || !entry->wanted)) {
+        entry = LIST_NEXT(entry, in_acquisition);
+    }
+    return entry;
+}
+
+/* Loops over the lease entries that the acquisition wants. */
+#define FOREACH_LEASE_ENTRY(entry, acquisition)                                                                        \
+    for ((entry) = next_lease_entry(LIST_FIRST(&(acquisition)->entries)); (entry) != NULL;                             \
+         (entry) = next_lease_entry(LIST_NEXT(entry, in_acquisition)))
+
+void zkl_permits_changed(zkl_acquisition *acquisition)
+{
+    acquisition->permits->generation++;
+    acquisition->permits->listing = false;
+    zkl_entry *entry;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
+    {
+        if (entry->state == ZKL_ENTRY_CONFIRMING) {
+            zkl_entry_move_permit(entry, ZKL_ENTRY_QUEUED);
+        }
+    }
+}
+
+/*
+ * Whether all lease entries of the acquisition have their nodes. If `connection` is not 0, the nodes must have been
+ * made on that connection.
+ */
+static bool all_seated(zkl_acquisition *acquisition, uint32_t connection)
+{
+    zkl_entry *entry;
+    int32_t seated = 0;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
+    {
+        seated += entry->state == ZKL_ENTRY_QUEUED && (connection == 0 || entry->connection == connection);
+    }
+    return seated == acquisition->permits->count;
+}
+
+void zkl_permits_confirm(zkl_acquisition *acquisition)
+{
+    zkl_entry *entry;
+    /*
+     * The token is that of the lease entry made last, which is later than any grant that had no room beside this one.
+     */
+    const zkl_entry *latest = NULL;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
+    {
+        zkl_entry_move_permit(entry, ZKL_ENTRY_GRANTED);
+        latest = latest == NULL || entry->czxid > latest->czxid ? entry : latest;
+    }
+    zkl_entry *queue_entry = acquisition->entry;
+    entry = next_lease_entry(LIST_FIRST(&acquisition->entries));
+    zkl_acquisition_grant(acquisition, latest);
+    if (acquisition->spec->lock.revocable) {
+        zkl_entry_watch_own(entry);
+    }
+    zkl_entry_leave(queue_entry);
+}
+
+static void room_for_all(zkl_acquisition *acquisition)
+{
+    zkl_entry *entry;
+    zkl_entry *last = NULL;
+    acquisition->permits->leases->busy = acquisition->permits->waited;
+    zkl_entry_leave_watch(acquisition->entry);
+    FOREACH_LEASE_ENTRY(entry, acquisition)
+    {
+        zkl_entry_move_permit(entry, ZKL_ENTRY_CONFIRMING);
+        last = entry;
+    }
+    zkl_entry_confirm(last);
+}
+
+/* --- passing on ---------------------------------------------------------------------------------------------------- */
+
+/* The acquisition of this client that has waited for the semaphore longest; NULL: none waits. Tries do not count. */
+static zkl_acquisition *next_local(const zkl_acquisition *acquisition)
+{
+    const zkl_entry *entry;
+    TAILQ_FOREACH(entry, &acquisition->queue->entries, in_queue)
+    {
+        if (entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->wanted &&
+            entry->acquisition->phase == ZKL_ACQUISITION_WAITING && !entry->acquisition->try_only) {
+            return entry->acquisition;
+        }
+    }
+    return NULL;
+}
+
+static bool may_pass(zkl_acquisition *from, const zkl_acquisition *to)
+{
+    const zkl_permits *had = from->permits;
+    const zkl_permits *wanted = to->permits;
+    bool fits = wanted->limit == had->limit && wanted->count <= had->count;
+    bool alike = zkl_lock_spec_alike(to->spec, from->spec);
+    bool fair = had->handed_over < to->spec->lock.handoff || ZKL_BROKEN(ZKL_BREAK_HANDOFF);
+    const zkl_entry *entry;
+    int32_t granted = 0;
+    FOREACH_LEASE_ENTRY(entry, from)
+    {
+        granted += entry->state == ZKL_ENTRY_GRANTED && !entry->revoked;
+    }
+    return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->engine);
+}
+
+/* The lease entry that was made last. It passes to the successor with its token, because tokens must grow. */
+static zkl_entry *latest_lease_entry(zkl_acquisition *acquisition)
+{
+    zkl_entry *entry;
+    zkl_entry *latest = NULL;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
+    {
+        latest = latest == NULL || entry->czxid > latest->czxid ? entry : latest;
+    }
+    return latest;
+}
+
+static void adopt(zkl_acquisition *acquisition, zkl_entry *entry)
+{
+    LIST_REMOVE(entry, in_acquisition);
+    entry->acquisition = acquisition;
+    LIST_INSERT_HEAD(&acquisition->entries, entry, in_acquisition);
+}
+
+/*
+ * The nodes that the successor needs stay, so the number of permits taken does not grow, and no list is needed. The
+ * order of the tokens is kept too: the predecessor held as many permits or more, so any grant that conflicts with the
+ * successor also conflicts with the predecessor, and none can lie between the two.
+ */
+bool zkl_permits_pass(zkl_acquisition *acquisition)
+{
+    zkl_acquisition *to = next_local(acquisition);
+    if (to == NULL || !may_pass(acquisition, to)) {
+        return false;
+    }
+    zkl_entry *latest = latest_lease_entry(acquisition);
+    if (latest == NULL) {
+        return false;
+    }
+    zkl_permits_retreat(to, false); /* gives back what `to` has created itself */
+    zkl_entry *entry, *next;
+    int32_t missing = to->permits->count - 1;
+    for (entry = next_lease_entry(LIST_FIRST(&acquisition->entries)); entry != NULL && missing > 0; entry = next) {
+        next = next_lease_entry(LIST_NEXT(entry, in_acquisition));
+        if (entry != latest) {
+            adopt(to, entry);
+            missing--;
+        }
+    }
+    adopt(to, latest);
+    to->permits->handed_over = acquisition->permits->handed_over + 1;
+    latest->grants++;
+    acquisition->engine->stats.hand_overs++;
+    zkl_acquisition_grant(to, latest);
+    if (to->spec->lock.revocable && latest->watcher.own == NULL) {
+        zkl_entry_watch_own(latest);
+    }
+    zkl_entry_leave(to->entry);
+    return LIST_EMPTY(&acquisition->entries);
+}
+
+/* --- taking -------------------------------------------------------------------------------------------------------- */
+
+/* Creates the lease entries' nodes and lists them in the same round trip. */
+static void take(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->permits;
+    permits->generation++;
+    permits->took = true;
+    if (permits->leases->limit_mzxid == 0) {
+        ask_limit(permits);
+    }
+    bool sent = true;
+    for (int32_t i = 0; i < permits->count; i++) {
+        zkl_entry *entry = zkl_entry_new(acquisition, permits->leases, ZKL_ROLE_LEASE_ENTRY);
+        if (entry == NULL) {
+            refuse(acquisition, ZKL_FAILED, "not enough memory for the permits of a semaphore");
+            return;
+        }
+        zkl_entry_step(entry);
+        sent = sent && entry->state == ZKL_ENTRY_JOINING;
+    }
+    permits->listing = sent && send_leases(acquisition->entry, ZKL_LIST_JOIN);
+}
+
+void zkl_permits_joined(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->permits;
+    if (!permits->took && (!permits->leases->busy || acquisition->try_only)) {
+        take(acquisition);
+    }
+}
+
+bool zkl_permits_look(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->permits;
+    permits->generation++;
+    if (permits->leases->limit_mzxid == 0) {
+        ask_limit(permits);
+    }
+    permits->listing = send_leases(acquisition->entry, ZKL_LIST_TRY);
+    return permits->listing;
+}
+
+void zkl_permits_step(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->permits;
+    zkl_entry *queue_entry = acquisition->entry;
+    if (acquisition->phase != ZKL_ACQUISITION_WAITING || queue_entry == NULL ||
+        queue_entry->state != ZKL_ENTRY_CONFIRMING || permits->listing || permits->leases->limit_flying ||
+        (queue_entry->watcher.watch != NULL && !permits->undecided)) {
+        return;
+    }
+    if (permits->took && !all_seated(acquisition, 0)) {
+        return; /* the last of their replies steps the acquisition */
+    }
+    if (permits->took && ZKL_BROKEN(ZKL_BREAK_PERMITS)) {
+        room_for_all(acquisition);
+        return;
+    }
+    if (!zkl_session_usable(acquisition->engine)) {
+        zkl_entry_make_runnable(queue_entry);
+        return;
+    }
+    if (queue_entry->watcher.watch == NULL && (!permits->took || permits->full)) {
+        /*
+         * The list arms the watch. If the watch is armed already, for an earlier head of the queue, a list without a
+         * watch is enough.
+         */
+        if (zkl_entry_watch_children(queue_entry, permits->leases)) {
+            return;
+        }
+        if (queue_entry->watcher.watch == NULL) {
+            zkl_entry_make_runnable(queue_entry);
+            return;
+        }
+    }
+    permits->listing = send_leases(queue_entry, ZKL_LIST_LOOK);
+    if (!permits->listing) {
+        zkl_entry_leave_watch(queue_entry);
+        zkl_entry_make_runnable(queue_entry);
+    }
+}
+
+void zkl_permits_look_again(zkl_acquisition *acquisition)
+{
+    acquisition->permits->undecided = true;
+    zkl_entry_make_runnable(acquisition->entry);
+}
+
+void zkl_permits_look_later(zkl_acquisition *acquisition)
+{
+    acquisition->permits->undecided = true;
+    zkl_entry_back_off(acquisition->entry);
+}
+
+void zkl_permits_event(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->permits;
+    permits->excess--;
+    if (acquisition->phase == ZKL_ACQUISITION_WAITING && acquisition->entry->state == ZKL_ENTRY_CONFIRMING &&
+        !permits->took && !permits->listing && permits->excess == 0 && zkl_session_usable(acquisition->engine)) {
+        take(acquisition); /* a permit was given back, and only the head of the queue may take one */
+    } else {
+        zkl_entry_make_runnable(acquisition->entry);
+    }
+}
+
+/* --- judging --------------------------------------------------------------------------------------------------------- */
+
+static bool is_listed(const zkl_entry *entry, const struct String_vector *names)
+{
+    for (int32_t i = 0; i < names->count; i++) {
+        if (strcmp(zkl_entry_name(entry), names->data[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Counts the permits among the names. Writes the number of the acquisition's own to `own`. */
+static int32_t count_leases(zkl_acquisition *acquisition, const struct String_vector *names, int32_t *own)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < names->count; i++) {
+        count += zkl_node_parse(names->data[i]).kind == ZKL_NODE_LEASE;
+    }
+    zkl_entry *entry;
+    *own = 0;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
+    {
+        *own += entry->node != NULL && is_listed(entry, names);
+    }
+    return count;
+}
+
+static void no_room(zkl_acquisition *acquisition, const struct String_vector *names)
+{
+    zkl_permits *permits = acquisition->permits;
+    bool removed = zkl_queue_remove_strays(permits->leases, names);
+    permits->leases->busy = permits->waited = true;
+    if (acquisition->try_only) {
+        char message[512];
+        snprintf(message, sizeof message, "'%.300s' has not %d of its %d permits left",
+                 zkl_acquisition_path(acquisition), (int)permits->count, (int)permits->limit);
+        refuse(acquisition, ZKL_TIMEOUT, message);
+        return;
+    }
+    zkl_acquisition_blocker_changed(acquisition);
+    if (!removed) {
+        zkl_permits_look_later(acquisition); /* it would wait for permits that may be strays */
+        return;
+    }
+    /*
+     * Lists once more unless the watch was armed when this list was made: otherwise the watch may have missed a change.
+     */
+    zkl_permits_step(acquisition);
+}
+
+/*
+ * The acquisition keeps permits for which there is no room, so its queue entry's place is checked once more. An
+ * administrator may have deleted the queue entry's node, or a restore may have brought back another queue entry before
+ * it. Two acquisitions that both keep permits would wait for each other.
+ */
+static void look_at_place(zkl_acquisition *acquisition)
+{
+    if (!zkl_entry_list(acquisition->entry, ZKL_LIST_PLACE)) {
+        zkl_permits_look_again(acquisition);
+    }
+}
+
+/* Decides on a list that was made after the acquisition's nodes and shows `count` permits. */
+static void judge_taken(zkl_acquisition *acquisition, const struct String_vector *names, int32_t count)
+{
+    zkl_permits *permits = acquisition->permits;
+    if (count <= permits->limit) {
+        room_for_all(acquisition);
+        return;
+    }
+    permits->full = true;
+    if (!acquisition->try_only) {
+        look_at_place(acquisition);
+    }
+    no_room(acquisition, names);
+}
+
+/* Some of the acquisition's nodes were deleted externally. */
+static void evict_missing(zkl_acquisition *acquisition, const struct String_vector *names)
+{
+    zkl_entry *entry, *next;
+    for (entry = next_lease_entry(LIST_FIRST(&acquisition->entries)); entry != NULL; entry = next) {
+        next = next_lease_entry(LIST_NEXT(entry, in_acquisition));
+        if (!is_listed(entry, names)) {
+            zkl_entry_deleted_externally(entry);
+        }
+    }
+}
+
+static void judge(zkl_acquisition *acquisition, const zkl_reply *reply, const struct String_vector *names)
+{
+    int32_t own;
+    int32_t count = count_leases(acquisition, names, &own);
+    zkl_permits *permits = acquisition->permits;
+    if (permits->took) {
+        if (!all_seated(acquisition, reply->tag == ZKL_LIST_JOIN ? reply->connection : 0)) {
+            permits->undecided = true; /* the list may be older than one of the nodes */
+            zkl_permits_step(acquisition);
+        } else if (own == permits->count) {
+            judge_taken(acquisition, names, count);
+        } else {
+            evict_missing(acquisition, names);
+        }
+        return;
+    }
+    permits->excess = count + permits->count - permits->limit;
+    if (permits->excess > 0) {
+        no_room(acquisition, names);
+    } else if (reply->tag == ZKL_LIST_TRY) {
+        zkl_entry_join(acquisition->entry);
+    } else {
+        take(acquisition);
+    }
+}
+
+/* --- permits that no acquisition knows ----------------------------------------------------------------------------- */
+
+/*
+ * The head of the queue sees all permits, but can remove only those of its own client. If a stray permit is ours, our
+ * queue entry may be behind that head, where no list of permits is made. Then the head would wait for us, and we for
+ * the head.
+ */
+void zkl_permits_search(zkl_acquisition *acquisition)
+{
+    acquisition->permits->search = zkl_queue_may_have_strays(acquisition->permits->leases);
+    zkl_permits_search_on(acquisition);
+}
+
+void zkl_permits_search_on(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->permits;
+    if (!permits->search || permits->listing) {
+        return;
+    }
+    permits->listing = send_leases(acquisition->entry, ZKL_LIST_LOOK);
+    if (!permits->listing) {
+        zkl_entry_make_runnable(acquisition->entry);
+    }
+}
+
+static void searched(zkl_acquisition *acquisition, int rc, const struct String_vector *names)
+{
+    zkl_permits *permits = acquisition->permits;
+    if (rc == ZTHROTTLEDOP || (rc == ZOK && !zkl_queue_remove_strays(permits->leases, names))) {
+        zkl_entry_back_off(acquisition->entry);
+    } else if (zkl_outcome_unknown(rc)) {
+        zkl_entry_make_runnable(acquisition->entry);
+    } else {
+        permits->search = false;
+    }
+}
+
+void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *reply)
+{
+    zkl_permits *permits = acquisition->permits;
+    zkl_entry *queue_entry = acquisition->entry;
+    bool trying = queue_entry != NULL && queue_entry->state == ZKL_ENTRY_LOOKING && reply->tag == ZKL_LIST_TRY;
+    if (permits->search && queue_entry != NULL && queue_entry->state == ZKL_ENTRY_QUEUED) {
+        searched(acquisition, rc, reply->names);
+        return;
+    }
+    if (acquisition->phase != ZKL_ACQUISITION_WAITING || queue_entry == NULL ||
+        (queue_entry->state != ZKL_ENTRY_CONFIRMING && !trying)) {
+        return;
+    }
+    if (rc != ZOK && rc != ZNONODE) {
+        if (!trying && (zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE)) {
+            zkl_entry_make_runnable(queue_entry);
+        } else if (trying && rc == ZTHROTTLEDOP) {
+            zkl_entry_try_again(queue_entry);
+        } else if (rc == ZTHROTTLEDOP) {
+            zkl_entry_back_off(queue_entry);
+        } else {
+            zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, zkl_code_of(rc), "listing '%s': %s",
+                                   acquisition->permits->leases->directory.path, zerror(rc));
+            zkl_acquisition_leave(acquisition);
+        }
+        return;
+    }
+    static const struct String_vector none = {0, NULL};
+    if (rc == ZNONODE || limit_fits(acquisition, reply->stat)) {
+        permits->undecided = false;
+        judge(acquisition, reply, rc == ZOK ? reply->names : &none);
+    }
+}
+
+static void on_leases(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_entry *queue_entry = owner;
+    zkl_acquisition *acquisition = queue_entry->acquisition;
+    if (acquisition != NULL && reply->generation == acquisition->permits->generation) {
+        acquisition->permits->listing = false;
+        zkl_permits_listed(acquisition, zkl_names_rc(rc, reply->names), reply);
+    }
+    zkl_entry_request_completed(queue_entry);
+}

@@ -1,0 +1,126 @@
+/*
+ * predict: in a steady rotation the predecessor's name is predictable, so the list is skipped.
+ *
+ * Contenders that acquire again right after their release come back in the same order. So the same client is right
+ * before us each time, unless another client has joined or stayed away. zklock's names end in a serial number, which
+ * grows evenly while a program repeats the same steps. So the name of the node before ours can be predicted: its serial
+ * number from its previous two, its sequence number from ours. If that node exists, it is the node to watch, since no
+ * number fits in between. The request that arms the watch finds out. If the node does not exist, the queue is listed as
+ * usual.
+ *
+ * A predicted predecessor says nothing about the nodes before it, so its end is followed by a list. There is one
+ * exception: if its number is adjacent to the number by which we held last (adjacent.c), it is the only node before ours,
+ * and its end is proof. So an acquisition and its release take three requests between two clients, and four among many
+ * clients.
+ *
+ * Only a list shows nodes of ours that no entry knows (queue.c), and no other client can remove them. So the queue is
+ * listed once a second all the same, and always in a session in which a create was lost.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+/* After a list no other list is needed for this long. */
+#define SOON ZKL_SECOND
+
+/*
+ * Writes the name of a mutex's node. Its uuid begins with `stem` and ends with `serial`. `name` has room for
+ * ZKL_NODE_NAME_SIZE.
+ */
+static void name_of(char *name, const char *stem, uint64_t serial, int32_t sequence)
+{
+    /* A serial number beyond 48 bits is cut. No client has such a number, so there is no such node. */
+    char uuid[ZKL_UUID_LENGTH + 1];
+    snprintf(uuid, sizeof uuid, "%.*s%012" PRIx64, ZKL_UUID_STEM_LENGTH, stem, serial);
+    size_t length = zkl_node_prefix(name, ZKL_NODE_EXCLUSIVE, false, uuid);
+    snprintf(name + length, ZKL_NODE_NAME_SIZE - length, "%010d", (int)sequence);
+}
+
+/* Returns the uuid in such a name. */
+static const char *uuid_in(const char *name)
+{
+    return name + strlen("_c_");
+}
+
+/* Returns the serial number in the name of a mutex's node of zklock; 0 if it is another name. */
+static uint64_t serial_of(const char *name, int32_t sequence)
+{
+    if (strlen(name) < strlen("_c_") + ZKL_UUID_LENGTH) {
+        return 0;
+    }
+    char made[ZKL_NODE_NAME_SIZE];
+    uint64_t serial = strtoull(uuid_in(name) + ZKL_UUID_STEM_LENGTH, NULL, 16);
+    name_of(made, uuid_in(name), serial, sequence);
+    return strcmp(made, name) == 0 ? serial : 0;
+}
+
+void zkl_entry_note_predecessor(const zkl_entry *entry, const char *name)
+{
+    zkl_predecessor *known = &entry->queue->predecessor;
+    int32_t sequence = zkl_node_parse(name).sequence;
+    uint64_t serial = serial_of(name, sequence);
+    if (entry->role != ZKL_ROLE_MUTEX || serial == 0) {
+        known->steady = false;
+        return;
+    }
+    const char *stem = uuid_in(name);
+    bool same = memcmp(stem, known->stem, ZKL_UUID_STEM_LENGTH) == 0;
+    if (same && serial == known->serial) {
+        return; /* the same node, listed again */
+    }
+    uint64_t stride = same ? serial - known->serial : 0;
+    bool next = (int64_t)sequence + 1 == entry->sequence;
+    known->steady = same && next && stride == known->stride;
+    known->stride = stride;
+    known->serial = serial;
+    memcpy(known->stem, stem, ZKL_UUID_STEM_LENGTH);
+}
+
+void zkl_queue_forget_predecessor(zkl_queue *queue)
+{
+    queue->predecessor = (zkl_predecessor){.steady = false};
+    queue->cleaned_at = 0;
+}
+
+bool zkl_entry_can_predict(const zkl_entry *entry)
+{
+    const zkl_queue *queue = entry->queue;
+    int64_t now = entry->engine->now;
+    return queue->predecessor.steady && now - queue->cleaned_at < SOON && !zkl_queue_may_have_strays(queue) &&
+           entry->role == ZKL_ROLE_MUTEX && !entry->acquisition->try_only;
+}
+
+bool zkl_entry_watch_predicted(zkl_entry *entry)
+{
+    const zkl_predecessor *known = &entry->queue->predecessor;
+    if (entry->listing || entry->sequence == 0 || !zkl_entry_can_predict(entry)) {
+        return false;
+    }
+    char name[ZKL_NODE_NAME_SIZE];
+    name_of(name, known->stem, known->serial + known->stride, entry->sequence - 1);
+    if (ZKL_BROKEN(ZKL_BREAK_PREDICTED)) {
+        entry->ahead = 1;
+    }
+    entry->predicting = true;
+    zkl_entry_watch_node(entry, name);
+    return true;
+}
+
+void zkl_entry_prediction_answered(zkl_entry *entry, bool there)
+{
+    if (!entry->predicting) {
+        return;
+    }
+    zkl_predecessor *known = &entry->queue->predecessor;
+    entry->predicting = false;
+    if (there) {
+        known->serial += known->stride;
+        zkl_share_blocker_changed(entry);
+    } else {
+        known->steady = false;
+        entry->ahead = INT32_MAX; /* the list, which follows, will show the number */
+    }
+}

@@ -1,0 +1,329 @@
+/*
+ * queue: a lock's directory with the entries of this client in it, and its parent directories.
+ *
+ * Queues are found by path. A queue is freed when its last user drops it; some are kept for what is known of them. A
+ * queue makes its own parents: all directories on the way are created in one go, as container nodes where the server
+ * has those. So a deep path costs one round trip. Only the answer for the queue's own directory counts. For each of the
+ * directories, NODEEXISTS is as good as OK.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+#define FIRST_SLOTS 64
+
+/* The number of queues that are kept for what is known of them, beside those in use. */
+#define MOST_KEPT 1024
+
+/* FNV-1a. */
+static uint32_t hash(const char *path, size_t length)
+{
+    uint32_t h = 2166136261U;
+    for (size_t i = 0; i < length; i++) {
+        h = (h ^ (uint8_t)path[i]) * 16777619U;
+    }
+    return h;
+}
+
+static struct zkl_queue_list *slot_of(const zkl_engine *engine, const char *path, size_t length)
+{
+    return &engine->queues[hash(path, length) & (engine->queue_slots - 1)];
+}
+
+bool zkl_queues_init(zkl_engine *engine)
+{
+    engine->queues = zkl_alloc(FIRST_SLOTS * sizeof *engine->queues);
+    engine->queue_slots = engine->queues != NULL ? FIRST_SLOTS : 0;
+    return engine->queues != NULL;
+}
+
+static void grow(zkl_engine *engine)
+{
+    uint32_t slots = engine->queue_slots * 2;
+    struct zkl_queue_list *old = engine->queues;
+    struct zkl_queue_list *queues = zkl_alloc(slots * sizeof *queues);
+    if (queues == NULL) {
+        return; /* longer chains work too */
+    }
+    uint32_t old_slots = engine->queue_slots;
+    engine->queues = queues;
+    engine->queue_slots = slots;
+    for (uint32_t i = 0; i < old_slots; i++) {
+        zkl_queue *queue;
+        while ((queue = LIST_FIRST(&old[i])) != NULL) {
+            LIST_REMOVE(queue, hash);
+            LIST_INSERT_HEAD(slot_of(engine, queue->directory.path, strlen(queue->directory.path)), queue, hash);
+        }
+    }
+    zkl_free(old);
+}
+
+static zkl_queue *new_queue(zkl_engine *engine, const char *path)
+{
+    size_t length = strlen(path);
+    zkl_queue *queue = zkl_alloc(sizeof *queue);
+    char *copy = zkl_copy(path, length);
+    if (queue == NULL || copy == NULL) {
+        zkl_free(queue);
+        zkl_free(copy);
+        return NULL;
+    }
+    queue->engine = engine;
+    queue->directory.path = copy;
+    TAILQ_INIT(&queue->entries);
+    LIST_INIT(&queue->directory.watches);
+    if (engine->queue_count >= engine->queue_slots) {
+        grow(engine);
+    }
+    LIST_INSERT_HEAD(slot_of(engine, path, length), queue, hash);
+    engine->queue_count++;
+    return queue;
+}
+
+zkl_queue *zkl_queue_find(const zkl_engine *engine, const char *path, size_t length)
+{
+    zkl_queue *queue;
+    LIST_FOREACH(queue, slot_of(engine, path, length), hash)
+    {
+        if (strncmp(queue->directory.path, path, length) == 0 && queue->directory.path[length] == '\0') {
+            return queue;
+        }
+    }
+    return NULL;
+}
+
+zkl_queue *zkl_queue_take(zkl_engine *engine, const char *path)
+{
+    zkl_queue *queue = zkl_queue_find(engine, path, strlen(path));
+    if (queue == NULL) {
+        queue = new_queue(engine, path);
+    }
+    if (queue != NULL) {
+        queue->uses++;
+    }
+    return queue;
+}
+
+void zkl_queue_drop(zkl_queue *queue)
+{
+    if (--queue->uses > 0) {
+        return;
+    }
+    LIST_REMOVE(queue, hash);
+    queue->engine->queue_count--;
+    zkl_free(queue->directory.path);
+    zkl_free(queue);
+}
+
+static void let_go(zkl_queue *queue)
+{
+    TAILQ_REMOVE(&queue->engine->kept, queue, in_kept);
+    queue->engine->kept_count--;
+    queue->kept = false;
+    zkl_queue_drop(queue);
+}
+
+void zkl_queue_keep(zkl_queue *queue)
+{
+    zkl_engine *engine = queue->engine;
+    if (queue->kept) {
+        return;
+    }
+    queue->kept = true;
+    queue->uses++;
+    TAILQ_INSERT_TAIL(&engine->kept, queue, in_kept);
+    if (++engine->kept_count > MOST_KEPT) {
+        let_go(TAILQ_FIRST(&engine->kept));
+    }
+}
+
+void zkl_queues_forget(zkl_engine *engine)
+{
+    if (ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
+        return;
+    }
+    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
+        zkl_queue *queue;
+        LIST_FOREACH(queue, &engine->queues[slot], hash)
+        {
+            zkl_queue_forget_cleared(queue);
+            zkl_queue_forget_predecessor(queue);
+            zkl_queue_forget_limit(queue);
+            queue->lost_in = 0;
+            queue->warned = queue->busy = false;
+        }
+    }
+}
+
+void zkl_queues_free(zkl_engine *engine)
+{
+    zkl_queue *queue;
+    while ((queue = TAILQ_FIRST(&engine->kept)) != NULL) {
+        let_go(queue);
+    }
+    zkl_free(engine->queues);
+}
+
+/* --- strays -------------------------------------------------------------------------------------------------------- */
+
+static bool ours(const zkl_engine *engine, const char *name)
+{
+    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, ZKL_UUID_STEM_LENGTH) == 0;
+}
+
+/*
+ * Deletes a node of this client that no entry knows, a stray. Its create was executed after it had been given up, or
+ * the servers have forgotten its deletion. A stray exists as long as our session, and no other client may remove it. So
+ * it gets an entry, which repeats the delete until the node is gone: a waiter behind the stray does not list again, and
+ * that waiter may be ours. Returns false when memory is short.
+ */
+static bool remove_stray(zkl_queue *queue, const char *name)
+{
+    uint64_t serial = strtoull(name + 3 + ZKL_UUID_STEM_LENGTH, NULL, 16);
+    const zkl_entry *other;
+    TAILQ_FOREACH(other, &queue->entries, in_queue)
+    {
+        if (other->serial == serial) {
+            return true;
+        }
+    }
+    zkl_log(queue->engine, ZOO_LOG_LEVEL_WARN,
+            "deleting '%s/%s', left by a create or a delete whose outcome the servers lost", queue->directory.path,
+            name);
+    return zkl_entry_adopt(queue, name, serial);
+}
+
+/*
+ * Removes strays anywhere in the queue. The contender right behind a stray is usually another client, which cannot
+ * remove it, and our entry is further back.
+ */
+bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names)
+{
+    int32_t more = 0;
+    queue->cleaned_at = queue->engine->now;
+    for (int32_t i = 0; i < names->count; i++) {
+        more += ours(queue->engine, names->data[i]);
+    }
+    const zkl_entry *other;
+    TAILQ_FOREACH(other, &queue->entries, in_queue)
+    {
+        more -=
+            other->state != ZKL_ENTRY_PARKED && other->state != ZKL_ENTRY_LOOKING && other->state != ZKL_ENTRY_LEAVING;
+    }
+    /*
+     * Usually the list shows no more nodes of ours than our entries account for, so thousands of names need not be
+     * compared. An entry whose node was deleted externally counts until a heartbeat reports that; it then lists the
+     * queue again. An entry that is leaving does not count: its node may be gone already, and it would not list the
+     * queue again.
+     */
+    bool all = true;
+    for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {
+        if (ours(queue->engine, names->data[i])) {
+            all = remove_stray(queue, names->data[i]) && all;
+        }
+    }
+    return all;
+}
+
+void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name)
+{
+    if (ours(queue->engine, name) && !ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
+        (void)remove_stray(queue, name);
+    }
+}
+
+bool zkl_queue_may_have_strays(const zkl_queue *queue)
+{
+    return queue->lost_in != 0 && queue->lost_in == queue->engine->session_id;
+}
+
+/* --- parents ------------------------------------------------------------------------------------------------------- */
+
+/* All replies are in. Entries that wait for the directory go on, or are refused with the reason. */
+static void parents_decided(zkl_queue *queue)
+{
+    zkl_engine *engine = queue->engine;
+    int rc = queue->parents_last;
+    if (rc == ZUNIMPLEMENTED || queue->parents_error == ZUNIMPLEMENTED) {
+        engine->no_containers = true; /* a server before 3.5.3: persistent nodes are used */
+        rc = ZOK;
+    } else if (rc == ZNONODE && queue->parents_error != ZOK) {
+        rc = queue->parents_error; /* a directory above could not be made: report that reason */
+    } else if (rc == ZNONODE && strchr(queue->directory.path + 1, '/') != NULL) {
+        rc = ZOK; /* a directory above existed and was reaped a moment later: start again */
+    }
+    bool later = rc == ZTHROTTLEDOP;
+    bool failed = rc != ZOK && rc != ZNODEEXISTS && !later && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED &&
+                  rc != ZINVALIDSTATE;
+    queue->uses++;
+    zkl_entry *entry = TAILQ_FIRST(&queue->entries);
+    while (entry != NULL) {
+        zkl_entry *next = TAILQ_NEXT(entry, in_queue);
+        if (entry->state == ZKL_ENTRY_PARKED && failed) {
+            zkl_entry_refuse(entry, rc, "creating the directory of");
+            next = TAILQ_FIRST(&queue->entries); /* other entries of the same acquisition may be gone too */
+        } else if (entry->state == ZKL_ENTRY_PARKED && later) {
+            zkl_entry_back_off(entry);
+        } else if (entry->state == ZKL_ENTRY_PARKED) {
+            zkl_entry_step(entry);
+        }
+        entry = next;
+    }
+    zkl_queue_drop(queue);
+}
+
+/* Handles the reply to the create of a directory: the queue's own, if its tag is -1, or one above it. */
+static void on_parent_made(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_queue *queue = owner;
+    queue->parents_flying--;
+    if (reply->tag < 0) {
+        queue->parents_last = rc;
+    } else if (rc != ZOK && rc != ZNODEEXISTS && queue->parents_error == ZOK && !(rc == ZNONODE && reply->tag > 0)) {
+        queue->parents_error = rc; /* ZNONODE says only that the directory above was not made, or was reaped */
+    }
+    if (queue->parents_flying == 0) {
+        parents_decided(queue);
+    }
+    zkl_queue_drop(queue); /* the request's */
+}
+
+/* Sends the create of a directory. Returns false if it could not be sent. */
+static bool send_parent(zkl_queue *queue, int32_t index, const char *path, const char *data,
+                        const struct ACL_vector *acl)
+{
+    const zkl_ask ask = {.on_reply = on_parent_made, .owner = queue, .tag = index, .proof = ZKL_PROOF_QUORUM};
+    int mode = queue->engine->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
+    bool sent = zkl_send_make(queue->engine, &ask, path, data, acl, mode) == ZOK;
+    queue->uses += sent;
+    return sent;
+}
+
+void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL_vector *acl)
+{
+    if (queue->parents_flying > 0) {
+        return;
+    }
+    queue->parents_error = queue->parents_last = ZOK;
+    size_t length = strlen(queue->directory.path);
+    char *path = zkl_copy(queue->directory.path, length);
+    if (path == NULL) {
+        return;
+    }
+    queue->uses++;
+    int32_t index = 0;
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] == '/' || path[i] == '\0') {
+            path[i] = '\0';
+            bool last = i == length;
+            if (!send_parent(queue, last ? -1 : index++, path, last ? data : "", acl)) {
+                break;
+            }
+            queue->parents_flying++;
+            path[i] = queue->directory.path[i];
+        }
+    }
+    zkl_free(path);
+    zkl_queue_drop(queue);
+}

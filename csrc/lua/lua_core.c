@@ -1,0 +1,221 @@
+/*
+ * zklock.core: the thin binding under lua/zklock/.
+ *
+ * Each userdata is a pointer to a refcounted C object. __gc drops the reference and sets the pointer to NULL. All
+ * functions return at once, except core.poll and client:wait, which only adapters that may block call, and client:claim
+ * and claim:release if the caller says for how long they may block. Arguments are checked here for type only. Values
+ * that a user may pass are checked in lua/zklock/options.lua, which also words the messages.
+ *
+ * In the child of a fork every method returns nil, message, "forked" and touches nothing.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "client/client.h"
+#include "lua_core.h"
+
+#define LUA_PUBLIC __attribute__((visibility("default")))
+
+const char *const box_type_names[] = {
+    [CLIENT_TYPE] = "zklock.client",           [LOCK_SPEC_TYPE] = "zklock.lock_spec",
+    [ACQUISITION_TYPE] = "zklock.acquisition", [QUESTION_TYPE] = "zklock.question",
+    [OPERATION_TYPE] = "zklock.operation",
+};
+
+/* --- results ------------------------------------------------------------------------------------------------------- */
+
+int push_failure(lua_State *L, zkl_code code, const char *message)
+{
+    lua_pushnil(L);
+    lua_pushstring(L, message);
+    lua_pushstring(L, zkl_code_name(code));
+    return 3;
+}
+
+void push_forked(lua_State *L)
+{
+    push_failure(L, ZKL_FORKED, "this client belongs to the parent process: connect anew after a fork");
+}
+
+/* --- functions ----------------------------------------------------------------------------------------------------- */
+
+static int core_now(lua_State *L)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    lua_pushnumber(L, (lua_Number)now.tv_sec + (lua_Number)now.tv_nsec / 1e9);
+    return 1;
+}
+
+/* core.poll(fd, seconds) -> true readable | false timed out | nil interrupted by a signal */
+static int core_poll(lua_State *L)
+{
+    struct pollfd fd = {.fd = (int)luaL_checkinteger(L, 1), .events = POLLIN};
+    lua_Number seconds = luaL_checknumber(L, 2);
+    int ms = !(seconds > 0) ? 0 : seconds > 3600 ? 3600000 : (int)ceil(seconds * 1000);
+    int n = poll(&fd, 1, ms);
+    if (n < 0 && errno == EINTR) {
+        lua_pushnil(L);
+    } else {
+        lua_pushboolean(L, n != 0);
+    }
+    return 1;
+}
+
+static int core_path_problem(lua_State *L)
+{
+    size_t length;
+    const char *path = luaL_checklstring(L, 1, &length);
+    const char *problem = zkl_path_problem(path, length);
+    if (problem == NULL) {
+        return 0;
+    }
+    lua_pushstring(L, problem);
+    return 1;
+}
+
+static int core_default_identity(lua_State *L)
+{
+    char host[256];
+    if (gethostname(host, sizeof host) != 0) {
+        snprintf(host, sizeof host, "localhost");
+    }
+    host[sizeof host - 1] = '\0';
+    lua_pushfstring(L, "%s:%d", host, (int)getpid());
+    return 1;
+}
+
+static int core_memory(lua_State *L)
+{
+    zkl_push_integer(L, zkl_memory_in_use());
+    return 1;
+}
+
+/*
+ * The number of Lua states of this process that have opened the module. A program may open it on several threads at
+ * once.
+ */
+static _Atomic int64_t openings;
+static _Atomic pid_t opened_by;
+
+static void count_opening(void)
+{
+    if (atomic_exchange(&opened_by, getpid()) != getpid()) {
+        atomic_store(&openings, 0);
+    }
+    atomic_fetch_add(&openings, 1);
+}
+
+/* core.openings() -> number; openings before a fork do not count */
+static int core_openings(lua_State *L)
+{
+    zkl_push_integer(L, atomic_load(&opened_by) == getpid() ? atomic_load(&openings) : 0);
+    return 1;
+}
+
+/*
+ * core.features() -> table {tls =, sasl =} of booleans: what the linked C client supports. Its TLS and SASL functions
+ * exist only if it was built with them.
+ */
+static int core_features(lua_State *L)
+{
+    lua_createtable(L, 0, 2);
+    lua_pushboolean(L, dlsym(RTLD_DEFAULT, "zookeeper_init_ssl") != NULL);
+    lua_setfield(L, -2, "tls");
+    lua_pushboolean(L, dlsym(RTLD_DEFAULT, "zookeeper_init_sasl") != NULL);
+    lua_setfield(L, -2, "sasl");
+    return 1;
+}
+
+/* --- the module ---------------------------------------------------------------------------------------------------- */
+
+static const luaL_Reg no_methods[] = {{NULL, NULL}};
+
+static const luaL_Reg functions[] = {
+    {"open", core_open},
+    {"lock_spec", core_lock_spec},
+    {"now", core_now},
+    {"poll", core_poll},
+    {"path_problem", core_path_problem},
+    {"node_path_problem", core_node_path_problem},
+    {"default_identity", core_default_identity},
+    {"memory", core_memory},
+    {"alarm", core_alarm},
+    {"scope", core_scope},
+    {"yieldable", core_yieldable},
+    {"stands_in", core_stands_in},
+    {"openings", core_openings},
+    {"features", core_features},
+    {NULL, NULL},
+};
+
+/*
+ * Sets field `name` of the table at the top to the function. The types' metatables are on the stack from `types` on;
+ * they become the function's upvalues.
+ */
+static void set_function(lua_State *L, int types, const char *name, lua_CFunction function)
+{
+    for (int i = 0; i < LAST_TYPE; i++) {
+        lua_pushvalue(L, types + i);
+    }
+    lua_pushcclosure(L, function, LAST_TYPE);
+    lua_setfield(L, -2, name);
+}
+
+/* Pushes a table of these functions. */
+static void push_functions(lua_State *L, int types, const luaL_Reg *list)
+{
+    lua_newtable(L);
+    for (; list->name != NULL; list++) {
+        set_function(L, types, list->name, list->func);
+    }
+}
+
+static void fill_type(lua_State *L, int types, box_type type, const luaL_Reg *methods, lua_CFunction gc)
+{
+    lua_pushvalue(L, types + (int)type - 1);
+    set_function(L, types, "__gc", gc);
+    push_functions(L, types, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+}
+
+/*
+ * Keeps this module mapped until the process ends. lua_close unmaps C modules, but our threads may still be closing
+ * sessions.
+ */
+static void pin(void)
+{
+    Dl_info info;
+    if (dladdr((void *)(uintptr_t)pin, &info) != 0 && info.dli_fname != NULL) {
+        dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+}
+
+LUA_PUBLIC int luaopen_zklock_core(lua_State *L);
+
+LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
+{
+    pin();
+    count_opening();
+    int types = lua_gettop(L) + 1;
+    for (int type = CLIENT_TYPE; type <= LAST_TYPE; type++) {
+        luaL_newmetatable(L, box_type_names[type]);
+    }
+    fill_type(L, types, CLIENT_TYPE, client_methods, client_gc);
+    fill_type(L, types, LOCK_SPEC_TYPE, no_methods, lock_spec_gc);
+    fill_type(L, types, ACQUISITION_TYPE, acquisition_methods, handle_gc);
+    fill_type(L, types, QUESTION_TYPE, question_methods, handle_gc);
+    fill_type(L, types, OPERATION_TYPE, operation_methods, handle_gc);
+    push_functions(L, types, functions);
+    lua_pushliteral(L, ZKL_REVOKE);
+    lua_setfield(L, -2, "REVOKE");
+    return 1;
+}

@@ -1,0 +1,725 @@
+/*
+ * operation: single requests of the program, which reads and writes nodes with them, or implements its own recipe.
+ *
+ * An operation waits in the engine's list while it may not be sent (no connection, too many requests in flight).
+ * Operations are sent in the order in which they were requested. A read whose connection was lost is sent again. A
+ * write is answered with ZKL_DISCONNECTED: whether it was executed is unknown, and only its author can tell whether a
+ * second execution would hurt. The numbers of sequential nodes are passed on as ZooKeeper assigns them, even at their
+ * end, where a lock would be refused.
+ *
+ * The answer is given once, from inside any of the engine's functions. An operation that was forgotten while its
+ * request was in flight is freed when the reply is in.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+/*
+ * The most bytes of a request. A server closes the connection at a packet above jute.maxbuffer, 1 MB by default, and
+ * all requests in flight are lost with it. Besides data, path (behind the chroot) and acl, a packet has less than
+ * REQUEST_OVERHEAD bytes per operation.
+ */
+#define LARGEST_REQUEST 1000000
+#define REQUEST_OVERHEAD 64
+
+/*
+ * The most bytes that callers' threads send by themselves since the driver's last turn. Bytes that do not fit into the
+ * socket's buffer wait until the driver polls for writing, which it does not do before its next turn.
+ */
+#define SEND_BETWEEN_TURNS 32768
+
+/* ZooKeeper appends ten digits, or eleven characters when its counter has overflowed. */
+#define SEQUENCE_ROOM 12
+
+struct zkl_part {
+    zkl_operation_kind kind;
+    char *path;
+    char *data;
+    int32_t data_length;
+    int32_t version;
+    int32_t flags;
+    struct ACL_vector acl;
+};
+
+struct zkl_operation {
+    TAILQ_ENTRY(zkl_operation) all;
+    zkl_engine *engine; /* NULL until zkl_engine_operate */
+    const zkl_operation_host *host;
+    void *user;
+    struct zkl_part *parts; /* one, or those of a multi */
+    int32_t part_count;
+    zkl_operation_kind kind;
+    uint64_t serial; /* the order in which operations were requested */
+    size_t size;
+    bool watch_wanted;
+    bool waiting;   /* in engine->operations_waiting, otherwise in engine->operations */
+    bool flying;    /* its request is in flight */
+    bool answered;  /* or cancelled: its answer is not reported any more */
+    bool forgotten; /* freed as soon as it is not in flight */
+    zkl_user_watch *watch;
+    zoo_op_t *ops; /* of a multi in flight: the C client writes into the results, and into the memory they point to */
+    zoo_op_result_t *results;
+    struct Stat *stats;
+};
+
+/* --- making and freeing -------------------------------------------------------------------------------------------- */
+
+static bool copy_part(struct zkl_part *part, const zkl_operation_request *request)
+{
+    part->kind = request->kind;
+    part->version = request->version;
+    part->flags = request->flags;
+    part->data_length = request->data != NULL ? request->data_length : -1;
+    part->path = zkl_copy(request->path, strlen(request->path));
+    if (request->data != NULL) {
+        part->data = zkl_copy(request->data, (size_t)request->data_length);
+    }
+    return part->path != NULL && (request->data == NULL || part->data != NULL) &&
+           (request->acl == NULL || zkl_acl_copy(&part->acl, request->acl));
+}
+
+static size_t size_of_part(const struct zkl_part *part)
+{
+    size_t size = REQUEST_OVERHEAD + strlen(part->path) + (part->data != NULL ? (size_t)part->data_length : 0);
+    for (int32_t i = 0; i < part->acl.count; i++) {
+        size += strlen(part->acl.data[i].id.scheme) + strlen(part->acl.data[i].id.id) + 12;
+    }
+    return size;
+}
+
+static void free_multi(zkl_operation *operation)
+{
+    for (int32_t i = 0; operation->ops != NULL && i < operation->part_count; i++) {
+        if (operation->parts[i].kind == ZKL_OPERATION_CREATE) {
+            zkl_free(operation->ops[i].create_op.buf);
+        }
+    }
+    zkl_free(operation->ops);
+    zkl_free(operation->results);
+    zkl_free(operation->stats);
+    operation->ops = NULL;
+    operation->results = NULL;
+    operation->stats = NULL;
+}
+
+/* Frees the parameters of the request. */
+static void free_parts(zkl_operation *operation)
+{
+    free_multi(operation);
+    for (int32_t i = 0; i < operation->part_count; i++) {
+        struct zkl_part *part = &operation->parts[i];
+        zkl_free(part->path);
+        zkl_free(part->data);
+        zkl_acl_free(&part->acl);
+    }
+    zkl_free(operation->parts);
+    operation->parts = NULL;
+    operation->part_count = 0;
+}
+
+static void free_operation(zkl_operation *operation)
+{
+    free_parts(operation);
+    zkl_free(operation);
+}
+
+zkl_operation *zkl_operation_new(const zkl_operation_request *request)
+{
+    zkl_operation *operation = zkl_alloc(sizeof *operation);
+    if (operation == NULL) {
+        return NULL;
+    }
+    bool multi = request->kind == ZKL_OPERATION_MULTI;
+    int32_t count = multi ? request->part_count : 1;
+    operation->kind = request->kind;
+    operation->watch_wanted = request->watch;
+    operation->parts = zkl_alloc((size_t)count * sizeof *operation->parts);
+    bool whole = operation->parts != NULL;
+    for (int32_t i = 0; whole && i < count; i++) {
+        struct zkl_part *part = &operation->parts[operation->part_count++];
+        whole = copy_part(part, multi ? &request->parts[i] : request);
+        operation->size += whole ? size_of_part(part) : 0;
+    }
+    if (!whole) {
+        free_operation(operation);
+        return NULL;
+    }
+    return operation;
+}
+
+void zkl_operation_result_free(zkl_operation_result *result)
+{
+    if (result == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < result->name_count; i++) {
+        zkl_free(result->names[i]);
+    }
+    for (int32_t i = 0; i < result->part_count; i++) {
+        zkl_free(result->parts[i].path);
+    }
+    zkl_free(result->names);
+    zkl_free(result->parts);
+    zkl_free(result->path);
+    zkl_free(result->data);
+    zkl_free(result);
+}
+
+/* --- answering ----------------------------------------------------------------------------------------------------- */
+
+static const char *verb(zkl_operation_kind kind)
+{
+    static const char *const verbs[] = {
+        [ZKL_OPERATION_GET] = "reading",         [ZKL_OPERATION_SET] = "writing",
+        [ZKL_OPERATION_CREATE] = "creating",     [ZKL_OPERATION_DELETE] = "deleting",
+        [ZKL_OPERATION_EXISTS] = "looking at",   [ZKL_OPERATION_CHILDREN] = "listing the children of",
+        [ZKL_OPERATION_SYNC] = "synchronizing",  [ZKL_OPERATION_CHECK] = "checking",
+        [ZKL_OPERATION_MULTI] = "a transaction",
+    };
+    return verbs[kind];
+}
+
+static bool is_read(zkl_operation_kind kind)
+{
+    return kind == ZKL_OPERATION_GET || kind == ZKL_OPERATION_EXISTS || kind == ZKL_OPERATION_CHILDREN ||
+           kind == ZKL_OPERATION_SYNC;
+}
+
+/* Writes the beginning of every message: "reading '/a'", "a transaction of 3 operations". */
+static void describe(const zkl_operation *operation, char *text, size_t size)
+{
+    if (operation->kind == ZKL_OPERATION_MULTI) {
+        snprintf(text, size, "%s of %d operations", verb(operation->kind), operation->part_count);
+    } else {
+        snprintf(text, size, "%s '%.160s'", verb(operation->kind), operation->parts->path);
+    }
+}
+
+/* Removes the operation from the list that contains it. */
+static void take_off(zkl_operation *operation)
+{
+    zkl_engine *engine = operation->engine;
+    if (operation->waiting) {
+        TAILQ_REMOVE(&engine->operations_waiting, operation, all);
+    } else {
+        TAILQ_REMOVE(&engine->operations, operation, all);
+    }
+    operation->waiting = false;
+}
+
+/* Moves a waiting operation to engine->operations: its request will not be sent any more. */
+static void stop_waiting(zkl_operation *operation)
+{
+    if (operation->waiting) {
+        take_off(operation);
+        TAILQ_INSERT_TAIL(&operation->engine->operations, operation, all);
+    }
+}
+
+/* Gives up the watch. While the read that arms it is in flight, its reply has to come first. */
+static void leave_watch(zkl_operation *operation)
+{
+    if (operation->watch != NULL && !operation->flying) {
+        zkl_user_watch_leave(operation->watch);
+        operation->watch = NULL;
+    }
+}
+
+/*
+ * Answers an operation that has no answer yet. `result` becomes the host's. `failed_part` is -1 unless one part of a
+ * multi is to blame.
+ */
+static void answer(zkl_operation *operation, zkl_code code, const char *message, zkl_operation_result *result,
+                   int32_t failed_part)
+{
+    stop_waiting(operation);
+    if (code != ZKL_OK) {
+        leave_watch(operation);
+    }
+    operation->answered = true;
+    operation->host->done(operation->user, code, message, result, failed_part);
+}
+
+static void fail(zkl_operation *operation, zkl_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void fail(zkl_operation *operation, zkl_code code, const char *format, ...)
+{
+    char reason[288];
+    char what[208];
+    char message[ZKL_OPERATION_MESSAGE_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    describe(operation, what, sizeof what);
+    snprintf(message, sizeof message, "%s: %s", what, reason);
+    answer(operation, code, message, NULL, -1);
+}
+
+static void fail_for_memory(zkl_operation *operation, const char *when)
+{
+    fail(operation, ZKL_FAILED, "not enough memory%s", when);
+}
+
+/* --- what the server answered -------------------------------------------------------------------------------------- */
+
+static bool copy_names(zkl_operation_result *result, const struct String_vector *names)
+{
+    if (names->count == 0) {
+        return true;
+    }
+    result->names = zkl_alloc((size_t)names->count * sizeof *result->names);
+    bool whole = result->names != NULL;
+    for (int32_t i = 0; whole && i < names->count; i++) {
+        char *name = zkl_copy(names->data[i], strlen(names->data[i]));
+        result->names[i] = name;
+        result->name_count += name != NULL;
+        whole = name != NULL;
+    }
+    return whole;
+}
+
+static bool copy_parts(zkl_operation_result *result, const zkl_operation *operation)
+{
+    result->parts = zkl_alloc((size_t)operation->part_count * sizeof *result->parts);
+    bool whole = result->parts != NULL;
+    for (int32_t i = 0; whole && i < operation->part_count; i++) {
+        zkl_part_result *part = &result->parts[result->part_count++];
+        part->kind = operation->parts[i].kind;
+        if (part->kind == ZKL_OPERATION_CREATE) {
+            const char *created = operation->results[i].value;
+            part->path = created != NULL ? zkl_copy(created, strlen(created)) : NULL;
+            whole = part->path != NULL;
+        } else if (part->kind == ZKL_OPERATION_SET) {
+            part->stat = operation->stats[i];
+        }
+    }
+    return whole;
+}
+
+/* Returns a deep copy of the reply; NULL when memory is short. */
+static zkl_operation_result *copy_reply(const zkl_operation *operation, const zkl_reply *reply)
+{
+    zkl_operation_result *result = zkl_alloc(sizeof *result);
+    if (result == NULL) {
+        return NULL;
+    }
+    bool whole = true;
+    result->kind = operation->kind;
+    result->watching = operation->watch != NULL;
+    if (reply->stat != NULL) {
+        result->has_stat = true;
+        result->stat = *reply->stat;
+    }
+    if (operation->kind == ZKL_OPERATION_GET) {
+        result->data_length = reply->data != NULL && reply->length > 0 ? reply->length : 0;
+        result->data = zkl_copy(reply->data, (size_t)result->data_length);
+        whole = result->data != NULL;
+    } else if (operation->kind == ZKL_OPERATION_CREATE && reply->path != NULL) {
+        result->path = zkl_copy(reply->path, strlen(reply->path));
+        whole = result->path != NULL;
+    } else if (operation->kind == ZKL_OPERATION_CHILDREN && reply->names != NULL) {
+        whole = copy_names(result, reply->names);
+    } else if (operation->kind == ZKL_OPERATION_MULTI) {
+        whole = copy_parts(result, operation);
+    }
+    if (!whole) {
+        zkl_operation_result_free(result);
+        return NULL;
+    }
+    return result;
+}
+
+static void succeed(zkl_operation *operation, const zkl_reply *reply)
+{
+    zkl_operation_result *result = copy_reply(operation, reply);
+    if (result != NULL) {
+        answer(operation, ZKL_OK, "", result, -1);
+    } else {
+        fail_for_memory(operation, is_read(operation->kind) ? " for the answer" : " for the answer: it was executed");
+    }
+}
+
+/* Returns the part for which a multi failed; -1 when no part is to blame. */
+static int32_t find_failed_part(const zkl_operation *operation)
+{
+    for (int32_t i = 0; operation->results != NULL && i < operation->part_count; i++) {
+        int error = operation->results[i].err;
+        if (error != ZOK && error != ZRUNTIMEINCONSISTENCY) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/*
+ * Returns whether all parts succeeded. The C client reports success even if parts of the answer say otherwise, or are
+ * missing.
+ */
+static bool all_succeeded(const zkl_operation *operation)
+{
+    bool succeeded = true;
+    for (int32_t i = 0; i < operation->part_count; i++) {
+        succeeded = succeeded && operation->results[i].err == ZOK;
+    }
+    return succeeded;
+}
+
+static void fail_multi(zkl_operation *operation, int rc)
+{
+    int32_t index = find_failed_part(operation);
+    if (index < 0) {
+        fail(operation, zkl_code_of(rc), "%s; nothing was written", zkl_words_of(rc));
+        return;
+    }
+    const struct zkl_part *part = &operation->parts[index];
+    int error = operation->results[index].err;
+    char message[ZKL_OPERATION_MESSAGE_SIZE];
+    snprintf(message, sizeof message, "a transaction of %d operations: %s '%.160s' gives '%.80s'; nothing was written",
+             operation->part_count, verb(part->kind), part->path, zkl_words_of(error));
+    answer(operation, zkl_code_of(error), message, NULL, index);
+}
+
+/* Lets the operation wait until requests may go out, ahead of operations that were requested later. */
+static void wait_again(zkl_operation *operation)
+{
+    struct zkl_operation_list *list = &operation->engine->operations_waiting;
+    take_off(operation);
+    operation->waiting = true;
+    zkl_operation *later = TAILQ_FIRST(list);
+    while (later != NULL && later->serial < operation->serial) {
+        later = TAILQ_NEXT(later, all);
+    }
+    if (later != NULL) {
+        TAILQ_INSERT_BEFORE(later, operation, all);
+    } else {
+        TAILQ_INSERT_TAIL(list, operation, all);
+    }
+}
+
+static void free_if_done(zkl_operation *operation)
+{
+    if (operation->forgotten && !operation->flying) {
+        take_off(operation);
+        free_operation(operation);
+    }
+}
+
+/* Returns whether the request got no answer: the session is over, the handle is closed, or the connection was lost. */
+static bool was_not_answered(int rc)
+{
+    return zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+}
+
+/* Returns whether the operation succeeded. For exists, ZNONODE is an answer too, and leaves a watch for the creation. */
+static bool is_success(const zkl_operation *operation, int rc)
+{
+    return rc == ZOK || (rc == ZNONODE && operation->kind == ZKL_OPERATION_EXISTS);
+}
+
+/* Handles the reply to an operation whose answer is still awaited. */
+static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
+{
+    zkl_engine *engine = operation->engine;
+    if (is_success(operation, rc)) {
+        succeed(operation, reply);
+    } else if (rc == ZTHROTTLEDOP) {
+        wait_again(operation); /* the server has too much to do, and has not executed it */
+        zkl_operations_pause(engine);
+    } else if (was_not_answered(rc) && is_read(operation->kind)) {
+        wait_again(operation);
+    } else if (was_not_answered(rc)) {
+        engine->stats.unknown_outcomes++;
+        fail(operation, ZKL_DISCONNECTED, "the connection was lost (%s): whether it was executed is not known",
+             zerror(rc));
+    } else if (operation->kind == ZKL_OPERATION_MULTI && rc != ZMARSHALLINGERROR) {
+        fail_multi(operation, rc);
+    } else {
+        fail(operation, zkl_code_of(rc), "%s", zkl_words_of(rc));
+    }
+}
+
+static void on_replied(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_operation *operation = owner;
+    operation->flying = false;
+    if (operation->watch != NULL) {
+        zkl_user_watch_armed(operation->watch, is_success(operation, rc));
+    }
+    if (operation->answered) {
+        leave_watch(operation);
+    } else {
+        bool sound = rc != ZOK || ((reply->names == NULL || zkl_list_is_sound(reply->names)) &&
+                                   (operation->kind != ZKL_OPERATION_MULTI || all_succeeded(operation)));
+        take_reply(operation, sound ? rc : ZMARSHALLINGERROR, reply);
+    }
+    if (operation->answered) {
+        free_parts(operation); /* only its watch may be left */
+    } else {
+        free_multi(operation);
+    }
+    free_if_done(operation);
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------- */
+
+static bool init_op(zkl_operation *operation, int32_t index)
+{
+    const struct zkl_part *part = &operation->parts[index];
+    zoo_op_t *op = &operation->ops[index];
+    switch (part->kind) {
+    case ZKL_OPERATION_CREATE: {
+        size_t room = strlen(part->path) + SEQUENCE_ROOM;
+        char *created = zkl_alloc(room);
+        zoo_create_op_init(op, part->path, part->data, part->data_length, &part->acl, part->flags, created, (int)room);
+        return created != NULL;
+    }
+    case ZKL_OPERATION_SET:
+        zoo_set_op_init(op, part->path, part->data, part->data_length, part->version, &operation->stats[index]);
+        return true;
+    case ZKL_OPERATION_DELETE:
+        zoo_delete_op_init(op, part->path, part->version);
+        return true;
+    default:
+        zoo_check_op_init(op, part->path, part->version);
+        return true;
+    }
+}
+
+/* Makes the data that the C client needs until the multi is answered. Returns false when memory is short. */
+static bool init_multi(zkl_operation *operation)
+{
+    size_t count = (size_t)operation->part_count;
+    operation->ops = zkl_alloc(count * sizeof *operation->ops);
+    operation->results = zkl_alloc(count * sizeof *operation->results);
+    operation->stats = zkl_alloc(count * sizeof *operation->stats);
+    bool whole = operation->ops != NULL && operation->results != NULL && operation->stats != NULL;
+    for (int32_t i = 0; whole && i < operation->part_count; i++) {
+        operation->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
+        whole = init_op(operation, i);
+    }
+    if (!whole) {
+        free_multi(operation);
+    }
+    return whole;
+}
+
+static bool has_watch(zkl_operation *operation)
+{
+    if (operation->watch_wanted && operation->watch == NULL) {
+        const struct zkl_part *part = operation->parts;
+        operation->watch = zkl_user_watch_new(operation->engine, part->path, part->kind == ZKL_OPERATION_CHILDREN,
+                                              operation->host->fired, operation->user);
+    }
+    return !operation->watch_wanted || operation->watch != NULL;
+}
+
+static bool makes_ephemeral(const zkl_operation *operation)
+{
+    for (int32_t i = 0; i < operation->part_count; i++) {
+        const struct zkl_part *part = &operation->parts[i];
+        if (part->kind == ZKL_OPERATION_CREATE &&
+            (part->flags == ZOO_EPHEMERAL || part->flags == ZOO_EPHEMERAL_SEQUENTIAL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int call_client(zkl_operation *operation)
+{
+    zkl_engine *engine = operation->engine;
+    const struct zkl_part *part = operation->parts;
+    const zkl_ask ask = {.on_reply = on_replied, .owner = operation};
+    zkl_user_watch *watch = operation->watch;
+    watcher_fn watcher = watch != NULL ? zkl_user_watch_event : NULL;
+    switch (operation->kind) {
+    case ZKL_OPERATION_GET:
+        return zkl_send_get(engine, &ask, part->path, watcher, watch);
+    case ZKL_OPERATION_SET:
+        return zkl_send_set(engine, &ask, part->path, part->data, part->data_length, part->version);
+    case ZKL_OPERATION_CREATE:
+        return zkl_send_create(engine, &ask, part->path, part->data, part->data_length, &part->acl, part->flags);
+    case ZKL_OPERATION_DELETE:
+        return zkl_send_delete(engine, &ask, part->path, part->version);
+    case ZKL_OPERATION_EXISTS:
+        return zkl_send_exists(engine, &ask, part->path, watcher, watch);
+    case ZKL_OPERATION_CHILDREN:
+        return zkl_send_list(engine, &ask, part->path, watcher, watch);
+    case ZKL_OPERATION_SYNC:
+        return zkl_send_sync(engine, &ask, part->path);
+    case ZKL_OPERATION_MULTI:
+        return zkl_send_multi(engine, &ask, operation->part_count, operation->ops, operation->results);
+    case ZKL_OPERATION_CHECK:
+        break;
+    }
+    return ZBADARGUMENTS;
+}
+
+static void send_operation(zkl_operation *operation)
+{
+    zkl_engine *engine = operation->engine;
+    if ((operation->kind == ZKL_OPERATION_MULTI && !init_multi(operation)) || !has_watch(operation)) {
+        fail_for_memory(operation, "");
+        return;
+    }
+    stop_waiting(operation);
+    operation->flying = true;
+    engine->own_ephemerals = engine->own_ephemerals || makes_ephemeral(operation);
+    if (operation->watch != NULL) {
+        zkl_user_watch_arming(operation->watch);
+    }
+    int rc = call_client(operation);
+    if (rc == ZOK) {
+        engine->sent_bytes += operation->size;
+        return;
+    }
+    operation->flying = false;
+    if (operation->watch != NULL) {
+        zkl_user_watch_armed(operation->watch, false);
+    }
+    free_multi(operation);
+    if (rc == ZINVALIDSTATE) {
+        wait_again(operation); /* the session is over, which the engine is about to learn */
+        zkl_operations_pause(engine);
+    } else {
+        fail(operation, ZKL_FAILED, "the ZooKeeper client refused it: %s", zerror(rc));
+    }
+}
+
+static bool may_send(const zkl_engine *engine)
+{
+    return zkl_session_usable(engine) && !engine->operations_paused && engine->in_flight < ZKL_MAX_IN_FLIGHT;
+}
+
+void zkl_operations_send(zkl_engine *engine)
+{
+    zkl_operation *operation;
+    while (may_send(engine) && (operation = TAILQ_FIRST(&engine->operations_waiting)) != NULL) {
+        send_operation(operation);
+    }
+}
+
+int64_t zkl_operations_send_at(const zkl_engine *engine)
+{
+    return may_send(engine) && !TAILQ_EMPTY(&engine->operations_waiting) ? engine->now : ZKL_NEVER;
+}
+
+void zkl_operations_pause(zkl_engine *engine)
+{
+    engine->operations_paused = true;
+    zkl_try_later(engine);
+}
+
+/* --- the driver's calls -------------------------------------------------------------------------------------------- */
+
+/* Refuses the operation if no answer of the server is needed for that; else returns false. */
+static bool refuse_locally(zkl_operation *operation)
+{
+    zkl_engine *engine = operation->engine;
+    if (engine->closing) {
+        fail(operation, ZKL_CLOSED, "the client is closed");
+    } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
+        fail(operation, ZKL_AUTH_FAILED, "%s", engine->problem);
+    } else if (operation->size > LARGEST_REQUEST) {
+        fail(operation, ZKL_FAILED, "it has %zu bytes, and a ZooKeeper server takes no more than %d at once",
+             operation->size, LARGEST_REQUEST);
+    } else if (operation->watch_wanted && !zkl_user_watch_fits(engine, operation->parts->path)) {
+        fail(operation, ZKL_FAILED, "this client watches too many paths to watch another");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_operation_host *host, void *user,
+                        int64_t now)
+{
+    engine->now = now;
+    operation->engine = engine;
+    operation->host = host;
+    operation->user = user;
+    operation->serial = ++engine->operation_serial;
+    operation->size += (size_t)operation->part_count * (size_t)engine->chroot_length;
+    operation->waiting = true;
+    TAILQ_INSERT_TAIL(&engine->operations_waiting, operation, all);
+    if (!refuse_locally(operation) && engine->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {
+        zkl_operations_send(engine);
+    }
+}
+
+void zkl_operation_cancel(zkl_operation *operation, int64_t now)
+{
+    operation->engine->now = now;
+    operation->answered = true;
+    stop_waiting(operation);
+    leave_watch(operation);
+}
+
+void zkl_operation_forget(zkl_operation *operation, int64_t now)
+{
+    if (operation->engine == NULL) {
+        free_operation(operation);
+        return;
+    }
+    zkl_operation_cancel(operation, now);
+    operation->forgotten = true;
+    free_if_done(operation);
+}
+
+/* Answers the operations of a list that have no answer yet. In engine->operations the answers do not change the list. */
+static void fail_all(struct zkl_operation_list *list, zkl_code code, const char *message)
+{
+    zkl_operation *operation, *next;
+    for (operation = TAILQ_FIRST(list); operation != NULL; operation = next) {
+        next = TAILQ_NEXT(operation, all);
+        if (!operation->answered && operation->flying && !is_read(operation->kind)) {
+            fail(operation, code, "%s: whether it was executed is not known", message);
+        } else if (!operation->answered) {
+            fail(operation, code, "%s", message);
+        }
+    }
+}
+
+void zkl_operations_fail(zkl_engine *engine, zkl_code code, const char *message)
+{
+    fail_all(&engine->operations_waiting, code, message);
+    fail_all(&engine->operations, code, message);
+}
+
+void zkl_operations_free(zkl_engine *engine)
+{
+    zkl_operation *operation;
+    while ((operation = TAILQ_FIRST(&engine->operations_waiting)) != NULL ||
+           (operation = TAILQ_FIRST(&engine->operations)) != NULL) {
+        take_off(operation);
+        operation->flying = false;
+        leave_watch(operation);
+        free_operation(operation);
+    }
+}
+
+/* --- what the session reports -------------------------------------------------------------------------------------- */
+
+static void over(zkl_engine *engine, const char *why)
+{
+    (void)why;
+    zkl_user_watches_end(engine, engine->closing ? ZKL_CLOSED : ZKL_LOST);
+}
+
+static void retry(zkl_engine *engine)
+{
+    zkl_user_watches_resume(engine);
+    engine->operations_paused = false;
+}
+
+const zkl_session_listener zkl_operations_listener = {
+    .ready = zkl_user_watches_resume,
+    .over = over,
+    .closed = zkl_user_watches_closed,
+    .refused = zkl_operations_fail,
+    .retry = retry,
+};

@@ -1,0 +1,246 @@
+/*
+ * user_watch: the watches that a program requests with its own reads.
+ *
+ * Each watch has its own object, even if several are on one path: the C client tells watchers apart by function and
+ * context. It keeps the context's address until the watch has fired, was removed, or the handle is closed. Session
+ * events do not end a watch; the C client arms it again after a reconnect. The end of the session ends it, and the
+ * owner is told.
+ *
+ * The only removal that reaches the server (zoo_aremove_all_watches) takes all watches of this session on a path, those
+ * of the lock protocol (watch.c) and of other reads of this program too. So a watch that is not needed any more is
+ * removed only when this client needs no other watch on that path. Until then the C client keeps it: it fires without
+ * effect, is removed with another one, or ends with the session.
+ */
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+struct zkl_user_watch {
+    LIST_ENTRY(zkl_user_watch) all;
+    zkl_engine *engine;
+    char *path;
+    void (*fired)(void *user, zkl_node_event event, zkl_code code);
+    void *user;
+    zkl_watch_state state;
+    bool children; /* on the node's children, else on the node itself */
+    bool wanted;   /* its operation may still need it */
+    bool told;     /* the owner has been told that it fired, or that it never will */
+    bool flying;   /* its removal is in flight */
+    bool cleaning; /* counted in engine->cleaning */
+};
+
+static int64_t bytes_of(const zkl_engine *engine, const char *path)
+{
+    return engine->chroot_length + (int64_t)strlen(path) + ZKL_WATCH_OVERHEAD;
+}
+
+bool zkl_user_watch_fits(const zkl_engine *engine, const char *path)
+{
+    return engine->watched_bytes + bytes_of(engine, path) <= ZKL_MAX_WATCHED_BYTES;
+}
+
+zkl_user_watch *zkl_user_watch_new(zkl_engine *engine, const char *path, bool children,
+                                   void (*fired)(void *user, zkl_node_event event, zkl_code code), void *user)
+{
+    zkl_user_watch *watch = zkl_alloc(sizeof *watch);
+    char *copy = zkl_copy(path, strlen(path));
+    if (watch == NULL || copy == NULL) {
+        zkl_free(watch);
+        zkl_free(copy);
+        return NULL;
+    }
+    watch->engine = engine;
+    watch->path = copy;
+    watch->children = children;
+    watch->fired = fired;
+    watch->user = user;
+    watch->wanted = true;
+    watch->state = ZKL_WATCH_IDLE;
+    LIST_INSERT_HEAD(&engine->user_watches, watch, all);
+    engine->program_watches++;
+    engine->watched_bytes += bytes_of(engine, path);
+    engine->stats.watches++;
+    return watch;
+}
+
+static void set_cleaning(zkl_user_watch *watch, bool cleaning)
+{
+    if (watch->cleaning != cleaning) {
+        watch->cleaning = cleaning;
+        watch->engine->cleaning += cleaning ? 1 : -1;
+    }
+}
+
+/* Frees the watch when its address is not known any more: by no operation, by no request, and not by the C client. */
+static void free_if_unused(zkl_user_watch *watch)
+{
+    if (watch->wanted || watch->flying || watch->state != ZKL_WATCH_IDLE) {
+        return;
+    }
+    set_cleaning(watch, false);
+    LIST_REMOVE(watch, all);
+    watch->engine->program_watches--;
+    watch->engine->watched_bytes -= bytes_of(watch->engine, watch->path);
+    watch->engine->stats.watches--;
+    zkl_free(watch->path);
+    zkl_free(watch);
+}
+
+static void tell(zkl_user_watch *watch, zkl_node_event event, zkl_code code)
+{
+    if (watch->wanted && !watch->told) {
+        watch->told = true;
+        watch->fired(watch->user, event, code);
+    }
+}
+
+/* Returns whether the program still waits, or is about to wait, for this kind of watch on a path. */
+static bool is_wanted(const zkl_engine *engine, const char *path, bool children)
+{
+    const zkl_user_watch *watch;
+    LIST_FOREACH(watch, &engine->user_watches, all)
+    {
+        bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_ARMING;
+        if (watch->wanted && armed && watch->children == children && strcmp(watch->path, path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_removed(void *owner, int rc, const zkl_reply *reply)
+{
+    (void)reply;
+    zkl_user_watch *watch = owner;
+    zkl_engine *engine = watch->engine;
+    if (watch->state == ZKL_WATCH_REMOVING && rc != ZOK) {
+        watch->state = ZKL_WATCH_ARMED;
+        if (rc == ZNOWATCHER) {
+            zkl_session_unwatched(engine);
+        } else if (!zkl_outcome_unknown(rc)) {
+            zkl_try_later(engine); /* after a lost connection it is tried again anyway */
+        }
+    } else if (watch->state == ZKL_WATCH_REMOVING) {
+        /* Not this one yet: its request is in flight. */
+        zkl_user_watches_forgotten(engine, watch->path, watch->children);
+        zkl_watch_forgotten(engine, watch->path, watch->children);
+    }
+    watch->flying = false;
+    free_if_unused(watch);
+}
+
+/*
+ * Removes an armed watch that is not needed any more, if no other watch is lost with it: now, or when requests may go
+ * out again.
+ */
+static void disarm(zkl_user_watch *watch)
+{
+    zkl_engine *engine = watch->engine;
+    if (is_wanted(engine, watch->path, watch->children) || zkl_watch_wanted(engine, watch->path, watch->children)) {
+        set_cleaning(watch, false);
+        return;
+    }
+    set_cleaning(watch, true);
+    if (!zkl_session_usable(engine)) {
+        return;
+    }
+    watch->state = ZKL_WATCH_REMOVING;
+    watch->flying = true;
+    const zkl_ask ask = {.on_reply = on_removed, .owner = watch};
+    int rc = zkl_send_unwatch(engine, &ask, watch->path, watch->children);
+    if (rc != ZOK) {
+        watch->flying = false;
+        watch->state = rc == ZNOWATCHER ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
+        if (rc != ZNOWATCHER) {
+            zkl_try_later(engine);
+        }
+    }
+}
+
+void zkl_user_watch_arming(zkl_user_watch *watch)
+{
+    watch->state = ZKL_WATCH_ARMING;
+}
+
+/* Events can come only after this call. */
+void zkl_user_watch_armed(zkl_user_watch *watch, bool armed)
+{
+    watch->state = armed ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
+}
+
+void zkl_user_watch_leave(zkl_user_watch *watch)
+{
+    watch->wanted = false;
+    if (watch->state == ZKL_WATCH_ARMED) {
+        disarm(watch);
+    }
+    free_if_unused(watch);
+}
+
+void zkl_user_watches_forgotten(zkl_engine *engine, const char *path, bool children)
+{
+    zkl_user_watch *watch, *next;
+    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
+        next = LIST_NEXT(watch, all);
+        bool known = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
+        if (known && !watch->wanted && watch->children == children && strcmp(watch->path, path) == 0) {
+            watch->state = ZKL_WATCH_IDLE;
+            free_if_unused(watch);
+        }
+    }
+}
+
+void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    (void)handle;
+    (void)state;
+    (void)path;
+    zkl_user_watch *watch = context;
+    zkl_node_event event = type == ZOO_CREATED_EVENT   ? ZKL_EVENT_CREATED
+                           : type == ZOO_DELETED_EVENT ? ZKL_EVENT_DELETED
+                           : type == ZOO_CHANGED_EVENT ? ZKL_EVENT_CHANGED
+                           : type == ZOO_CHILD_EVENT   ? ZKL_EVENT_CHILD
+                                                       : ZKL_EVENT_NONE;
+    if (event == ZKL_EVENT_NONE) {
+        return; /* a session event: the watch stays armed */
+    }
+    watch->engine->stats.notifications++;
+    watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
+    tell(watch, event, ZKL_OK);
+    free_if_unused(watch);
+}
+
+void zkl_user_watches_resume(zkl_engine *engine)
+{
+    zkl_user_watch *watch, *next;
+    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
+        next = LIST_NEXT(watch, all);
+        if (watch->state == ZKL_WATCH_ARMED && !watch->wanted) {
+            disarm(watch);
+            free_if_unused(watch);
+        }
+    }
+}
+
+void zkl_user_watches_end(zkl_engine *engine, zkl_code code)
+{
+    zkl_user_watch *watch;
+    LIST_FOREACH(watch, &engine->user_watches, all)
+    {
+        if (watch->state == ZKL_WATCH_ARMED) {
+            tell(watch, ZKL_EVENT_NONE, code);
+        }
+    }
+}
+
+void zkl_user_watches_closed(zkl_engine *engine)
+{
+    zkl_user_watch *watch, *next;
+    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
+        next = LIST_NEXT(watch, all);
+        watch->state = ZKL_WATCH_IDLE;
+        free_if_unused(watch);
+    }
+}
+
+const zkl_other_watches zkl_program_watches = {.wanted = is_wanted, .removed = zkl_user_watches_forgotten};

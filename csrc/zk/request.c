@@ -1,0 +1,271 @@
+/*
+ * request: requests in flight.
+ *
+ * Every asynchronous call of the C client carries one context of ours as its `data`. The context is made before the
+ * call and put into the engine's list of requests in flight. It is taken out exactly once: by its completion, or when
+ * the C client refused the call. A refused call is normally never completed. It may be completed if memory ran out in
+ * the middle of the call. So such contexts are kept, as orphans, until the handle is closed and no callback can come
+ * any more.
+ *
+ * The completions here do that bookkeeping, and pass the reply to the function that was given with the request.
+ */
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+/* Returns a context for a request that is about to be sent, or NULL when memory is short. Counts it as in flight. */
+static zkl_request *begin(zkl_engine *engine, const zkl_ask *ask)
+{
+    zkl_request *request = TAILQ_FIRST(&engine->spare);
+    if (request != NULL) {
+        TAILQ_REMOVE(&engine->spare, request, all);
+    } else {
+        request = zkl_alloc(sizeof *request);
+        if (request == NULL) {
+            return NULL;
+        }
+    }
+    request->engine = engine;
+    request->on_reply = ask->on_reply;
+    request->owner = ask->owner;
+    request->memory = ask->memory;
+    request->generation = ask->generation;
+    request->tag = ask->tag;
+    request->proof = ask->proof;
+    request->connection = engine->connection;
+    request->sent_at = engine->now;
+    request->evidence = zkl_lease_evidence(engine, ask->proof);
+    TAILQ_INSERT_TAIL(&engine->flying, request, all);
+    engine->in_flight++;
+    engine->stats.requests++;
+    if (engine->host.sending != NULL) {
+        engine->host.sending(engine->host.context);
+    }
+    return request;
+}
+
+/* The C client refused the request: its completion will not or should not come. Puts the context away. */
+static void refused(zkl_request *request, int rc)
+{
+    zkl_engine *engine = request->engine;
+    TAILQ_REMOVE(&engine->flying, request, all);
+    engine->in_flight--;
+    zkl_log(engine, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
+    request->engine = NULL;
+    TAILQ_INSERT_TAIL(&engine->orphans, request, all);
+}
+
+/* The C client's function has returned `rc`. Tells the host, and returns `rc`. */
+static int end(zkl_request *request, int rc)
+{
+    const zkl_engine *engine = request->engine;
+    if (engine->host.sent != NULL) {
+        engine->host.sent(engine->host.context);
+    }
+    if (rc != ZOK) {
+        refused(request, rc);
+    }
+    return rc;
+}
+
+/* Takes a context out of flight, with the answer of the server or of the C client. Returns NULL for an orphan. */
+static zkl_request *begin_completion(const void *data, int rc)
+{
+    zkl_request *request = (zkl_request *)(uintptr_t)data;
+    zkl_engine *engine = request->engine;
+    if (engine == NULL) {
+        return NULL; /* an orphan that is completed after all */
+    }
+    TAILQ_REMOVE(&engine->flying, request, all);
+    engine->in_flight--;
+    bool heartbeat = request->proof == ZKL_PROOF_HEARTBEAT;
+    bool proof = rc == ZOK || (rc == ZNONODE && heartbeat && ZKL_BROKEN(ZKL_BREAK_EVICTED)) ||
+                 (rc == ZTHROTTLEDOP && ZKL_BROKEN(ZKL_BREAK_THROTTLED));
+    if (proof && request->connection == engine->connection) {
+        zkl_lease_answered(request);
+    }
+    return request;
+}
+
+/* --- completions, by the type of their answer ---------------------------------------------------------------------- */
+
+/* Passes the answer to the function that waits for it. Frees the context, or keeps it for reuse. */
+static void answer(const void *data, int rc, zkl_reply reply)
+{
+    zkl_request *request = begin_completion(data, rc);
+    if (request == NULL) {
+        return;
+    }
+    zkl_engine *engine = request->engine;
+    reply.connection = request->connection;
+    reply.generation = request->generation;
+    reply.sent_at = request->sent_at;
+    reply.tag = request->tag;
+    request->on_reply(request->owner, rc, &reply);
+    zkl_free(request->memory);
+    request->memory = NULL;
+    TAILQ_INSERT_HEAD(&engine->spare, request, all);
+}
+
+static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    answer(data, rc, (zkl_reply){.path = path, .stat = stat});
+}
+
+static void on_names(int rc, const struct String_vector *names, const void *data)
+{
+    answer(data, rc, (zkl_reply){.names = names});
+}
+
+static void on_listing(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
+{
+    answer(data, rc, (zkl_reply){.names = names, .stat = stat});
+}
+
+static void on_text(int rc, const char *text, const void *data)
+{
+    answer(data, rc, (zkl_reply){.path = text});
+}
+
+static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+    answer(data, rc, (zkl_reply){.data = value, .length = length, .stat = stat});
+}
+
+static void on_stat(int rc, const struct Stat *stat, const void *data)
+{
+    answer(data, rc, (zkl_reply){.stat = stat});
+}
+
+static void on_done(int rc, const void *data)
+{
+    answer(data, rc, (zkl_reply){0});
+}
+
+bool zkl_list_is_sound(const struct String_vector *names)
+{
+    bool sound = names->count >= 0 && (names->count == 0 || names->data != NULL);
+    for (int32_t i = 0; sound && i < names->count; i++) {
+        const char *name = names->data[i];
+        sound = name != NULL && name[0] != '\0' && strchr(name, '/') == NULL;
+    }
+    return sound;
+}
+
+int zkl_names_rc(int rc, const struct String_vector *names)
+{
+    return rc == ZOK && !zkl_list_is_sound(names) ? ZMARSHALLINGERROR : rc;
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------- */
+
+/* What the functions return if there is no memory for a context. */
+#define NO_CONTEXT ZMARSHALLINGERROR
+
+int zkl_send_create(zkl_engine *engine, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+                    const struct ACL_vector *acl, int32_t flags)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL
+               ? NO_CONTEXT
+               : end(request, zoo_acreate2(engine->handle, path, data, length, acl, flags, on_created, request));
+}
+
+int zkl_send_make(zkl_engine *engine, const zkl_ask *ask, const char *path, const char *data,
+                  const struct ACL_vector *acl, int32_t flags)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL
+               ? NO_CONTEXT
+               : end(request, zoo_acreate(engine->handle, path, data, (int)strlen(data), acl, flags, on_text, request));
+}
+
+int zkl_send_delete(zkl_engine *engine, const zkl_ask *ask, const char *path, int32_t version)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_adelete(engine->handle, path, version, on_done, request));
+}
+
+int zkl_send_exists(zkl_engine *engine, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end(request, zoo_awexists(engine->handle, path, watcher, context, on_stat, request));
+}
+
+int zkl_send_get(zkl_engine *engine, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end(request, zoo_awget(engine->handle, path, watcher, context, on_data, request));
+}
+
+int zkl_send_set(zkl_engine *engine, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+                 int32_t version)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end(request, zoo_aset(engine->handle, path, data, length, version, on_stat, request));
+}
+
+int zkl_send_names(zkl_engine *engine, const zkl_ask *ask, const char *path)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_children(engine->handle, path, 0, on_names, request));
+}
+
+int zkl_send_list(zkl_engine *engine, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL
+               ? NO_CONTEXT
+               : end(request, zoo_awget_children2(engine->handle, path, watcher, context, on_listing, request));
+}
+
+int zkl_send_sync(zkl_engine *engine, const zkl_ask *ask, const char *path)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_async(engine->handle, path, on_text, request));
+}
+
+int zkl_send_multi(zkl_engine *engine, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results)
+{
+    zkl_request *request = begin(engine, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end(request, zoo_amulti(engine->handle, count, ops, results, on_done, request));
+}
+
+int zkl_send_unwatch(zkl_engine *engine, const zkl_ask *ask, const char *path, bool children)
+{
+    zkl_request *request = begin(engine, ask);
+    if (request == NULL) {
+        return NO_CONTEXT;
+    }
+    /* The parameter's type is a pointer to a function pointer, but the C client stores and calls the value itself. */
+    void_completion_t *completion = (void_completion_t *)(uintptr_t)on_done;
+    ZooWatcherType type = children ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
+    return end(request, zoo_aremove_all_watches(engine->handle, path, type, 0, completion, request));
+}
+
+/* --- the end of a handle ------------------------------------------------------------------------------------------- */
+
+static void free_list(struct zkl_request_list *list)
+{
+    zkl_request *request;
+    while ((request = TAILQ_FIRST(list)) != NULL) {
+        TAILQ_REMOVE(list, request, all);
+        zkl_free(request->memory);
+        zkl_free(request);
+    }
+}
+
+void zkl_requests_closed(zkl_engine *engine)
+{
+    free_list(&engine->orphans);
+}
+
+void zkl_requests_free(zkl_engine *engine)
+{
+    free_list(&engine->orphans);
+    free_list(&engine->spare);
+}

@@ -1,0 +1,501 @@
+/*
+ * watch: one watcher object per watched node.
+ *
+ * The C client identifies a watcher by its function and context, and delivers every session event to all watchers. It
+ * keeps the context's address until the watch has fired, has been removed, or the handle is closed. So there is one
+ * object per node. Watchers share it, and it is freed only when the C client cannot know it any more.
+ *
+ * A watch is armed by get and not by exists, because an exists-watch on a missing node stays behind as a creation
+ * watch. A node that may not be read (ZNOAUTH) cannot be watched. An exists would arm a watch, but servers with the fix
+ * of CVE-2024-23944 do not report events on a node that the client may not read. A watcher of such a node looks again now
+ * and then.
+ *
+ * The uses: a node is watched until it is gone; its owner watches it to learn of changes of its data; the children of a
+ * directory are watched, by the list that the watcher needs anyway (`children`).
+ */
+#include <string.h>
+
+#include "engine/engine_private.h"
+
+static void free_watch(zkl_watch *watch)
+{
+    LIST_REMOVE(watch, in_directory);
+    if (watch->unwanted) {
+        watch->engine->cleaning--;
+    }
+    watch->engine->stats.watches--;
+    zkl_directory *directory = watch->directory;
+    const zkl_watch_ops *ops = watch->engine->watch_ops;
+    zkl_free(watch->node);
+    zkl_free(watch);
+    ops->drop(directory);
+}
+
+/* Returns the watch on the node `name`, or, if `name` is NULL, on the children of the directory. NULL: none. */
+static zkl_watch *find(const zkl_directory *directory, const char *name)
+{
+    zkl_watch *watch;
+    LIST_FOREACH(watch, &directory->watches, in_directory)
+    {
+        if (watch->children ? name == NULL
+                            : name != NULL && strcmp(watch->node + strlen(directory->path) + 1, name) == 0) {
+            return watch;
+        }
+    }
+    return NULL;
+}
+
+static zkl_watch *new_watch(zkl_engine *engine, zkl_directory *directory, const char *name)
+{
+    zkl_watch *watch = zkl_alloc(sizeof *watch);
+    char *node =
+        name != NULL ? zkl_child_path(directory->path, name) : zkl_copy(directory->path, strlen(directory->path));
+    if (watch == NULL || node == NULL) {
+        zkl_free(watch);
+        zkl_free(node);
+        return NULL;
+    }
+    watch->engine = engine;
+    watch->directory = directory;
+    watch->node = node;
+    watch->children = name == NULL;
+    LIST_INIT(&watch->watchers);
+    LIST_INSERT_HEAD(&directory->watches, watch, in_directory);
+    engine->watch_ops->keep(directory);
+    engine->stats.watches++;
+    return watch;
+}
+
+/* Marks a watch that is armed, or may be, and that is not needed any more. It is counted until its removal is confirmed. */
+static void set_unwanted(zkl_watch *watch, bool unwanted)
+{
+    if (watch->unwanted != unwanted) {
+        watch->unwanted = unwanted;
+        watch->engine->cleaning += unwanted ? 1 : -1;
+    }
+}
+
+static bool is_wanted(const zkl_watch *watch)
+{
+    return !LIST_EMPTY(&watch->watchers) || watch->owner != NULL;
+}
+
+/* Frees the watch when its address is not known any more: by no watcher, by no request, and not by the C client. */
+static void free_if_unused(zkl_watch *watch)
+{
+    if (watch->state == ZKL_WATCH_IDLE && watch->flying == 0 && !watch->pinned && !is_wanted(watch)) {
+        free_watch(watch);
+    }
+}
+
+static void on_armed(void *owner, int rc, const zkl_reply *reply);
+static void on_listed(void *owner, int rc, const zkl_reply *reply);
+static void on_removed(void *owner, int rc, const zkl_reply *reply);
+static void on_event(zhandle_t *handle, int type, int state, const char *path, void *context);
+
+static bool send_watch(zkl_watch *watch)
+{
+    const zkl_ask ask = {.on_reply = watch->children ? on_listed : on_armed, .owner = watch};
+    int rc = watch->children ? zkl_send_list(watch->engine, &ask, watch->node, on_event, watch)
+                             : zkl_send_get(watch->engine, &ask, watch->node, on_event, watch);
+    return rc == ZOK;
+}
+
+/* Sends the request that arms the watch. Returns false if that is not possible now. */
+static bool arm(zkl_watch *watch)
+{
+    bool sent = zkl_session_usable(watch->engine) && send_watch(watch);
+    watch->flying += sent;
+    watch->state = sent ? ZKL_WATCH_ARMING : ZKL_WATCH_IDLE;
+    return sent;
+}
+
+/*
+ * Removes an armed watch that is not needed any more: now, or when requests may go out again (zkl_watches_resume). The
+ * removal would take other watches on the node too. If there is one (zkl_other_watches), both are removed with that one.
+ */
+static void disarm(zkl_watch *watch)
+{
+    if (watch->engine->other_watches->wanted(watch->engine, watch->node, watch->children)) {
+        set_unwanted(watch, false);
+        return;
+    }
+    set_unwanted(watch, true);
+    if (!zkl_session_usable(watch->engine)) {
+        return;
+    }
+    const zkl_ask ask = {.on_reply = on_removed, .owner = watch};
+    if (zkl_send_unwatch(watch->engine, &ask, watch->node, watch->children) == ZOK) {
+        watch->flying++;
+        watch->state = ZKL_WATCH_REMOVING;
+    } else {
+        zkl_try_later(watch->engine);
+    }
+}
+
+/* Detaches all watchers from this watch, and calls `what` for each. Some of them may choose the watch again at once. */
+static void tell(zkl_watch *watch, void (*what)(zkl_watcher *))
+{
+    struct zkl_watcher_list told = LIST_HEAD_INITIALIZER(told);
+    zkl_watcher *watcher;
+    while ((watcher = LIST_FIRST(&watch->watchers)) != NULL) {
+        LIST_REMOVE(watcher, in_watch);
+        LIST_INSERT_HEAD(&told, watcher, in_watch);
+    }
+    watch->pinned = true;
+    while ((watcher = LIST_FIRST(&told)) != NULL) {
+        LIST_REMOVE(watcher, in_watch);
+        watcher->watch = NULL;
+        what(watcher);
+    }
+    watch->pinned = false;
+}
+
+/* The C client does not know the watch any more (IDLE): arms it again if it is needed, or frees it. */
+static void rearm_or_free(zkl_watch *watch)
+{
+    if (is_wanted(watch) && !arm(watch)) {
+        tell(watch, watch->engine->watch_ops->failed);
+    }
+    free_if_unused(watch);
+}
+
+/*
+ * Returns the watch on a node, or on the children of the directory. Makes it if there is none. NULL when memory
+ * is short.
+ */
+static zkl_watch *take_watch(zkl_engine *engine, zkl_directory *directory, const char *name)
+{
+    zkl_watch *watch = find(directory, name);
+    if (watch == NULL) {
+        watch = new_watch(engine, directory, name);
+    }
+    if (watch != NULL) {
+        set_unwanted(watch, false);
+    }
+    return watch;
+}
+
+/* Attaches the watcher to the watch. NULL: there was no memory for a watch. */
+static void join(zkl_engine *engine, zkl_watcher *watcher, zkl_watch *watch)
+{
+    if (watch == NULL) {
+        engine->watch_ops->failed(watcher);
+        return;
+    }
+    watcher->watch = watch;
+    LIST_INSERT_HEAD(&watch->watchers, watcher, in_watch);
+    if (watch->state == ZKL_WATCH_ARMED) {
+        engine->watch_ops->answered(watcher, true);
+    } else if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
+        rearm_or_free(watch);
+    }
+}
+
+void zkl_watch_node(zkl_engine *engine, zkl_watcher *watcher, zkl_directory *directory, const char *name)
+{
+    join(engine, watcher, take_watch(engine, directory, name));
+}
+
+bool zkl_watch_children(zkl_engine *engine, zkl_watcher *watcher, zkl_directory *directory)
+{
+    zkl_watch *watch = take_watch(engine, directory, NULL);
+    bool armed = watch != NULL && watch->state == ZKL_WATCH_ARMED;
+    join(engine, watcher, watch);
+    return watcher->watch != NULL && !armed;
+}
+
+/* Returns the bytes that the watch takes in the packet that arms all watches again after a reconnect. */
+static int64_t bytes_of(const zkl_engine *engine, const char *node)
+{
+    return engine->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
+}
+
+void zkl_watch_own(zkl_engine *engine, zkl_watcher *owner, zkl_directory *directory, const char *node)
+{
+    if (engine->own_bytes + bytes_of(engine, node) > ZKL_MAX_OWN_BYTES) {
+        zkl_log(engine, ZOO_LOG_LEVEL_WARN, "too many locks are held to hear who asks for '%s' to be released", node);
+        return;
+    }
+    zkl_watch *watch = take_watch(engine, directory, node + strlen(directory->path) + 1);
+    if (watch == NULL) {
+        return; /* no request to release will be noticed: not worth losing the lock for */
+    }
+    watch->owner = owner;
+    owner->own = watch;
+    engine->own_bytes += bytes_of(engine, watch->node);
+    if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
+        engine->watch_ops->revoked(
+            owner); /* a waiter's read has shown it, and the node is not read again before it changes */
+    }
+    if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
+        arm(watch); /* if that is not possible now, zkl_watches_resume does it */
+    }
+}
+
+void zkl_watch_leave(zkl_watcher *watcher)
+{
+    zkl_watch *watch = watcher->watch;
+    if (watch == NULL) {
+        return;
+    }
+    LIST_REMOVE(watcher, in_watch);
+    watcher->watch = NULL;
+    if (is_wanted(watch)) {
+        return;
+    }
+    if (watch->state == ZKL_WATCH_ARMED && !ZKL_BROKEN(ZKL_BREAK_WATCH)) {
+        disarm(watch);
+    } else if (watch->state == ZKL_WATCH_ARMING || watch->state == ZKL_WATCH_REMOVING) {
+        set_unwanted(watch, true); /* the reply decides */
+    }
+    free_if_unused(watch);
+}
+
+/*
+ * Leaves a watch on something that we are about to change, which fires the watch. If it does not, zkl_watches_resume
+ * removes it.
+ */
+static void leave_to_fire(zkl_watch *watch)
+{
+    if (!is_wanted(watch)) {
+        set_unwanted(watch, watch->state != ZKL_WATCH_IDLE);
+        free_if_unused(watch);
+    }
+}
+
+/*
+ * Detaches the watch from the owner of the node, which is not told of requests to release any more. Returns the owner,
+ * or NULL.
+ */
+static zkl_watcher *part_from_owner(zkl_watch *watch)
+{
+    zkl_watcher *owner = watch->owner;
+    if (owner != NULL) {
+        owner->own = NULL;
+        watch->owner = NULL;
+        watch->engine->own_bytes -= bytes_of(watch->engine, watch->node);
+    }
+    return owner;
+}
+
+void zkl_watch_leave_own(zkl_watcher *owner)
+{
+    zkl_watch *watch = owner->own;
+    if (watch != NULL) {
+        part_from_owner(watch);
+        leave_to_fire(watch);
+    }
+}
+
+void zkl_watch_leave_directory(zkl_watcher *watcher)
+{
+    zkl_watch *watch = watcher->watch;
+    if (watch != NULL) {
+        LIST_REMOVE(watcher, in_watch);
+        watcher->watch = NULL;
+        leave_to_fire(watch);
+    }
+}
+
+bool zkl_watch_is_armed(const zkl_watcher *watcher)
+{
+    return watcher->watch != NULL && watcher->watch->state == ZKL_WATCH_ARMED;
+}
+
+const char *zkl_watch_node_of(const zkl_watcher *watcher)
+{
+    return watcher->watch != NULL && !watcher->watch->children ? watcher->watch->node : NULL;
+}
+
+/* Tells the watchers whether the node is there: some have only predicted its name. */
+static void tell_of_look(const zkl_watch *watch, bool there)
+{
+    zkl_watcher *watcher;
+    LIST_FOREACH(watcher, &watch->watchers, in_watch)
+    {
+        watch->engine->watch_ops->answered(watcher, there);
+    }
+}
+
+/* Handles the reply to the request that arms the watch. */
+static void on_armed(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_watch *watch = owner;
+    const zkl_watch_ops *ops = watch->engine->watch_ops;
+    watch->flying--;
+    watch->asked = rc == ZOK && ops->asks(reply->data, reply->length);
+    if (watch->asked && watch->owner != NULL) {
+        ops->revoked(watch->owner);
+    }
+    tell_of_look(watch, rc == ZOK);
+    if (rc == ZOK || ZKL_BROKEN(ZKL_BREAK_REARM)) {
+        watch->state = ZKL_WATCH_ARMED;
+        if (!is_wanted(watch)) {
+            disarm(watch);
+        }
+        return;
+    }
+    watch->state = ZKL_WATCH_IDLE;
+    if (rc == ZNOAUTH || rc == ZNONODE) {
+        part_from_owner(watch); /* the node may not be read, or is gone, as the heartbeat will tell */
+    }
+    if (rc == ZNOAUTH || rc == ZTHROTTLEDOP) {
+        tell(watch, ops->look_later);
+    } else {
+        tell(watch, rc == ZNONODE ? ops->gone : ops->look_again);
+    }
+    if (rc == ZTHROTTLEDOP && is_wanted(watch)) {
+        zkl_try_later(watch->engine); /* zkl_watches_resume arms it for its owner */
+    } else {
+        rearm_or_free(watch);
+    }
+}
+
+/* Handles the list that arms the watch on the children of a directory. */
+static void on_listed(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_watch *watch = owner;
+    watch->flying--;
+    watch->state = rc == ZOK ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
+    rc = zkl_names_rc(rc, reply->names); /* armed all the same */
+    watch->pinned = true;
+    zkl_watcher *watcher, *next;
+    for (watcher = LIST_FIRST(&watch->watchers); watcher != NULL; watcher = next) {
+        next = LIST_NEXT(watcher, in_watch);
+        if (rc != ZOK) {
+            LIST_REMOVE(watcher, in_watch);
+            watcher->watch = NULL;
+        }
+        watch->engine->watch_ops->listed(watcher, rc, reply);
+    }
+    watch->pinned = false;
+    if (watch->state == ZKL_WATCH_IDLE) {
+        rearm_or_free(watch);
+    } else if (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
+        disarm(watch);
+    }
+}
+
+/* The watch could not be removed, and is still armed. Its watchers have counted on the list that arms it again. */
+static void keep_watch(zkl_watch *watch, int rc)
+{
+    if (!zkl_outcome_unknown(rc)) {
+        zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
+    }
+    zkl_watcher *watcher, *next;
+    for (watcher = watch->children ? LIST_FIRST(&watch->watchers) : NULL; watcher != NULL; watcher = next) {
+        next = LIST_NEXT(watcher, in_watch);
+        watch->engine->watch_ops->kept(watcher);
+    }
+}
+
+static void on_removed(void *owner, int rc, const zkl_reply *reply)
+{
+    (void)reply;
+    zkl_watch *watch = owner;
+    watch->flying--;
+    if (watch->state == ZKL_WATCH_REMOVING) {
+        watch->state = rc == ZOK ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
+        if (rc == ZOK) {
+            watch->engine->other_watches->removed(watch->engine, watch->node, watch->children);
+            rearm_or_free(watch);
+        } else if (rc == ZNOWATCHER) {
+            zkl_session_unwatched(watch->engine); /* the C client removes it with ZOK only (deactivateWatcher) */
+        } else {
+            keep_watch(watch, rc);
+        }
+    } else {
+        free_if_unused(watch); /* it fired meanwhile, and may have been armed again */
+    }
+}
+
+static void on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    (void)handle;
+    (void)state;
+    (void)path;
+    zkl_watch *watch = context;
+    if (type == ZOO_SESSION_EVENT) {
+        return; /* the watch stays armed */
+    }
+    watch->engine->stats.notifications++;
+    watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
+    const zkl_watch_ops *ops = watch->engine->watch_ops;
+    zkl_watcher *owner = NULL;
+    if (type == ZOO_DELETED_EVENT && !watch->children) {
+        owner = part_from_owner(watch);
+        owner = owner != NULL ? owner : ops->owner_of(watch->directory, watch->node);
+    }
+    if (owner != NULL) {
+        watch->pinned = true; /* its watchers, which are told below, may leave together with its owner */
+        ops->deleted(owner);
+        watch->pinned = false;
+    }
+    if (type == (watch->children ? ZOO_CHILD_EVENT : ZOO_DELETED_EVENT)) {
+        tell(watch, ops->gone);
+    } else if (watch->children) {
+        tell(watch, ops->look_again);
+    } else if (ZKL_BROKEN(ZKL_BREAK_REARM)) {
+        return;
+    }
+    rearm_or_free(watch); /* its data changed, or a watcher has chosen it again */
+}
+
+void zkl_watches_resume(const zkl_directory *directory)
+{
+    zkl_watch *watch;
+    LIST_FOREACH(watch, &directory->watches, in_directory)
+    {
+        if (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
+            disarm(watch);
+        } else if (watch->state == ZKL_WATCH_IDLE && watch->owner != NULL) {
+            arm(watch);
+        }
+    }
+}
+
+void zkl_watches_closed(const zkl_directory *directory)
+{
+    zkl_watch *watch;
+    while ((watch = LIST_FIRST(&directory->watches)) != NULL) {
+        zkl_watcher *watcher;
+        while ((watcher = LIST_FIRST(&watch->watchers)) != NULL) {
+            LIST_REMOVE(watcher, in_watch);
+            watcher->watch = NULL;
+        }
+        part_from_owner(watch);
+        free_watch(watch);
+    }
+}
+
+/* Returns the watch on the node with this full path, or on its children; NULL if there is none. */
+static zkl_watch *find_by_path(const zkl_engine *engine, const char *path, bool children)
+{
+    const char *slash = strrchr(path, '/');
+    const zkl_directory *directory =
+        engine->watch_ops->find(engine, path, children ? strlen(path) : (size_t)(slash - path));
+    return directory != NULL ? find(directory, children ? NULL : slash + 1) : NULL;
+}
+
+bool zkl_watch_wanted(const zkl_engine *engine, const char *path, bool children)
+{
+    const zkl_watch *watch = find_by_path(engine, path, children);
+    return watch != NULL && is_wanted(watch);
+}
+
+void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool children)
+{
+    zkl_watch *watch = find_by_path(engine, path, children);
+    if (watch == NULL) {
+        return;
+    }
+    /*
+     * A watch whose own removal is in flight was removed with the others. The answer to its removal says so, and does
+     * not count any more.
+     */
+    if (watch->state == ZKL_WATCH_REMOVING || (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch))) {
+        watch->state = ZKL_WATCH_IDLE;
+        rearm_or_free(watch);
+    }
+}

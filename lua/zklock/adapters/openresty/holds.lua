@@ -1,0 +1,70 @@
+--- adapters.openresty.holds: holds end with the requests that have acquired them.
+--
+-- For zklock.adapters.openresty and its parts pump and draining. Each acquisition is in the scope of its request, which ends it
+-- (zklock.adapters.openresty.requests). Two kinds of holds must end sooner. nginx reports neither, so the ticker looks for them:
+--   * holds from before nginx redirected the request internally (ngx.exec, error_page);
+--   * holds of with_lock in a coroutine that nginx has dropped (ngx.thread.kill; ngx.exit, while the answer is being sent).
+-- Holds that were acquired with `keep = true` are left alone.
+
+local running = require "zklock.adapters.openresty.requests"
+
+local pairs = pairs
+local running_thread = coroutine.running
+local is_dropped_thread, is_over, place_of = running.is_dropped_thread, running.is_over, running.place_of
+
+local holds = {}
+
+--- Notes which coroutine and request have asked for a lock: the acquisition ends with the request.
+function holds.bind(hold)
+    local owner = running.owner()
+    hold.owner = owner
+    if owner and owner.request.scope then
+        owner.request.scope:add(hold.acquisition)
+    end
+end
+
+--- Makes a hold outlive its request.
+function holds.keep(hold)
+    local owner = hold.owner
+    if owner and owner.request and owner.request.scope then
+        owner.request.scope:remove(hold.acquisition)
+    end
+end
+
+--- Notes that a hold belongs to with_lock: it ends with the running coroutine, if that coroutine has acquired it.
+function holds.enclose(hold)
+    local owner, thread = hold.owner, running_thread()
+    if owner and thread and owner.thread == thread and owner.place == nil then
+        owner.place = place_of(thread)
+    end
+end
+
+--- Whether the request, or the with_lock, that a hold belongs to has ended.
+local function is_abandoned(hold)
+    local owner = hold.owner
+    return not owner or is_over(owner.request) or hold.within and is_dropped_thread(owner)
+end
+
+--- Gives back abandoned holds: those with `keep` only if `all`; those of timers also if their time of grace is over.
+-- @treturn boolean whether something is still held
+function holds.release_abandoned(client, all, grace_is_over)
+    local abandoned, living = {}, false
+    for _, lock in pairs(client._registry.observers) do
+        local hold = lock._hold
+        if hold then
+            local over = (all or not hold.keep) and is_abandoned(hold)
+                or grace_is_over and hold.owner.request.phase == "timer"
+            if over then
+                abandoned[#abandoned + 1] = hold.acquisition
+            else
+                living = true
+            end
+        end
+    end
+    for index = 1, #abandoned do
+        abandoned[index]:release()
+    end
+    return living
+end
+
+return holds

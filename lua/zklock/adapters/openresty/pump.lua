@@ -1,0 +1,318 @@
+--- adapters.openresty.pump: the timer handler of a client that passes on its notifications and wakes its waiters.
+--
+-- For zklock.adapters.openresty and its part draining. A *pump* reads the client's unix stream socket through a cosocket, calls
+-- client:pump(), and so posts the semaphores on which requests wait. A cosocket belongs to the handler that made it, but
+-- requests may share a semaphore. The pump sleeps until the client writes to the socket. It has no read timeout that could
+-- pass, because nginx logs each read timeout as an error.
+--
+-- The adapter refers to a client strongly only while its code runs, so a client to which the program no longer refers is
+-- collected. A pump whose client is not in use goes to sleep. A timer keeps its Lua VM alive. With lua_code_cache off each
+-- request has its own VM, so there are neither pumps nor tickers, and waiters check their conditions themselves.
+
+local core = require "zklock.core"
+local holds = require "zklock.adapters.openresty.holds"
+local ticker = require "zklock.adapters.openresty.ticker"
+local wait = require "zklock.wait"
+local waiters = require "zklock.adapters.openresty.waiters"
+
+local ngx = ngx
+local next, pairs, pcall, setmetatable = next, pairs, pcall, setmetatable
+local huge = math.huge
+local timer_at = ngx.timer.at
+local is_dead, post, sweep = waiters.is_dead, waiters.post, waiters.sweep
+local OVERDUE = ticker.OVERDUE
+
+--- Seconds after which a pump gets a new timer: the memory pool of a running timer handler only grows.
+local PUMP_LIFETIME = 60
+
+--- Seconds without use after which a pump goes to sleep.
+local IDLE = 5
+
+--- The longest wait where there is no pump, in seconds: waiters then check their conditions themselves. The first wait is the
+-- shortest possible, and each further wait is twice as long as the previous one.
+local WAIT_WITHOUT_PUMP = 0.05
+
+--- Seconds after which a pump that has not begun is reported to the error log, and the interval between two such reports.
+local LATE, NEXT_REPORT = 0.1, 60
+
+--- How many waiters one turn of nginx's event loop wakes. The rest is left to the next turns, between which nginx does other
+-- work.
+local WAKES = 32
+
+--- Seconds until the next turn: the shortest sleep that causes no warning of nginx.
+local NEXT_TURN = 0.001
+
+--- Milliseconds of a read: longer than a pump runs.
+local NO_READ_TIMEOUT = 86400000
+local CONNECT_TIMEOUT = 5000
+
+local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
+
+--- client -> its pump.
+local pumps = setmetatable({}, WEAK_KEYS)
+
+local pumping = { WAIT_WITHOUT_PUMP = WAIT_WITHOUT_PUMP, by_client = pumps }
+
+--- When a pump that does not begin was last reported.
+local reported_late = -huge
+
+-- Waking --------------------------------------------------------------------------------------------------------------
+
+--- nginx's time in the turn of the event loop that woke a waiter last, and how many waiters that turn has woken.
+local turn_of_wakes, wakes = 0, 0
+
+--- Wakes a waiter unless this turn has woken enough.
+-- @treturn boolean whether it has woken the waiter
+local function wake_now(waiter)
+    local now = ngx.now()
+    if now ~= turn_of_wakes then
+        turn_of_wakes, wakes = now, 0
+    end
+    if wakes >= WAKES then
+        return false
+    end
+    wakes = wakes + 1
+    post(waiter)
+    return true
+end
+
+--- Wakes the first waiters of the queue, as many as this turn may still wake.
+-- @treturn boolean whether some are left
+local function wake_next(pump)
+    local queue = pump.queue
+    while queue.first <= queue.last do
+        local waiter = queue[queue.first]
+        if is_dead(waiter) then
+            wait.abandon(waiter.client, waiter)
+        elseif waiter.waiting and not waiter.posted and not wake_now(waiter) then
+            return true
+        end
+        waiter.queued = false
+        queue[queue.first] = nil
+        queue.first = queue.first + 1
+    end
+    queue.first, queue.last = 1, 0
+    return false
+end
+
+--- Wakes a waiter: at once, or by the pump in one of the next turns.
+function pumping.wake(waiter)
+    if is_dead(waiter) then
+        return wait.abandon(waiter.client, waiter)
+    elseif not waiter.waiting or waiter.posted or waiter.queued then
+        return
+    end
+    local pump = pumps[waiter.client]
+    local queue = pump and pump.begun and pump.running and not pump.broken and pump.queue
+    if not queue then
+        return post(waiter)
+    elseif queue.first > queue.last and wake_now(waiter) then
+        return
+    end
+    waiter.queued = true
+    queue.last = queue.last + 1
+    queue[queue.last] = waiter
+    waiter.client._core:ring() -- the pump goes on with it
+end
+
+-- Running -------------------------------------------------------------------------------------------------------------
+
+local start_pump
+
+--- Whether a client's session is over, or belongs to another process.
+local function is_closed(client)
+    local state = client._core:state()
+    return state == nil or state == "closed"
+end
+pumping.is_closed = is_closed
+
+--- One turn: passes on the client's notifications. Returns false when there is nothing more to do for this handler.
+local function turn(pump)
+    local client = pump.weak.client
+    if not client or pump.stop then
+        return false
+    end
+    client:pump()
+    while wake_next(pump) do
+        ngx.sleep(NEXT_TURN)
+    end
+    return not is_closed(client)
+end
+
+--- Connects to the client's notify socket.
+local function connect(pump)
+    local client = pump.weak.client
+    if not client or is_closed(client) then
+        return nil
+    end
+    local path, problem = client._core:listen()
+    if not path then
+        return nil, not is_closed(client) and problem or nil
+    end
+    local socket = ngx.socket.tcp()
+    socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, NO_READ_TIMEOUT)
+    local connected
+    connected, problem = socket:connect("unix:" .. path)
+    if client._core:accept() and connected then
+        return socket
+    end
+    socket:close()
+    if is_closed(client) then
+        return nil -- closed meanwhile, and its notify socket no longer exists
+    end
+    return nil, problem or "no connection"
+end
+
+--- Reads and pumps until the pump must stop.
+local function read_and_pump(pump)
+    local socket, problem = connect(pump)
+    if not socket then
+        pump.broken = problem ~= nil
+        if problem then
+            ngx.log(ngx.ERR, "zklock: the pump cannot reach its client: ", problem)
+        end
+        return
+    end
+    pump.broken = false
+    while turn(pump) do
+        if not socket:receiveany(1024) then
+            break
+        end
+    end
+    socket:close()
+end
+
+--- The timer handler. `number` is the number of the pump's start that this handler belongs to.
+local function run_pump(_, pump, number)
+    if pump.number ~= number then
+        return -- it was given up, and is late
+    end
+    pump.begun = true
+    local ok, problem = pcall(read_and_pump, pump)
+    pump.running = false
+    if not ok then
+        ngx.log(ngx.ERR, "zklock: the pump failed: ", problem)
+    end
+    local client = pump.weak.client
+    if client and (not ok or pump.broken) then
+        while pump.queue.first <= pump.queue.last do
+            pump.queue[pump.queue.last].queued = false
+            pump.queue.last = pump.queue.last - 1
+        end
+        wait.wake_everybody(client) -- the waiters check their conditions themselves
+    elseif client and not pump.asleep and not is_closed(client) then
+        start_pump(client, pump)
+    end
+end
+
+function start_pump(client, pump)
+    pump.running, pump.begun, pump.stop, pump.asleep = true, false, false, false
+    pump.since, pump.used = ngx.now(), ngx.now()
+    pump.number = pump.number + 1
+    local started, problem = timer_at(0, run_pump, pump, pump.number)
+    if not started then
+        pump.running, pump.broken = false, true
+        ngx.log(ngx.WARN, "zklock: no timer for the pump: ", problem)
+    end
+    ticker.attend()
+    return client
+end
+
+--- Whether nginx has dropped the timer in which a pump was to run.
+local function is_dropped(pump)
+    return pump.running and not pump.begun and ngx.now() - pump.since > OVERDUE
+end
+
+--- Makes the handler of a pump end: so that a new one can begin, or, with `asleep`, until the pump is used again.
+local function stop_pump(client, pump, asleep)
+    pump.stop, pump.asleep = true, asleep
+    client._core:ring()
+end
+
+-- Starting and stopping -----------------------------------------------------------------------------------------------
+
+--- Whether every request has a separate Lua VM: lua_code_cache is off. Otherwise a worker has one VM, or two if it serves
+-- streams as well as HTTP.
+local function is_vm_passing()
+    return core.openings() > 2
+end
+
+--- Starts the pump of a client that was opened.
+function pumping.attach(client)
+    if is_vm_passing() then
+        return -- its timer would keep the VM, and there would be one for each request
+    end
+    local pump = {
+        weak = setmetatable({ client = client }, WEAK_VALUES), number = 0, queue = { first = 1, last = 0 }
+    }
+    pumps[client] = pump
+    start_pump(client, pump)
+end
+
+--- Forgets the pump of a client that is closed.
+function pumping.detach(client)
+    pumps[client] = nil
+end
+
+--- Makes sure that a client's pump runs. Returns whether the pump wakes the client's waiters.
+function pumping.attend(client)
+    local pump = pumps[client]
+    if not pump then
+        return false -- there is none in this VM, or it was closed
+    elseif not pump.running or pump.asleep or is_dropped(pump) then
+        if pump.begun and pump.running then
+            pump.stop, pump.asleep = false, false -- it was about to go to sleep
+        else
+            start_pump(client, pump)
+        end
+    end
+    ticker.attend()
+    return pump.begun and not pump.broken
+end
+
+--- Reports a pump that nginx does not begin.
+function pumping.report_late(client)
+    local pump, now = pumps[client], ngx.now()
+    if pump and pump.running and not pump.begun and now - pump.since > LATE and now - reported_late > NEXT_REPORT then
+        reported_late = now
+        ngx.log(ngx.WARN, "zklock: nginx has not begun a timer within ", LATE, " s: lua_max_running_timers or ",
+            "worker_connections may be used up. Until it does, waiters are woken with a delay of up to ", WAIT_WITHOUT_PUMP, " s")
+    end
+end
+
+--- Whether notifications of a client must be passed on soon. `holding`: whether a living request holds a lock. Nothing else
+-- counts in a VM that no other request will use.
+local function is_used(client, holding)
+    local registry = client._registry
+    if next(registry.everybody) ~= nil then
+        return true
+    elseif is_vm_passing() then
+        return holding
+    end
+    return next(registry.observers) ~= nil or client._log ~= nil or #client._state_listeners > 0
+end
+
+--- The work of a tick for one client.
+local function look_after(client, pump, now)
+    sweep(client)
+    if is_used(client, holds.release_abandoned(client, is_vm_passing())) then
+        pump.used = now
+    end
+    if is_dropped(pump) then
+        start_pump(client, pump)
+    elseif pump.running and not pump.stop and (now - pump.used > IDLE or now - pump.since > PUMP_LIFETIME) then
+        stop_pump(client, pump, now - pump.used > IDLE)
+    end
+end
+
+--- The work of a tick. Returns whether a pump is running, for which the ticker must go on.
+function pumping.look_after_all(now)
+    local running = false
+    for client, pump in pairs(pumps) do
+        look_after(client, pump, now)
+        running = running or pump.running
+    end
+    return running
+end
+
+return pumping

@@ -1,0 +1,194 @@
+--- multi.acquire: how a multi acquires its members: all at once, or one after the other in their order.
+--
+-- For zklock.multi, whose header says when each is right. What is asked for and taken is noted in a run (zklock.multi.run).
+
+local core = require "zklock.core"
+local Hold = require "zklock.hold"
+local Owner = require "zklock.owner"
+local runs = require "zklock.multi.run"
+local wait = require "zklock.wait"
+
+local error, ipairs = error, ipairs
+local max = math.max
+local now = core.now
+local abandon_asked, find_lost, keep, new_record = runs.abandon_asked, runs.find_lost, runs.keep, runs.new_record
+
+local acquires = {}
+
+--- Seconds to wait for a member if time is up when the multi comes to it. The member may still be free, and 0 would mean a try.
+local SHORTEST_WAIT = 0.001
+
+--- Remembers a member that was not granted because another contender has it.
+local function note_refusal(self, member, code)
+    if code == "timeout" then
+        self._client._contended:note(member._path)
+    end
+end
+
+--- Finds the lock object by which the run's coroutine acquires a member.
+local function place(self, run, index)
+    local member = Owner.place(self._members[index], run.acquirer)
+    run.members[index] = member
+    return member
+end
+
+--- The answer of an acquisition that was cancelled, or was given up because its coroutine was not resumed in time.
+local function was_cancelled(run)
+    if run.cancelled == "timeout" then
+        return nil, "could not acquire the locks in time", "timeout"
+    end
+    return nil, "waiting for the locks was cancelled", "cancelled"
+end
+
+--- Asks for all members at once and waits for none. Takes the granted members up to the first refused one, and gives back those
+-- behind it.
+-- @treturn true|nil message and code of the first that was not granted
+local function take_together(self, run, way, deadline)
+    local handles, members = {}, run.members
+    for index = 1, #members do
+        local acquisition, message, code = members[index]:_ask(way, run.acquirer, run.keep, new_record(run, index))
+        if not acquisition then
+            abandon_asked(run)
+            return nil, message, code
+        end
+        handles[index] = acquisition:id()
+    end
+    local able, message, code = wait.until_decided(self._client, handles, deadline, runs.decided, run)
+    if able == nil then
+        abandon_asked(run)
+        return nil, message, code
+    elseif run.cancelled then
+        return was_cancelled(run)
+    end
+    for index = 1, #members do
+        local held
+        held, message, code = members[index]:_conclude(run.records[index].hold, 0)
+        if not held then
+            note_refusal(self, members[index], code)
+            abandon_asked(run)
+            return nil, message, code
+        end
+        keep(run, index)
+    end
+    return true
+end
+
+--- Takes the members that are not taken yet in their order, and waits for each.
+local function take_in_order(self, run, deadline)
+    for index = run.taken + 1, #self._members do
+        if run.cancelled then
+            return was_cancelled(run)
+        end
+        runs.weaken(run)
+        run.current = place(self, run, index)
+        local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
+        local got, message, code = run.current:_enter(timeout, 1, run.keep, new_record(run, index))
+        run.current = nil
+        if not got then
+            abandon_asked(run)
+            note_refusal(self, self._members[index], code)
+            return nil, message, code
+        end
+        run.members[index] = got
+        keep(run, index)
+    end
+    return true
+end
+
+--- Takes all members in their order. If a taken member is lost while the run waits for further ones, the run begins anew,
+-- because a waiter for a single lock does not notice the end of a session either. But if the lost member is reentrant, the
+-- program may be inside the lost hold, so the answer is "lost".
+local function take_all_in_order(self, run, deadline)
+    while true do
+        local taken, message, code = take_in_order(self, run, deadline)
+        if not taken then
+            return nil, message, code
+        end
+        local member, hold = find_lost(run)
+        if not member then
+            return true
+        elseif member._reentrant or now() >= deadline then
+            return nil, member:_lost_message(hold), "lost"
+        end
+        runs.begin_anew(self, run)
+    end
+end
+
+--- Whether no member is held or being acquired by its object.
+local function all_free(self, run)
+    for _, member in ipairs(run.members) do
+        if Hold.present(member) or self._client._attempts[member] then
+            return false
+        end
+    end
+    return true
+end
+
+--- Whether a member was found taken lately. Counts this acquisition for each such member.
+local function is_contended(self)
+    local found = false
+    for _, member in ipairs(self._members) do
+        found = self._client._contended:take(member._path) or found
+    end
+    return found
+end
+
+--- Acquires all members. Unless it returns true, its caller must give everything back. Runs protected.
+local function attempt(self, run, timeout)
+    for index = 1, #self._members do
+        local deadlock = place(self, run, index):_deadlock(timeout, 1, run.acquirer)
+        if deadlock then
+            return nil, deadlock, "deadlock"
+        end
+    end
+    local deadline = now() + timeout
+    run.try = timeout == 0
+    if is_contended(self) or #self._members == 1 and timeout > 0 or not all_free(self, run) then
+        return take_all_in_order(self, run, deadline)
+    end
+    local taken, message, code
+    if timeout > 0 then
+        taken, message, code = take_together(self, run, Hold.OPTIMISTIC, deadline)
+    else
+        taken, message, code = take_together(self, run, Hold.TRY, now() + self._client:_cleanup_timeout())
+    end
+    local member, hold = find_lost(run)
+    if taken and member then -- lost in a callback of another member
+        taken, message, code = nil, member:_lost_message(hold), "lost"
+        runs.begin_anew(self, run)
+    end
+    if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
+        return taken, message, code
+    end
+    return take_all_in_order(self, run, deadline)
+end
+
+--- Acquires all members, or gives back what it has taken. Runs protected.
+local function attempt_or_end(self, run, timeout)
+    runs.begin(self, run)
+    local got, message, code = attempt(self, run, timeout)
+    if not got then
+        runs.end_run(self, run)
+        return nil, message, code
+    end
+    runs.complete(self, run)
+    return run
+end
+
+--- Runs one acquisition from beginning to end. An error gives it up. After the protected call nothing is left to do that another
+-- error could prevent.
+-- @treturn table|nil the run, which has the members and their holds; nil, message, code
+function acquires.acquire(self, timeout, run)
+    if self._runs[run.acquirer] then
+        return nil, "these locks are already being acquired by this object", "deadlock"
+    end
+    wait.note_thread(self._client._registry, run)
+    local ok, got, message, code = self._client._protect(attempt_or_end, self, run, timeout)
+    if ok then
+        return got, message, code
+    end
+    runs.end_run(self, run)
+    error(got, 0)
+end
+
+return acquires

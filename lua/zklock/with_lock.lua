@@ -1,0 +1,63 @@
+--- with_lock: runs a function of the program while locks are held, and always gives the locks back afterwards.
+--
+-- For zklock.lock.with_lock and zklock.multi. They differ in their *steps*, a table of functions. `taken` is what the
+-- acquisition has been noted in: a lock's record, a multi's run.
+--
+--   * `acquire(self, taken, seconds, count, keep)` returns the lock for the function; or nil, message, code.
+--   * `lost(taken)` returns message and code if a hold has ended while the function ran.
+--   * `release(taken, seconds)` gives back what is still held of the acquisition. It waits for the server as long as the
+--     acquisition was allowed to. Returns a message if a hold turns out to be lost. Does nothing the second time.
+
+local error, pcall, type = error, pcall, type
+
+local with_lock = {}
+
+--- Reads the arguments of a with_lock.
+-- @treturn number seconds, count and whether to keep; or nil and what is wrong
+function with_lock.read(self, fn, timeout)
+    if type(fn) ~= "function" then
+        return nil, "the first argument must be a function"
+    end
+    return self:_read_acquire(timeout)
+end
+
+--- Ends a with_lock after its function: `ok, …` are pcall's results.
+local function finish(steps, taken, seconds, ok, ...)
+    local lost, code = steps.lost(taken)
+    local found = steps.release(taken, seconds)
+    if not ok then
+        error((...), 0)
+    elseif lost then
+        return nil, lost, code, ...
+    elseif found then
+        return nil, found, "lost", ...
+    end
+    return true, ...
+end
+
+--- The part that runs protected.
+local function acquire_and_run(steps, self, taken, fn, seconds, count, keep, ...)
+    local lock, message, code = steps.acquire(self, taken, seconds, count, keep)
+    if not lock then
+        return nil, message, code
+    end
+    return finish(steps, taken, seconds, pcall(fn, lock, ...))
+end
+
+--- Ends a with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
+local function conclude(steps, taken, seconds, ok, ...)
+    if ok then
+        return ...
+    end
+    steps.release(taken, seconds)
+    error((...), 0)
+end
+
+--- Acquires, runs fn(lock, …), and gives back.
+-- @return the results of the public with_lock
+function with_lock.run(steps, self, taken, fn, seconds, count, keep, ...)
+    return conclude(steps, taken, seconds,
+        self._client._protect(acquire_and_run, steps, self, taken, fn, seconds, count, keep, ...))
+end
+
+return with_lock

@@ -1,0 +1,165 @@
+--- What csrc/ includes and calls: a folder is a layer, and may use the public headers of the layers below it. Written for Lua 5.4.
+--
+--   lua5.4 tools/layers.lua          fails, and says why, if a rule is broken that tools/layers.known does not list
+--   lua5.4 tools/layers.lua --list   prints all broken rules, in the form of tools/layers.known
+--
+-- The rules:
+--
+--   include FILE HEADER    An include names a header of the own folder, or the public header `<layer>/<layer>.h` of a layer that
+--                          `<LAYER>_USES` in CMakeLists.txt names.
+--   call FILE FILE         No file calls a function of a layer that it may not use.
+--   circle FILE            No file calls, directly or by way of other files, a file that calls it.
+--   long FILE              A header has at most 300 lines.
+--
+-- tools/layers.known lists what is still broken. It may only shrink: a line that is not true any more must be deleted.
+
+local MOST_LINES = 300
+
+local function read(path)
+    local file = assert(io.open(path, "rb"))
+    local text = file:read "*a"
+    file:close()
+    return text
+end
+
+--- Paths of all C sources and headers, sorted.
+local function sources()
+    local list = {}
+    local pipe = assert(io.popen "find csrc -name '*.[ch]' | LC_ALL=C sort")
+    for path in pipe:lines() do
+        list[#list + 1] = path
+    end
+    pipe:close()
+    return list
+end
+
+--- layer -> set of the layers that it may use, as CMakeLists.txt has it
+local function layers()
+    local text, uses = read "CMakeLists.txt", {}
+    for layer in text:match "set%(LAYERS ([^)]*)%)":gmatch "%S+" do
+        uses[layer] = {}
+        local list = assert(text:match("set%(" .. layer:upper() .. "_USES([^)]*)%)"), layer)
+        for other in list:gmatch "%S+" do
+            uses[layer][other] = true
+        end
+    end
+    return uses
+end
+
+--- The source without comments and strings.
+local function code_of(text)
+    text = text:gsub("\\.", ""):gsub("/%*.-%*/", ""):gsub('"[^"\n]*"', '""')
+    return text
+end
+
+local broken = {}
+
+local function complain(...)
+    broken[#broken + 1] = table.concat({ ... }, " ")
+end
+
+local function layer_of(path)
+    return path:match "^csrc/([^/]+)/"
+end
+
+local function check_includes(path, text, uses)
+    local folder = layer_of(path)
+    for header in text:gmatch '#%s*include%s+"([^"]+)"' do
+        local other, name = header:match "^([^/]+)/(.+)$"
+        if other and not (uses[folder][other] and name == other .. ".h") then
+            complain("include", path, header)
+        end
+    end
+end
+
+--- name -> the file that defines the function of that name, if other files can call it
+local function definitions(codes)
+    local defined = {}
+    for path, code in pairs(codes) do
+        if path:find "%.c$" then
+            for line in code:gmatch "\n([%a_][^\n]*%b()[^\n;]*)\n{" do
+                local name = not line:find "^static%s" and line:match "([%a_][%w_]*)%("
+                if name then
+                    defined[name] = path
+                end
+            end
+        end
+    end
+    return defined
+end
+
+--- file -> set of the files whose functions it names
+local function calls(codes, defined)
+    local graph = {}
+    for path, code in pairs(codes) do
+        graph[path] = {}
+        for word in code:gmatch "%f[%w_][%a_][%w_]*" do
+            if path:find "%.c$" and defined[word] and defined[word] ~= path then
+                graph[path][defined[word]] = true
+            end
+        end
+    end
+    return graph
+end
+
+--- All files that can be reached from one.
+local function reachable(graph, from)
+    local seen, todo = {}, { from }
+    while #todo > 0 do
+        for to in pairs(graph[table.remove(todo)]) do
+            if not seen[to] then
+                seen[to] = true
+                todo[#todo + 1] = to
+            end
+        end
+    end
+    return seen
+end
+
+local uses, codes, paths = layers(), {}, sources()
+for _, path in ipairs(paths) do
+    local text = read(path)
+    codes[path] = code_of(text)
+    check_includes(path, text, uses)
+    local _, lines = text:gsub("\n", "")
+    if path:find "%.h$" and lines > MOST_LINES then
+        complain("long", path)
+    end
+end
+local graph = calls(codes, definitions(codes))
+for _, path in ipairs(paths) do
+    for other in pairs(graph[path]) do
+        local from, to = layer_of(path), layer_of(other)
+        if from ~= to and not uses[from][to] then
+            complain("call", path, other)
+        end
+    end
+    if reachable(graph, path)[path] then
+        complain("circle", path)
+    end
+end
+table.sort(broken)
+
+if arg[1] == "--list" then
+    print(table.concat(broken, "\n"))
+    os.exit(true)
+end
+
+local known, problems = {}, 0
+for line in io.lines "tools/layers.known" do
+    if line ~= "" and not line:find "^#" then
+        known[line] = true
+    end
+end
+for _, line in ipairs(broken) do
+    if not known[line] then
+        problems = problems + 1
+        print("broken: " .. line)
+    end
+    known[line] = nil
+end
+for line in pairs(known) do
+    problems = problems + 1
+    print("delete it from tools/layers.known, it is not broken any more: " .. line)
+end
+os.exit(problems == 0)

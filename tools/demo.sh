@@ -21,7 +21,7 @@ trap 'exit 130' INT TERM
 
 # A free port cannot be reserved; if the port is taken, the next try takes another.
 for _ in 1 2 3 4 5; do
-    port=$((20000 + RANDOM % 20000))
+    port=$((32000 + RANDOM % 768))
     redis-server --port "$port" --bind 127.0.0.1 --save '' --appendonly no --daemonize no --dir "$directory" \
         >"$directory/redis.log" 2>&1 &
     redis=$!

@@ -270,9 +270,10 @@ describe("connect", function()
     it("leaves no thread and no file descriptor when it fails", function()
         fixture.client()
         fixture.clean()
+        local dead = "127.0.0.1:" .. ports.free()
         local threads, descriptors = fixture.resources()
         for _ = 1, 5 do
-            fail_to_connect("127.0.0.1:" .. ports.free(), { connect_timeout = 0.05 })
+            fail_to_connect(dead, { connect_timeout = 0.05 })
         end
         eventually(function()
             collectgarbage()

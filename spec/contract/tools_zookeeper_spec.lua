@@ -4,6 +4,7 @@ local socket = require("socket")
 local cluster = require("spec.support.cluster")
 local eventually = require("spec.support.eventually")
 local files = require("spec.support.files")
+local ports = require("spec.support.ports")
 local proxy = require("spec.support.proxy")
 local tool = require("spec.support.tool")
 local zk = require("spec.support.zk")
@@ -63,6 +64,47 @@ describe("tools/zookeeper #once", function()
             assert.equal(0, select(2, cluster.run({TOOL, "stop", "--dir", directory})))
             assert.is_false(files.exists(directory))
         end
+    end)
+
+    it("gives no port of a server to another one while the server is down", function()
+        local port = ports.free()
+        local only = ("ZOOKEEPER_PORTS=%d-%d"):format(port, port)
+        local output, status = shell("owner=" .. cluster.process_id() .. " export " .. only .. [[
+
+            "$tool" start --owner $owner]])
+        assert.equal(0, status, output)
+        local found = variables(output)
+        assert.equal("127.0.0.1:" .. port, found.ZOOKEEPER)
+        local function call(...)
+            local words = {TOOL, ...}
+            words[#words + 1] = "--dir"
+            words[#words + 1] = found.ZOOKEEPER_DIR
+            assert.equal(0, select(2, cluster.run(words)))
+        end
+        call("kill", "1")
+        output, status = cluster.run({"env", only, TOOL, "start"})
+        assert.equal(1, status)
+        assert.matches("no ports are free from " .. port .. " to " .. port, output)
+        call("restart", "1")
+        call("stop")
+        output, status = cluster.run({"env", only, TOOL, "run", "--", "sh", "-c", "echo $ZOOKEEPER"})
+        assert.same({"127.0.0.1:" .. port, 0}, {output, status})
+    end)
+
+    it("gives the port of servers away whose owner and watchdog were killed", function()
+        local port = ports.free()
+        local only = ("ZOOKEEPER_PORTS=%d-%d"):format(port, port)
+        local output, status = shell("export " .. only .. [[
+
+            sleep 60 >/dev/null 2>&1 & owner=$!
+            found=$("$tool" start --owner $owner) && echo "$found" && eval "$found" || exit 1
+            watchdog=$(cat "$ZOOKEEPER_DIR/watchdog") server=$(cat "$ZOOKEEPER_DIR/1/pid")
+            kill -9 $watchdog $server $owner
+            while kill -0 $watchdog || kill -0 $server; do sleep 0.02; done 2>/dev/null
+            "$tool" run -- sh -c 'echo $ZOOKEEPER'
+            rm -r "$ZOOKEEPER_DIR"]])
+        assert.equal(0, status, output)
+        assert.equal("127.0.0.1:" .. port, output:match("[^\n]+$"))
     end)
 
     it("ends servers and removes their directory when the owner is killed with -9", function()

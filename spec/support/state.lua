@@ -8,6 +8,7 @@
 local state = {
     process_id = nil, -- of this Lua, once it was needed (support.cluster)
     next_port = nil, -- at which the search for a free port continues (support.ports)
+    reservations = {}, -- the sockets that reserve ports (support.ports)
     paths = 0 -- how many paths have been given out (support.fixture)
 }
 

@@ -85,9 +85,9 @@ local unusual = set_up() ~= ""
 local writes = settings.write and not unusual
 settings.plots = writes and os.getenv("BENCH_PLOTS") or settings.build .. "/plots"
 report.open(writes and os.getenv("BENCH_PAGE") or nil,
-    string.format("%s processors, load average %s; Linux %s; %s; %s%s", said_by("nproc"),
+    string.format("%s processors, load average %s, Linux %s, %s, %s%s", said_by("nproc"),
         said_by("cut -d ' ' -f 1-3 /proc/loadavg"), said_by("uname -r"), _VERSION, os.date("!%Y-%m-%d %H:%M UTC"),
-        unusual and "; " .. set_up() or ""))
+        unusual and ", " .. set_up() or ""))
 for name, reason in (os.getenv("BENCH_MISSING") or ""):gmatch("([^:\n]+): ([^\n]*)") do
     settings.missing[name] = reason
     print(string.format("missing: %s (%s)", name, reason))

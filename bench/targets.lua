@@ -22,7 +22,7 @@ local WANTED = {
     { "refused writes", "a refused try, writes", 0 },
     { "reads", "shared reads of one client, grants a second : Curator's", 100, above = true },
     { "many", "1000 locks of one client, cycles a second : bare create and delete in C", 0.9, above = true },
-    { "memory", "C memory of a waiting local claim, bytes", 512 },
+    { "memory", "C memory of a waiting local acquisition, bytes", 512 },
     { "instructions", "zklock's own instructions in a cycle : the C client's", 0.5 }
 }
 

@@ -217,8 +217,8 @@ local function page(path)
             return ("](%s.html%s)"):format(PAGES[full], anchor)
         elseif full:find("^examples/.*%.lua$") then
             return ("](../examples/%s.html)"):format(full:match("[^/]+$"))
-        elseif full:find("^docs/types/") then
-            return ("](../%s)"):format(full:match("^docs/(.*)$")) -- tools/docs.sh copies it
+        elseif full:find("^docs/types/") or full:find("^docs/pictures/") or full:find("^docs/plots/") then
+            return ("](../%s)"):format(full:match("^docs/(.*)$")) -- tools/docs.sh copies these folders
         end
     end))
 end

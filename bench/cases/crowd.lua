@@ -35,11 +35,11 @@ local function report_turns(settings, rounds, seconds)
     end
     compare.report(all, columns, values, { "zklock" }, nil, "%.3f")
     targets.note("local", compare.ratios(values, "zklock", "Curator", 8))
-    report.say("Never did two hold it at once: every turn was checked by a file that only one can rename.")
+    report.say("No two coroutines or threads held the lock at once: every turn was checked by a file that only one can rename.")
 end
 
 local function report_reads(settings, rounds, seconds)
-    report.title("%d readers of one client beside each other: grants a second, over %g s; median of %d rounds (min..max)", READERS,
+    report.title("%d readers of one client, together: grants a second, over %g s; median of %d rounds (min..max)", READERS,
         seconds, rounds)
     local readers = contestants.list(settings, "readers")
     local values = compare.collect(readers, rounds, { "read" }, function(contestant, kind)

@@ -180,7 +180,7 @@ local function report_first(settings, cluster)
         { key = "leader", text = "at the leader, µs", shape = "%.0f" },
         { key = "follower", text = "at a follower, µs", shape = "%.0f" }
     }, values, { "zklock, after a pause", "C client, create and list, then a check" }, { "leader", "follower" })
-    report.say("Round trips: the time through a proxy that lets everything take %d ms longer each way, in that of an exists.",
+    report.say("Round trips: the time through a proxy that adds %d ms each way, divided by the time of an exists through it.",
         DELAY_MS)
 end
 

@@ -69,7 +69,7 @@ local function profile(settings, count)
 end
 
 return function(settings)
-    report.title("Instructions of one cycle (acquire and release, nobody else), under callgrind")
+    report.title("Instructions of one cycle (acquire and release, without contention), under callgrind")
     if not os.execute("command -v valgrind >/dev/null") then
         report.say("missing: valgrind")
         return

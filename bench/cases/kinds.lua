@@ -75,7 +75,7 @@ local REQUESTS, WRITES = { "requests", "requests", lib.counts }, { "writes", "wr
 local WOKEN = { "woken", "notifications", lib.counts }
 
 local function report_single(seen, all)
-    tabulate("nobody else", all, {
+    tabulate("without contention", all, {
         REQUESTS, WRITES, { "acquire", "acquire", tenths }, { "release", "release", tenths }
     }, rows_of(seen.alone, kinds.all))
     tabulate("behind one holder", all, {
@@ -99,7 +99,7 @@ local function report_queues(seen, all, sizes)
     local readers, permits = {}, {}
     for _, count in ipairs(sizes) do
         table.insert(readers, { text = string.format("%d readers behind a writer", count), seen = seen.readers[count] })
-        table.insert(permits, { text = string.format("%d in line for 5 permits", count), seen = seen.semaphore[count] })
+        table.insert(permits, { text = string.format("%d in the queue for 5 permits", count), seen = seen.semaphore[count] })
         table.insert(permits, { text = "the same once more", seen = seen.again[count] })
     end
     local columns = {

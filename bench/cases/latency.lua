@@ -23,7 +23,7 @@ end
 
 --- Against the bare C client: many short rounds, so that other load of the machine affects both.
 local function report_floor(settings, all, count, rounds)
-    report.title("Latency against the C client, nobody else: medians of %d cycles; median of %d rounds (min..max)", count,
+    report.title("Latency against the C client, without contention: medians of %d cycles; median of %d rounds (min..max)", count,
         rounds)
     local pair = { named(all, "C client"), named(all, "zklock") }
     if pair[1].missing then
@@ -88,7 +88,7 @@ local function draw_cycles(settings, values, distributions)
 end
 
 local function report_peers(settings, all, count, rounds)
-    report.title("Latency against others, nobody else: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
+    report.title("Latency against others, without contention: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
     local list, distributions = cyclists(all), {} -- name -> percent -> array by round
     local values = compare.collect(list, rounds, { "cycle" }, function(contestant, mode)
         local result = contestants.run(contestant, mode, settings.servers, "/bench-cycle-" .. contestant.name:gsub("%W", ""),
@@ -116,7 +116,7 @@ end
 
 --- Each kind of lock, against the contestants that have it.
 local function report_kinds(settings, count, rounds)
-    report.title("Latency of each kind, nobody else: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
+    report.title("Latency of each kind, without contention: medians of %d cycles; median of %d rounds (min..max)", count, rounds)
     local all, times = contestants.present(settings, "kinds"), {} -- kind -> name -> measure -> array by round
     for _, kind in ipairs(kinds.all) do
         times[kind] = {}

@@ -117,7 +117,7 @@ return function(settings)
         end
     end
     report.columns(rows)
-    report.say("One run of each. Strict order: `handoff = 0`. In all of them only one was in at a time, checked at every turn.")
+    report.say("One run of each. Strict order: `handoff = 0`. No two held the lock at once: every turn was checked.")
     draw(settings, "long-bytes", "What a client receives for one acquisition, in a long queue", "bytes (logarithmic)", seen,
         lengths, "bytes_down", "y")
     draw(settings, "long-requests", "Requests of one acquisition, in a long queue", "requests", seen, lengths, "requests")

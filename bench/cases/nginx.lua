@@ -245,7 +245,7 @@ local function report_crowd(settings, start, rounds, count)
     end)
     stopped:stop()
     client:close(0)
-    measure("nobody listens there", "127.0.0.1:1")
+    measure("no server listens there", "127.0.0.1:1")
     measure("its name is unknown", "zookeeper.invalid:2181")
     report.columns(rows)
 end

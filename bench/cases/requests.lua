@@ -47,7 +47,7 @@ local function report_single(settings, rows)
         end
     end)
     table.insert(rows, {
-        "acquire and release, nobody else", string.format("%g", by_client / CYCLES),
+        "acquire and release, without contention", string.format("%g", by_client / CYCLES),
         string.format("%g", by_server / CYCLES), string.format("%g", writes / CYCLES), "3, 2"
     })
     assert(lock:acquire())
@@ -98,7 +98,7 @@ local function report_queue(settings, count, rows)
     local packets = lib.mntr(settings.servers).packets_received
     for place, waiter in ipairs(line) do
         fibers.start(wait_in_line, waiter)
-        fibers.await("a waiter stands in line", function()
+        fibers.await("a waiter is in the queue", function()
             return place == 1 and waiter.granted or waiter.client:stats().watches == 1
         end)
     end

@@ -78,8 +78,8 @@ return function(settings)
     for index, setup in ipairs(setups) do
         seen[index] = measure_setup(settings, all, setup, rounds, count, seconds)
     end
-    report_measure(all, setups, seen, "cycle", "One server and three, with fsync and without: µs a cycle, nobody else; medians of "
-        .. "%d cycles, median of %d rounds (min..max)", count, rounds)
+    report_measure(all, setups, seen, "cycle", "One server and three, with fsync and without: µs a cycle, without "
+        .. "contention; medians of %d cycles, median of %d rounds (min..max)", count, rounds)
     report_measure(all, setups, seen, "contend", "The same: µs a hand-over among %d clients (%g s / acquisitions)", CLIENTS,
         seconds)
 end

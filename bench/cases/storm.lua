@@ -61,6 +61,6 @@ return function(settings)
         { key = "seconds", text = "seconds until all have their locks", shape = "%.2f" },
         { key = "without", text = "clients without one in the end", shape = "%g" }
     }, values, { "zklock" }, { "seconds" })
-    report.say("The end is %d seconds after the server went. go-zookeeper's and Curator's clients ask again whenever they are "
-        .. "answered by an error.", patience)
+    report.say("The end is %d seconds after the server went. go-zookeeper's and Curator's clients repeat a request "
+        .. "after each error.", patience)
 end

@@ -63,9 +63,9 @@ local function rows(result)
     add("stale writes that it took", "%d", #result.found.writes)
     add("stale writes that a register without a fence took", "%s", grouped(result.history.late))
     add("increments that a counter without a fence lost", "%s", grouped(result.lost_increments))
-    add("longest time in which a shared path was granted to nobody", "%.1f s (%s)", result.unavailable,
+    add("longest time in which a shared path was granted to no client", "%.1f s (%s)", result.unavailable,
         result.unavailable_path or "-")
-    add("longest such time without that in which nothing was granted at all", "%.1f s (%s)", result.kept_away,
+    add("longest such time, not counting time in which no path was granted", "%.1f s (%s)", result.kept_away,
         result.kept_away_path or "-")
     add("longest wait for the first grant after the last fault", "%.1f s", result.progress)
     add("seconds without faults at the end, of which the servers stood still", "%.1f, %.1f", result.rested, result.stood_still)

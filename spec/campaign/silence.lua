@@ -113,7 +113,7 @@ end
 --- Writes an entry about a path.
 local function portray(campaign, log, path, users, since, latest)
     local parts = {
-        format("%.3f: %s was granted to nobody for %.1f s, any path for %.1f s\n    faults: %s", tasks.now(), path,
+        format("%.3f: %s was granted to no client for %.1f s, any path for %.1f s\n    faults: %s", tasks.now(), path,
             tasks.now() - since, tasks.now() - latest, describe_faults(campaign))
     }
     for number = 1, #campaign.servers.names do

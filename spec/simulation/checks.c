@@ -2,36 +2,42 @@
  * checks: what must hold in every run, whatever goes wrong.
  *
  *   exclusion  No two conflicting grants are valid at the same simulated instant. A grant is valid while its phase is GRANTED
- *              and its client's clock is below the last value of lease_changed. A foreign contender's grant is valid from
- *              the instant at which it finds its node first until it deletes the node, as long as the node exists.
+ *              and its client's clock is below the last value of lease_changed. A foreign contender's grant begins when it
+ *              finds its node first. It ends when the contender deletes the node, or when the node exists no longer.
  *   timer      No engine assumes a later restart of its session's timer, or a longer session timeout, than the leader's. No
  *              lease ends after the session may end.
  *   token      Valid grants of one path that conflict carry growing tokens, in the order in which they are given. No node
  *              serves more grants than a token can count. (The token of a grant on a node that an administrator has deleted
- *              is not compared. It is stale, which is what tokens are for.)
+ *              is not compared. Such a token is stale, and stores refuse it.)
  *   limit      The valid grants of a semaphore and the permits of foreigners are together never more than its directory
  *              says. No acquisition is granted permits under another limit (limits.c).
  *   hold       A grant ends when its max_hold has passed on its client's clock, and the client will wake up for that.
- *   revoked    A holder with on_revoke that is asked to release is told so in bounded time while its connection is good. No
- *              other acquisition is told so.
+ *   revoked    A holder with on_revoke that is asked to release is notified in bounded time while its connection is good. No
+ *              other acquisition is notified.
+ *
  *   handed     Acquisitions share a node only if its data would be the same for each. A node by which a grant was lost is not
- *              handed over any more. A node whose holder was told of a revocation is not handed over either (check "revoked").
+ *              handed over any more. A node whose holder was notified of a revocation is not handed over either (check "revoked").
  *   fairness   While another client waits behind a client's node, at most `handoff` further turns are granted by that node.
  *              Readers that have waited together are granted together, in one turn.
  *   linger     A node by which no acquisition holds is deleted when another client waits, or when its linger time is over.
  *   requests   An acquisition that is granted by an existing node costs no request (with on_revoke: one).
+ *
  *   pause      A request that a server throttles is not repeated at once.
  *   spin       A client does not take far too many turns in a second.
+ *
  *   lists      An entry that waits to be stepped is in exactly one list.
  *   flood      Requests for the contenders of one path are bounded by the most that may be in flight, and one per question.
+ *
  *   owner      A grant ends with its session, at the latest when the client has a new session.
  *   listed     No grant is given by a list that does not contain the acquisition's own node.
  *   forgotten  After the faults have ended and all holders release, every waiting acquisition is granted in bounded time.
  *   orphans    In the end there is no node of a client, no watch at a server, no watcher in a handle, no entry and no watch
  *              in an engine's statistics, and not a byte of memory more than before.
+ *
  *   herd       A deletion wakes the next in the queue only: with readers, those that waited only for a writer. A change among
  *              a semaphore's lease nodes wakes only the head of its queue. Events to a client further behind are excused if
- *              it has given something up a moment ago, because its watch may still be about to be removed.
+ *              it has given something up a moment ago, because its watch may not be removed yet.
+ *
  *   try        A refused try has created nothing if the path was held all the time by nodes that every server had seen.
  *   leftovers  No connection is used with requests that an earlier connection, lost in a send that failed, has left behind.
  *   strays     A node that a client has made and does not know of is deleted when that client queues there again (strays.c).
@@ -944,7 +950,7 @@ static void check_granted(acquisition_record *record, zkl_acquisition *acquisiti
     node_record *node = record->held_count > 0 ? record->held[0] : NULL;
     const admin_deletion *gone = admin_deleted(record);
     if (gone != NULL) {
-        /* A waiter may have an impostor's node in place of its own. It notices only when it holds. */
+        /* The node of a waiter may be replaced by the node of another session. The waiter notices only when it holds. */
         int64_t learns_from = node != NULL && sim_exists(record->node) ? first_grant(node) : gone->at;
         excuse(record, gone, learns_from > gone->at ? learns_from : gone->at);
     }

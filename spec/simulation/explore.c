@@ -13,22 +13,29 @@
  *
  * A world (worlds.c) has two or three clients, each with a script of acquisitions and releases, and a set of faults with the
  * number of times that a fault may happen. Its state changes in steps. A step is one of these:
- *   - The next message of a connection arrives, in either direction. A server takes a request and executes it, or a client
- *     takes an answer or an event and does everything that follows from it.
+ *
+ *   - The next message of a connection arrives, in either direction. A server takes a request and executes it. A client takes
+ *     an answer or an event and does everything that follows from it.
+ *
  *   - A client makes its next acquisition, release or cancellation.
+ *
  *   - A short while passes: as long as a client waits before it connects again, or servers before they elect.
+ *
  *   - A tick passes, a fifth of the session timeout T. This needs that nothing is under way except what a fault holds back.
  *     So messages take less than a tick without a fault, and locks are held for as many ticks as there are.
+ *
  *   - A fault begins, or a fault that lasts for a while ends.
+ *
  *   - The end: all holders release, all messages arrive, time passes, and then nothing may be left.
+ *
  * All checks of checks.c run after each step, and those for the end of a run at each end.
  *
  * The search is breadth first, so the schedules that it finds have as few choices as possible. No state of the engine, the
  * simulated servers or the checks is copied. A state is reached by making its choices from the beginning, which takes less
  * than a tenth of a millisecond. If the same can follow from a state as from an earlier one, the search does not continue
- * there. States are compared by a hash of 64 bits. It covers the servers and the messages under way as they are, each client
- * by all its inputs so far in their order (sim_choices.c), everything that the checks remember (hash_checks), the scripts, and
- * the faults that may still happen. Among n states, the chance that any two different ones have the same hash is
+ * there. States are compared by a hash of 64 bits. It covers the servers and the messages under way as they are, and each client
+ * by all its inputs so far in their order (sim_choices.c). It also covers everything that the checks remember (hash_checks), the
+ * scripts, and the faults that may still happen. Among n states, the chance that any two different ones have the same hash is
  * n * n / 2^65: one in 10^7 for a million states. Nothing verifies what hash_checks leaves out or treats as equal. A check that
  * remembers something new must add it there.
  *

@@ -1,7 +1,7 @@
 /*
- * schedule: one simulated run: clients with engines, what they do, faults, and the checks that must hold all the time.
+ * schedule: one simulated run. Clients with engines make acquisitions, faults happen, and checks must hold all the time.
  *
- *   schedule.c    the clients' machines: clocks, turns, callbacks of the engine; a run from beginning to end
+ *   schedule.c    the clients' machines (clocks, turns, callbacks of the engine), and a run from beginning to end
  *   paths.c       what is locked: names, directories, limits
  *   workload.c    acquisitions of every kind, releases, cancellations, downgrades, closed clients
  *   sets.c        several locks taken together
@@ -10,9 +10,10 @@
  *   checks.c      the invariants
  *   limits.c      the invariants of semaphores
  *   strays.c      nodes that no acquisition knows any more
+ *
  *   rules.c       the rules that can be broken on purpose
- *   simulate.c    the program: many runs, statistics, broken rules
- *   explore.c     another program: small worlds, in every order
+ *   simulate.c    the program that makes many runs, with statistics and broken rules
+ *   explore.c     the program that runs small worlds in every order
  *
  * There is one run at a time. Its state is `run`.
  */
@@ -77,41 +78,41 @@ extern const char *const fault_names[FAULT_KINDS];
 typedef struct node_record {
     struct node_record *next;
     char path[160];
-    char identity[32]; /* the node's data when it was created */
-    int64_t czxid;     /* distinguishes the node from an impostor of the same name */
-    int client;        /* the client that created the node; -1: a foreigner */
-    int lock;          /* index of the lock's path */
+    char identity[32]; /* The node's data when it was created. */
+    int64_t czxid;     /* Distinguishes the node from an impostor of the same name. */
+    int client;        /* The client that created the node. -1: a foreigner. */
+    int lock;          /* Index of the lock's path. */
     zkl_node_kind kind;
     int32_t number;
     int64_t made_at;
     bool gone;
-    bool outlived;          /* the node existed after a replacement of the servers' data */
-    bool revived;           /* the node had been deleted, and a restore brought it back */
-    int64_t replaced_until; /* until then an impostor's node had this name */
-    bool misleads;          /* when the node was created, its client relied on a number from before a live restore */
+    bool outlived;          /* The node existed after a replacement of the servers' data. */
+    bool revived;           /* The node had been deleted, and a restore brought it back. */
+    int64_t replaced_until; /* Until then the node of an impostor had this name. */
+    bool misleads;          /* When the node was created, its client relied on a number from before a live restore. */
     /* When the client gave that number back (or the number that led to it), on the client's clock. */
     int64_t misled_since;
-    bool taken;             /* the node was deleted, and not by its client */
-    bool asked;             /* a revocation was requested by this node */
-    int64_t asked_since;    /* when its data began to request a revocation; 0: they do not */
-    bool told;              /* an acquisition that held by the node was told of the revocation */
-    bool overheard;         /* an acquisition with on_revoke has held by the node */
-    bool lost;              /* an acquisition that held by the node has lost its grant, other than by a release */
-    bool lingered;          /* the node was granted again after a time in which no acquisition held by it */
-    int64_t lingered_since; /* if the node lingered: it has watched its directory since then */
-    /* No acquisition holds by the node since then; 0: an acquisition holds by it, or none ever did. */
+    bool taken;             /* The node was deleted, and not by its client. */
+    bool asked;             /* A revocation was requested by this node. */
+    int64_t asked_since;    /* When its data began to request a revocation. 0: they do not. */
+    bool told;              /* An acquisition that held by the node was notified of the revocation. */
+    bool overheard;         /* An acquisition with on_revoke has held by the node. */
+    bool lost;              /* An acquisition that held by the node has lost its grant, other than by a release. */
+    bool lingered;          /* The node was granted again after a time in which no acquisition held by it. */
+    int64_t lingered_since; /* If the node lingered: its client has watched the directory since then. */
+    /* No acquisition holds by the node since then. 0: an acquisition holds by it, or none ever did. */
     int64_t idle_since;
-    int64_t linger;                      /* how long the node may linger */
-    int64_t hand_overs[MOST_HAND_OVERS]; /* ring of the instants at which another turn began */
-    int64_t grants, turns;               /* readers that have waited for the same turn count as one turn */
-    int64_t readers_at;                  /* when the latest turn of readers began; 0: it was no reader's */
-    int readers_to; /* run.claim_count at that instant: acquisitions up to this number belong to the turn */
+    int64_t linger;                      /* How long the node may linger. */
+    int64_t hand_overs[MOST_HAND_OVERS]; /* Ring of the instants at which another turn began. */
+    int64_t grants, turns;               /* Readers that have waited for the same turn count as one turn. */
+    int64_t readers_at;                  /* When the latest turn of readers began. 0: it was no turn of readers. */
+    int readers_to; /* Number of the latest acquisition at that instant. Those up to it belong to the turn. */
     struct acquisition_record
-        *visitor;       /* the acquisition by which its client queued there after it had forgotten the node */
-    int64_t visited_at; /* when it did */
+        *visitor;       /* The acquisition by which its client queued there after it had forgotten the node. */
+    int64_t visited_at; /* When it did. */
     /*
-     * Since then another acquisition of the client may wait for the node, and the client may watch the directory; 0:
-     * none.
+     * Since then another acquisition of the client may wait for the node, and the client may watch the directory.
+     * 0: none does.
      */
     int64_t shared_since;
 } node_record;
@@ -123,38 +124,38 @@ typedef struct acquisition_record {
     int number;
     int client, path;
     zkl_mode mode;
-    int32_t limit, count; /* permits of a semaphore: in all, and for this acquisition */
+    int32_t limit, count; /* Permits of a semaphore: in all, and for this acquisition. */
     bool try_only, optimistic, revocable;
     int32_t handoff;
     int64_t linger; /* nanoseconds */
     char identity[32];
     int64_t max_hold;
-    struct acquisition_record *writer; /* a reader's: the writer that it was to downgrade from */
-    struct acquisition_record *reader; /* a writer's: its reader */
-    bool hands_over;                   /* the writer does not end before its reader is granted or refused */
-    lock_set *set;                     /* the set that it belongs to, or NULL */
-    int64_t turns_left;                /* how often the client wants the lock again, this acquisition included */
-    node_record *held[MANY_PERMITS];   /* the nodes by which it was granted: one node, or one for each permit */
+    struct acquisition_record *writer; /* Of a reader: the writer from which it was going to downgrade. */
+    struct acquisition_record *reader; /* Of a writer: its reader. */
+    bool hands_over;                   /* The writer does not end before its reader is granted or refused. */
+    lock_set *set;                     /* The set that it belongs to, or NULL. */
+    int64_t turns_left;                /* How often the client wants the lock again, this acquisition included. */
+    node_record *held[MANY_PERMITS];   /* The nodes by which it was granted: one node, or one for each permit. */
     int32_t held_count;
-    zkl_acquisition *acquisition; /* NULL after it was forgotten, or freed with its engine */
+    zkl_acquisition *acquisition; /* NULL after it was forgotten, or freed with its engine. */
     zkl_acquisition_phase phase;
     bool settled;
     int64_t settled_at;
-    bool ended; /* the workload has ended it */
+    bool ended; /* The workload has ended it. */
     zkl_code end_code;
     int64_t asked_at, granted_at;
-    int64_t hold_until;  /* on its client's clock */
-    int32_t revocations; /* how many revocations it was told of */
-    bool comparable;     /* its grant was valid, so its token counts */
-    int64_t session;     /* the session under which it was granted */
+    int64_t hold_until;  /* On its client's clock. */
+    int32_t revocations; /* Of how many revocations it was notified. */
+    bool comparable;     /* Its grant was valid, so its token counts. */
+    int64_t session;     /* The session under which it was granted. */
     char token[ZKL_TOKEN_SIZE];
-    char node[160]; /* the node of the present or the last entry, as the server names it */
+    char node[160]; /* The node of the present or the last entry, as the server names it. */
     /* An administrator has deleted the node. checks.c says how long that excuses a second holder. */
     bool excused;
-    bool wiped;  /* the node was deleted by a wipe, which ends the session too */
-    bool misled; /* it was granted on data that were replaced: see checks.c */
+    bool wiped;  /* The node was deleted by a wipe, which ends the session too. */
+    bool misled; /* It was granted on data that were replaced: see checks.c. */
     int64_t excused_since;
-    int64_t lease_began; /* when the client's present lease began, if that was after the acquisition was made */
+    int64_t lease_began; /* When the client's present lease began, if that was after the acquisition was made. */
     bool excuse_ending;
     /*
      * For a try on a path that was certainly taken, and which must not write: the nodes in its way that exist on every
@@ -168,27 +169,27 @@ typedef struct acquisition_record {
 typedef struct {
     int index;
     zkl_engine *engine;
-    int64_t offset; /* offset of its clock */
-    int64_t drift;  /* drift of its clock, in parts per million */
+    int64_t offset; /* Offset of its clock. */
+    int64_t drift;  /* Drift of its clock, in parts per million. */
     int64_t last_read;
-    int64_t valid_until; /* end of its lease, on its clock */
+    int64_t valid_until; /* End of its lease, on its clock. */
     zkl_state state;
     zkl_poll poll;
     int64_t turn_at;
     int64_t turn_stamp;
     int64_t paused_until;
     bool closing;
-    bool killed; /* the client was killed: its program does not hear from the engine any more */
+    bool killed; /* The client was killed: its program gets no callbacks of the engine any more. */
     int64_t close_patience;
-    int64_t creates[MAX_PATHS]; /* create requests so far */
-    /* When an acquisition last ended or the connection last changed; watches may be about to be removed. */
+    int64_t creates[MAX_PATHS]; /* Create requests so far. */
+    /* When an acquisition last ended or the connection last changed. Watches may be removed soon after that. */
     int64_t disturbed_at;
     int64_t spin_at, spins;
     /* Since throttled_at so many of its requests were throttled, and so many of those of its heartbeats. */
     int64_t throttled_at, throttled, throttled_probes;
-    int32_t throttled_nodes; /* the largest number of nodes that it had in this time */
-    bool expired;            /* the server ended its session, which the client may not know yet */
-    int64_t unheard_until;   /* until this instant it was paused or not connected */
+    int32_t throttled_nodes; /* The largest number of nodes that it had in this time. */
+    bool expired;            /* The server ended its session, which the client may not know yet. */
+    int64_t unheard_until;   /* Until this instant it was paused or not connected. */
 } client;
 
 /* Locks that are acquired one after the other, in the order of their paths, and released together. */
@@ -206,8 +207,8 @@ typedef enum {
     FOREIGNER_IDLE = 0,
     FOREIGNER_JOINING,
     FOREIGNER_WAITING,
-    FOREIGNER_TAKING,  /* its lease node was requested */
-    FOREIGNER_NO_ROOM, /* its lease node exists, but there are too many */
+    FOREIGNER_TAKING,  /* Its lease node was requested. */
+    FOREIGNER_NO_ROOM, /* Its lease node exists, but there are too many. */
     FOREIGNER_HOLDING,
     FOREIGNER_DOWNGRADING,
     FOREIGNER_LEAVING
@@ -229,25 +230,25 @@ typedef struct {
 typedef struct {
     uint64_t seed;
     sim_options options;
-    int64_t timeout;           /* the negotiated session timeout, in nanoseconds */
-    int64_t started, quiet_at; /* faults and new acquisitions end at quiet_at */
-    int64_t longest_linger;    /* the longest linger of all acquisitions */
-    int64_t replaced_live_at;  /* when the servers' data were last replaced while they served; 0: never */
+    int64_t timeout;           /* The negotiated session timeout, in nanoseconds. */
+    int64_t started, quiet_at; /* Faults and new acquisitions end at quiet_at. */
+    int64_t longest_linger;    /* The longest linger of all acquisitions. */
+    int64_t replaced_live_at;  /* When the servers' data were last replaced while they served. 0: never. */
     bool trace;
-    bool keen;     /* the first client wants the first lock all the time, several times at once */
-    bool in_turns; /* all clients want the first lock again and again */
-    bool calm;     /* no faults */
+    bool keen;     /* The first client wants the first lock all the time, several times at once. */
+    bool in_turns; /* All clients want the first lock again and again. */
+    bool calm;     /* No faults happen. */
     bool draining;
     bool leases;
-    bool mismatch; /* now and then a client asks for another limit */
+    bool mismatch; /* Now and then a client asks for another limit. */
     bool denied, exhausting;
     /*
      * Each client may watch a few nodes only. Then no client wants a second lock while it holds one, because other
      * acquisitions of the same client that wait for the first lock may have taken all the room.
      */
     bool few_watches;
-    bool unreadable;      /* the first directory cannot be listed, so the outcome of a lost create can never be known */
-    bool short_of_memory; /* some allocations of the engines fail */
+    bool unreadable; /* The first directory cannot be listed, so the outcome of a lost create can never be known. */
+    bool short_of_memory; /* Some allocations of the engines fail. */
     /*
      * So many allocations fail that the shortage must end when the drain begins: the drain does not repeat its requests
      * that often.
@@ -256,16 +257,16 @@ typedef struct {
     int client_count, path_count, foreigner_count, acquisition_count;
     client clients[MAX_CLIENTS];
     foreigner foreigners[MAX_FOREIGNERS];
-    const char *prefix;             /* chroot, "" or "/app" */
-    char paths[MAX_PATHS][32];      /* as the clients name them, in the order in which sets acquire them */
-    int32_t limits[MAX_PATHS];      /* permits of a semaphore; 0: a lock */
-    int64_t limit_since[MAX_PATHS]; /* when a semaphore's directory was last created, reaped or written to */
-    int32_t handoff;                /* handoff of most acquisitions; the others have 0, so that each has its own node */
-    int most_open;                  /* about how many acquisitions a client has at one time */
-    int weights[3];                 /* relative frequency of mutexes, readers and writers */
+    const char *prefix;             /* The chroot: "" or "/app". */
+    char paths[MAX_PATHS][32];      /* As the clients name them, in the order in which sets acquire them. */
+    int32_t limits[MAX_PATHS];      /* Permits of a semaphore. 0: a lock. */
+    int64_t limit_since[MAX_PATHS]; /* When a semaphore's directory was last created, reaped or written to. */
+    int32_t handoff;                /* The handoff of most acquisitions. The others have 0, so that each has a node. */
+    int most_open;                  /* About how many acquisitions a client has at one time. */
+    int weights[3];                 /* Relative frequency of mutexes, readers and writers. */
     lock_set *sets;
     uint32_t fault_mask;
-    int64_t fault_pause; /* mean time between faults */
+    int64_t fault_pause; /* Mean time between faults. */
     acquisition_record *acquisitions;
     int64_t memory_before;
     node_record *nodes;

@@ -2,17 +2,23 @@
  * sim_ensemble: the servers. One leader orders all writes in a log, and followers copy the log. A transaction is committed when a
  * majority has it. Every server applies the transactions that it knows to be committed at its own pace.
  *
- * It models what a client can notice:
+ * It models these facts, which a client can notice:
+ *
  * - Reads come from the tree of the server that the client is connected to, however old that tree is.
+ *
  * - A follower that is cut off from its leader, or a leader that is cut off from its majority, goes on answering reads and pings
  *   until it notices. This may take longer than a session lives (LearnerSessionTracker.java, Leader.java).
+ *
  * - The leader keeps the sessions. It pings each follower twice a tick. A follower reports its active sessions only in answer to
  *   such a ping (Learner.ping). A request that arrives while a report is made may be missing in it
  *   (LearnerSessionTracker.touchSession). A link between servers can be silent in one direction. A new leader restarts every
  *   session's timer with the timeout that was negotiated when the session was created.
+ *
  * - The session tracker first takes a session whose time is over out of its queue, and ends it a moment later. A report in
  *   between changes nothing (SessionTrackerImpl.run).
+ *
  * - A proposal that never reached a majority is forgotten or survives, depending on whether the next leader knows it.
+ *
  * - sync is answered when all earlier proposals of the leader are committed. The leader does not ask a majority
  *   (Leader.java:1723).
  */
@@ -33,13 +39,13 @@ typedef enum {
 typedef struct {
     int id;
     role role;
-    bool deposed;       /* it leads, but a majority has a newer leader */
-    bool outstanding;   /* it is deposed, and has a proposal that will never be committed: syncs wait behind it */
-    int64_t leadership; /* the epoch under which it leads or follows */
-    int64_t stamp;      /* identifies its present stay with the leader; messages of earlier stays are void */
+    bool deposed;       /* It leads, but a majority has a newer leader. */
+    bool outstanding;   /* It is deposed and has a proposal that will never be committed. Syncs wait behind it. */
+    int64_t leadership; /* The epoch under which it leads or follows. */
+    int64_t stamp;      /* Identifies its present stay with the leader. Messages of earlier stays are void. */
     int following;
-    int logged; /* log entries on its disk */
-    int acked;  /* those of which the leader knows */
+    int logged; /* Log entries on its disk. */
+    int acked;  /* Those that the leader knows. */
     int commit_known;
     int applied;
     bool noticing;
@@ -184,8 +190,8 @@ void sim_session_told(int64_t id, int32_t timeout_ms)
 
 /*
  * The leader restarts the session's timer. This has no effect after the session tracker has taken the session out of
- * its queue. Real servers with different limits may also shorten a timer before the client is told, or if it is never
- * told (docs/reliability.md, "What is not promised"). Here they wait until the client is told.
+ * its queue. Real servers with different limits may also shorten a timer before they tell the client, or without ever
+ * telling it (docs/reliability.md, "What is not promised"). Here they wait until they have told the client.
  */
 static void touch(sim_session *session, int32_t timeout_ms)
 {

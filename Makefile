@@ -47,7 +47,7 @@ test-sim: ## the engine, and random Lua programs, against a simulated ZooKeeper
 	@tools/setup.sh test
 	@tools/test.sh sim
 
-test-virtual: ## the specs of behaviour in virtual time, on every Lua
+test-virtual: ## the specs of behaviour in virtual time, on every Lua; 5.4 under sanitizers
 	@tools/setup.sh test
 	@tools/test.sh virtual
 

@@ -7,7 +7,7 @@
 # Usage: tools/test.sh [GROUP…]
 #
 #   lint        layout, static analysis, documentation
-#   virtual     the specs of behaviour in virtual time, on every Lua, and under sanitizers
+#   virtual     the specs of behaviour in virtual time: Lua 5.1 to 5.3, LuaJIT; Lua 5.4 under sanitizers
 #   contract    behaviour that only real servers, processes and nginx show
 #   campaign    faults on real servers, for some seconds
 #   sim         the simulation of the engine and of Lua programs
@@ -73,40 +73,51 @@ builds_for() {
 
 # These only compute, and run at a lower priority than suites that wait for servers, whose sessions have timeouts.
 suites_virtual() {
-    suite "behaviour in virtual time under ASan and UBSan" busted 1200 'nice -n 5 tools/specs.sh virtual-asan'
+    suite "behaviour in virtual time: lua5.4, under ASan and UBSan" busted 1200 'nice -n 5 tools/specs.sh virtual-asan'
     local lua
-    for lua in lua5.1 lua5.2 lua5.3 lua5.4 luajit; do
+    for lua in lua5.1 lua5.2 lua5.3 luajit; do
         suite "behaviour in virtual time: $lua" busted 1200 "nice -n 5 tools/specs.sh virtual --lua $lua"
     done
 }
 
-# The files of contracts that take longest.
-slow_contracts=(ensemble examples security_writers security_tls openresty_examples openresty_exit)
-
-# contract FILE: on one Lua where that is enough; loops differ between the Luas.
+# contract NAME: the file of that name, or the files of a family, whose names begin with it. A family runs on one server.
 contract() {
-    local name
-    name=$(basename "$1" _spec.lua)
-    case $name in
-    loops*) ;;
-    *) suite "contract: $name" busted 600 "tools/specs.sh $(contract_arguments "$1" lua5.4) $1" ;;
-    esac
+    local files=(spec/contract/"$1"_spec.lua spec/contract/"$1"_*_spec.lua spec/campaign/"$1"_spec.lua) file found=() server=
+    for file in "${files[@]}"; do
+        [ ! -e "$file" ] || found+=("$file")
+    done
+    [ ${#found[@]} = 1 ] || server="on_one_server "
+    suite "contract: $1${2:+, $2}" busted 900 \
+        "${server}tools/specs.sh $(contract_arguments "${found[0]}" "${2:-lua5.4}") ${found[*]}"
+}
+
+# on_one_server COMMAND…: like the server that specs start for themselves, it removes no containers.
+on_one_server() {
+    tools/zookeeper run --java-option -Dznode.container.checkIntervalMs=3600000 -- "$@"
+}
+
+export -f on_one_server
+
+# The names of all contracts, the longest first. Loops differ between the Luas; otherwise one Lua is enough.
+contract_names() {
+    local long=(openresty examples security ensemble process tools foreign)
+    printf '%s\n' "${long[@]}"
+    find spec/contract spec/campaign -name '*_spec.lua' -printf '%f\n' | sed -E 's/_spec\.lua$//' |
+        sed -E 's/^(docs|foreign|loops|openresty|security|tools)_.*/\1/' | LC_ALL=C sort -u |
+        grep -vxF -e loops "${long[@]/#/-e}"
 }
 
 suites_contract() {
-    local file lua
-    for file in "${slow_contracts[@]}"; do
-        contract "spec/contract/${file}_spec.lua"
+    local name lua
+    for name in $(contract_names | head -n 4); do
+        contract "$name"
     done
     for lua in lua5.4 lua5.1 luajit; do
-        suite "contract: loops, $lua" busted 600 "tools/specs.sh real --lua $lua spec/contract/loops*_spec.lua"
+        contract loops "$lua"
     done
     suite "behaviour that only the real world shows" busted 600 'tools/specs.sh real --tags=real spec/behaviour'
-    for file in spec/contract/*_spec.lua spec/campaign/*_spec.lua; do
-        case " ${slow_contracts[*]} " in
-        *" $(basename "$file" _spec.lua) "*) ;;
-        *) contract "$file" ;;
-        esac
+    for name in $(contract_names | tail -n +5); do
+        contract "$name"
     done
     suite "the real client and server behave as the simulation says" ours 400 'build/c/conformance_real'
     suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 100'
@@ -182,6 +193,7 @@ suites_rock() {
 # Kinds of faults that take minutes to occur.
 suites_long() {
     local lua
+    suite "behaviour in virtual time: lua5.4" busted 1200 'nice -n 5 tools/specs.sh virtual'
     for lua in lua5.4 luajit; do
         suite "an error at every instruction: $lua" busted 1200 \
             "nice -n 5 env ZKLOCK_SWEEP=1 tools/specs.sh virtual --lua $lua spec/behaviour/interrupt_spec.lua"

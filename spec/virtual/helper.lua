@@ -52,6 +52,8 @@ busted.subscribe({ "file", "end" }, function(file)
     if not world.is_open() then
         return
     end
+    collectgarbage() -- finalizers run while their world is there
+    collectgarbage()
     world.close_clients() -- before their world ends
     world.close_observers()
     local ok, problem = pcall(world.finish)

@@ -138,6 +138,7 @@ sort_out() {
     tools/check.sh | tools/suites.sh | tools/test.sh | tools/specs.sh | tools/build.sh | Makefile)
         contracts+=(spec/contract/check_spec.lua)
         ;;
+    tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
     tools/test-rock.sh) rock=yes ;;
     CMakeLists.txt | rockspec/*)
@@ -262,7 +263,7 @@ if [ ${#builds[@]} -eq 0 ] || well; then
     [ -z "$rock" ] || suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 fi
 [ ${#c_files[@]} -eq 0 ] || suite "layout" status 60 "clang-format --dry-run -Werror ${c_files[*]}"
-[ -z "$engine" ] || suite "layers" ours 60 'tools/lint.sh layers'
+[ -z "$engine" ] || suite "layers" ours 60 'tools/lint.sh layers states'
 [ ${#lua_files[@]} -eq 0 ] || suite "luacheck" status 60 "luacheck --quiet --codes --no-color ${lua_files[*]}"
 [ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status 60 "shellcheck -x ${scripts[*]}"
 [ -z "$documents" ] || suite "documents" ours 300 'tools/lint.sh docs'

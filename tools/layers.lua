@@ -6,7 +6,7 @@
 -- The rules:
 --
 --   include FILE HEADER    An include names a header of the own folder, or the public header `<layer>/<layer>.h` of a layer that
---                          `<LAYER>_USES` in CMakeLists.txt names.
+--                          `<LAYER>_USES` in CMakeLists.txt names. Headers of which a public header is made come with it only.
 --   call FILE FILE         No file calls a function of a layer that it may not use.
 --   circle FILE            No file calls, directly or by way of other files, a file that calls it.
 --   long FILE              A header has at most 300 lines.

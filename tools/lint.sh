@@ -5,6 +5,7 @@
 #
 # Usage: tools/lint.sh [CHECK…]     checks: layout layers gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
 #                                   or tidy-quick instead of tidy: without clang's analyser, which takes nine tenths of the time
+#                                   or states, a part of docs: the tables of states
 
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -69,8 +70,12 @@ check_shellcheck() {
     done | xargs -r shellcheck
 }
 
+check_states() {
+    lua5.4 tools/states.lua
+}
+
 check_docs() {
-    tools/docs.sh links
+    tools/docs.sh links && check_states
 }
 
 [ $# -gt 0 ] || set -- layout layers gcc clang tidy cppcheck luacheck shellcheck docs

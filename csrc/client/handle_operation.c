@@ -1,12 +1,14 @@
 /*
- * handle_operation: handles of the program's own reads and writes, and of their watches.
+ * handle operation: handles of the program's own reads and writes, and of their watches.
  *
  * One handle serves an operation from its request to the end of its watch. It is settled when the operation is answered, and gets
- * another notification when the watch fires. The engine's side keeps it until the caller drops it.
+ * another notification when the watch fires. The engine's side keeps it until its owner drops it.
  */
-#include <string.h>
+#include "base/base.h"
+#include "client_object.h"
+#include "handle_request.h"
 
-#include "client_private.h"
+/* --- the engine's side --------------------------------------------------------------------------------------------- */
 
 static void on_done(void *user, zkl_code code, const char *message, zkl_operation_result *result, int32_t failed_part)
 {
@@ -30,24 +32,25 @@ static void on_fired(void *user, zkl_node_event event, zkl_code code)
 
 static const zkl_operation_host host = {.done = on_done, .fired = on_fired};
 
-void zkl_handle_operate(zkl_handle *handle, unsigned todo, int64_t now)
+static void run(zkl_handle *handle, unsigned todo, int64_t now)
 {
+    zkl_question *question = handle->question;
     if ((todo & TODO_START) != 0) {
-        handle->question->operation = handle->question->request;
-        handle->question->request = NULL;
-        zkl_engine_operate(handle->client->engine, handle->question->operation, &host, handle, now);
+        question->operation = question->request;
+        question->request = NULL;
+        zkl_engine_operate(handle->client->engine, question->operation, &host, handle, now);
     }
     if ((todo & TODO_END) != 0) {
-        zkl_operation_cancel(handle->question->operation, now);
+        zkl_operation_cancel(question->operation, now);
     }
     if ((todo & TODO_FORGET) != 0) {
-        zkl_operation_forget(handle->question->operation, now);
-        handle->question->operation = NULL;
-        zkl_handle_let_go(handle);
+        zkl_operation_forget(question->operation, now);
+        question->operation = NULL;
+        zkl_handles_let_go(handle);
     }
 }
 
-void zkl_handle_drop_operation(zkl_handle *handle)
+static void free_operation(zkl_handle *handle)
 {
     if (handle->question->request != NULL) {
         zkl_operation_forget(handle->question->request, 0);
@@ -55,9 +58,13 @@ void zkl_handle_drop_operation(zkl_handle *handle)
     zkl_operation_result_free(handle->question->result);
 }
 
+static const zkl_handle_kind kind = {.run = run, .free = free_operation, .closed_code = ZKL_CLOSED, .kept = true};
+
+/* --- the owner's side ---------------------------------------------------------------------------------------------- */
+
 zkl_handle *zkl_client_operate(zkl_client *client, const zkl_operation_request *request)
 {
-    zkl_handle *handle = zkl_handle_ask(client, HANDLE_OPERATION, "");
+    zkl_handle *handle = zkl_handle_new_question(client, &kind, "");
     if (handle == NULL) {
         return NULL;
     }
@@ -91,7 +98,7 @@ zkl_node_event zkl_handle_event(zkl_handle *handle, zkl_code *code)
     zkl_client *client = handle->client;
     pthread_mutex_lock(&client->mutex);
     zkl_node_event event = handle->question->event;
-    *code = event == ZKL_EVENT_NONE && client->exited ? ZKL_CLOSED : handle->question->watch_code;
+    *code = event == ZKL_EVENT_NONE && zkl_life_ended(&client->life) ? ZKL_CLOSED : handle->question->watch_code;
     pthread_mutex_unlock(&client->mutex);
     return event;
 }

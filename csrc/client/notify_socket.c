@@ -7,6 +7,8 @@
  * the connection. A byte is dropped if the buffer is full or the peer is gone: one unread byte has the same effect as two, and the
  * next peer looks at the state first. The I/O thread never removes the name: it may exit while the event loop is about to connect.
  */
+#include "notify_socket.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,54 +18,69 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client_private.h"
+#include "client_object.h"
 
 static const char NAME[] = "/notify";
 
-void zkl_notify_socket_forget(zkl_client *client)
+void zkl_notify_socket_init(zkl_notify_socket *notify)
 {
-    if (client->notify_directory[0] != '\0') {
-        char name[sizeof client->notify_directory + sizeof NAME];
-        snprintf(name, sizeof name, "%s%s", client->notify_directory, NAME);
+    atomic_store(&notify->fd, -1);
+    notify->listener = -1;
+}
+
+void zkl_notify_socket_forget(zkl_notify_socket *notify)
+{
+    if (notify->directory[0] != '\0') {
+        char name[sizeof notify->directory + sizeof NAME];
+        snprintf(name, sizeof name, "%s%s", notify->directory, NAME);
         unlink(name);
-        rmdir(client->notify_directory);
-        client->notify_directory[0] = '\0';
+        rmdir(notify->directory);
+        notify->directory[0] = '\0';
     }
-    if (client->listener >= 0) {
-        close(client->listener);
-        client->listener = -1;
+    if (notify->listener >= 0) {
+        close(notify->listener);
+        notify->listener = -1;
     }
 }
 
-/* Mutex held. Sets errno on failure. */
-static bool start_listening(zkl_client *client, struct sockaddr_un *address)
+void zkl_notify_socket_close(zkl_notify_socket *notify)
+{
+    zkl_notify_socket_forget(notify);
+    if (notify->fd >= 0) {
+        close(notify->fd);
+    }
+}
+
+/* client->mutex held. Sets errno on failure. */
+static bool start_listening(zkl_notify_socket *notify, struct sockaddr_un *address)
 {
     const char *parent = secure_getenv("TMPDIR"); /* ignored in set-user-ID programs */
     if (parent == NULL || parent[0] != '/' || strlen(parent) > 64) {
         parent = "/tmp";
     }
-    char directory[sizeof client->notify_directory];
+    char directory[sizeof notify->directory];
     snprintf(directory, sizeof directory, "%s/zklock-XXXXXX", parent);
     if (mkdtemp(directory) == NULL) { /* with mode 0700 */
         return false;
     }
-    memcpy(client->notify_directory, directory, sizeof directory);
+    memcpy(notify->directory, directory, sizeof directory);
     snprintf(address->sun_path, sizeof address->sun_path, "%s%s", directory, NAME);
-    client->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return client->listener >= 0 && bind(client->listener, (struct sockaddr *)address, sizeof *address) == 0 &&
-           listen(client->listener, 1) == 0;
+    notify->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return notify->listener >= 0 && bind(notify->listener, (struct sockaddr *)address, sizeof *address) == 0 &&
+           listen(notify->listener, 1) == 0;
 }
 
 bool zkl_client_listen(zkl_client *client, char *path, size_t size)
 {
+    zkl_notify_socket *notify = &client->notifications.socket;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     pthread_mutex_lock(&client->mutex);
-    zkl_notify_socket_forget(client);
+    zkl_notify_socket_forget(notify);
     errno = ESHUTDOWN;
-    bool listening = !client->exited && start_listening(client, &address);
+    bool listening = !zkl_life_ended(&client->life) && start_listening(notify, &address);
     int error = errno;
     if (!listening) {
-        zkl_notify_socket_forget(client);
+        zkl_notify_socket_forget(notify);
     }
     pthread_mutex_unlock(&client->mutex);
     snprintf(path, size, "%s", listening ? address.sun_path : strerror(error));
@@ -72,28 +89,34 @@ bool zkl_client_listen(zkl_client *client, char *path, size_t size)
 
 bool zkl_client_accept(zkl_client *client)
 {
+    zkl_notify_socket *notify = &client->notifications.socket;
     pthread_mutex_lock(&client->mutex);
-    int fd = client->listener >= 0 ? accept4(client->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
-    zkl_notify_socket_forget(client);
-    int old = atomic_load(&client->notify_socket);
+    int fd = notify->listener >= 0 ? accept4(notify->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+    zkl_notify_socket_forget(notify);
+    int old = atomic_load(&notify->fd);
     if (fd >= 0 && old >= 0) {
         /* The number stays the same: another thread may be sending to it, without the mutex. */
         dup3(fd, old, O_CLOEXEC);
         close(fd);
     } else if (fd >= 0) {
-        atomic_store(&client->notify_socket, fd);
+        atomic_store(&notify->fd, fd);
     }
     pthread_mutex_unlock(&client->mutex);
     return fd >= 0;
 }
 
-bool zkl_client_ring(zkl_client *client)
+bool zkl_notify_socket_ring(const zkl_notify_socket *notify)
 {
-    int fd = atomic_load(&client->notify_socket);
+    int fd = atomic_load(&notify->fd);
     if (fd < 0) {
         return false;
     }
     while (send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }
     return true;
+}
+
+bool zkl_client_ring(zkl_client *client)
+{
+    return zkl_notify_socket_ring(&client->notifications.socket);
 }

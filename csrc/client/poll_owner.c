@@ -13,20 +13,22 @@
  * and once for a wait that is longer.
  *
  *   THREAD -> CALLER   a caller blocks while connected; the I/O thread is woken to leave the socket
- *   CALLER -> LEFT     there are notifications, or the caller's time is up
- *   LEFT   -> CALLER   a caller blocks again
- *   LEFT   -> THREAD   no caller did, for RETURNS_WITHIN
+ *   CALLER -> NOBODY   there are notifications, or the caller's time is up
+ *   NOBODY -> CALLER   a caller blocks again
+ *   NOBODY -> THREAD   no caller did, for RETURNS_WITHIN
  *   CALLER -> THREAD   the connection is lost, or the client closes: connecting may block, which a caller must not
  *
  * Timed work is done by whichever thread is awake first: the I/O thread's sleep never goes beyond it.
  */
+#include "poll_owner.h"
+
 #include <errno.h>
 #include <poll.h>
-#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "client_private.h"
+#include "client_object.h"
+#include "clock.h"
 
 /* How long the socket may have no poll owner. */
 #define RETURNS_WITHIN (2 * ZKL_SECOND / 1000)
@@ -54,44 +56,26 @@ static int64_t earlier(int64_t a, int64_t b)
 /* I/O thread, engine_mutex held. Returns until when the thread sleeps. Takes poll ownership if no caller has returned in time. */
 static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
 {
-    if (client->poll_owner != POLLED_BY_NOBODY) {
+    if (client->poll_owner.polled_by != ZKL_POLLED_BY_NOBODY) {
         return wake_at;
     }
-    int64_t returns_by = client->polling_left_at + RETURNS_WITHIN;
+    int64_t returns_by = client->poll_owner.left_at + RETURNS_WITHIN;
     if (zkl_clock() >= returns_by) {
-        client->poll_owner = POLLED_BY_THREAD;
+        client->poll_owner.polled_by = ZKL_POLLED_BY_THREAD;
         return wake_at;
     }
     return earlier(wake_at, returns_by);
 }
 
-/* engine_mutex held. Returns false if there is no timer, or it cannot be set. */
-static bool set_alarm(zkl_client *client)
-{
-    struct itimerspec once = {.it_value = {.tv_nsec = RETURNS_WITHIN}};
-    client->alarm_set =
-        client->alarm_set || (client->alarm >= 0 && timerfd_settime(client->alarm, 0, &once, NULL) == 0);
-    return client->alarm_set;
-}
-
-/* engine_mutex held. The alarm went off. */
-static void hear_alarm(zkl_client *client)
-{
-    uint64_t times;
-    if (read(client->alarm, &times, sizeof times) >= 0) {
-        client->alarm_set = false;
-    }
-}
-
 void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
 {
-    client->sleeping_until = plan_sleep(client, wanted->wake_at);
+    client->poll_owner.sleeping_until = plan_sleep(client, wanted->wake_at);
     struct pollfd fds[3] = {
-        {.fd = client->wake_pipe[0], .events = POLLIN},
-        {.fd = client->poll_owner == POLLED_BY_THREAD ? wanted->fd : -1, .events = wanted->events},
-        {.fd = client->alarm, .events = POLLIN},
+        {.fd = client->wake.pipe.ends[0], .events = POLLIN},
+        {.fd = client->poll_owner.polled_by == ZKL_POLLED_BY_THREAD ? wanted->fd : -1, .events = wanted->events},
+        {.fd = client->poll_owner.alarm.fd, .events = POLLIN},
     };
-    int timeout = zkl_poll_timeout(client->sleeping_until);
+    int timeout = zkl_poll_timeout(client->poll_owner.sleeping_until);
     pthread_mutex_unlock(&client->engine_mutex);
     if (poll(fds, 3, timeout) < 0) {
         fds[0].revents = fds[1].revents = fds[2].revents = 0;
@@ -101,21 +85,23 @@ void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
         zkl_client_awake(client);
     }
     if (fds[2].revents != 0) {
-        hear_alarm(client);
+        zkl_alarm_read(&client->poll_owner.alarm);
     }
-    zkl_engine_process(client->engine, zkl_clock(), client->socket == fds[1].fd ? fds[1].revents : 0);
+    zkl_engine_process(client->engine, zkl_clock(), client->socket.fd == fds[1].fd ? fds[1].revents : 0);
 }
 
 /* engine_mutex held. Whether a caller may do the I/O thread's work: none of it will block. */
 static bool may_poll_inline(const zkl_client *client)
 {
-    return client->engine != NULL && !client->closing && zkl_engine_may_call(client->engine);
+    return client->engine != NULL && !zkl_life_has_reached(&client->life, ZKL_LIFE_CLOSING) &&
+           zkl_engine_may_call(client->engine);
 }
 
 static bool is_connected(zkl_client *client)
 {
     pthread_mutex_lock(&client->mutex);
-    bool connected = client->state == ZKL_STATE_CONNECTED && !client->close_wanted;
+    bool connected =
+        client->published.state == ZKL_STATE_CONNECTED && !zkl_life_has_reached(&client->life, ZKL_LIFE_CLOSE_WANTED);
     pthread_mutex_unlock(&client->mutex);
     return connected;
 }
@@ -172,8 +158,8 @@ static bool enter_engine(zkl_client *client, bool may_block)
 
 static void take_polling(zkl_client *client)
 {
-    bool with_thread = client->poll_owner == POLLED_BY_THREAD;
-    client->poll_owner = POLLED_BY_CALLER;
+    bool with_thread = client->poll_owner.polled_by == ZKL_POLLED_BY_THREAD;
+    client->poll_owner.polled_by = ZKL_POLLED_BY_CALLER;
     if (with_thread) {
         zkl_client_wake(client); /* the I/O thread sleeps on the socket */
     }
@@ -182,12 +168,13 @@ static void take_polling(zkl_client *client)
 /* Unlocks engine_mutex. */
 static void leave_polling(zkl_client *client)
 {
-    client->polling_left_at = zkl_clock();
-    client->poll_owner = may_poll_inline(client) ? POLLED_BY_NOBODY : POLLED_BY_THREAD;
+    client->poll_owner.left_at = zkl_clock();
+    client->poll_owner.polled_by = may_poll_inline(client) ? ZKL_POLLED_BY_NOBODY : ZKL_POLLED_BY_THREAD;
     /* Far below 0: the machine was suspended meanwhile. */
-    int64_t wakes_in = client->sleeping_until - client->polling_left_at;
+    int64_t wakes_in = client->poll_owner.sleeping_until - client->poll_owner.left_at;
     bool in_time = wakes_in <= RETURNS_WITHIN && wakes_in >= -RETURNS_WITHIN;
-    bool wake = client->poll_owner == POLLED_BY_THREAD || !(in_time || set_alarm(client));
+    bool wake = client->poll_owner.polled_by == ZKL_POLLED_BY_THREAD ||
+                !(in_time || zkl_alarm_set(&client->poll_owner.alarm, RETURNS_WITHIN));
     pthread_mutex_unlock(&client->engine_mutex);
     if (wake) {
         zkl_client_wake(client);
@@ -204,13 +191,14 @@ static bool is_over(zkl_client *client, const zkl_handle *subject)
 static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int64_t until)
 {
     zkl_poll wanted;
-    client->quiet = subject;
+    client->notifications.quiet = subject;
     bool ready_to_wait = zkl_client_turn(client, &wanted, true);
     if (!ready_to_wait || is_over(client, subject) || !may_poll_inline(client) || zkl_clock() >= until) {
         return false;
     }
-    client->quiet = NULL; /* the I/O thread may finish the work meanwhile, and must then wake the caller */
-    struct pollfd fds[2] = {{.fd = client->notify_pipe[0], .events = POLLIN},
+    client->notifications.quiet =
+        NULL; /* the I/O thread may finish the work meanwhile, and must then wake the caller */
+    struct pollfd fds[2] = {{.fd = client->notifications.pipe.ends[0], .events = POLLIN},
                             {.fd = wanted.fd, .events = wanted.events}};
     int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until));
     pthread_mutex_unlock(&client->engine_mutex);
@@ -219,14 +207,14 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
     if (client->engine == NULL) {
         return false;
     }
-    client->quiet = subject;
-    bool readable = ready > 0 && client->socket == wanted.fd;
+    client->notifications.quiet = subject;
+    bool readable = ready > 0 && client->socket.fd == wanted.fd;
     zkl_engine_process(client->engine, zkl_clock(), readable ? fds[1].revents : 0);
     if (ready < 0) {
         zkl_client_turn(client, &wanted, true); /* a signal: the program must be able to handle it */
         return false;
     }
-    if (is_over(client, subject) && !zkl_engine_wants_turn(client->engine, client->sleeping_until)) {
+    if (is_over(client, subject) && !zkl_engine_wants_turn(client->engine, client->poll_owner.sleeping_until)) {
         zkl_client_end_turn(client, true); /* the next caller that waits computes what to poll for */
         return false;
     }
@@ -239,7 +227,7 @@ static void poll_inline(zkl_client *client, const zkl_handle *subject, int64_t u
     take_polling(client);
     while (poll_inline_once(client, subject, until)) {
     }
-    client->quiet = NULL;
+    client->notifications.quiet = NULL;
     leave_polling(client);
 }
 
@@ -249,9 +237,9 @@ static void poll_inline(zkl_client *client, const zkl_handle *subject, int64_t u
  */
 static void leave_engine(zkl_client *client)
 {
-    client->quiet = NULL;
+    client->notifications.quiet = NULL;
     zkl_client_end_turn(client, false);
-    bool due = !TAILQ_EMPTY(&client->flushes) || zkl_engine_wants_turn(client->engine, client->sleeping_until);
+    bool due = zkl_handles_flushing(client) || zkl_engine_wants_turn(client->engine, client->poll_owner.sleeping_until);
     pthread_mutex_unlock(&client->engine_mutex);
     if (due) {
         zkl_client_wake(client);
@@ -265,7 +253,7 @@ void zkl_client_serve(zkl_client *client, const zkl_handle *subject, int64_t blo
         return;
     }
     zkl_client *before = zkl_client_speaks(client);
-    client->quiet = subject;
+    client->notifications.quiet = subject;
     zkl_handles_run(client);
     if (block_for > 0 && !zkl_handle_decided(subject)) {
         poll_inline(client, subject, zkl_clock() + block_for);
@@ -293,7 +281,7 @@ void zkl_client_wait(zkl_client *client, int64_t nanoseconds)
         poll_inline(client, NULL, until);
         zkl_client_speaks(before);
     } else {
-        struct pollfd notify_fd = {.fd = client->notify_pipe[0], .events = POLLIN};
+        struct pollfd notify_fd = {.fd = client->notifications.pipe.ends[0], .events = POLLIN};
         poll(&notify_fd, 1, zkl_poll_timeout(until));
     }
 }

@@ -26,9 +26,11 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
-#include "client_private.h"
+#include "base/base.h"
+#include "handle_request.h"
 
 struct zkl_scope {
     int32_t references;
@@ -191,8 +193,5 @@ void zkl_scope_add(zkl_scope *scope, zkl_handle *handle)
 
 void zkl_scope_remove(zkl_handle *handle)
 {
-    if (handle->scope != NULL) {
-        LIST_REMOVE(handle, in_scope);
-        handle->scope = NULL;
-    }
+    zkl_handle_leave_scope(handle);
 }

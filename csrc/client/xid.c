@@ -18,10 +18,12 @@
  * things are not counted, and DANGER has room for them: the numbers that zookeeper_close takes, and requests of another
  * user of the same library in the process.
  */
-#include <ctype.h>
-#include <string.h>
+#include "xid.h"
 
-#include "client_private.h"
+#include <ctype.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
 
 #define LOOK_EVERY 32768
 #define DANGER (2 * LOOK_EVERY)

@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "acquisition.h"
+#include "entry.h"
+#include "permits.h"
+#include "share.h"
 
 const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase)
 {
@@ -24,20 +27,20 @@ const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase)
 static void end_hold(zkl_acquisition *acquisition)
 {
     if (acquisition->hold_until != ZKL_NEVER) {
-        TAILQ_REMOVE(&acquisition->engine->holds, acquisition, in_holds);
+        TAILQ_REMOVE(&acquisition->locks->holds, acquisition, in_holds);
         acquisition->hold_until = ZKL_NEVER;
     }
 }
 
-/* A grant begins. If it has a max_hold, inserts the acquisition into engine->holds, sorted by the end of the grant. */
+/* A grant begins. If it has a max_hold, inserts the acquisition into locks->holds, sorted by the end of the grant. */
 static void begin_hold(zkl_acquisition *acquisition)
 {
     int64_t max_hold = acquisition->spec->lock.max_hold;
     if (max_hold == 0) {
         return;
     }
-    struct zkl_acquisition_list *holds = &acquisition->engine->holds;
-    acquisition->hold_until = acquisition->engine->now + max_hold;
+    struct zkl_acquisition_list *holds = &acquisition->locks->holds;
+    acquisition->hold_until = acquisition->locks->session->now + max_hold;
     zkl_acquisition *before = TAILQ_LAST(holds, zkl_acquisition_list);
     while (before != NULL && before->hold_until > acquisition->hold_until) {
         before = TAILQ_PREV(before, zkl_acquisition_list, in_holds);
@@ -53,7 +56,7 @@ void zkl_acquisition_free(zkl_acquisition *acquisition)
 {
     end_hold(acquisition);
     zkl_permits_free(acquisition);
-    TAILQ_REMOVE(&acquisition->engine->acquisitions, acquisition, all);
+    TAILQ_REMOVE(&acquisition->locks->acquisitions, acquisition, all);
     if (acquisition->queue != NULL) {
         zkl_queue_drop(acquisition->queue);
     }
@@ -65,7 +68,7 @@ void zkl_acquisition_free(zkl_acquisition *acquisition)
 static void tell_host(zkl_acquisition *acquisition)
 {
     if (!acquisition->forgotten) {
-        acquisition->engine->host.acquisition_changed(acquisition->engine->host.context, acquisition);
+        acquisition->locks->acquisition_changed(acquisition->locks->context, acquisition);
     }
 }
 
@@ -82,8 +85,8 @@ static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zk
     acquisition->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
     acquisition->code = code;
     acquisition->phase = phase;
-    acquisition->engine->stats.refusals += phase == ZKL_ACQUISITION_REFUSED;
-    acquisition->engine->stats.losses += phase == ZKL_ACQUISITION_LOST;
+    acquisition->locks->session->stats.refusals += phase == ZKL_ACQUISITION_REFUSED;
+    acquisition->locks->session->stats.losses += phase == ZKL_ACQUISITION_LOST;
     tell_host(acquisition);
 }
 
@@ -117,8 +120,8 @@ const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS] = {
 
 static void note_wait(const zkl_acquisition *acquisition)
 {
-    zkl_stats *stats = &acquisition->engine->stats;
-    int64_t waited = acquisition->engine->now - acquisition->asked_at;
+    zkl_stats *stats = &acquisition->locks->session->stats;
+    int64_t waited = acquisition->locks->session->now - acquisition->asked_at;
     int32_t bucket = 0;
     while (waited > zkl_wait_bounds[bucket]) {
         bucket++;
@@ -138,16 +141,16 @@ void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry)
     tell_host(acquisition);
 }
 
-int64_t zkl_acquisitions_expire_at(const zkl_engine *engine)
+int64_t zkl_acquisitions_expire_at(const zkl_locks *locks)
 {
-    const zkl_acquisition *first = TAILQ_FIRST(&engine->holds);
+    const zkl_acquisition *first = TAILQ_FIRST(&locks->holds);
     return first != NULL ? first->hold_until : ZKL_NEVER;
 }
 
-void zkl_acquisitions_expire(zkl_engine *engine)
+void zkl_acquisitions_expire(zkl_locks *locks)
 {
     zkl_acquisition *acquisition;
-    while ((acquisition = TAILQ_FIRST(&engine->holds)) != NULL && acquisition->hold_until <= engine->now &&
+    while ((acquisition = TAILQ_FIRST(&locks->holds)) != NULL && acquisition->hold_until <= locks->session->now &&
            !ZKL_BROKEN(ZKL_BREAK_HOLD)) {
         zkl_acquisition_lose(acquisition, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
                              zkl_acquisition_path(acquisition),
@@ -189,7 +192,7 @@ void zkl_acquisition_connection_lost(zkl_acquisition *acquisition)
     if (acquisition->try_only && acquisition->phase == ZKL_ACQUISITION_WAITING) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED,
                                "'%s' could not be tried: the connection to '%s' is lost",
-                               zkl_acquisition_path(acquisition), acquisition->engine->hosts);
+                               zkl_acquisition_path(acquisition), acquisition->locks->session->hosts);
         zkl_acquisition_leave(acquisition);
     }
 }
@@ -215,7 +218,7 @@ static void note_release(zkl_acquisition *acquisition, zkl_code code, const char
 void zkl_acquisition_deleted_externally(zkl_acquisition *acquisition, const char *node)
 {
     if (acquisition->phase == ZKL_ACQUISITION_RELEASED && acquisition->code != ZKL_LOST) {
-        acquisition->engine->stats.losses++;
+        acquisition->locks->session->stats.losses++;
         note_release(acquisition, ZKL_LOST, "'%.160s' is lost: somebody deleted its node '%.300s'",
                      zkl_acquisition_path(acquisition), node);
     }
@@ -296,33 +299,34 @@ static zkl_entry *writer_of(const zkl_acquisition *acquisition, const zkl_acquis
  */
 static bool refuse_locally(zkl_acquisition *acquisition, bool has_place)
 {
-    zkl_engine *engine = acquisition->engine;
-    if (engine->closing) {
+    zkl_locks *locks = acquisition->locks;
+    if (locks->session->closing) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_CLOSED, "the client is closed");
-    } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
-        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_AUTH_FAILED, "%s", engine->problem);
+    } else if (locks->session->state == ZKL_STATE_AUTH_FAILED) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_AUTH_FAILED, "%s", locks->session->problem);
     } else if (acquisition->try_only && !has_place && stands_in_the_way(acquisition) && !ZKL_BROKEN(ZKL_BREAK_TRY)) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_TIMEOUT,
                                "'%s' is taken: another lock object of this client is ahead",
                                zkl_acquisition_path(acquisition));
-    } else if (acquisition->try_only && !zkl_session_usable(engine)) {
+    } else if (acquisition->try_only && !zkl_session_usable(locks->session)) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s",
                                zkl_acquisition_path(acquisition),
-                               engine->problem[0] != '\0' ? engine->problem : "there is no connection yet");
+                               locks->session->problem[0] != '\0' ? locks->session->problem
+                                                                  : "there is no connection yet");
     } else {
         return false;
     }
     return true;
 }
 
-zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request, void *user, int64_t now)
+zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_request *request, void *user, int64_t now)
 {
-    engine->now = now;
+    locks->session->now = now;
     zkl_acquisition *acquisition = zkl_alloc(sizeof *acquisition);
     if (acquisition == NULL) {
         return NULL;
     }
-    acquisition->engine = engine;
+    acquisition->locks = locks;
     acquisition->user = user;
     acquisition->spec = zkl_lock_spec_take(request->spec);
     acquisition->try_only = request->try_only;
@@ -330,14 +334,14 @@ zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_re
     acquisition->asked_at = now;
     acquisition->hold_until = ZKL_NEVER;
     LIST_INIT(&acquisition->entries);
-    TAILQ_INSERT_TAIL(&engine->acquisitions, acquisition, all);
+    TAILQ_INSERT_TAIL(&locks->acquisitions, acquisition, all);
     bool semaphore = zkl_acquisition_mode(acquisition) == ZKL_MODE_PERMITS;
-    acquisition->queue = zkl_queue_take(engine, semaphore ? acquisition->spec->locks : acquisition->spec->lock.path);
+    acquisition->queue = zkl_queue_take(locks, semaphore ? acquisition->spec->locks : acquisition->spec->lock.path);
     if (acquisition->queue == NULL || (semaphore && !zkl_permits_init(acquisition, request->count))) {
         zkl_acquisition_free(acquisition);
         return NULL;
     }
-    engine->stats.claims++;
+    locks->session->stats.claims++;
     zkl_entry *writer = writer_of(acquisition, request);
     zkl_entry *shared = writer == NULL ? zkl_share_find(acquisition) : NULL;
     if (shared == NULL) {
@@ -362,8 +366,8 @@ zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_re
 
 void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t now)
 {
-    zkl_engine *engine = acquisition->engine;
-    engine->now = now;
+    zkl_locks *locks = acquisition->locks;
+    locks->session->now = now;
     if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "the wait for '%s' was ended: %s",
                                zkl_acquisition_path(acquisition), zkl_code_name(code));
@@ -380,8 +384,8 @@ void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t no
 
 void zkl_acquisition_lapsed(zkl_acquisition *acquisition, int64_t now)
 {
-    acquisition->engine->now = now;
-    zkl_acquisitions_expire(acquisition->engine); /* max_hold may be the reason */
+    acquisition->locks->session->now = now;
+    zkl_acquisitions_expire(acquisition->locks); /* max_hold may be the reason */
     zkl_acquisition_lose(acquisition, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended",
                          zkl_acquisition_path(acquisition));
 }

@@ -17,7 +17,7 @@
  * second begins with the latest of our nodes that a list has shown: a number that proved its place by adjacency counts
  * no longer than the number that it followed. So a client that acquires again and again lists the queue once a second.
  */
-#include "engine/engine_private.h"
+#include "adjacent.h"
 
 /* For so long after a release it is likely that no other client has come. A cleared number is proof for no longer. */
 #define SOON ZKL_SECOND
@@ -48,7 +48,7 @@ static bool is_known(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
     bool same = queue->cleared_on == entry->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
-    bool recent = entry->engine->now - queue->cleared_at <= SOON || ZKL_BROKEN(ZKL_BREAK_AGE);
+    bool recent = entry->locks->session->now - queue->cleared_at <= SOON || ZKL_BROKEN(ZKL_BREAK_AGE);
     return queue->cleared_czxid != 0 && same && recent;
 }
 
@@ -66,8 +66,8 @@ int32_t zkl_entry_most_ahead(const zkl_entry *entry, int64_t created, int64_t el
 bool zkl_entry_is_likely_adjacent(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
-    bool same = queue->cleared_on == entry->engine->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
-    if (!queue->last_was_adjacent || !same || entry->engine->now - queue->cleared_at > SOON) {
+    bool same = queue->cleared_on == entry->locks->session->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
+    if (!queue->last_was_adjacent || !same || entry->locks->session->now - queue->cleared_at > SOON) {
         return false;
     }
     const zkl_entry *other = TAILQ_FIRST(&queue->entries);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "contenders.h"
 
 static void forget_contenders(zkl_query *query)
 {
@@ -113,16 +113,16 @@ static void begin_again(zkl_query *query)
  */
 static void ask_more(zkl_query *query)
 {
-    zkl_engine *engine = query->engine;
+    zkl_locks *locks = query->locks;
     zkl_ask ask = {.on_reply = zkl_query_got, .owner = query};
     while (!query->answered && !query->lost && query->next < query->count &&
-           (query->flying == 0 || engine->in_flight < ZKL_MAX_IN_FLIGHT)) {
+           (query->flying == 0 || locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT)) {
         int32_t index = ask.tag = query->next++;
         if (!query->identities) {
             leave_unnamed(query, index);
-        } else if (!zkl_session_usable(engine)) {
+        } else if (!zkl_session_usable(locks->session)) {
             query->lost = true;
-        } else if (zkl_send_get(engine, &ask, query->contenders[index].node, NULL, NULL) != ZOK) {
+        } else if (zkl_send_get(locks->session, &ask, query->contenders[index].node, NULL, NULL) != ZOK) {
             char message[512];
             snprintf(message, sizeof message, "listing '%s': a request could not be sent", query->path);
             answer(query, ZKL_FAILED, message);
@@ -190,21 +190,21 @@ void zkl_query_got(void *owner, int rc, const zkl_reply *reply)
 /* Sends the list if requests may go out. If it cannot be sent then (no memory), the query is answered and freed at once. */
 static void send_query(zkl_query *query)
 {
-    if (!zkl_session_usable(query->engine)) {
+    if (!zkl_session_usable(query->locks->session)) {
         return;
     }
     const zkl_ask ask = {.on_reply = on_listed, .owner = query};
-    query->sent = zkl_send_names(query->engine, &ask, query->path) == ZOK;
+    query->sent = zkl_send_names(query->locks->session, &ask, query->path) == ZOK;
     if (!query->sent) {
         answer(query, ZKL_FAILED, "not enough memory to list the contenders");
         free_query(query);
     }
 }
 
-bool zkl_engine_contenders(zkl_engine *engine, const char *path, bool identities, zkl_contenders_fn done, void *user,
-                           int64_t now)
+bool zkl_locks_contenders(zkl_locks *locks, const char *path, bool identities, zkl_contenders_fn done, void *user,
+                          int64_t now)
 {
-    engine->now = now;
+    locks->session->now = now;
     zkl_query *query = zkl_alloc(sizeof *query);
     char *copy = zkl_copy(path, strlen(path));
     if (query == NULL || copy == NULL) {
@@ -212,15 +212,15 @@ bool zkl_engine_contenders(zkl_engine *engine, const char *path, bool identities
         zkl_free(copy);
         return false;
     }
-    query->engine = engine;
+    query->locks = locks;
     query->path = copy;
     query->identities = identities;
     query->done = done;
     query->user = user;
-    LIST_INSERT_HEAD(&engine->queries, query, all);
-    if (engine->closing || engine->state == ZKL_STATE_AUTH_FAILED) {
-        answer(query, engine->closing ? ZKL_CLOSED : ZKL_AUTH_FAILED,
-               engine->closing ? "the client is closed" : engine->problem);
+    LIST_INSERT_HEAD(&locks->queries, query, all);
+    if (locks->session->closing || locks->session->state == ZKL_STATE_AUTH_FAILED) {
+        answer(query, locks->session->closing ? ZKL_CLOSED : ZKL_AUTH_FAILED,
+               locks->session->closing ? "the client is closed" : locks->session->problem);
         free_query(query);
     } else {
         send_query(query);
@@ -228,10 +228,10 @@ bool zkl_engine_contenders(zkl_engine *engine, const char *path, bool identities
     return true;
 }
 
-void zkl_queries_fail(zkl_engine *engine, zkl_code code, const char *message)
+void zkl_queries_fail(zkl_locks *locks, zkl_code code, const char *message)
 {
     zkl_query *query;
-    while ((query = LIST_FIRST(&engine->queries)) != NULL) {
+    while ((query = LIST_FIRST(&locks->queries)) != NULL) {
         answer(query, code, message);
         if (!query->sent) {
             free_query(query);
@@ -239,10 +239,12 @@ void zkl_queries_fail(zkl_engine *engine, zkl_code code, const char *message)
     }
 }
 
-void zkl_queries_resume(zkl_engine *engine)
+/* Requests may go out again: sends the queries that have waited for that. */
+static void ready(void *owner)
 {
+    zkl_locks *locks = owner;
     zkl_query *query, *next;
-    for (query = LIST_FIRST(&engine->queries); query != NULL; query = next) {
+    for (query = LIST_FIRST(&locks->queries); query != NULL; query = next) {
         next = LIST_NEXT(query, all);
         if (!query->sent) {
             send_query(query);
@@ -250,4 +252,4 @@ void zkl_queries_resume(zkl_engine *engine)
     }
 }
 
-const zkl_session_listener zkl_queries_listener = {.ready = zkl_queries_resume};
+const zkl_session_listener zkl_queries_listener = {.ready = ready};

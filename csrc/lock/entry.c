@@ -31,7 +31,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "adjacent.h"
+#include "entry.h"
+#include "permits.h"
+#include "predict.h"
+#include "share.h"
 
 /* Bytes that a watched path takes in SetWatches beside its directory: '/', the name, and a length. */
 #define NAME_BYTES 64
@@ -40,7 +44,7 @@
 
 void zkl_entry_uuid(const zkl_entry *entry, char *uuid)
 {
-    snprintf(uuid, ZKL_UUID_LENGTH + 1, "%s%012llx", entry->engine->uuid_stem, (unsigned long long)entry->serial);
+    snprintf(uuid, ZKL_UUID_LENGTH + 1, "%s%012llx", entry->locks->uuid_stem, (unsigned long long)entry->serial);
 }
 
 zkl_node_kind zkl_entry_kind(const zkl_entry *entry)
@@ -86,12 +90,12 @@ static bool set_node(zkl_entry *entry, const char *name)
 /* Makes an entry that is linked into its queue and that no acquisition wants. Returns NULL when memory is short. */
 static zkl_entry *new_entry(zkl_queue *queue, zkl_role role, uint64_t serial)
 {
-    zkl_engine *engine = queue->engine;
+    zkl_locks *locks = queue->locks;
     zkl_entry *entry = zkl_alloc(sizeof *entry);
     if (entry == NULL) {
         return NULL;
     }
-    entry->engine = engine;
+    entry->locks = locks;
     entry->queue = queue;
     entry->queue->uses++;
     entry->role = role;
@@ -100,17 +104,17 @@ static zkl_entry *new_entry(zkl_queue *queue, zkl_role role, uint64_t serial)
     TAILQ_INIT(&entry->sharers);
     entry->state = ZKL_ENTRY_PARKED;
     entry->serial = serial;
-    TAILQ_INSERT_TAIL(&engine->entries, entry, all);
+    TAILQ_INSERT_TAIL(&locks->entries, entry, all);
     TAILQ_INSERT_TAIL(&entry->queue->entries, entry, in_queue);
-    engine->stats.seats++;
+    locks->session->stats.seats++;
     return entry;
 }
 
 zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, zkl_role role)
 {
-    zkl_entry *entry = new_entry(queue, role, queue->engine->serial + 1);
+    zkl_entry *entry = new_entry(queue, role, queue->locks->serial + 1);
     if (entry != NULL) {
-        queue->engine->serial++;
+        queue->locks->serial++;
         entry->acquisition = acquisition;
         entry->wanted = true;
         LIST_INSERT_HEAD(&acquisition->entries, entry, in_acquisition);
@@ -120,19 +124,20 @@ zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, zkl_rol
 
 static int64_t watch_bytes(const zkl_entry *entry)
 {
-    return entry->engine->chroot_length + (int64_t)strlen(entry->queue->directory.path) + NAME_BYTES;
+    return entry->locks->session->chroot_length + (int64_t)strlen(entry->queue->directory.path) + NAME_BYTES;
 }
 
 bool zkl_entry_fits(const zkl_entry *entry)
 {
-    return entry->reserved || entry->engine->watched_bytes + watch_bytes(entry) <= ZKL_MAX_WATCHED_BYTES;
+    return entry->reserved ||
+           entry->locks->session->watches.watched_bytes + watch_bytes(entry) <= ZKL_MAX_WATCHED_BYTES;
 }
 
 void zkl_entry_reserve(zkl_entry *entry, bool reserved)
 {
     if (entry->reserved != reserved) {
         entry->reserved = reserved;
-        entry->engine->watched_bytes += reserved ? watch_bytes(entry) : -watch_bytes(entry);
+        entry->locks->session->watches.watched_bytes += reserved ? watch_bytes(entry) : -watch_bytes(entry);
     }
 }
 
@@ -140,25 +145,25 @@ void zkl_entry_make_runnable(zkl_entry *entry)
 {
     if (!entry->runnable && !entry->backing_off && !entry->over_watch_budget) {
         entry->runnable = true;
-        TAILQ_INSERT_TAIL(&entry->engine->runnable, entry, in_wait_list);
+        TAILQ_INSERT_TAIL(&entry->locks->runnable, entry, in_wait_list);
     }
 }
 
 void zkl_entry_back_off(zkl_entry *entry)
 {
-    zkl_engine *engine = entry->engine;
+    zkl_locks *locks = entry->locks;
     if (!entry->runnable && !entry->backing_off && !entry->over_watch_budget) {
         entry->backing_off = true;
-        TAILQ_INSERT_TAIL(&engine->backing_off, entry, in_wait_list);
-        zkl_try_later(engine);
+        TAILQ_INSERT_TAIL(&locks->backing_off, entry, in_wait_list);
+        zkl_try_later(locks->session);
     }
 }
 
-void zkl_entries_end_backoff(zkl_engine *engine)
+void zkl_entries_end_backoff(zkl_locks *locks)
 {
     zkl_entry *entry;
-    while ((entry = TAILQ_FIRST(&engine->backing_off)) != NULL) {
-        TAILQ_REMOVE(&engine->backing_off, entry, in_wait_list);
+    while ((entry = TAILQ_FIRST(&locks->backing_off)) != NULL) {
+        TAILQ_REMOVE(&locks->backing_off, entry, in_wait_list);
         entry->backing_off = false;
         zkl_entry_make_runnable(entry);
     }
@@ -169,15 +174,15 @@ static void leave_wait_list(zkl_entry *entry)
 {
     if (entry->backing_off) {
         entry->backing_off = false;
-        TAILQ_REMOVE(&entry->engine->backing_off, entry, in_wait_list);
+        TAILQ_REMOVE(&entry->locks->backing_off, entry, in_wait_list);
     }
     if (entry->runnable) {
         entry->runnable = false;
-        TAILQ_REMOVE(&entry->engine->runnable, entry, in_wait_list);
+        TAILQ_REMOVE(&entry->locks->runnable, entry, in_wait_list);
     }
     if (entry->over_watch_budget) {
         entry->over_watch_budget = false;
-        TAILQ_REMOVE(&entry->engine->over_watch_budget, entry, in_wait_list);
+        TAILQ_REMOVE(&entry->locks->over_watch_budget, entry, in_wait_list);
     }
 }
 
@@ -201,17 +206,17 @@ void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only)
 /* Sets the entry's state. No other function does. */
 static void move(zkl_entry *entry, zkl_entry_state state)
 {
-    zkl_engine *engine = entry->engine;
+    zkl_locks *locks = entry->locks;
     if (entry->role == ZKL_ROLE_WRITER && entry->state == ZKL_ENTRY_GRANTED) {
         zkl_entry_detach_readers(entry, false);
     }
-    engine->nodes += (int32_t)has_node(state) - (int32_t)has_node(entry->state);
+    locks->session->lease.nodes += (int32_t)has_node(state) - (int32_t)has_node(entry->state);
     if (state != ZKL_ENTRY_GRANTED) {
         zkl_share_stop_lingering(entry);
     }
     entry->state = state;
     bool cleaning = !entry->wanted && state != ZKL_ENTRY_GONE;
-    engine->cleaning += (int32_t)cleaning - (int32_t)entry->cleaning;
+    locks->session->cleaning += (int32_t)cleaning - (int32_t)entry->cleaning;
     entry->cleaning = cleaning;
 }
 
@@ -222,9 +227,9 @@ static void unlink_entry(zkl_entry *entry)
     zkl_entry_leave_watch(entry);
     zkl_entry_leave_own_watch(entry);
     zkl_share_forget(entry);
-    TAILQ_REMOVE(&entry->engine->entries, entry, all);
+    TAILQ_REMOVE(&entry->locks->entries, entry, all);
     TAILQ_REMOVE(&entry->queue->entries, entry, in_queue);
-    entry->engine->stats.seats--;
+    entry->locks->session->stats.seats--;
 }
 
 static void free_entry(zkl_entry *entry)
@@ -284,11 +289,11 @@ void zkl_entry_destroy(zkl_entry *entry)
 /* Starts over under a new name. Replies to earlier requests do not count any more. */
 static void start_over(zkl_entry *entry)
 {
-    zkl_engine *engine = entry->engine;
+    zkl_locks *locks = entry->locks;
     zkl_entry_leave_watch(entry);
     zkl_entry_leave_own_watch(entry);
     entry->generation++;
-    entry->serial = ++engine->serial;
+    entry->serial = ++locks->serial;
     entry->listing = entry->deleting = entry->downgraded = entry->granted = entry->none_ahead = entry->predicting =
         entry->delete_outcome_unknown = false;
     entry->revoked = entry->grant_lost = entry->contested = entry->alone = entry->handoff_used_up = false;
@@ -323,7 +328,7 @@ static void refuse_all(zkl_entry *entry, zkl_code code, const char *format, ...)
 void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what)
 {
     refuse_all(entry, zkl_code_of(rc), "%s '%s': %s%s", what, entry->queue->directory.path, zkl_words_of(rc),
-               rc == ZNONODE && strchr(entry->engine->servers, '/') != NULL ? " (does the chroot exist?)" : "");
+               rc == ZNONODE && strchr(entry->locks->session->servers, '/') != NULL ? " (does the chroot exist?)" : "");
 }
 
 /* --- granting ------------------------------------------------------------------------------------------------------ */
@@ -344,8 +349,8 @@ void zkl_entry_confirm(zkl_entry *entry)
     }
     if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
         zkl_permits_step(entry->acquisition); /* needs no lease: its lease entries do */
-    } else if (!zkl_lease_valid(entry->engine)) {
-        zkl_lease_want(entry->engine);
+    } else if (!zkl_lease_valid(entry->locks->session)) {
+        zkl_lease_want(entry->locks->session);
     } else if (entry->role == ZKL_ROLE_LEASE_ENTRY) {
         zkl_permits_confirm(entry->acquisition);
     } else {
@@ -395,8 +400,8 @@ static bool send_create(zkl_entry *entry, const char *path)
     ask.proof = ZKL_PROOF_QUORUM;
     const zkl_lock_spec *spec = entry->acquisition->spec;
     const char *data = spec->lock.identity;
-    return zkl_entry_sent(entry, zkl_send_create(entry->engine, &ask, path, data, (int32_t)strlen(data), &spec->acl,
-                                                 ZOO_EPHEMERAL_SEQUENTIAL));
+    return zkl_entry_sent(entry, zkl_send_create(entry->locks->session, &ask, path, data, (int32_t)strlen(data),
+                                                 &spec->acl, ZOO_EPHEMERAL_SEQUENTIAL));
 }
 
 /* The memory that the C client writes into while the create of a downgraded reader's node is in flight. */
@@ -427,41 +432,41 @@ static bool send_create_downgraded(zkl_entry *entry, const char *writer, const c
     int first = ZKL_BROKEN(ZKL_BREAK_WRITER) ? 1 : 0;
     downgrade->results[1].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
     downgrade->results[0].err = first == 0 ? ZRUNTIMEINCONSISTENCY : ZOK;
-    return zkl_entry_sent(entry,
-                          zkl_send_multi(entry->engine, &ask, 2 - first, ops + first, downgrade->results + first));
+    return zkl_entry_sent(
+        entry, zkl_send_multi(entry->locks->session, &ask, 2 - first, ops + first, downgrade->results + first));
 }
 
 bool zkl_entry_list(zkl_entry *entry, zkl_list_purpose purpose)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_listed);
     ask.tag = (int32_t)purpose;
-    return zkl_entry_sent(entry, zkl_send_names(entry->engine, &ask, entry->queue->directory.path));
+    return zkl_entry_sent(entry, zkl_send_names(entry->locks->session, &ask, entry->queue->directory.path));
 }
 
 static bool send_sync(zkl_entry *entry)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_synced);
     ask.proof = ZKL_PROOF_LEADER;
-    return zkl_entry_sent(entry, zkl_send_sync(entry->engine, &ask, entry->queue->directory.path));
+    return zkl_entry_sent(entry, zkl_send_sync(entry->locks->session, &ask, entry->queue->directory.path));
 }
 
 static bool send_look(zkl_entry *entry)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_looked_at);
-    return zkl_entry_sent(entry, zkl_send_exists(entry->engine, &ask, entry->node, NULL, NULL));
+    return zkl_entry_sent(entry, zkl_send_exists(entry->locks->session, &ask, entry->node, NULL, NULL));
 }
 
 static bool send_look_at_writer(zkl_entry *reader)
 {
     zkl_ask ask = zkl_entry_ask(reader, on_writer_looked_at);
-    return zkl_entry_sent(reader, zkl_send_exists(reader->engine, &ask, reader->writer->node, NULL, NULL));
+    return zkl_entry_sent(reader, zkl_send_exists(reader->locks->session, &ask, reader->writer->node, NULL, NULL));
 }
 
 static bool send_delete(zkl_entry *entry)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_deleted);
     ask.proof = ZKL_PROOF_QUORUM;
-    return zkl_entry_sent(entry, zkl_send_delete(entry->engine, &ask, entry->node, -1));
+    return zkl_entry_sent(entry, zkl_send_delete(entry->locks->session, &ask, entry->node, -1));
 }
 
 /* --- what each state sends ----------------------------------------------------------------------------------------- */
@@ -531,7 +536,7 @@ static void step_parked(zkl_entry *entry)
         if (!entry->over_watch_budget) {
             leave_wait_list(entry); /* the entry may be runnable or backing off */
             entry->over_watch_budget = true;
-            TAILQ_INSERT_TAIL(&entry->engine->over_watch_budget, entry, in_wait_list);
+            TAILQ_INSERT_TAIL(&entry->locks->over_watch_budget, entry, in_wait_list);
         }
         return;
     }
@@ -606,8 +611,8 @@ void zkl_entry_step(zkl_entry *entry)
     if (!sends && !waits_for_permits) {
         return;
     }
-    if (!zkl_session_usable(entry->engine) || entry->engine->in_flight >= ZKL_MAX_IN_FLIGHT ||
-        (entry->state == ZKL_ENTRY_PARKED && zkl_lease_holds_back(entry->engine))) {
+    if (!zkl_session_usable(entry->locks->session) || entry->locks->session->requests.in_flight >= ZKL_MAX_IN_FLIGHT ||
+        (entry->state == ZKL_ENTRY_PARKED && zkl_lease_holds_back(entry->locks->session))) {
         zkl_entry_make_runnable(entry);
         return;
     }
@@ -696,8 +701,8 @@ bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
 static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
 {
     if (rc == ZOK) {
-        zkl_lease_prove(entry->engine, reply->sent_at);
-        entry->engine->writes++;
+        zkl_lease_prove(entry->locks->session, reply->sent_at);
+        entry->locks->writes++;
     }
     if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_LEAVING) {
         return;
@@ -715,7 +720,7 @@ static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
     if (rc == ZOK || rc == ZNONODE || (entry->acquisition == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
         gone(entry);
     } else if (zkl_outcome_unknown(rc)) {
-        entry->engine->stats.unknown_outcomes++;
+        entry->locks->session->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_CLEANUP)) {
             gone(entry);
         } else {
@@ -724,7 +729,8 @@ static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
     } else {
         /* The server refuses the delete (ZNOAUTH) or throttles it. Keep trying, but give the server time. */
         if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
-            zkl_log(entry->engine, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", entry->node, zerror(rc));
+            zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", entry->node,
+                            zerror(rc));
             if (entry->acquisition != NULL) {
                 zkl_acquisition_delete_refused(entry->acquisition, rc, entry->node);
             }
@@ -740,9 +746,9 @@ static void check_sequence(zkl_entry *entry)
     zkl_queue *queue = entry->queue;
     if (entry->sequence >= ZKL_SEQUENCE_WARN && !queue->warned) {
         queue->warned = true;
-        zkl_log(entry->engine, ZOO_LOG_LEVEL_WARN,
-                "the sequence numbers of '%s' have reached %d of 2147483647: use another path before they end",
-                queue->directory.path, entry->sequence);
+        zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_WARN,
+                        "the sequence numbers of '%s' have reached %d of 2147483647: use another path before they end",
+                        queue->directory.path, entry->sequence);
     }
 }
 
@@ -859,22 +865,22 @@ static bool may_be_created(const zkl_entry *entry, const char *path, const struc
     const char *name = path + stem + 1;
     return strchr(name, '/') == NULL && zkl_node_has_uuid(name, uuid) &&
            zkl_node_parse(name).kind == zkl_entry_kind(entry) &&
-           (stat == NULL || (stat->ephemeralOwner == entry->engine->session_id && stat->czxid > 0));
+           (stat == NULL || (stat->ephemeralOwner == entry->locks->session->session_id && stat->czxid > 0));
 }
 
 static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply *reply)
 {
     const struct Stat *stat = reply->stat;
-    zkl_engine *engine = entry->engine;
+    zkl_locks *locks = entry->locks;
     if (rc == ZOK) {
-        zkl_lease_prove(engine, reply->sent_at);
-        engine->writes++;
+        zkl_lease_prove(locks->session, reply->sent_at);
+        locks->writes++;
         entry->queue->creates++;
     }
     if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_JOINING) {
         return;
     }
-    entry->writes = engine->writes - entry->queue->creates;
+    entry->writes = locks->writes - entry->queue->creates;
     entry->connection = reply->connection;
     bool ours_now = rc == ZOK && may_be_created(entry, path, stat);
     if (entry->downgraded && rc == ZNONODE) {
@@ -886,7 +892,7 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
     } else if (ours_now && set_node(entry, path + strlen(entry->queue->directory.path) + 1)) {
         seated(entry, stat != NULL ? stat->czxid : entry->czxid, entry->writes - entry->queue->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
-        engine->stats.unknown_outcomes++;
+        locks->session->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
             not_created(entry, ZINVALIDSTATE);
             return;
@@ -1062,7 +1068,7 @@ static void find_own(zkl_entry *entry, int rc, const zkl_reply *reply)
         }
     }
     if (!ZKL_BROKEN(ZKL_BREAK_SEARCH)) {
-        entry->queue->lost_in = entry->engine->session_id;
+        entry->queue->lost_in = entry->locks->session->session_id;
     }
     bool again = entry->create_retries;
     entry->create_retries = true;
@@ -1091,9 +1097,9 @@ static void synced(zkl_entry *entry, int rc, const zkl_reply *reply)
  */
 static void found_unreadable(zkl_entry *entry)
 {
-    zkl_log(entry->engine, ZOO_LOG_LEVEL_WARN,
-            "deleting '%s', since the reply to its create was lost and the acl does not let the client read it",
-            entry->node);
+    zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_WARN,
+                    "deleting '%s', since the reply to its create was lost and the acl does not let the client read it",
+                    entry->node);
     drop_node(entry);
 }
 
@@ -1106,12 +1112,12 @@ static void looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
     if (entry->state != ZKL_ENTRY_RECOVERING) {
         return;
     }
-    if (rc == ZOK && stat->ephemeralOwner == entry->engine->session_id && stat->czxid > 0) {
+    if (rc == ZOK && stat->ephemeralOwner == entry->locks->session->session_id && stat->czxid > 0) {
         /*
          * The node was made some time ago. Our writes that were acknowledged since may have been executed after its
          * create.
          */
-        entry->writes = entry->engine->writes - entry->queue->creates;
+        entry->writes = entry->locks->writes - entry->queue->creates;
         seated(entry, stat->czxid, 0);
     } else if (rc == ZOK || rc == ZNONODE) {
         not_created(entry, ZINVALIDSTATE); /* deleted meanwhile, or of another session and removed with it */
@@ -1260,17 +1266,17 @@ static void on_deleted(void *owner, int rc, const zkl_reply *reply)
 void zkl_entry_watch_node(zkl_entry *entry, const char *name)
 {
     zkl_queue_remove_if_stray(entry->queue, name); /* else the entry would wait for it until the session ends */
-    zkl_watch_node(entry->engine, &entry->watcher, &entry->queue->directory, name);
+    zkl_watch_node(entry->locks->session, &entry->watcher, &entry->queue->directory, name);
 }
 
 bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue)
 {
-    return zkl_watch_children(entry->engine, &entry->watcher, &queue->directory);
+    return zkl_watch_children(entry->locks->session, &entry->watcher, &queue->directory);
 }
 
 void zkl_entry_watch_own(zkl_entry *entry)
 {
-    zkl_watch_own(entry->engine, &entry->watcher, &entry->queue->directory, entry->node);
+    zkl_watch_own(entry->locks->session, &entry->watcher, &entry->queue->directory, entry->node);
 }
 
 void zkl_entry_leave_watch(zkl_entry *entry)
@@ -1373,7 +1379,8 @@ static void evict(zkl_entry *entry, const char *how)
         snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, entry->node);
         vanish(entry, why);
     } else if (entry->wanted) {
-        zkl_log(entry->engine, ZOO_LOG_LEVEL_WARN, "somebody %s '%s': queueing again", how, entry->node);
+        zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_WARN, "somebody %s '%s': queueing again", how,
+                        entry->node);
         start_over(entry);
         if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
             zkl_permits_retreat(entry->acquisition, false);

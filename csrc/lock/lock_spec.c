@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "lock_spec.h"
 
 /* Whether the list is one of the C client's constants, which are neither copied nor freed. */
 static bool is_constant(const struct ACL_vector *acl)

@@ -1,34 +1,103 @@
 /*
  * locks: all locks of a client, and what happens to all of them at once.
  */
+#include <stdio.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "acquisition.h"
+#include "contenders.h"
+#include "entry.h"
+#include "locks.h"
+#include "permits.h"
+#include "predict.h"
+#include "share.h"
 
 /* The time until runnable entries are stepped again whose requests could not be sent. */
 #define PAUSE_AFTER (ZKL_SECOND / 5)
 
-int64_t zkl_entries_run_at(const zkl_engine *engine)
+#ifdef ZKL_BREAKABLE
+int32_t zkl_most_grants = INT32_C(1) << 30;
+#endif
+
+/* --- the object ----------------------------------------------------------------------------------------------------- */
+
+/*
+ * Makes the first 24 of a uuid's 36 characters from random bits, in the form of a version 4 uuid. The last twelve
+ * digits are a counter.
+ */
+static void make_uuid_stem(zkl_locks *locks, const uint64_t random[2])
 {
-    bool may_send = zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT;
-    return may_send && !TAILQ_EMPTY(&engine->runnable) ? engine->now + PAUSE_AFTER : ZKL_NEVER;
+    snprintf(locks->uuid_stem, sizeof locks->uuid_stem, "%08x-%04x-4%03x-%04x-", (unsigned)(random[0] & 0xffffffff),
+             (unsigned)(random[0] >> 32 & 0xffff), (unsigned)(random[0] >> 48 & 0xfff),
+             (unsigned)((random[1] & 0x3fff) | 0x8000));
 }
 
-void zkl_entries_run(zkl_engine *engine)
+bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t random[2],
+                    void (*acquisition_changed)(void *context, zkl_acquisition *acquisition), void *context)
+{
+    locks->session = session;
+    locks->acquisition_changed = acquisition_changed;
+    locks->context = context;
+    TAILQ_INIT(&locks->entries);
+    TAILQ_INIT(&locks->runnable);
+    TAILQ_INIT(&locks->over_watch_budget);
+    TAILQ_INIT(&locks->backing_off);
+    TAILQ_INIT(&locks->kept);
+    TAILQ_INIT(&locks->acquisitions);
+    TAILQ_INIT(&locks->holds);
+    TAILQ_INIT(&locks->lingering);
+    LIST_INIT(&locks->queries);
+    make_uuid_stem(locks, random);
+    return zkl_queues_init(locks);
+}
+
+void zkl_locks_free(zkl_locks *locks)
 {
     zkl_entry *entry;
-    while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
-           (entry = TAILQ_FIRST(&engine->runnable)) != NULL) {
-        TAILQ_REMOVE(&engine->runnable, entry, in_wait_list);
+    while ((entry = TAILQ_FIRST(&locks->entries)) != NULL) {
+        zkl_entry_destroy(entry);
+    }
+    zkl_acquisition *acquisition;
+    while ((acquisition = TAILQ_FIRST(&locks->acquisitions)) != NULL) {
+        zkl_acquisition_free(acquisition);
+    }
+    zkl_queues_free(locks);
+}
+
+void zkl_locks_close(zkl_locks *locks, int64_t now)
+{
+    zkl_acquisition *acquisition, *next;
+    for (acquisition = TAILQ_FIRST(&locks->acquisitions); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, all);
+        zkl_acquisition_end(acquisition, ZKL_CLOSED, now);
+    }
+    zkl_share_expire(locks, true);
+    zkl_queries_fail(locks, ZKL_CLOSED, "the client is closed");
+}
+
+/* --- runnable entries ----------------------------------------------------------------------------------------------- */
+
+int64_t zkl_entries_run_at(const zkl_locks *locks)
+{
+    bool may_send = zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT;
+    return may_send && !TAILQ_EMPTY(&locks->runnable) ? locks->session->now + PAUSE_AFTER : ZKL_NEVER;
+}
+
+void zkl_entries_run(zkl_locks *locks)
+{
+    zkl_entry *entry;
+    while (zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT &&
+           (entry = TAILQ_FIRST(&locks->runnable)) != NULL) {
+        TAILQ_REMOVE(&locks->runnable, entry, in_wait_list);
         entry->runnable = false;
         zkl_entry_step(entry);
         if (entry->runnable) {
             break; /* it still may not send, and neither may those behind it */
         }
     }
-    while (zkl_session_usable(engine) && engine->in_flight < ZKL_MAX_IN_FLIGHT &&
-           (entry = TAILQ_FIRST(&engine->over_watch_budget)) != NULL && zkl_entry_fits(entry)) {
-        TAILQ_REMOVE(&engine->over_watch_budget, entry, in_wait_list);
+    while (zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT &&
+           (entry = TAILQ_FIRST(&locks->over_watch_budget)) != NULL && zkl_entry_fits(entry)) {
+        TAILQ_REMOVE(&locks->over_watch_budget, entry, in_wait_list);
         entry->over_watch_budget = false;
         zkl_entry_step(entry);
     }
@@ -36,11 +105,11 @@ void zkl_entries_run(zkl_engine *engine)
 
 /* --- what the session reports -------------------------------------------------------------------------------------- */
 
-static void resume_watches(const zkl_engine *engine)
+static void resume_watches(const zkl_locks *locks)
 {
-    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
+    for (uint32_t slot = 0; slot < locks->queue_slots; slot++) {
         const zkl_queue *queue;
-        LIST_FOREACH(queue, &engine->queues[slot], hash)
+        LIST_FOREACH(queue, &locks->queues[slot], hash)
         {
             zkl_watches_resume(&queue->directory);
         }
@@ -52,10 +121,10 @@ static void resume_watches(const zkl_engine *engine)
  * changes whose zxids are higher than those that the client has seen. The zxids of a restored server may still be
  * lower.
  */
-static void look_again_at_leases(zkl_engine *engine)
+static void look_again_at_leases(zkl_locks *locks)
 {
     zkl_entry *entry;
-    TAILQ_FOREACH(entry, &engine->entries, all)
+    TAILQ_FOREACH(entry, &locks->entries, all)
     {
         bool waits = entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->state == ZKL_ENTRY_CONFIRMING;
         if (waits && zkl_watch_is_armed(&entry->watcher) && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
@@ -65,17 +134,19 @@ static void look_again_at_leases(zkl_engine *engine)
 }
 
 /* Requests may go out again. The runnable entries are stepped in the same turn. */
-static void ready(zkl_engine *engine)
+static void ready(void *owner)
 {
-    resume_watches(engine);
-    look_again_at_leases(engine);
+    zkl_locks *locks = owner;
+    resume_watches(locks);
+    look_again_at_leases(locks);
 }
 
 /* The ZooKeeper handle is closed, and has forgotten all watches. */
-static void closed(zkl_engine *engine)
+static void closed(void *owner)
 {
-    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
-        zkl_queue *queue = LIST_FIRST(&engine->queues[slot]);
+    zkl_locks *locks = owner;
+    for (uint32_t slot = 0; slot < locks->queue_slots; slot++) {
+        zkl_queue *queue = LIST_FIRST(&locks->queues[slot]);
         while (queue != NULL) {
             queue->uses++; /* stays until its successor is known */
             zkl_watches_closed(&queue->directory);
@@ -87,66 +158,72 @@ static void closed(zkl_engine *engine)
 }
 
 /* The connection is lost: tries are answered. */
-static void lost(zkl_engine *engine)
+static void lost(void *owner)
 {
+    zkl_locks *locks = owner;
     zkl_acquisition *acquisition, *next;
-    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+    for (acquisition = TAILQ_FIRST(&locks->acquisitions); acquisition != NULL; acquisition = next) {
         next = TAILQ_NEXT(acquisition, all);
         zkl_acquisition_connection_lost(acquisition);
     }
 }
 
 /* The session is over, and with it all nodes. */
-static void over(zkl_engine *engine, const char *why)
+static void over(void *owner, const char *why)
 {
+    zkl_locks *locks = owner;
     zkl_entry *entry, *next;
-    for (entry = TAILQ_FIRST(&engine->entries); entry != NULL; entry = next) {
+    for (entry = TAILQ_FIRST(&locks->entries); entry != NULL; entry = next) {
         next = TAILQ_NEXT(entry, all);
         zkl_entry_session_over(entry, why);
     }
-    zkl_queues_forget(engine);
-    engine->no_containers = false;
+    zkl_queues_forget(locks);
+    locks->no_containers = false;
 }
 
 /* No session will be opened any more. */
-static void refused(zkl_engine *engine, zkl_code code, const char *message)
+static void refused(void *owner, zkl_code code, const char *message)
 {
+    zkl_locks *locks = owner;
     zkl_acquisition *acquisition, *next;
-    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+    for (acquisition = TAILQ_FIRST(&locks->acquisitions); acquisition != NULL; acquisition = next) {
         next = TAILQ_NEXT(acquisition, all);
         if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
             zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
             zkl_acquisition_leave(acquisition);
         }
     }
-    zkl_queries_fail(engine, code, message);
+    zkl_queries_fail(locks, code, message);
 }
 
 /* What the server refused may be tried again. */
-static void retry(zkl_engine *engine)
+static void retry(void *owner)
 {
-    zkl_entries_end_backoff(engine);
-    resume_watches(engine);
+    zkl_locks *locks = owner;
+    zkl_entries_end_backoff(locks);
+    resume_watches(locks);
 }
 
 /* It is not certain any more that the session exists. */
-static void lapsed(zkl_engine *engine)
+static void lapsed(void *owner)
 {
-    zkl_share_expire(engine, true);
+    zkl_locks *locks = owner;
+    zkl_share_expire(locks, true);
     zkl_acquisition *acquisition, *next;
-    for (acquisition = TAILQ_FIRST(&engine->acquisitions); acquisition != NULL; acquisition = next) {
+    for (acquisition = TAILQ_FIRST(&locks->acquisitions); acquisition != NULL; acquisition = next) {
         next = TAILQ_NEXT(acquisition, all);
         zkl_acquisition_lose(acquisition, ZKL_LOST,
                              "'%s' is lost: it is not certain any more that the session lives (its timeout is %d ms)",
-                             zkl_acquisition_path(acquisition), engine->timeout_ms);
+                             zkl_acquisition_path(acquisition), locks->session->timeout_ms);
     }
 }
 
 /* Grants the entries that have waited for a lease. */
-static void leased(zkl_engine *engine)
+static void leased(void *owner)
 {
+    zkl_locks *locks = owner;
     zkl_entry *entry, *next;
-    for (entry = TAILQ_FIRST(&engine->entries); entry != NULL; entry = next) {
+    for (entry = TAILQ_FIRST(&locks->entries); entry != NULL; entry = next) {
         next = TAILQ_NEXT(entry, all);
         if (entry->role != ZKL_ROLE_QUEUE_ENTRY) { /* a queue entry waits for permits, not for a lease */
             zkl_entry_confirm(entry);
@@ -167,10 +244,11 @@ const zkl_session_listener zkl_locks_listener = {
 
 /* --- what heartbeats check ----------------------------------------------------------------------------------------- */
 
-static void *next_item(const zkl_engine *engine, void *item)
+static void *next_item(const void *owner, void *item)
 {
+    const zkl_locks *locks = owner;
     zkl_entry *entry = item;
-    return entry == NULL ? TAILQ_FIRST(&engine->entries) : TAILQ_NEXT(entry, all);
+    return entry == NULL ? TAILQ_FIRST(&locks->entries) : TAILQ_NEXT(entry, all);
 }
 
 static zkl_item describe_item(const void *item)
@@ -258,7 +336,7 @@ static void look_later(zkl_watcher *watcher)
 static void watch_failed(zkl_watcher *watcher)
 {
     zkl_entry *entry = entry_of(watcher);
-    if (entry->state == ZKL_ENTRY_QUEUED && zkl_session_usable(entry->engine)) {
+    if (entry->state == ZKL_ENTRY_QUEUED && zkl_session_usable(entry->locks->session)) {
         zkl_entry_look_later(entry); /* no memory, or a name that no node can have */
     } else {
         zkl_entry_look_again(entry);
@@ -321,9 +399,9 @@ static zkl_watcher *owner_of(zkl_directory *directory, const char *node)
     return NULL;
 }
 
-static zkl_directory *find_directory(const zkl_engine *engine, const char *path, size_t length)
+static zkl_directory *find_directory(const void *owner, const char *path, size_t length)
 {
-    zkl_queue *queue = zkl_queue_find(engine, path, length);
+    zkl_queue *queue = zkl_queue_find(owner, path, length);
     return queue != NULL ? &queue->directory : NULL;
 }
 

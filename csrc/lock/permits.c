@@ -30,7 +30,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "entry.h"
+#include "permits.h"
+#include "share.h"
 
 static void on_leases(void *owner, int rc, const zkl_reply *reply);
 
@@ -44,8 +46,8 @@ static bool send_leases(zkl_entry *queue_entry, zkl_list_purpose purpose)
     zkl_ask ask = zkl_entry_ask(queue_entry, on_leases);
     ask.generation = permits->generation;
     ask.tag = (int32_t)purpose;
-    return zkl_entry_sent(queue_entry,
-                          zkl_send_list(queue_entry->engine, &ask, permits->leases->directory.path, NULL, NULL));
+    return zkl_entry_sent(
+        queue_entry, zkl_send_list(queue_entry->locks->session, &ask, permits->leases->directory.path, NULL, NULL));
 }
 
 /* --- an acquisition's permits -------------------------------------------------------------------------------------- */
@@ -59,7 +61,7 @@ bool zkl_permits_init(zkl_acquisition *acquisition, int32_t count)
     acquisition->permits = permits;
     permits->limit = acquisition->spec->lock.permits;
     permits->count = count;
-    permits->leases = zkl_queue_take(acquisition->engine, zkl_lock_spec_leases(acquisition->spec));
+    permits->leases = zkl_queue_take(acquisition->locks, zkl_lock_spec_leases(acquisition->spec));
     if (permits->leases != NULL) {
         zkl_queue_keep(permits->leases);
     }
@@ -143,7 +145,7 @@ static void limit_known(zkl_queue *leases, int rc)
 {
     leases->limit_flying = false;
     zkl_acquisition *acquisition, *next;
-    for (acquisition = TAILQ_FIRST(&leases->engine->acquisitions); acquisition != NULL; acquisition = next) {
+    for (acquisition = TAILQ_FIRST(&leases->locks->acquisitions); acquisition != NULL; acquisition = next) {
         next = TAILQ_NEXT(acquisition, all);
         bool waits = acquisition->permits != NULL && acquisition->permits->leases == leases &&
                      acquisition->entry != NULL && acquisition->phase == ZKL_ACQUISITION_WAITING;
@@ -186,7 +188,7 @@ static bool send_limit(zkl_queue *leases, int32_t version)
     char data[12];
     int length = snprintf(data, sizeof data, "%d", (int)leases->limit_wanted);
     const zkl_ask ask = {.on_reply = on_limit_set, .owner = leases};
-    bool sent = zkl_send_set(leases->engine, &ask, leases->directory.path, data, length, version) == ZOK;
+    bool sent = zkl_send_set(leases->locks->session, &ask, leases->directory.path, data, length, version) == ZOK;
     leases->uses += sent;
     return sent;
 }
@@ -217,7 +219,7 @@ static void ask_limit(zkl_permits *permits)
     if (!leases->limit_flying) {
         leases->limit_wanted = permits->limit;
         const zkl_ask ask = {.on_reply = on_limit_got, .owner = leases};
-        leases->limit_flying = zkl_send_get(leases->engine, &ask, leases->directory.path, NULL, NULL) == ZOK;
+        leases->limit_flying = zkl_send_get(leases->locks->session, &ask, leases->directory.path, NULL, NULL) == ZOK;
         leases->uses += leases->limit_flying;
     }
 }
@@ -364,7 +366,7 @@ static bool may_pass(zkl_acquisition *from, const zkl_acquisition *to)
     {
         granted += entry->state == ZKL_ENTRY_GRANTED && !entry->revoked;
     }
-    return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->engine);
+    return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->locks->session);
 }
 
 /* The lease entry that was made last. It passes to the successor with its token, because tokens must grow. */
@@ -414,7 +416,7 @@ bool zkl_permits_pass(zkl_acquisition *acquisition)
     adopt(to, latest);
     to->permits->handed_over = acquisition->permits->handed_over + 1;
     latest->grants++;
-    acquisition->engine->stats.hand_overs++;
+    acquisition->locks->session->stats.hand_overs++;
     zkl_acquisition_grant(to, latest);
     if (to->spec->lock.revocable && latest->watcher.own == NULL) {
         zkl_entry_watch_own(latest);
@@ -482,7 +484,7 @@ void zkl_permits_step(zkl_acquisition *acquisition)
         room_for_all(acquisition);
         return;
     }
-    if (!zkl_session_usable(acquisition->engine)) {
+    if (!zkl_session_usable(acquisition->locks->session)) {
         zkl_entry_make_runnable(queue_entry);
         return;
     }
@@ -523,7 +525,8 @@ void zkl_permits_event(zkl_acquisition *acquisition)
     zkl_permits *permits = acquisition->permits;
     permits->excess--;
     if (acquisition->phase == ZKL_ACQUISITION_WAITING && acquisition->entry->state == ZKL_ENTRY_CONFIRMING &&
-        !permits->took && !permits->listing && permits->excess == 0 && zkl_session_usable(acquisition->engine)) {
+        !permits->took && !permits->listing && permits->excess == 0 &&
+        zkl_session_usable(acquisition->locks->session)) {
         take(acquisition); /* a permit was given back, and only the head of the queue may take one */
     } else {
         zkl_entry_make_runnable(acquisition->entry);

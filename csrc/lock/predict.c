@@ -21,7 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "predict.h"
+#include "share.h"
 
 /* After a list no other list is needed for this long. */
 #define SOON ZKL_SECOND
@@ -88,7 +89,7 @@ void zkl_queue_forget_predecessor(zkl_queue *queue)
 bool zkl_entry_can_predict(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
-    int64_t now = entry->engine->now;
+    int64_t now = entry->locks->session->now;
     return queue->predecessor.steady && now - queue->cleaned_at < SOON && !zkl_queue_may_have_strays(queue) &&
            entry->role == ZKL_ROLE_MUTEX && !entry->acquisition->try_only;
 }

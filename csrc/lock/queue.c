@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "adjacent.h"
+#include "entry.h"
+#include "permits.h"
+#include "predict.h"
+#include "queue.h"
 
 #define FIRST_SLOTS 64
 
@@ -26,40 +30,40 @@ static uint32_t hash(const char *path, size_t length)
     return h;
 }
 
-static struct zkl_queue_list *slot_of(const zkl_engine *engine, const char *path, size_t length)
+static struct zkl_queue_list *slot_of(const zkl_locks *locks, const char *path, size_t length)
 {
-    return &engine->queues[hash(path, length) & (engine->queue_slots - 1)];
+    return &locks->queues[hash(path, length) & (locks->queue_slots - 1)];
 }
 
-bool zkl_queues_init(zkl_engine *engine)
+bool zkl_queues_init(zkl_locks *locks)
 {
-    engine->queues = zkl_alloc(FIRST_SLOTS * sizeof *engine->queues);
-    engine->queue_slots = engine->queues != NULL ? FIRST_SLOTS : 0;
-    return engine->queues != NULL;
+    locks->queues = zkl_alloc(FIRST_SLOTS * sizeof *locks->queues);
+    locks->queue_slots = locks->queues != NULL ? FIRST_SLOTS : 0;
+    return locks->queues != NULL;
 }
 
-static void grow(zkl_engine *engine)
+static void grow(zkl_locks *locks)
 {
-    uint32_t slots = engine->queue_slots * 2;
-    struct zkl_queue_list *old = engine->queues;
+    uint32_t slots = locks->queue_slots * 2;
+    struct zkl_queue_list *old = locks->queues;
     struct zkl_queue_list *queues = zkl_alloc(slots * sizeof *queues);
     if (queues == NULL) {
         return; /* longer chains work too */
     }
-    uint32_t old_slots = engine->queue_slots;
-    engine->queues = queues;
-    engine->queue_slots = slots;
+    uint32_t old_slots = locks->queue_slots;
+    locks->queues = queues;
+    locks->queue_slots = slots;
     for (uint32_t i = 0; i < old_slots; i++) {
         zkl_queue *queue;
         while ((queue = LIST_FIRST(&old[i])) != NULL) {
             LIST_REMOVE(queue, hash);
-            LIST_INSERT_HEAD(slot_of(engine, queue->directory.path, strlen(queue->directory.path)), queue, hash);
+            LIST_INSERT_HEAD(slot_of(locks, queue->directory.path, strlen(queue->directory.path)), queue, hash);
         }
     }
     zkl_free(old);
 }
 
-static zkl_queue *new_queue(zkl_engine *engine, const char *path)
+static zkl_queue *new_queue(zkl_locks *locks, const char *path)
 {
     size_t length = strlen(path);
     zkl_queue *queue = zkl_alloc(sizeof *queue);
@@ -69,22 +73,22 @@ static zkl_queue *new_queue(zkl_engine *engine, const char *path)
         zkl_free(copy);
         return NULL;
     }
-    queue->engine = engine;
+    queue->locks = locks;
     queue->directory.path = copy;
     TAILQ_INIT(&queue->entries);
     LIST_INIT(&queue->directory.watches);
-    if (engine->queue_count >= engine->queue_slots) {
-        grow(engine);
+    if (locks->queue_count >= locks->queue_slots) {
+        grow(locks);
     }
-    LIST_INSERT_HEAD(slot_of(engine, path, length), queue, hash);
-    engine->queue_count++;
+    LIST_INSERT_HEAD(slot_of(locks, path, length), queue, hash);
+    locks->queue_count++;
     return queue;
 }
 
-zkl_queue *zkl_queue_find(const zkl_engine *engine, const char *path, size_t length)
+zkl_queue *zkl_queue_find(const zkl_locks *locks, const char *path, size_t length)
 {
     zkl_queue *queue;
-    LIST_FOREACH(queue, slot_of(engine, path, length), hash)
+    LIST_FOREACH(queue, slot_of(locks, path, length), hash)
     {
         if (strncmp(queue->directory.path, path, length) == 0 && queue->directory.path[length] == '\0') {
             return queue;
@@ -93,11 +97,11 @@ zkl_queue *zkl_queue_find(const zkl_engine *engine, const char *path, size_t len
     return NULL;
 }
 
-zkl_queue *zkl_queue_take(zkl_engine *engine, const char *path)
+zkl_queue *zkl_queue_take(zkl_locks *locks, const char *path)
 {
-    zkl_queue *queue = zkl_queue_find(engine, path, strlen(path));
+    zkl_queue *queue = zkl_queue_find(locks, path, strlen(path));
     if (queue == NULL) {
-        queue = new_queue(engine, path);
+        queue = new_queue(locks, path);
     }
     if (queue != NULL) {
         queue->uses++;
@@ -111,41 +115,41 @@ void zkl_queue_drop(zkl_queue *queue)
         return;
     }
     LIST_REMOVE(queue, hash);
-    queue->engine->queue_count--;
+    queue->locks->queue_count--;
     zkl_free(queue->directory.path);
     zkl_free(queue);
 }
 
 static void let_go(zkl_queue *queue)
 {
-    TAILQ_REMOVE(&queue->engine->kept, queue, in_kept);
-    queue->engine->kept_count--;
+    TAILQ_REMOVE(&queue->locks->kept, queue, in_kept);
+    queue->locks->kept_count--;
     queue->kept = false;
     zkl_queue_drop(queue);
 }
 
 void zkl_queue_keep(zkl_queue *queue)
 {
-    zkl_engine *engine = queue->engine;
+    zkl_locks *locks = queue->locks;
     if (queue->kept) {
         return;
     }
     queue->kept = true;
     queue->uses++;
-    TAILQ_INSERT_TAIL(&engine->kept, queue, in_kept);
-    if (++engine->kept_count > MOST_KEPT) {
-        let_go(TAILQ_FIRST(&engine->kept));
+    TAILQ_INSERT_TAIL(&locks->kept, queue, in_kept);
+    if (++locks->kept_count > MOST_KEPT) {
+        let_go(TAILQ_FIRST(&locks->kept));
     }
 }
 
-void zkl_queues_forget(zkl_engine *engine)
+void zkl_queues_forget(zkl_locks *locks)
 {
     if (ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
         return;
     }
-    for (uint32_t slot = 0; slot < engine->queue_slots; slot++) {
+    for (uint32_t slot = 0; slot < locks->queue_slots; slot++) {
         zkl_queue *queue;
-        LIST_FOREACH(queue, &engine->queues[slot], hash)
+        LIST_FOREACH(queue, &locks->queues[slot], hash)
         {
             zkl_queue_forget_cleared(queue);
             zkl_queue_forget_predecessor(queue);
@@ -156,20 +160,20 @@ void zkl_queues_forget(zkl_engine *engine)
     }
 }
 
-void zkl_queues_free(zkl_engine *engine)
+void zkl_queues_free(zkl_locks *locks)
 {
     zkl_queue *queue;
-    while ((queue = TAILQ_FIRST(&engine->kept)) != NULL) {
+    while ((queue = TAILQ_FIRST(&locks->kept)) != NULL) {
         let_go(queue);
     }
-    zkl_free(engine->queues);
+    zkl_free(locks->queues);
 }
 
 /* --- strays -------------------------------------------------------------------------------------------------------- */
 
-static bool ours(const zkl_engine *engine, const char *name)
+static bool ours(const zkl_locks *locks, const char *name)
 {
-    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, engine->uuid_stem, ZKL_UUID_STEM_LENGTH) == 0;
+    return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, locks->uuid_stem, ZKL_UUID_STEM_LENGTH) == 0;
 }
 
 /*
@@ -188,9 +192,9 @@ static bool remove_stray(zkl_queue *queue, const char *name)
             return true;
         }
     }
-    zkl_log(queue->engine, ZOO_LOG_LEVEL_WARN,
-            "deleting '%s/%s', left by a create or a delete whose outcome the servers lost", queue->directory.path,
-            name);
+    zkl_session_log(queue->locks->session, ZOO_LOG_LEVEL_WARN,
+                    "deleting '%s/%s', left by a create or a delete whose outcome the servers lost",
+                    queue->directory.path, name);
     return zkl_entry_adopt(queue, name, serial);
 }
 
@@ -201,9 +205,9 @@ static bool remove_stray(zkl_queue *queue, const char *name)
 bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names)
 {
     int32_t more = 0;
-    queue->cleaned_at = queue->engine->now;
+    queue->cleaned_at = queue->locks->session->now;
     for (int32_t i = 0; i < names->count; i++) {
-        more += ours(queue->engine, names->data[i]);
+        more += ours(queue->locks, names->data[i]);
     }
     const zkl_entry *other;
     TAILQ_FOREACH(other, &queue->entries, in_queue)
@@ -219,7 +223,7 @@ bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names
      */
     bool all = true;
     for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {
-        if (ours(queue->engine, names->data[i])) {
+        if (ours(queue->locks, names->data[i])) {
             all = remove_stray(queue, names->data[i]) && all;
         }
     }
@@ -228,14 +232,14 @@ bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names
 
 void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name)
 {
-    if (ours(queue->engine, name) && !ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
+    if (ours(queue->locks, name) && !ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
         (void)remove_stray(queue, name);
     }
 }
 
 bool zkl_queue_may_have_strays(const zkl_queue *queue)
 {
-    return queue->lost_in != 0 && queue->lost_in == queue->engine->session_id;
+    return queue->lost_in != 0 && queue->lost_in == queue->locks->session->session_id;
 }
 
 /* --- parents ------------------------------------------------------------------------------------------------------- */
@@ -243,10 +247,10 @@ bool zkl_queue_may_have_strays(const zkl_queue *queue)
 /* All replies are in. Entries that wait for the directory go on, or are refused with the reason. */
 static void parents_decided(zkl_queue *queue)
 {
-    zkl_engine *engine = queue->engine;
+    zkl_locks *locks = queue->locks;
     int rc = queue->parents_last;
     if (rc == ZUNIMPLEMENTED || queue->parents_error == ZUNIMPLEMENTED) {
-        engine->no_containers = true; /* a server before 3.5.3: persistent nodes are used */
+        locks->no_containers = true; /* a server before 3.5.3: persistent nodes are used */
         rc = ZOK;
     } else if (rc == ZNONODE && queue->parents_error != ZOK) {
         rc = queue->parents_error; /* a directory above could not be made: report that reason */
@@ -294,8 +298,8 @@ static bool send_parent(zkl_queue *queue, int32_t index, const char *path, const
                         const struct ACL_vector *acl)
 {
     const zkl_ask ask = {.on_reply = on_parent_made, .owner = queue, .tag = index, .proof = ZKL_PROOF_QUORUM};
-    int mode = queue->engine->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
-    bool sent = zkl_send_make(queue->engine, &ask, path, data, acl, mode) == ZOK;
+    int mode = queue->locks->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
+    bool sent = zkl_send_make(queue->locks->session, &ask, path, data, acl, mode) == ZOK;
     queue->uses += sent;
     return sent;
 }

@@ -23,7 +23,8 @@
  */
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "permits.h"
+#include "share.h"
 
 static bool is_lock(const zkl_entry *entry)
 {
@@ -129,13 +130,13 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
         return NULL;
     }
     if (lingers(entry)) {
-        return zkl_lease_covers_more(acquisition->engine) ? entry : NULL;
+        return zkl_lease_covers_more(acquisition->locks->session) ? entry : NULL;
     }
     if (is_full(entry, acquisition) || (entry->acquisition->try_only && entry->state != ZKL_ENTRY_GRANTED)) {
         return NULL;
     }
     bool at_once = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ && only_readers_hold(entry);
-    bool granted = at_once && zkl_lease_covers_more(acquisition->engine);
+    bool granted = at_once && zkl_lease_covers_more(acquisition->locks->session);
     return (acquisition->try_only || at_once) && !granted ? NULL : entry;
 }
 
@@ -144,7 +145,7 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
 static void grant(zkl_entry *entry, zkl_acquisition *acquisition)
 {
     entry->grants += entry->granted;
-    entry->engine->stats.hand_overs += entry->granted;
+    entry->locks->session->stats.hand_overs += entry->granted;
     entry->granted = true;
     zkl_acquisition_grant(acquisition, entry);
     /* With ZKL_BREAK_PAIRING there may be no node to watch. */
@@ -194,7 +195,7 @@ static void listen_if_much_used(zkl_entry *entry, int32_t acquisitions)
 {
     bool much = acquisitions > entry->acquisition->spec->lock.handoff / 4;
     if (much && entry->state == ZKL_ENTRY_GRANTED && entry->watcher.watch == NULL && !entry->contested &&
-        !is_closed(entry) && !others_wait_here(entry) && zkl_session_usable(entry->engine)) {
+        !is_closed(entry) && !others_wait_here(entry) && zkl_session_usable(entry->locks->session)) {
         watch_queue(entry);
     }
 }
@@ -203,7 +204,7 @@ static void listen_if_much_used(zkl_entry *entry, int32_t acquisitions)
 static void grant_from(zkl_entry *entry, zkl_acquisition *acquisition)
 {
     int32_t granted = 0;
-    if (entry->state != ZKL_ENTRY_GRANTED || !zkl_lease_valid(entry->engine)) {
+    if (entry->state != ZKL_ENTRY_GRANTED || !zkl_lease_valid(entry->locks->session)) {
         return;
     }
     while (acquisition != NULL && has_turn(entry, acquisition) && !is_closed(entry)) {
@@ -249,7 +250,7 @@ static void put_first(zkl_entry *entry, zkl_acquisition *acquisition)
 void zkl_share_stop_lingering(zkl_entry *entry)
 {
     if (entry->linger_until != ZKL_NEVER) {
-        TAILQ_REMOVE(&entry->engine->lingering, entry, in_lingering);
+        TAILQ_REMOVE(&entry->locks->lingering, entry, in_lingering);
         entry->linger_until = ZKL_NEVER;
     }
 }
@@ -337,7 +338,7 @@ static bool has_downgraded_reader(const zkl_entry *entry)
 static bool may_hand_over(const zkl_entry *entry, const zkl_acquisition *to)
 {
     bool downgraded = zkl_acquisition_mode(to) != ZKL_MODE_READ && has_downgraded_reader(entry);
-    return to->phase != ZKL_ACQUISITION_WAITING || (zkl_lease_covers_more(entry->engine) && !downgraded);
+    return to->phase != ZKL_ACQUISITION_WAITING || (zkl_lease_covers_more(entry->locks->session) && !downgraded);
 }
 
 /* The role of an entry that covers all acquisitions that share this one. */
@@ -419,7 +420,7 @@ void zkl_share_move_on(zkl_entry *entry)
 
 static void insert_by_end(zkl_entry *entry)
 {
-    struct zkl_entry_list *lingering = &entry->engine->lingering;
+    struct zkl_entry_list *lingering = &entry->locks->lingering;
     zkl_entry *before = TAILQ_LAST(lingering, zkl_entry_list);
     while (before != NULL && before->linger_until > entry->linger_until) {
         before = TAILQ_PREV(before, zkl_entry_list, in_lingering);
@@ -434,10 +435,10 @@ static void insert_by_end(zkl_entry *entry)
 /* The entry's last acquisition has ended. Returns true if the entry lingers; the acquisition is then settled. */
 static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    zkl_engine *engine = entry->engine;
+    zkl_locks *locks = entry->locks;
     if (acquisition->spec->lock.linger == 0 || acquisition->phase != ZKL_ACQUISITION_RELEASED ||
         entry->state != ZKL_ENTRY_GRANTED || entry->downgraded || is_closed(entry) || has_downgraded_reader(entry) ||
-        !zkl_lease_valid(engine) || !zkl_session_usable(engine)) {
+        !zkl_lease_valid(locks->session) || !zkl_session_usable(locks->session)) {
         return false;
     }
     if ((entry->contested || others_wait_here(entry)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
@@ -452,7 +453,7 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
     LIST_REMOVE(entry, in_acquisition);
     entry->acquisition = NULL;
     acquisition->entry = NULL;
-    entry->linger_until = engine->now + acquisition->spec->lock.linger;
+    entry->linger_until = locks->session->now + acquisition->spec->lock.linger;
     insert_by_end(entry);
     zkl_acquisition_settle(acquisition);
     return true;
@@ -494,16 +495,16 @@ void zkl_share_listed(zkl_entry *entry, int rc, const struct String_vector *name
     }
 }
 
-int64_t zkl_share_expires_at(const zkl_engine *engine)
+int64_t zkl_share_expires_at(const zkl_locks *locks)
 {
-    const zkl_entry *first = TAILQ_FIRST(&engine->lingering);
+    const zkl_entry *first = TAILQ_FIRST(&locks->lingering);
     return first != NULL ? first->linger_until : ZKL_NEVER;
 }
 
-void zkl_share_expire(zkl_engine *engine, bool all)
+void zkl_share_expire(zkl_locks *locks, bool all)
 {
     zkl_entry *entry;
-    while ((entry = TAILQ_FIRST(&engine->lingering)) != NULL && (all || entry->linger_until <= engine->now)) {
+    while ((entry = TAILQ_FIRST(&locks->lingering)) != NULL && (all || entry->linger_until <= locks->session->now)) {
         zkl_entry_leave(entry);
     }
 }

@@ -4,14 +4,15 @@
  * The child of a fork gets another descriptor, which is made when it is first used. Otherwise parent and child would
  * share the kernel's timer.
  */
-#include "lua_core.h"
+#include "lua_alarm.h"
 
 #include <errno.h>
-#include <lauxlib.h>
 #include <math.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+
+#include "lua_compat.h"
 
 typedef struct alarm_clock {
     int fd;

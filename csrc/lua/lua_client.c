@@ -1,33 +1,14 @@
 /* The part of zklock.core for clients. */
-#include "lua_core.h"
+#include "lua_client.h"
 
-static zkl_client **box_of_client(lua_State *L)
-{
-    return check_box(L, 1, CLIENT_TYPE);
-}
-
-static zkl_client *check_client(lua_State *L)
-{
-    zkl_client *client = *box_of_client(L);
-    if (client == NULL) {
-        luaL_error(L, "this client has been collected");
-    }
-    return client;
-}
-
-zkl_client *live_client(lua_State *L)
-{
-    zkl_client *client = check_client(L);
-    if (zkl_client_forked(client)) {
-        push_forked(L);
-        return NULL;
-    }
-    return client;
-}
+#include "lua_field.h"
+#include "lua_handle.h"
+#include "lua_lock_spec.h"
+#include "lua_operation.h"
 
 int client_gc(lua_State *L)
 {
-    zkl_client **box = box_of_client(L);
+    zkl_client **box = check_box(L, 1, CLIENT_TYPE);
     zkl_client *client = *box;
     *box = NULL;
     if (client != NULL) {
@@ -365,14 +346,6 @@ static zkl_auth *check_auths(lua_State *L, int options, int32_t *count)
     return auths;
 }
 
-static bool option_flag(lua_State *L, int options, const char *name, bool otherwise)
-{
-    lua_getfield(L, options, name);
-    bool flag = lua_isnil(L, -1) ? otherwise : (bool)lua_toboolean(L, -1);
-    lua_pop(L, 1);
-    return flag;
-}
-
 /*
  * core.open(servers, {session_timeout = ms, lease = bool, auth = {{scheme, credential}, …}, log = bool}) -> client
  *   | nil, message, code
@@ -386,8 +359,8 @@ int core_open(lua_State *L)
     zkl_client_options options = {
         .servers = servers,
         .session_timeout_ms = lua_isnil(L, -1) ? 10000 : (int32_t)luaL_checkinteger(L, -1),
-        .lease = option_flag(L, 2, "lease", true),
-        .log = option_flag(L, 2, "log", false),
+        .lease = field_flag(L, 2, "lease", true),
+        .log = field_flag(L, 2, "log", false),
     };
     options.auths = check_auths(L, 2, &options.auth_count);
     char message[ZKL_MESSAGE_SIZE] = "";

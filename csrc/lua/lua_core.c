@@ -2,8 +2,8 @@
  * zklock.core: the thin binding under lua/zklock/.
  *
  * Each userdata is a pointer to a refcounted C object. __gc drops the reference and sets the pointer to NULL. All
- * functions return at once, except core.poll and client:wait, which only adapters that may block call, and client:claim
- * and claim:release if the caller says for how long they may block. Arguments are checked here for type only. Values
+ * functions return at once, except core.poll and client:wait, which only adapters that may block call, and client:acquire
+ * and acquisition:release if the caller says for how long they may block. Arguments are checked here for type only. Values
  * that a user may pass are checked in lua/zklock/options.lua, which also words the messages.
  *
  * In the child of a fork every method returns nil, message, "forked" and touches nothing.
@@ -18,31 +18,16 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "client/client.h"
-#include "lua_core.h"
+#include "lua_alarm.h"
+#include "lua_box.h"
+#include "lua_client.h"
+#include "lua_handle.h"
+#include "lua_lock_spec.h"
+#include "lua_operation.h"
+#include "lua_scope.h"
+#include "lua_stack.h"
 
 #define LUA_PUBLIC __attribute__((visibility("default")))
-
-const char *const box_type_names[] = {
-    [CLIENT_TYPE] = "zklock.client",           [LOCK_SPEC_TYPE] = "zklock.lock_spec",
-    [ACQUISITION_TYPE] = "zklock.acquisition", [QUESTION_TYPE] = "zklock.question",
-    [OPERATION_TYPE] = "zklock.operation",
-};
-
-/* --- results ------------------------------------------------------------------------------------------------------- */
-
-int push_failure(lua_State *L, zkl_code code, const char *message)
-{
-    lua_pushnil(L);
-    lua_pushstring(L, message);
-    lua_pushstring(L, zkl_code_name(code));
-    return 3;
-}
-
-void push_forked(lua_State *L)
-{
-    push_failure(L, ZKL_FORKED, "this client belongs to the parent process: connect anew after a fork");
-}
 
 /* --- functions ----------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* The part of zklock.core for handles: what all types of handles have in common, acquisitions, and questions. */
-#include <string.h>
+#include "lua_handle.h"
 
-#include "lua_core.h"
+#include <string.h>
 
 /* Returns the box that is the first argument. It holds a handle of any type; most are acquisitions. */
 static zkl_handle **box_of_handle(lua_State *L)

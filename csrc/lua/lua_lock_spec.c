@@ -1,5 +1,7 @@
 /* The part of zklock.core for lock specs, the immutable settings of a lock, and for access control lists. */
-#include "lua_core.h"
+#include "lua_lock_spec.h"
+
+#include "lua_field.h"
 
 /* --- access control lists ------------------------------------------------------------------------------------------ */
 
@@ -42,15 +44,6 @@ struct ACL_vector check_acl(lua_State *L, int index)
 
 /* --- lock specs ---------------------------------------------------------------------------------------------------- */
 
-static const char *check_path(lua_State *L, int index)
-{
-    size_t length;
-    const char *path = luaL_checklstring(L, index, &length);
-    const char *problem = zkl_path_problem(path, length);
-    luaL_argcheck(L, problem == NULL, index, problem);
-    return path;
-}
-
 int32_t check_count(lua_State *L, int index)
 {
     lua_Number count = luaL_optnumber(L, index, 1);
@@ -58,17 +51,10 @@ int32_t check_count(lua_State *L, int index)
     return (int32_t)count;
 }
 
-static zkl_mode check_mode(lua_State *L, int index)
-{
-    static const char *const names[] = {"mutex", "read", "write", "permits", NULL};
-    static const zkl_mode modes[] = {ZKL_MODE_MUTEX, ZKL_MODE_READ, ZKL_MODE_WRITE, ZKL_MODE_PERMITS};
-    return modes[luaL_checkoption(L, index, NULL, names)];
-}
-
 zkl_lock_spec *check_lock_spec(lua_State *L, int index)
 {
     zkl_lock_spec *spec = *(zkl_lock_spec **)check_box(L, index, LOCK_SPEC_TYPE);
-    luaL_argcheck(L, spec != NULL, index, "these terms have been collected");
+    luaL_argcheck(L, spec != NULL, index, "this lock spec has been collected");
     return spec;
 }
 
@@ -80,26 +66,51 @@ int lock_spec_gc(lua_State *L)
     return 0;
 }
 
+/* Returns the path in the table that is the first argument. Raises if there is none, or a wrong one. */
+static const char *check_path(lua_State *L)
+{
+    size_t length;
+    const char *path = field_text(L, 1, "path", &length);
+    luaL_argcheck(L, path != NULL, 1, "a lock spec needs a path");
+    const char *problem = zkl_path_problem(path, length);
+    luaL_argcheck(L, problem == NULL, 1, problem);
+    return path;
+}
+
+static zkl_mode check_mode(lua_State *L)
+{
+    static const char *const names[] = {"mutex", "read", "write", "permits", NULL};
+    static const zkl_mode modes[] = {ZKL_MODE_MUTEX, ZKL_MODE_READ, ZKL_MODE_WRITE, ZKL_MODE_PERMITS};
+    return modes[field_choice(L, 1, "mode", names)];
+}
+
 /*
- * core.lock_spec(path, mode, identity, acl, max_hold, revocable, permits, handoff, linger) -> lock spec | nil, message, code
+ * core.lock_spec{path =, mode =, identity =, acl =, max_hold =, revocable =, permits =, handoff =, linger =} -> lock spec
+ *   | nil, message, code
  *
- * Makes a lock spec. `max_hold` and `linger` are in seconds, or nil for 0. `permits` is the number of a semaphore's
- * permits, or nil.
+ * Makes a lock spec. `mode` is "mutex", "read", "write" or "permits". `acl` is as in check_acl. `max_hold` and `linger` are in
+ * seconds, 0 if missing. `permits` is the number of a semaphore's permits. `handoff` is 0 if missing. A field that may be missing may
+ * also be nil.
  */
 int core_lock_spec(lua_State *L)
 {
-    lua_settop(L, 9);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    const char *identity = field_text(L, 1, "identity", NULL);
+    luaL_argcheck(L, identity != NULL, 1, "a lock spec needs an identity");
+    lua_getfield(L, 1, "permits");
     zkl_lock lock = {
-        .path = check_path(L, 1),
-        .mode = check_mode(L, 2),
-        .identity = luaL_checkstring(L, 3),
-        .max_hold = nanoseconds_of(luaL_optnumber(L, 5, 0)),
-        .revocable = lua_toboolean(L, 6),
-        .permits = check_count(L, 7),
-        .handoff = (int32_t)luaL_optinteger(L, 8, 0),
-        .linger = nanoseconds_of(luaL_optnumber(L, 9, 0)),
+        .path = check_path(L),
+        .mode = check_mode(L),
+        .identity = identity,
+        .max_hold = nanoseconds_of(field_number(L, 1, "max_hold", 0)),
+        .revocable = field_flag(L, 1, "revocable", false),
+        .permits = check_count(L, 2),
+        .handoff = (int32_t)field_number(L, 1, "handoff", 0),
+        .linger = nanoseconds_of(field_number(L, 1, "linger", 0)),
     };
-    struct ACL_vector acl = check_acl(L, 4);
+    lua_getfield(L, 1, "acl");
+    struct ACL_vector acl = check_acl(L, 3);
     lock.acl = &acl;
     zkl_lock_spec **box = push_box(L, LOCK_SPEC_TYPE);
     *box = zkl_lock_spec_new(&lock);

@@ -4,10 +4,14 @@
  * Arguments are checked here for type only. Values that a user may pass are checked in lua/zklock/node.lua, which also
  * words the messages.
  */
+#include "lua_operation.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "lua_core.h"
+#include "lua_field.h"
+#include "lua_handle.h"
+#include "lua_lock_spec.h"
 
 /* --- the request --------------------------------------------------------------------------------------------------- */
 
@@ -18,27 +22,7 @@ static zkl_operation_kind check_kind(lua_State *L, int table)
     static const zkl_operation_kind kinds[] = {ZKL_OPERATION_GET,    ZKL_OPERATION_SET,    ZKL_OPERATION_CREATE,
                                                ZKL_OPERATION_DELETE, ZKL_OPERATION_EXISTS, ZKL_OPERATION_CHILDREN,
                                                ZKL_OPERATION_SYNC,   ZKL_OPERATION_CHECK,  ZKL_OPERATION_MULTI};
-    lua_getfield(L, table, "kind");
-    zkl_operation_kind kind = kinds[luaL_checkoption(L, -1, NULL, names)];
-    lua_pop(L, 1);
-    return kind;
-}
-
-/* Returns the string in a field, or NULL if there is none. The table keeps the string alive. */
-static const char *field_text(lua_State *L, int table, const char *name, size_t *length)
-{
-    lua_getfield(L, table, name);
-    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, length) : NULL;
-    lua_pop(L, 1);
-    return text;
-}
-
-static bool field_flag(lua_State *L, int table, const char *name)
-{
-    lua_getfield(L, table, name);
-    bool flag = lua_toboolean(L, -1);
-    lua_pop(L, 1);
-    return flag;
+    return kinds[field_choice(L, table, "kind", names)];
 }
 
 static int32_t field_version(lua_State *L, int table)
@@ -51,11 +35,11 @@ static int32_t field_version(lua_State *L, int table)
 
 static int32_t create_flags(lua_State *L, int table)
 {
-    if (field_flag(L, table, "container")) {
+    if (field_flag(L, table, "container", false)) {
         return ZOO_CONTAINER;
     }
-    bool ephemeral = field_flag(L, table, "ephemeral");
-    if (field_flag(L, table, "sequential")) {
+    bool ephemeral = field_flag(L, table, "ephemeral", false);
+    if (field_flag(L, table, "sequential", false)) {
         return ephemeral ? ZOO_EPHEMERAL_SEQUENTIAL : ZOO_PERSISTENT_SEQUENTIAL;
     }
     return ephemeral ? ZOO_EPHEMERAL : ZOO_PERSISTENT;
@@ -79,7 +63,7 @@ static void read_request(lua_State *L, int table, zkl_operation_request *request
     luaL_argcheck(L, length <= INT32_MAX, 2, "too much data");
     request->data_length = request->data != NULL ? (int32_t)length : -1;
     request->version = field_version(L, table);
-    request->watch = field_flag(L, table, "watch");
+    request->watch = field_flag(L, table, "watch", false);
     if (request->kind == ZKL_OPERATION_CREATE) {
         request->flags = create_flags(L, table);
         lua_getfield(L, table, "acl");

@@ -1,9 +1,10 @@
 /* The part of zklock.core for scopes: the acquisitions of one nginx request, which end with the request. */
+#include "lua_scope.h"
+
 #include <dlfcn.h>
-#include <lauxlib.h>
 #include <pthread.h>
 
-#include "lua_core.h"
+#include "lua_box.h"
 
 static const char SCOPE_TYPE[] = "zklock.scope";
 

@@ -2,9 +2,11 @@
  * The part of zklock.core that reads the stacks of coroutines, for Lua 5.1. There a coroutine cannot yield across
  * pcall, so waits run unprotected. After an error, other means must find what such a wait has left behind.
  */
-#include <string.h>
+#include "lua_stack.h"
 
-#include "lua_core.h"
+#include <lauxlib.h>
+#include <stdbool.h>
+#include <string.h>
 
 /*
  * core.yieldable() -> whether the caller may yield, as far as its stack shows

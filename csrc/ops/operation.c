@@ -1,20 +1,21 @@
 /*
  * operation: single requests of the program, which reads and writes nodes with them, or implements its own recipe.
  *
- * An operation waits in the engine's list while it may not be sent (no connection, too many requests in flight).
+ * An operation waits in a list while it may not be sent (no connection, too many requests in flight).
  * Operations are sent in the order in which they were requested. A read whose connection was lost is sent again. A
  * write is answered with ZKL_DISCONNECTED: whether it was executed is unknown, and only its author can tell whether a
  * second execution would hurt. The numbers of sequential nodes are passed on as ZooKeeper assigns them, even at their
  * end, where a lock would be refused.
  *
- * The answer is given once, from inside any of the engine's functions. An operation that was forgotten while its
+ * The answer is given once, from inside any function of this layer or of the session. An operation that was forgotten while its
  * request was in flight is freed when the reply is in.
  */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "ops.h"
+#include "user_watch.h"
 
 /*
  * The most bytes of a request. A server closes the connection at a packet above jute.maxbuffer, 1 MB by default, and
@@ -45,7 +46,7 @@ struct zkl_part {
 
 struct zkl_operation {
     TAILQ_ENTRY(zkl_operation) all;
-    zkl_engine *engine; /* NULL until zkl_engine_operate */
+    zkl_operations *operations; /* NULL until zkl_operations_submit */
     const zkl_operation_host *host;
     void *user;
     struct zkl_part *parts; /* one, or those of a multi */
@@ -54,7 +55,7 @@ struct zkl_operation {
     uint64_t serial; /* the order in which operations were requested */
     size_t size;
     bool watch_wanted;
-    bool waiting;   /* in engine->operations_waiting, otherwise in engine->operations */
+    bool waiting;   /* in operations->waiting, otherwise in operations->begun */
     bool flying;    /* its request is in flight */
     bool answered;  /* or cancelled: its answer is not reported any more */
     bool forgotten; /* freed as soon as it is not in flight */
@@ -200,21 +201,21 @@ static void describe(const zkl_operation *operation, char *text, size_t size)
 /* Removes the operation from the list that contains it. */
 static void take_off(zkl_operation *operation)
 {
-    zkl_engine *engine = operation->engine;
+    zkl_operations *operations = operation->operations;
     if (operation->waiting) {
-        TAILQ_REMOVE(&engine->operations_waiting, operation, all);
+        TAILQ_REMOVE(&operations->waiting, operation, all);
     } else {
-        TAILQ_REMOVE(&engine->operations, operation, all);
+        TAILQ_REMOVE(&operations->begun, operation, all);
     }
     operation->waiting = false;
 }
 
-/* Moves a waiting operation to engine->operations: its request will not be sent any more. */
+/* Moves a waiting operation to operations->begun: its request will not be sent any more. */
 static void stop_waiting(zkl_operation *operation)
 {
     if (operation->waiting) {
         take_off(operation);
-        TAILQ_INSERT_TAIL(&operation->engine->operations, operation, all);
+        TAILQ_INSERT_TAIL(&operation->operations->begun, operation, all);
     }
 }
 
@@ -386,7 +387,7 @@ static void fail_multi(zkl_operation *operation, int rc)
 /* Lets the operation wait until requests may go out, ahead of operations that were requested later. */
 static void wait_again(zkl_operation *operation)
 {
-    struct zkl_operation_list *list = &operation->engine->operations_waiting;
+    struct zkl_operation_list *list = &operation->operations->waiting;
     take_off(operation);
     operation->waiting = true;
     zkl_operation *later = TAILQ_FIRST(list);
@@ -420,19 +421,26 @@ static bool is_success(const zkl_operation *operation, int rc)
     return rc == ZOK || (rc == ZNONODE && operation->kind == ZKL_OPERATION_EXISTS);
 }
 
+/* Sends no operation until zkl_try_later's time has come. */
+static void pause_sending(zkl_operations *operations)
+{
+    operations->paused = true;
+    zkl_try_later(operations->session);
+}
+
 /* Handles the reply to an operation whose answer is still awaited. */
 static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
 {
-    zkl_engine *engine = operation->engine;
+    zkl_operations *operations = operation->operations;
     if (is_success(operation, rc)) {
         succeed(operation, reply);
     } else if (rc == ZTHROTTLEDOP) {
         wait_again(operation); /* the server has too much to do, and has not executed it */
-        zkl_operations_pause(engine);
+        pause_sending(operations);
     } else if (was_not_answered(rc) && is_read(operation->kind)) {
         wait_again(operation);
     } else if (was_not_answered(rc)) {
-        engine->stats.unknown_outcomes++;
+        operations->session->stats.unknown_outcomes++;
         fail(operation, ZKL_DISCONNECTED, "the connection was lost (%s): whether it was executed is not known",
              zerror(rc));
     } else if (operation->kind == ZKL_OPERATION_MULTI && rc != ZMARSHALLINGERROR) {
@@ -511,7 +519,7 @@ static bool has_watch(zkl_operation *operation)
 {
     if (operation->watch_wanted && operation->watch == NULL) {
         const struct zkl_part *part = operation->parts;
-        operation->watch = zkl_user_watch_new(operation->engine, part->path, part->kind == ZKL_OPERATION_CHILDREN,
+        operation->watch = zkl_user_watch_new(operation->operations, part->path, part->kind == ZKL_OPERATION_CHILDREN,
                                               operation->host->fired, operation->user);
     }
     return !operation->watch_wanted || operation->watch != NULL;
@@ -531,28 +539,29 @@ static bool makes_ephemeral(const zkl_operation *operation)
 
 static int call_client(zkl_operation *operation)
 {
-    zkl_engine *engine = operation->engine;
+    zkl_operations *operations = operation->operations;
     const struct zkl_part *part = operation->parts;
     const zkl_ask ask = {.on_reply = on_replied, .owner = operation};
     zkl_user_watch *watch = operation->watch;
     watcher_fn watcher = watch != NULL ? zkl_user_watch_event : NULL;
     switch (operation->kind) {
     case ZKL_OPERATION_GET:
-        return zkl_send_get(engine, &ask, part->path, watcher, watch);
+        return zkl_send_get(operations->session, &ask, part->path, watcher, watch);
     case ZKL_OPERATION_SET:
-        return zkl_send_set(engine, &ask, part->path, part->data, part->data_length, part->version);
+        return zkl_send_set(operations->session, &ask, part->path, part->data, part->data_length, part->version);
     case ZKL_OPERATION_CREATE:
-        return zkl_send_create(engine, &ask, part->path, part->data, part->data_length, &part->acl, part->flags);
+        return zkl_send_create(operations->session, &ask, part->path, part->data, part->data_length, &part->acl,
+                               part->flags);
     case ZKL_OPERATION_DELETE:
-        return zkl_send_delete(engine, &ask, part->path, part->version);
+        return zkl_send_delete(operations->session, &ask, part->path, part->version);
     case ZKL_OPERATION_EXISTS:
-        return zkl_send_exists(engine, &ask, part->path, watcher, watch);
+        return zkl_send_exists(operations->session, &ask, part->path, watcher, watch);
     case ZKL_OPERATION_CHILDREN:
-        return zkl_send_list(engine, &ask, part->path, watcher, watch);
+        return zkl_send_list(operations->session, &ask, part->path, watcher, watch);
     case ZKL_OPERATION_SYNC:
-        return zkl_send_sync(engine, &ask, part->path);
+        return zkl_send_sync(operations->session, &ask, part->path);
     case ZKL_OPERATION_MULTI:
-        return zkl_send_multi(engine, &ask, operation->part_count, operation->ops, operation->results);
+        return zkl_send_multi(operations->session, &ask, operation->part_count, operation->ops, operation->results);
     case ZKL_OPERATION_CHECK:
         break;
     }
@@ -561,20 +570,20 @@ static int call_client(zkl_operation *operation)
 
 static void send_operation(zkl_operation *operation)
 {
-    zkl_engine *engine = operation->engine;
+    zkl_operations *operations = operation->operations;
     if ((operation->kind == ZKL_OPERATION_MULTI && !init_multi(operation)) || !has_watch(operation)) {
         fail_for_memory(operation, "");
         return;
     }
     stop_waiting(operation);
     operation->flying = true;
-    engine->own_ephemerals = engine->own_ephemerals || makes_ephemeral(operation);
+    operations->session->lease.own_ephemerals = operations->session->lease.own_ephemerals || makes_ephemeral(operation);
     if (operation->watch != NULL) {
         zkl_user_watch_arming(operation->watch);
     }
     int rc = call_client(operation);
     if (rc == ZOK) {
-        engine->sent_bytes += operation->size;
+        operations->sent_bytes += operation->size;
         return;
     }
     operation->flying = false;
@@ -583,35 +592,45 @@ static void send_operation(zkl_operation *operation)
     }
     free_multi(operation);
     if (rc == ZINVALIDSTATE) {
-        wait_again(operation); /* the session is over, which the engine is about to learn */
-        zkl_operations_pause(engine);
+        wait_again(operation); /* the session is over, as a session event is about to tell */
+        pause_sending(operations);
     } else {
         fail(operation, ZKL_FAILED, "the ZooKeeper client refused it: %s", zerror(rc));
     }
 }
 
-static bool may_send(const zkl_engine *engine)
+static bool may_send(const zkl_operations *operations)
 {
-    return zkl_session_usable(engine) && !engine->operations_paused && engine->in_flight < ZKL_MAX_IN_FLIGHT;
+    return zkl_session_usable(operations->session) && !operations->paused &&
+           operations->session->requests.in_flight < ZKL_MAX_IN_FLIGHT;
 }
 
-void zkl_operations_send(zkl_engine *engine)
+void zkl_operations_send(zkl_operations *operations)
 {
     zkl_operation *operation;
-    while (may_send(engine) && (operation = TAILQ_FIRST(&engine->operations_waiting)) != NULL) {
+    while (may_send(operations) && (operation = TAILQ_FIRST(&operations->waiting)) != NULL) {
         send_operation(operation);
     }
 }
 
-int64_t zkl_operations_send_at(const zkl_engine *engine)
+int64_t zkl_operations_send_at(const zkl_operations *operations)
 {
-    return may_send(engine) && !TAILQ_EMPTY(&engine->operations_waiting) ? engine->now : ZKL_NEVER;
+    return may_send(operations) && !TAILQ_EMPTY(&operations->waiting) ? operations->session->now : ZKL_NEVER;
 }
 
-void zkl_operations_pause(zkl_engine *engine)
+/* --- the object ----------------------------------------------------------------------------------------------------- */
+
+void zkl_operations_init(zkl_operations *operations, zkl_session *session)
 {
-    engine->operations_paused = true;
-    zkl_try_later(engine);
+    operations->session = session;
+    TAILQ_INIT(&operations->waiting);
+    TAILQ_INIT(&operations->begun);
+    LIST_INIT(&operations->watches);
+}
+
+void zkl_operations_begin_turn(zkl_operations *operations)
+{
+    operations->sent_bytes = 0;
 }
 
 /* --- the driver's calls -------------------------------------------------------------------------------------------- */
@@ -619,15 +638,15 @@ void zkl_operations_pause(zkl_engine *engine)
 /* Refuses the operation if no answer of the server is needed for that; else returns false. */
 static bool refuse_locally(zkl_operation *operation)
 {
-    zkl_engine *engine = operation->engine;
-    if (engine->closing) {
+    zkl_operations *operations = operation->operations;
+    if (operations->session->closing) {
         fail(operation, ZKL_CLOSED, "the client is closed");
-    } else if (engine->state == ZKL_STATE_AUTH_FAILED) {
-        fail(operation, ZKL_AUTH_FAILED, "%s", engine->problem);
+    } else if (operations->session->state == ZKL_STATE_AUTH_FAILED) {
+        fail(operation, ZKL_AUTH_FAILED, "%s", operations->session->problem);
     } else if (operation->size > LARGEST_REQUEST) {
         fail(operation, ZKL_FAILED, "it has %zu bytes, and a ZooKeeper server takes no more than %d at once",
              operation->size, LARGEST_REQUEST);
-    } else if (operation->watch_wanted && !zkl_user_watch_fits(engine, operation->parts->path)) {
+    } else if (operation->watch_wanted && !zkl_user_watch_fits(operations, operation->parts->path)) {
         fail(operation, ZKL_FAILED, "this client watches too many paths to watch another");
     } else {
         return false;
@@ -635,25 +654,25 @@ static bool refuse_locally(zkl_operation *operation)
     return true;
 }
 
-void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_operation_host *host, void *user,
-                        int64_t now)
+void zkl_operations_submit(zkl_operations *operations, zkl_operation *operation, const zkl_operation_host *host,
+                           void *user, int64_t now)
 {
-    engine->now = now;
-    operation->engine = engine;
+    operations->session->now = now;
+    operation->operations = operations;
     operation->host = host;
     operation->user = user;
-    operation->serial = ++engine->operation_serial;
-    operation->size += (size_t)operation->part_count * (size_t)engine->chroot_length;
+    operation->serial = ++operations->serial;
+    operation->size += (size_t)operation->part_count * (size_t)operations->session->chroot_length;
     operation->waiting = true;
-    TAILQ_INSERT_TAIL(&engine->operations_waiting, operation, all);
-    if (!refuse_locally(operation) && engine->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {
-        zkl_operations_send(engine);
+    TAILQ_INSERT_TAIL(&operations->waiting, operation, all);
+    if (!refuse_locally(operation) && operations->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {
+        zkl_operations_send(operations);
     }
 }
 
 void zkl_operation_cancel(zkl_operation *operation, int64_t now)
 {
-    operation->engine->now = now;
+    operation->operations->session->now = now;
     operation->answered = true;
     stop_waiting(operation);
     leave_watch(operation);
@@ -661,7 +680,7 @@ void zkl_operation_cancel(zkl_operation *operation, int64_t now)
 
 void zkl_operation_forget(zkl_operation *operation, int64_t now)
 {
-    if (operation->engine == NULL) {
+    if (operation->operations == NULL) {
         free_operation(operation);
         return;
     }
@@ -670,7 +689,7 @@ void zkl_operation_forget(zkl_operation *operation, int64_t now)
     free_if_done(operation);
 }
 
-/* Answers the operations of a list that have no answer yet. In engine->operations the answers do not change the list. */
+/* Answers the operations of a list that have no answer yet. In operations->begun the answers do not change the list. */
 static void fail_all(struct zkl_operation_list *list, zkl_code code, const char *message)
 {
     zkl_operation *operation, *next;
@@ -684,17 +703,23 @@ static void fail_all(struct zkl_operation_list *list, zkl_code code, const char 
     }
 }
 
-void zkl_operations_fail(zkl_engine *engine, zkl_code code, const char *message)
+void zkl_operations_fail(zkl_operations *operations, zkl_code code, const char *message)
 {
-    fail_all(&engine->operations_waiting, code, message);
-    fail_all(&engine->operations, code, message);
+    fail_all(&operations->waiting, code, message);
+    fail_all(&operations->begun, code, message);
 }
 
-void zkl_operations_free(zkl_engine *engine)
+void zkl_operations_close(zkl_operations *operations)
+{
+    zkl_operations_fail(operations, ZKL_CLOSED, "the client is closed");
+    zkl_user_watches_end(operations, ZKL_CLOSED);
+}
+
+void zkl_operations_free(zkl_operations *operations)
 {
     zkl_operation *operation;
-    while ((operation = TAILQ_FIRST(&engine->operations_waiting)) != NULL ||
-           (operation = TAILQ_FIRST(&engine->operations)) != NULL) {
+    while ((operation = TAILQ_FIRST(&operations->waiting)) != NULL ||
+           (operation = TAILQ_FIRST(&operations->begun)) != NULL) {
         take_off(operation);
         operation->flying = false;
         leave_watch(operation);
@@ -704,22 +729,39 @@ void zkl_operations_free(zkl_engine *engine)
 
 /* --- what the session reports -------------------------------------------------------------------------------------- */
 
-static void over(zkl_engine *engine, const char *why)
+static void ready(void *owner)
 {
-    (void)why;
-    zkl_user_watches_end(engine, engine->closing ? ZKL_CLOSED : ZKL_LOST);
+    zkl_user_watches_resume(owner);
 }
 
-static void retry(zkl_engine *engine)
+static void over(void *owner, const char *why)
 {
-    zkl_user_watches_resume(engine);
-    engine->operations_paused = false;
+    zkl_operations *operations = owner;
+    (void)why;
+    zkl_user_watches_end(operations, operations->session->closing ? ZKL_CLOSED : ZKL_LOST);
+}
+
+static void closed(void *owner)
+{
+    zkl_user_watches_closed(owner);
+}
+
+static void refused(void *owner, zkl_code code, const char *message)
+{
+    zkl_operations_fail(owner, code, message);
+}
+
+static void retry(void *owner)
+{
+    zkl_operations *operations = owner;
+    zkl_user_watches_resume(operations);
+    operations->paused = false;
 }
 
 const zkl_session_listener zkl_operations_listener = {
-    .ready = zkl_user_watches_resume,
+    .ready = ready,
     .over = over,
-    .closed = zkl_user_watches_closed,
-    .refused = zkl_operations_fail,
+    .closed = closed,
+    .refused = refused,
     .retry = retry,
 };

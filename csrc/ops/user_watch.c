@@ -13,11 +13,12 @@
  */
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "ops.h"
+#include "user_watch.h"
 
 struct zkl_user_watch {
     LIST_ENTRY(zkl_user_watch) all;
-    zkl_engine *engine;
+    zkl_operations *operations;
     char *path;
     void (*fired)(void *user, zkl_node_event event, zkl_code code);
     void *user;
@@ -26,20 +27,20 @@ struct zkl_user_watch {
     bool wanted;   /* its operation may still need it */
     bool told;     /* the owner has been told that it fired, or that it never will */
     bool flying;   /* its removal is in flight */
-    bool cleaning; /* counted in engine->cleaning */
+    bool cleaning; /* counted in the session's `cleaning` */
 };
 
-static int64_t bytes_of(const zkl_engine *engine, const char *path)
+static int64_t bytes_of(const zkl_operations *operations, const char *path)
 {
-    return engine->chroot_length + (int64_t)strlen(path) + ZKL_WATCH_OVERHEAD;
+    return operations->session->chroot_length + (int64_t)strlen(path) + ZKL_WATCH_OVERHEAD;
 }
 
-bool zkl_user_watch_fits(const zkl_engine *engine, const char *path)
+bool zkl_user_watch_fits(const zkl_operations *operations, const char *path)
 {
-    return engine->watched_bytes + bytes_of(engine, path) <= ZKL_MAX_WATCHED_BYTES;
+    return operations->session->watches.watched_bytes + bytes_of(operations, path) <= ZKL_MAX_WATCHED_BYTES;
 }
 
-zkl_user_watch *zkl_user_watch_new(zkl_engine *engine, const char *path, bool children,
+zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path, bool children,
                                    void (*fired)(void *user, zkl_node_event event, zkl_code code), void *user)
 {
     zkl_user_watch *watch = zkl_alloc(sizeof *watch);
@@ -49,17 +50,17 @@ zkl_user_watch *zkl_user_watch_new(zkl_engine *engine, const char *path, bool ch
         zkl_free(copy);
         return NULL;
     }
-    watch->engine = engine;
+    watch->operations = operations;
     watch->path = copy;
     watch->children = children;
     watch->fired = fired;
     watch->user = user;
     watch->wanted = true;
     watch->state = ZKL_WATCH_IDLE;
-    LIST_INSERT_HEAD(&engine->user_watches, watch, all);
-    engine->program_watches++;
-    engine->watched_bytes += bytes_of(engine, path);
-    engine->stats.watches++;
+    LIST_INSERT_HEAD(&operations->watches, watch, all);
+    operations->session->lease.program_watches++;
+    operations->session->watches.watched_bytes += bytes_of(operations, path);
+    operations->session->stats.watches++;
     return watch;
 }
 
@@ -67,7 +68,7 @@ static void set_cleaning(zkl_user_watch *watch, bool cleaning)
 {
     if (watch->cleaning != cleaning) {
         watch->cleaning = cleaning;
-        watch->engine->cleaning += cleaning ? 1 : -1;
+        watch->operations->session->cleaning += cleaning ? 1 : -1;
     }
 }
 
@@ -79,9 +80,9 @@ static void free_if_unused(zkl_user_watch *watch)
     }
     set_cleaning(watch, false);
     LIST_REMOVE(watch, all);
-    watch->engine->program_watches--;
-    watch->engine->watched_bytes -= bytes_of(watch->engine, watch->path);
-    watch->engine->stats.watches--;
+    watch->operations->session->lease.program_watches--;
+    watch->operations->session->watches.watched_bytes -= bytes_of(watch->operations, watch->path);
+    watch->operations->session->stats.watches--;
     zkl_free(watch->path);
     zkl_free(watch);
 }
@@ -95,10 +96,10 @@ static void tell(zkl_user_watch *watch, zkl_node_event event, zkl_code code)
 }
 
 /* Returns whether the program still waits, or is about to wait, for this kind of watch on a path. */
-static bool is_wanted(const zkl_engine *engine, const char *path, bool children)
+static bool is_wanted(const zkl_operations *operations, const char *path, bool children)
 {
     const zkl_user_watch *watch;
-    LIST_FOREACH(watch, &engine->user_watches, all)
+    LIST_FOREACH(watch, &operations->watches, all)
     {
         bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_ARMING;
         if (watch->wanted && armed && watch->children == children && strcmp(watch->path, path) == 0) {
@@ -108,22 +109,36 @@ static bool is_wanted(const zkl_engine *engine, const char *path, bool children)
     return false;
 }
 
+/* All watches of one kind on a node were removed, including those that the program does not need any more. */
+static void forget(zkl_operations *operations, const char *path, bool children)
+{
+    zkl_user_watch *watch, *next;
+    for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
+        next = LIST_NEXT(watch, all);
+        bool known = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
+        if (known && !watch->wanted && watch->children == children && strcmp(watch->path, path) == 0) {
+            watch->state = ZKL_WATCH_IDLE;
+            free_if_unused(watch);
+        }
+    }
+}
+
 static void on_removed(void *owner, int rc, const zkl_reply *reply)
 {
     (void)reply;
     zkl_user_watch *watch = owner;
-    zkl_engine *engine = watch->engine;
+    zkl_operations *operations = watch->operations;
     if (watch->state == ZKL_WATCH_REMOVING && rc != ZOK) {
         watch->state = ZKL_WATCH_ARMED;
         if (rc == ZNOWATCHER) {
-            zkl_session_unwatched(engine);
+            zkl_session_unwatched(operations->session);
         } else if (!zkl_outcome_unknown(rc)) {
-            zkl_try_later(engine); /* after a lost connection it is tried again anyway */
+            zkl_try_later(operations->session); /* after a lost connection it is tried again anyway */
         }
     } else if (watch->state == ZKL_WATCH_REMOVING) {
         /* Not this one yet: its request is in flight. */
-        zkl_user_watches_forgotten(engine, watch->path, watch->children);
-        zkl_watch_forgotten(engine, watch->path, watch->children);
+        forget(operations, watch->path, watch->children);
+        zkl_watch_forgotten(operations->session, watch->path, watch->children);
     }
     watch->flying = false;
     free_if_unused(watch);
@@ -135,24 +150,25 @@ static void on_removed(void *owner, int rc, const zkl_reply *reply)
  */
 static void disarm(zkl_user_watch *watch)
 {
-    zkl_engine *engine = watch->engine;
-    if (is_wanted(engine, watch->path, watch->children) || zkl_watch_wanted(engine, watch->path, watch->children)) {
+    zkl_operations *operations = watch->operations;
+    if (is_wanted(operations, watch->path, watch->children) ||
+        zkl_watch_wanted(operations->session, watch->path, watch->children)) {
         set_cleaning(watch, false);
         return;
     }
     set_cleaning(watch, true);
-    if (!zkl_session_usable(engine)) {
+    if (!zkl_session_usable(operations->session)) {
         return;
     }
     watch->state = ZKL_WATCH_REMOVING;
     watch->flying = true;
     const zkl_ask ask = {.on_reply = on_removed, .owner = watch};
-    int rc = zkl_send_unwatch(engine, &ask, watch->path, watch->children);
+    int rc = zkl_send_unwatch(operations->session, &ask, watch->path, watch->children);
     if (rc != ZOK) {
         watch->flying = false;
         watch->state = rc == ZNOWATCHER ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
         if (rc != ZNOWATCHER) {
-            zkl_try_later(engine);
+            zkl_try_later(operations->session);
         }
     }
 }
@@ -177,19 +193,6 @@ void zkl_user_watch_leave(zkl_user_watch *watch)
     free_if_unused(watch);
 }
 
-void zkl_user_watches_forgotten(zkl_engine *engine, const char *path, bool children)
-{
-    zkl_user_watch *watch, *next;
-    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
-        next = LIST_NEXT(watch, all);
-        bool known = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
-        if (known && !watch->wanted && watch->children == children && strcmp(watch->path, path) == 0) {
-            watch->state = ZKL_WATCH_IDLE;
-            free_if_unused(watch);
-        }
-    }
-}
-
 void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
     (void)handle;
@@ -204,16 +207,16 @@ void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *pa
     if (event == ZKL_EVENT_NONE) {
         return; /* a session event: the watch stays armed */
     }
-    watch->engine->stats.notifications++;
+    watch->operations->session->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
     tell(watch, event, ZKL_OK);
     free_if_unused(watch);
 }
 
-void zkl_user_watches_resume(zkl_engine *engine)
+void zkl_user_watches_resume(zkl_operations *operations)
 {
     zkl_user_watch *watch, *next;
-    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
+    for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
         next = LIST_NEXT(watch, all);
         if (watch->state == ZKL_WATCH_ARMED && !watch->wanted) {
             disarm(watch);
@@ -222,10 +225,10 @@ void zkl_user_watches_resume(zkl_engine *engine)
     }
 }
 
-void zkl_user_watches_end(zkl_engine *engine, zkl_code code)
+void zkl_user_watches_end(zkl_operations *operations, zkl_code code)
 {
     zkl_user_watch *watch;
-    LIST_FOREACH(watch, &engine->user_watches, all)
+    LIST_FOREACH(watch, &operations->watches, all)
     {
         if (watch->state == ZKL_WATCH_ARMED) {
             tell(watch, ZKL_EVENT_NONE, code);
@@ -233,14 +236,26 @@ void zkl_user_watches_end(zkl_engine *engine, zkl_code code)
     }
 }
 
-void zkl_user_watches_closed(zkl_engine *engine)
+void zkl_user_watches_closed(zkl_operations *operations)
 {
     zkl_user_watch *watch, *next;
-    for (watch = LIST_FIRST(&engine->user_watches); watch != NULL; watch = next) {
+    for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
         next = LIST_NEXT(watch, all);
         watch->state = ZKL_WATCH_IDLE;
         free_if_unused(watch);
     }
 }
 
-const zkl_other_watches zkl_program_watches = {.wanted = is_wanted, .removed = zkl_user_watches_forgotten};
+/* --- what the session asks ------------------------------------------------------------------------------------------ */
+
+static bool wanted(const void *owner, const char *path, bool children)
+{
+    return is_wanted(owner, path, children);
+}
+
+static void removed(void *owner, const char *path, bool children)
+{
+    forget(owner, path, children);
+}
+
+const zkl_other_watches zkl_program_watches = {.wanted = wanted, .removed = removed};

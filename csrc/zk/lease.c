@@ -30,9 +30,9 @@
  *            ordered link before the answer to w.
  *   k        Another round trip through the leader. The report travels before k on the ordered link to the leader.
  *
- * Then the timer was restarted at the instant at which j1 was sent, or later. Requests with more
- * than ZKL_PROOF_NONE can be w or k. Every request can be j1 or j2. Each request remembers what its answer will prove (zkl_evidence). So one
- * request can play all parts at the same time, and a busy client proves its lease by the requests that it sends anyway.
+ * Then the timer was restarted at the instant at which j1 was sent, or later. Requests with more than ZKL_PROOF_NONE can be
+ * w or k. Every request can be j1 or j2. Each request remembers what its answer will prove (zkl_evidence). So one request
+ * can play all parts at the same time, and a busy client proves its lease by the requests that it sends anyway.
  *
  * There are two conditions:
  * - The follower's leader may have been replaced and not know it. A quorum write that is acknowledged on the same
@@ -56,10 +56,7 @@
  */
 #include <string.h>
 
-#include "engine/engine_private.h"
-
-/* The time until the next try when there was no memory for a heartbeat. */
-#define PAUSE_AFTER (ZKL_SECOND / 5)
+#include "session.h"
 
 /* Parts of the session timeout. */
 #define SPEAK_EVERY(timeout) ((timeout) / 5)
@@ -68,52 +65,46 @@
 #define ENDED_WITHIN(timeout) ((timeout) / 2)
 #define GIVES_WAY_AFTER(timeout) ((timeout) / 2 * 3)
 
-/*
- * The most nodes checked by one heartbeat request, and the most bytes of their paths in it. A server closes the
- * connection at a packet above jute.maxbuffer (1 MB by default), heartbeat after heartbeat. A check takes less than
- * CHECK_OVERHEAD besides its path.
- */
-#define CHECKS_AT_ONCE 256
-#define CHECKED_BYTES_AT_ONCE ((int64_t)512 * 1024)
-#define CHECK_OVERHEAD 32
-
-/* The most verifications of nodes in flight, whatever else is in flight: the lease must not wait for other requests. */
-#define VERIFICATIONS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
-
-#ifdef ZKL_BREAKABLE
-int64_t zkl_engine_restarted_at(const zkl_engine *engine, int64_t *timeout)
+void zkl_lease_init(zkl_session *session, bool required)
 {
-    *timeout = zkl_session_timeout(engine);
-    return engine->restarted_at;
+    session->lease.required = required;
+    session->lease.until = required ? 0 : ZKL_NEVER;
+    session->lease.check_at = ZKL_NEVER;
+    TAILQ_INIT(&session->lease.checks);
 }
-#endif
 
-bool zkl_lease_valid(const zkl_engine *engine)
+void zkl_lease_use_items(zkl_session *session, const zkl_lease_items *items, void *owner)
 {
-    return !engine->lease || engine->now < engine->lease_until || ZKL_BROKEN(ZKL_BREAK_LEASE);
+    session->lease.items = items;
+    session->lease.items_owner = owner;
+}
+
+bool zkl_lease_valid(const zkl_session *session)
+{
+    return !session->lease.required || session->now < session->lease.until || ZKL_BROKEN(ZKL_BREAK_LEASE);
 }
 
 /*
  * If leases are turned off, only the connection shows that the session exists. Grants are kept without a connection,
  * but a new grant needs it.
  */
-bool zkl_lease_covers_more(const zkl_engine *engine)
+bool zkl_lease_covers_more(const zkl_session *session)
 {
-    return zkl_lease_valid(engine) && (engine->lease || zkl_session_usable(engine));
+    return zkl_lease_valid(session) && (session->lease.required || zkl_session_usable(session));
 }
 
-int64_t zkl_lease_lapses_at(const zkl_engine *engine)
+int64_t zkl_lease_lapses_at(const zkl_session *session)
 {
-    bool matters = engine->lease && engine->nodes > 0 && engine->lease_until > engine->now;
-    return matters ? engine->lease_until : ZKL_NEVER;
+    bool matters = session->lease.required && session->lease.nodes > 0 && session->lease.until > session->now;
+    return matters ? session->lease.until : ZKL_NEVER;
 }
 
-void zkl_lease_lapse(zkl_engine *engine)
+void zkl_lease_lapse(zkl_session *session)
 {
-    if (zkl_lease_valid(engine) || engine->lease_until == 0 || ZKL_BROKEN(ZKL_BREAK_LAPSE)) {
+    if (zkl_lease_valid(session) || session->lease.until == 0 || ZKL_BROKEN(ZKL_BREAK_LAPSE)) {
         return;
     }
-    ZKL_TELL(engine, lapsed, engine);
+    ZKL_TELL(session, lapsed, each->owner);
 }
 
 /* --- evidence ------------------------------------------------------------------------------------------------------ */
@@ -124,30 +115,30 @@ static int64_t later(int64_t a, int64_t b)
 }
 
 /* Returns when the latest j1 was sent for which a request that is sent now can be the w; ZKL_LONG_AGO if there is none. */
-static int64_t pinged(const zkl_engine *engine)
+static int64_t pinged(const zkl_session *session)
 {
-    const zkl_chain *chain = &engine->chain;
+    const zkl_chain *chain = &session->lease.chain;
     int32_t slots = (int32_t)(sizeof chain->heard / sizeof *chain->heard);
     int32_t oldest = chain->heard_count > slots ? chain->heard_count - slots : 0;
-    int64_t within = ZKL_BROKEN(ZKL_BREAK_PINGED) ? 0 : PINGED_WITHIN(zkl_session_timeout(engine));
+    int64_t within = ZKL_BROKEN(ZKL_BREAK_PINGED) ? 0 : PINGED_WITHIN(zkl_session_timeout(session));
     for (int32_t i = chain->heard_count - 1; i >= oldest; i--) {
         struct zkl_heard heard = chain->heard[i % slots];
-        if (heard.since <= engine->now - within) {
+        if (heard.since <= session->now - within) {
             return heard.first;
         }
     }
     return ZKL_LONG_AGO;
 }
 
-zkl_evidence zkl_lease_evidence(const zkl_engine *engine, zkl_proof proof)
+zkl_evidence zkl_lease_evidence(const zkl_session *session, zkl_proof proof)
 {
-    zkl_evidence evidence = {engine->chain.first, ZKL_LONG_AGO, ZKL_LONG_AGO};
+    zkl_evidence evidence = {session->lease.chain.first, ZKL_LONG_AGO, ZKL_LONG_AGO};
     if (ZKL_BROKEN(ZKL_BREAK_TWICE)) {
-        evidence.first = engine->now;
+        evidence.first = session->now;
     }
-    if (engine->lease && proof != ZKL_PROOF_NONE) {
-        evidence.reported = pinged(engine);
-        evidence.arrived = ZKL_BROKEN(ZKL_BREAK_REPORTED) ? evidence.reported : engine->chain.reported;
+    if (session->lease.required && proof != ZKL_PROOF_NONE) {
+        evidence.reported = pinged(session);
+        evidence.arrived = ZKL_BROKEN(ZKL_BREAK_REPORTED) ? evidence.reported : session->lease.chain.reported;
     }
     return evidence;
 }
@@ -156,12 +147,12 @@ zkl_evidence zkl_lease_evidence(const zkl_engine *engine, zkl_proof proof)
  * Remembers the pair of requests that this answer completes. Only pairs of some time ago are of use, so the remembered
  * ones are spread over time.
  */
-static void note_heard(zkl_engine *engine, const zkl_request *request)
+static void note_heard(zkl_session *session, const zkl_request *request)
 {
-    zkl_chain *chain = &engine->chain;
+    zkl_chain *chain = &session->lease.chain;
     int32_t slots = (int32_t)(sizeof chain->heard / sizeof *chain->heard);
     int64_t first = request->evidence.first;
-    int64_t apart = zkl_session_timeout(engine) / slots;
+    int64_t apart = zkl_session_timeout(session) / slots;
     if (first == ZKL_LONG_AGO ||
         (chain->heard_count > 0 && first < chain->heard[(chain->heard_count - 1) % slots].first + apart)) {
         return;
@@ -172,11 +163,11 @@ static void note_heard(zkl_engine *engine, const zkl_request *request)
 
 void zkl_lease_answered(const zkl_request *request)
 {
-    zkl_engine *engine = request->engine;
-    zkl_chain *chain = &engine->chain;
-    note_heard(engine, request);
+    zkl_session *session = request->session;
+    zkl_chain *chain = &session->lease.chain;
+    note_heard(session, request);
     chain->first = later(chain->first, request->sent_at);
-    if (!engine->lease || request->proof == ZKL_PROOF_NONE) {
+    if (!session->lease.required || request->proof == ZKL_PROOF_NONE) {
         return;
     }
     chain->reported = later(chain->reported, request->evidence.reported);
@@ -185,70 +176,86 @@ void zkl_lease_answered(const zkl_request *request)
         chain->arrived = chain->reported;
     }
     if (request->proof >= ZKL_PROOF_QUORUM) {
-        int64_t within = ZKL_BROKEN(ZKL_BREAK_ENDED) ? 0 : ENDED_WITHIN(zkl_session_timeout(engine));
+        int64_t within = ZKL_BROKEN(ZKL_BREAK_ENDED) ? 0 : ENDED_WITHIN(zkl_session_timeout(session));
         bool ended_by_now = !chain->begins && request->sent_at >= chain->unbroken_since + within;
         chain->sound = chain->sound || ended_by_now;
         chain->proven = later(chain->restarted_at, chain->arrived);
         if (chain->sound) {
-            engine->restarted_at = later(engine->restarted_at, chain->restarted_at);
+            session->lease.restarted_at = later(session->lease.restarted_at, chain->restarted_at);
         }
     }
 }
 
 /* Returns whether this turn is less than 9T/10 after `before`. */
-static bool is_unbroken(const zkl_engine *engine, int64_t before)
+static bool is_unbroken(const zkl_session *session, int64_t before)
 {
-    return engine->now < before + LIVES_FOR(zkl_session_timeout(engine)) || ZKL_BROKEN(ZKL_BREAK_CHAIN);
+    return session->now < before + LIVES_FOR(zkl_session_timeout(session)) || ZKL_BROKEN(ZKL_BREAK_CHAIN);
 }
 
-static void break_chain(zkl_engine *engine)
+static void break_chain(zkl_session *session)
 {
-    engine->chain.sound = false;
-    engine->chain.unbroken_since = engine->now;
+    session->lease.chain.sound = false;
+    session->lease.chain.unbroken_since = session->now;
 }
 
-void zkl_lease_connected(zkl_engine *engine, bool fresh)
+void zkl_lease_connected(zkl_session *session, bool fresh)
 {
-    engine->chain = (zkl_chain){.first = ZKL_LONG_AGO,
-                                .reported = ZKL_LONG_AGO,
-                                .arrived = ZKL_LONG_AGO,
-                                .proven = ZKL_LONG_AGO,
-                                .restarted_at = engine->handshake_at,
-                                .unbroken_since = engine->handshake_at,
-                                .sound = fresh,
-                                .begins = !fresh};
+    session->lease.confirming_since = session->now;
+    session->lease.check_at = session->now;
+    if (fresh) {
+        session->lease.own_ephemerals = session->lease.no_witness = false;
+    }
+    session->lease.chain = (zkl_chain){.first = ZKL_LONG_AGO,
+                                       .reported = ZKL_LONG_AGO,
+                                       .arrived = ZKL_LONG_AGO,
+                                       .proven = ZKL_LONG_AGO,
+                                       .restarted_at = session->handshake_at,
+                                       .unbroken_since = session->handshake_at,
+                                       .sound = fresh,
+                                       .begins = !fresh};
     if (fresh) { /* the session was created by a quorum write */
-        engine->restarted_at = engine->handshake_at;
-        engine->alive_at = ZKL_LONG_AGO;
+        session->lease.restarted_at = session->handshake_at;
+        session->lease.alive_at = ZKL_LONG_AGO;
         return;
     }
     /* The server has restarted the timer with the timeout that it has just negotiated, which may be shorter. */
-    int64_t certain = engine->handshake_at + LIVES_FOR(zkl_session_timeout(engine));
-    if (engine->lease && engine->lease_until != 0 && certain < engine->lease_until && !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
-        zkl_lease_lapse(engine);
-        engine->lease_until = certain;
-        engine->host.lease_changed(engine->host.context, certain);
-        zkl_lease_lapse(engine);
+    int64_t certain = session->handshake_at + LIVES_FOR(zkl_session_timeout(session));
+    if (session->lease.required && session->lease.until != 0 && certain < session->lease.until &&
+        !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
+        zkl_lease_lapse(session);
+        session->lease.until = certain;
+        session->host.lease_changed(session->host.context, certain);
+        zkl_lease_lapse(session);
+    }
+}
+
+void zkl_lease_end(zkl_session *session)
+{
+    session->lease.check_at = ZKL_NEVER;
+    session->lease.confirming = false;
+    if (session->lease.required && session->lease.until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
+        session->lease.until = 0;
+        session->host.lease_changed(session->host.context, 0);
     }
 }
 
 /* Moves the end of the lease as far as is proven by now, and tells the listeners that have waited for a lease. */
-static void extend(zkl_engine *engine)
+static void extend(zkl_session *session)
 {
-    int64_t until = engine->alive_at + zkl_session_timeout(engine) / 2;
-    int64_t certain = engine->restarted_at + LIVES_FOR(zkl_session_timeout(engine));
+    int64_t until = session->lease.alive_at + zkl_session_timeout(session) / 2;
+    int64_t certain = session->lease.restarted_at + LIVES_FOR(zkl_session_timeout(session));
     if (certain < until && !ZKL_BROKEN(ZKL_BREAK_RESTART)) {
         until = certain;
     }
-    if (engine->session_id == 0 || engine->alive_at == ZKL_LONG_AGO || until <= engine->lease_until) {
+    if (session->session_id == 0 || session->lease.alive_at == ZKL_LONG_AGO || until <= session->lease.until) {
         return;
     }
-    zkl_lease_lapse(engine);
-    engine->lease_until = until;
-    engine->host.lease_changed(engine->host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
-    if (engine->confirming && zkl_lease_valid(engine)) {
-        engine->confirming = false;
-        ZKL_TELL(engine, leased, engine);
+    zkl_lease_lapse(session);
+    session->lease.until = until;
+    session->host.lease_changed(session->host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
+    if (session->lease.confirming && zkl_lease_valid(session)) {
+        session->lease.confirming = false;
+        ZKL_TELL(session, leased, each->owner);
     }
 }
 
@@ -258,21 +265,22 @@ static void extend(zkl_engine *engine)
  * just old enough. They are at most T/5 apart. A client without nodes needs no rounds in between, unless round trips
  * take so long that each instant would become known too late.
  */
-static int64_t next_round(const zkl_engine *engine)
+static int64_t next_round(const zkl_session *session)
 {
-    int64_t timeout = zkl_session_timeout(engine);
-    int64_t took = later(engine->now - engine->chain.round_began, 0); /* a caller may have read its clock earlier */
+    int64_t timeout = zkl_session_timeout(session);
+    int64_t took =
+        later(session->now - session->lease.chain.round_began, 0); /* a caller may have read its clock earlier */
     int64_t until_w = PINGED_WITHIN(timeout) + took + timeout / 100;
-    bool often = engine->nodes > 0 || took > timeout / 20;
+    bool often = session->lease.nodes > 0 || took > timeout / 20;
     int64_t rounds = often ? until_w / SPEAK_EVERY(timeout) + 1 : 1;
     int64_t apart = until_w / rounds / (ZKL_SECOND / 1000) * (ZKL_SECOND / 1000);
-    return later(engine->now, engine->chain.round_began + apart);
+    return later(session->now, session->lease.chain.round_began + apart);
 }
 
-void zkl_lease_date_answers(zkl_engine *engine)
+void zkl_lease_date_answers(zkl_session *session)
 {
-    zkl_chain *chain = &engine->chain;
-    if (!engine->lease || !engine->connected) {
+    zkl_chain *chain = &session->lease.chain;
+    if (!session->lease.required || !session->connected) {
         return;
     }
     int32_t slots = (int32_t)(sizeof chain->heard / sizeof *chain->heard);
@@ -281,429 +289,134 @@ void zkl_lease_date_answers(zkl_engine *engine)
         if (heard->since != ZKL_NEVER) {
             break;
         }
-        heard->since = engine->now;
+        heard->since = session->now;
     }
     if (chain->begins) {
         chain->begins = false;
-        chain->sound = is_unbroken(engine, engine->restarted_at);
-        chain->unbroken_since = engine->now;
+        chain->sound = is_unbroken(session, session->lease.restarted_at);
+        chain->unbroken_since = session->now;
     }
     if (chain->arrived > chain->restarted_at) {
-        if (!is_unbroken(engine, chain->restarted_at)) {
-            break_chain(engine);
+        if (!is_unbroken(session, chain->restarted_at)) {
+            break_chain(session);
         }
         chain->restarted_at = chain->arrived;
     }
-    if (chain->sound && chain->proven > engine->restarted_at) {
-        engine->restarted_at = chain->proven;
-        extend(engine);
+    if (chain->sound && chain->proven > session->lease.restarted_at) {
+        session->lease.restarted_at = chain->proven;
+        extend(session);
     }
     chain->proven = ZKL_LONG_AGO;
     if (chain->round_over) {
         chain->round_over = false;
-        engine->check_at = next_round(engine);
+        session->lease.check_at = next_round(session);
     }
 }
 
-void zkl_lease_prove(zkl_engine *engine, int64_t sent_at)
+void zkl_lease_prove(zkl_session *session, int64_t sent_at)
 {
-    if (!engine->lease || engine->session_id == 0) {
+    if (!session->lease.required || session->session_id == 0) {
         return;
     }
-    int64_t soon = engine->now + SPEAK_EVERY(zkl_session_timeout(engine));
-    engine->check_at = engine->check_at < soon ? engine->check_at : soon; /* there may be a node now */
-    engine->alive_at = later(engine->alive_at, sent_at);
-    extend(engine);
+    int64_t soon = session->now + SPEAK_EVERY(zkl_session_timeout(session));
+    session->lease.check_at =
+        session->lease.check_at < soon ? session->lease.check_at : soon; /* there may be a node now */
+    session->lease.alive_at = later(session->lease.alive_at, sent_at);
+    extend(session);
 }
 
-/* Loops over all items. */
-#define FOREACH_ITEM(item, engine)                                                                                     \
-    for ((item) = (engine)->items->next(engine, NULL); (item) != NULL; (item) = (engine)->items->next(engine, item))
-
 /* Returns whether the session has, or may get, anything that a new session would not have. */
-static bool has_something(const zkl_engine *engine)
+bool zkl_lease_has_something(const zkl_session *session)
 {
-    if (engine->nodes > 0 || engine->own_ephemerals || engine->program_watches > 0) {
+    if (session->lease.nodes > 0 || session->lease.own_ephemerals || session->lease.program_watches > 0) {
         return true;
     }
     void *item;
-    FOREACH_ITEM(item, engine)
+    ZKL_FOREACH_ITEM(item, session)
     {
-        if (engine->items->describe(item).state == ZKL_ITEM_PENDING) {
+        if (session->lease.items->describe(item).state == ZKL_ITEM_PENDING) {
             return true;
         }
     }
     return false;
 }
 
-static bool wants_session(const zkl_engine *engine)
+static bool wants_session(const zkl_session *session)
 {
-    const zkl_chain *chain = &engine->chain;
-    return !chain->sound && engine->now < chain->unbroken_since + ENDED_WITHIN(zkl_session_timeout(engine)) &&
-           !has_something(engine);
+    const zkl_chain *chain = &session->lease.chain;
+    return !chain->sound && session->now < chain->unbroken_since + ENDED_WITHIN(zkl_session_timeout(session)) &&
+           !zkl_lease_has_something(session);
 }
 
-bool zkl_lease_wants_session(const zkl_engine *engine)
+bool zkl_lease_wants_session(const zkl_session *session)
 {
-    return engine->lease && !engine->chain.begins && engine->items->next(engine, NULL) != NULL &&
-           engine->in_flight == 0 && wants_session(engine);
+    return session->lease.required && !session->lease.chain.begins &&
+           session->lease.items->next(session->lease.items_owner, NULL) != NULL && session->requests.in_flight == 0 &&
+           wants_session(session);
 }
 
-static bool any_needs_lease(const zkl_engine *engine)
+static bool any_needs_lease(const zkl_session *session)
 {
     void *item;
-    FOREACH_ITEM(item, engine)
+    ZKL_FOREACH_ITEM(item, session)
     {
-        if (engine->items->describe(item).needs_lease) {
+        if (session->lease.items->describe(item).needs_lease) {
             return true;
         }
     }
     return false;
 }
 
-int64_t zkl_lease_decides_at(const zkl_engine *engine)
+int64_t zkl_lease_decides_at(const zkl_session *session)
 {
-    bool at_once = zkl_session_usable(engine) && engine->lease &&
-                   (engine->chain.begins || engine->chain.round_over || zkl_lease_wants_session(engine));
-    return at_once ? engine->now : zkl_session_usable(engine) ? zkl_lease_waits_until(engine) : ZKL_NEVER;
+    bool at_once = zkl_session_usable(session) && session->lease.required &&
+                   (session->lease.chain.begins || session->lease.chain.round_over || zkl_lease_wants_session(session));
+    return at_once ? session->now : zkl_session_usable(session) ? zkl_lease_waits_until(session) : ZKL_NEVER;
 }
 
-int64_t zkl_lease_beat_at(const zkl_engine *engine)
+int64_t zkl_lease_waits_until(const zkl_session *session)
 {
-    bool may_beat = engine->lease && zkl_session_usable(engine) && engine->checks_flying == 0;
-    return may_beat ? engine->check_at : ZKL_NEVER;
+    bool waits = session->lease.required && session->lease.confirming;
+    return waits ? session->lease.confirming_since + GIVES_WAY_AFTER(zkl_session_timeout(session)) : ZKL_NEVER;
 }
 
-int64_t zkl_lease_waits_until(const zkl_engine *engine)
+bool zkl_lease_waits_in_vain(zkl_session *session)
 {
-    bool waits = engine->lease && engine->confirming;
-    return waits ? engine->confirming_since + GIVES_WAY_AFTER(zkl_session_timeout(engine)) : ZKL_NEVER;
-}
-
-bool zkl_lease_waits_in_vain(zkl_engine *engine)
-{
-    if (engine->now < zkl_lease_waits_until(engine)) {
+    if (session->now < zkl_lease_waits_until(session)) {
         return false;
     }
-    engine->confirming = any_needs_lease(engine); /* false: the item that needed a lease has left */
-    return engine->confirming;
+    session->lease.confirming = any_needs_lease(session); /* false: the item that needed a lease has left */
+    return session->lease.confirming;
 }
 
-bool zkl_lease_holds_back(const zkl_engine *engine)
+bool zkl_lease_holds_back(const zkl_session *session)
 {
-    return engine->lease && (engine->chain.begins || wants_session(engine));
+    return session->lease.required && (session->lease.chain.begins || wants_session(session));
 }
 
-void zkl_lease_want_now(zkl_engine *engine)
+void zkl_lease_want_now(zkl_session *session)
 {
-    engine->check_at = engine->now;
+    session->lease.check_at = session->now;
 }
 
-void zkl_lease_want(zkl_engine *engine)
+void zkl_lease_want(zkl_session *session)
 {
-    if (!engine->confirming) {
-        engine->confirming = true;
-        engine->confirming_since = engine->now;
+    if (!session->lease.confirming) {
+        session->lease.confirming = true;
+        session->lease.confirming_since = session->now;
     }
-    if (engine->checks_flying == 0) {
-        zkl_lease_want_now(engine);
-    }
-}
-
-void zkl_lease_rest(zkl_engine *engine)
-{
-    engine->check_at = engine->now + SPEAK_EVERY(zkl_session_timeout(engine));
-}
-
-/* --- heartbeats ---------------------------------------------------------------------------------------------------- */
-
-static void free_checks(struct zkl_checks *checks)
-{
-    if (checks != NULL) {
-        zkl_free(checks->items);
-        zkl_free(checks->ops);
-        zkl_free(checks->results);
-        zkl_free(checks);
+    if (session->lease.checks_flying == 0) {
+        zkl_lease_want_now(session);
     }
 }
 
-static struct zkl_checks *new_checks(zkl_engine *engine, int32_t capacity)
+void zkl_lease_rest(zkl_session *session)
 {
-    struct zkl_checks *checks = zkl_alloc(sizeof *checks);
-    if (checks == NULL) {
-        return NULL;
-    }
-    checks->engine = engine;
-    checks->items = zkl_alloc((size_t)capacity * sizeof *checks->items);
-    checks->ops = zkl_alloc((size_t)capacity * sizeof *checks->ops);
-    checks->results = zkl_alloc((size_t)capacity * sizeof *checks->results);
-    if (checks->items == NULL || checks->ops == NULL || checks->results == NULL) {
-        free_checks(checks);
-        return NULL;
-    }
-    return checks;
+    session->lease.check_at = session->now + SPEAK_EVERY(zkl_session_timeout(session));
 }
 
-static int64_t check_bytes(const zkl_engine *engine, const char *path)
+bool zkl_lease_lacks_heartbeat_only(const zkl_session *session)
 {
-    return engine->chroot_length + (int64_t)strlen(path) + CHECK_OVERHEAD;
-}
-
-/* Returns whether a heartbeat has no room for another node. */
-static bool is_full(const struct zkl_checks *checks, const char *path)
-{
-    return checks->count == CHECKS_AT_ONCE || checks->bytes + check_bytes(checks->engine, path) > CHECKED_BYTES_AT_ONCE;
-}
-
-static void add_check(struct zkl_checks *checks, void *item, const zkl_item *facts)
-{
-    checks->items[checks->count] = (struct zkl_check){item, facts->generation};
-    zoo_check_op_init(&checks->ops[checks->count], facts->path, -1);
-    checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this node */
-    checks->engine->items->keep(item);
-    checks->count++;
-    checks->bytes += check_bytes(checks->engine, facts->path);
-}
-
-/* Frees a heartbeat of which nothing is in flight, or still to be sent. */
-static void free_heartbeat(struct zkl_checks *checks)
-{
-    for (int32_t i = 0; i < checks->count; i++) {
-        checks->engine->items->release(checks->items[i].item);
-    }
-    free_checks(checks);
-}
-
-static void on_checked(void *owner, int rc, const zkl_reply *reply);
-static void on_verified(void *owner, int rc, const zkl_reply *reply);
-static void on_pulsed(void *owner, int rc, const zkl_reply *reply);
-
-static void send_checks(zkl_engine *engine, struct zkl_checks *checks)
-{
-    const zkl_ask ask = {.on_reply = on_checked, .owner = checks, .proof = ZKL_PROOF_HEARTBEAT};
-    if (zkl_send_multi(engine, &ask, checks->count, checks->ops, checks->results) != ZOK) {
-        free_heartbeat(checks);
-        return;
-    }
-    checks->sent_at = engine->now;
-    checks->connection = engine->connection;
-    checks->flying = 1;
-    TAILQ_INSERT_TAIL(&engine->checks, checks, all);
-    engine->checks_flying++;
-    engine->stats.heartbeats++;
-    zkl_lease_verify_next(engine);
-}
-
-static bool needs_check(const zkl_item *facts)
-{
-    return facts->path != NULL && (facts->state == ZKL_ITEM_PRESENT || facts->state == ZKL_ITEM_HELD);
-}
-
-/* Returns whether the item is unchanged since the heartbeat, and is held, or will be when the lease is proven. */
-static bool needs_verification(const struct zkl_check *check, const zkl_item *facts)
-{
-    return check->generation == facts->generation && facts->state == ZKL_ITEM_HELD && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR);
-}
-
-/* Verifies the next nodes of a heartbeat, as many as may be in flight. Returns false if some are left. */
-static bool send_verifications(zkl_engine *engine, struct zkl_checks *checks)
-{
-    if (checks->connection != engine->connection || !zkl_session_usable(engine)) {
-        checks->failed = checks->failed || checks->verifications_sent < checks->count;
-    }
-    while (!checks->failed && checks->verifications_sent < checks->count &&
-           engine->verifications_flying < VERIFICATIONS_AT_ONCE) {
-        int32_t index = checks->verifications_sent++;
-        const zkl_item facts = engine->items->describe(checks->items[index].item);
-        if (!needs_verification(&checks->items[index], &facts)) {
-            continue;
-        }
-        const zkl_ask ask = {.on_reply = on_verified, .owner = checks, .tag = index};
-        if (zkl_send_exists(engine, &ask, facts.path, NULL, NULL) == ZOK) {
-            checks->flying++;
-            engine->verifications_flying++;
-            engine->stats.heartbeats++;
-        } else {
-            checks->failed = true;
-        }
-    }
-    return checks->failed || checks->verifications_sent == checks->count;
-}
-
-void zkl_lease_verify_next(zkl_engine *engine)
-{
-    struct zkl_checks *checks, *next;
-    for (checks = TAILQ_FIRST(&engine->checks); checks != NULL; checks = next) {
-        next = TAILQ_NEXT(checks, all);
-        if (!send_verifications(engine, checks) || checks->flying > 0) {
-            continue;
-        }
-        TAILQ_REMOVE(&engine->checks, checks, all);
-        engine->checks_flying--;
-        engine->chain.round_over = engine->chain.round_over || engine->checks_flying == 0;
-        if (!checks->failed) {
-            zkl_lease_prove(engine, checks->sent_at);
-        }
-        free_heartbeat(checks);
-    }
-}
-
-static void send_all_checks(zkl_engine *engine)
-{
-    struct zkl_checks *checks = NULL;
-    void *item;
-    FOREACH_ITEM(item, engine)
-    {
-        const zkl_item facts = engine->items->describe(item);
-        if (!needs_check(&facts)) {
-            continue;
-        }
-        if (checks != NULL && is_full(checks, facts.path)) {
-            send_checks(engine, checks);
-            checks = NULL;
-        }
-        if (checks == NULL && (checks = new_checks(engine, CHECKS_AT_ONCE)) == NULL) {
-            engine->check_at = engine->now + PAUSE_AFTER; /* no memory: the lease runs on meanwhile */
-            return;
-        }
-        add_check(checks, item, &facts);
-    }
-    if (checks != NULL) {
-        send_checks(engine, checks);
-    }
-}
-
-/* Sends a sync, the request of a round that is no heartbeat. `last`: no request of the round follows it. */
-static void send_pulse(zkl_engine *engine, bool last)
-{
-    const zkl_ask ask = {.on_reply = on_pulsed, .owner = engine, .tag = last, .proof = ZKL_PROOF_LEADER};
-    if (zkl_send_sync(engine, &ask, "/") == ZOK) {
-        engine->checks_flying++;
-        engine->stats.heartbeats++;
-    }
-}
-
-/*
- * Sends the second request of a round without nodes. If the client has something to lose with its session, this is a
- * quorum write, so that the chain goes on over a lost connection.
- */
-static void send_last(zkl_engine *engine)
-{
-    if (!has_something(engine) || engine->no_witness) {
-        send_pulse(engine, true);
-        return;
-    }
-    const zkl_ask ask = {.on_reply = on_pulsed, .owner = engine, .tag = 1, .proof = ZKL_PROOF_QUORUM};
-    zoo_check_op_init(&engine->witness, "/", -1);
-    if (zkl_send_multi(engine, &ask, 1, &engine->witness, &engine->witness_result) == ZOK) {
-        engine->checks_flying++;
-        engine->stats.heartbeats++;
-    }
-}
-
-void zkl_lease_beat(zkl_engine *engine)
-{
-    bool only_aliveness = engine->confirming && engine->chain.sound &&
-                          engine->now < engine->restarted_at + ENDED_WITHIN(zkl_session_timeout(engine));
-    zkl_lease_rest(engine);
-    engine->chain.round_began = engine->now;
-    if (only_aliveness) {
-        send_all_checks(engine); /* an entry waits for its grant: the shortest way */
-    } else {
-        send_pulse(engine, false);
-    }
-}
-
-/* Handles the reply to a round's request that is no heartbeat. Its tag: whether it was the last one of the round. */
-static void on_pulsed(void *owner, int rc, const zkl_reply *reply)
-{
-    zkl_engine *engine = owner;
-    bool last = reply->tag != 0;
-    engine->checks_flying--;
-    if (reply->connection != engine->connection || !zkl_session_usable(engine)) {
-        return; /* the next connection has its own rounds */
-    }
-    if (last) {
-        engine->no_witness = engine->no_witness || rc == ZNOAUTH || rc == ZNONODE;
-        engine->chain.round_over = rc == ZOK;
-        return;
-    }
-    send_all_checks(engine);
-    if (engine->checks_flying == 0) {
-        send_last(engine);
-    }
-}
-
-/* Returns whether all checks passed. The C client reports success even if parts of the answer say otherwise, or are missing. */
-static bool all_passed(const struct zkl_checks *checks)
-{
-    bool passed = true;
-    for (int32_t i = 0; i < checks->count; i++) {
-        passed = passed && checks->results[i].err == ZOK;
-    }
-    return passed;
-}
-
-/* Logs an answer that is neither yes nor no, unless its cause is known to pass by itself. */
-static void note_unproven(zkl_engine *engine, int rc)
-{
-    if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
-        zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "the lease cannot be extended: checking our own nodes gives '%s'%s",
-                zerror(rc), rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");
-    }
-}
-
-/* Handles the reply to a heartbeat. */
-static void on_checked(void *owner, int rc, const zkl_reply *reply)
-{
-    (void)reply;
-    struct zkl_checks *checks = owner;
-    zkl_engine *engine = checks->engine;
-    checks->flying--;
-    rc = rc == ZOK && !all_passed(checks) ? ZMARSHALLINGERROR : rc;
-    rc = rc == ZNONODE && ZKL_BROKEN(ZKL_BREAK_EVICTED) ? ZOK : rc;
-    checks->failed = checks->failed || rc != ZOK;
-    if (rc == ZNONODE) {
-        for (int32_t i = 0; i < checks->count; i++) {
-            const struct zkl_check *check = &checks->items[i];
-            const zkl_item facts = engine->items->describe(check->item);
-            if (checks->results[i].err == ZNONODE && check->generation == facts.generation && needs_check(&facts)) {
-                engine->items->deleted(check->item);
-            }
-        }
-        zkl_lease_want_now(engine); /* the failed multi said nothing about the others */
-    } else if (rc != ZOK) {
-        note_unproven(engine, rc);
-    }
-    zkl_lease_verify_next(engine);
-}
-
-/* Returns whether the node is our own. */
-static bool is_own(const zkl_engine *engine, const zkl_item *facts, const struct Stat *stat)
-{
-    return stat->ephemeralOwner == engine->session_id && (facts->any_czxid || stat->czxid == facts->czxid);
-}
-
-/* Handles the reply to the verification of the node whose index is the request's tag. */
-static void on_verified(void *owner, int rc, const zkl_reply *reply)
-{
-    struct zkl_checks *checks = owner;
-    zkl_engine *engine = checks->engine;
-    const struct zkl_check *check = &checks->items[reply->tag];
-    checks->flying--;
-    engine->verifications_flying--;
-    if (rc == ZNONODE || rc == ZOK) {
-        /* Without the node that is lost the heartbeat proves as much as before. */
-        const zkl_item facts = engine->items->describe(check->item);
-        bool matters = needs_verification(check, &facts);
-        if (matters && rc == ZNONODE) {
-            engine->items->deleted(check->item);
-        } else if (matters && !is_own(engine, &facts, reply->stat)) {
-            engine->items->replaced(check->item);
-        }
-    } else {
-        checks->failed = true;
-        note_unproven(engine, rc);
-    }
-    zkl_lease_verify_next(engine);
+    return session->lease.chain.sound &&
+           session->now < session->lease.restarted_at + ENDED_WITHIN(zkl_session_timeout(session));
 }

@@ -2,7 +2,7 @@
  * request: requests in flight.
  *
  * Every asynchronous call of the C client carries one context of ours as its `data`. The context is made before the
- * call and put into the engine's list of requests in flight. It is taken out exactly once: by its completion, or when
+ * call and put into the session's list of requests in flight. It is taken out exactly once: by its completion, or when
  * the C client refused the call. A refused call is normally never completed. It may be completed if memory ran out in
  * the middle of the call. So such contexts are kept, as orphans, until the handle is closed and no callback can come
  * any more.
@@ -11,35 +11,41 @@
  */
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "lease.h"
+#include "request.h"
+#include "session.h"
+
+#ifdef ZKL_BREAKABLE
+int32_t zkl_most_in_flight = 1000;
+#endif
 
 /* Returns a context for a request that is about to be sent, or NULL when memory is short. Counts it as in flight. */
-static zkl_request *begin(zkl_engine *engine, const zkl_ask *ask)
+static zkl_request *begin(zkl_session *session, const zkl_ask *ask)
 {
-    zkl_request *request = TAILQ_FIRST(&engine->spare);
+    zkl_request *request = TAILQ_FIRST(&session->requests.spare);
     if (request != NULL) {
-        TAILQ_REMOVE(&engine->spare, request, all);
+        TAILQ_REMOVE(&session->requests.spare, request, all);
     } else {
         request = zkl_alloc(sizeof *request);
         if (request == NULL) {
             return NULL;
         }
     }
-    request->engine = engine;
+    request->session = session;
     request->on_reply = ask->on_reply;
     request->owner = ask->owner;
     request->memory = ask->memory;
     request->generation = ask->generation;
     request->tag = ask->tag;
     request->proof = ask->proof;
-    request->connection = engine->connection;
-    request->sent_at = engine->now;
-    request->evidence = zkl_lease_evidence(engine, ask->proof);
-    TAILQ_INSERT_TAIL(&engine->flying, request, all);
-    engine->in_flight++;
-    engine->stats.requests++;
-    if (engine->host.sending != NULL) {
-        engine->host.sending(engine->host.context);
+    request->connection = session->connection;
+    request->sent_at = session->now;
+    request->evidence = zkl_lease_evidence(session, ask->proof);
+    TAILQ_INSERT_TAIL(&session->requests.flying, request, all);
+    session->requests.in_flight++;
+    session->stats.requests++;
+    if (session->host.sending != NULL) {
+        session->host.sending(session->host.context);
     }
     return request;
 }
@@ -47,20 +53,20 @@ static zkl_request *begin(zkl_engine *engine, const zkl_ask *ask)
 /* The C client refused the request: its completion will not or should not come. Puts the context away. */
 static void refused(zkl_request *request, int rc)
 {
-    zkl_engine *engine = request->engine;
-    TAILQ_REMOVE(&engine->flying, request, all);
-    engine->in_flight--;
-    zkl_log(engine, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
-    request->engine = NULL;
-    TAILQ_INSERT_TAIL(&engine->orphans, request, all);
+    zkl_session *session = request->session;
+    TAILQ_REMOVE(&session->requests.flying, request, all);
+    session->requests.in_flight--;
+    zkl_session_log(session, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
+    request->session = NULL;
+    TAILQ_INSERT_TAIL(&session->requests.orphans, request, all);
 }
 
 /* The C client's function has returned `rc`. Tells the host, and returns `rc`. */
 static int end(zkl_request *request, int rc)
 {
-    const zkl_engine *engine = request->engine;
-    if (engine->host.sent != NULL) {
-        engine->host.sent(engine->host.context);
+    const zkl_session *session = request->session;
+    if (session->host.sent != NULL) {
+        session->host.sent(session->host.context);
     }
     if (rc != ZOK) {
         refused(request, rc);
@@ -72,16 +78,16 @@ static int end(zkl_request *request, int rc)
 static zkl_request *begin_completion(const void *data, int rc)
 {
     zkl_request *request = (zkl_request *)(uintptr_t)data;
-    zkl_engine *engine = request->engine;
-    if (engine == NULL) {
+    zkl_session *session = request->session;
+    if (session == NULL) {
         return NULL; /* an orphan that is completed after all */
     }
-    TAILQ_REMOVE(&engine->flying, request, all);
-    engine->in_flight--;
+    TAILQ_REMOVE(&session->requests.flying, request, all);
+    session->requests.in_flight--;
     bool heartbeat = request->proof == ZKL_PROOF_HEARTBEAT;
     bool proof = rc == ZOK || (rc == ZNONODE && heartbeat && ZKL_BROKEN(ZKL_BREAK_EVICTED)) ||
                  (rc == ZTHROTTLEDOP && ZKL_BROKEN(ZKL_BREAK_THROTTLED));
-    if (proof && request->connection == engine->connection) {
+    if (proof && request->connection == session->connection) {
         zkl_lease_answered(request);
     }
     return request;
@@ -96,7 +102,7 @@ static void answer(const void *data, int rc, zkl_reply reply)
     if (request == NULL) {
         return;
     }
-    zkl_engine *engine = request->engine;
+    zkl_session *session = request->session;
     reply.connection = request->connection;
     reply.generation = request->generation;
     reply.sent_at = request->sent_at;
@@ -104,7 +110,7 @@ static void answer(const void *data, int rc, zkl_reply reply)
     request->on_reply(request->owner, rc, &reply);
     zkl_free(request->memory);
     request->memory = NULL;
-    TAILQ_INSERT_HEAD(&engine->spare, request, all);
+    TAILQ_INSERT_HEAD(&session->requests.spare, request, all);
 }
 
 static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
@@ -162,89 +168,90 @@ int zkl_names_rc(int rc, const struct String_vector *names)
 /* What the functions return if there is no memory for a context. */
 #define NO_CONTEXT ZMARSHALLINGERROR
 
-int zkl_send_create(zkl_engine *engine, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+int zkl_send_create(zkl_session *session, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                     const struct ACL_vector *acl, int32_t flags)
 {
-    zkl_request *request = begin(engine, ask);
+    zkl_request *request = begin(session, ask);
     return request == NULL
                ? NO_CONTEXT
-               : end(request, zoo_acreate2(engine->handle, path, data, length, acl, flags, on_created, request));
+               : end(request, zoo_acreate2(session->handle, path, data, length, acl, flags, on_created, request));
 }
 
-int zkl_send_make(zkl_engine *engine, const zkl_ask *ask, const char *path, const char *data,
+int zkl_send_make(zkl_session *session, const zkl_ask *ask, const char *path, const char *data,
                   const struct ACL_vector *acl, int32_t flags)
 {
-    zkl_request *request = begin(engine, ask);
-    return request == NULL
-               ? NO_CONTEXT
-               : end(request, zoo_acreate(engine->handle, path, data, (int)strlen(data), acl, flags, on_text, request));
-}
-
-int zkl_send_delete(zkl_engine *engine, const zkl_ask *ask, const char *path, int32_t version)
-{
-    zkl_request *request = begin(engine, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_adelete(engine->handle, path, version, on_done, request));
-}
-
-int zkl_send_exists(zkl_engine *engine, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
-{
-    zkl_request *request = begin(engine, ask);
+    zkl_request *request = begin(session, ask);
     return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_awexists(engine->handle, path, watcher, context, on_stat, request));
+                           : end(request, zoo_acreate(session->handle, path, data, (int)strlen(data), acl, flags,
+                                                      on_text, request));
 }
 
-int zkl_send_get(zkl_engine *engine, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+int zkl_send_delete(zkl_session *session, const zkl_ask *ask, const char *path, int32_t version)
 {
-    zkl_request *request = begin(engine, ask);
-    return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_awget(engine->handle, path, watcher, context, on_data, request));
+    zkl_request *request = begin(session, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_adelete(session->handle, path, version, on_done, request));
 }
 
-int zkl_send_set(zkl_engine *engine, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+int zkl_send_exists(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+{
+    zkl_request *request = begin(session, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end(request, zoo_awexists(session->handle, path, watcher, context, on_stat, request));
+}
+
+int zkl_send_get(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+{
+    zkl_request *request = begin(session, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end(request, zoo_awget(session->handle, path, watcher, context, on_data, request));
+}
+
+int zkl_send_set(zkl_session *session, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                  int32_t version)
 {
-    zkl_request *request = begin(engine, ask);
+    zkl_request *request = begin(session, ask);
     return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_aset(engine->handle, path, data, length, version, on_stat, request));
+                           : end(request, zoo_aset(session->handle, path, data, length, version, on_stat, request));
 }
 
-int zkl_send_names(zkl_engine *engine, const zkl_ask *ask, const char *path)
+int zkl_send_names(zkl_session *session, const zkl_ask *ask, const char *path)
 {
-    zkl_request *request = begin(engine, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_children(engine->handle, path, 0, on_names, request));
+    zkl_request *request = begin(session, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_children(session->handle, path, 0, on_names, request));
 }
 
-int zkl_send_list(zkl_engine *engine, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+int zkl_send_list(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
 {
-    zkl_request *request = begin(engine, ask);
+    zkl_request *request = begin(session, ask);
     return request == NULL
                ? NO_CONTEXT
-               : end(request, zoo_awget_children2(engine->handle, path, watcher, context, on_listing, request));
+               : end(request, zoo_awget_children2(session->handle, path, watcher, context, on_listing, request));
 }
 
-int zkl_send_sync(zkl_engine *engine, const zkl_ask *ask, const char *path)
+int zkl_send_sync(zkl_session *session, const zkl_ask *ask, const char *path)
 {
-    zkl_request *request = begin(engine, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_async(engine->handle, path, on_text, request));
+    zkl_request *request = begin(session, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_async(session->handle, path, on_text, request));
 }
 
-int zkl_send_multi(zkl_engine *engine, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results)
+int zkl_send_multi(zkl_session *session, const zkl_ask *ask, int32_t count, const zoo_op_t *ops,
+                   zoo_op_result_t *results)
 {
-    zkl_request *request = begin(engine, ask);
+    zkl_request *request = begin(session, ask);
     return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_amulti(engine->handle, count, ops, results, on_done, request));
+                           : end(request, zoo_amulti(session->handle, count, ops, results, on_done, request));
 }
 
-int zkl_send_unwatch(zkl_engine *engine, const zkl_ask *ask, const char *path, bool children)
+int zkl_send_unwatch(zkl_session *session, const zkl_ask *ask, const char *path, bool children)
 {
-    zkl_request *request = begin(engine, ask);
+    zkl_request *request = begin(session, ask);
     if (request == NULL) {
         return NO_CONTEXT;
     }
     /* The parameter's type is a pointer to a function pointer, but the C client stores and calls the value itself. */
     void_completion_t *completion = (void_completion_t *)(uintptr_t)on_done;
     ZooWatcherType type = children ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
-    return end(request, zoo_aremove_all_watches(engine->handle, path, type, 0, completion, request));
+    return end(request, zoo_aremove_all_watches(session->handle, path, type, 0, completion, request));
 }
 
 /* --- the end of a handle ------------------------------------------------------------------------------------------- */
@@ -259,13 +266,20 @@ static void free_list(struct zkl_request_list *list)
     }
 }
 
-void zkl_requests_closed(zkl_engine *engine)
+void zkl_requests_init(zkl_session *session)
 {
-    free_list(&engine->orphans);
+    TAILQ_INIT(&session->requests.flying);
+    TAILQ_INIT(&session->requests.orphans);
+    TAILQ_INIT(&session->requests.spare);
 }
 
-void zkl_requests_free(zkl_engine *engine)
+void zkl_requests_closed(zkl_session *session)
 {
-    free_list(&engine->orphans);
-    free_list(&engine->spare);
+    free_list(&session->requests.orphans);
+}
+
+void zkl_requests_free(zkl_session *session)
+{
+    free_list(&session->requests.orphans);
+    free_list(&session->requests.spare);
 }

@@ -5,6 +5,7 @@
  * is what the handle says. `ready` means more: the server has answered a request of ours in this session. So a program
  * that merely accepts connections is not taken for a ZooKeeper server.
  */
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -12,7 +13,10 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "engine/engine_private.h"
+#include "heartbeat.h"
+#include "lease.h"
+#include "request.h"
+#include "session.h"
 
 /* The time until the next try after a failure to open a handle, for example because a name does not resolve. */
 #define RETRY_AFTER (ZKL_SECOND / 2)
@@ -42,14 +46,65 @@ const char *zkl_state_name(zkl_state state)
     return names[state];
 }
 
-void zkl_log(zkl_engine *engine, int level, const char *format, ...)
+/* --- the object ----------------------------------------------------------------------------------------------------- */
+
+static bool copy_auths(zkl_session *session, const zkl_session_config *config)
 {
-    char message[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    engine->host.log(engine->host.context, level, message);
+    if (config->auth_count == 0) {
+        return true;
+    }
+    session->auths = zkl_alloc((size_t)config->auth_count * sizeof *session->auths);
+    if (session->auths == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < config->auth_count; i++) {
+        const zkl_auth *auth = &config->auths[i];
+        session->auths[i].scheme = zkl_copy(auth->scheme, strlen(auth->scheme));
+        session->auths[i].credential = zkl_copy(auth->credential, (size_t)auth->credential_length);
+        session->auths[i].credential_length = auth->credential_length;
+        session->auth_count++;
+        if (session->auths[i].scheme == NULL || session->auths[i].credential == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool zkl_session_init(zkl_session *session, const zkl_session_config *config, const zkl_session_host *host)
+{
+    session->host = *host;
+    session->servers = zkl_copy(config->servers, strlen(config->servers));
+    session->hosts = zkl_copy(config->servers, strcspn(config->servers, "/"));
+    session->chroot_length = (int32_t)(strlen(config->servers) - strcspn(config->servers, "/"));
+    session->asked_timeout_ms = config->session_timeout_ms;
+    session->zookeeper_log = config->zookeeper_log;
+    session->backing_off_until = ZKL_NEVER;
+    session->state = ZKL_STATE_CONNECTING;
+    zkl_lease_init(session, config->lease);
+    zkl_requests_init(session);
+    return session->servers != NULL && session->hosts != NULL && copy_auths(session, config);
+}
+
+void zkl_session_free(zkl_session *session)
+{
+    zkl_requests_free(session);
+    for (int32_t i = 0; i < session->auth_count; i++) {
+        zkl_free((void *)(uintptr_t)session->auths[i].scheme);
+        zkl_free_secret((void *)(uintptr_t)session->auths[i].credential);
+    }
+    zkl_free(session->auths);
+    zkl_free(session->hosts);
+    zkl_free(session->servers);
+}
+
+void zkl_session_listen(zkl_session *session, const zkl_session_listener *calls, void *owner)
+{
+    zkl_listening *last = session->listeners;
+    while (last->calls != NULL) {
+        last++;
+    }
+    assert(last < session->listeners + ZKL_MOST_LISTENERS);
+    *last = (zkl_listening){calls, owner};
 }
 
 /* --- the next server ---------------------------------------------------------------------------------------------- */
@@ -68,160 +123,150 @@ static const int8_t misses_allowed[] = {3, 5, 8};
 
 #define FIRST_MISS_LIMIT_INDEX 2
 
-static void expect_misses(zkl_engine *engine, int8_t miss_limit_index)
+static void expect_misses(zkl_session *session, int8_t miss_limit_index)
 {
-    engine->misses = 0;
-    engine->miss_limit_index = miss_limit_index;
+    session->misses = 0;
+    session->miss_limit_index = miss_limit_index;
 }
 
-static void note_miss(zkl_engine *engine)
+static void note_miss(zkl_session *session)
 {
-    if (++engine->misses >= misses_allowed[engine->miss_limit_index]) {
-        zoo_cycle_next_server(engine->handle);
-        engine->connect_at = engine->now + zoo_recv_timeout(engine->handle) / 60 * (ZKL_SECOND / 1000);
-        expect_misses(engine, (int8_t)((engine->miss_limit_index + 1) % (int)sizeof(misses_allowed)));
+    if (++session->misses >= misses_allowed[session->miss_limit_index]) {
+        zoo_cycle_next_server(session->handle);
+        session->connect_at = session->now + zoo_recv_timeout(session->handle) / 60 * (ZKL_SECOND / 1000);
+        expect_misses(session, (int8_t)((session->miss_limit_index + 1) % (int)sizeof(misses_allowed)));
     }
 }
 
 /* --- state --------------------------------------------------------------------------------------------------------- */
 
-static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const char *format, ...)
+static void set_state(zkl_session *session, zkl_state state, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-static void set_state(zkl_engine *engine, zkl_state state, zkl_code code, const char *format, ...)
+static void set_state(zkl_session *session, zkl_state state, zkl_code code, const char *format, ...)
 {
-    char problem[sizeof engine->problem];
+    char problem[sizeof session->problem];
     va_list args;
     va_start(args, format);
     vsnprintf(problem, sizeof problem, format, args);
     va_end(args);
-    if (engine->state == state && strcmp(engine->problem, problem) == 0) {
+    if (session->state == state && strcmp(session->problem, problem) == 0) {
         return;
     }
-    engine->state = state;
-    engine->problem_code = code;
-    memcpy(engine->problem, problem, sizeof problem);
-    engine->host.state_changed(engine->host.context, state, code, problem);
+    session->state = state;
+    session->problem_code = code;
+    memcpy(session->problem, problem, sizeof problem);
+    session->host.state_changed(session->host.context, state, code, problem);
 }
 
-void zkl_session_unwatched(zkl_engine *engine)
+void zkl_session_unwatched(zkl_session *session)
 {
-    if (!engine->unwatched) {
-        engine->unwatched = true;
-        zkl_log(engine, ZOO_LOG_LEVEL_WARN, "a server of '%s' has forgotten watches: connecting anew", engine->hosts);
+    if (!session->unwatched) {
+        session->unwatched = true;
+        zkl_session_log(session, ZOO_LOG_LEVEL_WARN, "a server of '%s' has forgotten watches: connecting anew",
+                        session->hosts);
     }
 }
 
-bool zkl_session_usable(const zkl_engine *engine)
+static void now_ready(zkl_session *session)
 {
-    return engine->ready && !engine->closing && !engine->over;
-}
-
-static void now_ready(zkl_engine *engine)
-{
-    engine->ready = true;
-    zkl_lease_rest(engine);
-    if (engine->chroot_missing) {
-        set_state(engine, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
-                  strchr(engine->servers, '/'), engine->servers);
+    session->ready = true;
+    zkl_lease_rest(session);
+    if (session->chroot_missing) {
+        set_state(session, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
+                  strchr(session->servers, '/'), session->servers);
     } else {
-        set_state(engine, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
+        set_state(session, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
     }
-    ZKL_TELL(engine, ready, engine);
-    if (engine->nodes > 0) {
-        zkl_lease_want_now(engine);
+    ZKL_TELL(session, ready, each->owner);
+    if (session->lease.nodes > 0) {
+        zkl_lease_want_now(session);
     }
 }
 
 /* Handles the reply to the probe. */
 static void on_probed(void *owner, int rc, const zkl_reply *reply)
 {
-    zkl_engine *engine = owner;
-    engine->checks_flying--;
-    if (reply->connection != engine->connection || !engine->connected || engine->probed) {
+    zkl_session *session = owner;
+    session->lease.checks_flying--;
+    if (reply->connection != session->connection || !session->connected || session->probed) {
         return; /* the next connection has its own probe; or this one only kept the connection alive */
     }
     if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
-        engine->probed = true;
-        engine->chroot_missing = rc == ZNONODE;
-        now_ready(engine);
+        session->probed = true;
+        session->chroot_missing = rc == ZNONODE;
+        now_ready(session);
     } else if (!zkl_outcome_unknown(rc)) {
-        set_state(engine, engine->state, zkl_code_of(rc), "'%s' answers: %s", engine->servers, zerror(rc));
+        set_state(session, session->state, zkl_code_of(rc), "'%s' answers: %s", session->servers, zerror(rc));
     }
 }
 
-void zkl_session_probe(zkl_engine *engine)
+/* Sends the probe, a read. Any answer shows that a ZooKeeper server answers, and whether the chroot exists. */
+static void send_probe(zkl_session *session)
 {
-    const zkl_ask ask = {.on_reply = on_probed, .owner = engine};
-    if (zkl_send_exists(engine, &ask, "/", NULL, NULL) == ZOK) {
-        engine->checks_flying++;
-        engine->stats.heartbeats++;
+    const zkl_ask ask = {.on_reply = on_probed, .owner = session};
+    if (zkl_send_exists(session, &ask, "/", NULL, NULL) == ZOK) {
+        session->lease.checks_flying++;
+        session->stats.heartbeats++;
     }
 }
 
 /* Ends the session: everything that it had is gone, or will be gone without our help. */
-static void session_over(zkl_engine *engine, const char *why)
+static void session_over(zkl_session *session, const char *why)
 {
-    engine->connected = engine->ready = engine->probed = false;
-    engine->session_id = 0;
-    ZKL_TELL(engine, over, engine, why);
-    engine->check_at = ZKL_NEVER;
-    engine->confirming = false;
-    if (engine->lease && engine->lease_until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
-        engine->lease_until = 0;
-        engine->host.lease_changed(engine->host.context, 0);
-    }
+    session->connected = session->ready = session->probed = false;
+    session->session_id = 0;
+    ZKL_TELL(session, over, each->owner, why);
+    zkl_lease_end(session);
 }
 
 /*
  * Handles a new connection. We never ask for a read-only session, but the C client also reports one when it has
  * received bytes of another protocol.
  */
-static void on_connected(zkl_engine *engine, bool read_only)
+static void on_connected(zkl_session *session, bool read_only)
 {
-    engine->connection++;
-    engine->stats.connections++;
-    engine->timeout_ms = zoo_recv_timeout(engine->handle);
-    if (read_only || engine->timeout_ms <= 0 || engine->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
-        engine->over = true;
-        engine->retry_at = engine->now + RETRY_AFTER;
-        session_over(engine, "what answers is not a ZooKeeper server");
-        set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
-                  engine->hosts);
+    session->connection++;
+    session->stats.connections++;
+    session->timeout_ms = zoo_recv_timeout(session->handle);
+    if (read_only || session->timeout_ms <= 0 || session->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
+        session->over = true;
+        session->retry_at = session->now + RETRY_AFTER;
+        session_over(session, "what answers is not a ZooKeeper server");
+        set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
+                  session->hosts);
         return;
     }
-    engine->connected = true;
-    expect_misses(engine, 0);
-    engine->renewed_at = 0;
-    engine->confirming_since = engine->now;
-    engine->check_at = engine->now;
-    int64_t session_id = zoo_client_id(engine->handle)->client_id;
-    bool fresh = session_id != engine->session_id;
+    session->connected = true;
+    expect_misses(session, 0);
+    session->renewed_at = 0;
+    int64_t session_id = zoo_client_id(session->handle)->client_id;
+    bool fresh = session_id != session->session_id;
     if (fresh) {
-        engine->session_id = session_id;
-        engine->probed = engine->own_ephemerals = engine->no_witness = false;
-        engine->least_ms = engine->timeout_ms;
-        engine->stats.sessions++;
-    } else if (engine->timeout_ms < engine->least_ms || engine->least_ms == 0) {
+        session->session_id = session_id;
+        session->probed = false;
+        session->least_ms = session->timeout_ms;
+        session->stats.sessions++;
+    } else if (session->timeout_ms < session->least_ms || session->least_ms == 0) {
         /* least_ms is 0 here if the server has given the number 0 to the session, as no ZooKeeper server does */
-        engine->least_ms = engine->timeout_ms;
+        session->least_ms = session->timeout_ms;
     }
-    zkl_lease_connected(engine, fresh);
-    if (engine->probed) {
-        now_ready(engine);
+    zkl_lease_connected(session, fresh);
+    if (session->probed) {
+        now_ready(session);
     } else {
-        zkl_session_probe(engine);
-        engine->check_at = engine->now + PAUSE_AFTER;
+        send_probe(session);
+        session->lease.check_at = session->now + PAUSE_AFTER;
     }
 }
 
-static void on_disconnected(zkl_engine *engine)
+static void on_disconnected(zkl_session *session)
 {
-    engine->connected = engine->ready = engine->unwatched = false;
-    engine->lost_at = engine->now;
-    ZKL_TELL(engine, lost, engine);
-    set_state(engine, engine->probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
-              "the connection to '%s' is lost", engine->hosts);
+    session->connected = session->ready = session->unwatched = false;
+    session->lost_at = session->now;
+    ZKL_TELL(session, lost, each->owner);
+    set_state(session, session->probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
+              "the connection to '%s' is lost", session->hosts);
 }
 
 /*
@@ -229,102 +274,102 @@ static void on_disconnected(zkl_engine *engine)
  * have taken another answer for a refusal. Then a new session decides: its first server refuses them too, or all is
  * well.
  */
-static void on_auth_failed(zkl_engine *engine)
+static void on_auth_failed(zkl_session *session)
 {
-    bool accepted_before = engine->probed && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
-    engine->over = true;
-    session_over(engine, "authentication failed");
+    bool accepted_before = session->probed && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
+    session->over = true;
+    session_over(session, "authentication failed");
     if (accepted_before) {
-        set_state(engine, ZKL_STATE_CONNECTING, ZKL_LOST,
-                  "a server of '%s' refused the credentials; the session is over", engine->hosts);
+        set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST,
+                  "a server of '%s' refused the credentials; the session is over", session->hosts);
         return;
     }
-    set_state(engine, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' refused the credentials", engine->servers);
-    ZKL_TELL(engine, refused, engine, ZKL_AUTH_FAILED, engine->problem);
+    set_state(session, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' refused the credentials", session->servers);
+    ZKL_TELL(session, refused, each->owner, ZKL_AUTH_FAILED, session->problem);
 }
 
 /* The C client's default watcher, for session events only. */
 static void on_session_event(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
     (void)path;
-    zkl_engine *engine = context;
-    if (type != ZOO_SESSION_EVENT || handle != engine->handle || engine->over) {
+    zkl_session *session = context;
+    if (type != ZOO_SESSION_EVENT || handle != session->handle || session->over) {
         return;
     }
     if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE) {
-        on_connected(engine, state == ZOO_READONLY_STATE);
+        on_connected(session, state == ZOO_READONLY_STATE);
     } else if (state == ZOO_EXPIRED_SESSION_STATE) {
-        engine->over = true;
-        session_over(engine, "the session has expired");
-        set_state(engine, ZKL_STATE_CONNECTING, ZKL_LOST, "the session with '%s' has expired", engine->hosts);
+        session->over = true;
+        session_over(session, "the session has expired");
+        set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST, "the session with '%s' has expired", session->hosts);
     } else if (state == ZOO_AUTH_FAILED_STATE) {
-        on_auth_failed(engine);
-    } else if (engine->connected) {
-        on_disconnected(engine);
+        on_auth_failed(session);
+    } else if (session->connected) {
+        on_disconnected(session);
     }
 }
 
 /* --- the handle ---------------------------------------------------------------------------------------------------- */
 
-static void close_handle(zkl_engine *engine)
+static void close_handle(zkl_session *session)
 {
-    zhandle_t *handle = engine->handle;
-    engine->over = true; /* so that completions that come from inside the close send nothing new */
-    engine->connected = engine->ready = engine->leftovers = engine->unwatched = false;
+    zhandle_t *handle = session->handle;
+    session->over = true; /* so that completions that come from inside the close send nothing new */
+    session->connected = session->ready = session->leftovers = session->unwatched = false;
     zookeeper_close(handle);
-    engine->handle = NULL;
-    zkl_lease_verify_next(engine); /* no node can be verifications_sent any more: ends the heartbeats */
-    engine->over = false;
-    zkl_requests_closed(engine);
-    ZKL_TELL(engine, closed, engine);
+    session->handle = NULL;
+    zkl_heartbeat_verify_next(session); /* no node can be verifications_sent any more: ends the heartbeats */
+    session->over = false;
+    zkl_requests_closed(session);
+    ZKL_TELL(session, closed, each->owner);
 }
 
-static bool open_handle(zkl_engine *engine)
+static bool open_handle(zkl_session *session)
 {
     /* The C client must not shuffle: it would reseed random() of the whole process. The driver shuffles the list instead. */
     zoo_deterministic_conn_order(1);
     errno = 0;
-    engine->handle = zookeeper_init2(engine->servers, on_session_event, engine->asked_timeout_ms, NULL, engine,
-                                     ZOO_NO_LOG_CLIENTENV, engine->zookeeper_log);
-    if (engine->handle == NULL) {
+    session->handle = zookeeper_init2(session->servers, on_session_event, session->asked_timeout_ms, NULL, session,
+                                      ZOO_NO_LOG_CLIENTENV, session->zookeeper_log);
+    if (session->handle == NULL) {
         int error = errno;
-        engine->retry_at = engine->now + RETRY_AFTER;
+        session->retry_at = session->now + RETRY_AFTER;
         if (error == ENOMEM) {
-            set_state(engine, engine->state, ZKL_FAILED, "no memory for a ZooKeeper handle");
+            set_state(session, session->state, ZKL_FAILED, "no memory for a ZooKeeper handle");
         } else {
-            set_state(engine, engine->state, ZKL_DISCONNECTED, "cannot resolve any server of '%s'", engine->hosts);
+            set_state(session, session->state, ZKL_DISCONNECTED, "cannot resolve any server of '%s'", session->hosts);
         }
         return false;
     }
     /* Addresses are looked up for each new connection. By default every turn of a connected client would look them up too. */
-    zoo_set_servers_resolution_delay(engine->handle, -1);
-    expect_misses(engine, FIRST_MISS_LIMIT_INDEX);
-    engine->connect_at = engine->now;
-    for (int32_t i = 0; i < engine->auth_count; i++) {
-        const zkl_auth *auth = &engine->auths[i];
-        int rc = zoo_add_auth(engine->handle, auth->scheme, auth->credential, auth->credential_length, NULL, NULL);
+    zoo_set_servers_resolution_delay(session->handle, -1);
+    expect_misses(session, FIRST_MISS_LIMIT_INDEX);
+    session->connect_at = session->now;
+    for (int32_t i = 0; i < session->auth_count; i++) {
+        const zkl_auth *auth = &session->auths[i];
+        int rc = zoo_add_auth(session->handle, auth->scheme, auth->credential, auth->credential_length, NULL, NULL);
         if (rc != ZOK) {
-            zkl_log(engine, ZOO_LOG_LEVEL_ERROR, "cannot add a credential of scheme '%s': %s", auth->scheme,
-                    zerror(rc));
+            zkl_session_log(session, ZOO_LOG_LEVEL_ERROR, "cannot add a credential of scheme '%s': %s", auth->scheme,
+                            zerror(rc));
         }
     }
     return true;
 }
 
 /* Notes why the handle is not connected, from the error that the C client left in errno. */
-static void note_problem(zkl_engine *engine, int rc, int error)
+static void note_problem(zkl_session *session, int rc, int error)
 {
-    if (rc >= 0 || rc == ZNOTHING || engine->connected || engine->over) {
+    if (rc >= 0 || rc == ZNOTHING || session->connected || session->over) {
         return;
     }
-    note_miss(engine);
+    note_miss(session);
     if (rc == ZOPERATIONTIMEOUT) {
-        set_state(engine, engine->state, ZKL_DISCONNECTED, "no server of '%s' answers", engine->hosts);
+        set_state(session, session->state, ZKL_DISCONNECTED, "no server of '%s' answers", session->hosts);
     } else if (error != 0 && error != EAGAIN && error != EHOSTDOWN) {
-        set_state(engine, engine->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", engine->hosts,
+        set_state(session, session->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", session->hosts,
                   strerror(error));
     } else if (error == EHOSTDOWN) {
-        set_state(engine, engine->state, ZKL_DISCONNECTED, "'%s' closed the connection", engine->hosts);
+        set_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection", session->hosts);
     }
 }
 
@@ -335,18 +380,18 @@ static void note_problem(zkl_engine *engine, int rc, int error)
  * beginning, and the server takes data for a request. So the next connection must disconnect before it is used. When
  * the handle loses that one, it forgets everything.
  */
-void zkl_session_notice_loss(zkl_engine *engine)
+void zkl_session_notice_loss(zkl_session *session)
 {
-    if (engine->connected && engine->handle != NULL && zoo_state(engine->handle) != ZOO_CONNECTED_STATE) {
-        engine->leftovers = true;
-        on_disconnected(engine);
+    if (session->connected && session->handle != NULL && zoo_state(session->handle) != ZOO_CONNECTED_STATE) {
+        session->leftovers = true;
+        on_disconnected(session);
     }
 }
 
-int64_t zkl_session_given_up_at(const zkl_engine *engine)
+int64_t zkl_session_given_up_at(const zkl_session *session)
 {
-    bool away = !engine->connected && engine->session_id != 0 && !engine->over;
-    return away ? engine->lost_at + GIVEN_UP_AFTER(zkl_session_timeout(engine)) : ZKL_NEVER;
+    bool away = !session->connected && session->session_id != 0 && !session->over;
+    return away ? session->lost_at + GIVEN_UP_AFTER(zkl_session_timeout(session)) : ZKL_NEVER;
 }
 
 /*
@@ -355,26 +400,26 @@ int64_t zkl_session_given_up_at(const zkl_engine *engine)
  * new session, which has seen nothing, is let in. If servers come back that have the old session, its nodes are deleted
  * when they let it expire.
  */
-void zkl_session_give_up(zkl_engine *engine)
+void zkl_session_give_up(zkl_session *session)
 {
-    engine->over = true;
-    session_over(engine, "no server has taken the session back for three times its timeout");
-    set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
-              engine->hosts);
+    session->over = true;
+    session_over(session, "no server has taken the session back for three times its timeout");
+    set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
+              session->hosts);
 }
 
 /* Tries that wait for a new session are answered after so long without a connection. */
 #define TRIES_WAIT ZKL_SECOND
 
-int64_t zkl_session_tries_end_at(const zkl_engine *engine)
+int64_t zkl_session_tries_end_at(const zkl_session *session)
 {
-    return engine->renewed_at != 0 ? engine->renewed_at + TRIES_WAIT : ZKL_NEVER;
+    return session->renewed_at != 0 ? session->renewed_at + TRIES_WAIT : ZKL_NEVER;
 }
 
-void zkl_session_end_tries(zkl_engine *engine)
+void zkl_session_end_tries(zkl_session *session)
 {
-    engine->renewed_at = 0;
-    ZKL_TELL(engine, lost, engine);
+    session->renewed_at = 0;
+    ZKL_TELL(session, lost, each->owner);
 }
 
 /*
@@ -384,93 +429,94 @@ void zkl_session_end_tries(zkl_engine *engine)
  * - An entry is at the head of its queue, and no lease comes about, as with round trips that take a tenth of the
  *   session timeout. Other clients must not wait for the entry.
  */
-void zkl_session_renew(zkl_engine *engine)
+void zkl_session_renew(zkl_session *session)
 {
-    if (zkl_session_usable(engine) && (zkl_lease_wants_session(engine) || zkl_lease_waits_in_vain(engine))) {
-        engine->over = true;
-        engine->renewed_at = engine->now;
-        session_over(engine, "it is not certain that the session lives on");
-        set_state(engine, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'", engine->hosts);
+    if (zkl_session_usable(session) && (zkl_lease_wants_session(session) || zkl_lease_waits_in_vain(session))) {
+        session->over = true;
+        session->renewed_at = session->now;
+        session_over(session, "it is not certain that the session lives on");
+        set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'", session->hosts);
     }
 }
 
 /* Notes the instant before each call that may send the handshake: the handshake is sent after it. */
-static void before_handshake(zkl_engine *engine)
+static void before_handshake(zkl_session *session)
 {
-    if (!engine->connected && zoo_state(engine->handle) != ZOO_ASSOCIATING_STATE) {
-        engine->handshake_at = engine->now;
+    if (!session->connected && zoo_state(session->handle) != ZOO_ASSOCIATING_STATE) {
+        session->handshake_at = session->now;
     }
 }
 
-static void ask_interest(zkl_engine *engine, zkl_poll *poll)
+static void ask_interest(zkl_session *session, zkl_poll *poll)
 {
-    before_handshake(engine);
+    before_handshake(session);
     int fd = -1;
     int interest = 0;
     struct timeval wait = {0, 0};
     errno = 0;
-    int rc = zookeeper_interest(engine->handle, &fd, &interest, &wait);
-    note_problem(engine, rc, errno);
+    int rc = zookeeper_interest(session->handle, &fd, &interest, &wait);
+    note_problem(session, rc, errno);
     if (rc != ZOK) {
         /* fd, interest and wait may not have been set at all (a name that does not resolve) */
-        poll->wake_at = engine->over ? engine->now : engine->now + PAUSE_AFTER;
+        poll->wake_at = session->over ? session->now : session->now + PAUSE_AFTER;
         return;
     }
     poll->fd = fd;
     if (fd >= 0) {
-        poll->must_disconnect = (engine->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS)) || engine->unwatched;
-        engine->leftovers = engine->unwatched = false;
+        poll->must_disconnect = (session->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS)) || session->unwatched;
+        session->leftovers = session->unwatched = false;
     }
     poll->events =
         (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
-    poll->wake_at = engine->now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
+    poll->wake_at = session->now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
 }
 
 /* --- turns --------------------------------------------------------------------------------------------------------- */
 
 /* Returns whether the probe must be sent again: it could not be sent, or its answer decided nothing (throttled, say). */
-static bool must_probe_again(const zkl_engine *engine)
+static bool must_probe_again(const zkl_session *session)
 {
-    return engine->connected && !engine->probed && !engine->closing && !engine->over && engine->checks_flying == 0;
+    return session->connected && !session->probed && !session->closing && !session->over &&
+           session->lease.checks_flying == 0;
 }
 
-int64_t zkl_session_probe_at(const zkl_engine *engine)
+int64_t zkl_session_probe_at(const zkl_session *session)
 {
-    return must_probe_again(engine) ? engine->check_at : ZKL_NEVER;
+    return must_probe_again(session) ? session->lease.check_at : ZKL_NEVER;
 }
 
-void zkl_session_probe_again(zkl_engine *engine)
+void zkl_session_probe_again(zkl_session *session)
 {
-    zkl_session_probe(engine);
-    engine->check_at = engine->now + PAUSE_AFTER;
+    send_probe(session);
+    session->lease.check_at = session->now + PAUSE_AFTER;
 }
 
-void zkl_try_later(zkl_engine *engine)
+void zkl_try_later(zkl_session *session)
 {
-    if (engine->backing_off_until == ZKL_NEVER) {
-        engine->backing_off_until = engine->now + TRY_AGAIN_AFTER;
+    if (session->backing_off_until == ZKL_NEVER) {
+        session->backing_off_until = session->now + TRY_AGAIN_AFTER;
     }
 }
 
-int64_t zkl_session_retry_at(const zkl_engine *engine)
+int64_t zkl_session_retry_at(const zkl_session *session)
 {
-    return engine->backing_off_until;
+    return session->backing_off_until;
 }
 
-void zkl_session_retry(zkl_engine *engine)
+void zkl_session_retry(zkl_session *session)
 {
-    engine->backing_off_until = ZKL_NEVER;
-    ZKL_TELL(engine, retry, engine);
+    session->backing_off_until = ZKL_NEVER;
+    ZKL_TELL(session, retry, each->owner);
 }
 
-bool zkl_session_in_order(const zkl_engine *engine)
+bool zkl_session_in_order(const zkl_session *session)
 {
-    return zkl_session_usable(engine) && zoo_state(engine->handle) == ZOO_CONNECTED_STATE;
+    return zkl_session_usable(session) && zoo_state(session->handle) == ZOO_CONNECTED_STATE;
 }
 
-bool zkl_session_silently_lost(const zkl_engine *engine)
+bool zkl_session_silently_lost(const zkl_session *session)
 {
-    return engine->connected && zoo_state(engine->handle) != ZOO_CONNECTED_STATE;
+    return session->connected && zoo_state(session->handle) != ZOO_CONNECTED_STATE;
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -478,48 +524,53 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-void zkl_session_prepare(zkl_engine *engine, zkl_poll *poll)
+void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
 {
     bool wanted =
-        !engine->shut && engine->state != ZKL_STATE_AUTH_FAILED && !(engine->closing && engine->session_id == 0);
-    if (engine->handle != NULL && (engine->over || !wanted)) {
-        close_handle(engine);
+        !session->shut && session->state != ZKL_STATE_AUTH_FAILED && !(session->closing && session->session_id == 0);
+    if (session->handle != NULL && (session->over || !wanted)) {
+        close_handle(session);
     }
-    if (engine->handle == NULL && wanted && engine->now >= engine->retry_at) {
-        open_handle(engine);
+    if (session->handle == NULL && wanted && session->now >= session->retry_at) {
+        open_handle(session);
     }
-    zkl_session_notice_loss(engine);
-    if (engine->handle != NULL && engine->now < engine->connect_at) {
-        poll->wake_at = engine->connect_at;
-    } else if (engine->handle != NULL) {
-        ask_interest(engine, poll);
+    zkl_session_notice_loss(session);
+    if (session->handle != NULL && session->now < session->connect_at) {
+        poll->wake_at = session->connect_at;
+    } else if (session->handle != NULL) {
+        ask_interest(session, poll);
     } else if (wanted) {
-        poll->wake_at = earlier(poll->wake_at, engine->retry_at);
+        poll->wake_at = earlier(poll->wake_at, session->retry_at);
     }
-    zkl_session_notice_loss(engine);
+    zkl_session_notice_loss(session);
 }
 
-void zkl_session_process(zkl_engine *engine, short revents)
+void zkl_session_process(zkl_session *session, short revents)
 {
-    if (engine->handle == NULL || engine->over || revents == 0) {
+    if (session->handle == NULL || session->over || revents == 0) {
         return;
     }
     int events = ((revents & (POLLIN | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_READ : 0) |
                  ((revents & (POLLOUT | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_WRITE : 0);
-    before_handshake(engine);
+    before_handshake(session);
     errno = 0;
-    int rc = zookeeper_process(engine->handle, events);
-    note_problem(engine, rc, errno);
+    int rc = zookeeper_process(session->handle, events);
+    note_problem(session, rc, errno);
 }
 
-void zkl_session_shut_down(zkl_engine *engine)
+void zkl_session_close(zkl_session *session)
 {
-    engine->closing = engine->shut = true;
-    if (engine->handle != NULL) {
-        close_handle(engine);
+    session->closing = true;
+}
+
+void zkl_session_shut_down(zkl_session *session)
+{
+    session->closing = session->shut = true;
+    if (session->handle != NULL) {
+        close_handle(session);
     }
-    session_over(engine, "the client is closed");
-    if (engine->state != ZKL_STATE_AUTH_FAILED) {
-        set_state(engine, ZKL_STATE_CLOSED, ZKL_CLOSED, "%s", "");
+    session_over(session, "the client is closed");
+    if (session->state != ZKL_STATE_AUTH_FAILED) {
+        set_state(session, ZKL_STATE_CLOSED, ZKL_CLOSED, "%s", "");
     }
 }

@@ -15,17 +15,52 @@
  */
 #include <string.h>
 
-#include "engine/engine_private.h"
+#include "request.h"
+#include "session.h"
+#include "watch.h"
+
+#ifdef ZKL_BREAKABLE
+int64_t zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
+#endif
+
+LIST_HEAD(zkl_watcher_list, zkl_watcher);
+
+struct zkl_watch {
+    LIST_ENTRY(zkl_watch) in_directory;
+    zkl_session *session;
+    zkl_directory *directory;
+    char *node; /* full path */
+    struct zkl_watcher_list watchers;
+    zkl_watch_state state;
+    int32_t flying;     /* requests in flight that point here */
+    bool pinned;        /* its watchers are being told something: it must not be freed meanwhile */
+    zkl_watcher *owner; /* whose own node this is, if it listens for changes of the data */
+    bool children;      /* on the children of the directory */
+    bool unwanted;      /* armed, not needed any more, removal not confirmed: counted in session->cleaning */
+    bool asked;         /* the node's data asked the owner for something, as read when the watch was armed */
+};
+
+void zkl_watches_use_ops(zkl_session *session, const zkl_watch_ops *ops, void *owner)
+{
+    session->watches.ops = ops;
+    session->watches.ops_owner = owner;
+}
+
+void zkl_watches_use_others(zkl_session *session, const zkl_other_watches *others, void *owner)
+{
+    session->watches.others = others;
+    session->watches.others_owner = owner;
+}
 
 static void free_watch(zkl_watch *watch)
 {
     LIST_REMOVE(watch, in_directory);
     if (watch->unwanted) {
-        watch->engine->cleaning--;
+        watch->session->cleaning--;
     }
-    watch->engine->stats.watches--;
+    watch->session->stats.watches--;
     zkl_directory *directory = watch->directory;
-    const zkl_watch_ops *ops = watch->engine->watch_ops;
+    const zkl_watch_ops *ops = watch->session->watches.ops;
     zkl_free(watch->node);
     zkl_free(watch);
     ops->drop(directory);
@@ -45,7 +80,7 @@ static zkl_watch *find(const zkl_directory *directory, const char *name)
     return NULL;
 }
 
-static zkl_watch *new_watch(zkl_engine *engine, zkl_directory *directory, const char *name)
+static zkl_watch *new_watch(zkl_session *session, zkl_directory *directory, const char *name)
 {
     zkl_watch *watch = zkl_alloc(sizeof *watch);
     char *node =
@@ -55,14 +90,14 @@ static zkl_watch *new_watch(zkl_engine *engine, zkl_directory *directory, const 
         zkl_free(node);
         return NULL;
     }
-    watch->engine = engine;
+    watch->session = session;
     watch->directory = directory;
     watch->node = node;
     watch->children = name == NULL;
     LIST_INIT(&watch->watchers);
     LIST_INSERT_HEAD(&directory->watches, watch, in_directory);
-    engine->watch_ops->keep(directory);
-    engine->stats.watches++;
+    session->watches.ops->keep(directory);
+    session->stats.watches++;
     return watch;
 }
 
@@ -71,7 +106,7 @@ static void set_unwanted(zkl_watch *watch, bool unwanted)
 {
     if (watch->unwanted != unwanted) {
         watch->unwanted = unwanted;
-        watch->engine->cleaning += unwanted ? 1 : -1;
+        watch->session->cleaning += unwanted ? 1 : -1;
     }
 }
 
@@ -96,15 +131,15 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
 static bool send_watch(zkl_watch *watch)
 {
     const zkl_ask ask = {.on_reply = watch->children ? on_listed : on_armed, .owner = watch};
-    int rc = watch->children ? zkl_send_list(watch->engine, &ask, watch->node, on_event, watch)
-                             : zkl_send_get(watch->engine, &ask, watch->node, on_event, watch);
+    int rc = watch->children ? zkl_send_list(watch->session, &ask, watch->node, on_event, watch)
+                             : zkl_send_get(watch->session, &ask, watch->node, on_event, watch);
     return rc == ZOK;
 }
 
 /* Sends the request that arms the watch. Returns false if that is not possible now. */
 static bool arm(zkl_watch *watch)
 {
-    bool sent = zkl_session_usable(watch->engine) && send_watch(watch);
+    bool sent = zkl_session_usable(watch->session) && send_watch(watch);
     watch->flying += sent;
     watch->state = sent ? ZKL_WATCH_ARMING : ZKL_WATCH_IDLE;
     return sent;
@@ -116,20 +151,20 @@ static bool arm(zkl_watch *watch)
  */
 static void disarm(zkl_watch *watch)
 {
-    if (watch->engine->other_watches->wanted(watch->engine, watch->node, watch->children)) {
+    if (watch->session->watches.others->wanted(watch->session->watches.others_owner, watch->node, watch->children)) {
         set_unwanted(watch, false);
         return;
     }
     set_unwanted(watch, true);
-    if (!zkl_session_usable(watch->engine)) {
+    if (!zkl_session_usable(watch->session)) {
         return;
     }
     const zkl_ask ask = {.on_reply = on_removed, .owner = watch};
-    if (zkl_send_unwatch(watch->engine, &ask, watch->node, watch->children) == ZOK) {
+    if (zkl_send_unwatch(watch->session, &ask, watch->node, watch->children) == ZOK) {
         watch->flying++;
         watch->state = ZKL_WATCH_REMOVING;
     } else {
-        zkl_try_later(watch->engine);
+        zkl_try_later(watch->session);
     }
 }
 
@@ -155,7 +190,7 @@ static void tell(zkl_watch *watch, void (*what)(zkl_watcher *))
 static void rearm_or_free(zkl_watch *watch)
 {
     if (is_wanted(watch) && !arm(watch)) {
-        tell(watch, watch->engine->watch_ops->failed);
+        tell(watch, watch->session->watches.ops->failed);
     }
     free_if_unused(watch);
 }
@@ -164,11 +199,11 @@ static void rearm_or_free(zkl_watch *watch)
  * Returns the watch on a node, or on the children of the directory. Makes it if there is none. NULL when memory
  * is short.
  */
-static zkl_watch *take_watch(zkl_engine *engine, zkl_directory *directory, const char *name)
+static zkl_watch *take_watch(zkl_session *session, zkl_directory *directory, const char *name)
 {
     zkl_watch *watch = find(directory, name);
     if (watch == NULL) {
-        watch = new_watch(engine, directory, name);
+        watch = new_watch(session, directory, name);
     }
     if (watch != NULL) {
         set_unwanted(watch, false);
@@ -177,55 +212,56 @@ static zkl_watch *take_watch(zkl_engine *engine, zkl_directory *directory, const
 }
 
 /* Attaches the watcher to the watch. NULL: there was no memory for a watch. */
-static void join(zkl_engine *engine, zkl_watcher *watcher, zkl_watch *watch)
+static void join(zkl_session *session, zkl_watcher *watcher, zkl_watch *watch)
 {
     if (watch == NULL) {
-        engine->watch_ops->failed(watcher);
+        session->watches.ops->failed(watcher);
         return;
     }
     watcher->watch = watch;
     LIST_INSERT_HEAD(&watch->watchers, watcher, in_watch);
     if (watch->state == ZKL_WATCH_ARMED) {
-        engine->watch_ops->answered(watcher, true);
+        session->watches.ops->answered(watcher, true);
     } else if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         rearm_or_free(watch);
     }
 }
 
-void zkl_watch_node(zkl_engine *engine, zkl_watcher *watcher, zkl_directory *directory, const char *name)
+void zkl_watch_node(zkl_session *session, zkl_watcher *watcher, zkl_directory *directory, const char *name)
 {
-    join(engine, watcher, take_watch(engine, directory, name));
+    join(session, watcher, take_watch(session, directory, name));
 }
 
-bool zkl_watch_children(zkl_engine *engine, zkl_watcher *watcher, zkl_directory *directory)
+bool zkl_watch_children(zkl_session *session, zkl_watcher *watcher, zkl_directory *directory)
 {
-    zkl_watch *watch = take_watch(engine, directory, NULL);
+    zkl_watch *watch = take_watch(session, directory, NULL);
     bool armed = watch != NULL && watch->state == ZKL_WATCH_ARMED;
-    join(engine, watcher, watch);
+    join(session, watcher, watch);
     return watcher->watch != NULL && !armed;
 }
 
 /* Returns the bytes that the watch takes in the packet that arms all watches again after a reconnect. */
-static int64_t bytes_of(const zkl_engine *engine, const char *node)
+static int64_t bytes_of(const zkl_session *session, const char *node)
 {
-    return engine->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
+    return session->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
 }
 
-void zkl_watch_own(zkl_engine *engine, zkl_watcher *owner, zkl_directory *directory, const char *node)
+void zkl_watch_own(zkl_session *session, zkl_watcher *owner, zkl_directory *directory, const char *node)
 {
-    if (engine->own_bytes + bytes_of(engine, node) > ZKL_MAX_OWN_BYTES) {
-        zkl_log(engine, ZOO_LOG_LEVEL_WARN, "too many locks are held to hear who asks for '%s' to be released", node);
+    if (session->watches.own_bytes + bytes_of(session, node) > ZKL_MAX_OWN_BYTES) {
+        zkl_session_log(session, ZOO_LOG_LEVEL_WARN, "too many locks are held to hear who asks for '%s' to be released",
+                        node);
         return;
     }
-    zkl_watch *watch = take_watch(engine, directory, node + strlen(directory->path) + 1);
+    zkl_watch *watch = take_watch(session, directory, node + strlen(directory->path) + 1);
     if (watch == NULL) {
         return; /* no request to release will be noticed: not worth losing the lock for */
     }
     watch->owner = owner;
     owner->own = watch;
-    engine->own_bytes += bytes_of(engine, watch->node);
+    session->watches.own_bytes += bytes_of(session, watch->node);
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
-        engine->watch_ops->revoked(
+        session->watches.ops->revoked(
             owner); /* a waiter's read has shown it, and the node is not read again before it changes */
     }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
@@ -274,7 +310,7 @@ static zkl_watcher *part_from_owner(zkl_watch *watch)
     if (owner != NULL) {
         owner->own = NULL;
         watch->owner = NULL;
-        watch->engine->own_bytes -= bytes_of(watch->engine, watch->node);
+        watch->session->watches.own_bytes -= bytes_of(watch->session, watch->node);
     }
     return owner;
 }
@@ -314,7 +350,7 @@ static void tell_of_look(const zkl_watch *watch, bool there)
     zkl_watcher *watcher;
     LIST_FOREACH(watcher, &watch->watchers, in_watch)
     {
-        watch->engine->watch_ops->answered(watcher, there);
+        watch->session->watches.ops->answered(watcher, there);
     }
 }
 
@@ -322,7 +358,7 @@ static void tell_of_look(const zkl_watch *watch, bool there)
 static void on_armed(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_watch *watch = owner;
-    const zkl_watch_ops *ops = watch->engine->watch_ops;
+    const zkl_watch_ops *ops = watch->session->watches.ops;
     watch->flying--;
     watch->asked = rc == ZOK && ops->asks(reply->data, reply->length);
     if (watch->asked && watch->owner != NULL) {
@@ -346,7 +382,7 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
         tell(watch, rc == ZNONODE ? ops->gone : ops->look_again);
     }
     if (rc == ZTHROTTLEDOP && is_wanted(watch)) {
-        zkl_try_later(watch->engine); /* zkl_watches_resume arms it for its owner */
+        zkl_try_later(watch->session); /* zkl_watches_resume arms it for its owner */
     } else {
         rearm_or_free(watch);
     }
@@ -367,7 +403,7 @@ static void on_listed(void *owner, int rc, const zkl_reply *reply)
             LIST_REMOVE(watcher, in_watch);
             watcher->watch = NULL;
         }
-        watch->engine->watch_ops->listed(watcher, rc, reply);
+        watch->session->watches.ops->listed(watcher, rc, reply);
     }
     watch->pinned = false;
     if (watch->state == ZKL_WATCH_IDLE) {
@@ -381,12 +417,12 @@ static void on_listed(void *owner, int rc, const zkl_reply *reply)
 static void keep_watch(zkl_watch *watch, int rc)
 {
     if (!zkl_outcome_unknown(rc)) {
-        zkl_try_later(watch->engine); /* after a lost connection it is tried again anyway */
+        zkl_try_later(watch->session); /* after a lost connection it is tried again anyway */
     }
     zkl_watcher *watcher, *next;
     for (watcher = watch->children ? LIST_FIRST(&watch->watchers) : NULL; watcher != NULL; watcher = next) {
         next = LIST_NEXT(watcher, in_watch);
-        watch->engine->watch_ops->kept(watcher);
+        watch->session->watches.ops->kept(watcher);
     }
 }
 
@@ -398,10 +434,10 @@ static void on_removed(void *owner, int rc, const zkl_reply *reply)
     if (watch->state == ZKL_WATCH_REMOVING) {
         watch->state = rc == ZOK ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
         if (rc == ZOK) {
-            watch->engine->other_watches->removed(watch->engine, watch->node, watch->children);
+            watch->session->watches.others->removed(watch->session->watches.others_owner, watch->node, watch->children);
             rearm_or_free(watch);
         } else if (rc == ZNOWATCHER) {
-            zkl_session_unwatched(watch->engine); /* the C client removes it with ZOK only (deactivateWatcher) */
+            zkl_session_unwatched(watch->session); /* the C client removes it with ZOK only (deactivateWatcher) */
         } else {
             keep_watch(watch, rc);
         }
@@ -419,9 +455,9 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
     if (type == ZOO_SESSION_EVENT) {
         return; /* the watch stays armed */
     }
-    watch->engine->stats.notifications++;
+    watch->session->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
-    const zkl_watch_ops *ops = watch->engine->watch_ops;
+    const zkl_watch_ops *ops = watch->session->watches.ops;
     zkl_watcher *owner = NULL;
     if (type == ZOO_DELETED_EVENT && !watch->children) {
         owner = part_from_owner(watch);
@@ -470,23 +506,23 @@ void zkl_watches_closed(const zkl_directory *directory)
 }
 
 /* Returns the watch on the node with this full path, or on its children; NULL if there is none. */
-static zkl_watch *find_by_path(const zkl_engine *engine, const char *path, bool children)
+static zkl_watch *find_by_path(const zkl_session *session, const char *path, bool children)
 {
     const char *slash = strrchr(path, '/');
     const zkl_directory *directory =
-        engine->watch_ops->find(engine, path, children ? strlen(path) : (size_t)(slash - path));
+        session->watches.ops->find(session->watches.ops_owner, path, children ? strlen(path) : (size_t)(slash - path));
     return directory != NULL ? find(directory, children ? NULL : slash + 1) : NULL;
 }
 
-bool zkl_watch_wanted(const zkl_engine *engine, const char *path, bool children)
+bool zkl_watch_wanted(const zkl_session *session, const char *path, bool children)
 {
-    const zkl_watch *watch = find_by_path(engine, path, children);
+    const zkl_watch *watch = find_by_path(session, path, children);
     return watch != NULL && is_wanted(watch);
 }
 
-void zkl_watch_forgotten(const zkl_engine *engine, const char *path, bool children)
+void zkl_watch_forgotten(const zkl_session *session, const char *path, bool children)
 {
-    zkl_watch *watch = find_by_path(engine, path, children);
+    zkl_watch *watch = find_by_path(session, path, children);
     if (watch == NULL) {
         return;
     }

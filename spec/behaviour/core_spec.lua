@@ -8,7 +8,7 @@ local fixture = require "spec.support.fixture"
 local function objects()
     local client = fixture.client()
     local handle, path = client._core, fixture.path()
-    local spec = assert(core.lock_spec(path, "mutex", "a spec", "open"))
+    local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "a spec", acl = "open" })
     local all = {
         client = handle, spec = spec, acquisition = assert(handle:acquire(spec, {})), flush = assert(handle:flush()),
         contenders = assert(handle:contenders("/", true)), operation = assert(handle:operate { kind = "get", path = "/" }),
@@ -72,7 +72,7 @@ describe("zklock.core", function()
 
     it("raises an error for a reader that downgrades an acquisition of another client", function()
         local all, other = objects(), fixture.client()
-        local spec = assert(core.lock_spec(fixture.path(), "read", "a spec", "open"))
+        local spec = assert(core.lock_spec { path = fixture.path(), mode = "read", identity = "a spec", acl = "open" })
         local ok, problem = pcall(other._core.acquire, other._core, spec, {}, false, false, nil, all.acquisition)
         assert.is_false(ok)
         assert.truthy(problem:find("another client", 1, true), problem)

@@ -109,7 +109,7 @@ describe("more waiters than watches fit into one packet", function()
         local core = require "zklock.core"
         local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
         local path = fixture.path() .. "/" .. ("x"):rep(5000)
-        local spec = assert(core.lock_spec(path, "mutex", "one of many", "open"))
+        local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "one of many", acl = "open" })
         local acquisitions = {}
         for index = 1, 300 do
             acquisitions[index] = assert(client._core:acquire(spec, {}))
@@ -169,7 +169,8 @@ describe("more held locks than fit into one packet", function()
             local client = fixture.client({ wait = loop, session_timeout = 20 }, fixture.servers() .. chroot)
             local acquisitions = {}
             for index = 1, 300 do
-                local spec = assert(core.lock_spec(("/%s%d"):format(("x"):rep(lengths[2]), index), "mutex", "one of many", "open"))
+                local long = ("/%s%d"):format(("x"):rep(lengths[2]), index)
+                local spec = assert(core.lock_spec { path = long, mode = "mutex", identity = "one of many", acl = "open" })
                 acquisitions[index] = assert(client._core:acquire(spec, {}))
             end
             local function until_all(what)
@@ -212,7 +213,9 @@ describe("more holders with on_revoke than watches fit into one packet", functio
         local path = fixture.path() .. "/" .. ("x"):rep(5000)
         local acquisitions = {}
         for index = 1, 300 do
-            local spec = assert(core.lock_spec(path .. index, "mutex", "one of many", "open", nil, true))
+            local spec = assert(core.lock_spec {
+                path = path .. index, mode = "mutex", identity = "one of many", acl = "open", revocable = true
+            })
             acquisitions[index] = assert(client._core:acquire(spec, {}))
         end
         local function until_all_held()

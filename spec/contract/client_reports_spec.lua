@@ -80,7 +80,7 @@ describe("the log option", function()
             lines[#lines + 1] = message
         end })
         local path, acquisitions = fixture.path(), {}
-        local spec = assert(core.lock_spec(path, "mutex", "one of many", "open"))
+        local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "one of many", acl = "open" })
         fixture.join(path)
         for index = 1, 70 do
             acquisitions[index] = assert(client._core:acquire(spec, {}))

@@ -69,6 +69,8 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
+#include "lock/contenders.h"
+#include "lock/entry.h"
 #include "schedule.h"
 
 typedef struct {
@@ -707,12 +709,12 @@ static void check_questions(const client *of)
 {
     int64_t asked = 0, questions = 0;
     const zkl_request *request, *other;
-    TAILQ_FOREACH(request, &of->engine->flying, all)
+    TAILQ_FOREACH(request, &of->engine->session.requests.flying, all)
     {
         if (request->on_reply != zkl_query_got)
             continue;
         asked++;
-        other = TAILQ_FIRST(&of->engine->flying);
+        other = TAILQ_FIRST(&of->engine->session.requests.flying);
         while (other->on_reply != request->on_reply || other->owner != request->owner)
             other = TAILQ_NEXT(other, all);
         questions += other == request;
@@ -727,7 +729,7 @@ static void check_waiting(const client *of)
 {
     const zkl_entry *entry;
     int32_t said = 0, there = 0;
-    TAILQ_FOREACH(entry, &of->engine->entries, all)
+    TAILQ_FOREACH(entry, &of->engine->locks.entries, all)
     {
         int32_t lists = entry->runnable + entry->over_watch_budget + entry->backing_off;
         said += lists;
@@ -735,8 +737,8 @@ static void check_waiting(const client *of)
         if (lists > 1)
             fail("lists", "a seat of client %d waits in %d lists at once", of->index, (int)lists);
     }
-    const struct zkl_entry_list *all[] = {&of->engine->runnable, &of->engine->over_watch_budget,
-                                          &of->engine->backing_off};
+    const zkl_locks *locks = &of->engine->locks;
+    const struct zkl_entry_list *all[] = {&locks->runnable, &locks->over_watch_budget, &locks->backing_off};
     for (int i = 0; i < 3 && !run.failed; i++) {
         TAILQ_FOREACH(entry, all[i], in_wait_list)
         {
@@ -1155,8 +1157,8 @@ static void throttled(void *context, int caller, bool probe, const char *path)
         of->throttled = of->throttled_probes = of->throttled_nodes = 0;
     }
     of->disturbed_at = sim_now();
-    if (of->engine != NULL && of->engine->nodes > of->throttled_nodes)
-        of->throttled_nodes = of->engine->nodes;
+    if (of->engine != NULL && of->engine->session.lease.nodes > of->throttled_nodes)
+        of->throttled_nodes = of->engine->session.lease.nodes;
     if (path != NULL && zkl_node_parse(strrchr(path, '/') + 1).kind != ZKL_NODE_STRANGER)
         return;
     int64_t heartbeats = 5 * SIM_SECOND / run.timeout + 1;

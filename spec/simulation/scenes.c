@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "engine/engine_private.h"
+#include "lock/entry.h"
+#include "lock/permits.h"
 #include "schedule.h"
 
 #define SESSION_TIMEOUT_MS 1000

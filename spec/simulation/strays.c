@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
+#include "lock/entry.h"
 #include "schedule.h"
 
 /*
@@ -22,7 +23,7 @@ static bool is_known(const client *of, const node_record *node)
 {
     const zkl_entry *entry;
     char uuid[ZKL_UUID_LENGTH + 1];
-    TAILQ_FOREACH(entry, &of->engine->entries, all)
+    TAILQ_FOREACH(entry, &of->engine->locks.entries, all)
     {
         zkl_entry_uuid(entry, uuid);
         if (zkl_node_has_uuid(strrchr(node->path, '/') + 1, uuid))

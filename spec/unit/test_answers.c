@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "../../csrc/engine/engine_private.h"
+#include "../../csrc/zk/zk.h"
 
 static bool sound(const char *first, const char *second, int32_t count)
 {

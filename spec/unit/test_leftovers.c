@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../csrc/engine/engine_private.h"
+#include "../../csrc/engine/engine.h"
 
 #define REQUESTS 12
 #define SIZE 990000 /* of each request: all of them are more than the sockets' buffers take */

@@ -21,7 +21,8 @@
 
 #include <cmocka.h>
 
-#include "../../csrc/client/client_private.h"
+#include "../../csrc/client/client.h"
+#include "../../csrc/client/xid.h"
 #include "real_server.h"
 
 #define PATIENCE (120 * ZKL_SECOND)

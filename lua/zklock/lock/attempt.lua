@@ -28,8 +28,17 @@ local attempts = {}
 
 --- Makes the lock spec on the C side, once for all acquisitions of the object.
 local function make_spec(self)
-    local spec, message, code = core.lock_spec(self._path, self._kind.mode, self._identity, self._acl, self._max_hold,
-        self._on_revoke ~= false, self._permits or nil, self._handoff, self._linger)
+    local spec, message, code = core.lock_spec {
+        path = self._path,
+        mode = self._kind.mode,
+        identity = self._identity,
+        acl = self._acl,
+        max_hold = self._max_hold,
+        revocable = self._on_revoke ~= false,
+        permits = self._permits or nil,
+        handoff = self._handoff,
+        linger = self._linger
+    }
     self._spec = spec or false
     return spec, message, code
 end

@@ -16,7 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "client/client_private.h"
+#include "client/log.h"
 
 /* sim_network.c numbers its descriptors from here. */
 #define FIRST_SIMULATED 1000

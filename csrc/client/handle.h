@@ -1,0 +1,138 @@
+/*
+ * handle: what a caller holds of an acquisition, a question, a flush or an operation.
+ *
+ *   handle.c              references, results, and what a handle's owner reads
+ *   handles.c             the engine's side: all handles of a client
+ *   handle_request.c      the owner's side: requests to the engine's side
+ *   handle_acquisition.c  one file for each kind
+ *   handle_question.c
+ *   handle_operation.c
+ *
+ * The owner's side creates a handle and puts it on the client's list. The engine's side takes it from the list, passes the request to
+ * the engine, and publishes the result. A handle is referenced by its owner, and by the engine's side until its result is final. It
+ * references its client.
+ */
+#ifndef ZKLOCK_CLIENT_HANDLE_H
+#define ZKLOCK_CLIENT_HANDLE_H
+
+#include <stdatomic.h>
+#include <sys/queue.h>
+
+#include "client.h"
+
+TAILQ_HEAD(zkl_handle_list, zkl_handle);
+
+/* Requests to the engine's side of a handle: a set. The engine's side carries them out in this order. */
+enum {
+    TODO_START = 1 << 0,
+    TODO_LAPSED = 1 << 1,
+    TODO_END = 1 << 2,
+    TODO_FORGET = 1 << 3
+};
+
+/* The differences between the kinds of handles. Each kind has one constant of this type. */
+typedef struct {
+    /* engine_mutex held. Carries out requests, a set of TODO_*. With TODO_START the handle was just added to the list `all`. */
+    void (*run)(zkl_handle *handle, unsigned todo, int64_t now);
+    /* Any thread, no mutex; the last reference is gone. Frees what only this kind has. NULL: nothing. */
+    void (*free)(zkl_handle *handle);
+    /* The code of a handle that has no result when the client is closed. */
+    zkl_code closed_code;
+    /* The engine's side keeps the handle until its owner has dropped it (TODO_FORGET). */
+    bool kept;
+} zkl_handle_kind;
+
+/* The engine's side of a handle, in the order of its states. */
+typedef enum {
+    ZKL_HANDLE_NEW,   /* the engine's side has not taken it from the list yet */
+    ZKL_HANDLE_BEGUN, /* the engine knows it */
+    ZKL_HANDLE_ENDED, /* an acquisition that its owner has ended; something of it may be left on the server */
+    ZKL_HANDLE_DYING, /* the same, and nothing is left on the server: it is in the list `dying` */
+    ZKL_HANDLE_GONE   /* the engine's side has dropped its reference */
+} zkl_handle_life;
+
+/* Fields that only questions, flushes and operations have. */
+typedef struct {
+    char *path;                /* constant */
+    zkl_operation *request;    /* engine_mutex: an operation that was not passed to the engine yet */
+    zkl_operation *operation;  /* engine_mutex */
+    zkl_contender *contenders; /* constant once settled */
+    int32_t contender_count;
+    bool identities;              /* constant. Contenders: read their identities */
+    zkl_operation_result *result; /* constant once settled, until its owner drops it */
+    int32_t failed_part;
+    zkl_node_event event; /* client->mutex: the event that its watch has seen */
+    zkl_code watch_code;  /* client->mutex: why its watch will see no event any more */
+} zkl_question;
+
+struct zkl_handle {
+    /* Constant */
+    zkl_client *client;
+    uint64_t id; /* set when it is submitted */
+    const zkl_handle_kind *kind;
+    zkl_question *question; /* NULL: an acquisition */
+
+    /* Constant: an acquisition's arguments of zkl_engine_acquire */
+    zkl_lock_spec *spec;
+    int32_t count;
+    bool try_only;
+    bool optimistic;
+
+    /* Any thread */
+    _Atomic bool lapsed;  /* an owner's thread has found its grant over */
+    _Atomic bool settled; /* written under client->mutex */
+    _Atomic int32_t references;
+    _Atomic int32_t phase;      /* a zkl_acquisition_phase; written under client->mutex */
+    _Atomic int64_t hold_until; /* written before the phase becomes GRANTED, and constant then */
+
+    /* engine_mutex. `life` is read without it. */
+    TAILQ_ENTRY(zkl_handle) all;
+    TAILQ_ENTRY(zkl_handle) ending; /* in the list `dying`, or in `flushes` */
+    zkl_handle *writer;             /* writer to downgrade, with a reference; NULL once it has begun */
+    zkl_acquisition *acquisition;   /* NULL before it has begun, and from GONE on */
+    _Atomic zkl_handle_life life;
+
+    /* client->mutex */
+    int32_t revocations;
+    TAILQ_ENTRY(zkl_handle) in_todo;
+    TAILQ_ENTRY(zkl_handle) in_notifications;
+    char *message;
+    zkl_token token;
+    char *node;   /* name of this handle's node; NULL: none yet */
+    char *ahead;  /* name of the node that it waits for; NULL: none */
+    char *nodes;  /* names of all nodes of a grant of several permits (zkl_acquisition_nodes); constant once set */
+    int16_t code; /* a zkl_code. Written under engine_mutex too, unless the engine is gone; constant once settled */
+    uint8_t todo; /* a set of TODO_*; 0: it is not in the list */
+    bool has_notification; /* it is in the list of notifications */
+    bool sharing;          /* it waits for another acquisition of this client, and will share its node */
+
+    /* The owner's thread, see scope.c */
+    zkl_scope *scope; /* the scope that ends this acquisition; NULL: none */
+    LIST_ENTRY(zkl_handle) in_scope;
+};
+
+/* Returns a new handle with one reference, NULL if there is no memory. */
+zkl_handle *zkl_handle_new(zkl_client *client, const zkl_handle_kind *kind);
+/* The same for anything but an acquisition; copies `path`. */
+zkl_handle *zkl_handle_new_question(zkl_client *client, const zkl_handle_kind *kind, const char *path);
+/* Drops one reference. Frees the handle with the last one. Any thread, client->mutex not held. */
+void zkl_handle_drop(zkl_handle *handle);
+
+/* client->mutex held. Puts the handle on the list of notifications, once. */
+void zkl_handle_notify(zkl_handle *handle);
+/* client->mutex held. Settles anything but a granted acquisition. `message` may be "". */
+void zkl_handle_answer(zkl_handle *handle, zkl_code code, const char *message);
+/* client->mutex held. The same for a request that was never passed to the engine. */
+void zkl_handle_refuse(zkl_handle *handle, zkl_code code, const char *message);
+/* engine_mutex held, the engine knows all requests of the handle's owner. Whether the latest request has its result. */
+bool zkl_handle_decided(const zkl_handle *handle);
+/* The owner's thread. Takes the handle out of its scope, if it is in one. */
+void zkl_handle_leave_scope(zkl_handle *handle);
+
+/* Any thread. With engine_mutex the result is exact; without it, the state may have been reached meanwhile. */
+static inline bool zkl_handle_has_reached(const zkl_handle *handle, zkl_handle_life life)
+{
+    return atomic_load(&handle->life) >= life;
+}
+
+#endif

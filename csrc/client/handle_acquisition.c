@@ -1,0 +1,190 @@
+/* handle acquisition: handles of acquisitions. */
+#include "handle_acquisition.h"
+
+#include <string.h>
+
+#include "base/base.h"
+#include "client_object.h"
+#include "handle_request.h"
+
+/* --- the engine's side --------------------------------------------------------------------------------------------- */
+
+/* Keeps a copy of the part of a node's path that follows the lock's path; keeps nothing if there is no node. */
+static void keep_name(char **kept, const zkl_handle *handle, const char *node)
+{
+    const char *name = node != NULL ? node + strlen(zkl_lock_spec_settings(handle->spec)->path) + 1 : NULL;
+    if (name != NULL && *kept != NULL && strcmp(name, *kept) == 0) {
+        return;
+    }
+    zkl_free(*kept);
+    *kept = name != NULL ? zkl_copy(name, strlen(name)) : NULL;
+}
+
+/* client->mutex held. */
+static void publish_acquisition(zkl_handle *handle, const zkl_acquisition *acquisition, zkl_acquisition_phase phase)
+{
+    const char *message = zkl_acquisition_message(acquisition);
+    if (phase == ZKL_ACQUISITION_GRANTED) {
+        /* Not reset after the grant: a reader that saw the phase before would then find a hold without an end. */
+        atomic_store_explicit(&handle->hold_until, zkl_acquisition_hold_until(acquisition), memory_order_relaxed);
+        handle->token = zkl_acquisition_token(acquisition);
+        handle->nodes = handle->nodes != NULL ? handle->nodes : zkl_acquisition_nodes(acquisition);
+    }
+    if (phase == ZKL_ACQUISITION_GRANTED || phase == ZKL_ACQUISITION_WAITING) {
+        keep_name(&handle->node, handle, zkl_acquisition_node(acquisition));
+        keep_name(&handle->ahead, handle,
+                  phase == ZKL_ACQUISITION_WAITING ? zkl_acquisition_blocker(acquisition) : NULL);
+    }
+    if (message[0] != '\0' && handle->message == NULL) {
+        handle->message = zkl_copy(message, strlen(message));
+    }
+    handle->sharing = zkl_acquisition_is_sharing(acquisition);
+    handle->revocations = zkl_acquisition_revocations(acquisition);
+    handle->code = (int16_t)zkl_acquisition_code(acquisition);
+}
+
+void zkl_handle_acquisition_changed(void *context, zkl_acquisition *acquisition)
+{
+    zkl_client *client = context;
+    zkl_handle *handle = zkl_acquisition_user(acquisition);
+    zkl_acquisition_phase phase = zkl_acquisition_get_phase(acquisition);
+    bool settled = zkl_acquisition_settled(acquisition);
+    pthread_mutex_lock(&client->mutex);
+    /*
+     * Waiting, and the node that it waits for, can be read, but cause no notification. The same holds for the start of a release,
+     * which the owner began.
+     */
+    bool decided = (int32_t)phase != atomic_load_explicit(&handle->phase, memory_order_relaxed) &&
+                   phase != ZKL_ACQUISITION_RELEASED;
+    bool asked = zkl_acquisition_revocations(acquisition) != handle->revocations;
+    bool notify =
+        decided || asked || settled != handle->settled || zkl_acquisition_code(acquisition) != (zkl_code)handle->code;
+    publish_acquisition(handle, acquisition, phase);
+    atomic_store_explicit(&handle->phase, (int32_t)phase, memory_order_release);
+    atomic_store_explicit(&handle->settled, settled, memory_order_release);
+    if (notify) {
+        zkl_handle_notify(handle);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    if (settled && zkl_handle_has_reached(handle, ZKL_HANDLE_ENDED)) {
+        zkl_handles_die(handle); /* it is not reaped here: the engine is using the acquisition */
+    }
+}
+
+static void start(zkl_handle *handle, int64_t now)
+{
+    zkl_client *client = handle->client;
+    const zkl_acquisition_request request = {
+        .spec = handle->spec,
+        .writer = handle->writer != NULL ? handle->writer->acquisition : NULL,
+        .count = handle->count,
+        .try_only = handle->try_only,
+        .optimistic = handle->optimistic,
+    };
+    handle->acquisition = zkl_engine_acquire(client->engine, &request, handle, now);
+    if (handle->acquisition == NULL) {
+        pthread_mutex_lock(&client->mutex);
+        zkl_handle_refuse(handle, ZKL_FAILED, "not enough memory to queue for a lock");
+        pthread_mutex_unlock(&client->mutex);
+        zkl_handles_let_go(handle);
+    } else {
+        atomic_fetch_add(&client->handles.open, 1);
+    }
+    if (handle->writer != NULL) {
+        zkl_handle_drop(handle->writer);
+        handle->writer = NULL;
+    }
+}
+
+static void end(zkl_handle *handle, int64_t now)
+{
+    if (!zkl_handle_has_reached(handle, ZKL_HANDLE_ENDED)) {
+        atomic_store(&handle->life, ZKL_HANDLE_ENDED);
+        atomic_fetch_sub(&handle->client->handles.open, 1);
+    }
+    zkl_acquisition_end(handle->acquisition, ZKL_CANCELLED, now);
+    if (zkl_acquisition_settled(handle->acquisition)) {
+        zkl_handles_die(handle); /* if it was settled already, the engine makes no callback */
+    }
+}
+
+static void run(zkl_handle *handle, unsigned todo, int64_t now)
+{
+    if ((todo & TODO_START) != 0) {
+        start(handle, now);
+    }
+    if (handle->acquisition != NULL && (todo & TODO_LAPSED) != 0) {
+        zkl_acquisition_lapsed(handle->acquisition, now);
+    }
+    if (handle->acquisition != NULL && (todo & (TODO_END | TODO_FORGET)) != 0) {
+        end(handle, now);
+    }
+}
+
+static const zkl_handle_kind kind = {.run = run, .closed_code = ZKL_CLOSED, .kept = true};
+
+/* --- the owner's side ---------------------------------------------------------------------------------------------- */
+
+zkl_handle *zkl_client_acquire(zkl_client *client, const zkl_acquisition_request *request, zkl_handle *writer,
+                               int64_t block_for)
+{
+    zkl_handle *handle = zkl_handle_new(client, &kind);
+    if (handle == NULL) {
+        return NULL;
+    }
+    handle->spec = zkl_lock_spec_take(request->spec);
+    handle->count = request->count;
+    handle->try_only = request->try_only;
+    handle->optimistic = request->optimistic;
+    if (writer != NULL) {
+        handle->writer = writer;
+        atomic_fetch_add(&writer->references, 1);
+    }
+    return zkl_handle_submit(handle, block_for);
+}
+
+bool zkl_handle_nodes(zkl_handle *handle, const char **nodes)
+{
+    pthread_mutex_lock(&handle->client->mutex);
+    *nodes = handle->nodes;
+    pthread_mutex_unlock(&handle->client->mutex);
+    return *nodes != NULL || handle->count <= 1;
+}
+
+static bool is_granted(const zkl_handle *handle)
+{
+    return atomic_load_explicit(&handle->phase, memory_order_acquire) == ZKL_ACQUISITION_GRANTED;
+}
+
+int64_t zkl_handle_remaining(zkl_handle *handle)
+{
+    zkl_client *client = handle->client;
+    if (!is_granted(handle)) {
+        return 0;
+    }
+    /*
+     * The lease is read between two reads of the phase. The lease is published before an acquisition is granted under it, and a
+     * lapsed acquisition is marked lost before its lease begins anew.
+     */
+    int64_t until = atomic_load_explicit(&client->published.lease_until, memory_order_acquire);
+    if (!is_granted(handle) || atomic_load(&handle->lapsed) || zkl_client_forked(client)) {
+        return 0;
+    }
+    int64_t hold_until = atomic_load_explicit(&handle->hold_until, memory_order_relaxed); /* written before the phase */
+    until = hold_until < until ? hold_until : until;
+    if (until == ZKL_NEVER) {
+        return ZKL_NEVER;
+    }
+    int64_t left = until - zkl_clock();
+    if (left > 0) {
+        return left;
+    }
+    atomic_store(&handle->lapsed, true); /* final, whatever the I/O thread receives next */
+    zkl_handle_ask(handle, TODO_LAPSED, false, 0);
+    return 0;
+}
+
+bool zkl_handle_held(zkl_handle *handle)
+{
+    return zkl_handle_remaining(handle) > 0;
+}

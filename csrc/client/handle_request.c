@@ -1,0 +1,58 @@
+/* handle request: the owner's side of handles. */
+#include "handle_request.h"
+
+#include "client_object.h"
+#include "poll_owner.h"
+
+zkl_handle *zkl_handle_submit(zkl_handle *handle, int64_t block_for)
+{
+    zkl_client *client = handle->client;
+    pthread_mutex_lock(&client->mutex);
+    handle->id = ++client->handles.last_id;
+    if (zkl_life_ended(&client->life)) {
+        zkl_handle_refuse(handle, ZKL_CLOSED, "the client is closed");
+    } else {
+        zkl_handles_ask(handle, TODO_START);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    zkl_client_serve(client, handle, block_for);
+    return handle;
+}
+
+void zkl_handle_ask(zkl_handle *handle, unsigned todo, bool quietly, int64_t block_for)
+{
+    zkl_client *client = handle->client;
+    pthread_mutex_lock(&client->mutex);
+    if (!zkl_life_ended(&client->life)) {
+        zkl_handles_ask(handle, todo);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    zkl_client_serve(client, quietly ? handle : NULL, block_for);
+}
+
+void zkl_handle_release(zkl_handle *handle)
+{
+    zkl_handle_leave_scope(handle);
+    if (zkl_client_forked(handle->client)) {
+        return;
+    }
+    if (handle->kind->kept && !zkl_handle_has_reached(handle, ZKL_HANDLE_GONE)) {
+        zkl_handle_ask(handle, TODO_FORGET, true, 0);
+    }
+    zkl_handle_drop(handle);
+}
+
+void zkl_handle_end(zkl_handle *handle, int64_t block_for)
+{
+    zkl_handle_leave_scope(handle);
+    if (!zkl_client_forked(handle->client)) {
+        zkl_handle_ask(handle, TODO_END, true, block_for);
+    }
+}
+
+void zkl_handle_cut(zkl_handle *handle)
+{
+    if (!zkl_client_forked(handle->client)) {
+        zkl_handle_ask(handle, TODO_END, false, 0);
+    }
+}

@@ -1,0 +1,127 @@
+/* handles: the engine's side of a client's handles. */
+#include "handles.h"
+
+#include "client_object.h"
+
+bool zkl_client_busy(const zkl_client *client)
+{
+    return atomic_load(&client->handles.open) > 0;
+}
+
+void zkl_handles_ask(zkl_handle *handle, unsigned todo)
+{
+    if (handle->todo == 0) {
+        TAILQ_INSERT_TAIL(&handle->client->handles.todo, handle, in_todo);
+        atomic_fetch_add(&handle->references, 1);
+    }
+    handle->todo = (uint8_t)(handle->todo | todo);
+}
+
+/* client->mutex held. Takes the next handle with a request from the list, with the list's reference. NULL: there is none. */
+static zkl_handle *take_asked(zkl_handles *handles, unsigned *todo)
+{
+    zkl_handle *handle = TAILQ_FIRST(&handles->todo);
+    if (handle != NULL) {
+        TAILQ_REMOVE(&handles->todo, handle, in_todo);
+        *todo = handle->todo;
+        handle->todo = 0;
+    }
+    return handle;
+}
+
+static void begin(zkl_handle *handle)
+{
+    atomic_store(&handle->life, ZKL_HANDLE_BEGUN);
+    TAILQ_INSERT_TAIL(&handle->client->handles.all, handle, all);
+    atomic_fetch_add(&handle->references, 1);
+}
+
+void zkl_handles_run(zkl_client *client)
+{
+    zkl_handle *handle;
+    unsigned todo;
+    pthread_mutex_lock(&client->mutex);
+    while ((handle = take_asked(&client->handles, &todo)) != NULL) {
+        pthread_mutex_unlock(&client->mutex);
+        if ((todo & TODO_START) != 0) {
+            begin(handle);
+        }
+        handle->kind->run(handle, todo, zkl_clock());
+        zkl_handle_drop(handle); /* the list's reference */
+        zkl_handles_reap(client);
+        pthread_mutex_lock(&client->mutex);
+    }
+    pthread_mutex_unlock(&client->mutex);
+}
+
+void zkl_handles_let_go(zkl_handle *handle)
+{
+    TAILQ_REMOVE(&handle->client->handles.all, handle, all);
+    atomic_store(&handle->life, ZKL_HANDLE_GONE);
+    zkl_handle_drop(handle);
+}
+
+void zkl_handles_die(zkl_handle *handle)
+{
+    if (!zkl_handle_has_reached(handle, ZKL_HANDLE_DYING)) {
+        atomic_store(&handle->life, ZKL_HANDLE_DYING);
+        TAILQ_INSERT_TAIL(&handle->client->handles.dying, handle, ending);
+    }
+}
+
+void zkl_handles_reap(zkl_client *client)
+{
+    zkl_handle *handle;
+    while ((handle = TAILQ_FIRST(&client->handles.dying)) != NULL) {
+        TAILQ_REMOVE(&client->handles.dying, handle, ending);
+        zkl_acquisition_forget(handle->acquisition, zkl_clock());
+        handle->acquisition = NULL;
+        zkl_handles_let_go(handle);
+    }
+}
+
+bool zkl_handles_flushing(const zkl_client *client)
+{
+    return !TAILQ_EMPTY(&client->handles.flushes);
+}
+
+void zkl_handles_finish_flushes(zkl_client *client)
+{
+    zkl_handle *handle;
+    if (!zkl_handles_flushing(client) || !zkl_engine_drained(client->engine)) {
+        return;
+    }
+    while ((handle = TAILQ_FIRST(&client->handles.flushes)) != NULL) {
+        TAILQ_REMOVE(&client->handles.flushes, handle, ending);
+        pthread_mutex_lock(&client->mutex);
+        zkl_handle_answer(handle, ZKL_OK, "");
+        pthread_mutex_unlock(&client->mutex);
+        zkl_handles_let_go(handle);
+    }
+}
+
+void zkl_handles_abandon(zkl_client *client)
+{
+    zkl_handle *handle;
+    unsigned todo;
+    pthread_mutex_lock(&client->mutex);
+    zkl_life_enter(&client->life, ZKL_LIFE_ENDED);
+    atomic_store(&client->handles.open, 0); /* they get no notifications any more */
+    while ((handle = take_asked(&client->handles, &todo)) != NULL) {
+        if ((todo & TODO_START) != 0) {
+            zkl_handle_refuse(handle, ZKL_CLOSED, "the client is closed");
+        }
+        pthread_mutex_unlock(&client->mutex);
+        zkl_handle_drop(handle);
+        pthread_mutex_lock(&client->mutex);
+    }
+    while ((handle = TAILQ_FIRST(&client->handles.all)) != NULL) {
+        if (handle->kind->closed_code == ZKL_OK) {
+            zkl_handle_answer(handle, ZKL_OK, ""); /* a flush: the session is over, and its nodes with it */
+        }
+        pthread_mutex_unlock(&client->mutex);
+        zkl_handles_let_go(handle);
+        pthread_mutex_lock(&client->mutex);
+    }
+    pthread_mutex_unlock(&client->mutex);
+}

@@ -1,0 +1,78 @@
+/* I/O turn: one run of the engine between two polls. */
+#include "io_turn.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "client_object.h"
+#include "xid.h"
+
+/*
+ * The C client sends each request in two pieces, the length first. Corking holds all pieces back until the turn is over. They then
+ * go out together: in one segment, for which the server wakes up once.
+ */
+void zkl_turn_sending(void *context)
+{
+    zkl_client *client = context;
+    if (!client->socket.corked && client->socket.fd >= 0) {
+        int on = 1;
+        client->socket.corked = setsockopt(client->socket.fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0;
+    }
+    zkl_xid_begin();
+}
+
+void zkl_turn_sent(void *context)
+{
+    (void)context;
+    zkl_xid_end();
+}
+
+/*
+ * Ends corking at the end of a turn. If the C client has closed the socket meanwhile, its number may belong to another socket;
+ * uncorking that is harmless.
+ */
+static void uncork(zkl_server_socket *socket)
+{
+    if (socket->corked) {
+        int off = 0;
+        socket->corked = false;
+        setsockopt(socket->fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+    }
+}
+
+void zkl_client_end_turn(zkl_client *client, bool silently)
+{
+    uncork(&client->socket);
+    zkl_handles_reap(client);
+    if (zkl_handles_flushing(client)) {
+        /* A flush's answer says that nothing is left, so the figures must show that before it. */
+        zkl_client_publish(client, true);
+        zkl_handles_finish_flushes(client);
+    }
+    zkl_client_publish(client, silently);
+}
+
+bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
+{
+    zkl_handles_run(client);
+    uncork(&client->socket); /* at once: what follows takes no longer than the server needs */
+    if (!zkl_engine_may_call(client->engine)) {
+        zkl_client_publish(client, by_caller); /* resolving a name, in the next call, may take long */
+        if (by_caller) {
+            return false;
+        }
+    }
+    zkl_engine_prepare(client->engine, zkl_clock(), wanted);
+    if (wanted->must_disconnect) {
+        shutdown(wanted->fd, SHUT_RDWR);
+    }
+    if (wanted->fd >= 0 && (wanted->fd != client->socket.fd || !zkl_engine_may_call(client->engine))) {
+        /* The C client may have been built without SOCK_CLOEXEC, and a new socket may have the number of the last. */
+        fcntl(wanted->fd, F_SETFD, FD_CLOEXEC);
+    }
+    client->socket.fd = wanted->fd;
+    zkl_client_end_turn(client, by_caller);
+    return true;
+}

@@ -1,0 +1,28 @@
+/* I/O turn: one run of the engine between two polls. */
+#ifndef ZKLOCK_CLIENT_IO_TURN_H
+#define ZKLOCK_CLIENT_IO_TURN_H
+
+#include "client.h"
+
+/* The C client's socket. All fields: engine_mutex. */
+typedef struct {
+    int fd;      /* as of the latest zkl_engine_prepare, or -1 */
+    bool corked; /* bytes for it are held back until the turn is over */
+} zkl_server_socket;
+
+/*
+ * engine_mutex held. Does everything that is due, and returns in `wanted` what to wait for next. `by_caller`: called by another
+ * thread than the I/O thread. Then no byte is written for notifications, and if there is no connection, the rest is left to the I/O
+ * thread because it may block; the function then returns false.
+ */
+bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller);
+/*
+ * engine_mutex held. Ends a turn that has nothing else to do: sends what was held back and publishes what changed. `silently`: no
+ * byte is written for notifications.
+ */
+void zkl_client_end_turn(zkl_client *client, bool silently);
+/* The engine's callbacks `sending` and `sent` (zkl_host); `context` is the client. */
+void zkl_turn_sending(void *context);
+void zkl_turn_sent(void *context);
+
+#endif

@@ -1,0 +1,110 @@
+/* log: the lines that the owner of a client fetches, from the engine and from the C client. */
+#include "log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "client_object.h"
+#include "xid.h"
+
+/* Log lines kept until they are fetched; the oldest are dropped. */
+#define LOG_LINES 64
+
+/* A line of the C client's log is not repeated sooner. */
+#define SAY_AGAIN_AFTER (10 * ZKL_SECOND)
+
+bool zkl_log_open(zkl_log *log, bool wanted)
+{
+    log->lines = wanted ? zkl_alloc((size_t)LOG_LINES * sizeof *log->lines) : NULL;
+    return !wanted || log->lines != NULL;
+}
+
+void zkl_log_close(zkl_log *log)
+{
+    zkl_free(log->lines);
+}
+
+void zkl_client_log(void *context, int level, const char *text)
+{
+    zkl_client *client = context;
+    zkl_log *log = &client->log;
+    if (log->lines == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&client->mutex);
+    if (log->count == LOG_LINES) {
+        log->first = (log->first + 1) % LOG_LINES;
+        log->count--;
+    }
+    zkl_log_line *line = &log->lines[(log->first + log->count++) % LOG_LINES];
+    line->level = level;
+    snprintf(line->text, sizeof line->text, "%s", text);
+    zkl_notifications_changed(&client->notifications);
+    pthread_mutex_unlock(&client->mutex);
+}
+
+int zkl_client_next_log(zkl_client *client, char *text, size_t size)
+{
+    zkl_log *log = &client->log;
+    int level = 0;
+    pthread_mutex_lock(&client->mutex);
+    if (log->count > 0) {
+        const zkl_log_line *line = &log->lines[log->first];
+        level = line->level;
+        snprintf(text, size, "%s", line->text);
+        log->first = (log->first + 1) % LOG_LINES;
+        log->count--;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return level;
+}
+
+/* The C client's log callback has no context, so each thread that runs an engine remembers its client here. */
+static _Thread_local zkl_client *thread_client __attribute__((tls_model("initial-exec")));
+
+zkl_client *zkl_client_speaks(zkl_client *client)
+{
+    zkl_client *before = thread_client;
+    thread_client = client;
+    return before;
+}
+
+/* While no server answers, the C client logs the same two lines at every try, dozens of times a second. */
+static bool said_before(zkl_log *log, const char *text)
+{
+    int64_t now = zkl_clock();
+    for (int32_t i = 0; i < ZKL_RECENT_LINES; i++) {
+        if (strncmp(log->recent[i].text, text, sizeof log->recent[i].text - 1) == 0) {
+            bool again = now - log->recent[i].at < SAY_AGAIN_AFTER;
+            log->recent[i].at = again ? log->recent[i].at : now;
+            return again;
+        }
+    }
+    uint32_t oldest = log->next_recent++ % ZKL_RECENT_LINES;
+    log->recent[oldest].at = now;
+    snprintf(log->recent[oldest].text, sizeof log->recent[oldest].text, "%s", text);
+    return false;
+}
+
+/* "2026-01-01 00:00:00,000:123:ZOO_WARN@function@42: text" */
+void zkl_zookeeper_log(const char *line)
+{
+    int level = ZOO_LOG_LEVEL_INFO;
+    const char *mark = strstr(line, ":ZOO_");
+    if (mark != NULL) {
+        level = mark[5] == 'E'   ? ZOO_LOG_LEVEL_ERROR
+                : mark[5] == 'W' ? ZOO_LOG_LEVEL_WARN
+                : mark[5] == 'I' ? ZOO_LOG_LEVEL_INFO
+                                 : ZOO_LOG_LEVEL_DEBUG;
+        const char *text = strstr(mark, ": ");
+        line = text != NULL ? text + 2 : line;
+    }
+    if (level > ZKL_ZOOKEEPER_LOG_LEVEL && mark != NULL) {
+        zkl_xid_read(line); /* the level is raised for a moment, to get this one line */
+        return;
+    }
+    if (thread_client != NULL && thread_client->log.lines != NULL && !said_before(&thread_client->log, line)) {
+        zkl_client_log(thread_client, level, line);
+    }
+}

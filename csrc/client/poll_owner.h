@@ -1,0 +1,33 @@
+/* poll owner: decides which thread polls the C client's socket, and lets callers run the engine. */
+#ifndef ZKLOCK_CLIENT_POLL_OWNER_H
+#define ZKLOCK_CLIENT_POLL_OWNER_H
+
+#include "alarm.h"
+#include "client.h"
+
+/* The thread that polls the C client's socket. poll_owner.c has the transitions. */
+typedef enum {
+    ZKL_POLLED_BY_THREAD, /* the I/O thread */
+    ZKL_POLLED_BY_CALLER, /* a caller that blocks */
+    ZKL_POLLED_BY_NOBODY  /* a caller did a moment ago, and probably will again soon; if not, the I/O thread */
+} zkl_polled_by;
+
+/* All fields: engine_mutex. At first the I/O thread owns the socket. */
+typedef struct {
+    zkl_polled_by polled_by;
+    int64_t left_at;        /* when a caller left the socket without a poll owner */
+    int64_t sleeping_until; /* wake-up time of the I/O thread's poll */
+    zkl_alarm alarm;        /* wakes the I/O thread if a caller left poll ownership and did not return */
+} zkl_poll_owner;
+
+/* I/O thread, engine_mutex held. Sleeps without the mutex until there is something to do, and does it. */
+void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted);
+/*
+ * Any thread, no mutex held. Makes the engine take the requests on the list: in this call if the I/O thread sleeps and nothing can
+ * block, otherwise by waking the I/O thread. The caller looks at the handle `subject` afterwards anyway, so a result that is there at
+ * once makes no notification. NULL: no handle. The call may block for `block_for` nanoseconds until the result is there; it then works
+ * like zkl_client_wait.
+ */
+void zkl_client_serve(zkl_client *client, const zkl_handle *subject, int64_t block_for);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * registry: all open clients of this process, and the number of its forks.
+ *
+ * A client is in the registry from its opening until its I/O thread ends. The registry does not own it. After fork() the child's
+ * registry is empty.
+ */
+#ifndef ZKLOCK_CLIENT_REGISTRY_H
+#define ZKLOCK_CLIENT_REGISTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+/* A client's place in the registry. All fields: the registry's mutex. */
+typedef struct zkl_registration {
+    TAILQ_ENTRY(zkl_registration) open; /* `open.tqe_prev` is NULL while it is not in the registry */
+    struct zkl_client *client;          /* constant once it was added */
+} zkl_registration;
+
+/* Once a process, before the first client is opened: from then on the registry notices forks. */
+void zkl_registry_start(void);
+/* Any thread. */
+void zkl_registry_add(zkl_registration *registration, struct zkl_client *client);
+/* Harmless if it is not in the registry any more. Any thread. */
+void zkl_registry_remove(zkl_registration *registration);
+/* Calls `visit` for each open client. The registry is locked meanwhile, so no client leaves it, and none is freed. Any thread. */
+void zkl_registry_each(void (*visit)(struct zkl_client *client));
+/* Takes a client out of the registry and returns it; NULL if there is none left. Any thread. */
+struct zkl_client *zkl_registry_take(void);
+/*
+ * Returns the number of forks between this process and the process that loaded the module. Every call of a client compares it.
+ * getpid() would do too, but it is a system call, and each acquisition would take about twenty of them. Any thread.
+ */
+uint32_t zkl_registry_forks(void);
+
+#endif

@@ -1,0 +1,183 @@
+/*
+ * entry: one znode of ours in a queue.
+ */
+#ifndef ZKLOCK_ENTRY_H
+#define ZKLOCK_ENTRY_H
+
+#include "acquisition.h"
+#include "queue.h"
+
+/*
+ * A node serves no more after so many grants. The second half of its tokens must not overflow: later tokens would be
+ * smaller. A client that is alone and takes its lock a thousand times a second reaches this number in less than two
+ * weeks.
+ */
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_GRANTS zkl_most_grants
+#else
+#define ZKL_MAX_GRANTS (INT32_C(1) << 30)
+#endif
+
+/* The states of an entry. docs/design.md has the table of transitions. */
+typedef enum {
+    ZKL_ENTRY_PARKED,     /* wants a node, has sent nothing */
+    ZKL_ENTRY_LOOKING,    /* a try: the list before any write is in flight */
+    ZKL_ENTRY_JOINING,    /* create and list are in flight */
+    ZKL_ENTRY_RECOVERING, /* the create's outcome is unknown: sync, list, look for the uuid */
+    ZKL_ENTRY_QUEUED,     /* has a node; another contender is ahead, or may be */
+    ZKL_ENTRY_CONFIRMING, /* no contender is ahead; waits for a lease to be granted under, or for permits */
+    ZKL_ENTRY_GRANTED,
+    ZKL_ENTRY_LEAVING, /* its node must be deleted */
+    ZKL_ENTRY_GONE     /* nothing of it is left; freed with its last request */
+} zkl_entry_state;
+
+/*
+ * The role of an entry's znode. The kinds of locks differ here: in the node's name, in the other nodes that conflict
+ * with it (zkl_kind_conflicts), and in what happens when no such node is ahead any more.
+ */
+typedef enum {
+    ZKL_ROLE_MUTEX,
+    ZKL_ROLE_READER,
+    ZKL_ROLE_WRITER,
+    ZKL_ROLE_QUEUE_ENTRY, /* a semaphore's queue entry: at the head of the queue, permits may be taken */
+    ZKL_ROLE_LEASE_ENTRY  /* a lease entry: one permit of a semaphore */
+} zkl_role;
+
+/* One znode of this client, from the wish for it to the proof that it is gone. */
+struct zkl_entry {
+    TAILQ_ENTRY(zkl_entry) all;
+    TAILQ_ENTRY(zkl_entry) in_queue;
+    TAILQ_ENTRY(zkl_entry) in_wait_list;
+    LIST_ENTRY(zkl_entry) in_acquisition;
+    TAILQ_ENTRY(zkl_entry) in_lingering;
+    zkl_locks *locks;
+    zkl_queue *queue;
+    /* The acquisition that it serves first, or, while leaving, served last; NULL: it lingers, or is adopted. */
+    zkl_acquisition *acquisition;
+    struct zkl_acquisition_list sharers; /* the other acquisitions that share it or wait for it, in their order */
+    zkl_lock_spec *spec;                 /* the spec of its node, once it has lingered */
+    int64_t linger_until;                /* in locks->lingering if not ZKL_NEVER */
+    int32_t turns;       /* how often it was promised under this node; readers that wait together count once */
+    zkl_watcher watcher; /* of its predecessor or of a directory; of its own node, for requests to release the lock */
+    /* A reader takes the place of this granted writer; NULL once that is not needed any more. */
+    zkl_entry *writer;
+    char *node;     /* full path, NULL while unknown */
+    int64_t czxid;  /* its node's; for a downgraded reader that of its writer's node */
+    int64_t writes; /* locks->writes less queue->creates when its create was acknowledged */
+    /* How many grants there were under that czxid before its own: the second half of the token. */
+    int32_t grants;
+    zkl_role role;
+    uint64_t serial;     /* the serial number of its uuid */
+    uint32_t generation; /* grows when replies to earlier requests must not count any more */
+    uint32_t connection; /* the connection on which its create, or its sync, was answered */
+    int32_t sequence;
+    int32_t ahead;  /* at most so many conflicting nodes are ahead, as far as known */
+    int32_t flying; /* requests in flight that point here */
+    zkl_entry_state state;
+    bool granted;        /* an acquisition has held by its node */
+    bool predicting;     /* the request that looks for the predicted predecessor is in flight */
+    bool none_ahead;     /* at the head of the queue: no node is ahead, conflicting or not */
+    bool unlisted;       /* no list has shown its node yet: if it is at the head, numbers alone say so */
+    bool create_retries; /* create retries: the reply to its latest create was lost, and the node was not there */
+    bool revoked;        /* its release was requested: it is not handed over */
+    bool grant_lost;     /* a grant under its node ended other than by a release: it is not handed over */
+    bool contested;      /* another contender has come since it watches its directory */
+    /* No other contender has come, and none was there: its acquisitions keep no other client waiting. */
+    bool alone;
+    bool handoff_used_up; /* handoff used up: it was alone, and has had more acquisitions than others should wait for */
+    bool downgraded;      /* downgraded: its node was made, or is being made, with its writer's number */
+    bool wanted;          /* an acquisition waits for it or holds by it, or it lingers */
+    bool runnable;        /* in locks->runnable */
+    bool over_watch_budget;      /* in locks->over_watch_budget */
+    bool backing_off;            /* in locks->backing_off */
+    bool listing;                /* a list of its directory is in flight */
+    bool deleting;               /* the delete is in flight */
+    bool delete_outcome_unknown; /* outcome unknown: a delete of its node may have been executed or not */
+    bool held;                   /* it was granted until it left */
+    bool reserved;               /* its share of ZKL_MAX_WATCHED_BYTES is reserved */
+    bool cleaning;               /* counted in locks->cleaning */
+};
+
+/* Reserves the entry's share of ZKL_MAX_WATCHED_BYTES, or gives it back. */
+void zkl_entry_reserve(zkl_entry *entry, bool reserved);
+/*
+ * Detaches the readers that were to take the place of this writer: they cannot do so any more. `unsent_only`: only
+ * readers whose create was not sent.
+ */
+void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only);
+/* Returns a new entry for the acquisition in `queue`; NULL when memory is short. */
+zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, zkl_role role);
+/* Makes an entry for a stray. The entry deletes the stray. Returns false when memory is short. */
+bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial);
+/* Returns the kind of the node that the entry has, or will have. */
+zkl_node_kind zkl_entry_kind(const zkl_entry *entry);
+/* Returns the node's name, without the directory. The entry must have a node. */
+const char *zkl_entry_name(const zkl_entry *entry);
+/* Makes the entry runnable: it cannot go on now, and is stepped when requests may go out again. */
+void zkl_entry_make_runnable(zkl_entry *entry);
+/* Lets the entry back off: the same, but the server gets time first. */
+void zkl_entry_back_off(zkl_entry *entry);
+/* Moves a lease entry together with the others of its acquisition: to CONFIRMING, to GRANTED, or back to QUEUED. */
+void zkl_entry_move_permit(zkl_entry *entry, zkl_entry_state state);
+/* Makes the entries that back off runnable: their time has come. */
+void zkl_entries_end_backoff(zkl_locks *locks);
+/* Returns whether the entry's watched path still fits under ZKL_MAX_WATCHED_BYTES. */
+bool zkl_entry_fits(const zkl_entry *entry);
+/* Does what the entry's state asks for, now or as soon as requests may go out. Idempotent. */
+void zkl_entry_step(zkl_entry *entry);
+/* The entry is not wanted any more: its node is deleted in the background, as long as the session exists. */
+void zkl_entry_leave(zkl_entry *entry);
+/* Lets go of the watch on a node or a directory, and of that on its own node. */
+void zkl_entry_leave_watch(zkl_entry *entry);
+void zkl_entry_leave_own_watch(zkl_entry *entry);
+/* Watches its own node for requests to release the lock. */
+void zkl_entry_watch_own(zkl_entry *entry);
+/* Watches the children of the queue's directory: see zkl_watch_children. */
+bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue);
+/* The watched node is gone for good, or the watched directory has changed. */
+void zkl_entry_blocker_gone(zkl_entry *entry);
+/* The watch could not be armed, or must be armed again: the entry looks again. */
+void zkl_entry_look_again(zkl_entry *entry);
+/* The same, but not at once: no watch tells the entry when. */
+void zkl_entry_look_later(zkl_entry *entry);
+/* The release of the lock that is held by this node has been requested. */
+void zkl_entry_revoked(zkl_entry *entry);
+/* The entry's own node was deleted externally. */
+void zkl_entry_deleted_externally(zkl_entry *entry);
+/* Another node has the name of the entry's own node, which must therefore be gone. */
+void zkl_entry_replaced(zkl_entry *entry);
+/* The session is over, and the node with it. */
+void zkl_entry_session_over(zkl_entry *entry, const char *why);
+/* Grants the entry if it waits for a lease and there is one. A semaphore's queue entry goes on to its permits. */
+void zkl_entry_confirm(zkl_entry *entry);
+/* The list of a try shows no contender ahead: the entry joins. */
+void zkl_entry_join(zkl_entry *entry);
+/* The server had no time for the list of a try: the entry looks again in a while. */
+void zkl_entry_try_again(zkl_entry *entry);
+/* Refuses the entry's acquisitions with ZooKeeper's answer `rc` to `what`. */
+void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what);
+/* One request less points here. Frees the entry if it is gone and this was the last request. */
+void zkl_entry_request_completed(zkl_entry *entry);
+/* Frees the entry at once, in any state. To be called when everything is freed. */
+void zkl_entry_destroy(zkl_entry *entry);
+
+/* Why an entry listed its directory, or the leases. This decides what the reply is used for: it is the request's tag. */
+typedef enum {
+    ZKL_LIST_TRY,
+    ZKL_LIST_JOIN,
+    ZKL_LIST_LOOK,
+    ZKL_LIST_PLACE,
+    ZKL_LIST_RECOVER
+} zkl_list_purpose;
+
+/* Lists the entry's directory. Returns false if that could not be sent. */
+bool zkl_entry_list(zkl_entry *entry, zkl_list_purpose purpose);
+/* Returns the parameters of a request about the entry, for a reply that ends with zkl_entry_request_completed. */
+zkl_ask zkl_entry_ask(zkl_entry *entry, zkl_on_reply on_reply);
+/* Counts the request as one that points to the entry, if it was sent (`rc` is ZOK). Returns whether it was. */
+bool zkl_entry_sent(zkl_entry *entry, int rc);
+
+/* Writes the text of the entry's uuid. `uuid` has room for ZKL_UUID_LENGTH + 1. */
+void zkl_entry_uuid(const zkl_entry *entry, char *uuid);
+
+#endif

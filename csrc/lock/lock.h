@@ -1,0 +1,241 @@
+/*
+ * lock: the protocol of locks, on the session of csrc/zk.
+ *
+ * An *acquisition* is one request for a lock. An *entry* is one znode. This layer decides which entry serves which
+ * acquisition. docs/design.md says what it promises, and has the table of an entry's states.
+ *
+ *   lock_spec.c    the immutable settings of a lock
+ *   acquisition.c  one request for a lock, from the call to its end
+ *   queue.c        a lock's directory: its parents, the entries in it, strays
+ *   entry.c        one znode: join, recover, queue, hold, leave
+ *   adjacent.c     an adjacent sequence number, which proves that no node is ahead
+ *   predict.c      a predecessor that is predicted
+ *   share.c        acquisitions that share an entry; entries that linger
+ *   permits.c      a semaphore's acquisitions: a queue entry, then permits
+ *   contenders.c   holders and waiters of a path
+ *   names.c        what the names of a lock's children mean
+ *   locks.c        all locks of a client, and what the session tells them
+ *
+ * All instants and durations are nanoseconds. All functions are for the driver's thread only, unless their comment says
+ * otherwise. All strings passed in are copied.
+ */
+#ifndef ZKLOCK_LOCK_H
+#define ZKLOCK_LOCK_H
+
+#include "locks.h"
+#include "names.h"
+#include "zk/zk.h"
+
+/* The phases of an acquisition. */
+typedef enum {
+    ZKL_ACQUISITION_WAITING = 0,
+    ZKL_ACQUISITION_GRANTED,
+    ZKL_ACQUISITION_LOST,    /* the grant has ended for good without a release; the code says why */
+    ZKL_ACQUISITION_REFUSED, /* never granted, and never will be; the code says why */
+    /* Released by its owner; the code says so if the delete was refused, or if the node was already gone (ZKL_LOST). */
+    ZKL_ACQUISITION_RELEASED
+} zkl_acquisition_phase;
+
+/* Returns the name that Lua sees. Any thread. */
+const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase);
+
+/* A fencing token. Grants of conflicting locks on one path are ordered by `number`, then by `grants`. */
+typedef struct {
+    int64_t number; /* the node's czxid; 0: there is no token */
+    int32_t grants; /* how many grants the node served before */
+} zkl_token;
+
+/* The digits of each part of a token's text: those of INT64_MAX, and those of INT32_MAX. */
+#define ZKL_TOKEN_NUMBER_DIGITS 19
+#define ZKL_TOKEN_GRANTS_DIGITS 10
+
+/* The size of a token's text: both parts, a hyphen between them, and a NUL. */
+#define ZKL_TOKEN_SIZE (ZKL_TOKEN_NUMBER_DIGITS + 1 + ZKL_TOKEN_GRANTS_DIGITS + 1)
+
+/* The upper bounds of the buckets of zkl_stats.waits in nanoseconds, ascending. The last one is ZKL_NEVER. */
+extern const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS];
+
+/* The kind of lock that is acquired. */
+typedef enum {
+    ZKL_MODE_MUTEX = 0,
+    ZKL_MODE_READ, /* of a read/write lock */
+    ZKL_MODE_WRITE,
+    ZKL_MODE_PERMITS /* permits of a semaphore */
+} zkl_mode;
+
+/* The most permits that one acquisition can request: each of them is a node. */
+#define ZKL_MAX_COUNT 1000
+
+/* The settings of a lock, the same for all of its acquisitions. */
+typedef struct {
+    const char *path;     /* the lock's directory: absolute, valid (zkl_path_problem) */
+    const char *identity; /* data of the lock's nodes */
+    const struct ACL_vector *acl;
+    int64_t max_hold; /* a grant ends by itself after so many nanoseconds; 0: it does not */
+    /* A released node stays for so many nanoseconds, for later acquisitions of this client; 0: it does not. */
+    int64_t linger;
+    /* How many turns in a row a node may serve after its first one, before others get theirs; 0: none. */
+    int32_t handoff;
+    int32_t permits; /* MODE_PERMITS: how many the semaphore has, 1 or more */
+    zkl_mode mode;
+    bool revocable; /* watch for requests to release the lock: zkl_acquisition_revocations */
+} zkl_lock;
+
+/*
+ * A lock spec: an immutable copy of a zkl_lock with a reference count. Any thread. zkl_lock_spec_new returns NULL when
+ * memory is short; else the caller owns one reference. zkl_lock_spec_take adds a reference, zkl_lock_spec_drop gives one back.
+ */
+typedef struct zkl_lock_spec zkl_lock_spec;
+zkl_lock_spec *zkl_lock_spec_new(const zkl_lock *lock);
+zkl_lock_spec *zkl_lock_spec_take(zkl_lock_spec *spec);
+void zkl_lock_spec_drop(zkl_lock_spec *spec); /* NULL is allowed */
+const zkl_lock *zkl_lock_spec_settings(const zkl_lock_spec *spec);
+
+/* The parameters of one acquisition. */
+typedef struct {
+    zkl_lock_spec *spec;
+    /*
+     * MODE_READ: a MODE_WRITE acquisition of the same client and path, or NULL. If it is granted, the reader's entry
+     * takes the writer's place in the queue, so that no other writer comes between the two (a downgrade).
+     */
+    zkl_acquisition *writer;
+    int32_t count;   /* MODE_PERMITS: how many are wanted, 1 to `permits`, ZKL_MAX_COUNT at most */
+    bool try_only;   /* refuse with ZKL_TIMEOUT instead of waiting; nothing is written if another contender is ahead */
+    bool optimistic; /* with try_only: join first and look afterwards (optimistic); a refused try deletes its node */
+} zkl_acquisition_request;
+
+/*
+ * Ends an acquisition in any phase. A granted one is released (with ZKL_CLOSED: lost), a waiting one is refused with
+ * `code`. A second call is harmless.
+ */
+void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t now);
+
+/*
+ * Ends a granted acquisition after another thread has seen that its lease or max_hold is over: it is lost from now on.
+ * `now` is a reading of the clock after that, so that the reason is known.
+ */
+void zkl_acquisition_lapsed(zkl_acquisition *acquisition, int64_t now);
+
+/* Ends the acquisition if need be, and frees it when nothing of it is left on the server. The caller must not use it again. */
+void zkl_acquisition_forget(zkl_acquisition *acquisition, int64_t now);
+
+/* Returns the phase. */
+zkl_acquisition_phase zkl_acquisition_get_phase(const zkl_acquisition *acquisition);
+/* Returns whether nothing of an ended acquisition is left on the server, or its session is over. */
+bool zkl_acquisition_settled(const zkl_acquisition *acquisition);
+/* Returns why the acquisition has ended, ZKL_OK while it has not, or after a release without problems. */
+zkl_code zkl_acquisition_code(const zkl_acquisition *acquisition);
+/* Returns a message that says what was tried, on which path, and what ZooKeeper answered; "" while all is well. */
+const char *zkl_acquisition_message(const zkl_acquisition *acquisition);
+/* Returns the fencing token: the node's czxid, and how many grants the node served before. Both are 0 before the grant. */
+zkl_token zkl_acquisition_token(const zkl_acquisition *acquisition);
+/*
+ * Writes a token as text: both parts in decimal, with leading zeros, and a hyphen between them; "" for no token. The
+ * texts sort like the tokens, by bytes and by strcoll in every locale. Letters could not be used: "aa" comes after "z"
+ * in Danish. The hyphen always stands at the same place, so it decides nothing, even in a locale that ignores
+ * punctuation.
+ */
+void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
+/* Returns the full path of the acquisition's znode, NULL while it has none. */
+const char *zkl_acquisition_node(const zkl_acquisition *acquisition);
+/*
+ * Returns all znodes by which a granted acquisition of several permits holds. Each is the part behind the acquisition's
+ * path and '/', ended by a NUL; the last one is ended by another NUL. They stay the same as long as it holds. The
+ * caller gives the result to zkl_free. NULL when memory is short, and for any other acquisition, which holds by
+ * zkl_acquisition_node alone.
+ */
+char *zkl_acquisition_nodes(const zkl_acquisition *acquisition);
+/* Returns the path of the lock, from its lock spec. */
+const char *zkl_acquisition_path(const zkl_acquisition *acquisition);
+/* Returns the full path of the node that the acquisition waits for, NULL if it waits for none now. */
+const char *zkl_acquisition_blocker(const zkl_acquisition *acquisition);
+/*
+ * Returns true if the acquisition shares the entry of another acquisition of this client, and waits for that one or
+ * holds together with it.
+ */
+bool zkl_acquisition_is_sharing(const zkl_acquisition *acquisition);
+/* Returns the `user` of zkl_locks_acquire. */
+void *zkl_acquisition_user(const zkl_acquisition *acquisition);
+/* Returns the instant at which the grant ends by itself, ZKL_NEVER if it does not. */
+int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition);
+/* The data that a contender writes into the holder's node to ask for the lock. Curator's Revoker writes the same. */
+#define ZKL_REVOKE "__REVOKE__"
+
+/* Returns how often the release has been requested while the acquisition was granted (Curator's revocation). */
+int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition);
+
+/* One contender of a path, as zkl_locks_contenders reports it. Valid during the callback only. */
+typedef struct {
+    const char *node; /* full path */
+    const char *identity;
+    int32_t identity_length;
+    zkl_node_kind kind;
+    int32_t sequence;
+    bool holder; /* no earlier node conflicts with it */
+} zkl_contender;
+
+/*
+ * Receives the result of zkl_locks_contenders, exactly once per call. `code` is ZKL_OK, or says why there is no list.
+ * `contenders` are in queue order.
+ */
+typedef void (*zkl_contenders_fn)(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
+                                  int32_t count);
+
+/* --- the object ----------------------------------------------------------------------------------------------------- */
+
+/*
+ * Makes a locks object in zeroed memory, for a session that stays as long. `random` makes the uuids of its nodes unique.
+ * `acquisition_changed` is called when an acquisition has changed: its phase, code, revocations, or the node it waits for;
+ * or zkl_acquisition_settled became true. It must not call anything here except for the accessors of that acquisition.
+ * Returns false when memory is short; zkl_locks_free is needed even then.
+ */
+bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t random[2],
+                    void (*acquisition_changed)(void *context, zkl_acquisition *acquisition), void *context);
+/* Frees everything, acquisitions included. The session's handle must be closed. Zeroed memory has nothing to free. */
+void zkl_locks_free(zkl_locks *locks);
+/* Ends every acquisition and every query with ZKL_CLOSED. */
+void zkl_locks_close(zkl_locks *locks, int64_t now);
+
+/* What the session calls. The owner of all of them is the zkl_locks. */
+extern const zkl_session_listener zkl_locks_listener, zkl_queries_listener;
+extern const zkl_lease_items zkl_entry_items;
+extern const zkl_watch_ops zkl_entry_watches;
+
+/*
+ * Starts an acquisition. Returns an object that stays valid until zkl_acquisition_forget, or NULL when memory is short.
+ * `user` is for the caller: zkl_acquisition_user returns it.
+ */
+zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_request *request, void *user, int64_t now);
+
+/*
+ * Lists the holders and waiters in the directory `path`. With `identities` it also reads the identity of each, which
+ * costs a request per node. Returns false when memory is short; `done` is not called then.
+ */
+bool zkl_locks_contenders(zkl_locks *locks, const char *path, bool identities, zkl_contenders_fn done, void *user,
+                          int64_t now);
+/* Answers all pending queries with `code`. */
+void zkl_queries_fail(zkl_locks *locks, zkl_code code, const char *message);
+
+/* --- what is due ---------------------------------------------------------------------------------------------------- */
+
+/* The functions that end in _at return the instant, ZKL_NEVER if there is none; the other one is then called. */
+
+/* Returns when the next grant ends by its max_hold; ZKL_NEVER: none does. */
+int64_t zkl_acquisitions_expire_at(const zkl_locks *locks);
+/* Ends the grants whose max_hold has passed. */
+void zkl_acquisitions_expire(zkl_locks *locks);
+/* Returns when the next entry has lingered long enough; ZKL_NEVER: none lingers. */
+int64_t zkl_share_expires_at(const zkl_locks *locks);
+/* Entries that have lingered long enough leave. `all`: every entry that lingers. */
+void zkl_share_expire(zkl_locks *locks, bool all);
+/* Steps the runnable entries that may send now, in order. It may be called in each turn. */
+void zkl_entries_run(zkl_locks *locks);
+/* Returns when runnable entries are to be stepped, if nothing else happens before; ZKL_NEVER: no entry is runnable. */
+int64_t zkl_entries_run_at(const zkl_locks *locks);
+
+#ifdef ZKL_BREAKABLE
+/* The value of ZKL_MAX_GRANTS, so that the simulation can reach it. */
+extern int32_t zkl_most_grants;
+#endif
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * locks: all locks of a client.
+ *
+ * Only the files of this folder use the fields. The struct is public so that the layer above can embed it.
+ */
+#ifndef ZKLOCK_LOCKS_H
+#define ZKLOCK_LOCKS_H
+
+#include <sys/queue.h>
+
+#include "names.h"
+#include "zk/zk.h"
+
+typedef struct zkl_locks zkl_locks;
+typedef struct zkl_acquisition zkl_acquisition;
+typedef struct zkl_entry zkl_entry;
+typedef struct zkl_query zkl_query;
+typedef struct zkl_queue zkl_queue;
+
+TAILQ_HEAD(zkl_entry_list, zkl_entry);
+TAILQ_HEAD(zkl_acquisition_list, zkl_acquisition);
+TAILQ_HEAD(zkl_kept_queues, zkl_queue);
+LIST_HEAD(zkl_queue_list, zkl_queue);
+LIST_HEAD(zkl_query_list, zkl_query);
+
+/* The length of a uuid without the serial number at its end. This part is the same in all uuids of one client. */
+#define ZKL_UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
+
+/* All locks of a client. */
+struct zkl_locks {
+    zkl_session *session;
+    void (*acquisition_changed)(void *context, zkl_acquisition *acquisition);
+    void *context;
+
+    /* queue.c */
+    struct zkl_queue_list *queues; /* hash table by path */
+    uint32_t queue_slots;          /* a power of two */
+    uint32_t queue_count;
+    struct zkl_kept_queues kept; /* unused queues that stay in memory, the oldest at the head */
+    int32_t kept_count;
+    bool no_containers; /* the server has no container nodes */
+
+    /* entry.c */
+    struct zkl_entry_list entries; /* all entries */
+    /* Runnable: they have something to send that may not go out yet; first in, first out. */
+    struct zkl_entry_list runnable;
+    /* Over the watch budget: they may not join before ZKL_MAX_WATCHED_BYTES has room; likewise. */
+    struct zkl_entry_list over_watch_budget;
+    struct zkl_entry_list backing_off; /* backing off: they try again at backing_off_until */
+    int64_t writes;                    /* acknowledged creates and deletes of entries' nodes */
+    uint64_t serial;                   /* the latest uuid's */
+    char uuid_stem[ZKL_UUID_STEM_LENGTH + 1];
+
+    /* acquisition.c, share.c, contenders.c */
+    struct zkl_acquisition_list acquisitions;
+    struct zkl_entry_list lingering;   /* granted entries that serve no acquisition, the first to leave at the head */
+    struct zkl_acquisition_list holds; /* granted acquisitions with a max_hold, the first to end at the head */
+    struct zkl_query_list queries;
+};
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * permits: a semaphore's acquisitions.
+ */
+#ifndef ZKLOCK_PERMITS_H
+#define ZKLOCK_PERMITS_H
+
+#include "acquisition.h"
+#include "queue.h"
+
+/* The part of a semaphore's acquisition beside its queue entry. docs/design.md has the table of its states. */
+struct zkl_permits {
+    zkl_queue *leases;   /* the directory of the leases; acquisition->queue is the semaphore's "locks" */
+    int32_t limit;       /* how many permits the semaphore has */
+    int32_t count;       /* how many are wanted */
+    int32_t excess;      /* how many other permits have to go, by the latest list, before there is room */
+    int32_t handed_over; /* how often in a row its permits have passed from one acquisition to another */
+    uint32_t generation; /* grows when an earlier list must not count any more */
+    bool listing;        /* a list of the leases is in flight */
+    bool took;           /* has entries for its permits */
+    bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
+    bool waited;         /* had to wait, in the queue or for room */
+    bool undecided;      /* the watch may be armed, but no list since then has been evaluated */
+    bool search;         /* waits in the queue, and there may be permits of this client that no acquisition knows */
+};
+
+/* Adds the permits to a new acquisition. Returns false when memory is short; zkl_permits_free is needed even then. */
+bool zkl_permits_init(zkl_acquisition *acquisition, int32_t count);
+/* Frees the permits of an acquisition that is being freed. An acquisition of another kind has none. */
+void zkl_permits_free(zkl_acquisition *acquisition);
+/* Does what the acquisition's state asks for, once it is at the head of its queue. Idempotent. */
+void zkl_permits_step(zkl_acquisition *acquisition);
+/* Sends a try's list of the leases, which comes before any write. Returns false if that could not be sent. */
+bool zkl_permits_look(zkl_acquisition *acquisition);
+/* The create and the list of the queue entry are in flight: takes permits along if some are likely to be free. */
+void zkl_permits_joined(zkl_acquisition *acquisition);
+/* The queue entry waits: looks for permits of this client that no acquisition knows, if there may be some. */
+void zkl_permits_search(zkl_acquisition *acquisition);
+/* Goes on with that search, if it has not come to its end. */
+void zkl_permits_search_on(zkl_acquisition *acquisition);
+/*
+ * The acquisition is not at the head of the queue (any more): gives its permits back. The flag says whether another
+ * contender is ahead.
+ */
+void zkl_permits_retreat(zkl_acquisition *acquisition, bool others_ahead);
+/* The same when its nodes are gone with their session. */
+void zkl_permits_restart(zkl_acquisition *acquisition);
+/* One of its permits is being made anew: earlier lists do not count, nor the room that they showed. */
+void zkl_permits_changed(zkl_acquisition *acquisition);
+/* At the head of the queue, under a watch that came with no list: the list is requested. */
+void zkl_permits_look_again(zkl_acquisition *acquisition);
+/* The same, but not at once: the reason takes a while to pass. */
+void zkl_permits_look_later(zkl_acquisition *acquisition);
+/* At the head of the queue: a permit was taken or given back. */
+void zkl_permits_event(zkl_acquisition *acquisition);
+/* Grants the acquisition: the entries of all its permits are in CONFIRMING, and there is a lease. */
+void zkl_permits_confirm(zkl_acquisition *acquisition);
+/*
+ * Passes the permits of a released acquisition to another one of this client that waits for as many or fewer, if
+ * allowed. Returns true if the released acquisition has nothing left.
+ */
+bool zkl_permits_pass(zkl_acquisition *acquisition);
+/* Forgets for how many permits the directory was made. */
+void zkl_queue_forget_limit(zkl_queue *leases);
+/* Returns the data with which the directory of the leases is made. `data` has room for 12 characters. */
+const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data);
+/* Handles the list of the leases that has armed the watch. */
+void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *reply);
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * queue: a lock's directory, with the entries of this client in it.
+ */
+#ifndef ZKLOCK_QUEUE_H
+#define ZKLOCK_QUEUE_H
+
+#include "lock.h"
+
+/* predict.c: the mutex's node that was the predecessor of our latest node. */
+typedef struct {
+    char stem[ZKL_UUID_STEM_LENGTH]; /* the beginning of its uuid; no NUL */
+    uint64_t serial;                 /* the serial number at the end of its uuid */
+    uint64_t stride;                 /* how much that had grown since the predecessor before */
+    /* It grew by the same amount the time before, and both nodes were the same client's. */
+    bool steady;
+} zkl_predecessor;
+
+/* A lock's directory, with what is known of it. */
+struct zkl_queue {
+    LIST_ENTRY(zkl_queue) hash;
+    zkl_locks *locks;
+    zkl_directory directory;
+    uint32_t uses; /* references from acquisitions, entries, watches and requests, and from locks->kept */
+    struct zkl_entry_list entries;
+    int32_t parents_flying; /* creates of directories in flight */
+    int parents_error;      /* the first error that says why they cannot be made */
+    int parents_last;       /* the answer to the create of the queue's own directory */
+    bool warned;            /* the warning about high sequence numbers was logged */
+
+    /* adjacent.c: every node up to this one, which was ours, is gone. 0: no such node is known. */
+    int64_t cleared_czxid;
+    int64_t cleared_at; /* when its deletion was sent, or that of the latest node before it which a list had shown */
+    int64_t cleared_writes;
+    int32_t cleared_sequence;
+    uint32_t cleared_on;    /* the connection on which the deletion was acknowledged */
+    bool last_was_adjacent; /* our latest sequence number was adjacent to that of this node */
+    int64_t lost_in; /* the session in which a create here was lost, and its node was not found; 0: none was lost */
+    int64_t creates; /* how many writes of locks->writes were creates in this directory */
+
+    zkl_predecessor predecessor;
+    int64_t cleaned_at; /* a list showed all nodes of ours at this instant */
+
+    TAILQ_ENTRY(zkl_queue) in_kept;
+
+    /* permits.c, for the directory of a semaphore's leases */
+    /* The directory's mzxid, that is, of the write that set the known limit; 0: no limit is known. */
+    int64_t limit_mzxid;
+    int32_t limit;         /* for how many permits it was made; 0: it has no limit written in it */
+    int32_t limit_wanted;  /* the limit of the acquisition that asked first */
+    bool limit_flying;     /* the request that reads or writes the limit is in flight */
+    bool limit_unwritable; /* no limit is written there, and we may not write one */
+    bool busy;             /* the latest acquisition of permits had to wait */
+    bool kept;             /* in locks->kept */
+};
+
+/* Returns the queue of the first `length` characters of `path`; NULL if there is none. */
+zkl_queue *zkl_queue_find(const zkl_locks *locks, const char *path, size_t length);
+/* Returns the queue of `path`, with one more reference; NULL when memory is short. */
+zkl_queue *zkl_queue_take(zkl_locks *locks, const char *path);
+/* Gives back one reference. The last one frees the queue. */
+void zkl_queue_drop(zkl_queue *queue);
+/* Makes the table of queues. Returns false when memory is short. */
+bool zkl_queues_init(zkl_locks *locks);
+/*
+ * Creates the directory, with `data`, and those above it. When the replies are in, the entries parked here are stepped
+ * or refused.
+ */
+void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL_vector *acl);
+/* Keeps an unused queue in memory, until newer ones have taken its place. */
+void zkl_queue_keep(zkl_queue *queue);
+/*
+ * Deletes the strays in a list of the queue, that is, nodes of this client that belong to none of its entries: now, or
+ * as soon as possible. Returns false if there was no memory for that; only the next list will find them then.
+ */
+bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names);
+/* Deletes a node if it is a stray. An entry is about to wait for it. */
+void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name);
+/* Returns whether a create in this directory was lost in this session: it may still be executed. */
+bool zkl_queue_may_have_strays(const zkl_queue *queue);
+/* The session is over: no conclusion about any directory counts any more. docs/design.md has the list. */
+void zkl_queues_forget(zkl_locks *locks);
+/* Frees the table, and the queues that are kept. No other queue may be left. */
+void zkl_queues_free(zkl_locks *locks);
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * lease: how long the session certainly exists.
+ */
+#ifndef ZKLOCK_LEASE_H
+#define ZKLOCK_LEASE_H
+
+#include <sys/queue.h>
+
+#include "base/base.h"
+
+typedef struct zkl_session zkl_session;
+typedef struct zkl_request zkl_request;
+
+/* An instant before all others: none is known. */
+#define ZKL_LONG_AGO (INT64_MIN / 2)
+
+/* What an answer with ZOK proves of the way that a request has taken. */
+typedef enum {
+    ZKL_PROOF_NONE,     /* nothing: a read, or a request that may be one */
+    ZKL_PROOF_LEADER,   /* the server that answered has asked the leader, or is the leader */
+    ZKL_PROOF_QUORUM,   /* a majority of the servers has acknowledged the request */
+    ZKL_PROOF_HEARTBEAT /* the same, for the check of our own nodes */
+} zkl_proof;
+
+/* What a request's answer will prove, as known when the request was sent. */
+typedef struct {
+    int64_t first;    /* a request that was sent at this instant had been answered */
+    int64_t reported; /* if a leader answers: its follower has reported a request of this instant, or a later one */
+    int64_t arrived;  /* if a leader answers: such a report has arrived at the leader */
+} zkl_evidence;
+
+/*
+ * When the leader restarted the session's timer, as far as the present connection proves it. ZKL_LONG_AGO: no such
+ * instant is known.
+ */
+typedef struct {
+    int64_t first; /* when the latest answered request was sent */
+    struct zkl_heard {
+        int64_t first; /* a pair of requests: one was sent at this instant, the other after the answer to it */
+        int64_t since; /* both were answered by this instant; ZKL_NEVER until that is known */
+    } heard[32];       /* ring buffer of some of these pairs */
+    int64_t reported;  /* the follower has reported a request of this instant, or a later one */
+    int64_t arrived;   /* such a report has arrived at the leader */
+    int64_t proven;    /* the same, and a quorum write was acknowledged afterwards; not dated yet */
+    /* The leader restarted the timer at this instant or later, if the follower's leader is the leader. */
+    int64_t restarted_at;
+    int64_t round_began;    /* start of the latest round of requests */
+    int64_t unbroken_since; /* since then each restart became known less than 9T/10 after the one before */
+    bool sound;             /* unbroken since the session began, or for so long that this is as good */
+    bool begins;            /* the connection itself is not dated yet */
+    int32_t heard_count;    /* how many pairs were ever written to `heard` */
+    bool round_over;        /* the latest round has ended, and its end is not dated yet */
+} zkl_chain;
+
+/* What an item is to the lease. */
+typedef enum {
+    ZKL_ITEM_NONE,    /* it has no node, or its node does not matter any more */
+    ZKL_ITEM_PENDING, /* its node may be being created */
+    ZKL_ITEM_PRESENT, /* it has a node, which heartbeats check */
+    ZKL_ITEM_HELD /* the same; a grant depends on the node, or will: each heartbeat verifies that it is still ours */
+} zkl_item_state;
+
+/* What heartbeats need to know of an item. Valid until the item changes. */
+typedef struct {
+    zkl_item_state state;
+    uint32_t generation; /* grows when replies to earlier requests must not count any more */
+    bool needs_lease;    /* it waits for a lease */
+    bool any_czxid;      /* its own node is known by the session alone: no other client has it */
+    const char *path;    /* NULL: it has no node */
+    int64_t czxid;       /* its node's */
+} zkl_item;
+
+/* The items that heartbeats check, and what is done with them. */
+typedef struct {
+    /* Returns the owner's item behind `item`, the first one if that is NULL; NULL: there is none. */
+    void *(*next)(const void *owner, void *item);
+    zkl_item (*describe)(const void *item);
+    /* A heartbeat points to the item, or does not any more: until then its memory stays. */
+    void (*keep)(void *item);
+    void (*release)(void *item);
+    /* Its node was deleted externally. */
+    void (*deleted)(void *item);
+    /* Another node has the name of its own, which must therefore be gone. */
+    void (*replaced)(void *item);
+} zkl_lease_items;
+
+/* Loops over all items of the session. */
+#define ZKL_FOREACH_ITEM(item, session)                                                                                \
+    for ((item) = (session)->lease.items->next((session)->lease.items_owner, NULL); (item) != NULL;                    \
+         (item) = (session)->lease.items->next((session)->lease.items_owner, (item)))
+
+TAILQ_HEAD(zkl_checks_list, zkl_checks);
+
+/* The part of a session that belongs to lease.c and heartbeat.c. */
+typedef struct {
+    const zkl_lease_items *items;
+    void *items_owner;
+    bool required;    /* grants need a lease */
+    bool confirming;  /* an item waits for a lease */
+    bool no_witness;  /* "/" may not be read, or does not exist */
+    int64_t until;    /* the end of the lease; 0: there is none; ZKL_NEVER: grants need none */
+    int64_t check_at; /* next round of heartbeats */
+    /* Since then an item needs a lease for its grant; valid if `confirming` is set. */
+    int64_t confirming_since;
+    /* The session existed at this instant or later: its latest acknowledged quorum write was sent then. */
+    int64_t alive_at;
+    int64_t restarted_at; /* proven: the leader restarted the session's timer at this instant or later */
+    zkl_chain chain;      /* the same, as far as this connection alone proves it */
+    /* What the layers above note here: what is lost with the session. */
+    int32_t nodes;           /* items that have a node on the server, as far as known */
+    int32_t program_watches; /* watches of the program */
+    bool own_ephemerals;     /* the program may have ephemeral nodes of its own in this session */
+    /* heartbeat.c */
+    struct zkl_checks_list checks; /* heartbeats that wait for an answer or for verifications */
+    int32_t checks_flying;         /* number of these heartbeats, and of a round's other requests in flight */
+    int32_t verifications_flying;  /* verifications of held nodes in flight, which follow heartbeats */
+    zoo_op_t witness;              /* the operation of the WITNESS request in flight */
+    zoo_op_result_t witness_result;
+} zkl_lease;
+
+/* Begins without a lease. `required`: grants need one. */
+void zkl_lease_init(zkl_session *session, bool required);
+/* Names the items that heartbeats check. Their owner is passed to `next`. To be called once, before the first turn. */
+void zkl_lease_use_items(zkl_session *session, const zkl_lease_items *items, void *owner);
+/* The session is over, and the lease with it. */
+void zkl_lease_end(zkl_session *session);
+/* A quorum write has been acknowledged: the session existed when the write was sent. */
+void zkl_lease_prove(zkl_session *session, int64_t sent_at);
+/* Returns whether grants are valid now: there is a lease, or none is required. */
+bool zkl_lease_valid(const zkl_session *session);
+/* Returns whether something more may be granted by an existing node without a request. */
+bool zkl_lease_covers_more(const zkl_session *session);
+/* An item needs a lease for its grant: `leased` tells when there is one. The next heartbeat is due at once. */
+void zkl_lease_want(zkl_session *session);
+/* Makes the next heartbeat due at once. */
+void zkl_lease_want_now(zkl_session *session);
+/* Makes the next heartbeat due after the usual time. */
+void zkl_lease_rest(zkl_session *session);
+/* Returns what the answer to a request that is about to be sent will prove. */
+zkl_evidence zkl_lease_evidence(const zkl_session *session, zkl_proof proof);
+/* Notes that the request was answered with ZOK. */
+void zkl_lease_answered(const zkl_request *request);
+/* Dates the answers since the last turn. To be called early in each turn. */
+void zkl_lease_date_answers(zkl_session *session);
+/* A connection is established, and its session timeout may be another one. `fresh`: with a new session. */
+void zkl_lease_connected(zkl_session *session, bool fresh);
+/* Returns whether a new session should be opened before an item gets its node: the present one may be about to end. */
+bool zkl_lease_wants_session(const zkl_session *session);
+/*
+ * Returns whether an item has needed a lease for so long that a new session should replace this one, so that
+ * other clients do not wait for it.
+ */
+bool zkl_lease_waits_in_vain(zkl_session *session);
+/* Returns when the lease ends and something is lost with it. */
+int64_t zkl_lease_lapses_at(const zkl_session *session);
+/* Returns when answers must be dated, or the session may have to be replaced. */
+int64_t zkl_lease_decides_at(const zkl_session *session);
+/* Returns the instant from which on that is possible; ZKL_NEVER: no item needs a lease. */
+int64_t zkl_lease_waits_until(const zkl_session *session);
+/* Returns whether no item should get its node now, since the session may be about to end. */
+bool zkl_lease_holds_back(const zkl_session *session);
+/* Ends grants that outlived their lease: they are lost for good. */
+void zkl_lease_lapse(zkl_session *session);
+/*
+ * Returns whether the next heartbeat alone extends the lease: it is certain that the leader has restarted the session's
+ * timer a short while ago.
+ */
+bool zkl_lease_lacks_heartbeat_only(const zkl_session *session);
+/* Returns whether the session has, or may get, anything that a new session would not have. */
+bool zkl_lease_has_something(const zkl_session *session);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * request: requests in flight.
+ */
+#ifndef ZKLOCK_REQUEST_H
+#define ZKLOCK_REQUEST_H
+
+#include <sys/queue.h>
+
+#include "base/base.h"
+#include "lease.h"
+
+/* The most requests in flight at once, so that one client cannot flood a server (docs/neighbours.md). */
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_IN_FLIGHT zkl_most_in_flight
+/* The value of ZKL_MAX_IN_FLIGHT, so that the simulation can reach it. */
+extern int32_t zkl_most_in_flight;
+#else
+#define ZKL_MAX_IN_FLIGHT 1000
+#endif
+
+/* An answer: what its request was, and what the server said. Fields that do not belong to the request's type are empty. */
+typedef struct {
+    uint32_t connection; /* the connection that the request was sent on */
+    uint32_t generation; /* what was given with the request */
+    int32_t tag;
+    int32_t length;
+    int64_t sent_at;
+    const char *data;
+    const char *path;
+    const struct String_vector *names;
+    const struct Stat *stat;
+} zkl_reply;
+
+/* Handles the answer to a request, exactly once: `rc` is the server's or the C client's. */
+typedef void (*zkl_on_reply)(void *owner, int rc, const zkl_reply *reply);
+
+/* Who waits for the answer to a request, and what it needs to know then. */
+typedef struct {
+    zkl_on_reply on_reply;
+    void *owner;
+    void *memory;        /* freed when the C client does not know the request any more; NULL: none */
+    uint32_t generation; /* comes back with the reply */
+    int32_t tag;         /* likewise */
+    zkl_proof proof;
+} zkl_ask;
+
+TAILQ_HEAD(zkl_request_list, zkl_request);
+
+/* The context of one asynchronous call of the C client. */
+struct zkl_request {
+    TAILQ_ENTRY(zkl_request) all;
+    zkl_session *session; /* NULL: an orphan */
+    zkl_on_reply on_reply;
+    void *owner;
+    void *memory;
+    int64_t sent_at;
+    zkl_evidence evidence;
+    uint32_t connection;
+    uint32_t generation;
+    int32_t tag;
+    zkl_proof proof;
+};
+
+/* request.c's part of a session. */
+typedef struct {
+    struct zkl_request_list flying;
+    /* Refused by the C client, which may still complete them; kept until the handle is closed. */
+    struct zkl_request_list orphans;
+    struct zkl_request_list spare; /* for reuse */
+    int32_t in_flight;
+} zkl_requests;
+
+/*
+ * Returns false for a list with names that no node can have. Only a malicious or defective server answers with such a
+ * list. The C client passes a name of negative length on as NULL.
+ */
+bool zkl_list_is_sound(const struct String_vector *names);
+/* Returns `rc`, or ZMARSHALLINGERROR if it is ZOK and the list has such names. */
+int zkl_names_rc(int rc, const struct String_vector *names);
+
+/*
+ * Functions that send. Each returns the result of the C client's function; a reply comes only after ZOK. ZMARSHALLINGERROR,
+ * too, when memory is short. What was not sent is handled like a lost connection: nothing is known to be executed.
+ * `watcher` is NULL for no watch.
+ */
+int zkl_send_create(zkl_session *session, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+                    const struct ACL_vector *acl, int32_t flags);
+/* The same, but the reply has no stat: servers before 3.5 know no other. */
+int zkl_send_make(zkl_session *session, const zkl_ask *ask, const char *path, const char *data,
+                  const struct ACL_vector *acl, int32_t flags);
+int zkl_send_delete(zkl_session *session, const zkl_ask *ask, const char *path, int32_t version);
+int zkl_send_exists(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
+int zkl_send_get(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
+int zkl_send_set(zkl_session *session, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+                 int32_t version);
+/* Lists the children. zkl_send_names: without the node's stat. */
+int zkl_send_names(zkl_session *session, const zkl_ask *ask, const char *path);
+int zkl_send_list(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
+int zkl_send_sync(zkl_session *session, const zkl_ask *ask, const char *path);
+/* `ops` and `results` must stay until the reply, or until the handle is closed. */
+int zkl_send_multi(zkl_session *session, const zkl_ask *ask, int32_t count, const zoo_op_t *ops,
+                   zoo_op_result_t *results);
+/* Removes all watches of this session on a node, or on its children. */
+int zkl_send_unwatch(zkl_session *session, const zkl_ask *ask, const char *path, bool children);
+/* Begins with no request. */
+void zkl_requests_init(zkl_session *session);
+/* Frees the contexts that the C client can no longer complete. To be called after zookeeper_close. */
+void zkl_requests_closed(zkl_session *session);
+/* Frees all contexts that are not in flight. */
+void zkl_requests_free(zkl_session *session);
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * watch: one watcher object per watched node.
+ */
+#ifndef ZKLOCK_WATCH_H
+#define ZKLOCK_WATCH_H
+
+#include <sys/queue.h>
+
+#include "base/base.h"
+#include "request.h"
+
+/* See ZKL_MAX_WATCHED_BYTES. */
+#define ZKL_USUAL_WATCHED_BYTES (INT64_C(700) * 1024)
+
+/*
+ * The most bytes of watched paths per ZooKeeper handle, chroots included. After a reconnect the C client sends all of
+ * them in one SetWatches packet. The server drops a packet above jute.maxbuffer (1 MB by default), connection after
+ * connection.
+ */
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_WATCHED_BYTES zkl_most_watched_bytes
+/* The value of ZKL_MAX_WATCHED_BYTES, so that the simulation can reach it. */
+extern int64_t zkl_most_watched_bytes;
+#else
+#define ZKL_MAX_WATCHED_BYTES ZKL_USUAL_WATCHED_BYTES
+#endif
+/* The same limit for the watches of holders on their own nodes. It is separate, so that waiters do not wait for holders. */
+#define ZKL_MAX_OWN_BYTES (INT64_C(200) * 1024)
+/* The bytes that a path takes there besides its own. */
+#define ZKL_WATCH_OVERHEAD 4
+
+typedef struct zkl_watch zkl_watch;
+
+/* What watches something: at most one node or directory, and its own node. Part of a larger object. */
+typedef struct zkl_watcher {
+    LIST_ENTRY(zkl_watcher) in_watch;
+    zkl_watch *watch; /* on a node, or on a directory; NULL: none */
+    zkl_watch *own;   /* on its own node; NULL: none */
+} zkl_watcher;
+
+LIST_HEAD(zkl_watch_list, zkl_watch);
+
+/* A directory, with the watches on it and on the nodes in it. Part of a larger object. */
+typedef struct {
+    char *path;
+    struct zkl_watch_list watches;
+} zkl_directory;
+
+/* What watches do with their watchers, and with directories. The watcher is detached before `gone` and `look_…`. */
+typedef struct {
+    /* The node is gone for good, or the directory has changed. */
+    void (*gone)(zkl_watcher *watcher);
+    /* The watch could not be armed, or must be armed again. */
+    void (*look_again)(zkl_watcher *watcher);
+    /* The same, but not at once: no watch tells when. */
+    void (*look_later)(zkl_watcher *watcher);
+    /* The watch could not be sent, or there was no memory for it. */
+    void (*failed)(zkl_watcher *watcher);
+    /* The watch was armed, or its node is not there. */
+    void (*answered)(zkl_watcher *watcher, bool there);
+    /* The list that armed the watch on a directory. */
+    void (*listed)(zkl_watcher *watcher, int rc, const zkl_reply *reply);
+    /* The watch on a directory stays armed although its removal was requested: no list comes. */
+    void (*kept)(zkl_watcher *watcher);
+    /* Returns whether the data of an owner's node ask it for something. */
+    bool (*asks)(const char *data, int length);
+    /* They do. */
+    void (*revoked)(zkl_watcher *owner);
+    /* The node of this owner was deleted, and not by itself. */
+    void (*deleted)(zkl_watcher *owner);
+    /* Returns the owner of a node; NULL: it has none, or the owner has requested the deletion. */
+    zkl_watcher *(*owner_of)(zkl_directory *directory, const char *node);
+    /* Returns the directory of the first `length` characters of `path`; NULL if there is none. */
+    zkl_directory *(*find)(const void *owner, const char *path, size_t length);
+    /* A watch points to the directory, or does not any more. */
+    void (*keep)(zkl_directory *directory);
+    void (*drop)(zkl_directory *directory);
+} zkl_watch_ops;
+
+/* Other watches of this session on the same nodes: the server removes all at once. */
+typedef struct {
+    bool (*wanted)(const void *owner, const char *path, bool children);
+    void (*removed)(void *owner, const char *path, bool children);
+} zkl_other_watches;
+
+/* watch.c's part of a session. */
+typedef struct {
+    const zkl_watch_ops *ops;
+    void *ops_owner;
+    const zkl_other_watches *others;
+    void *others_owner;
+    int64_t
+        watched_bytes; /* of ZKL_MAX_WATCHED_BYTES: reserved by the layers above for what they watch, or may have to */
+    int64_t own_bytes; /* of ZKL_MAX_OWN_BYTES: paths that are watched by their own owners */
+} zkl_watches;
+
+/* Names the functions that are called for watchers. `owner` is passed to `find`. To be called once, before the first turn. */
+void zkl_watches_use_ops(zkl_session *session, const zkl_watch_ops *ops, void *owner);
+/* Names the other watches of the session, with their owner. To be called once, before the first turn. */
+void zkl_watches_use_others(zkl_session *session, const zkl_other_watches *others, void *owner);
+
+/* The state of a watch. */
+typedef enum {
+    ZKL_WATCH_IDLE,    /* nothing is armed or asked for */
+    ZKL_WATCH_ARMING,  /* the request that arms it is in flight */
+    ZKL_WATCH_ARMED,   /* the C client holds its address until the event, the removal or the close */
+    ZKL_WATCH_REMOVING /* the removal is in flight */
+} zkl_watch_state;
+
+/* Watches the node `name` in the directory. `gone`, `look_again` and the like tell the watcher of events. */
+void zkl_watch_node(zkl_session *session, zkl_watcher *watcher, zkl_directory *directory, const char *name);
+/*
+ * Watches the children of the directory. Returns true if the list that arms the watch is in flight: `listed` will get it.
+ * False: the watch is armed already, or cannot be armed now.
+ */
+bool zkl_watch_children(zkl_session *session, zkl_watcher *watcher, zkl_directory *directory);
+/* Watches the own node of `owner`, with this full path. `revoked` tells of requests in its data. */
+void zkl_watch_own(zkl_session *session, zkl_watcher *owner, zkl_directory *directory, const char *node);
+/* The watcher does not need its watch on a node or a directory any more. */
+void zkl_watch_leave(zkl_watcher *watcher);
+/* The same for its own node, and for its directory, when its node is about to be deleted. */
+void zkl_watch_leave_own(zkl_watcher *owner);
+void zkl_watch_leave_directory(zkl_watcher *watcher);
+/* Returns whether the watcher has an armed watch. */
+bool zkl_watch_is_armed(const zkl_watcher *watcher);
+/* Returns the full path of the node that the watcher watches; NULL for a directory, or no watch. */
+const char *zkl_watch_node_of(const zkl_watcher *watcher);
+/*
+ * Requests may go out again: removes watches of the directory that could not be removed, and arms those of owners on their
+ * own nodes.
+ */
+void zkl_watches_resume(const zkl_directory *directory);
+/* The handle is closed: no watcher is called any more. The caller keeps the directory meanwhile. */
+void zkl_watches_closed(const zkl_directory *directory);
+/* Returns whether a watcher waits for a watch on the node with this full path, or on its children. */
+bool zkl_watch_wanted(const zkl_session *session, const char *path, bool children);
+/* All watches of that kind on a node were removed, and with them one that no watcher needs any more. */
+void zkl_watch_forgotten(const zkl_session *session, const char *path, bool children);
+
+#endif

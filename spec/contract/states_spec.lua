@@ -1,0 +1,52 @@
+--- tools/states.lua: the tables of states in the pages against the enums in the code.
+
+local cluster = require "spec.support.cluster"
+local files = require "spec.support.files"
+
+local SOURCE = [[
+typedef enum {
+    ZKL_LAMP_OFF, /* dark, as at first */
+    ZKL_LAMP_ON
+} zkl_lamp;
+]]
+
+--- Checks a page with this text beside that source. Returns what is printed, and the exit status.
+local function check(page)
+    local directory = files.make_directory()
+    finally(function()
+        cluster.run({ "rm", "-r", directory })
+    end)
+    cluster.run({ "mkdir", directory .. "/csrc", directory .. "/docs" })
+    files.write(directory .. "/csrc/lamp.h", SOURCE)
+    files.write(directory .. "/docs/page.md", page)
+    return cluster.run({ "sh", "-c", "tool=$PWD/tools/states.lua; cd \"$0\" && lua5.4 \"$tool\"", directory })
+end
+
+local function table_of(...)
+    return "<!-- states: zkl_lamp -->\n\n| state | what |\n|---|---|\n| " .. table.concat({ ... }, " | |\n| ") .. " | |\n\nText.\n"
+end
+
+describe("the check of the tables of states #once", function()
+    it("accepts a table that has each state, also in several columns", function()
+        assert.same({ "", 0 }, { check(table_of("`OFF`", "`ON`")) })
+        assert.same({ "", 0 }, { check(table_of("`ON` | `OFF`, a `ZNODE-like` text")) })
+    end)
+
+    it("notices a state that is missing", function()
+        assert.same({ "docs/page.md: the table of zkl_lamp lacks ON", 1 }, { check(table_of("`OFF`")) })
+    end)
+
+    it("notices a name that is no state", function()
+        assert.same({ "docs/page.md: zkl_lamp has no state DIM", 1 }, { check(table_of("`OFF`", "`ON`", "`DIM`")) })
+    end)
+
+    it("notices an enum that does not exist, and a marker without a table", function()
+        assert.same({ "docs/page.md: there is no enum zkl_lamps in csrc/", 1 }, { check("<!-- states: zkl_lamps -->\n") })
+        assert.same({ "docs/page.md: the table of zkl_lamp lacks OFF\ndocs/page.md: the table of zkl_lamp lacks ON", 1 },
+            { check("<!-- states: zkl_lamp -->\n\nText.\n") })
+    end)
+
+    it("leaves tables without a marker alone", function()
+        assert.same({ "", 0 }, { check("| state |\n|---|\n| `DIM` |\n") })
+    end)
+end)

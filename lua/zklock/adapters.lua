@@ -12,11 +12,14 @@
 --         cancels a wait. It should schedule the waiter, not resume it immediately. Must have no effect when the waiter does not
 --         wait, or no longer waits.
 --     adapter.name      optional: for messages.
---     adapter.yields    optional, matters on Lua 5.1 only, where a yield cannot cross pcall: waits are protected unless
---                       they may yield. false: wait never yields; or a function that returns whether it may, here and now.
+--
+--     adapter.yields    optional. It matters on Lua 5.1 only, where a yield cannot cross pcall: waits are protected unless
+--                       they may yield. false: wait never yields. Or a function that returns whether it may, here and now.
+--
 --     adapter.prepare(settings)
 --                       optional: called before a client is opened, with connect's settings, which it may change. Returns true;
 --                       or nil, message, code if no client can be opened where the caller is.
+--
 --     adapter.attach(client), adapter.detach(client)
 --                       optional: the client was opened, is closed. detach stops the adapter's pump.
 --     adapter.attend(client)
@@ -32,8 +35,8 @@
 --     adapter.alone     optional: true if wait blocks the whole program, so that there is no other coroutine to wake. Then no
 --                       waiter is passed to wait, and wake is never called.
 --     adapter.may_block_for()
---                       optional: for how many seconds other calls may block the whole program, here and now, because wait
---                       would too; nil: not at all.
+--                       optional: returns for how many seconds other calls may block the whole program, here and now,
+--                       because wait would do so too. nil: not at all.
 --     adapter.here()    optional: the adapter to use in place of this one, here and now; nil: this one.
 --     adapter.owner()   optional: the object for which the running coroutine works, such as a request: a table, userdata or
 --                       coroutine that is not reused for anything else later. nil: the coroutine works for itself. Must not
@@ -43,6 +46,7 @@
 --                       optional: the running coroutine has asked for a lock, by `hold.acquisition`. The adapter may end this
 --                       acquisition together with whatever runs; it may use the field `hold.owner` for this. With bind
 --                       the client's pump is attended to while any lock is held.
+--
 --     adapter.keep(hold)
 --                       optional: the lock was acquired with `keep = true`: the adapter must not end its acquisition.
 --     adapter.enclose(hold)
@@ -65,8 +69,8 @@
 -- to run drains it and wakes the right ones. This needs only wait and wake, but runs all waiters at each event, and callbacks
 -- are called only while there is a waiter.
 --
--- *One pump for each client* is the way of the adapters here: a handle, a reader or a coroutine of the loop that pumps when the
--- fd is readable. wait and attend start it if it is not running. It must follow three rules:
+-- *One pump for each client* is the way of the adapters here. The pump is a handle, a reader or a coroutine of the loop. It runs
+-- when the fd is readable. wait and attend start it if it is not running. It must follow three rules:
 --
 --   * It should hold a reference to the client, because the fd is closed when the client is collected. Then it must end when
 --     `client:needs_pump()` is false (no waiter, no lock held, no watch armed), and at detach; otherwise the client is never

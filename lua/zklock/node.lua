@@ -4,8 +4,8 @@
 --
 --   * The last argument is an optional table of settings. `timeout` in seconds (0 or more; nil: no limit) covers everything:
 --     waiting for a connection, sending, the answer. A read whose connection was lost is sent again until the timeout passes. A
---     write is not: if its connection is lost, or the timeout passes, it may have been executed or not, and only the caller can
---     decide whether to repeat it.
+--     write is not sent again. If its connection is lost, or the timeout passes, it may have been executed or not. Only the
+--     caller can decide whether to repeat it.
 --   * They return their results, or nil, message, code. Codes: "no_node", "node_exists", "bad_version", "not_empty", "no_auth",
 --     "disconnected" (no connection when time was up; a write whose outcome is unknown), "timeout", "closed", "auth_failed",
 --     "forked", "phase", "failed" (any other error of ZooKeeper or the system).

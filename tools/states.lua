@@ -85,6 +85,10 @@ local function check_page(page, enums)
     local enum, rows
     for line in (read(page) .. "\n\n"):gmatch "([^\n]*)\n" do
         local marked = line:match "^<!%-%- states: ([%w_]+) %-%->$"
+        if enum and (marked or not line:find "^|" and (#rows > 0 or line ~= "")) then
+            check_table(page, enum, enums[enum], rows)
+            enum = nil
+        end
         if marked then
             enum, rows = marked, {}
             if not enums[enum] then
@@ -93,9 +97,6 @@ local function check_page(page, enums)
             end
         elseif enum and line:find "^|" then
             rows[#rows + 1] = line
-        elseif enum and (#rows > 0 or line ~= "") then
-            check_table(page, enum, enums[enum], rows)
-            enum = nil
         end
     end
 end

@@ -120,21 +120,21 @@ static void close_at_exit(zkl_client *client)
     zkl_client_close(client);
 }
 
+static void await_end(zkl_client *client, const struct timespec *until)
+{
+    pthread_mutex_lock(&client->mutex);
+    while (!zkl_life_ended(&client->life) && pthread_cond_timedwait(&client->life.gone, &client->mutex, until) == 0) {
+    }
+    pthread_mutex_unlock(&client->mutex);
+}
+
 /* Closes every open client, so that its locks pass on now and not after the session timeout. */
 static void close_all_at_exit(void)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_WITHIN_SECONDS;
-    zkl_client *client;
-    zkl_registry_each(close_at_exit);
-    while ((client = zkl_registry_take()) != NULL) {
-        pthread_mutex_lock(&client->mutex);
-        while (!zkl_life_ended(&client->life) &&
-               pthread_cond_timedwait(&client->life.gone, &client->mutex, &until) == 0) {
-        }
-        pthread_mutex_unlock(&client->mutex);
-    }
+    zkl_registry_drain(close_at_exit, await_end, &until);
 }
 
 /* Once a process, before its first client. */

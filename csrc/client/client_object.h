@@ -20,7 +20,7 @@
  *     caller that finds it free passes its request to the engine itself; the engine sends at once and cannot block. This saves waking
  *     the I/O thread only to send (it already polls the socket for the reply). A caller that finds it taken leaves its request on the
  *     list and writes a byte. A caller that blocks may do the I/O thread's work while it waits (poll_owner.c);
- *   - client->mutex is held for moments only, and never while the engine runs;
+ *   - client->mutex is held for moments only. Under it no function of the engine is called that can call back;
  *   - atomics may be used by any thread, if the field says no more;
  *   - "the I/O thread" and "the owner's thread": only that thread uses the field.
  * engine_mutex is taken first, then the registry's mutex, then client->mutex, never in another order.
@@ -61,7 +61,10 @@ struct zkl_client {
  * pipe; `message` (ZKL_MESSAGE_SIZE bytes) then says which.
  */
 zkl_client *zkl_client_new(const zkl_client_options *options, char *message);
-/* Drops one reference. Frees the client with the last one. Any thread, no mutex held. */
+/*
+ * Drops one reference. Frees the client with the last one. Any thread, client->mutex not held. Under engine_mutex it is never the
+ * last one: the I/O thread has a reference as long as there is an engine.
+ */
 void zkl_client_drop(zkl_client *client);
 
 #endif

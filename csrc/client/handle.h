@@ -38,13 +38,13 @@ typedef struct {
     void (*free)(zkl_handle *handle);
     /* The code of a handle that has no result when the client is closed. */
     zkl_code closed_code;
-    /* The engine's side keeps the handle until its owner has dropped it (TODO_FORGET). */
+    /* TODO_FORGET is sent when the owner drops the handle: the engine's side keeps something until then. */
     bool kept;
 } zkl_handle_kind;
 
 /* The engine's side of a handle, in the order of its states. */
 typedef enum {
-    ZKL_HANDLE_NEW,   /* the engine's side has not taken it from the list yet */
+    ZKL_HANDLE_NEW,   /* the engine's side has not begun it; for good if the client was closed before */
     ZKL_HANDLE_BEGUN, /* the engine knows it */
     ZKL_HANDLE_ENDED, /* an acquisition that its owner has ended; something of it may be left on the server */
     ZKL_HANDLE_DYING, /* the same, and nothing is left on the server: it is in the list `dying` */
@@ -89,7 +89,7 @@ struct zkl_handle {
     TAILQ_ENTRY(zkl_handle) all;
     TAILQ_ENTRY(zkl_handle) ending; /* in the list `dying`, or in `flushes` */
     zkl_handle *writer;             /* writer to downgrade, with a reference; NULL once it has begun */
-    zkl_acquisition *acquisition;   /* NULL before it has begun, and from GONE on */
+    zkl_acquisition *acquisition;   /* NULL before it has begun; not to be used from GONE on */
     _Atomic zkl_handle_life life;
 
     /* client->mutex */

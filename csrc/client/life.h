@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The states, in their order. A client enters each once, and skips none. */
+/* The states, in their order. A client skips none. One that is not joined ends its life in ENDED. */
 typedef enum {
     ZKL_LIFE_OPEN,         /* set by zkl_client_open */
     ZKL_LIFE_CLOSE_WANTED, /* set by zkl_client_close, any thread: the I/O thread has not begun to close the session */

@@ -39,6 +39,7 @@ void zkl_registry_add(zkl_registration *registration, struct zkl_client *client)
 {
     lock_registry();
     registration->client = client;
+    registration->marked = false;
     TAILQ_INSERT_TAIL(&registry, registration, open);
     unlock_registry();
 }
@@ -59,28 +60,33 @@ void zkl_registry_remove(zkl_registration *registration)
     unlock_registry();
 }
 
-void zkl_registry_each(void (*visit)(struct zkl_client *client))
+/* The registry is locked. */
+static void mark_all(void (*mark)(struct zkl_client *client))
 {
-    lock_registry();
     zkl_registration *registration;
     TAILQ_FOREACH(registration, &registry, open)
     {
-        visit(registration->client);
+        if (!registration->marked) {
+            registration->marked = true;
+            mark(registration->client);
+        }
     }
-    unlock_registry();
 }
 
-struct zkl_client *zkl_registry_take(void)
+void zkl_registry_drain(void (*mark)(struct zkl_client *client),
+                        void (*await)(struct zkl_client *client, const struct timespec *until),
+                        const struct timespec *until)
 {
+    zkl_registration *first;
     lock_registry();
-    zkl_registration *first = TAILQ_FIRST(&registry);
-    struct zkl_client *client = NULL;
-    if (first != NULL) {
-        client = first->client;
+    while (mark_all(mark), (first = TAILQ_FIRST(&registry)) != NULL) {
+        struct zkl_client *client = first->client;
         remove_registration(first);
+        unlock_registry(); /* the client's thread needs it on its way out */
+        await(client, until);
+        lock_registry();
     }
     unlock_registry();
-    return client;
 }
 
 uint32_t zkl_registry_forks(void)

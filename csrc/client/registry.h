@@ -10,11 +10,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <time.h>
 
 /* A client's place in the registry. All fields: the registry's mutex. */
 typedef struct zkl_registration {
     TAILQ_ENTRY(zkl_registration) open; /* `open.tqe_prev` is NULL while it is not in the registry */
     struct zkl_client *client;          /* constant once it was added */
+    bool marked;                        /* by zkl_registry_drain */
 } zkl_registration;
 
 /* Once a process, before the first client is opened: from then on the registry notices forks. */
@@ -23,10 +25,14 @@ void zkl_registry_start(void);
 void zkl_registry_add(zkl_registration *registration, struct zkl_client *client);
 /* Harmless if it is not in the registry any more. Any thread. */
 void zkl_registry_remove(zkl_registration *registration);
-/* Calls `visit` for each open client. The registry is locked meanwhile, so no client leaves it, and none is freed. Any thread. */
-void zkl_registry_each(void (*visit)(struct zkl_client *client));
-/* Takes a client out of the registry and returns it; NULL if there is none left. Any thread. */
-struct zkl_client *zkl_registry_take(void);
+/*
+ * Empties the registry: calls `mark` for each client, then takes one after the other out and calls `await` for it. The registry is
+ * locked from the marks to the first removal, and while `mark` is called, so that no client ends in between. A client that is opened
+ * meanwhile is marked and taken too. `until` is passed on to `await`, during which the registry is not locked. Any thread.
+ */
+void zkl_registry_drain(void (*mark)(struct zkl_client *client),
+                        void (*await)(struct zkl_client *client, const struct timespec *until),
+                        const struct timespec *until);
 /*
  * Returns the number of forks between this process and the process that loaded the module. Every call of a client compares it.
  * getpid() would do too, but it is a system call, and each acquisition would take about twenty of them. Any thread.

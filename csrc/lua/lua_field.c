@@ -1,11 +1,25 @@
 /* Fields of a table of arguments. */
 #include "lua_field.h"
 
+#include <string.h>
+
 #include <lauxlib.h>
+
+/* Pushes the field. Uses no metamethods, so that the value stays reachable through the table. */
+static void push_field(lua_State *L, int table, const char *name)
+{
+    lua_pushstring(L, name);
+    lua_rawget(L, table);
+}
+
+static void refuse(lua_State *L, int table, const char *name, const char *expected)
+{
+    luaL_argerror(L, table, lua_pushfstring(L, "%s: %s expected", name, expected));
+}
 
 const char *field_text(lua_State *L, int table, const char *name, size_t *length)
 {
-    lua_getfield(L, table, name);
+    push_field(L, table, name);
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, length) : NULL;
     lua_pop(L, 1);
     return text;
@@ -13,7 +27,7 @@ const char *field_text(lua_State *L, int table, const char *name, size_t *length
 
 bool field_flag(lua_State *L, int table, const char *name, bool otherwise)
 {
-    lua_getfield(L, table, name);
+    push_field(L, table, name);
     bool flag = lua_isnil(L, -1) ? otherwise : (bool)lua_toboolean(L, -1);
     lua_pop(L, 1);
     return flag;
@@ -21,16 +35,39 @@ bool field_flag(lua_State *L, int table, const char *name, bool otherwise)
 
 lua_Number field_number(lua_State *L, int table, const char *name, lua_Number otherwise)
 {
-    lua_getfield(L, table, name);
-    lua_Number number = lua_isnil(L, -1) ? otherwise : luaL_checknumber(L, -1);
+    push_field(L, table, name);
+    if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TNUMBER) {
+        refuse(L, table, name, "a number");
+    }
+    lua_Number number = lua_isnil(L, -1) ? otherwise : lua_tonumber(L, -1);
     lua_pop(L, 1);
     return number;
 }
 
+int32_t field_integer(lua_State *L, int table, const char *name, int32_t least, int32_t otherwise)
+{
+    lua_Number number = field_number(L, table, name, otherwise);
+    if (!(number >= least && number <= INT32_MAX) || (lua_Number)(int32_t)number != number) {
+        refuse(L, table, name, lua_pushfstring(L, "an integer from %d to %d", (int)least, (int)INT32_MAX));
+    }
+    return (int32_t)number;
+}
+
 int field_choice(lua_State *L, int table, const char *name, const char *const names[])
 {
-    lua_getfield(L, table, name);
-    int index = luaL_checkoption(L, -1, NULL, names);
-    lua_pop(L, 1);
-    return index;
+    const char *text = field_text(L, table, name, NULL);
+    for (int index = 0; text != NULL && names[index] != NULL; index++) {
+        if (strcmp(text, names[index]) == 0) {
+            return index;
+        }
+    }
+    luaL_Buffer list;
+    luaL_buffinit(L, &list);
+    for (int index = 0; names[index] != NULL; index++) {
+        luaL_addstring(&list, index == 0 ? "one of " : ", ");
+        luaL_addstring(&list, names[index]);
+    }
+    luaL_pushresult(&list);
+    refuse(L, table, name, lua_tostring(L, -1));
+    return -1;
 }

@@ -89,8 +89,7 @@ static zkl_mode check_mode(lua_State *L)
  *   | nil, message, code
  *
  * Makes a lock spec. `mode` is "mutex", "read", "write" or "permits". `acl` is as in check_acl. `max_hold` and `linger` are in
- * seconds, 0 if missing. `permits` is the number of a semaphore's permits. `handoff` is 0 if missing. A field that may be missing may
- * also be nil.
+ * seconds, 0 if missing. `permits` is the number of a semaphore's permits, 1 if missing. `handoff` is 0 if missing.
  */
 int core_lock_spec(lua_State *L)
 {
@@ -98,19 +97,18 @@ int core_lock_spec(lua_State *L)
     lua_settop(L, 1);
     const char *identity = field_text(L, 1, "identity", NULL);
     luaL_argcheck(L, identity != NULL, 1, "a lock spec needs an identity");
-    lua_getfield(L, 1, "permits");
     zkl_lock lock = {
         .path = check_path(L),
         .mode = check_mode(L),
         .identity = identity,
         .max_hold = nanoseconds_of(field_number(L, 1, "max_hold", 0)),
         .revocable = field_flag(L, 1, "revocable", false),
-        .permits = check_count(L, 2),
-        .handoff = (int32_t)field_number(L, 1, "handoff", 0),
+        .permits = field_integer(L, 1, "permits", 1, 1),
+        .handoff = field_integer(L, 1, "handoff", 0, 0),
         .linger = nanoseconds_of(field_number(L, 1, "linger", 0)),
     };
-    lua_getfield(L, 1, "acl");
-    struct ACL_vector acl = check_acl(L, 3);
+    push_raw_field(L, -1, "acl");
+    struct ACL_vector acl = check_acl(L, 2);
     lock.acl = &acl;
     zkl_lock_spec **box = push_box(L, LOCK_SPEC_TYPE);
     *box = zkl_lock_spec_new(&lock);

@@ -25,14 +25,6 @@ static zkl_operation_kind check_kind(lua_State *L, int table)
     return kinds[field_choice(L, table, "kind", names)];
 }
 
-static int32_t field_version(lua_State *L, int table)
-{
-    lua_getfield(L, table, "version");
-    int32_t version = lua_isnil(L, -1) ? -1 : (int32_t)lua_tointeger(L, -1);
-    lua_pop(L, 1);
-    return version;
-}
-
 static int32_t create_flags(lua_State *L, int table)
 {
     if (field_flag(L, table, "container", false)) {
@@ -62,7 +54,7 @@ static void read_request(lua_State *L, int table, zkl_operation_request *request
     request->data = field_text(L, table, "data", &length);
     luaL_argcheck(L, length <= INT32_MAX, 2, "too much data");
     request->data_length = request->data != NULL ? (int32_t)length : -1;
-    request->version = field_version(L, table);
+    request->version = field_integer(L, table, "version", INT32_MIN, -1);
     request->watch = field_flag(L, table, "watch", false);
     if (request->kind == ZKL_OPERATION_CREATE) {
         request->flags = create_flags(L, table);

@@ -78,6 +78,29 @@ describe("zklock.core", function()
         assert.truthy(problem:find("another client", 1, true), problem)
     end)
 
+    it("raises an error that names the field of a lock spec that is wrong, and calls no metamethod", function()
+        local function refused(field, value)
+            local spec = { path = "/x", mode = "mutex", identity = "a spec", acl = "open" }
+            spec[field] = value
+            local ok, problem = pcall(core.lock_spec, spec)
+            assert.is_false(ok)
+            return problem
+        end
+        assert.matches("handoff: an integer from 0 to 2147483647 expected", refused("handoff", 1.5))
+        assert.matches("handoff: an integer from 0 to 2147483647 expected", refused("handoff", 0 / 0))
+        assert.matches("handoff: an integer from 0 to 2147483647 expected", refused("handoff", -1))
+        assert.matches("permits: an integer from 1 to 2147483647 expected", refused("permits", 1e300))
+        assert.matches("max_hold: a number expected", refused("max_hold", "1"))
+        assert.matches("mode: one of mutex, read, write, permits expected", refused("mode", "lock"))
+        assert.matches("needs an identity", refused("identity", false))
+        assert.matches("needs a path", refused("path", 1))
+        local called = false
+        local ok = pcall(core.lock_spec, setmetatable({}, { __index = function()
+            called = true
+        end }))
+        assert.same({ false, false }, { ok, called })
+    end)
+
     it("raises an error for an operation whose answer has been taken", function()
         local operation = objects().operation
         assert.equal("string", type(operation:take()))

@@ -44,6 +44,8 @@ describe("the check of the tables of states #once", function()
         assert.same({ "docs/page.md: there is no enum zkl_lamps in csrc/", 1 }, { check("<!-- states: zkl_lamps -->\n") })
         assert.same({ "docs/page.md: the table of zkl_lamp lacks OFF\ndocs/page.md: the table of zkl_lamp lacks ON", 1 },
             { check("<!-- states: zkl_lamp -->\n\nText.\n") })
+        assert.same({ "docs/page.md: the table of zkl_lamp lacks OFF\ndocs/page.md: the table of zkl_lamp lacks ON", 1 },
+            { check("<!-- states: zkl_lamp -->\n\n" .. table_of("`OFF`", "`ON`")) })
     end)
 
     it("leaves tables without a marker alone", function()

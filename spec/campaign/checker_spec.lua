@@ -3,6 +3,7 @@
 local checker = require "spec.campaign.checker"
 local history = require "spec.campaign.history"
 local schedule = require "spec.campaign.schedule"
+local turns = require "spec.campaign.programs.turns"
 
 --- A grant, with defaults for the fields that do not matter.
 local function grant(values)
@@ -252,5 +253,40 @@ describe("the campaign's schedule #once", function()
                 assert.is_true(require("spec.campaign.faults").knows(entry.kind), entry.kind)
             end
         end
+    end)
+end)
+
+describe("the turns of the campaign's clients #once", function()
+    --- Takes turns that are all long, in a clock of their own, until 100 s are over. `brief_at`: when the order "brief" comes.
+    -- Returns how many turns ended before that, and how many after it.
+    local function count(brief_at)
+        local time, before, after = 0, 0, 0
+        local lock = {
+            acquire = function() return true end, release = function() return true end,
+            held = function() return true end, remaining = function() return 1 end, token = function() return "0001" end
+        }
+        turns.run({
+            client = { mutex = function() return lock end, stats = function() return {} end },
+            register = { counter = function() return 1 end, write = function() return 1 end },
+            record = function(line)
+                if line:find("^e ") then
+                    before, after = before + (time < brief_at and 1 or 0), after + (time >= brief_at and 1 or 0)
+                end
+            end,
+            now = function() return time end, sleep = function(seconds) time = time + seconds end,
+            random = function() return 0.9 end, long = 10, long_per_mille = 1000, orders = {},
+            order = function()
+                return time > 100 and "stop" or time >= brief_at and "brief" or nil
+            end
+        }, 1, { locks = { { kind = "mutex", path = "/lock" } } })
+        return before, after
+    end
+
+    it("are not long any more after the order to be brief, which also ends the one under way", function()
+        local before, after = count(math.huge)
+        assert.same({ 12, 0 }, { before, after })
+        before, after = count(50)
+        assert.equal(5, before)
+        assert.is_true(after > 1000, after)
     end)
 end)

@@ -88,6 +88,23 @@ function commands.nginx(self, client, record)
     return { "nginx", "-p", directory, "-c", directory .. "/nginx.conf" }
 end
 
+--- Puts an order where a client looks for it; nil: none.
+function Clients.tell(_, client, what)
+    if what then
+        files.write(client.file .. ".order", what)
+    else
+        os.remove(client.file .. ".order")
+    end
+end
+
+--- Orders all clients to take no long turns from now on, so that the checks may expect each to get its turn.
+function Clients:be_brief()
+    self.brief = true
+    for _, client in ipairs(self.list) do
+        self:tell(client, "brief")
+    end
+end
+
 --- Starts a client that does not run.
 function Clients:start(client)
     if client.process and client.process.running or self.stopping then
@@ -95,7 +112,7 @@ function Clients:start(client)
     end
     client.incarnation = client.incarnation + 1
     local record = ("%s/%s.%d.record"):format(self.settings.directory, client.name, client.incarnation)
-    os.remove(client.file .. ".order")
+    self:tell(client, self.brief and "brief" or nil)
     local environment
     if client.clock then
         self:set_clock(client, 0)
@@ -160,7 +177,7 @@ end
 -- false if it has not done so within `seconds`.
 function Clients.order(_, client, what, seconds)
     client.expected = what ~= "pause"
-    files.write(client.file .. ".order", what)
+    Clients:tell(client, what)
     local done
     if what == "pause" then
         done = tasks.await(function()
@@ -174,7 +191,7 @@ function Clients.order(_, client, what, seconds)
     else
         done = await_end(client, seconds)
     end
-    os.remove(client.file .. ".order")
+    Clients:tell(client, nil)
     return done
 end
 
@@ -182,7 +199,7 @@ end
 function Clients:stop_all(seconds)
     self.stopping = true
     for _, client in ipairs(self.list) do
-        files.write(client.file .. ".order", "stop")
+        self:tell(client, "stop")
     end
     local deadline = tasks.now() + seconds
     for _, client in ipairs(self.list) do

@@ -234,6 +234,7 @@ end
 -- by its leader once more.
 function Campaign:rest(seconds, longest)
     local deadline = tasks.now() + PATIENCE + 2 * longest
+    self.clients:be_brief()
     self:begin_pulse()
     local epoch, since, waiting, served
     repeat

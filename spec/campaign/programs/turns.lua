@@ -208,11 +208,11 @@ local function hold(world, entry)
         counters[part] = part.mode == "x" and part.id and world.register:counter(part.path) or nil
     end
     local pick = world.random() * 1000
-    if pick < (world.long_per_mille or LONG_PER_MILLE) then
+    if pick < (world.long_per_mille or LONG_PER_MILLE) and world.order() ~= "brief" then
         local deadline = world.now() + world.random() * (world.long or LONG)
         repeat
             world.sleep(LOOK_INTERVAL)
-        until not look(world, entry) or world.now() > deadline
+        until not look(world, entry) or world.now() > deadline or world.order() == "brief"
     else
         -- Long enough that nginx treats it as a sleep.
         world.sleep(0.001 + world.random() * (pick < LONG_PER_MILLE + MIDDLE_PER_MILLE and MIDDLE or SHORT))
@@ -276,7 +276,8 @@ function turns.record_stats(world)
 end
 
 --- Takes turns until the order to stop comes. `world`: client, register, record(format, …), now(), sleep(seconds), random(),
--- order() -> "stop", a name in orders, or nil, orders: name -> function() for a holder; long, long_per_mille or nil.
+-- order() -> "stop", "brief" (no long turns any more), a name in orders, or nil, orders: name -> function() for a holder; long,
+-- long_per_mille or nil.
 function turns.run(world, number, settings)
     local fiber = { number = number, grants = 0, idle = settings.idle }
     local locks = make_locks(world.client, settings)

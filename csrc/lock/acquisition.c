@@ -11,7 +11,6 @@
 
 #include "acquisition.h"
 #include "entry.h"
-#include "permits.h"
 #include "share.h"
 
 const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase)
@@ -55,7 +54,9 @@ static void begin_hold(zkl_acquisition *acquisition)
 void zkl_acquisition_free(zkl_acquisition *acquisition)
 {
     end_hold(acquisition);
-    zkl_permits_free(acquisition);
+    if (zkl_acquisition_kind(acquisition)->end != NULL) {
+        zkl_acquisition_kind(acquisition)->end(acquisition);
+    }
     TAILQ_REMOVE(&acquisition->locks->acquisitions, acquisition, all);
     if (acquisition->queue != NULL) {
         zkl_queue_drop(acquisition->queue);
@@ -168,23 +169,7 @@ void zkl_acquisition_revoked(zkl_acquisition *acquisition)
 
 void zkl_acquisition_leave(zkl_acquisition *acquisition)
 {
-    if (acquisition->sharing) {
-        zkl_share_part(acquisition);
-        return;
-    }
-    if (acquisition->entry != NULL && zkl_share_pass(acquisition)) {
-        return;
-    }
-    if (acquisition->permits != NULL && acquisition->phase == ZKL_ACQUISITION_RELEASED &&
-        zkl_permits_pass(acquisition)) {
-        zkl_acquisition_settle(acquisition);
-        return;
-    }
-    zkl_entry *entry, *next;
-    for (entry = LIST_FIRST(&acquisition->entries); entry != NULL; entry = next) {
-        next = LIST_NEXT(entry, in_acquisition);
-        zkl_entry_leave(entry); /* the last one may free the acquisition */
-    }
+    zkl_acquisition_kind(acquisition)->released(acquisition);
 }
 
 void zkl_acquisition_connection_lost(zkl_acquisition *acquisition)
@@ -258,25 +243,14 @@ void zkl_acquisition_settle(zkl_acquisition *acquisition)
     }
 }
 
-static zkl_role role_of(zkl_mode mode)
-{
-    static const zkl_role roles[] = {
-        [ZKL_MODE_MUTEX] = ZKL_ROLE_MUTEX,
-        [ZKL_MODE_READ] = ZKL_ROLE_READER,
-        [ZKL_MODE_WRITE] = ZKL_ROLE_WRITER,
-        [ZKL_MODE_PERMITS] = ZKL_ROLE_QUEUE_ENTRY,
-    };
-    return roles[mode];
-}
-
 /* Returns whether another entry of this client is in the way. Then a try need not ask the server. */
 static bool stands_in_the_way(const zkl_acquisition *acquisition)
 {
-    zkl_node_kind mine = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
+    zkl_node_kind mine = zkl_acquisition_kind(acquisition)->node;
     const zkl_entry *entry;
     TAILQ_FOREACH(entry, &acquisition->queue->entries, in_queue)
     {
-        if (entry->wanted && zkl_kind_conflicts(mine, zkl_entry_kind(entry))) {
+        if (entry->wanted && zkl_kind_conflicts(mine, entry->kind->node)) {
             return true;
         }
     }
@@ -286,9 +260,9 @@ static bool stands_in_the_way(const zkl_acquisition *acquisition)
 /* Returns the entry of the granted writer whose place a new reader may take; NULL if there is none. */
 static zkl_entry *writer_of(const zkl_acquisition *acquisition, const zkl_acquisition_request *request)
 {
-    const zkl_acquisition *writer = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ ? request->writer : NULL;
-    bool usable = writer != NULL && writer->queue == acquisition->queue &&
-                  zkl_acquisition_mode(writer) == ZKL_MODE_WRITE && writer->phase == ZKL_ACQUISITION_GRANTED &&
+    const zkl_acquisition *writer = request->writer;
+    bool usable = writer != NULL && zkl_acquisition_kind(writer)->weaker == zkl_acquisition_kind(acquisition) &&
+                  writer->queue == acquisition->queue && writer->phase == ZKL_ACQUISITION_GRANTED &&
                   !ZKL_BROKEN(ZKL_BREAK_DOWNGRADE);
     return usable ? writer->entry : NULL;
 }
@@ -335,9 +309,10 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
     acquisition->hold_until = ZKL_NEVER;
     LIST_INIT(&acquisition->entries);
     TAILQ_INSERT_TAIL(&locks->acquisitions, acquisition, all);
-    bool semaphore = zkl_acquisition_mode(acquisition) == ZKL_MODE_PERMITS;
-    acquisition->queue = zkl_queue_take(locks, semaphore ? acquisition->spec->locks : acquisition->spec->lock.path);
-    if (acquisition->queue == NULL || (semaphore && !zkl_permits_init(acquisition, request->count))) {
+    const zkl_kind *kind = zkl_acquisition_kind(acquisition);
+    const char *directories = acquisition->spec->directories;
+    acquisition->queue = zkl_queue_take(locks, directories != NULL ? directories : acquisition->spec->lock.path);
+    if (acquisition->queue == NULL || (kind->begin != NULL && !kind->begin(acquisition, request))) {
         zkl_acquisition_free(acquisition);
         return NULL;
     }
@@ -354,7 +329,7 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
         zkl_share_join(shared, acquisition);
         return acquisition;
     }
-    acquisition->entry = zkl_entry_new(acquisition, acquisition->queue, role_of(zkl_acquisition_mode(acquisition)));
+    acquisition->entry = zkl_entry_new(acquisition, acquisition->queue, kind);
     if (acquisition->entry == NULL) {
         zkl_acquisition_free(acquisition);
         return NULL;
@@ -453,39 +428,11 @@ const char *zkl_acquisition_node(const zkl_acquisition *acquisition)
     return has_one ? entry->node : NULL;
 }
 
-/* Returns the znode by which an acquisition holds one of its permits; NULL if the entry holds none. */
-static const char *node_of_lease_entry(const zkl_entry *entry)
-{
-    return entry->role == ZKL_ROLE_LEASE_ENTRY && entry->state == ZKL_ENTRY_GRANTED && entry->wanted ? entry->node
-                                                                                                     : NULL;
-}
-
 char *zkl_acquisition_nodes(const zkl_acquisition *acquisition)
 {
-    if (acquisition->permits == NULL || acquisition->permits->count == 1 ||
-        acquisition->phase != ZKL_ACQUISITION_GRANTED) {
-        return NULL;
-    }
-    size_t stem = strlen(zkl_acquisition_path(acquisition)) + 1;
-    size_t size = 1;
-    const zkl_entry *entry;
-    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
-    {
-        const char *node = node_of_lease_entry(entry);
-        size += node != NULL ? strlen(node + stem) + 1 : 0;
-    }
-    char *nodes = zkl_alloc(size); /* zeroed */
-    char *end = nodes;
-    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
-    {
-        const char *node = node_of_lease_entry(entry);
-        if (end != NULL && node != NULL) {
-            size_t length = strlen(node + stem) + 1;
-            memcpy(end, node + stem, length);
-            end += length;
-        }
-    }
-    return nodes;
+    const zkl_kind *kind = zkl_acquisition_kind(acquisition);
+    bool several = kind->nodes != NULL && acquisition->phase == ZKL_ACQUISITION_GRANTED;
+    return several ? kind->nodes(acquisition) : NULL;
 }
 
 const char *zkl_acquisition_path(const zkl_acquisition *acquisition)

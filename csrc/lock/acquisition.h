@@ -7,8 +7,6 @@
 #include "lock.h"
 #include "lock_spec.h"
 
-typedef struct zkl_permits zkl_permits;
-
 LIST_HEAD(zkl_acquisition_entries, zkl_entry);
 
 /* One request for a lock. */
@@ -21,7 +19,7 @@ struct zkl_acquisition {
     /* Its entry in the queue, its own or a shared one; NULL when it has none (any more). */
     zkl_entry *entry;
     struct zkl_acquisition_entries entries; /* its own entries; empty when the server has none of its nodes any more */
-    zkl_permits *permits;                   /* MODE_PERMITS; else NULL */
+    void *part;                             /* what its kind has added to it; NULL: nothing */
     zkl_lock_spec *spec;
     char *message;
     void *user;
@@ -38,9 +36,9 @@ struct zkl_acquisition {
 };
 
 /* Returns the kind of lock that is acquired. */
-static inline zkl_mode zkl_acquisition_mode(const zkl_acquisition *acquisition)
+static inline const zkl_kind *zkl_acquisition_kind(const zkl_acquisition *acquisition)
 {
-    return acquisition->spec->lock.mode;
+    return acquisition->spec->kind;
 }
 
 /* Ends a waiting or granted acquisition for good, with a code and a message made like printf. Does not change its entry. */

@@ -22,9 +22,8 @@
  *
  * When the list is left out is explained in adjacent.c and predict.c.
  *
- * The entry's role decides what differs between kinds of locks: the name of the node (zkl_entry_kind, prefix_of), which
- * nodes block it (zkl_names_standing, by kind), and what happens when none does (zkl_entry_confirm). For a semaphore's
- * queue entry and lease entries, permits.c does the latter.
+ * What differs between kinds of locks is in the table of the entry's kind (kind.h): the name of the node and which nodes
+ * block it (`node`), and what happens when none does (`ready`).
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,9 +32,7 @@
 
 #include "adjacent.h"
 #include "entry.h"
-#include "permits.h"
 #include "predict.h"
-#include "share.h"
 
 /* Bytes that a watched path takes in SetWatches beside its directory: '/', the name, and a length. */
 #define NAME_BYTES 64
@@ -47,16 +44,6 @@ void zkl_entry_uuid(const zkl_entry *entry, char *uuid)
     snprintf(uuid, ZKL_UUID_LENGTH + 1, "%s%012llx", entry->locks->uuid_stem, (unsigned long long)entry->serial);
 }
 
-zkl_node_kind zkl_entry_kind(const zkl_entry *entry)
-{
-    static const zkl_node_kind kinds[] = {
-        [ZKL_ROLE_MUTEX] = ZKL_NODE_EXCLUSIVE,   [ZKL_ROLE_READER] = ZKL_NODE_SHARED,
-        [ZKL_ROLE_WRITER] = ZKL_NODE_EXCLUSIVE,  [ZKL_ROLE_QUEUE_ENTRY] = ZKL_NODE_EXCLUSIVE,
-        [ZKL_ROLE_LEASE_ENTRY] = ZKL_NODE_LEASE,
-    };
-    return kinds[entry->role];
-}
-
 /*
  * Writes the start of the node's name, which ZooKeeper completes. `name` has room for ZKL_NODE_NAME_SIZE. Returns the
  * length written.
@@ -65,7 +52,7 @@ static size_t prefix_of(const zkl_entry *entry, char *name)
 {
     char uuid[ZKL_UUID_LENGTH + 1];
     zkl_entry_uuid(entry, uuid);
-    return zkl_node_prefix(name, zkl_entry_kind(entry), entry->role == ZKL_ROLE_WRITER, uuid);
+    return zkl_node_prefix(name, entry->kind->node, entry->kind->readwrite, uuid);
 }
 
 const char *zkl_entry_name(const zkl_entry *entry)
@@ -88,7 +75,7 @@ static bool set_node(zkl_entry *entry, const char *name)
 /* --- bookkeeping --------------------------------------------------------------------------------------------------- */
 
 /* Makes an entry that is linked into its queue and that no acquisition wants. Returns NULL when memory is short. */
-static zkl_entry *new_entry(zkl_queue *queue, zkl_role role, uint64_t serial)
+static zkl_entry *new_entry(zkl_queue *queue, const zkl_kind *kind, uint64_t serial)
 {
     zkl_locks *locks = queue->locks;
     zkl_entry *entry = zkl_alloc(sizeof *entry);
@@ -98,7 +85,7 @@ static zkl_entry *new_entry(zkl_queue *queue, zkl_role role, uint64_t serial)
     entry->locks = locks;
     entry->queue = queue;
     entry->queue->uses++;
-    entry->role = role;
+    entry->kind = kind;
     entry->turns = 1;
     entry->linger_until = ZKL_NEVER;
     TAILQ_INIT(&entry->sharers);
@@ -110,9 +97,9 @@ static zkl_entry *new_entry(zkl_queue *queue, zkl_role role, uint64_t serial)
     return entry;
 }
 
-zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, zkl_role role)
+zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, const zkl_kind *kind)
 {
-    zkl_entry *entry = new_entry(queue, role, queue->locks->serial + 1);
+    zkl_entry *entry = new_entry(queue, kind, queue->locks->serial + 1);
     if (entry != NULL) {
         queue->locks->serial++;
         entry->acquisition = acquisition;
@@ -203,16 +190,23 @@ void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only)
     }
 }
 
-/* Sets the entry's state. No other function does. */
-static void move(zkl_entry *entry, zkl_entry_state state)
+void zkl_entry_stop_lingering(zkl_entry *entry)
+{
+    if (entry->linger_until != ZKL_NEVER) {
+        TAILQ_REMOVE(&entry->locks->lingering, entry, in_lingering);
+        entry->linger_until = ZKL_NEVER;
+    }
+}
+
+void zkl_entry_move(zkl_entry *entry, zkl_entry_state state)
 {
     zkl_locks *locks = entry->locks;
-    if (entry->role == ZKL_ROLE_WRITER && entry->state == ZKL_ENTRY_GRANTED) {
+    if (entry->kind->weaker != NULL && entry->state == ZKL_ENTRY_GRANTED) {
         zkl_entry_detach_readers(entry, false);
     }
     locks->session->lease.nodes += (int32_t)has_node(state) - (int32_t)has_node(entry->state);
     if (state != ZKL_ENTRY_GRANTED) {
-        zkl_share_stop_lingering(entry);
+        zkl_entry_stop_lingering(entry);
     }
     entry->state = state;
     bool cleaning = !entry->wanted && state != ZKL_ENTRY_GONE;
@@ -226,7 +220,8 @@ static void unlink_entry(zkl_entry *entry)
     zkl_entry_reserve(entry, false);
     zkl_entry_leave_watch(entry);
     zkl_entry_leave_own_watch(entry);
-    zkl_share_forget(entry);
+    zkl_lock_spec_drop(entry->spec);
+    entry->spec = NULL;
     TAILQ_REMOVE(&entry->locks->entries, entry, all);
     TAILQ_REMOVE(&entry->queue->entries, entry, in_queue);
     entry->locks->session->stats.seats--;
@@ -257,7 +252,7 @@ static void gone(zkl_entry *entry)
     entry->acquisition = NULL;
     entry->wanted = false;
     entry->generation++;
-    move(entry, ZKL_ENTRY_GONE);
+    zkl_entry_move(entry, ZKL_ENTRY_GONE);
     unlink_entry(entry);
     if (acquisition != NULL) {
         zkl_acquisition_entry_gone(acquisition, entry);
@@ -281,13 +276,20 @@ void zkl_entry_destroy(zkl_entry *entry)
         entry->acquisition = NULL;
     }
     entry->wanted = false;
-    move(entry, ZKL_ENTRY_GONE);
+    zkl_entry_move(entry, ZKL_ENTRY_GONE);
     unlink_entry(entry);
     free_entry(entry);
 }
 
+static void tell_kind(zkl_entry *entry, zkl_loss loss)
+{
+    if (entry->kind->node_lost != NULL) {
+        entry->kind->node_lost(entry, loss);
+    }
+}
+
 /* Starts over under a new name. Replies to earlier requests do not count any more. */
-static void start_over(zkl_entry *entry)
+static void start_over(zkl_entry *entry, zkl_loss loss)
 {
     zkl_locks *locks = entry->locks;
     zkl_entry_leave_watch(entry);
@@ -298,12 +300,10 @@ static void start_over(zkl_entry *entry)
         entry->delete_outcome_unknown = false;
     entry->revoked = entry->grant_lost = entry->contested = entry->alone = entry->handoff_used_up = false;
     entry->grants = 0;
-    if (entry->role == ZKL_ROLE_LEASE_ENTRY) {
-        zkl_permits_changed(entry->acquisition);
-    }
     zkl_free(entry->node);
     entry->node = NULL;
-    move(entry, ZKL_ENTRY_PARKED);
+    zkl_entry_move(entry, ZKL_ENTRY_PARKED);
+    tell_kind(entry, loss);
 }
 
 /* Refuses all acquisitions that wait for the entry. The entry then leaves. */
@@ -333,13 +333,11 @@ void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what)
 
 /* --- granting ------------------------------------------------------------------------------------------------------ */
 
-static void grant(zkl_entry *entry)
+void zkl_entry_hold(zkl_entry *entry)
 {
     zkl_entry_leave_watch(entry);
     zkl_entry_reserve(entry, false);
-    move(entry, ZKL_ENTRY_GRANTED);
-    zkl_share_advance(entry);
-    zkl_share_blocker_changed(entry);
+    zkl_entry_move(entry, ZKL_ENTRY_GRANTED);
 }
 
 void zkl_entry_confirm(zkl_entry *entry)
@@ -347,14 +345,10 @@ void zkl_entry_confirm(zkl_entry *entry)
     if (entry->state != ZKL_ENTRY_CONFIRMING) {
         return;
     }
-    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_permits_step(entry->acquisition); /* needs no lease: its lease entries do */
-    } else if (!zkl_lease_valid(entry->locks->session)) {
+    if (entry->kind->needs_lease && !zkl_lease_valid(entry->locks->session)) {
         zkl_lease_want(entry->locks->session);
-    } else if (entry->role == ZKL_ROLE_LEASE_ENTRY) {
-        zkl_permits_confirm(entry->acquisition);
     } else {
-        grant(entry);
+        entry->kind->ready(entry);
     }
 }
 
@@ -362,15 +356,27 @@ void zkl_entry_confirm(zkl_entry *entry)
 static void nothing_conflicts(zkl_entry *entry)
 {
     entry->ahead = 0;
-    entry->none_ahead = entry->none_ahead || zkl_entry_kind(entry) == ZKL_NODE_EXCLUSIVE;
+    entry->none_ahead = entry->none_ahead || entry->kind->node == ZKL_NODE_EXCLUSIVE;
     zkl_entry_leave_watch(entry);
-    move(entry, ZKL_ENTRY_CONFIRMING);
+    zkl_entry_move(entry, ZKL_ENTRY_CONFIRMING);
     zkl_entry_confirm(entry);
 }
 
-void zkl_entry_move_permit(zkl_entry *entry, zkl_entry_state state)
+void zkl_entry_blocker_changed(const zkl_entry *entry)
 {
-    move(entry, state);
+    if (entry->acquisition == NULL) {
+        return;
+    }
+    if (entry->acquisition->phase == ZKL_ACQUISITION_WAITING) {
+        zkl_acquisition_blocker_changed(entry->acquisition);
+    }
+    zkl_acquisition *sharer;
+    TAILQ_FOREACH(sharer, &entry->sharers, in_entry)
+    {
+        if (sharer->phase == ZKL_ACQUISITION_WAITING) {
+            zkl_acquisition_blocker_changed(sharer);
+        }
+    }
 }
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
@@ -515,15 +521,14 @@ static void send_join(zkl_entry *entry)
         zkl_entry_make_runnable(entry);
         return;
     }
-    move(entry, ZKL_ENTRY_JOINING);
+    zkl_entry_move(entry, ZKL_ENTRY_JOINING);
     if (entry->downgraded) {
         entry->listing = send_look_at_writer(entry);
-    } else if (entry->role != ZKL_ROLE_LEASE_ENTRY && !zkl_entry_is_likely_adjacent(entry) &&
-               !zkl_entry_can_predict(entry)) {
+    } else if (entry->kind->queues && !zkl_entry_is_likely_adjacent(entry) && !zkl_entry_can_predict(entry)) {
         entry->listing = zkl_entry_list(entry, ZKL_LIST_JOIN);
     }
-    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_permits_joined(entry->acquisition);
+    if (entry->kind->joining != NULL) {
+        entry->kind->joining(entry);
     }
 }
 
@@ -532,7 +537,7 @@ static void step_parked(zkl_entry *entry)
     if (entry->queue->parents_flying > 0) {
         return; /* the last of those replies steps the entries */
     }
-    if (entry->role != ZKL_ROLE_LEASE_ENTRY && !zkl_entry_fits(entry)) {
+    if (entry->kind->queues && !zkl_entry_fits(entry)) {
         if (!entry->over_watch_budget) {
             leave_wait_list(entry); /* the entry may be runnable or backing off */
             entry->over_watch_budget = true;
@@ -541,14 +546,13 @@ static void step_parked(zkl_entry *entry)
         return;
     }
     leave_wait_list(entry);
-    zkl_entry_reserve(entry, entry->role != ZKL_ROLE_LEASE_ENTRY);
-    bool look = entry->acquisition->try_only && !entry->acquisition->optimistic && entry->writer == NULL &&
-                entry->role != ZKL_ROLE_LEASE_ENTRY;
+    zkl_entry_reserve(entry, entry->kind->queues);
+    bool look =
+        entry->acquisition->try_only && !entry->acquisition->optimistic && entry->writer == NULL && entry->kind->queues;
     if (!look || ZKL_BROKEN(ZKL_BREAK_TRY)) {
         send_join(entry);
-    } else if (zkl_entry_list(entry, ZKL_LIST_TRY) &&
-               (entry->role != ZKL_ROLE_QUEUE_ENTRY || zkl_permits_look(entry->acquisition))) {
-        move(entry, ZKL_ENTRY_LOOKING);
+    } else if (zkl_entry_list(entry, ZKL_LIST_TRY) && (entry->kind->look == NULL || entry->kind->look(entry))) {
+        zkl_entry_move(entry, ZKL_ENTRY_LOOKING);
     } else {
         zkl_entry_make_runnable(entry);
     }
@@ -571,14 +575,10 @@ static void evict(zkl_entry *entry, const char *how);
 
 static void step_queued(zkl_entry *entry)
 {
-    if (entry->role == ZKL_ROLE_LEASE_ENTRY) {
-        zkl_permits_step(entry->acquisition);
-        return;
+    if (entry->kind->queued != NULL) {
+        entry->kind->queued(entry);
     }
-    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_permits_search_on(entry->acquisition);
-    }
-    if (entry->listing || entry->watcher.watch != NULL) {
+    if (!entry->kind->queues || entry->listing || entry->watcher.watch != NULL) {
         return;
     }
     if (entry->downgraded && entry->writer == NULL) {
@@ -605,10 +605,9 @@ static void step_leaving(zkl_entry *entry)
 
 void zkl_entry_step(zkl_entry *entry)
 {
-    bool waits_for_permits = entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->state == ZKL_ENTRY_CONFIRMING;
-    bool sends =
-        entry->state != ZKL_ENTRY_GRANTED && entry->state != ZKL_ENTRY_CONFIRMING && entry->state != ZKL_ENTRY_GONE;
-    if (!sends && !waits_for_permits) {
+    bool waits = entry->state == ZKL_ENTRY_GRANTED || entry->state == ZKL_ENTRY_GONE ||
+                 (entry->state == ZKL_ENTRY_CONFIRMING && entry->kind->needs_lease);
+    if (waits) {
         return;
     }
     if (!zkl_session_usable(entry->locks->session) || entry->locks->session->requests.in_flight >= ZKL_MAX_IN_FLIGHT ||
@@ -657,7 +656,7 @@ void zkl_entry_leave(zkl_entry *entry)
     case ZKL_ENTRY_RECOVERING:
         /* The entry will arm no watch, and the fate of its node may never be known. */
         zkl_entry_reserve(entry, false);
-        move(entry, entry->state); /* counts as cleaning from now on; the reply decides */
+        zkl_entry_move(entry, entry->state); /* counts as cleaning from now on; the reply decides */
         break;
     case ZKL_ENTRY_GRANTED:
         entry->held = true;
@@ -668,7 +667,7 @@ void zkl_entry_leave(zkl_entry *entry)
         zkl_entry_leave_watch(entry);
         zkl_entry_leave_own_watch(entry);
         zkl_entry_reserve(entry, false);
-        move(entry, ZKL_ENTRY_LEAVING);
+        zkl_entry_move(entry, ZKL_ENTRY_LEAVING);
         zkl_entry_step(entry);
         break;
     case ZKL_ENTRY_LEAVING:
@@ -677,15 +676,21 @@ void zkl_entry_leave(zkl_entry *entry)
     }
 }
 
+void zkl_entries_leave(zkl_acquisition *acquisition)
+{
+    zkl_entry *entry, *next;
+    for (entry = LIST_FIRST(&acquisition->entries); entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, in_acquisition);
+        zkl_entry_leave(entry);
+    }
+}
+
+/* The kind of an entry that only deletes a stray. No acquisition wants it, so none of its functions is called. */
+static const zkl_kind stray_kind = {.node = ZKL_NODE_STRANGER};
+
 bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
 {
-    static const zkl_role roles[] = {
-        [ZKL_NODE_STRANGER] = ZKL_ROLE_MUTEX,
-        [ZKL_NODE_EXCLUSIVE] = ZKL_ROLE_MUTEX,
-        [ZKL_NODE_SHARED] = ZKL_ROLE_READER,
-        [ZKL_NODE_LEASE] = ZKL_ROLE_LEASE_ENTRY,
-    };
-    zkl_entry *entry = new_entry(queue, roles[zkl_node_parse(name).kind], serial);
+    zkl_entry *entry = new_entry(queue, &stray_kind, serial);
     if (entry == NULL) {
         return false;
     }
@@ -693,7 +698,7 @@ bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
         gone(entry);
         return false;
     }
-    move(entry, ZKL_ENTRY_LEAVING);
+    zkl_entry_move(entry, ZKL_ENTRY_LEAVING);
     zkl_entry_step(entry);
     return true;
 }
@@ -786,10 +791,7 @@ static bool begin_anew(zkl_entry *entry)
         gone(entry);
         return false;
     }
-    start_over(entry);
-    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_permits_retreat(entry->acquisition, false);
-    }
+    start_over(entry, ZKL_LOSS_NODE);
     return true;
 }
 
@@ -799,9 +801,9 @@ static void not_created(zkl_entry *entry, int rc)
         return;
     }
     if (rc == ZNONODE) {
-        char data[12] = "";
-        zkl_queue_make_parents(entry->queue,
-                               entry->role == ZKL_ROLE_LEASE_ENTRY ? zkl_permits_data(entry->acquisition, data) : data,
+        char data[ZKL_DIRECTORY_DATA_SIZE];
+        bool has_data = entry->kind->directory_data != NULL;
+        zkl_queue_make_parents(entry->queue, has_data ? entry->kind->directory_data(entry, data) : "",
                                &entry->acquisition->spec->acl);
         zkl_entry_step(entry);
     } else if (rc == ZTHROTTLEDOP) {
@@ -820,14 +822,14 @@ static void not_created(zkl_entry *entry, int rc)
 static void drop_node(zkl_entry *entry)
 {
     if (!entry->wanted) {
-        move(entry, ZKL_ENTRY_LEAVING);
+        zkl_entry_move(entry, ZKL_ENTRY_LEAVING);
         zkl_entry_step(entry);
     } else if (zkl_entry_adopt(entry->queue, entry->node + strlen(entry->queue->directory.path) + 1, entry->serial)) {
         not_created(entry, ZINVALIDSTATE);
     } else {
         zkl_free(entry->node);
         entry->node = NULL;
-        move(entry, ZKL_ENTRY_RECOVERING);
+        zkl_entry_move(entry, ZKL_ENTRY_RECOVERING);
         zkl_entry_back_off(entry); /* memory is short: looks for the node again */
     }
 }
@@ -838,7 +840,7 @@ static void seated(zkl_entry *entry, int64_t czxid, int64_t elsewhere)
     if (!entry->downgraded) {
         entry->czxid = czxid;
     }
-    move(entry, entry->wanted ? ZKL_ENTRY_QUEUED : ZKL_ENTRY_LEAVING);
+    zkl_entry_move(entry, entry->wanted ? ZKL_ENTRY_QUEUED : ZKL_ENTRY_LEAVING);
     entry->create_retries = false;
     check_sequence(entry);
     entry->ahead = zkl_entry_most_ahead(entry, czxid, elsewhere);
@@ -864,7 +866,7 @@ static bool may_be_created(const zkl_entry *entry, const char *path, const struc
     zkl_entry_uuid(entry, uuid);
     const char *name = path + stem + 1;
     return strchr(name, '/') == NULL && zkl_node_has_uuid(name, uuid) &&
-           zkl_node_parse(name).kind == zkl_entry_kind(entry) &&
+           zkl_node_parse(name).kind == entry->kind->node &&
            (stat == NULL || (stat->ephemeralOwner == entry->locks->session->session_id && stat->czxid > 0));
 }
 
@@ -898,9 +900,9 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
             return;
         }
         entry->listing = false;
-        move(entry, ZKL_ENTRY_RECOVERING);
-        if (entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->wanted) {
-            zkl_permits_retreat(entry->acquisition, false);
+        zkl_entry_move(entry, ZKL_ENTRY_RECOVERING);
+        if (entry->wanted) {
+            tell_kind(entry, ZKL_LOSS_REPLY);
         }
         /*
          * Not stepped here: a request that is sent from inside a failing completion would go out on another connection.
@@ -929,10 +931,10 @@ static void refuse_try(zkl_entry *entry, const char *name)
     zkl_acquisition_leave(entry->acquisition);
 }
 
-/* The node kind by which other nodes block the entry. Differs from zkl_entry_kind only if ZKL_BREAK_READERS is set. */
+/* The node kind by which other nodes block the entry. Not that of its kind only if ZKL_BREAK_READERS is set. */
 static zkl_node_kind kind_in_queue(const zkl_entry *entry)
 {
-    return ZKL_BROKEN(ZKL_BREAK_READERS) && entry->role == ZKL_ROLE_WRITER ? ZKL_NODE_SHARED : zkl_entry_kind(entry);
+    return ZKL_BROKEN(ZKL_BREAK_READERS) && entry->kind->readwrite ? ZKL_NODE_SHARED : entry->kind->node;
 }
 
 /* Acts on the entry's position in a list that was made when its node existed. */
@@ -958,9 +960,8 @@ static void stand(zkl_entry *entry, const struct String_vector *names)
         refuse_try(entry, names->data[standing.nearest]);
         return;
     }
-    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_permits_retreat(entry->acquisition, true);
-        zkl_permits_search(entry->acquisition);
+    if (entry->kind->blocked != NULL) {
+        entry->kind->blocked(entry);
     }
     entry->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
     if (removed) {
@@ -969,25 +970,17 @@ static void stand(zkl_entry *entry, const struct String_vector *names)
     } else {
         zkl_entry_back_off(entry); /* lists again later: the node before it may be a stray */
     }
-    zkl_share_blocker_changed(entry);
+    zkl_entry_blocker_changed(entry);
 }
 
-/* Handles a list of the queue for a queue entry that was at the head and keeps permits for which there is no room. */
-static void check_place(zkl_entry *queue_entry, int rc, const struct String_vector *names)
+void zkl_entry_check_place(zkl_entry *entry, const struct String_vector *names)
 {
-    if (rc == ZNONODE) {
-        zkl_entry_deleted_externally(queue_entry); /* the whole directory is gone */
-    } else if (rc == ZTHROTTLEDOP) {
-        zkl_permits_look_later(queue_entry->acquisition);
-    } else if (rc == ZOK) {
-        zkl_standing standing =
-            zkl_names_standing(names->data, names->count, zkl_entry_name(queue_entry), kind_in_queue(queue_entry));
-        if (!standing.listed || standing.tied || standing.blocking > 0) {
-            zkl_entry_leave_watch(queue_entry);
-            queue_entry->none_ahead = false;
-            move(queue_entry, ZKL_ENTRY_QUEUED);
-            stand(queue_entry, names);
-        }
+    zkl_standing standing = zkl_names_standing(names->data, names->count, zkl_entry_name(entry), kind_in_queue(entry));
+    if (!standing.listed || standing.tied || standing.blocking > 0) {
+        zkl_entry_leave_watch(entry);
+        entry->none_ahead = false;
+        zkl_entry_move(entry, ZKL_ENTRY_QUEUED);
+        stand(entry, names);
     }
 }
 
@@ -995,10 +988,8 @@ void zkl_entry_try_again(zkl_entry *entry)
 {
     /* The reply to another list may still arrive; it must not count. */
     entry->generation++;
-    move(entry, ZKL_ENTRY_PARKED);
-    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_permits_restart(entry->acquisition);
-    }
+    zkl_entry_move(entry, ZKL_ENTRY_PARKED);
+    tell_kind(entry, ZKL_LOSS_NODE);
     zkl_entry_back_off(entry);
 }
 
@@ -1019,14 +1010,14 @@ static void decide_try(zkl_entry *entry, int rc, const struct String_vector *nam
         zkl_entry_refuse(entry, rc, "listing");
         return;
     }
-    if (entry->role != ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_entry_join(entry); /* a semaphore's queue entry waits for the list of permits, which follows */
+    if (entry->kind->look == NULL) {
+        zkl_entry_join(entry);
     }
 }
 
 void zkl_entry_join(zkl_entry *entry)
 {
-    move(entry, ZKL_ENTRY_PARKED);
+    zkl_entry_move(entry, ZKL_ENTRY_PARKED);
     send_join(entry);
 }
 
@@ -1182,12 +1173,6 @@ static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
         }
         return;
     }
-    if (reply->tag == ZKL_LIST_PLACE) {
-        if (entry->state == ZKL_ENTRY_CONFIRMING) {
-            check_place(entry, rc, names);
-        }
-        return;
-    }
     if (reply->tag == ZKL_LIST_RECOVER) {
         if (entry->state == ZKL_ENTRY_RECOVERING) {
             entry->listing = false;
@@ -1293,13 +1278,8 @@ void zkl_entry_leave_own_watch(zkl_entry *entry)
 
 void zkl_entry_blocker_gone(zkl_entry *entry)
 {
-    if (entry->state == ZKL_ENTRY_CONFIRMING && entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_permits_event(entry->acquisition);
-        return;
-    }
-    if (entry->state == ZKL_ENTRY_GRANTED) {
-        /* this watch is on the directory: the entry lingers, has lingered, or is much used */
-        zkl_share_contested(entry);
+    if (entry->state == ZKL_ENTRY_CONFIRMING || entry->state == ZKL_ENTRY_GRANTED) {
+        entry->kind->directory_changed(entry); /* no node is ahead, so the watch is on a directory */
         return;
     }
     if (entry->state != ZKL_ENTRY_QUEUED) {
@@ -1322,15 +1302,23 @@ void zkl_entry_look_later(zkl_entry *entry)
 
 void zkl_entry_look_again(zkl_entry *entry)
 {
-    if (entry->state == ZKL_ENTRY_QUEUED ||
-        (entry->state == ZKL_ENTRY_CONFIRMING && entry->role == ZKL_ROLE_QUEUE_ENTRY)) {
+    if (entry->state == ZKL_ENTRY_GRANTED) {
+        entry->kind->directory_changed(entry);
+    } else if (entry->state == ZKL_ENTRY_QUEUED ||
+               (entry->state == ZKL_ENTRY_CONFIRMING && !entry->kind->needs_lease)) {
         zkl_entry_make_runnable(entry);
-    } else if (entry->state == ZKL_ENTRY_GRANTED) {
-        zkl_share_contested(entry);
     }
 }
 
 /* --- what other sessions do to our nodes --------------------------------------------------------------------------- */
+
+/* The entry serves no more acquisitions: those that wait in it get others. */
+static void close_entry(zkl_entry *entry)
+{
+    if (entry->kind->closed != NULL) {
+        entry->kind->closed(entry);
+    }
+}
 
 void zkl_entry_revoked(zkl_entry *entry)
 {
@@ -1342,7 +1330,7 @@ void zkl_entry_revoked(zkl_entry *entry)
     }
     if (entry->acquisition != NULL) {
         zkl_acquisition_revoked(entry->acquisition);
-        zkl_share_move_on(entry);
+        close_entry(entry);
     } else {
         zkl_entry_leave(entry); /* the entry lingers */
     }
@@ -1354,8 +1342,8 @@ void zkl_entry_revoked(zkl_entry *entry)
  */
 static void vanish(zkl_entry *entry, const char *why)
 {
-    zkl_share_move_on(entry);
-    move(entry, ZKL_ENTRY_LEAVING); /* there is nothing left to delete */
+    close_entry(entry);
+    zkl_entry_move(entry, ZKL_ENTRY_LEAVING); /* there is nothing left to delete */
     entry->wanted = false;
     zkl_acquisition *acquisition;
     while ((acquisition = TAILQ_FIRST(&entry->sharers)) != NULL) {
@@ -1381,10 +1369,7 @@ static void evict(zkl_entry *entry, const char *how)
     } else if (entry->wanted) {
         zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_WARN, "somebody %s '%s': queueing again", how,
                         entry->node);
-        start_over(entry);
-        if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-            zkl_permits_retreat(entry->acquisition, false);
-        }
+        start_over(entry, ZKL_LOSS_NODE);
         zkl_entry_step(entry);
     } else {
         gone(entry);
@@ -1408,11 +1393,8 @@ void zkl_entry_session_over(zkl_entry *entry, const char *why)
             return;
         }
         vanish(entry, why);
-    } else if (entry->wanted && entry->role != ZKL_ROLE_LEASE_ENTRY) {
-        start_over(entry);
-        if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-            zkl_permits_restart(entry->acquisition);
-        }
+    } else if (entry->wanted && entry->kind->queues) {
+        start_over(entry, ZKL_LOSS_SESSION);
         zkl_entry_make_runnable(entry);
     } else {
         gone(entry);

@@ -31,18 +31,6 @@ typedef enum {
     ZKL_ENTRY_GONE     /* nothing of it is left; freed with its last request */
 } zkl_entry_state;
 
-/*
- * The role of an entry's znode. The kinds of locks differ here: in the node's name, in the other nodes that conflict
- * with it (zkl_kind_conflicts), and in what happens when no such node is ahead any more.
- */
-typedef enum {
-    ZKL_ROLE_MUTEX,
-    ZKL_ROLE_READER,
-    ZKL_ROLE_WRITER,
-    ZKL_ROLE_QUEUE_ENTRY, /* a semaphore's queue entry: at the head of the queue, permits may be taken */
-    ZKL_ROLE_LEASE_ENTRY  /* a lease entry: one permit of a semaphore */
-} zkl_role;
-
 /* One znode of this client, from the wish for it to the proof that it is gone. */
 struct zkl_entry {
     TAILQ_ENTRY(zkl_entry) all;
@@ -52,6 +40,7 @@ struct zkl_entry {
     TAILQ_ENTRY(zkl_entry) in_lingering;
     zkl_locks *locks;
     zkl_queue *queue;
+    const zkl_kind *kind;
     /* The acquisition that it serves first, or, while leaving, served last; NULL: it lingers, or is adopted. */
     zkl_acquisition *acquisition;
     struct zkl_acquisition_list sharers; /* the other acquisitions that share it or wait for it, in their order */
@@ -66,7 +55,6 @@ struct zkl_entry {
     int64_t writes; /* locks->writes less queue->creates when its create was acknowledged */
     /* How many grants there were under that czxid before its own: the second half of the token. */
     int32_t grants;
-    zkl_role role;
     uint64_t serial;     /* the serial number of its uuid */
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
     uint32_t connection; /* the connection on which its create, or its sync, was answered */
@@ -106,19 +94,23 @@ void zkl_entry_reserve(zkl_entry *entry, bool reserved);
  */
 void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only);
 /* Returns a new entry for the acquisition in `queue`; NULL when memory is short. */
-zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, zkl_role role);
+zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, const zkl_kind *kind);
 /* Makes an entry for a stray. The entry deletes the stray. Returns false when memory is short. */
 bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial);
-/* Returns the kind of the node that the entry has, or will have. */
-zkl_node_kind zkl_entry_kind(const zkl_entry *entry);
 /* Returns the node's name, without the directory. The entry must have a node. */
 const char *zkl_entry_name(const zkl_entry *entry);
 /* Makes the entry runnable: it cannot go on now, and is stepped when requests may go out again. */
 void zkl_entry_make_runnable(zkl_entry *entry);
 /* Lets the entry back off: the same, but the server gets time first. */
 void zkl_entry_back_off(zkl_entry *entry);
-/* Moves a lease entry together with the others of its acquisition: to CONFIRMING, to GRANTED, or back to QUEUED. */
-void zkl_entry_move_permit(zkl_entry *entry, zkl_entry_state state);
+/* Sets the entry's state. No other function does. */
+void zkl_entry_move(zkl_entry *entry, zkl_entry_state state);
+/* Ends the entry's lingering, if it lingers. */
+void zkl_entry_stop_lingering(zkl_entry *entry);
+/* The entry holds from now on. It watches no node ahead any more. */
+void zkl_entry_hold(zkl_entry *entry);
+/* Tells the acquisitions that wait in the entry that they wait for another node than before. */
+void zkl_entry_blocker_changed(const zkl_entry *entry);
 /* Makes the entries that back off runnable: their time has come. */
 void zkl_entries_end_backoff(zkl_locks *locks);
 /* Returns whether the entry's watched path still fits under ZKL_MAX_WATCHED_BYTES. */
@@ -127,6 +119,8 @@ bool zkl_entry_fits(const zkl_entry *entry);
 void zkl_entry_step(zkl_entry *entry);
 /* The entry is not wanted any more: its node is deleted in the background, as long as the session exists. */
 void zkl_entry_leave(zkl_entry *entry);
+/* All entries of the acquisition leave. The last one may free the acquisition. */
+void zkl_entries_leave(zkl_acquisition *acquisition);
 /* Lets go of the watch on a node or a directory, and of that on its own node. */
 void zkl_entry_leave_watch(zkl_entry *entry);
 void zkl_entry_leave_own_watch(zkl_entry *entry);
@@ -148,8 +142,13 @@ void zkl_entry_deleted_externally(zkl_entry *entry);
 void zkl_entry_replaced(zkl_entry *entry);
 /* The session is over, and the node with it. */
 void zkl_entry_session_over(zkl_entry *entry, const char *why);
-/* Grants the entry if it waits for a lease and there is one. A semaphore's queue entry goes on to its permits. */
+/* If nothing conflicts ahead, lets the entry's kind grant, once there is the lease that the kind needs. */
 void zkl_entry_confirm(zkl_entry *entry);
+/*
+ * A list of the queue was made while the entry was in CONFIRMING. If it shows a conflicting node ahead, the entry goes back
+ * to QUEUED, and waits for that node.
+ */
+void zkl_entry_check_place(zkl_entry *entry, const struct String_vector *names);
 /* The list of a try shows no contender ahead: the entry joins. */
 void zkl_entry_join(zkl_entry *entry);
 /* The server had no time for the list of a try: the entry looks again in a while. */
@@ -166,7 +165,6 @@ typedef enum {
     ZKL_LIST_TRY,
     ZKL_LIST_JOIN,
     ZKL_LIST_LOOK,
-    ZKL_LIST_PLACE,
     ZKL_LIST_RECOVER
 } zkl_list_purpose;
 

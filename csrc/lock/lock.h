@@ -10,6 +10,7 @@
  *   entry.c        one znode: join, recover, queue, hold, leave
  *   adjacent.c     an adjacent sequence number, which proves that no node is ahead
  *   predict.c      a predecessor that is predicted
+ *   kind.h         what distinguishes kinds of locks: kind_mutex.c, kind_rwlock.c, kind_semaphore.c have a table of it each
  *   share.c        acquisitions that share an entry; entries that linger
  *   permits.c      a semaphore's acquisitions: a queue entry, then permits
  *   contenders.c   holders and waiters of a path

@@ -4,7 +4,6 @@
  * A lock spec is made once for each lock object. Acquisitions, handles and lingering nodes share it, so an acquisition
  * copies no strings. The reference count is atomic: callers and the engine drop their references on different threads.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "lock_spec.h"
@@ -16,20 +15,13 @@ static bool is_constant(const struct ACL_vector *acl)
            acl->data == ZOO_CREATOR_ALL_ACL.data;
 }
 
-/* Returns both directories of a semaphore, one behind the other; NULL when memory is short. */
-static char *copy_directories(const char *path)
+/* Returns the kind of a mode. The only place where the mode decides. */
+static const zkl_kind *kind_of(zkl_mode mode)
 {
-    size_t size = 2 * strlen(path) + sizeof "/locks" + sizeof "/leases";
-    char *both = zkl_alloc(size);
-    if (both != NULL) {
-        snprintf(both, size, "%s/locks%c%s/leases", path, '\0', path);
-    }
-    return both;
-}
-
-const char *zkl_lock_spec_leases(const zkl_lock_spec *spec)
-{
-    return spec->locks + strlen(spec->locks) + 1;
+#define ZKL_ROW(of, kind) [of] = &(kind),
+    static const zkl_kind *const kinds[] = {ZKL_KINDS(ZKL_ROW)};
+#undef ZKL_ROW
+    return kinds[mode];
 }
 
 zkl_lock_spec *zkl_lock_spec_new(const zkl_lock *lock)
@@ -39,13 +31,14 @@ zkl_lock_spec *zkl_lock_spec_new(const zkl_lock *lock)
         return NULL;
     }
     atomic_store_explicit(&spec->uses, 1, memory_order_relaxed);
-    bool semaphore = lock->mode == ZKL_MODE_PERMITS;
     spec->lock = *lock;
+    spec->kind = kind_of(lock->mode);
     spec->lock.path = zkl_copy(lock->path, strlen(lock->path));
     spec->lock.identity = zkl_copy(lock->identity, strlen(lock->identity));
     spec->lock.acl = &spec->acl;
-    spec->locks = semaphore ? copy_directories(lock->path) : NULL;
-    bool whole = spec->lock.path != NULL && spec->lock.identity != NULL && (!semaphore || spec->locks != NULL);
+    bool several = spec->kind->directories != NULL;
+    spec->directories = several ? spec->kind->directories(lock->path) : NULL;
+    bool whole = spec->lock.path != NULL && spec->lock.identity != NULL && (!several || spec->directories != NULL);
     if (is_constant(lock->acl)) {
         spec->acl = *lock->acl;
     } else {
@@ -74,7 +67,7 @@ void zkl_lock_spec_drop(zkl_lock_spec *spec)
     }
     zkl_free((void *)(uintptr_t)spec->lock.path);
     zkl_free((void *)(uintptr_t)spec->lock.identity);
-    zkl_free(spec->locks);
+    zkl_free(spec->directories);
     zkl_free(spec);
 }
 

@@ -6,18 +6,17 @@
 
 #include <stdatomic.h>
 
-#include "lock.h"
+#include "kind.h"
 
 /* A lock spec, with the memory that its settings refer to. */
 struct zkl_lock_spec {
     zkl_lock lock; /* its pointers refer to memory of the spec */
     struct ACL_vector acl;
-    char *locks; /* MODE_PERMITS: "<path>/locks", followed by "<path>/leases" in the same memory; else NULL */
+    const zkl_kind *kind; /* what the mode says */
+    char *directories;    /* of its kind's `directories`; NULL: the lock's path is its queue */
     _Atomic int32_t uses;
 };
 
-/* Returns the directory of a semaphore's permits. */
-const char *zkl_lock_spec_leases(const zkl_lock_spec *spec);
 /* Returns whether the nodes of both specs have the same data and acl. */
 bool zkl_lock_spec_alike(const zkl_lock_spec *a, const zkl_lock_spec *b);
 

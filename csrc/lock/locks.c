@@ -8,7 +8,6 @@
 #include "contenders.h"
 #include "entry.h"
 #include "locks.h"
-#include "permits.h"
 #include "predict.h"
 #include "share.h"
 
@@ -117,18 +116,18 @@ static void resume_watches(const zkl_locks *locks)
 }
 
 /*
- * The heads of semaphores' queues look again, on a new connection. Their watches are armed again, but report only
- * changes whose zxids are higher than those that the client has seen. The zxids of a restored server may still be
- * lower.
+ * Entries that wait for a change of a directory look again, on a new connection. Their watches are armed again, but
+ * report only changes whose zxids are higher than those that the client has seen. The zxids of a restored server may
+ * still be lower.
  */
-static void look_again_at_leases(zkl_locks *locks)
+static void look_again_at_directories(zkl_locks *locks)
 {
     zkl_entry *entry;
     TAILQ_FOREACH(entry, &locks->entries, all)
     {
-        bool waits = entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->state == ZKL_ENTRY_CONFIRMING;
-        if (waits && zkl_watch_is_armed(&entry->watcher) && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
-            zkl_permits_look_again(entry->acquisition);
+        bool waits = entry->state == ZKL_ENTRY_CONFIRMING && zkl_watch_is_armed(&entry->watcher);
+        if (waits && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
+            entry->kind->directory_doubted(entry);
         }
     }
 }
@@ -138,7 +137,7 @@ static void ready(void *owner)
 {
     zkl_locks *locks = owner;
     resume_watches(locks);
-    look_again_at_leases(locks);
+    look_again_at_directories(locks);
 }
 
 /* The ZooKeeper handle is closed, and has forgotten all watches. */
@@ -225,7 +224,7 @@ static void leased(void *owner)
     zkl_entry *entry, *next;
     for (entry = TAILQ_FIRST(&locks->entries); entry != NULL; entry = next) {
         next = TAILQ_NEXT(entry, all);
-        if (entry->role != ZKL_ROLE_QUEUE_ENTRY) { /* a queue entry waits for permits, not for a lease */
+        if (entry->kind->needs_lease) {
             zkl_entry_confirm(entry);
         }
     }
@@ -264,7 +263,7 @@ static zkl_item describe_item(const void *item)
     return (zkl_item){
         .state = states[entry->state],
         .generation = entry->generation,
-        .needs_lease = entry->state == ZKL_ENTRY_CONFIRMING && entry->role != ZKL_ROLE_QUEUE_ENTRY,
+        .needs_lease = entry->state == ZKL_ENTRY_CONFIRMING && entry->kind->needs_lease,
         /*
          * A downgraded reader does not know its node's czxid. The session is enough: no other client has it, and this
          * one makes no node twice under one name.
@@ -351,23 +350,13 @@ static void watch_answered(zkl_watcher *watcher, bool there)
 static void directory_listed(zkl_watcher *watcher, int rc, const zkl_reply *reply)
 {
     zkl_entry *entry = entry_of(watcher);
-    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_reply seen = *reply;
-        seen.tag = ZKL_LIST_LOOK;
-        zkl_permits_listed(entry->acquisition, rc, &seen);
-    } else {
-        zkl_share_listed(entry, rc, reply->names);
-    }
+    entry->kind->directory_listed(entry, rc, reply);
 }
 
 static void watch_kept(zkl_watcher *watcher)
 {
     zkl_entry *entry = entry_of(watcher);
-    if (entry->role == ZKL_ROLE_QUEUE_ENTRY) {
-        zkl_permits_look_again(entry->acquisition);
-    } else {
-        zkl_share_contested(entry); /* another contender may have come */
-    }
+    entry->kind->directory_doubted(entry);
 }
 
 static bool is_revocation(const char *data, int length)

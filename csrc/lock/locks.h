@@ -14,6 +14,7 @@
 typedef struct zkl_locks zkl_locks;
 typedef struct zkl_acquisition zkl_acquisition;
 typedef struct zkl_entry zkl_entry;
+typedef struct zkl_kind zkl_kind;
 typedef struct zkl_query zkl_query;
 typedef struct zkl_queue zkl_queue;
 

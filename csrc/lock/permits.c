@@ -32,9 +32,20 @@
 
 #include "entry.h"
 #include "permits.h"
-#include "share.h"
 
 static void on_leases(void *owner, int rc, const zkl_reply *reply);
+static void on_place(void *owner, int rc, const zkl_reply *reply);
+
+static zkl_permits *permits_of(const zkl_acquisition *acquisition)
+{
+    return acquisition->part;
+}
+
+/* Returns the directory of the permits: the second one of zkl_semaphore_directories. */
+static const char *leases_of(const zkl_lock_spec *spec)
+{
+    return spec->directories + strlen(spec->directories) + 1;
+}
 
 /*
  * Lists the leases for the acquisition that the queue entry serves. The reply is ignored if the acquisition's generation
@@ -42,7 +53,7 @@ static void on_leases(void *owner, int rc, const zkl_reply *reply);
  */
 static bool send_leases(zkl_entry *queue_entry, zkl_list_purpose purpose)
 {
-    const zkl_permits *permits = queue_entry->acquisition->permits;
+    const zkl_permits *permits = queue_entry->acquisition->part;
     zkl_ask ask = zkl_entry_ask(queue_entry, on_leases);
     ask.generation = permits->generation;
     ask.tag = (int32_t)purpose;
@@ -52,16 +63,16 @@ static bool send_leases(zkl_entry *queue_entry, zkl_list_purpose purpose)
 
 /* --- an acquisition's permits -------------------------------------------------------------------------------------- */
 
-bool zkl_permits_init(zkl_acquisition *acquisition, int32_t count)
+bool zkl_permits_init(zkl_acquisition *acquisition, const zkl_acquisition_request *request)
 {
     zkl_permits *permits = zkl_alloc(sizeof *permits);
     if (permits == NULL) {
         return false;
     }
-    acquisition->permits = permits;
+    acquisition->part = permits;
     permits->limit = acquisition->spec->lock.permits;
-    permits->count = count;
-    permits->leases = zkl_queue_take(acquisition->locks, zkl_lock_spec_leases(acquisition->spec));
+    permits->count = request->count;
+    permits->leases = zkl_queue_take(acquisition->locks, leases_of(acquisition->spec));
     if (permits->leases != NULL) {
         zkl_queue_keep(permits->leases);
     }
@@ -70,7 +81,7 @@ bool zkl_permits_init(zkl_acquisition *acquisition, int32_t count)
 
 void zkl_permits_free(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     if (permits == NULL) {
         return;
     }
@@ -78,19 +89,19 @@ void zkl_permits_free(zkl_acquisition *acquisition)
         zkl_queue_drop(permits->leases);
     }
     zkl_free(permits);
-    acquisition->permits = NULL;
+    acquisition->part = NULL;
 }
 
 const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data)
 {
-    snprintf(data, 12, "%d", (int)acquisition->permits->limit);
+    snprintf(data, ZKL_DIRECTORY_DATA_SIZE, "%d", (int)permits_of(acquisition)->limit);
     return data;
 }
 
 /* Forgets what was taken and what lists have shown. The lease entries are leaving, or gone. */
 void zkl_permits_restart(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     permits->generation++;
     permits->listing = permits->took = permits->full = permits->undecided = permits->search = false;
     permits->excess = 0;
@@ -98,19 +109,19 @@ void zkl_permits_restart(zkl_acquisition *acquisition)
 
 void zkl_permits_retreat(zkl_acquisition *acquisition, bool others_ahead)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     zkl_permits_restart(acquisition);
     permits->waited = permits->waited || others_ahead;
     permits->leases->busy = permits->leases->busy || others_ahead;
     if (ZKL_BROKEN(ZKL_BREAK_TURN)) {
-        acquisition->permits->took =
+        permits_of(acquisition)->took =
             !LIST_EMPTY(&acquisition->entries) && LIST_NEXT(LIST_FIRST(&acquisition->entries), in_acquisition) != NULL;
         return;
     }
     zkl_entry *entry, *next;
     for (entry = LIST_FIRST(&acquisition->entries); entry != NULL; entry = next) {
         next = LIST_NEXT(entry, in_acquisition);
-        if (entry->role == ZKL_ROLE_LEASE_ENTRY) {
+        if (entry->kind == &zkl_permit_kind) {
             zkl_entry_leave(entry);
         }
     }
@@ -147,8 +158,9 @@ static void limit_known(zkl_queue *leases, int rc)
     zkl_acquisition *acquisition, *next;
     for (acquisition = TAILQ_FIRST(&leases->locks->acquisitions); acquisition != NULL; acquisition = next) {
         next = TAILQ_NEXT(acquisition, all);
-        bool waits = acquisition->permits != NULL && acquisition->permits->leases == leases &&
-                     acquisition->entry != NULL && acquisition->phase == ZKL_ACQUISITION_WAITING;
+        bool waits = zkl_acquisition_kind(acquisition) == &zkl_semaphore_kind &&
+                     permits_of(acquisition)->leases == leases && acquisition->entry != NULL &&
+                     acquisition->phase == ZKL_ACQUISITION_WAITING;
         if (waits && rc == ZTHROTTLEDOP && acquisition->entry->state == ZKL_ENTRY_CONFIRMING) {
             zkl_entry_back_off(acquisition->entry);
         } else if (waits) {
@@ -232,7 +244,7 @@ static void ask_limit(zkl_permits *permits)
  */
 static bool limit_fits(zkl_acquisition *acquisition, const struct Stat *stat)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     const zkl_queue *leases = permits->leases;
     if (ZKL_BROKEN(ZKL_BREAK_LIMIT)) {
         return true;
@@ -263,7 +275,7 @@ static bool limit_fits(zkl_acquisition *acquisition, const struct Stat *stat)
 
 static zkl_entry *next_lease_entry(zkl_entry *entry)
 {
-    while (entry != NULL && (entry->role != ZKL_ROLE_LEASE_ENTRY || !entry->wanted)) {
+    while (entry != NULL && (entry->kind != &zkl_permit_kind || !entry->wanted)) {
         entry = LIST_NEXT(entry, in_acquisition);
     }
     return entry;
@@ -276,13 +288,13 @@ static zkl_entry *next_lease_entry(zkl_entry *entry)
 
 void zkl_permits_changed(zkl_acquisition *acquisition)
 {
-    acquisition->permits->generation++;
-    acquisition->permits->listing = false;
+    permits_of(acquisition)->generation++;
+    permits_of(acquisition)->listing = false;
     zkl_entry *entry;
     FOREACH_LEASE_ENTRY(entry, acquisition)
     {
         if (entry->state == ZKL_ENTRY_CONFIRMING) {
-            zkl_entry_move_permit(entry, ZKL_ENTRY_QUEUED);
+            zkl_entry_move(entry, ZKL_ENTRY_QUEUED);
         }
     }
 }
@@ -299,7 +311,7 @@ static bool all_seated(zkl_acquisition *acquisition, uint32_t connection)
     {
         seated += entry->state == ZKL_ENTRY_QUEUED && (connection == 0 || entry->connection == connection);
     }
-    return seated == acquisition->permits->count;
+    return seated == permits_of(acquisition)->count;
 }
 
 void zkl_permits_confirm(zkl_acquisition *acquisition)
@@ -311,7 +323,7 @@ void zkl_permits_confirm(zkl_acquisition *acquisition)
     const zkl_entry *latest = NULL;
     FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        zkl_entry_move_permit(entry, ZKL_ENTRY_GRANTED);
+        zkl_entry_move(entry, ZKL_ENTRY_GRANTED);
         latest = latest == NULL || entry->czxid > latest->czxid ? entry : latest;
     }
     zkl_entry *queue_entry = acquisition->entry;
@@ -327,11 +339,11 @@ static void room_for_all(zkl_acquisition *acquisition)
 {
     zkl_entry *entry;
     zkl_entry *last = NULL;
-    acquisition->permits->leases->busy = acquisition->permits->waited;
+    permits_of(acquisition)->leases->busy = permits_of(acquisition)->waited;
     zkl_entry_leave_watch(acquisition->entry);
     FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        zkl_entry_move_permit(entry, ZKL_ENTRY_CONFIRMING);
+        zkl_entry_move(entry, ZKL_ENTRY_CONFIRMING);
         last = entry;
     }
     zkl_entry_confirm(last);
@@ -345,7 +357,7 @@ static zkl_acquisition *next_local(const zkl_acquisition *acquisition)
     const zkl_entry *entry;
     TAILQ_FOREACH(entry, &acquisition->queue->entries, in_queue)
     {
-        if (entry->role == ZKL_ROLE_QUEUE_ENTRY && entry->wanted &&
+        if (entry->kind == &zkl_semaphore_kind && entry->wanted &&
             entry->acquisition->phase == ZKL_ACQUISITION_WAITING && !entry->acquisition->try_only) {
             return entry->acquisition;
         }
@@ -355,8 +367,8 @@ static zkl_acquisition *next_local(const zkl_acquisition *acquisition)
 
 static bool may_pass(zkl_acquisition *from, const zkl_acquisition *to)
 {
-    const zkl_permits *had = from->permits;
-    const zkl_permits *wanted = to->permits;
+    const zkl_permits *had = from->part;
+    const zkl_permits *wanted = to->part;
     bool fits = wanted->limit == had->limit && wanted->count <= had->count;
     bool alike = zkl_lock_spec_alike(to->spec, from->spec);
     bool fair = had->handed_over < to->spec->lock.handoff || ZKL_BROKEN(ZKL_BREAK_HANDOFF);
@@ -393,7 +405,7 @@ static void adopt(zkl_acquisition *acquisition, zkl_entry *entry)
  * order of the tokens is kept too: the predecessor held as many permits or more, so any grant that conflicts with the
  * successor also conflicts with the predecessor, and none can lie between the two.
  */
-bool zkl_permits_pass(zkl_acquisition *acquisition)
+static bool pass(zkl_acquisition *acquisition)
 {
     zkl_acquisition *to = next_local(acquisition);
     if (to == NULL || !may_pass(acquisition, to)) {
@@ -405,7 +417,7 @@ bool zkl_permits_pass(zkl_acquisition *acquisition)
     }
     zkl_permits_retreat(to, false); /* gives back what `to` has created itself */
     zkl_entry *entry, *next;
-    int32_t missing = to->permits->count - 1;
+    int32_t missing = permits_of(to)->count - 1;
     for (entry = next_lease_entry(LIST_FIRST(&acquisition->entries)); entry != NULL && missing > 0; entry = next) {
         next = next_lease_entry(LIST_NEXT(entry, in_acquisition));
         if (entry != latest) {
@@ -414,7 +426,7 @@ bool zkl_permits_pass(zkl_acquisition *acquisition)
         }
     }
     adopt(to, latest);
-    to->permits->handed_over = acquisition->permits->handed_over + 1;
+    permits_of(to)->handed_over = permits_of(acquisition)->handed_over + 1;
     latest->grants++;
     acquisition->locks->session->stats.hand_overs++;
     zkl_acquisition_grant(to, latest);
@@ -425,12 +437,56 @@ bool zkl_permits_pass(zkl_acquisition *acquisition)
     return LIST_EMPTY(&acquisition->entries);
 }
 
+void zkl_permits_released(zkl_acquisition *acquisition)
+{
+    if (acquisition->phase == ZKL_ACQUISITION_RELEASED && pass(acquisition)) {
+        zkl_acquisition_settle(acquisition);
+    } else {
+        zkl_entries_leave(acquisition);
+    }
+}
+
+/* --- the nodes ----------------------------------------------------------------------------------------------------- */
+
+/* Returns the znode by which an acquisition holds one of its permits; NULL if the entry holds none. */
+static const char *node_of_lease_entry(const zkl_entry *entry)
+{
+    return entry->kind == &zkl_permit_kind && entry->state == ZKL_ENTRY_GRANTED && entry->wanted ? entry->node : NULL;
+}
+
+char *zkl_permits_nodes(const zkl_acquisition *acquisition)
+{
+    if (permits_of(acquisition)->count == 1) {
+        return NULL;
+    }
+    size_t stem = strlen(zkl_acquisition_path(acquisition)) + 1;
+    size_t size = 1;
+    const zkl_entry *entry;
+    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
+    {
+        const char *node = node_of_lease_entry(entry);
+        size += node != NULL ? strlen(node + stem) + 1 : 0;
+    }
+    char *nodes = zkl_alloc(size); /* zeroed */
+    char *end = nodes;
+    LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
+    {
+        const char *node = node_of_lease_entry(entry);
+        if (end != NULL && node != NULL) {
+            size_t length = strlen(node + stem) + 1;
+            memcpy(end, node + stem, length);
+            end += length;
+        }
+    }
+    return nodes;
+}
+
 /* --- taking -------------------------------------------------------------------------------------------------------- */
 
 /* Creates the lease entries' nodes and lists them in the same round trip. */
 static void take(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     permits->generation++;
     permits->took = true;
     if (permits->leases->limit_mzxid == 0) {
@@ -438,7 +494,7 @@ static void take(zkl_acquisition *acquisition)
     }
     bool sent = true;
     for (int32_t i = 0; i < permits->count; i++) {
-        zkl_entry *entry = zkl_entry_new(acquisition, permits->leases, ZKL_ROLE_LEASE_ENTRY);
+        zkl_entry *entry = zkl_entry_new(acquisition, permits->leases, &zkl_permit_kind);
         if (entry == NULL) {
             refuse(acquisition, ZKL_FAILED, "not enough memory for the permits of a semaphore");
             return;
@@ -451,7 +507,7 @@ static void take(zkl_acquisition *acquisition)
 
 void zkl_permits_joined(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     if (!permits->took && (!permits->leases->busy || acquisition->try_only)) {
         take(acquisition);
     }
@@ -459,7 +515,7 @@ void zkl_permits_joined(zkl_acquisition *acquisition)
 
 bool zkl_permits_look(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     permits->generation++;
     if (permits->leases->limit_mzxid == 0) {
         ask_limit(permits);
@@ -470,7 +526,7 @@ bool zkl_permits_look(zkl_acquisition *acquisition)
 
 void zkl_permits_step(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     zkl_entry *queue_entry = acquisition->entry;
     if (acquisition->phase != ZKL_ACQUISITION_WAITING || queue_entry == NULL ||
         queue_entry->state != ZKL_ENTRY_CONFIRMING || permits->listing || permits->leases->limit_flying ||
@@ -510,19 +566,19 @@ void zkl_permits_step(zkl_acquisition *acquisition)
 
 void zkl_permits_look_again(zkl_acquisition *acquisition)
 {
-    acquisition->permits->undecided = true;
+    permits_of(acquisition)->undecided = true;
     zkl_entry_make_runnable(acquisition->entry);
 }
 
 void zkl_permits_look_later(zkl_acquisition *acquisition)
 {
-    acquisition->permits->undecided = true;
+    permits_of(acquisition)->undecided = true;
     zkl_entry_back_off(acquisition->entry);
 }
 
 void zkl_permits_event(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     permits->excess--;
     if (acquisition->phase == ZKL_ACQUISITION_WAITING && acquisition->entry->state == ZKL_ENTRY_CONFIRMING &&
         !permits->took && !permits->listing && permits->excess == 0 &&
@@ -563,7 +619,7 @@ static int32_t count_leases(zkl_acquisition *acquisition, const struct String_ve
 
 static void no_room(zkl_acquisition *acquisition, const struct String_vector *names)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     bool removed = zkl_queue_remove_strays(permits->leases, names);
     permits->leases->busy = permits->waited = true;
     if (acquisition->try_only) {
@@ -591,15 +647,38 @@ static void no_room(zkl_acquisition *acquisition, const struct String_vector *na
  */
 static void look_at_place(zkl_acquisition *acquisition)
 {
-    if (!zkl_entry_list(acquisition->entry, ZKL_LIST_PLACE)) {
+    zkl_entry *queue_entry = acquisition->entry;
+    const zkl_ask ask = zkl_entry_ask(queue_entry, on_place);
+    if (!zkl_entry_sent(queue_entry,
+                        zkl_send_names(queue_entry->locks->session, &ask, queue_entry->queue->directory.path))) {
         zkl_permits_look_again(acquisition);
     }
+}
+
+static void place_listed(zkl_entry *queue_entry, int rc, const struct String_vector *names)
+{
+    if (rc == ZNONODE) {
+        zkl_entry_deleted_externally(queue_entry); /* the whole directory is gone */
+    } else if (rc == ZTHROTTLEDOP) {
+        zkl_permits_look_later(queue_entry->acquisition);
+    } else if (rc == ZOK) {
+        zkl_entry_check_place(queue_entry, names);
+    }
+}
+
+static void on_place(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_entry *queue_entry = owner;
+    if (reply->generation == queue_entry->generation && queue_entry->state == ZKL_ENTRY_CONFIRMING) {
+        place_listed(queue_entry, zkl_names_rc(rc, reply->names), reply->names);
+    }
+    zkl_entry_request_completed(queue_entry);
 }
 
 /* Decides on a list that was made after the acquisition's nodes and shows `count` permits. */
 static void judge_taken(zkl_acquisition *acquisition, const struct String_vector *names, int32_t count)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     if (count <= permits->limit) {
         room_for_all(acquisition);
         return;
@@ -627,7 +706,7 @@ static void judge(zkl_acquisition *acquisition, const zkl_reply *reply, const st
 {
     int32_t own;
     int32_t count = count_leases(acquisition, names, &own);
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     if (permits->took) {
         if (!all_seated(acquisition, reply->tag == ZKL_LIST_JOIN ? reply->connection : 0)) {
             permits->undecided = true; /* the list may be older than one of the nodes */
@@ -658,13 +737,13 @@ static void judge(zkl_acquisition *acquisition, const zkl_reply *reply, const st
  */
 void zkl_permits_search(zkl_acquisition *acquisition)
 {
-    acquisition->permits->search = zkl_queue_may_have_strays(acquisition->permits->leases);
+    permits_of(acquisition)->search = zkl_queue_may_have_strays(permits_of(acquisition)->leases);
     zkl_permits_search_on(acquisition);
 }
 
 void zkl_permits_search_on(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     if (!permits->search || permits->listing) {
         return;
     }
@@ -676,7 +755,7 @@ void zkl_permits_search_on(zkl_acquisition *acquisition)
 
 static void searched(zkl_acquisition *acquisition, int rc, const struct String_vector *names)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     if (rc == ZTHROTTLEDOP || (rc == ZOK && !zkl_queue_remove_strays(permits->leases, names))) {
         zkl_entry_back_off(acquisition->entry);
     } else if (zkl_outcome_unknown(rc)) {
@@ -688,7 +767,7 @@ static void searched(zkl_acquisition *acquisition, int rc, const struct String_v
 
 void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *reply)
 {
-    zkl_permits *permits = acquisition->permits;
+    zkl_permits *permits = acquisition->part;
     zkl_entry *queue_entry = acquisition->entry;
     bool trying = queue_entry != NULL && queue_entry->state == ZKL_ENTRY_LOOKING && reply->tag == ZKL_LIST_TRY;
     if (permits->search && queue_entry != NULL && queue_entry->state == ZKL_ENTRY_QUEUED) {
@@ -708,7 +787,7 @@ void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *r
             zkl_entry_back_off(queue_entry);
         } else {
             zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, zkl_code_of(rc), "listing '%s': %s",
-                                   acquisition->permits->leases->directory.path, zerror(rc));
+                                   permits_of(acquisition)->leases->directory.path, zerror(rc));
             zkl_acquisition_leave(acquisition);
         }
         return;
@@ -724,8 +803,8 @@ static void on_leases(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_entry *queue_entry = owner;
     zkl_acquisition *acquisition = queue_entry->acquisition;
-    if (acquisition != NULL && reply->generation == acquisition->permits->generation) {
-        acquisition->permits->listing = false;
+    if (acquisition != NULL && reply->generation == permits_of(acquisition)->generation) {
+        permits_of(acquisition)->listing = false;
         zkl_permits_listed(acquisition, zkl_names_rc(rc, reply->names), reply);
     }
     zkl_entry_request_completed(queue_entry);

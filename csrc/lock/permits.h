@@ -8,7 +8,7 @@
 #include "queue.h"
 
 /* The part of a semaphore's acquisition beside its queue entry. docs/design.md has the table of its states. */
-struct zkl_permits {
+typedef struct {
     zkl_queue *leases;   /* the directory of the leases; acquisition->queue is the semaphore's "locks" */
     int32_t limit;       /* how many permits the semaphore has */
     int32_t count;       /* how many are wanted */
@@ -21,11 +21,14 @@ struct zkl_permits {
     bool waited;         /* had to wait, in the queue or for room */
     bool undecided;      /* the watch may be armed, but no list since then has been evaluated */
     bool search;         /* waits in the queue, and there may be permits of this client that no acquisition knows */
-};
+} zkl_permits;
+
+/* The kind of a lease entry, one permit of a semaphore. No acquisition has this kind. */
+extern const zkl_kind zkl_permit_kind;
 
 /* Adds the permits to a new acquisition. Returns false when memory is short; zkl_permits_free is needed even then. */
-bool zkl_permits_init(zkl_acquisition *acquisition, int32_t count);
-/* Frees the permits of an acquisition that is being freed. An acquisition of another kind has none. */
+bool zkl_permits_init(zkl_acquisition *acquisition, const zkl_acquisition_request *request);
+/* Frees the permits of an acquisition that is being freed. */
 void zkl_permits_free(zkl_acquisition *acquisition);
 /* Does what the acquisition's state asks for, once it is at the head of its queue. Idempotent. */
 void zkl_permits_step(zkl_acquisition *acquisition);
@@ -55,13 +58,15 @@ void zkl_permits_event(zkl_acquisition *acquisition);
 /* Grants the acquisition: the entries of all its permits are in CONFIRMING, and there is a lease. */
 void zkl_permits_confirm(zkl_acquisition *acquisition);
 /*
- * Passes the permits of a released acquisition to another one of this client that waits for as many or fewer, if
- * allowed. Returns true if the released acquisition has nothing left.
+ * Gives up the entries of an acquisition that has ended. The permits of a released one pass to another acquisition of
+ * this client that waits for as many or fewer, if allowed.
  */
-bool zkl_permits_pass(zkl_acquisition *acquisition);
+void zkl_permits_released(zkl_acquisition *acquisition);
+/* Returns the nodes of the permits, as zkl_acquisition_nodes. */
+char *zkl_permits_nodes(const zkl_acquisition *acquisition);
 /* Forgets for how many permits the directory was made. */
 void zkl_queue_forget_limit(zkl_queue *leases);
-/* Returns the data with which the directory of the leases is made. `data` has room for 12 characters. */
+/* Returns the data with which the directory of the leases is made. `data` has room for ZKL_DIRECTORY_DATA_SIZE. */
 const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data);
 /* Handles the list of the leases that has armed the watch. */
 void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *reply);

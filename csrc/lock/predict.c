@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "predict.h"
-#include "share.h"
 
 /* After a list no other list is needed for this long. */
 #define SOON ZKL_SECOND
@@ -63,7 +62,7 @@ void zkl_entry_note_predecessor(const zkl_entry *entry, const char *name)
     zkl_predecessor *known = &entry->queue->predecessor;
     int32_t sequence = zkl_node_parse(name).sequence;
     uint64_t serial = serial_of(name, sequence);
-    if (entry->role != ZKL_ROLE_MUTEX || serial == 0) {
+    if (!entry->kind->predictable || serial == 0) {
         known->steady = false;
         return;
     }
@@ -91,7 +90,7 @@ bool zkl_entry_can_predict(const zkl_entry *entry)
     const zkl_queue *queue = entry->queue;
     int64_t now = entry->locks->session->now;
     return queue->predecessor.steady && now - queue->cleaned_at < SOON && !zkl_queue_may_have_strays(queue) &&
-           entry->role == ZKL_ROLE_MUTEX && !entry->acquisition->try_only;
+           entry->kind->predictable && !entry->acquisition->try_only;
 }
 
 bool zkl_entry_watch_predicted(zkl_entry *entry)
@@ -119,7 +118,7 @@ void zkl_entry_prediction_answered(zkl_entry *entry, bool there)
     entry->predicting = false;
     if (there) {
         known->serial += known->stride;
-        zkl_share_blocker_changed(entry);
+        zkl_entry_blocker_changed(entry);
     } else {
         known->steady = false;
         entry->ahead = INT32_MAX; /* the list, which follows, will show the number */

@@ -23,13 +23,7 @@
  */
 #include <string.h>
 
-#include "permits.h"
 #include "share.h"
-
-static bool is_lock(const zkl_entry *entry)
-{
-    return entry->role == ZKL_ROLE_MUTEX || entry->role == ZKL_ROLE_READER || entry->role == ZKL_ROLE_WRITER;
-}
 
 static bool lingers(const zkl_entry *entry)
 {
@@ -38,20 +32,10 @@ static bool lingers(const zkl_entry *entry)
 
 /* --- finding an entry ---------------------------------------------------------------------------------------------- */
 
-static bool covers(const zkl_entry *entry, zkl_mode mode)
+/* Whether entries of one kind serve acquisitions of the other. */
+static bool covers(const zkl_kind *kind, const zkl_kind *other)
 {
-    switch (entry->role) {
-    case ZKL_ROLE_MUTEX:
-        return mode == ZKL_MODE_MUTEX;
-    case ZKL_ROLE_READER:
-        return mode == ZKL_MODE_READ;
-    case ZKL_ROLE_WRITER:
-        return mode == ZKL_MODE_READ || mode == ZKL_MODE_WRITE;
-    case ZKL_ROLE_QUEUE_ENTRY:
-    case ZKL_ROLE_LEASE_ENTRY:
-        break;
-    }
-    return false;
+    return kind == other || kind->weaker == other;
 }
 
 /* Whether the entry's node has the data and the acl that the acquisition's own node would have. */
@@ -83,13 +67,13 @@ static zkl_acquisition *last_in(const zkl_entry *entry)
 /* Whether readers hold the entry and no acquisition waits in it. Only readers can hold while they share an entry. */
 static bool only_readers_hold(const zkl_entry *entry)
 {
-    return zkl_acquisition_mode(entry->acquisition) == ZKL_MODE_READ && entry->state == ZKL_ENTRY_GRANTED &&
+    return zkl_acquisition_kind(entry->acquisition)->together && entry->state == ZKL_ENTRY_GRANTED &&
            (TAILQ_EMPTY(&entry->sharers) || last_in(entry)->phase == ZKL_ACQUISITION_GRANTED);
 }
 
 static bool is_waiting_reader(const zkl_acquisition *acquisition)
 {
-    return acquisition != NULL && zkl_acquisition_mode(acquisition) == ZKL_MODE_READ &&
+    return acquisition != NULL && zkl_acquisition_kind(acquisition)->together &&
            acquisition->phase == ZKL_ACQUISITION_WAITING;
 }
 
@@ -97,8 +81,8 @@ static bool is_waiting_reader(const zkl_acquisition *acquisition)
 static bool goes_in_together(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
     const zkl_acquisition *last = last_in(entry);
-    bool later = ZKL_BROKEN(ZKL_BREAK_TOGETHER) && zkl_acquisition_mode(last) == ZKL_MODE_READ;
-    return zkl_acquisition_mode(acquisition) == ZKL_MODE_READ && (is_waiting_reader(last) || later);
+    bool later = ZKL_BROKEN(ZKL_BREAK_TOGETHER) && zkl_acquisition_kind(last)->together;
+    return zkl_acquisition_kind(acquisition)->together && (is_waiting_reader(last) || later);
 }
 
 /* Whether the entry is not handed over any more, so that an acquisition that waited in it would never be granted. */
@@ -118,15 +102,16 @@ static bool is_full(const zkl_entry *entry, const zkl_acquisition *acquisition)
 
 zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
 {
-    if (zkl_acquisition_mode(acquisition) == ZKL_MODE_PERMITS) {
+    const zkl_kind *kind = zkl_acquisition_kind(acquisition);
+    if (!kind->shares) {
         return NULL;
     }
     zkl_entry *entry = TAILQ_LAST(&acquisition->queue->entries, zkl_entry_list);
-    while (entry != NULL && !(entry->wanted && is_lock(entry))) {
+    while (entry != NULL && !(entry->wanted && entry->kind->shares)) {
         entry = TAILQ_PREV(entry, zkl_entry_list, in_queue);
     }
-    if (entry == NULL || entry->downgraded || entry->writer != NULL || is_closed(entry) ||
-        !covers(entry, zkl_acquisition_mode(acquisition)) || !same_node(entry, acquisition)) {
+    if (entry == NULL || entry->downgraded || entry->writer != NULL || is_closed(entry) || !covers(entry->kind, kind) ||
+        !same_node(entry, acquisition)) {
         return NULL;
     }
     if (lingers(entry)) {
@@ -135,7 +120,7 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
     if (is_full(entry, acquisition) || (entry->acquisition->try_only && entry->state != ZKL_ENTRY_GRANTED)) {
         return NULL;
     }
-    bool at_once = zkl_acquisition_mode(acquisition) == ZKL_MODE_READ && only_readers_hold(entry);
+    bool at_once = kind->together && only_readers_hold(entry);
     bool granted = at_once && zkl_lease_covers_more(acquisition->locks->session);
     return (acquisition->try_only || at_once) && !granted ? NULL : entry;
 }
@@ -157,7 +142,7 @@ static void grant(zkl_entry *entry, zkl_acquisition *acquisition)
 /* Whether the acquisition may hold now. All acquisitions before it in the entry hold or have ended. */
 static bool has_turn(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
-    return acquisition == entry->acquisition || zkl_acquisition_mode(acquisition) == ZKL_MODE_READ ||
+    return acquisition == entry->acquisition || zkl_acquisition_kind(acquisition)->together ||
            ZKL_BROKEN(ZKL_BREAK_SHARE);
 }
 
@@ -167,7 +152,7 @@ static bool others_wait_here(const zkl_entry *entry)
     const zkl_entry *other;
     TAILQ_FOREACH(other, &entry->queue->entries, in_queue)
     {
-        if (other != entry && other->wanted && zkl_kind_conflicts(zkl_entry_kind(other), zkl_entry_kind(entry))) {
+        if (other != entry && other->wanted && zkl_kind_conflicts(other->kind->node, entry->kind->node)) {
             return true;
         }
     }
@@ -212,7 +197,7 @@ static void grant_from(zkl_entry *entry, zkl_acquisition *acquisition)
             grant(entry, acquisition);
             granted++;
         }
-        bool exclusive = zkl_acquisition_mode(acquisition) != ZKL_MODE_READ && !ZKL_BROKEN(ZKL_BREAK_SHARE);
+        bool exclusive = !zkl_acquisition_kind(acquisition)->together && !ZKL_BROKEN(ZKL_BREAK_SHARE);
         acquisition = exclusive ? NULL : following(entry, acquisition);
     }
     /* All of them may acquire again, but the entry has room for a few only. */
@@ -221,19 +206,17 @@ static void grant_from(zkl_entry *entry, zkl_acquisition *acquisition)
     }
 }
 
-void zkl_share_advance(zkl_entry *entry)
+/* Grants those acquisitions of a granted entry that may hold now. */
+static void advance(zkl_entry *entry)
 {
     grant_from(entry, entry->acquisition);
 }
 
-void zkl_share_blocker_changed(zkl_entry *entry)
+void zkl_share_ready(zkl_entry *entry)
 {
-    zkl_acquisition *acquisition;
-    for (acquisition = entry->acquisition; acquisition != NULL; acquisition = following(entry, acquisition)) {
-        if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
-            zkl_acquisition_blocker_changed(acquisition);
-        }
-    }
+    zkl_entry_hold(entry);
+    advance(entry);
+    zkl_entry_blocker_changed(entry);
 }
 
 /* --- joining and leaving an entry ---------------------------------------------------------------------------------- */
@@ -245,14 +228,6 @@ static void put_first(zkl_entry *entry, zkl_acquisition *acquisition)
     acquisition->entry = entry;
     acquisition->sharing = false;
     LIST_INSERT_HEAD(&acquisition->entries, entry, in_acquisition);
-}
-
-void zkl_share_stop_lingering(zkl_entry *entry)
-{
-    if (entry->linger_until != ZKL_NEVER) {
-        TAILQ_REMOVE(&entry->locks->lingering, entry, in_lingering);
-        entry->linger_until = ZKL_NEVER;
-    }
 }
 
 /* Promises the entry to this acquisition too, after all others. */
@@ -268,7 +243,7 @@ void zkl_share_join(zkl_entry *entry, zkl_acquisition *acquisition)
 {
     zkl_acquisition *first = acquisition;
     if (lingers(entry)) {
-        zkl_share_stop_lingering(entry);
+        zkl_entry_stop_lingering(entry);
         put_first(entry, acquisition);
         /* If the entry is not alone, the list that shows it may still be in flight. */
         entry->turns = entry->alone ? 1 : entry->turns + 1;
@@ -288,7 +263,7 @@ void zkl_share_join(zkl_entry *entry, zkl_acquisition *acquisition)
  */
 static bool leaves_turn(const zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    return zkl_acquisition_mode(acquisition) == ZKL_MODE_READ &&
+    return zkl_acquisition_kind(acquisition)->together &&
            (is_waiting_reader(preceding(entry, acquisition)) || is_waiting_reader(following(entry, acquisition)));
 }
 
@@ -305,7 +280,8 @@ static void note_end(zkl_entry *entry, zkl_acquisition *acquisition)
     }
 }
 
-void zkl_share_part(zkl_acquisition *acquisition)
+/* Takes an acquisition that shares an entry out of it. */
+static void part(zkl_acquisition *acquisition)
 {
     zkl_entry *entry = acquisition->entry;
     bool had_none = acquisition->token.number == 0;
@@ -318,7 +294,7 @@ void zkl_share_part(zkl_acquisition *acquisition)
         zkl_share_move_on(entry);
     }
     if (had_none) {
-        zkl_share_advance(entry); /* the acquisition may have blocked those behind it */
+        advance(entry); /* the acquisition may have blocked those behind it */
     }
 }
 
@@ -337,20 +313,20 @@ static bool has_downgraded_reader(const zkl_entry *entry)
 
 static bool may_hand_over(const zkl_entry *entry, const zkl_acquisition *to)
 {
-    bool downgraded = zkl_acquisition_mode(to) != ZKL_MODE_READ && has_downgraded_reader(entry);
+    bool downgraded = !zkl_acquisition_kind(to)->together && has_downgraded_reader(entry);
     return to->phase != ZKL_ACQUISITION_WAITING || (zkl_lease_covers_more(entry->locks->session) && !downgraded);
 }
 
-/* The role of an entry that covers all acquisitions that share this one. */
-static zkl_role role_for_rest(const zkl_entry *entry)
+/* The kind of an entry that covers all acquisitions that share this one. There is one at least. */
+static const zkl_kind *kind_for_rest(const zkl_entry *entry)
 {
     const zkl_acquisition *acquisition;
-    zkl_role role = entry->role == ZKL_ROLE_MUTEX ? ZKL_ROLE_MUTEX : ZKL_ROLE_READER;
+    const zkl_kind *kind = zkl_acquisition_kind(TAILQ_FIRST(&entry->sharers));
     TAILQ_FOREACH(acquisition, &entry->sharers, in_entry)
     {
-        role = zkl_acquisition_mode(acquisition) == ZKL_MODE_WRITE ? ZKL_ROLE_WRITER : role;
+        kind = covers(zkl_acquisition_kind(acquisition), kind) ? zkl_acquisition_kind(acquisition) : kind;
     }
-    return role;
+    return kind;
 }
 
 /*
@@ -382,11 +358,11 @@ static zkl_entry *replace(zkl_entry *entry)
     if (acquisition == NULL) {
         return NULL;
     }
-    zkl_role role = role_for_rest(entry);
+    const zkl_kind *kind = kind_for_rest(entry);
     zkl_acquisition *next = TAILQ_NEXT(acquisition, in_entry);
     TAILQ_REMOVE(&entry->sharers, acquisition, in_entry);
     acquisition->sharing = false;
-    zkl_entry *fresh = acquisition->entry = zkl_entry_new(acquisition, entry->queue, role);
+    zkl_entry *fresh = acquisition->entry = zkl_entry_new(acquisition, entry->queue, kind);
     if (fresh == NULL) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_FAILED,
                                "not enough memory to queue for '%s' again", zkl_acquisition_path(acquisition));
@@ -476,9 +452,17 @@ void zkl_share_contested(zkl_entry *entry)
     }
 }
 
-void zkl_share_listed(zkl_entry *entry, int rc, const struct String_vector *names)
+void zkl_share_changed(zkl_entry *entry)
 {
-    zkl_node_kind mine = zkl_entry_kind(entry);
+    if (entry->state == ZKL_ENTRY_GRANTED) {
+        zkl_share_contested(entry);
+    }
+}
+
+void zkl_share_listed(zkl_entry *entry, int rc, const zkl_reply *reply)
+{
+    const struct String_vector *names = reply->names;
+    zkl_node_kind mine = entry->kind->node;
     bool alone = rc == ZOK;
     bool listed = rc != ZOK;
     for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
@@ -509,12 +493,6 @@ void zkl_share_expire(zkl_locks *locks, bool all)
     }
 }
 
-void zkl_share_forget(zkl_entry *entry)
-{
-    zkl_lock_spec_drop(entry->spec);
-    entry->spec = NULL;
-}
-
 void zkl_share_make_way(const zkl_acquisition *acquisition)
 {
     zkl_entry *entry, *next;
@@ -528,10 +506,11 @@ void zkl_share_make_way(const zkl_acquisition *acquisition)
 
 /* --- passing on ----------------------------------------------------------------------------------------------------- */
 
-bool zkl_share_pass(zkl_acquisition *acquisition)
+/* The acquisition that the entry serves first gives it up. Returns true if the entry goes on without it. */
+static bool pass(zkl_acquisition *acquisition)
 {
     zkl_entry *entry = acquisition->entry;
-    if (!is_lock(entry) || !entry->wanted) {
+    if (!entry->wanted) {
         return false;
     }
     /* Readers whose create is not sent yet must not be created beside the next holder's node. */
@@ -551,7 +530,7 @@ bool zkl_share_pass(zkl_acquisition *acquisition)
         put_first(entry, next);
         zkl_acquisition_settle(acquisition);
         if (next->phase == ZKL_ACQUISITION_WAITING) {
-            zkl_share_advance(entry);
+            advance(entry);
         }
     } else {
         zkl_entry_leave(entry);
@@ -559,4 +538,13 @@ bool zkl_share_pass(zkl_acquisition *acquisition)
     /* Sent behind the delete, so the list that comes with the new create shows only the nodes that are left. */
     step_from(fresh);
     return next != NULL;
+}
+
+void zkl_share_released(zkl_acquisition *acquisition)
+{
+    if (acquisition->sharing) {
+        part(acquisition);
+    } else if (acquisition->entry == NULL || !pass(acquisition)) {
+        zkl_entries_leave(acquisition);
+    }
 }

@@ -10,25 +10,26 @@
 zkl_entry *zkl_share_find(const zkl_acquisition *acquisition);
 /* Lets the acquisition share the entry: it is granted at once, or waits there. */
 void zkl_share_join(zkl_entry *entry, zkl_acquisition *acquisition);
-/* Grants those acquisitions of a granted entry that may hold now. */
-void zkl_share_advance(zkl_entry *entry);
-/* Tells the acquisitions that wait in the entry that they wait for another node than before. */
-void zkl_share_blocker_changed(zkl_entry *entry);
-/* Takes an acquisition that shares an entry out of it. */
-void zkl_share_part(zkl_acquisition *acquisition);
-/* The acquisition that the entry serves first gives it up. Returns true if the entry goes on without it. */
-bool zkl_share_pass(zkl_acquisition *acquisition);
-/* Gives other entries to the acquisitions that wait for this one. */
-void zkl_share_move_on(zkl_entry *entry);
-/* The directory of an entry that lingers, or that watches it, has changed: another contender has come, or may have. */
-void zkl_share_contested(zkl_entry *entry);
-/* Handles the list that armed that watch. */
-void zkl_share_listed(zkl_entry *entry, int rc, const struct String_vector *names);
-/* Ends the entry's lingering, if it lingers. */
-void zkl_share_stop_lingering(zkl_entry *entry);
 /* Entries that linger on the acquisition's path leave, since the acquisition cannot use them. */
 void zkl_share_make_way(const zkl_acquisition *acquisition);
-/* Frees the data of an entry that is being unlinked. */
-void zkl_share_forget(zkl_entry *entry);
+
+/* The members of zkl_kind for all kinds whose acquisitions share entries. */
+#define ZKL_SHARED_KIND                                                                                                \
+    .queues = true, .needs_lease = true, .shares = true, .released = zkl_share_released, .ready = zkl_share_ready,     \
+    .directory_listed = zkl_share_listed, .directory_changed = zkl_share_changed,                                      \
+    .directory_doubted = zkl_share_contested, .closed = zkl_share_move_on
+
+/* The acquisition has ended. Its entry goes to the next acquisition, lingers, or leaves. */
+void zkl_share_released(zkl_acquisition *acquisition);
+/* The entry may hold now: grants the acquisitions in it that may hold at the same time. */
+void zkl_share_ready(zkl_entry *entry);
+/* Gives other entries to the acquisitions that wait for this one. */
+void zkl_share_move_on(zkl_entry *entry);
+/* The directory of an entry that watches it has changed. */
+void zkl_share_changed(zkl_entry *entry);
+/* The same, for a granted entry: another contender has come, or may have. */
+void zkl_share_contested(zkl_entry *entry);
+/* Handles the list that armed that watch. */
+void zkl_share_listed(zkl_entry *entry, int rc, const zkl_reply *reply);
 
 #endif

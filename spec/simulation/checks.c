@@ -71,6 +71,7 @@
 #include "engine/engine_private.h"
 #include "lock/contenders.h"
 #include "lock/entry.h"
+#include "lock/permits.h"
 #include "schedule.h"
 
 typedef struct {
@@ -330,7 +331,7 @@ static void note_held(acquisition_record *record, const zkl_acquisition *acquisi
     }
     LIST_FOREACH(entry, &acquisition->entries, in_acquisition)
     {
-        if (entry->role != ZKL_ROLE_LEASE_ENTRY || !entry->wanted)
+        if (entry->kind != &zkl_permit_kind || !entry->wanted)
             continue;
         server_path_of(entry->node, path, sizeof(path));
         note_held_node(record, path);

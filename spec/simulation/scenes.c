@@ -508,7 +508,7 @@ static void two_first_in_queue(bool trace)
     deliver_all();
     CHECK(sim_foreign_delete(0, taken));
     sim_run_until(sim_now());
-    const zkl_permits *permits = second->acquisition->permits;
+    const zkl_permits *permits = second->acquisition->part;
     while (!permits->took && deliver_one()) {
     }
     CHECK(permits->took && is(second, ZKL_ACQUISITION_WAITING));

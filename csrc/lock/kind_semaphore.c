@@ -1,0 +1,130 @@
+/*
+ * kind_semaphore: a semaphore. An acquisition has a queue entry, of the kind zkl_semaphore_kind, and a lease entry for each
+ * of its permits, of the kind zkl_permit_kind. permits.c says how they work together.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "entry.h"
+#include "permits.h"
+
+/* Returns the queue, "<path>/locks", and behind it the directory of the permits, "<path>/leases". */
+static char *directories(const char *path)
+{
+    size_t size = 2 * strlen(path) + sizeof "/locks" + sizeof "/leases";
+    char *both = zkl_alloc(size);
+    if (both != NULL) {
+        snprintf(both, size, "%s/locks%c%s/leases", path, '\0', path);
+    }
+    return both;
+}
+
+/* --- the queue entry ----------------------------------------------------------------------------------------------- */
+
+static bool look(zkl_entry *queue_entry)
+{
+    return zkl_permits_look(queue_entry->acquisition);
+}
+
+static void joining(zkl_entry *queue_entry)
+{
+    zkl_permits_joined(queue_entry->acquisition);
+}
+
+static void queued(zkl_entry *queue_entry)
+{
+    zkl_permits_search_on(queue_entry->acquisition);
+}
+
+static void blocked(zkl_entry *queue_entry)
+{
+    zkl_permits_retreat(queue_entry->acquisition, true);
+    zkl_permits_search(queue_entry->acquisition);
+}
+
+/* The entry is at the head of the queue. It needs no lease: its lease entries do. */
+static void ready(zkl_entry *queue_entry)
+{
+    zkl_permits_step(queue_entry->acquisition);
+}
+
+static void queue_node_lost(zkl_entry *queue_entry, zkl_loss loss)
+{
+    if (loss == ZKL_LOSS_SESSION) {
+        zkl_permits_restart(queue_entry->acquisition);
+    } else {
+        zkl_permits_retreat(queue_entry->acquisition, false);
+    }
+}
+
+static void leases_listed(zkl_entry *queue_entry, int rc, const zkl_reply *reply)
+{
+    zkl_reply seen = *reply;
+    seen.tag = ZKL_LIST_LOOK;
+    zkl_permits_listed(queue_entry->acquisition, rc, &seen);
+}
+
+static void leases_changed(zkl_entry *queue_entry)
+{
+    if (queue_entry->state == ZKL_ENTRY_CONFIRMING) {
+        zkl_permits_event(queue_entry->acquisition);
+    }
+}
+
+static void leases_doubted(zkl_entry *queue_entry)
+{
+    zkl_permits_look_again(queue_entry->acquisition);
+}
+
+const zkl_kind zkl_semaphore_kind = {
+    .node = ZKL_NODE_EXCLUSIVE,
+    .queues = true,
+    .directories = directories,
+    .begin = zkl_permits_init,
+    .released = zkl_permits_released,
+    .end = zkl_permits_free,
+    .nodes = zkl_permits_nodes,
+    .look = look,
+    .joining = joining,
+    .queued = queued,
+    .blocked = blocked,
+    .ready = ready,
+    .node_lost = queue_node_lost,
+    .directory_listed = leases_listed,
+    .directory_changed = leases_changed,
+    .directory_doubted = leases_doubted,
+};
+
+/* --- a lease entry ------------------------------------------------------------------------------------------------- */
+
+static const char *limit(const zkl_entry *entry, char *data)
+{
+    return zkl_permits_data(entry->acquisition, data);
+}
+
+/* The permit has its node. It waits until a list of the leases has room for all permits of its acquisition. */
+static void seated(zkl_entry *entry)
+{
+    zkl_permits_step(entry->acquisition);
+}
+
+static void granted(zkl_entry *entry)
+{
+    zkl_permits_confirm(entry->acquisition);
+}
+
+static void lease_node_lost(zkl_entry *entry, zkl_loss loss)
+{
+    if (loss == ZKL_LOSS_NODE) {
+        zkl_permits_changed(entry->acquisition);
+    }
+}
+
+const zkl_kind zkl_permit_kind = {
+    .node = ZKL_NODE_LEASE,
+    .needs_lease = true,
+    .directory_data = limit,
+    .queued = seated,
+    .ready = granted,
+    .node_lost = lease_node_lost,
+};

@@ -1,7 +1,6 @@
 --- What csrc/ includes and calls: a folder is a layer, and may use the public headers of the layers below it. Written for Lua 5.4.
 --
---   lua5.4 tools/layers.lua          fails, and says why, if a rule is broken that tools/layers.known does not list
---   lua5.4 tools/layers.lua --list   prints all broken rules, in the form of tools/layers.known
+--   lua5.4 tools/layers.lua    fails, and says which, if a rule is broken
 --
 -- The rules:
 --
@@ -10,8 +9,6 @@
 --   call FILE FILE         No file calls a function of a layer that it may not use.
 --   circle FILE            No file calls, directly or by way of other files, a file that calls it.
 --   long FILE              A header has at most 300 lines.
---
--- tools/layers.known lists what is still broken. It may only shrink: a line that is not true any more must be deleted.
 
 local MOST_LINES = 300
 
@@ -140,26 +137,7 @@ for _, path in ipairs(paths) do
 end
 table.sort(broken)
 
-if arg[1] == "--list" then
-    print(table.concat(broken, "\n"))
-    os.exit(true)
-end
-
-local known, problems = {}, 0
-for line in io.lines "tools/layers.known" do
-    if line ~= "" and not line:find "^#" then
-        known[line] = true
-    end
-end
 for _, line in ipairs(broken) do
-    if not known[line] then
-        problems = problems + 1
-        print("broken: " .. line)
-    end
-    known[line] = nil
+    print("broken: " .. line)
 end
-for line in pairs(known) do
-    problems = problems + 1
-    print("delete it from tools/layers.known, it is not broken any more: " .. line)
-end
-os.exit(problems == 0)
+os.exit(#broken == 0)

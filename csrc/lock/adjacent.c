@@ -37,12 +37,6 @@ void zkl_entry_note_cleared(const zkl_entry *entry, const zkl_reply *reply)
     }
 }
 
-void zkl_queue_forget_cleared(zkl_queue *queue)
-{
-    queue->cleared_czxid = 0;
-    queue->last_was_adjacent = false;
-}
-
 /* Whether the cleared number still counts at the reply that shows the node of `entry`. */
 static bool is_known(const zkl_entry *entry)
 {

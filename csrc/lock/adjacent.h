@@ -8,8 +8,6 @@
 
 /* The entry's node was deleted by a request with this reply. If no node was ahead of it, no node is ahead of the next number. */
 void zkl_entry_note_cleared(const zkl_entry *entry, const zkl_reply *reply);
-/* Forgets that conclusion. */
-void zkl_queue_forget_cleared(zkl_queue *queue);
 /*
  * Returns how many nodes can be ahead of the entry's at most. 0: its number is adjacent to one by which we held.
  * INT32_MAX: unknown. `created` is its czxid. Our own writes elsewhere took `elsewhere` of the zxids between the two

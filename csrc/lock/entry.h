@@ -46,7 +46,6 @@ struct zkl_entry {
     struct zkl_acquisition_list sharers; /* the other acquisitions that share it or wait for it, in their order */
     zkl_lock_spec *spec;                 /* the spec of its node, once it has lingered */
     int64_t linger_until;                /* in locks->lingering if not ZKL_NEVER */
-    int32_t turns;       /* how often it was promised under this node; readers that wait together count once */
     zkl_watcher watcher; /* of its predecessor or of a directory; of its own node, for requests to release the lock */
     /* A reader takes the place of this granted writer; NULL once that is not needed any more. */
     zkl_entry *writer;
@@ -55,6 +54,8 @@ struct zkl_entry {
     int64_t writes; /* locks->writes less queue->creates when its create was acknowledged */
     /* How many grants there were under that czxid before its own: the second half of the token. */
     int32_t grants;
+    /* How often it was promised under this node; readers that wait together count once. */
+    int32_t turns;
     uint64_t serial;     /* the serial number of its uuid */
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
     uint32_t connection; /* the connection on which its create, or its sync, was answered */
@@ -62,8 +63,11 @@ struct zkl_entry {
     int32_t ahead;  /* at most so many conflicting nodes are ahead, as far as known */
     int32_t flying; /* requests in flight that point here */
     zkl_entry_state state;
+    /* Requests in flight: a set of bits. */
+    bool listing : 1;    /* a list of its directory, or the look at a downgraded reader's writer */
+    bool predicting : 1; /* the request that looks for the predicted predecessor */
+    bool deleting : 1;   /* the delete of its node */
     bool granted;        /* an acquisition has held by its node */
-    bool predicting;     /* the request that looks for the predicted predecessor is in flight */
     bool none_ahead;     /* at the head of the queue: no node is ahead, conflicting or not */
     bool unlisted;       /* no list has shown its node yet: if it is at the head, numbers alone say so */
     bool create_retries; /* create retries: the reply to its latest create was lost, and the node was not there */
@@ -78,104 +82,96 @@ struct zkl_entry {
     bool runnable;        /* in locks->runnable */
     bool over_watch_budget;      /* in locks->over_watch_budget */
     bool backing_off;            /* in locks->backing_off */
-    bool listing;                /* a list of its directory is in flight */
-    bool deleting;               /* the delete is in flight */
     bool delete_outcome_unknown; /* outcome unknown: a delete of its node may have been executed or not */
     bool held;                   /* it was granted until it left */
     bool reserved;               /* its share of ZKL_MAX_WATCHED_BYTES is reserved */
     bool cleaning;               /* counted in locks->cleaning */
 };
 
-/* Reserves the entry's share of ZKL_MAX_WATCHED_BYTES, or gives it back. */
-void zkl_entry_reserve(zkl_entry *entry, bool reserved);
+/* --- names --------------------------------------------------------------------------------------------------------- */
+
+/* Writes the text of the entry's uuid. `uuid` has room for ZKL_UUID_LENGTH + 1. */
+void zkl_entry_uuid(const zkl_entry *entry, char *uuid);
+/* Returns the node's name, without the directory. The entry must have a node. */
+const char *zkl_entry_name(const zkl_entry *entry);
+/* Sets the name of the entry's node. Returns false when memory is short. */
+bool zkl_entry_set_node(zkl_entry *entry, const char *name);
+
+/* --- beginning and end --------------------------------------------------------------------------------------------- */
+
+/* Returns a new entry for the acquisition in `queue`; NULL when memory is short. */
+zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, const zkl_kind *kind);
+/* Returns an entry for a stray, whose uuid has this serial number; NULL when memory is short. No acquisition wants it. */
+zkl_entry *zkl_entry_new_stray(zkl_queue *queue, uint64_t serial);
+/*
+ * Nothing of the entry is left on the server. The caller must not use the entry afterwards unless a request in flight
+ * holds it.
+ */
+void zkl_entry_gone(zkl_entry *entry);
+/* Frees the entry at once, in any state. To be called when everything is freed. */
+void zkl_entry_destroy(zkl_entry *entry);
+
+/* --- the state ----------------------------------------------------------------------------------------------------- */
+
+/* What each state sends; NULL: nothing. The functions are those of the files that have the states. */
+typedef void (*zkl_entry_sender)(zkl_entry *entry);
+extern const zkl_entry_sender zkl_entry_senders[];
+
+/* Sends what the entry's state requires, now or as soon as requests may go out. Idempotent. */
+void zkl_entry_step(zkl_entry *entry);
+/* Sets the entry's state. No other function does. */
+void zkl_entry_move(zkl_entry *entry, zkl_entry_state state);
+/* Ends the entry's lingering, if it lingers. */
+void zkl_entry_stop_lingering(zkl_entry *entry);
 /*
  * Detaches the readers that were to take the place of this writer: they cannot do so any more. `unsent_only`: only
  * readers whose create was not sent.
  */
 void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only);
-/* Returns a new entry for the acquisition in `queue`; NULL when memory is short. */
-zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, const zkl_kind *kind);
-/* Makes an entry for a stray. The entry deletes the stray. Returns false when memory is short. */
-bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial);
-/* Returns the node's name, without the directory. The entry must have a node. */
-const char *zkl_entry_name(const zkl_entry *entry);
+
 /* Makes the entry runnable: it cannot go on now, and is stepped when requests may go out again. */
 void zkl_entry_make_runnable(zkl_entry *entry);
 /* Lets the entry back off: the same, but the server gets time first. */
 void zkl_entry_back_off(zkl_entry *entry);
-/* Sets the entry's state. No other function does. */
-void zkl_entry_move(zkl_entry *entry, zkl_entry_state state);
-/* Ends the entry's lingering, if it lingers. */
-void zkl_entry_stop_lingering(zkl_entry *entry);
-/* The entry holds from now on. It watches no node ahead any more. */
-void zkl_entry_hold(zkl_entry *entry);
-/* Tells the acquisitions that wait in the entry that they wait for another node than before. */
-void zkl_entry_blocker_changed(const zkl_entry *entry);
+/* Takes the entry off the list in which it waits to be stepped, if it is in one. */
+void zkl_entry_leave_wait_list(zkl_entry *entry);
 /* Makes the entries that back off runnable: their time has come. */
 void zkl_entries_end_backoff(zkl_locks *locks);
+
+/* --- watches ------------------------------------------------------------------------------------------------------- */
+
 /* Returns whether the entry's watched path still fits under ZKL_MAX_WATCHED_BYTES. */
 bool zkl_entry_fits(const zkl_entry *entry);
-/* Does what the entry's state asks for, now or as soon as requests may go out. Idempotent. */
-void zkl_entry_step(zkl_entry *entry);
-/* The entry is not wanted any more: its node is deleted in the background, as long as the session exists. */
-void zkl_entry_leave(zkl_entry *entry);
-/* All entries of the acquisition leave. The last one may free the acquisition. */
-void zkl_entries_leave(zkl_acquisition *acquisition);
+/* Reserves the entry's share of ZKL_MAX_WATCHED_BYTES, or gives it back. */
+void zkl_entry_reserve(zkl_entry *entry, bool reserved);
+/* Watches a node of the queue, ahead of the entry. Deletes it if it is a stray. */
+void zkl_entry_watch_node(zkl_entry *entry, const char *name);
+/* Watches the children of the queue's directory: see zkl_watch_children. */
+bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue);
+/* Watches its own node for requests to release the lock. */
+void zkl_entry_watch_own(zkl_entry *entry);
 /* Lets go of the watch on a node or a directory, and of that on its own node. */
 void zkl_entry_leave_watch(zkl_entry *entry);
 void zkl_entry_leave_own_watch(zkl_entry *entry);
-/* Watches its own node for requests to release the lock. */
-void zkl_entry_watch_own(zkl_entry *entry);
-/* Watches the children of the queue's directory: see zkl_watch_children. */
-bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue);
-/* The watched node is gone for good, or the watched directory has changed. */
-void zkl_entry_blocker_gone(zkl_entry *entry);
-/* The watch could not be armed, or must be armed again: the entry looks again. */
-void zkl_entry_look_again(zkl_entry *entry);
-/* The same, but not at once: no watch tells the entry when. */
-void zkl_entry_look_later(zkl_entry *entry);
-/* The release of the lock that is held by this node has been requested. */
-void zkl_entry_revoked(zkl_entry *entry);
-/* The entry's own node was deleted externally. */
-void zkl_entry_deleted_externally(zkl_entry *entry);
-/* Another node has the name of the entry's own node, which must therefore be gone. */
-void zkl_entry_replaced(zkl_entry *entry);
-/* The session is over, and the node with it. */
-void zkl_entry_session_over(zkl_entry *entry, const char *why);
-/* If nothing conflicts ahead, lets the entry's kind grant, once there is the lease that the kind needs. */
-void zkl_entry_confirm(zkl_entry *entry);
-/*
- * A list of the queue was made while the entry was in CONFIRMING. If it shows a conflicting node ahead, the entry goes back
- * to QUEUED, and waits for that node.
- */
-void zkl_entry_check_place(zkl_entry *entry, const struct String_vector *names);
-/* The list of a try shows no contender ahead: the entry joins. */
-void zkl_entry_join(zkl_entry *entry);
-/* The server had no time for the list of a try: the entry looks again in a while. */
-void zkl_entry_try_again(zkl_entry *entry);
-/* Refuses the entry's acquisitions with ZooKeeper's answer `rc` to `what`. */
-void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what);
-/* One request less points here. Frees the entry if it is gone and this was the last request. */
-void zkl_entry_request_completed(zkl_entry *entry);
-/* Frees the entry at once, in any state. To be called when everything is freed. */
-void zkl_entry_destroy(zkl_entry *entry);
 
-/* Why an entry listed its directory, or the leases. This decides what the reply is used for: it is the request's tag. */
-typedef enum {
-    ZKL_LIST_TRY,
-    ZKL_LIST_JOIN,
-    ZKL_LIST_LOOK,
-    ZKL_LIST_RECOVER
-} zkl_list_purpose;
+/* --- requests ------------------------------------------------------------------------------------------------------ */
 
-/* Lists the entry's directory. Returns false if that could not be sent. */
-bool zkl_entry_list(zkl_entry *entry, zkl_list_purpose purpose);
 /* Returns the parameters of a request about the entry, for a reply that ends with zkl_entry_request_completed. */
 zkl_ask zkl_entry_ask(zkl_entry *entry, zkl_on_reply on_reply);
 /* Counts the request as one that points to the entry, if it was sent (`rc` is ZOK). Returns whether it was. */
 bool zkl_entry_sent(zkl_entry *entry, int rc);
+/* Lists the entry's directory. Returns false if that could not be sent. */
+bool zkl_entry_list(zkl_entry *entry, zkl_on_reply on_reply, int32_t tag);
+/* One request less points here. Frees the entry if it is gone and this was the last request. */
+void zkl_entry_request_completed(zkl_entry *entry);
 
-/* Writes the text of the entry's uuid. `uuid` has room for ZKL_UUID_LENGTH + 1. */
-void zkl_entry_uuid(const zkl_entry *entry, char *uuid);
+/* --- what it tells acquisitions and its kind ----------------------------------------------------------------------- */
+
+/* Tells the acquisitions that wait in the entry that they wait for another node than before. */
+void zkl_entry_blocker_changed(const zkl_entry *entry);
+/* The entry serves no more acquisitions: those that wait in it get others. */
+void zkl_entry_close(zkl_entry *entry);
+/* Tells the kind that what was known of the entry's node does not count any more. */
+void zkl_entry_node_lost(zkl_entry *entry, zkl_loss loss);
 
 #endif

@@ -60,7 +60,7 @@ static void queue_node_lost(zkl_entry *queue_entry, zkl_loss loss)
 static void leases_listed(zkl_entry *queue_entry, int rc, const zkl_reply *reply)
 {
     zkl_reply seen = *reply;
-    seen.tag = ZKL_LIST_LOOK;
+    seen.tag = ZKL_LEASES_LOOK;
     zkl_permits_listed(queue_entry->acquisition, rc, &seen);
 }
 

@@ -6,8 +6,14 @@
  *
  *   lock_spec.c    the immutable settings of a lock
  *   acquisition.c  one request for a lock, from the call to its end
+ *   acquire.c      how it begins: it shares an entry, or gets one
  *   queue.c        a lock's directory: its parents, the entries in it, strays
- *   entry.c        one znode: join, recover, queue, hold, leave
+ *   entry.c        one znode: what all of its states need
+ *   join.c         its states until it has its node: create, recover
+ *   place.c        its place in the queue, and the watch on the node ahead
+ *   hold.c         no node is ahead: the lease, the grant
+ *   lose.c         its node is gone, or must not be used
+ *   leave.c        its node is deleted
  *   adjacent.c     an adjacent sequence number, which proves that no node is ahead
  *   predict.c      a predecessor that is predicted
  *   kind.h         what distinguishes kinds of locks: kind_mutex.c, kind_rwlock.c, kind_semaphore.c have a table of it each

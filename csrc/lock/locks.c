@@ -7,8 +7,12 @@
 #include "acquisition.h"
 #include "contenders.h"
 #include "entry.h"
+#include "hold.h"
+#include "join.h"
+#include "leave.h"
 #include "locks.h"
-#include "predict.h"
+#include "lose.h"
+#include "place.h"
 #include "share.h"
 
 /* The time until runnable entries are stepped again whose requests could not be sent. */
@@ -31,6 +35,19 @@ static void make_uuid_stem(zkl_locks *locks, const uint64_t random[2])
              (unsigned)((random[1] & 0x3fff) | 0x8000));
 }
 
+/* What queues report. */
+static const zkl_queue_listener queue_events = {
+    .directory_ready = zkl_entries_directory_ready,
+    .stray_found = zkl_entry_adopt,
+};
+
+/* What each state of an entry sends. LOOKING and JOINING wait for replies. GRANTED and GONE send nothing. */
+const zkl_entry_sender zkl_entry_senders[] = {
+    [ZKL_ENTRY_PARKED] = zkl_entry_step_parked,   [ZKL_ENTRY_RECOVERING] = zkl_entry_step_recovering,
+    [ZKL_ENTRY_QUEUED] = zkl_entry_step_queued,   [ZKL_ENTRY_CONFIRMING] = zkl_entry_confirm,
+    [ZKL_ENTRY_LEAVING] = zkl_entry_step_leaving, [ZKL_ENTRY_GONE] = NULL,
+};
+
 bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t random[2],
                     void (*acquisition_changed)(void *context, zkl_acquisition *acquisition), void *context)
 {
@@ -47,7 +64,7 @@ bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t rando
     TAILQ_INIT(&locks->lingering);
     LIST_INIT(&locks->queries);
     make_uuid_stem(locks, random);
-    return zkl_queues_init(locks);
+    return zkl_queues_init(locks, &queue_events);
 }
 
 void zkl_locks_free(zkl_locks *locks)
@@ -344,7 +361,7 @@ static void watch_failed(zkl_watcher *watcher)
 
 static void watch_answered(zkl_watcher *watcher, bool there)
 {
-    zkl_entry_prediction_answered(entry_of(watcher), there);
+    zkl_entry_watch_answered(entry_of(watcher), there);
 }
 
 static void directory_listed(zkl_watcher *watcher, int rc, const zkl_reply *reply)

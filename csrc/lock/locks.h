@@ -17,6 +17,7 @@ typedef struct zkl_entry zkl_entry;
 typedef struct zkl_kind zkl_kind;
 typedef struct zkl_query zkl_query;
 typedef struct zkl_queue zkl_queue;
+typedef struct zkl_queue_listener zkl_queue_listener;
 
 TAILQ_HEAD(zkl_entry_list, zkl_entry);
 TAILQ_HEAD(zkl_acquisition_list, zkl_acquisition);
@@ -34,6 +35,7 @@ struct zkl_locks {
     void *context;
 
     /* queue.c */
+    const zkl_queue_listener *queue_listener;
     struct zkl_queue_list *queues; /* hash table by path */
     uint32_t queue_slots;          /* a power of two */
     uint32_t queue_count;

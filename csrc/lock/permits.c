@@ -30,8 +30,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "entry.h"
+#include "hold.h"
+#include "join.h"
+#include "leave.h"
+#include "lose.h"
 #include "permits.h"
+#include "place.h"
 
 static void on_leases(void *owner, int rc, const zkl_reply *reply);
 static void on_place(void *owner, int rc, const zkl_reply *reply);
@@ -51,7 +55,7 @@ static const char *leases_of(const zkl_lock_spec *spec)
  * Lists the leases for the acquisition that the queue entry serves. The reply is ignored if the acquisition's generation
  * is another one by then. Returns false if the request could not be sent.
  */
-static bool send_leases(zkl_entry *queue_entry, zkl_list_purpose purpose)
+static bool send_leases(zkl_entry *queue_entry, zkl_leases_purpose purpose)
 {
     const zkl_permits *permits = queue_entry->acquisition->part;
     zkl_ask ask = zkl_entry_ask(queue_entry, on_leases);
@@ -167,12 +171,6 @@ static void limit_known(zkl_queue *leases, int rc)
             zkl_entry_look_again(acquisition->entry);
         }
     }
-}
-
-void zkl_queue_forget_limit(zkl_queue *leases)
-{
-    leases->limit_mzxid = 0;
-    leases->limit_unwritable = false;
 }
 
 static void note_limit(zkl_queue *leases, int32_t limit, const struct Stat *stat)
@@ -502,7 +500,7 @@ static void take(zkl_acquisition *acquisition)
         zkl_entry_step(entry);
         sent = sent && entry->state == ZKL_ENTRY_JOINING;
     }
-    permits->listing = sent && send_leases(acquisition->entry, ZKL_LIST_JOIN);
+    permits->listing = sent && send_leases(acquisition->entry, ZKL_LEASES_JOIN);
 }
 
 void zkl_permits_joined(zkl_acquisition *acquisition)
@@ -520,7 +518,7 @@ bool zkl_permits_look(zkl_acquisition *acquisition)
     if (permits->leases->limit_mzxid == 0) {
         ask_limit(permits);
     }
-    permits->listing = send_leases(acquisition->entry, ZKL_LIST_TRY);
+    permits->listing = send_leases(acquisition->entry, ZKL_LEASES_TRY);
     return permits->listing;
 }
 
@@ -557,7 +555,7 @@ void zkl_permits_step(zkl_acquisition *acquisition)
             return;
         }
     }
-    permits->listing = send_leases(queue_entry, ZKL_LIST_LOOK);
+    permits->listing = send_leases(queue_entry, ZKL_LEASES_LOOK);
     if (!permits->listing) {
         zkl_entry_leave_watch(queue_entry);
         zkl_entry_make_runnable(queue_entry);
@@ -708,7 +706,7 @@ static void judge(zkl_acquisition *acquisition, const zkl_reply *reply, const st
     int32_t count = count_leases(acquisition, names, &own);
     zkl_permits *permits = acquisition->part;
     if (permits->took) {
-        if (!all_seated(acquisition, reply->tag == ZKL_LIST_JOIN ? reply->connection : 0)) {
+        if (!all_seated(acquisition, reply->tag == ZKL_LEASES_JOIN ? reply->connection : 0)) {
             permits->undecided = true; /* the list may be older than one of the nodes */
             zkl_permits_step(acquisition);
         } else if (own == permits->count) {
@@ -721,7 +719,7 @@ static void judge(zkl_acquisition *acquisition, const zkl_reply *reply, const st
     permits->excess = count + permits->count - permits->limit;
     if (permits->excess > 0) {
         no_room(acquisition, names);
-    } else if (reply->tag == ZKL_LIST_TRY) {
+    } else if (reply->tag == ZKL_LEASES_TRY) {
         zkl_entry_join(acquisition->entry);
     } else {
         take(acquisition);
@@ -747,7 +745,7 @@ void zkl_permits_search_on(zkl_acquisition *acquisition)
     if (!permits->search || permits->listing) {
         return;
     }
-    permits->listing = send_leases(acquisition->entry, ZKL_LIST_LOOK);
+    permits->listing = send_leases(acquisition->entry, ZKL_LEASES_LOOK);
     if (!permits->listing) {
         zkl_entry_make_runnable(acquisition->entry);
     }
@@ -769,7 +767,7 @@ void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *r
 {
     zkl_permits *permits = acquisition->part;
     zkl_entry *queue_entry = acquisition->entry;
-    bool trying = queue_entry != NULL && queue_entry->state == ZKL_ENTRY_LOOKING && reply->tag == ZKL_LIST_TRY;
+    bool trying = queue_entry != NULL && queue_entry->state == ZKL_ENTRY_LOOKING && reply->tag == ZKL_LEASES_TRY;
     if (permits->search && queue_entry != NULL && queue_entry->state == ZKL_ENTRY_QUEUED) {
         searched(acquisition, rc, reply->names);
         return;

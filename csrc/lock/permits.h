@@ -23,6 +23,13 @@ typedef struct {
     bool search;         /* waits in the queue, and there may be permits of this client that no acquisition knows */
 } zkl_permits;
 
+/* Why the leases were listed. This decides what the reply is used for: it is the request's tag. */
+typedef enum {
+    ZKL_LEASES_TRY,  /* a try has written nothing yet */
+    ZKL_LEASES_JOIN, /* together with the creates of the permits' nodes: counts on the same connection only */
+    ZKL_LEASES_LOOK
+} zkl_leases_purpose;
+
 /* The kind of a lease entry, one permit of a semaphore. No acquisition has this kind. */
 extern const zkl_kind zkl_permit_kind;
 
@@ -64,8 +71,6 @@ void zkl_permits_confirm(zkl_acquisition *acquisition);
 void zkl_permits_released(zkl_acquisition *acquisition);
 /* Returns the nodes of the permits, as zkl_acquisition_nodes. */
 char *zkl_permits_nodes(const zkl_acquisition *acquisition);
-/* Forgets for how many permits the directory was made. */
-void zkl_queue_forget_limit(zkl_queue *leases);
 /* Returns the data with which the directory of the leases is made. `data` has room for ZKL_DIRECTORY_DATA_SIZE. */
 const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data);
 /* Handles the list of the leases that has armed the watch. */

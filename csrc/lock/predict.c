@@ -79,12 +79,6 @@ void zkl_entry_note_predecessor(const zkl_entry *entry, const char *name)
     memcpy(known->stem, stem, ZKL_UUID_STEM_LENGTH);
 }
 
-void zkl_queue_forget_predecessor(zkl_queue *queue)
-{
-    queue->predecessor = (zkl_predecessor){.steady = false};
-    queue->cleaned_at = 0;
-}
-
 bool zkl_entry_can_predict(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
@@ -93,34 +87,32 @@ bool zkl_entry_can_predict(const zkl_entry *entry)
            entry->kind->predictable && !entry->acquisition->try_only;
 }
 
-bool zkl_entry_watch_predicted(zkl_entry *entry)
+bool zkl_entry_predict(zkl_entry *entry, char name[ZKL_NODE_NAME_SIZE])
 {
     const zkl_predecessor *known = &entry->queue->predecessor;
     if (entry->listing || entry->sequence == 0 || !zkl_entry_can_predict(entry)) {
         return false;
     }
-    char name[ZKL_NODE_NAME_SIZE];
     name_of(name, known->stem, known->serial + known->stride, entry->sequence - 1);
     if (ZKL_BROKEN(ZKL_BREAK_PREDICTED)) {
         entry->ahead = 1;
     }
     entry->predicting = true;
-    zkl_entry_watch_node(entry, name);
     return true;
 }
 
-void zkl_entry_prediction_answered(zkl_entry *entry, bool there)
+bool zkl_entry_predicted(zkl_entry *entry, bool there)
 {
     if (!entry->predicting) {
-        return;
+        return false;
     }
     zkl_predecessor *known = &entry->queue->predecessor;
     entry->predicting = false;
     if (there) {
         known->serial += known->stride;
-        zkl_entry_blocker_changed(entry);
     } else {
         known->steady = false;
         entry->ahead = INT32_MAX; /* the list, which follows, will show the number */
     }
+    return there;
 }

@@ -9,10 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adjacent.h"
 #include "entry.h"
-#include "permits.h"
-#include "predict.h"
 #include "queue.h"
 
 #define FIRST_SLOTS 64
@@ -35,8 +32,9 @@ static struct zkl_queue_list *slot_of(const zkl_locks *locks, const char *path, 
     return &locks->queues[hash(path, length) & (locks->queue_slots - 1)];
 }
 
-bool zkl_queues_init(zkl_locks *locks)
+bool zkl_queues_init(zkl_locks *locks, const zkl_queue_listener *listener)
 {
+    locks->queue_listener = listener;
     locks->queues = zkl_alloc(FIRST_SLOTS * sizeof *locks->queues);
     locks->queue_slots = locks->queues != NULL ? FIRST_SLOTS : 0;
     return locks->queues != NULL;
@@ -142,6 +140,18 @@ void zkl_queue_keep(zkl_queue *queue)
     }
 }
 
+static void forget(zkl_queue *queue)
+{
+    queue->cleared_czxid = 0;
+    queue->last_was_adjacent = false;
+    queue->predecessor = (zkl_predecessor){.steady = false};
+    queue->cleaned_at = 0;
+    queue->limit_mzxid = 0;
+    queue->limit_unwritable = false;
+    queue->lost_in = 0;
+    queue->warned = queue->busy = false;
+}
+
 void zkl_queues_forget(zkl_locks *locks)
 {
     if (ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
@@ -151,11 +161,7 @@ void zkl_queues_forget(zkl_locks *locks)
         zkl_queue *queue;
         LIST_FOREACH(queue, &locks->queues[slot], hash)
         {
-            zkl_queue_forget_cleared(queue);
-            zkl_queue_forget_predecessor(queue);
-            zkl_queue_forget_limit(queue);
-            queue->lost_in = 0;
-            queue->warned = queue->busy = false;
+            forget(queue);
         }
     }
 }
@@ -177,12 +183,12 @@ static bool ours(const zkl_locks *locks, const char *name)
 }
 
 /*
- * Deletes a node of this client that no entry knows, a stray. Its create was executed after it had been given up, or
+ * Reports a node of this client that no entry knows, a stray. Its create was executed after it had been given up, or
  * the servers have forgotten its deletion. A stray exists as long as our session, and no other client may remove it. So
  * it gets an entry, which repeats the delete until the node is gone: a waiter behind the stray does not list again, and
  * that waiter may be ours. Returns false when memory is short.
  */
-static bool remove_stray(zkl_queue *queue, const char *name)
+static bool check_stray(zkl_queue *queue, const char *name)
 {
     uint64_t serial = strtoull(name + 3 + ZKL_UUID_STEM_LENGTH, NULL, 16);
     const zkl_entry *other;
@@ -195,7 +201,7 @@ static bool remove_stray(zkl_queue *queue, const char *name)
     zkl_session_log(queue->locks->session, ZOO_LOG_LEVEL_WARN,
                     "deleting '%s/%s', left by a create or a delete whose outcome the servers lost",
                     queue->directory.path, name);
-    return zkl_entry_adopt(queue, name, serial);
+    return queue->locks->queue_listener->stray_found(queue, name, serial);
 }
 
 /*
@@ -224,7 +230,7 @@ bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names
     bool all = true;
     for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {
         if (ours(queue->locks, names->data[i])) {
-            all = remove_stray(queue, names->data[i]) && all;
+            all = check_stray(queue, names->data[i]) && all;
         }
     }
     return all;
@@ -233,7 +239,7 @@ bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names
 void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name)
 {
     if (ours(queue->locks, name) && !ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
-        (void)remove_stray(queue, name);
+        (void)check_stray(queue, name);
     }
 }
 
@@ -244,7 +250,7 @@ bool zkl_queue_may_have_strays(const zkl_queue *queue)
 
 /* --- parents ------------------------------------------------------------------------------------------------------- */
 
-/* All replies are in. Entries that wait for the directory go on, or are refused with the reason. */
+/* All replies are in: reports what became of the directory. */
 static void parents_decided(zkl_queue *queue)
 {
     zkl_locks *locks = queue->locks;
@@ -257,23 +263,13 @@ static void parents_decided(zkl_queue *queue)
     } else if (rc == ZNONODE && strchr(queue->directory.path + 1, '/') != NULL) {
         rc = ZOK; /* a directory above existed and was reaped a moment later: start again */
     }
-    bool later = rc == ZTHROTTLEDOP;
-    bool failed = rc != ZOK && rc != ZNODEEXISTS && !later && !zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED &&
-                  rc != ZINVALIDSTATE;
+    bool failed = rc != ZOK && rc != ZNODEEXISTS && rc != ZTHROTTLEDOP && !zkl_outcome_unknown(rc) &&
+                  rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE;
+    zkl_directory_outcome outcome = failed               ? ZKL_DIRECTORY_FAILED
+                                    : rc == ZTHROTTLEDOP ? ZKL_DIRECTORY_LATER
+                                                         : ZKL_DIRECTORY_READY;
     queue->uses++;
-    zkl_entry *entry = TAILQ_FIRST(&queue->entries);
-    while (entry != NULL) {
-        zkl_entry *next = TAILQ_NEXT(entry, in_queue);
-        if (entry->state == ZKL_ENTRY_PARKED && failed) {
-            zkl_entry_refuse(entry, rc, "creating the directory of");
-            next = TAILQ_FIRST(&queue->entries); /* other entries of the same acquisition may be gone too */
-        } else if (entry->state == ZKL_ENTRY_PARKED && later) {
-            zkl_entry_back_off(entry);
-        } else if (entry->state == ZKL_ENTRY_PARKED) {
-            zkl_entry_step(entry);
-        }
-        entry = next;
-    }
+    locks->queue_listener->directory_ready(queue, outcome, rc);
     zkl_queue_drop(queue);
 }
 

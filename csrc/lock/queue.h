@@ -6,6 +6,24 @@
 
 #include "lock.h"
 
+/* What became of a directory that zkl_queue_make_parents has made, or tried to make. */
+typedef enum {
+    ZKL_DIRECTORY_READY, /* it exists, or may exist: a create in it can be tried */
+    ZKL_DIRECTORY_LATER, /* the server was busy: the same, but not at once */
+    ZKL_DIRECTORY_FAILED /* it cannot be made */
+} zkl_directory_outcome;
+
+/* What queues report to the locks. */
+struct zkl_queue_listener {
+    /* The replies to zkl_queue_make_parents are in. `rc` says why the directory could not be made. */
+    void (*directory_ready)(zkl_queue *queue, zkl_directory_outcome outcome, int rc);
+    /*
+     * A list has shown a stray, with this name and the serial number of its uuid. The stray is to be deleted. Returns
+     * false when memory is short.
+     */
+    bool (*stray_found)(zkl_queue *queue, const char *name, uint64_t serial);
+};
+
 /* predict.c: the mutex's node that was the predecessor of our latest node. */
 typedef struct {
     char stem[ZKL_UUID_STEM_LENGTH]; /* the beginning of its uuid; no NUL */
@@ -59,21 +77,19 @@ zkl_queue *zkl_queue_find(const zkl_locks *locks, const char *path, size_t lengt
 zkl_queue *zkl_queue_take(zkl_locks *locks, const char *path);
 /* Gives back one reference. The last one frees the queue. */
 void zkl_queue_drop(zkl_queue *queue);
-/* Makes the table of queues. Returns false when memory is short. */
-bool zkl_queues_init(zkl_locks *locks);
-/*
- * Creates the directory, with `data`, and those above it. When the replies are in, the entries parked here are stepped
- * or refused.
- */
+/* Makes the table of queues, which report to `listener`. Returns false when memory is short. */
+bool zkl_queues_init(zkl_locks *locks, const zkl_queue_listener *listener);
+/* Creates the directory, with `data`, and those above it. `directory_ready` tells when the replies are in. */
 void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL_vector *acl);
 /* Keeps an unused queue in memory, until newer ones have taken its place. */
 void zkl_queue_keep(zkl_queue *queue);
 /*
- * Deletes the strays in a list of the queue, that is, nodes of this client that belong to none of its entries: now, or
- * as soon as possible. Returns false if there was no memory for that; only the next list will find them then.
+ * Reports the strays in a list of the queue, that is, nodes of this client that belong to none of its entries. They are
+ * deleted now, or as soon as possible. Returns false if there was no memory for that; only the next list will find them
+ * then.
  */
 bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names);
-/* Deletes a node if it is a stray. An entry is about to wait for it. */
+/* The same for one node. An entry is about to wait for it. */
 void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name);
 /* Returns whether a create in this directory was lost in this session: it may still be executed. */
 bool zkl_queue_may_have_strays(const zkl_queue *queue);

@@ -23,6 +23,9 @@
  */
 #include <string.h>
 
+#include "hold.h"
+#include "leave.h"
+#include "lose.h"
 #include "share.h"
 
 static bool lingers(const zkl_entry *entry)

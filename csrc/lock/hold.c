@@ -1,0 +1,50 @@
+/*
+ * hold: an entry from the moment when no node is ahead that conflicts with its own. It waits for a lease if its kind needs
+ * one; then its kind grants: for a mutex or a read/write lock zkl_share_ready, for a semaphore permits.c.
+ */
+#include "hold.h"
+#include "leave.h"
+
+void zkl_entry_nothing_conflicts(zkl_entry *entry)
+{
+    entry->ahead = 0;
+    entry->none_ahead = entry->none_ahead || entry->kind->node == ZKL_NODE_EXCLUSIVE;
+    zkl_entry_leave_watch(entry);
+    zkl_entry_move(entry, ZKL_ENTRY_CONFIRMING);
+    zkl_entry_confirm(entry);
+}
+
+void zkl_entry_confirm(zkl_entry *entry)
+{
+    if (entry->state != ZKL_ENTRY_CONFIRMING) {
+        return;
+    }
+    if (entry->kind->needs_lease && !zkl_lease_valid(entry->locks->session)) {
+        zkl_lease_want(entry->locks->session);
+    } else {
+        entry->kind->ready(entry);
+    }
+}
+
+void zkl_entry_hold(zkl_entry *entry)
+{
+    zkl_entry_leave_watch(entry);
+    zkl_entry_reserve(entry, false);
+    zkl_entry_move(entry, ZKL_ENTRY_GRANTED);
+}
+
+void zkl_entry_revoked(zkl_entry *entry)
+{
+    entry->revoked = true;
+    zkl_acquisition *acquisition;
+    TAILQ_FOREACH(acquisition, &entry->sharers, in_entry)
+    {
+        zkl_acquisition_revoked(acquisition);
+    }
+    if (entry->acquisition != NULL) {
+        zkl_acquisition_revoked(entry->acquisition);
+        zkl_entry_close(entry);
+    } else {
+        zkl_entry_leave(entry); /* the entry lingers */
+    }
+}

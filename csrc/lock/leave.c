@@ -1,0 +1,161 @@
+/*
+ * leave: an entry that is not wanted any more. Its node is deleted, and the delete is repeated until the node is gone.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "adjacent.h"
+#include "leave.h"
+
+static void on_deleted(void *owner, int rc, const zkl_reply *reply);
+
+static bool send_delete(zkl_entry *entry)
+{
+    zkl_ask ask = zkl_entry_ask(entry, on_deleted);
+    ask.proof = ZKL_PROOF_QUORUM;
+    return zkl_entry_sent(entry, zkl_send_delete(entry->locks->session, &ask, entry->node, -1));
+}
+
+void zkl_entry_step_leaving(zkl_entry *entry)
+{
+    if (entry->deleting) {
+        return;
+    }
+    entry->deleting = send_delete(entry);
+    if (!entry->deleting) {
+        entry->delete_outcome_unknown = true;
+        zkl_entry_make_runnable(entry);
+    }
+}
+
+void zkl_entry_leave(zkl_entry *entry)
+{
+    if (!entry->wanted) {
+        return;
+    }
+    entry->wanted = false;
+    switch (entry->state) {
+    case ZKL_ENTRY_PARKED:
+    case ZKL_ENTRY_LOOKING:
+        zkl_entry_gone(entry);
+        break;
+    case ZKL_ENTRY_JOINING:
+    case ZKL_ENTRY_RECOVERING:
+        /* The entry will arm no watch, and the fate of its node may never be known. */
+        zkl_entry_reserve(entry, false);
+        zkl_entry_move(entry, entry->state); /* counts as cleaning from now on; the reply decides */
+        break;
+    case ZKL_ENTRY_GRANTED:
+        entry->held = true;
+        zkl_watch_leave_directory(&entry->watcher);
+        __attribute__((fallthrough));
+    case ZKL_ENTRY_QUEUED:
+    case ZKL_ENTRY_CONFIRMING:
+        zkl_entry_leave_watch(entry);
+        zkl_entry_leave_own_watch(entry);
+        zkl_entry_reserve(entry, false);
+        zkl_entry_move(entry, ZKL_ENTRY_LEAVING);
+        zkl_entry_step(entry);
+        break;
+    case ZKL_ENTRY_LEAVING:
+    case ZKL_ENTRY_GONE:
+        break;
+    }
+}
+
+void zkl_entries_leave(zkl_acquisition *acquisition)
+{
+    zkl_entry *entry, *next;
+    for (entry = LIST_FIRST(&acquisition->entries); entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, in_acquisition);
+        zkl_entry_leave(entry);
+    }
+}
+
+bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
+{
+    zkl_entry *entry = zkl_entry_new_stray(queue, serial);
+    if (entry == NULL) {
+        return false;
+    }
+    if (!zkl_entry_set_node(entry, name)) {
+        zkl_entry_gone(entry);
+        return false;
+    }
+    zkl_entry_move(entry, ZKL_ENTRY_LEAVING);
+    zkl_entry_step(entry);
+    return true;
+}
+
+static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
+{
+    if (rc == ZOK) {
+        zkl_lease_prove(entry->locks->session, reply->sent_at);
+        entry->locks->writes++;
+    }
+    if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_LEAVING) {
+        return;
+    }
+    entry->deleting = false;
+    if (rc == ZOK) {
+        zkl_entry_note_cleared(entry, reply);
+    } else if (rc == ZNONODE && entry->held && entry->acquisition != NULL &&
+               (!entry->delete_outcome_unknown || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
+        /* this was our only delete of the node, so it was deleted externally */
+        zkl_acquisition_deleted_externally(entry->acquisition, entry->node);
+    }
+    entry->delete_outcome_unknown =
+        entry->delete_outcome_unknown || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+    if (rc == ZOK || rc == ZNONODE || (entry->acquisition == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
+        zkl_entry_gone(entry);
+    } else if (zkl_outcome_unknown(rc)) {
+        entry->locks->session->stats.unknown_outcomes++;
+        if (ZKL_BROKEN(ZKL_BREAK_CLEANUP)) {
+            zkl_entry_gone(entry);
+        } else {
+            zkl_entry_step(entry);
+        }
+    } else {
+        /* The server refuses the delete (ZNOAUTH) or throttles it. Keep trying, but give the server time. */
+        if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+            zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", entry->node,
+                            zerror(rc));
+            if (entry->acquisition != NULL) {
+                zkl_acquisition_delete_refused(entry->acquisition, rc, entry->node);
+            }
+        }
+        zkl_entry_back_off(entry);
+    }
+}
+
+static void on_deleted(void *owner, int rc, const zkl_reply *reply)
+{
+    deleted(owner, rc, reply);
+    zkl_entry_request_completed(owner);
+}
+
+/* --- refusing ------------------------------------------------------------------------------------------------------ */
+
+void zkl_entry_refuse_all(zkl_entry *entry, zkl_code code, const char *format, ...)
+{
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    zkl_acquisition *acquisition;
+    while ((acquisition = TAILQ_FIRST(&entry->sharers)) != NULL) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
+        zkl_acquisition_leave(acquisition);
+    }
+    zkl_acquisition_finish(entry->acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
+    zkl_acquisition_leave(entry->acquisition);
+}
+
+void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what)
+{
+    zkl_entry_refuse_all(
+        entry, zkl_code_of(rc), "%s '%s': %s%s", what, entry->queue->directory.path, zkl_words_of(rc),
+        rc == ZNONODE && strchr(entry->locks->session->servers, '/') != NULL ? " (does the chroot exist?)" : "");
+}

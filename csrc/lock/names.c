@@ -172,7 +172,10 @@ static bool is_written_number(const char *digits, size_t count, bool negative)
     return count == SEQUENCE_WIDTH && !(negative && digits[0] == '0');
 }
 
-/* Reads the number that `digits` (at least one) stand for. Returns false, and writes nothing, if it does not fit. */
+/*
+ * Reads the number that `digits` (at least one) stand for. Returns false, and writes nothing, if it does not fit, or is a
+ * zero behind a hyphen.
+ */
 static bool read_sequence(const char *digits, size_t count, bool negative, int32_t *sequence)
 {
     const int64_t limit = negative ? -(int64_t)INT32_MIN : INT32_MAX;
@@ -182,6 +185,9 @@ static bool read_sequence(const char *digits, size_t count, bool negative, int32
         if (value > limit) {
             return false;
         }
+    }
+    if (negative && value == 0) {
+        return false;
     }
     *sequence = (int32_t)(negative ? -value : value);
     return true;

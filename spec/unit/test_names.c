@@ -81,6 +81,9 @@ static void knows_c_and_java_recipes(void **state)
     assert_parses("x-0100000a5b3c0001--000000005", ZKL_NODE_EXCLUSIVE, -5);
     assert_parses("x--5--2147483648", ZKL_NODE_EXCLUSIVE, INT32_MIN);
     assert_stranger("x-1-2");
+    /* ZooKeeper writes 0 without a hyphen. */
+    assert_stranger(HEX "__lock__-000000000");
+    assert_stranger("x-0100000a5b3c0001--000000000");
     assert_stranger("x-0000000042");
     assert_stranger("x--0000000042");
     assert_stranger("x---0000000042");

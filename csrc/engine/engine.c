@@ -80,7 +80,7 @@ void zkl_engine_close(zkl_engine *engine, int64_t now)
 bool zkl_engine_drained(const zkl_engine *engine)
 {
     const zkl_session *session = &engine->session;
-    return session->closing ? session->requests.in_flight == 0 : session->cleaning == 0;
+    return zkl_session_closing(session) ? session->requests.in_flight == 0 : session->cleaning == 0;
 }
 
 const zkl_stats *zkl_engine_stats(const zkl_engine *engine)

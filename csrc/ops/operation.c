@@ -639,7 +639,7 @@ void zkl_operations_begin_turn(zkl_operations *operations)
 static bool refuse_locally(zkl_operation *operation)
 {
     zkl_operations *operations = operation->operations;
-    if (operations->session->closing) {
+    if (zkl_session_closing(operations->session)) {
         fail(operation, ZKL_CLOSED, "the client is closed");
     } else if (operations->session->state == ZKL_STATE_AUTH_FAILED) {
         fail(operation, ZKL_AUTH_FAILED, "%s", operations->session->problem);
@@ -738,7 +738,7 @@ static void over(void *owner, const char *why)
 {
     zkl_operations *operations = owner;
     (void)why;
-    zkl_user_watches_end(operations, operations->session->closing ? ZKL_CLOSED : ZKL_LOST);
+    zkl_user_watches_end(operations, zkl_session_closing(operations->session) ? ZKL_CLOSED : ZKL_LOST);
 }
 
 static void closed(void *owner)

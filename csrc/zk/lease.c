@@ -280,7 +280,7 @@ static int64_t next_round(const zkl_session *session)
 void zkl_lease_date_answers(zkl_session *session)
 {
     zkl_chain *chain = &session->lease.chain;
-    if (!session->lease.required || !session->connected) {
+    if (!session->lease.required || !zkl_session_connected(session)) {
         return;
     }
     int32_t slots = (int32_t)(sizeof chain->heard / sizeof *chain->heard);

@@ -1,8 +1,8 @@
 /*
  * session: the ZooKeeper handle, and the meaning of its session events, which listeners are told of.
  *
- * A handle is opened when there is none, and closed when its session is over; a new one follows by itself. `connected`
- * is what the handle says. `ready` means more: the server has answered a request of ours in this session. So a program
+ * A handle is opened when there is none, and closed when its session is over; a new one follows by itself. A connection
+ * that the handle reports is not READY yet: first the server must answer a request of ours in this session. So a program
  * that merely accepts connections is not taken for a ZooKeeper server.
  */
 #include <assert.h>
@@ -140,6 +140,30 @@ static void note_miss(zkl_session *session)
 
 /* --- state --------------------------------------------------------------------------------------------------------- */
 
+/* Enters the next state of the session's life. */
+static void enter(zkl_session *session, zkl_session_life next)
+{
+#define TO(state) (1U << ZKL_SESSION_##state)
+    /* A connection may take the place of another one whose loss was not reported: PROBING follows PROBING and READY too. */
+    static const uint32_t legal[] = {
+        [ZKL_SESSION_NONE] = TO(CONNECTING),
+        [ZKL_SESSION_CONNECTING] = TO(PROBING) | TO(OVER),
+        [ZKL_SESSION_PROBING] = TO(READY) | TO(CONNECTING) | TO(PROBING) | TO(OVER),
+        [ZKL_SESSION_READY] = TO(LOST) | TO(PROBING) | TO(OVER),
+        [ZKL_SESSION_LOST] = TO(PROBING) | TO(OVER),
+        [ZKL_SESSION_OVER] = TO(NONE),
+    };
+#undef TO
+    assert((legal[session->life] & 1U << next) != 0);
+    session->life = next;
+}
+
+/* Returns whether there is a handle that is not connected, and whose session is not over. */
+static bool is_away(const zkl_session *session)
+{
+    return session->life == ZKL_SESSION_CONNECTING || session->life == ZKL_SESSION_LOST;
+}
+
 static void set_state(zkl_session *session, zkl_state state, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -161,8 +185,8 @@ static void set_state(zkl_session *session, zkl_state state, zkl_code code, cons
 
 void zkl_session_unwatched(zkl_session *session)
 {
-    if (!session->unwatched) {
-        session->unwatched = true;
+    if (session->disconnect == ZKL_DISCONNECT_NONE) {
+        session->disconnect = ZKL_DISCONNECT_UNWATCHED;
         zkl_session_log(session, ZOO_LOG_LEVEL_WARN, "a server of '%s' has forgotten watches: connecting anew",
                         session->hosts);
     }
@@ -170,7 +194,7 @@ void zkl_session_unwatched(zkl_session *session)
 
 static void now_ready(zkl_session *session)
 {
-    session->ready = true;
+    enter(session, ZKL_SESSION_READY);
     zkl_lease_rest(session);
     if (session->chroot_missing) {
         set_state(session, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
@@ -189,11 +213,10 @@ static void on_probed(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_session *session = owner;
     session->lease.checks_flying--;
-    if (reply->connection != session->connection || !session->connected || session->probed) {
+    if (reply->connection != session->connection || session->life != ZKL_SESSION_PROBING) {
         return; /* the next connection has its own probe; or this one only kept the connection alive */
     }
     if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
-        session->probed = true;
         session->chroot_missing = rc == ZNONODE;
         now_ready(session);
     } else if (!zkl_outcome_unknown(rc)) {
@@ -211,13 +234,19 @@ static void send_probe(zkl_session *session)
     }
 }
 
-/* Ends the session: everything that it had is gone, or will be gone without our help. */
-static void session_over(zkl_session *session, const char *why)
+/* Everything that the session had is gone, or will be gone without our help. */
+static void forget_session(zkl_session *session, const char *why)
 {
-    session->connected = session->ready = session->probed = false;
     session->session_id = 0;
     ZKL_TELL(session, over, each->owner, why);
     zkl_lease_end(session);
+}
+
+/* Ends the session. Its handle is closed in the next turn. */
+static void session_over(zkl_session *session, const char *why)
+{
+    enter(session, ZKL_SESSION_OVER);
+    forget_session(session, why);
 }
 
 /*
@@ -230,21 +259,20 @@ static void on_connected(zkl_session *session, bool read_only)
     session->stats.connections++;
     session->timeout_ms = zoo_recv_timeout(session->handle);
     if (read_only || session->timeout_ms <= 0 || session->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
-        session->over = true;
         session->retry_at = session->now + RETRY_AFTER;
         session_over(session, "what answers is not a ZooKeeper server");
         set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
                   session->hosts);
         return;
     }
-    session->connected = true;
     expect_misses(session, 0);
     session->renewed_at = 0;
     int64_t session_id = zoo_client_id(session->handle)->client_id;
     bool fresh = session_id != session->session_id;
+    bool probed = !fresh && (session->life == ZKL_SESSION_READY || session->life == ZKL_SESSION_LOST);
+    enter(session, ZKL_SESSION_PROBING);
     if (fresh) {
         session->session_id = session_id;
-        session->probed = false;
         session->least_ms = session->timeout_ms;
         session->stats.sessions++;
     } else if (session->timeout_ms < session->least_ms || session->least_ms == 0) {
@@ -252,7 +280,7 @@ static void on_connected(zkl_session *session, bool read_only)
         session->least_ms = session->timeout_ms;
     }
     zkl_lease_connected(session, fresh);
-    if (session->probed) {
+    if (probed) {
         now_ready(session);
     } else {
         send_probe(session);
@@ -262,10 +290,14 @@ static void on_connected(zkl_session *session, bool read_only)
 
 static void on_disconnected(zkl_session *session)
 {
-    session->connected = session->ready = session->unwatched = false;
+    bool probed = session->life == ZKL_SESSION_READY;
+    enter(session, probed ? ZKL_SESSION_LOST : ZKL_SESSION_CONNECTING);
+    if (session->disconnect == ZKL_DISCONNECT_UNWATCHED) {
+        session->disconnect = ZKL_DISCONNECT_NONE; /* the next connection arms all watches again */
+    }
     session->lost_at = session->now;
     ZKL_TELL(session, lost, each->owner);
-    set_state(session, session->probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
+    set_state(session, probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
               "the connection to '%s' is lost", session->hosts);
 }
 
@@ -276,8 +308,8 @@ static void on_disconnected(zkl_session *session)
  */
 static void on_auth_failed(zkl_session *session)
 {
-    bool accepted_before = session->probed && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
-    session->over = true;
+    bool probed = session->life == ZKL_SESSION_READY || session->life == ZKL_SESSION_LOST;
+    bool accepted_before = probed && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
     session_over(session, "authentication failed");
     if (accepted_before) {
         set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST,
@@ -293,18 +325,17 @@ static void on_session_event(zhandle_t *handle, int type, int state, const char 
 {
     (void)path;
     zkl_session *session = context;
-    if (type != ZOO_SESSION_EVENT || handle != session->handle || session->over) {
+    if (type != ZOO_SESSION_EVENT || handle != session->handle || session->life == ZKL_SESSION_OVER) {
         return;
     }
     if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE) {
         on_connected(session, state == ZOO_READONLY_STATE);
     } else if (state == ZOO_EXPIRED_SESSION_STATE) {
-        session->over = true;
         session_over(session, "the session has expired");
         set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST, "the session with '%s' has expired", session->hosts);
     } else if (state == ZOO_AUTH_FAILED_STATE) {
         on_auth_failed(session);
-    } else if (session->connected) {
+    } else if (zkl_session_connected(session)) {
         on_disconnected(session);
     }
 }
@@ -314,12 +345,14 @@ static void on_session_event(zhandle_t *handle, int type, int state, const char 
 static void close_handle(zkl_session *session)
 {
     zhandle_t *handle = session->handle;
-    session->over = true; /* so that completions that come from inside the close send nothing new */
-    session->connected = session->ready = session->leftovers = session->unwatched = false;
+    if (session->life != ZKL_SESSION_OVER) {
+        enter(session, ZKL_SESSION_OVER); /* so that completions that come from inside the close send nothing new */
+    }
+    session->disconnect = ZKL_DISCONNECT_NONE;
     zookeeper_close(handle);
     session->handle = NULL;
-    zkl_heartbeat_verify_next(session); /* no node can be verifications_sent any more: ends the heartbeats */
-    session->over = false;
+    zkl_heartbeat_verify_next(session); /* no node can be verified any more: ends the heartbeats */
+    enter(session, ZKL_SESSION_NONE);
     zkl_requests_closed(session);
     ZKL_TELL(session, closed, each->owner);
 }
@@ -341,6 +374,7 @@ static bool open_handle(zkl_session *session)
         }
         return false;
     }
+    enter(session, ZKL_SESSION_CONNECTING);
     /* Addresses are looked up for each new connection. By default every turn of a connected client would look them up too. */
     zoo_set_servers_resolution_delay(session->handle, -1);
     expect_misses(session, FIRST_MISS_LIMIT_INDEX);
@@ -359,7 +393,7 @@ static bool open_handle(zkl_session *session)
 /* Notes why the handle is not connected, from the error that the C client left in errno. */
 static void note_problem(zkl_session *session, int rc, int error)
 {
-    if (rc >= 0 || rc == ZNOTHING || session->connected || session->over) {
+    if (rc >= 0 || rc == ZNOTHING || !is_away(session)) {
         return;
     }
     note_miss(session);
@@ -382,16 +416,17 @@ static void note_problem(zkl_session *session, int rc, int error)
  */
 void zkl_session_notice_loss(zkl_session *session)
 {
-    if (session->connected && session->handle != NULL && zoo_state(session->handle) != ZOO_CONNECTED_STATE) {
-        session->leftovers = true;
+    if (zkl_session_silently_lost(session)) {
+        session->disconnect = ZKL_DISCONNECT_LEFTOVERS;
         on_disconnected(session);
     }
 }
 
 int64_t zkl_session_given_up_at(const zkl_session *session)
 {
-    bool away = !session->connected && session->session_id != 0 && !session->over;
-    return away ? session->lost_at + GIVEN_UP_AFTER(zkl_session_timeout(session)) : ZKL_NEVER;
+    return is_away(session) && session->session_id != 0
+               ? session->lost_at + GIVEN_UP_AFTER(zkl_session_timeout(session))
+               : ZKL_NEVER;
 }
 
 /*
@@ -402,7 +437,6 @@ int64_t zkl_session_given_up_at(const zkl_session *session)
  */
 void zkl_session_give_up(zkl_session *session)
 {
-    session->over = true;
     session_over(session, "no server has taken the session back for three times its timeout");
     set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
               session->hosts);
@@ -432,7 +466,6 @@ void zkl_session_end_tries(zkl_session *session)
 void zkl_session_renew(zkl_session *session)
 {
     if (zkl_session_usable(session) && (zkl_lease_wants_session(session) || zkl_lease_waits_in_vain(session))) {
-        session->over = true;
         session->renewed_at = session->now;
         session_over(session, "it is not certain that the session lives on");
         set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'", session->hosts);
@@ -442,7 +475,7 @@ void zkl_session_renew(zkl_session *session)
 /* Notes the instant before each call that may send the handshake: the handshake is sent after it. */
 static void before_handshake(zkl_session *session)
 {
-    if (!session->connected && zoo_state(session->handle) != ZOO_ASSOCIATING_STATE) {
+    if (!zkl_session_connected(session) && zoo_state(session->handle) != ZOO_ASSOCIATING_STATE) {
         session->handshake_at = session->now;
     }
 }
@@ -458,13 +491,14 @@ static void ask_interest(zkl_session *session, zkl_poll *poll)
     note_problem(session, rc, errno);
     if (rc != ZOK) {
         /* fd, interest and wait may not have been set at all (a name that does not resolve) */
-        poll->wake_at = session->over ? session->now : session->now + PAUSE_AFTER;
+        poll->wake_at = session->life == ZKL_SESSION_OVER ? session->now : session->now + PAUSE_AFTER;
         return;
     }
     poll->fd = fd;
     if (fd >= 0) {
-        poll->must_disconnect = (session->leftovers && !ZKL_BROKEN(ZKL_BREAK_LEFTOVERS)) || session->unwatched;
-        session->leftovers = session->unwatched = false;
+        bool ignored = session->disconnect == ZKL_DISCONNECT_LEFTOVERS && ZKL_BROKEN(ZKL_BREAK_LEFTOVERS);
+        poll->must_disconnect = session->disconnect != ZKL_DISCONNECT_NONE && !ignored;
+        session->disconnect = ZKL_DISCONNECT_NONE;
     }
     poll->events =
         (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
@@ -476,8 +510,7 @@ static void ask_interest(zkl_session *session, zkl_poll *poll)
 /* Returns whether the probe must be sent again: it could not be sent, or its answer decided nothing (throttled, say). */
 static bool must_probe_again(const zkl_session *session)
 {
-    return session->connected && !session->probed && !session->closing && !session->over &&
-           session->lease.checks_flying == 0;
+    return session->life == ZKL_SESSION_PROBING && !zkl_session_closing(session) && session->lease.checks_flying == 0;
 }
 
 int64_t zkl_session_probe_at(const zkl_session *session)
@@ -516,7 +549,7 @@ bool zkl_session_in_order(const zkl_session *session)
 
 bool zkl_session_silently_lost(const zkl_session *session)
 {
-    return session->connected && zoo_state(session->handle) != ZOO_CONNECTED_STATE;
+    return zkl_session_connected(session) && zoo_state(session->handle) != ZOO_CONNECTED_STATE;
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -526,9 +559,9 @@ static int64_t earlier(int64_t a, int64_t b)
 
 void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
 {
-    bool wanted =
-        !session->shut && session->state != ZKL_STATE_AUTH_FAILED && !(session->closing && session->session_id == 0);
-    if (session->handle != NULL && (session->over || !wanted)) {
+    bool wanted = session->closing != ZKL_SHUTDOWN_SHUT && session->state != ZKL_STATE_AUTH_FAILED &&
+                  !(zkl_session_closing(session) && session->session_id == 0);
+    if (session->handle != NULL && (session->life == ZKL_SESSION_OVER || !wanted)) {
         close_handle(session);
     }
     if (session->handle == NULL && wanted && session->now >= session->retry_at) {
@@ -547,7 +580,7 @@ void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
 
 void zkl_session_process(zkl_session *session, short revents)
 {
-    if (session->handle == NULL || session->over || revents == 0) {
+    if (session->handle == NULL || session->life == ZKL_SESSION_OVER || revents == 0) {
         return;
     }
     int events = ((revents & (POLLIN | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_READ : 0) |
@@ -558,18 +591,25 @@ void zkl_session_process(zkl_session *session, short revents)
     note_problem(session, rc, errno);
 }
 
+/* The shutdown enters the state, or stays in it. It never goes back. */
+static void shut_down_to(zkl_session *session, zkl_shutdown state)
+{
+    assert(session->closing <= state);
+    session->closing = state;
+}
+
 void zkl_session_close(zkl_session *session)
 {
-    session->closing = true;
+    shut_down_to(session, ZKL_SHUTDOWN_CLOSING);
 }
 
 void zkl_session_shut_down(zkl_session *session)
 {
-    session->closing = session->shut = true;
+    shut_down_to(session, ZKL_SHUTDOWN_SHUT);
     if (session->handle != NULL) {
         close_handle(session);
     }
-    session_over(session, "the client is closed");
+    forget_session(session, "the client is closed");
     if (session->state != ZKL_STATE_AUTH_FAILED) {
         set_state(session, ZKL_STATE_CLOSED, ZKL_CLOSED, "%s", "");
     }

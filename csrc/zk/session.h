@@ -18,6 +18,33 @@ typedef enum {
     ZKL_STATE_AUTH_FAILED /* final: ZooKeeper refused the credentials */
 } zkl_state;
 
+/*
+ * What the ZooKeeper handle has of a session. docs/design.md has the table of the transitions; `enter` in session.c makes
+ * each of them.
+ */
+typedef enum {
+    ZKL_SESSION_NONE,       /* there is no handle: at first, and after close_handle */
+    ZKL_SESSION_CONNECTING, /* set by open_handle, or when a connection is lost on which no server has answered the probe */
+    ZKL_SESSION_PROBING, /* set by on_connected: there is a connection; the answer to the probe is awaited */
+    ZKL_SESSION_READY,   /* set by now_ready: there is a connection, and the server has answered: requests may go out */
+    ZKL_SESSION_LOST,    /* set by on_disconnected: the connection of a session that was READY is lost */
+    ZKL_SESSION_OVER     /* set by session_over and close_handle: the handle is to be closed, or is being closed */
+} zkl_session_life;
+
+/* How far the end that the program wants has come. In this order; a state may be skipped. */
+typedef enum {
+    ZKL_SHUTDOWN_RUNNING = 0, /* at first */
+    ZKL_SHUTDOWN_CLOSING,     /* set by zkl_session_close: nothing new goes out */
+    ZKL_SHUTDOWN_SHUT         /* set by zkl_session_shut_down: no session will be opened any more */
+} zkl_shutdown;
+
+/* Whether the connection must be given up before it is used. */
+typedef enum {
+    ZKL_DISCONNECT_NONE, /* no: at first, and as soon as ask_interest has passed the other states on to the driver */
+    ZKL_DISCONNECT_UNWATCHED, /* set by zkl_session_unwatched: the server has forgotten watches that the handle relies on */
+    ZKL_DISCONNECT_LEFTOVERS /* set by zkl_session_notice_loss: the handle keeps requests of a lost connection for the next */
+} zkl_disconnect;
+
 /* Returns the name that Lua sees. Any thread. */
 const char *zkl_state_name(zkl_state state);
 
@@ -141,8 +168,6 @@ struct zkl_session {
     int32_t auth_count;
     int32_t chroot_length; /* in bytes; the C client puts the chroot before each path that it sends */
     int32_t asked_timeout_ms;
-    bool leftovers; /* the handle has kept requests of a connection that was lost silently */
-    bool unwatched; /* the server has forgotten watches that the handle still relies on */
     log_callback_fn zookeeper_log;
 
     int64_t now; /* as of the driver's latest call */
@@ -151,14 +176,11 @@ struct zkl_session {
     int64_t session_id;  /* 0: none */
     int32_t timeout_ms;  /* negotiated; 0 before there was one */
     uint32_t connection; /* number of connections so far; a tag for data that must not outlive one */
-    bool connected;      /* the handle reports a connection */
-    bool ready;          /* connected, and the server has answered: requests may go out */
-    bool probed;         /* probed: this session's first request was answered */
-    bool chroot_missing; /* the probe found that the chroot does not exist */
-    bool over;           /* the session has ended: close the handle, open another */
-    bool closing;        /* zkl_session_close was called: nothing new goes out */
-    bool shut;           /* zkl_session_shut_down was called: no session will be opened */
-    zkl_state state;
+    zkl_session_life life;
+    zkl_shutdown closing; /* RUNNING is 0: as a condition it is true from CLOSING on */
+    zkl_disconnect disconnect;
+    bool chroot_missing; /* what the answer to the latest probe said: the chroot does not exist */
+    zkl_state state;     /* what the program is told */
     zkl_code problem_code;
     char problem[256];
     int64_t retry_at;        /* no session is opened before this instant */
@@ -199,7 +221,19 @@ void zkl_session_log(zkl_session *session, int level, const char *format, ...) _
 /* Returns whether requests may go out now. */
 static inline bool zkl_session_usable(const zkl_session *session)
 {
-    return session->ready && !session->closing && !session->over;
+    return session->life == ZKL_SESSION_READY && session->closing == ZKL_SHUTDOWN_RUNNING;
+}
+
+/* Returns whether the handle has reported a connection, and neither its loss nor the end of the session. */
+static inline bool zkl_session_connected(const zkl_session *session)
+{
+    return session->life == ZKL_SESSION_PROBING || session->life == ZKL_SESSION_READY;
+}
+
+/* Returns whether the program has asked for the end: nothing new is accepted. */
+static inline bool zkl_session_closing(const zkl_session *session)
+{
+    return session->closing != ZKL_SHUTDOWN_RUNNING;
 }
 
 /*

@@ -10,6 +10,7 @@
  * The answer is given once, from inside any function of this layer or of the session. An operation that was forgotten while its
  * request was in flight is freed when the reply is in.
  */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +45,16 @@ struct zkl_part {
     struct ACL_vector acl;
 };
 
+/* The state of an operation. docs/design.md has the table of the transitions; `enter` makes each of them. */
+typedef enum {
+    ZKL_OPERATION_STATE_NEW,      /* set by zkl_operation_new: not submitted */
+    ZKL_OPERATION_STATE_WAITING,  /* set by zkl_operations_submit and wait_again: in operations->waiting, to be sent */
+    ZKL_OPERATION_STATE_DECIDING, /* set by send_operation and on_replied: being sent, or its reply is being evaluated */
+    ZKL_OPERATION_STATE_FLYING,   /* set by send_operation: its request is in flight */
+    ZKL_OPERATION_STATE_ABANDONED, /* set by finish: the same, but its answer is not reported any more */
+    ZKL_OPERATION_STATE_ANSWERED /* set by finish and on_replied: answered or cancelled, and no request is in flight */
+} zkl_operation_state;
+
 struct zkl_operation {
     TAILQ_ENTRY(zkl_operation) all;
     zkl_operations *operations; /* NULL until zkl_operations_submit */
@@ -54,11 +65,9 @@ struct zkl_operation {
     zkl_operation_kind kind;
     uint64_t serial; /* the order in which operations were requested */
     size_t size;
-    bool watch_wanted;
-    bool waiting;   /* in operations->waiting, otherwise in operations->begun */
-    bool flying;    /* its request is in flight */
-    bool answered;  /* or cancelled: its answer is not reported any more */
-    bool forgotten; /* freed as soon as it is not in flight */
+    zkl_operation_state state;
+    bool watch_wanted; /* as requested */
+    bool forgotten;    /* by its owner: freed as soon as no request is in flight */
     zkl_user_watch *watch;
     zoo_op_t *ops; /* of a multi in flight: the C client writes into the results, and into the memory they point to */
     zoo_op_result_t *results;
@@ -202,27 +211,57 @@ static void describe(const zkl_operation *operation, char *text, size_t size)
 static void take_off(zkl_operation *operation)
 {
     zkl_operations *operations = operation->operations;
-    if (operation->waiting) {
+    if (operation->state == ZKL_OPERATION_STATE_WAITING) {
         TAILQ_REMOVE(&operations->waiting, operation, all);
     } else {
         TAILQ_REMOVE(&operations->begun, operation, all);
     }
-    operation->waiting = false;
 }
 
-/* Moves a waiting operation to operations->begun: its request will not be sent any more. */
-static void stop_waiting(zkl_operation *operation)
+/* Enters the next state. An operation that stops waiting moves to operations->begun. wait_again does the opposite. */
+static void enter(zkl_operation *operation, zkl_operation_state next)
 {
-    if (operation->waiting) {
+#define TO(state) (1U << ZKL_OPERATION_STATE_##state)
+    static const uint32_t legal[] = {
+        [ZKL_OPERATION_STATE_NEW] = TO(WAITING),
+        [ZKL_OPERATION_STATE_WAITING] = TO(DECIDING) | TO(ANSWERED),
+        [ZKL_OPERATION_STATE_DECIDING] = TO(WAITING) | TO(FLYING) | TO(ANSWERED),
+        [ZKL_OPERATION_STATE_FLYING] = TO(DECIDING) | TO(ABANDONED),
+        [ZKL_OPERATION_STATE_ABANDONED] = TO(ANSWERED),
+        [ZKL_OPERATION_STATE_ANSWERED] = 0,
+    };
+#undef TO
+    assert((legal[operation->state] & 1U << next) != 0);
+    if (operation->state == ZKL_OPERATION_STATE_WAITING) {
         take_off(operation);
         TAILQ_INSERT_TAIL(&operation->operations->begun, operation, all);
     }
+    operation->state = next;
+}
+
+/* Returns whether a request is in flight. */
+static bool is_flying(const zkl_operation *operation)
+{
+    return operation->state == ZKL_OPERATION_STATE_FLYING || operation->state == ZKL_OPERATION_STATE_ABANDONED;
+}
+
+/* Returns whether the operation has its answer, or is cancelled: no other answer is reported. */
+static bool is_finished(const zkl_operation *operation)
+{
+    return operation->state == ZKL_OPERATION_STATE_ABANDONED || operation->state == ZKL_OPERATION_STATE_ANSWERED;
+}
+
+/* No answer is reported any more, after the one that is about to be given. */
+static void finish(zkl_operation *operation)
+{
+    bool flying = operation->state == ZKL_OPERATION_STATE_FLYING;
+    enter(operation, flying ? ZKL_OPERATION_STATE_ABANDONED : ZKL_OPERATION_STATE_ANSWERED);
 }
 
 /* Gives up the watch. While the read that arms it is in flight, its reply has to come first. */
 static void leave_watch(zkl_operation *operation)
 {
-    if (operation->watch != NULL && !operation->flying) {
+    if (operation->watch != NULL && !is_flying(operation)) {
         zkl_user_watch_leave(operation->watch);
         operation->watch = NULL;
     }
@@ -235,11 +274,10 @@ static void leave_watch(zkl_operation *operation)
 static void answer(zkl_operation *operation, zkl_code code, const char *message, zkl_operation_result *result,
                    int32_t failed_part)
 {
-    stop_waiting(operation);
+    finish(operation);
     if (code != ZKL_OK) {
         leave_watch(operation);
     }
-    operation->answered = true;
     operation->host->done(operation->user, code, message, result, failed_part);
 }
 
@@ -389,7 +427,7 @@ static void wait_again(zkl_operation *operation)
 {
     struct zkl_operation_list *list = &operation->operations->waiting;
     take_off(operation);
-    operation->waiting = true;
+    enter(operation, ZKL_OPERATION_STATE_WAITING);
     zkl_operation *later = TAILQ_FIRST(list);
     while (later != NULL && later->serial < operation->serial) {
         later = TAILQ_NEXT(later, all);
@@ -403,7 +441,7 @@ static void wait_again(zkl_operation *operation)
 
 static void free_if_done(zkl_operation *operation)
 {
-    if (operation->forgotten && !operation->flying) {
+    if (operation->forgotten && !is_flying(operation)) {
         take_off(operation);
         free_operation(operation);
     }
@@ -453,18 +491,19 @@ static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
 static void on_replied(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_operation *operation = owner;
-    operation->flying = false;
+    bool abandoned = operation->state == ZKL_OPERATION_STATE_ABANDONED;
+    enter(operation, abandoned ? ZKL_OPERATION_STATE_ANSWERED : ZKL_OPERATION_STATE_DECIDING);
     if (operation->watch != NULL) {
         zkl_user_watch_armed(operation->watch, is_success(operation, rc));
     }
-    if (operation->answered) {
+    if (abandoned) {
         leave_watch(operation);
     } else {
         bool sound = rc != ZOK || ((reply->names == NULL || zkl_list_is_sound(reply->names)) &&
                                    (operation->kind != ZKL_OPERATION_MULTI || all_succeeded(operation)));
         take_reply(operation, sound ? rc : ZMARSHALLINGERROR, reply);
     }
-    if (operation->answered) {
+    if (is_finished(operation)) {
         free_parts(operation); /* only its watch may be left */
     } else {
         free_multi(operation);
@@ -575,18 +614,17 @@ static void send_operation(zkl_operation *operation)
         fail_for_memory(operation, "");
         return;
     }
-    stop_waiting(operation);
-    operation->flying = true;
+    enter(operation, ZKL_OPERATION_STATE_DECIDING);
     operations->session->lease.own_ephemerals = operations->session->lease.own_ephemerals || makes_ephemeral(operation);
     if (operation->watch != NULL) {
         zkl_user_watch_arming(operation->watch);
     }
     int rc = call_client(operation);
     if (rc == ZOK) {
+        enter(operation, ZKL_OPERATION_STATE_FLYING);
         operations->sent_bytes += operation->size;
         return;
     }
-    operation->flying = false;
     if (operation->watch != NULL) {
         zkl_user_watch_armed(operation->watch, false);
     }
@@ -608,14 +646,14 @@ static bool may_send(const zkl_operations *operations)
 void zkl_operations_send(zkl_operations *operations)
 {
     zkl_operation *operation;
-    while (may_send(operations) && (operation = TAILQ_FIRST(&operations->waiting)) != NULL) {
+    while ((operation = TAILQ_FIRST(&operations->waiting)) != NULL && may_send(operations)) {
         send_operation(operation);
     }
 }
 
 int64_t zkl_operations_send_at(const zkl_operations *operations)
 {
-    return may_send(operations) && !TAILQ_EMPTY(&operations->waiting) ? operations->session->now : ZKL_NEVER;
+    return !TAILQ_EMPTY(&operations->waiting) && may_send(operations) ? operations->session->now : ZKL_NEVER;
 }
 
 /* --- the object ----------------------------------------------------------------------------------------------------- */
@@ -663,7 +701,7 @@ void zkl_operations_submit(zkl_operations *operations, zkl_operation *operation,
     operation->user = user;
     operation->serial = ++operations->serial;
     operation->size += (size_t)operation->part_count * (size_t)operations->session->chroot_length;
-    operation->waiting = true;
+    enter(operation, ZKL_OPERATION_STATE_WAITING);
     TAILQ_INSERT_TAIL(&operations->waiting, operation, all);
     if (!refuse_locally(operation) && operations->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {
         zkl_operations_send(operations);
@@ -673,8 +711,9 @@ void zkl_operations_submit(zkl_operations *operations, zkl_operation *operation,
 void zkl_operation_cancel(zkl_operation *operation, int64_t now)
 {
     operation->operations->session->now = now;
-    operation->answered = true;
-    stop_waiting(operation);
+    if (!is_finished(operation)) {
+        finish(operation);
+    }
     leave_watch(operation);
 }
 
@@ -695,9 +734,9 @@ static void fail_all(struct zkl_operation_list *list, zkl_code code, const char 
     zkl_operation *operation, *next;
     for (operation = TAILQ_FIRST(list); operation != NULL; operation = next) {
         next = TAILQ_NEXT(operation, all);
-        if (!operation->answered && operation->flying && !is_read(operation->kind)) {
+        if (operation->state == ZKL_OPERATION_STATE_FLYING && !is_read(operation->kind)) {
             fail(operation, code, "%s: whether it was executed is not known", message);
-        } else if (!operation->answered) {
+        } else if (!is_finished(operation)) {
             fail(operation, code, "%s", message);
         }
     }
@@ -721,8 +760,9 @@ void zkl_operations_free(zkl_operations *operations)
     while ((operation = TAILQ_FIRST(&operations->waiting)) != NULL ||
            (operation = TAILQ_FIRST(&operations->begun)) != NULL) {
         take_off(operation);
-        operation->flying = false;
-        leave_watch(operation);
+        if (operation->watch != NULL) {
+            zkl_user_watch_leave(operation->watch); /* the handle is closed: no reply comes any more */
+        }
         free_operation(operation);
     }
 }

@@ -16,6 +16,13 @@
 #include "ops.h"
 #include "user_watch.h"
 
+/* What the operation that requested a watch needs of it. In this order; TOLD may be skipped. */
+typedef enum {
+    ZKL_INTEREST_AWAITED, /* set by zkl_user_watch_new: it is to be told that the watch fired, or that it never will */
+    ZKL_INTEREST_TOLD,    /* set by tell: it was told, and still points to the watch */
+    ZKL_INTEREST_DROPPED  /* set by zkl_user_watch_leave: it does not know the watch any more */
+} zkl_watch_interest;
+
 struct zkl_user_watch {
     LIST_ENTRY(zkl_user_watch) all;
     zkl_operations *operations;
@@ -23,10 +30,9 @@ struct zkl_user_watch {
     void (*fired)(void *user, zkl_node_event event, zkl_code code);
     void *user;
     zkl_watch_state state;
-    bool children; /* on the node's children, else on the node itself */
-    bool wanted;   /* its operation may still need it */
-    bool told;     /* the owner has been told that it fired, or that it never will */
-    bool flying;   /* its removal is in flight */
+    zkl_watch_interest interest;
+    bool children; /* constant: on the node's children, else on the node itself */
+    bool flying;   /* the reply to its removal is still to come, even if the watch is not REMOVING any more */
     bool cleaning; /* counted in the session's `cleaning` */
 };
 
@@ -55,13 +61,19 @@ zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path,
     watch->children = children;
     watch->fired = fired;
     watch->user = user;
-    watch->wanted = true;
+    watch->interest = ZKL_INTEREST_AWAITED;
     watch->state = ZKL_WATCH_IDLE;
     LIST_INSERT_HEAD(&operations->watches, watch, all);
     operations->session->lease.program_watches++;
     operations->session->watches.watched_bytes += bytes_of(operations, path);
     operations->session->stats.watches++;
     return watch;
+}
+
+/* Returns whether an operation points to the watch. */
+static bool is_known(const zkl_user_watch *watch)
+{
+    return watch->interest != ZKL_INTEREST_DROPPED;
 }
 
 static void set_cleaning(zkl_user_watch *watch, bool cleaning)
@@ -75,7 +87,7 @@ static void set_cleaning(zkl_user_watch *watch, bool cleaning)
 /* Frees the watch when its address is not known any more: by no operation, by no request, and not by the C client. */
 static void free_if_unused(zkl_user_watch *watch)
 {
-    if (watch->wanted || watch->flying || watch->state != ZKL_WATCH_IDLE) {
+    if (is_known(watch) || watch->flying || watch->state != ZKL_WATCH_IDLE) {
         return;
     }
     set_cleaning(watch, false);
@@ -89,8 +101,8 @@ static void free_if_unused(zkl_user_watch *watch)
 
 static void tell(zkl_user_watch *watch, zkl_node_event event, zkl_code code)
 {
-    if (watch->wanted && !watch->told) {
-        watch->told = true;
+    if (watch->interest == ZKL_INTEREST_AWAITED) {
+        watch->interest = ZKL_INTEREST_TOLD;
         watch->fired(watch->user, event, code);
     }
 }
@@ -102,7 +114,7 @@ static bool is_wanted(const zkl_operations *operations, const char *path, bool c
     LIST_FOREACH(watch, &operations->watches, all)
     {
         bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_ARMING;
-        if (watch->wanted && armed && watch->children == children && strcmp(watch->path, path) == 0) {
+        if (is_known(watch) && armed && watch->children == children && strcmp(watch->path, path) == 0) {
             return true;
         }
     }
@@ -115,8 +127,8 @@ static void forget(zkl_operations *operations, const char *path, bool children)
     zkl_user_watch *watch, *next;
     for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
         next = LIST_NEXT(watch, all);
-        bool known = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
-        if (known && !watch->wanted && watch->children == children && strcmp(watch->path, path) == 0) {
+        bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
+        if (armed && !is_known(watch) && watch->children == children && strcmp(watch->path, path) == 0) {
             watch->state = ZKL_WATCH_IDLE;
             free_if_unused(watch);
         }
@@ -186,7 +198,7 @@ void zkl_user_watch_armed(zkl_user_watch *watch, bool armed)
 
 void zkl_user_watch_leave(zkl_user_watch *watch)
 {
-    watch->wanted = false;
+    watch->interest = ZKL_INTEREST_DROPPED;
     if (watch->state == ZKL_WATCH_ARMED) {
         disarm(watch);
     }
@@ -218,7 +230,7 @@ void zkl_user_watches_resume(zkl_operations *operations)
     zkl_user_watch *watch, *next;
     for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
         next = LIST_NEXT(watch, all);
-        if (watch->state == ZKL_WATCH_ARMED && !watch->wanted) {
+        if (watch->state == ZKL_WATCH_ARMED && !is_known(watch)) {
             disarm(watch);
             free_if_unused(watch);
         }

@@ -238,7 +238,7 @@ static void send_last(zkl_session *session)
 
 void zkl_heartbeat_begin(zkl_session *session)
 {
-    bool only_aliveness = session->lease.confirming && zkl_lease_lacks_heartbeat_only(session);
+    bool only_aliveness = zkl_lease_lacks_heartbeat_only(session);
     zkl_lease_rest(session);
     session->lease.chain.round_began = session->now;
     if (only_aliveness) {

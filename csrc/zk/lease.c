@@ -70,6 +70,7 @@ void zkl_lease_init(zkl_session *session, bool required)
     session->lease.required = required;
     session->lease.until = required ? 0 : ZKL_NEVER;
     session->lease.check_at = ZKL_NEVER;
+    session->lease.confirming_since = ZKL_NEVER;
     TAILQ_INIT(&session->lease.checks);
 }
 
@@ -177,10 +178,11 @@ void zkl_lease_answered(const zkl_request *request)
     }
     if (request->proof >= ZKL_PROOF_QUORUM) {
         int64_t within = ZKL_BROKEN(ZKL_BREAK_ENDED) ? 0 : ENDED_WITHIN(zkl_session_timeout(session));
-        bool ended_by_now = !chain->begins && request->sent_at >= chain->unbroken_since + within;
-        chain->sound = chain->sound || ended_by_now;
+        if (chain->state == ZKL_CHAIN_BROKEN && request->sent_at >= chain->unbroken_since + within) {
+            chain->state = ZKL_CHAIN_SOUND; /* the session would have ended by now */
+        }
         chain->proven = later(chain->restarted_at, chain->arrived);
-        if (chain->sound) {
+        if (chain->state == ZKL_CHAIN_SOUND) {
             session->lease.restarted_at = later(session->lease.restarted_at, chain->restarted_at);
         }
     }
@@ -194,13 +196,21 @@ static bool is_unbroken(const zkl_session *session, int64_t before)
 
 static void break_chain(zkl_session *session)
 {
-    session->lease.chain.sound = false;
+    session->lease.chain.state = ZKL_CHAIN_BROKEN;
     session->lease.chain.unbroken_since = session->now;
+}
+
+/* Returns whether an item waits for a lease. */
+static bool is_awaited(const zkl_session *session)
+{
+    return session->lease.confirming_since != ZKL_NEVER;
 }
 
 void zkl_lease_connected(zkl_session *session, bool fresh)
 {
-    session->lease.confirming_since = session->now;
+    if (is_awaited(session)) {
+        session->lease.confirming_since = session->now;
+    }
     session->lease.check_at = session->now;
     if (fresh) {
         session->lease.own_ephemerals = session->lease.no_witness = false;
@@ -211,8 +221,7 @@ void zkl_lease_connected(zkl_session *session, bool fresh)
                                        .proven = ZKL_LONG_AGO,
                                        .restarted_at = session->handshake_at,
                                        .unbroken_since = session->handshake_at,
-                                       .sound = fresh,
-                                       .begins = !fresh};
+                                       .state = fresh ? ZKL_CHAIN_SOUND : ZKL_CHAIN_BEGINS};
     if (fresh) { /* the session was created by a quorum write */
         session->lease.restarted_at = session->handshake_at;
         session->lease.alive_at = ZKL_LONG_AGO;
@@ -232,7 +241,7 @@ void zkl_lease_connected(zkl_session *session, bool fresh)
 void zkl_lease_end(zkl_session *session)
 {
     session->lease.check_at = ZKL_NEVER;
-    session->lease.confirming = false;
+    session->lease.confirming_since = ZKL_NEVER;
     if (session->lease.required && session->lease.until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
         session->lease.until = 0;
         session->host.lease_changed(session->host.context, 0);
@@ -253,8 +262,8 @@ static void extend(zkl_session *session)
     zkl_lease_lapse(session);
     session->lease.until = until;
     session->host.lease_changed(session->host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
-    if (session->lease.confirming && zkl_lease_valid(session)) {
-        session->lease.confirming = false;
+    if (is_awaited(session) && zkl_lease_valid(session)) {
+        session->lease.confirming_since = ZKL_NEVER;
         ZKL_TELL(session, leased, each->owner);
     }
 }
@@ -291,9 +300,8 @@ void zkl_lease_date_answers(zkl_session *session)
         }
         heard->since = session->now;
     }
-    if (chain->begins) {
-        chain->begins = false;
-        chain->sound = is_unbroken(session, session->lease.restarted_at);
+    if (chain->state == ZKL_CHAIN_BEGINS) {
+        chain->state = is_unbroken(session, session->lease.restarted_at) ? ZKL_CHAIN_SOUND : ZKL_CHAIN_BROKEN;
         chain->unbroken_since = session->now;
     }
     if (chain->arrived > chain->restarted_at) {
@@ -302,7 +310,7 @@ void zkl_lease_date_answers(zkl_session *session)
         }
         chain->restarted_at = chain->arrived;
     }
-    if (chain->sound && chain->proven > session->lease.restarted_at) {
+    if (chain->state == ZKL_CHAIN_SOUND && chain->proven > session->lease.restarted_at) {
         session->lease.restarted_at = chain->proven;
         extend(session);
     }
@@ -344,14 +352,15 @@ bool zkl_lease_has_something(const zkl_session *session)
 static bool wants_session(const zkl_session *session)
 {
     const zkl_chain *chain = &session->lease.chain;
-    return !chain->sound && session->now < chain->unbroken_since + ENDED_WITHIN(zkl_session_timeout(session)) &&
+    return chain->state != ZKL_CHAIN_SOUND &&
+           session->now < chain->unbroken_since + ENDED_WITHIN(zkl_session_timeout(session)) &&
            !zkl_lease_has_something(session);
 }
 
 bool zkl_lease_wants_session(const zkl_session *session)
 {
-    return session->lease.required && !session->lease.chain.begins &&
-           session->lease.items->next(session->lease.items_owner, NULL) != NULL && session->requests.in_flight == 0 &&
+    return session->lease.required && session->lease.chain.state == ZKL_CHAIN_BROKEN &&
+           session->requests.in_flight == 0 && session->lease.items->next(session->lease.items_owner, NULL) != NULL &&
            wants_session(session);
 }
 
@@ -370,28 +379,31 @@ static bool any_needs_lease(const zkl_session *session)
 int64_t zkl_lease_decides_at(const zkl_session *session)
 {
     bool at_once = zkl_session_usable(session) && session->lease.required &&
-                   (session->lease.chain.begins || session->lease.chain.round_over || zkl_lease_wants_session(session));
+                   (session->lease.chain.state == ZKL_CHAIN_BEGINS || session->lease.chain.round_over ||
+                    zkl_lease_wants_session(session));
     return at_once ? session->now : zkl_session_usable(session) ? zkl_lease_waits_until(session) : ZKL_NEVER;
 }
 
 int64_t zkl_lease_waits_until(const zkl_session *session)
 {
-    bool waits = session->lease.required && session->lease.confirming;
+    bool waits = session->lease.required && is_awaited(session);
     return waits ? session->lease.confirming_since + GIVES_WAY_AFTER(zkl_session_timeout(session)) : ZKL_NEVER;
 }
 
 bool zkl_lease_waits_in_vain(zkl_session *session)
 {
-    if (session->now < zkl_lease_waits_until(session)) {
+    if (!is_awaited(session) || session->now < zkl_lease_waits_until(session)) {
         return false;
     }
-    session->lease.confirming = any_needs_lease(session); /* false: the item that needed a lease has left */
-    return session->lease.confirming;
+    if (!any_needs_lease(session)) {
+        session->lease.confirming_since = ZKL_NEVER; /* the item that needed a lease has left */
+    }
+    return is_awaited(session);
 }
 
 bool zkl_lease_holds_back(const zkl_session *session)
 {
-    return session->lease.required && (session->lease.chain.begins || wants_session(session));
+    return session->lease.required && (session->lease.chain.state == ZKL_CHAIN_BEGINS || wants_session(session));
 }
 
 void zkl_lease_want_now(zkl_session *session)
@@ -401,8 +413,7 @@ void zkl_lease_want_now(zkl_session *session)
 
 void zkl_lease_want(zkl_session *session)
 {
-    if (!session->lease.confirming) {
-        session->lease.confirming = true;
+    if (!is_awaited(session)) {
         session->lease.confirming_since = session->now;
     }
     if (session->lease.checks_flying == 0) {
@@ -417,6 +428,6 @@ void zkl_lease_rest(zkl_session *session)
 
 bool zkl_lease_lacks_heartbeat_only(const zkl_session *session)
 {
-    return session->lease.chain.sound &&
+    return is_awaited(session) && session->lease.chain.state == ZKL_CHAIN_SOUND &&
            session->now < session->lease.restarted_at + ENDED_WITHIN(zkl_session_timeout(session));
 }

@@ -30,6 +30,17 @@ typedef struct {
 } zkl_evidence;
 
 /*
+ * Whether each instant at which the timer was restarted became known in time after the one before. docs/design.md has the
+ * table of the transitions.
+ */
+typedef enum {
+    ZKL_CHAIN_BROKEN =
+        0,            /* set by zkl_lease_date_answers: one became known too late. Also the state before any session */
+    ZKL_CHAIN_BEGINS, /* set by zkl_lease_connected, with an earlier session: the connection itself is not dated yet */
+    ZKL_CHAIN_SOUND /* set by zkl_lease_connected, with a new session, by zkl_lease_date_answers and by zkl_lease_answered */
+} zkl_chain_state;
+
+/*
  * When the leader restarted the session's timer, as far as the present connection proves it. ZKL_LONG_AGO: no such
  * instant is known.
  */
@@ -46,10 +57,9 @@ typedef struct {
     int64_t restarted_at;
     int64_t round_began;    /* start of the latest round of requests */
     int64_t unbroken_since; /* since then each restart became known less than 9T/10 after the one before */
-    bool sound;             /* unbroken since the session began, or for so long that this is as good */
-    bool begins;            /* the connection itself is not dated yet */
-    int32_t heard_count;    /* how many pairs were ever written to `heard` */
-    bool round_over;        /* the latest round has ended, and its end is not dated yet */
+    zkl_chain_state state;
+    int32_t heard_count; /* how many pairs were ever written to `heard` */
+    bool round_over;     /* a round has ended, and its end is not dated yet; the next round may have begun meanwhile */
 } zkl_chain;
 
 /* What an item is to the lease. */
@@ -95,13 +105,11 @@ TAILQ_HEAD(zkl_checks_list, zkl_checks);
 typedef struct {
     const zkl_lease_items *items;
     void *items_owner;
-    bool required;    /* grants need a lease */
-    bool confirming;  /* an item waits for a lease */
-    bool no_witness;  /* "/" may not be read, or does not exist */
-    int64_t until;    /* the end of the lease; 0: there is none; ZKL_NEVER: grants need none */
-    int64_t check_at; /* next round of heartbeats */
-    /* Since then an item needs a lease for its grant; valid if `confirming` is set. */
-    int64_t confirming_since;
+    bool required;            /* grants need a lease */
+    bool no_witness;          /* "/" may not be read, or does not exist */
+    int64_t until;            /* the end of the lease; 0: there is none; ZKL_NEVER: grants need none */
+    int64_t check_at;         /* next round of heartbeats */
+    int64_t confirming_since; /* since then an item waits for a lease; ZKL_NEVER: none does */
     /* The session existed at this instant or later: its latest acknowledged quorum write was sent then. */
     int64_t alive_at;
     int64_t restarted_at; /* proven: the leader restarted the session's timer at this instant or later */
@@ -162,8 +170,8 @@ bool zkl_lease_holds_back(const zkl_session *session);
 /* Ends grants that outlived their lease: they are lost for good. */
 void zkl_lease_lapse(zkl_session *session);
 /*
- * Returns whether the next heartbeat alone extends the lease: it is certain that the leader has restarted the session's
- * timer a short while ago.
+ * Returns whether an item waits for a lease that the next heartbeat alone extends: it is certain that the leader has restarted
+ * the session's timer a short while ago.
  */
 bool zkl_lease_lacks_heartbeat_only(const zkl_session *session);
 /* Returns whether the session has, or may get, anything that a new session would not have. */

@@ -9,6 +9,7 @@
  *
  * The completions here do that bookkeeping, and pass the reply to the function that was given with the request.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "lease.h"
@@ -31,6 +32,7 @@ static zkl_request *begin(zkl_session *session, const zkl_ask *ask)
             return NULL;
         }
     }
+    request->state = ZKL_REQUEST_FLYING;
     request->session = session;
     request->on_reply = ask->on_reply;
     request->owner = ask->owner;
@@ -57,7 +59,7 @@ static void refused(zkl_request *request, int rc)
     TAILQ_REMOVE(&session->requests.flying, request, all);
     session->requests.in_flight--;
     zkl_session_log(session, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
-    request->session = NULL;
+    request->state = ZKL_REQUEST_ORPHAN;
     TAILQ_INSERT_TAIL(&session->requests.orphans, request, all);
 }
 
@@ -79,9 +81,10 @@ static zkl_request *begin_completion(const void *data, int rc)
 {
     zkl_request *request = (zkl_request *)(uintptr_t)data;
     zkl_session *session = request->session;
-    if (session == NULL) {
-        return NULL; /* an orphan that is completed after all */
+    if (request->state == ZKL_REQUEST_ORPHAN) {
+        return NULL; /* it is completed after all */
     }
+    assert(request->state == ZKL_REQUEST_FLYING);
     TAILQ_REMOVE(&session->requests.flying, request, all);
     session->requests.in_flight--;
     bool heartbeat = request->proof == ZKL_PROOF_HEARTBEAT;
@@ -110,6 +113,7 @@ static void answer(const void *data, int rc, zkl_reply reply)
     request->on_reply(request->owner, rc, &reply);
     zkl_free(request->memory);
     request->memory = NULL;
+    request->state = ZKL_REQUEST_SPARE;
     TAILQ_INSERT_HEAD(&session->requests.spare, request, all);
 }
 

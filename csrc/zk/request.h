@@ -46,10 +46,17 @@ typedef struct {
 
 TAILQ_HEAD(zkl_request_list, zkl_request);
 
+/* The state of a request's context. Each state has its list in zkl_requests. */
+typedef enum {
+    ZKL_REQUEST_FLYING, /* set by begin: the C client will complete it, once */
+    ZKL_REQUEST_ORPHAN, /* set by refused: the C client has refused it and may complete it all the same, without effect */
+    ZKL_REQUEST_SPARE   /* set by answer: it was completed, and may be used for another request */
+} zkl_request_state;
+
 /* The context of one asynchronous call of the C client. */
 struct zkl_request {
     TAILQ_ENTRY(zkl_request) all;
-    zkl_session *session; /* NULL: an orphan */
+    zkl_session *session;
     zkl_on_reply on_reply;
     void *owner;
     void *memory;
@@ -59,6 +66,7 @@ struct zkl_request {
     uint32_t generation;
     int32_t tag;
     zkl_proof proof;
+    zkl_request_state state;
 };
 
 /* request.c's part of a session. */

@@ -33,9 +33,9 @@ struct zkl_watch {
     struct zkl_watcher_list watchers;
     zkl_watch_state state;
     int32_t flying;     /* requests in flight that point here */
-    bool pinned;        /* its watchers are being told something: it must not be freed meanwhile */
+    bool pinned;        /* its watchers are being told something, in any state: it must not be freed meanwhile */
     zkl_watcher *owner; /* whose own node this is, if it listens for changes of the data */
-    bool children;      /* on the children of the directory */
+    bool children;      /* constant: on the children of the directory */
     bool unwanted;      /* armed, not needed any more, removal not confirmed: counted in session->cleaning */
     bool asked;         /* the node's data asked the owner for something, as read when the watch was armed */
 };

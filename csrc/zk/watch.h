@@ -99,12 +99,12 @@ void zkl_watches_use_ops(zkl_session *session, const zkl_watch_ops *ops, void *o
 /* Names the other watches of the session, with their owner. To be called once, before the first turn. */
 void zkl_watches_use_others(zkl_session *session, const zkl_other_watches *others, void *owner);
 
-/* The state of a watch. */
+/* The state of a watch, of the lock protocol or of the program. docs/design.md has the table of the transitions. */
 typedef enum {
-    ZKL_WATCH_IDLE,    /* nothing is armed or asked for */
-    ZKL_WATCH_ARMING,  /* the request that arms it is in flight */
-    ZKL_WATCH_ARMED,   /* the C client holds its address until the event, the removal or the close */
-    ZKL_WATCH_REMOVING /* the removal is in flight */
+    ZKL_WATCH_IDLE,   /* set by an event, a refusal, a removal or the close: the C client does not hold its address */
+    ZKL_WATCH_ARMING, /* set by whatever sends the read that arms it: that read is in flight */
+    ZKL_WATCH_ARMED, /* set by the read's reply: the C client holds its address until the event, the removal or the close */
+    ZKL_WATCH_REMOVING /* set by disarm: the removal is in flight */
 } zkl_watch_state;
 
 /* Watches the node `name` in the directory. `gone`, `look_again` and the like tell the watcher of events. */

@@ -69,14 +69,18 @@ void zkl_handles_die(zkl_handle *handle)
     }
 }
 
+static void reap(zkl_handle *handle)
+{
+    TAILQ_REMOVE(&handle->client->handles.dying, handle, ending);
+    zkl_acquisition_forget(handle->acquisition, zkl_clock());
+    handle->acquisition = NULL;
+    zkl_handles_let_go(handle);
+}
+
 void zkl_handles_reap(zkl_client *client)
 {
-    zkl_handle *handle;
-    while ((handle = TAILQ_FIRST(&client->handles.dying)) != NULL) {
-        TAILQ_REMOVE(&client->handles.dying, handle, ending);
-        zkl_acquisition_forget(handle->acquisition, zkl_clock());
-        handle->acquisition = NULL;
-        zkl_handles_let_go(handle);
+    while (!TAILQ_EMPTY(&client->handles.dying)) {
+        reap(TAILQ_FIRST(&client->handles.dying));
     }
 }
 

@@ -40,7 +40,7 @@ static void done_elsewhere(zkl_session *session)
     ROW(locks, zkl_entries_run_at, zkl_entries_run, true)                                                              \
     ROW(operations, zkl_operations_send_at, zkl_operations_send, true)                                                 \
     ROW(session, zkl_heartbeat_at, zkl_heartbeat_begin, false)                                                         \
-    ROW(session, zkl_lease_decides_at, done_elsewhere, false)
+    ROW(session, zkl_lease_decides_at, done_elsewhere, true)
 
 static void run_due(zkl_engine *engine)
 {

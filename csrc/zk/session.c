@@ -424,9 +424,8 @@ void zkl_session_notice_loss(zkl_session *session)
 
 int64_t zkl_session_given_up_at(const zkl_session *session)
 {
-    return is_away(session) && session->session_id != 0
-               ? session->lost_at + GIVEN_UP_AFTER(zkl_session_timeout(session))
-               : ZKL_NEVER;
+    bool waits = is_away(session) && session->session_id != 0;
+    return waits ? session->lost_at + GIVEN_UP_AFTER(zkl_session_timeout(session)) : ZKL_NEVER;
 }
 
 /*
@@ -440,14 +439,6 @@ void zkl_session_give_up(zkl_session *session)
     session_over(session, "no server has taken the session back for three times its timeout");
     set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
               session->hosts);
-}
-
-/* Tries that wait for a new session are answered after so long without a connection. */
-#define TRIES_WAIT ZKL_SECOND
-
-int64_t zkl_session_tries_end_at(const zkl_session *session)
-{
-    return session->renewed_at != 0 ? session->renewed_at + TRIES_WAIT : ZKL_NEVER;
 }
 
 void zkl_session_end_tries(zkl_session *session)
@@ -529,11 +520,6 @@ void zkl_try_later(zkl_session *session)
     if (session->backing_off_until == ZKL_NEVER) {
         session->backing_off_until = session->now + TRY_AGAIN_AFTER;
     }
-}
-
-int64_t zkl_session_retry_at(const zkl_session *session)
-{
-    return session->backing_off_until;
 }
 
 void zkl_session_retry(zkl_session *session)

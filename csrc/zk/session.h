@@ -50,6 +50,9 @@ const char *zkl_state_name(zkl_state state);
 
 #define ZKL_WAIT_BUCKETS 16
 
+/* Tries that wait for a new session are answered after so long without a connection. */
+#define ZKL_TRIES_WAIT ZKL_SECOND
+
 /*
  * Counters of a client since it was made, except the numbers of entries and of watches, which are present values. The
  * layers above count what they do here too, so that there is one struct to copy.
@@ -261,13 +264,19 @@ void zkl_session_notice_loss(zkl_session *session);
 int64_t zkl_session_given_up_at(const zkl_session *session);
 void zkl_session_give_up(zkl_session *session);
 /* Tries that wait for a new session are answered. */
-int64_t zkl_session_tries_end_at(const zkl_session *session);
+static inline int64_t zkl_session_tries_end_at(const zkl_session *session)
+{
+    return session->renewed_at != 0 ? session->renewed_at + ZKL_TRIES_WAIT : ZKL_NEVER;
+}
 void zkl_session_end_tries(zkl_session *session);
 /* The probe is sent again. */
 int64_t zkl_session_probe_at(const zkl_session *session);
 void zkl_session_probe_again(zkl_session *session);
 /* What was put off by zkl_try_later is tried again. */
-int64_t zkl_session_retry_at(const zkl_session *session);
+static inline int64_t zkl_session_retry_at(const zkl_session *session)
+{
+    return session->backing_off_until;
+}
 void zkl_session_retry(zkl_session *session);
 /* Replaces the session by a new one where the lease requires that. */
 void zkl_session_renew(zkl_session *session);

@@ -18,12 +18,12 @@ int64_t zkl_clock(void)
     return (int64_t)now.tv_sec * ZKL_SECOND + now.tv_nsec;
 }
 
-int zkl_poll_timeout(int64_t until)
+int zkl_poll_timeout(int64_t until, int64_t now)
 {
     if (until == ZKL_NEVER) {
         return -1;
     }
-    int64_t left = until - zkl_clock();
+    int64_t left = until - now;
     if (left <= 0) {
         return 0;
     }

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /*
- * Returns the timeout for poll, in milliseconds, from now until the instant `until`: -1 for ZKL_NEVER, 0 if the instant is over,
- * 60000 at most.
+ * Returns the timeout for poll, in milliseconds, from the instant `now` until the instant `until`: -1 for ZKL_NEVER, 0 if that
+ * instant is over, 60000 at most.
  */
-int zkl_poll_timeout(int64_t until);
+int zkl_poll_timeout(int64_t until, int64_t now);
 
 #endif

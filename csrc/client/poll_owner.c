@@ -75,7 +75,7 @@ void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
         {.fd = client->poll_owner.polled_by == ZKL_POLLED_BY_THREAD ? wanted->fd : -1, .events = wanted->events},
         {.fd = client->poll_owner.alarm.fd, .events = POLLIN},
     };
-    int timeout = zkl_poll_timeout(client->poll_owner.sleeping_until);
+    int timeout = zkl_poll_timeout(client->poll_owner.sleeping_until, zkl_clock());
     pthread_mutex_unlock(&client->engine_mutex);
     if (poll(fds, 3, timeout) < 0) {
         fds[0].revents = fds[1].revents = fds[2].revents = 0;
@@ -193,14 +193,18 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
     zkl_poll wanted;
     client->notifications.quiet = subject;
     bool ready_to_wait = zkl_client_turn(client, &wanted, true);
-    if (!ready_to_wait || is_over(client, subject) || !may_poll_inline(client) || zkl_clock() >= until) {
+    if (!ready_to_wait || is_over(client, subject) || !may_poll_inline(client)) {
+        return false;
+    }
+    int64_t now = zkl_clock();
+    if (now >= until) {
         return false;
     }
     client->notifications.quiet =
         NULL; /* the I/O thread may finish the work meanwhile, and must then wake the caller */
     struct pollfd fds[2] = {{.fd = client->notifications.pipe.ends[0], .events = POLLIN},
                             {.fd = wanted.fd, .events = wanted.events}};
-    int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until));
+    int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until), now);
     pthread_mutex_unlock(&client->engine_mutex);
     int ready = poll(fds, 2, timeout);
     pthread_mutex_lock(&client->engine_mutex);
@@ -282,6 +286,6 @@ void zkl_client_wait(zkl_client *client, int64_t nanoseconds)
         zkl_client_speaks(before);
     } else {
         struct pollfd notify_fd = {.fd = client->notifications.pipe.ends[0], .events = POLLIN};
-        poll(&notify_fd, 1, zkl_poll_timeout(until));
+        poll(&notify_fd, 1, zkl_poll_timeout(until, zkl_clock()));
     }
 }

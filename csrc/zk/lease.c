@@ -378,10 +378,13 @@ static bool any_needs_lease(const zkl_session *session)
 
 int64_t zkl_lease_decides_at(const zkl_session *session)
 {
-    bool at_once = zkl_session_usable(session) && session->lease.required &&
-                   (session->lease.chain.state == ZKL_CHAIN_BEGINS || session->lease.chain.round_over ||
-                    zkl_lease_wants_session(session));
-    return at_once ? session->now : zkl_session_usable(session) ? zkl_lease_waits_until(session) : ZKL_NEVER;
+    const zkl_chain *chain = &session->lease.chain;
+    if (!zkl_session_usable(session) || !session->lease.required) {
+        return ZKL_NEVER;
+    }
+    bool undecided =
+        chain->state == ZKL_CHAIN_BEGINS || (chain->state == ZKL_CHAIN_BROKEN && zkl_lease_wants_session(session));
+    return chain->round_over || undecided ? session->now : zkl_lease_waits_until(session);
 }
 
 int64_t zkl_lease_waits_until(const zkl_session *session)

@@ -498,17 +498,6 @@ static void ask_interest(zkl_session *session, zkl_poll *poll)
 
 /* --- turns --------------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the probe must be sent again: it could not be sent, or its answer decided nothing (throttled, say). */
-static bool must_probe_again(const zkl_session *session)
-{
-    return session->life == ZKL_SESSION_PROBING && !zkl_session_closing(session) && session->lease.checks_flying == 0;
-}
-
-int64_t zkl_session_probe_at(const zkl_session *session)
-{
-    return must_probe_again(session) ? session->lease.check_at : ZKL_NEVER;
-}
-
 void zkl_session_probe_again(zkl_session *session)
 {
     send_probe(session);

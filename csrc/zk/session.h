@@ -269,8 +269,12 @@ static inline int64_t zkl_session_tries_end_at(const zkl_session *session)
     return session->renewed_at != 0 ? session->renewed_at + ZKL_TRIES_WAIT : ZKL_NEVER;
 }
 void zkl_session_end_tries(zkl_session *session);
-/* The probe is sent again. */
-int64_t zkl_session_probe_at(const zkl_session *session);
+/* The probe is sent again: it could not be sent, or its answer decided nothing (throttled, say). */
+static inline int64_t zkl_session_probe_at(const zkl_session *session)
+{
+    bool again = session->life == ZKL_SESSION_PROBING && !zkl_session_closing(session);
+    return again && session->lease.checks_flying == 0 ? session->lease.check_at : ZKL_NEVER;
+}
 void zkl_session_probe_again(zkl_session *session);
 /* What was put off by zkl_try_later is tried again. */
 static inline int64_t zkl_session_retry_at(const zkl_session *session)

@@ -81,7 +81,7 @@ static void *run(void *argument)
         }
     }
     zkl_engine_shut_down(client->engine, zkl_clock());
-    zkl_handles_reap(client);
+    zkl_handles_reap(&client->handles);
     zkl_client_publish(client, false);
     zkl_registry_remove(&client->registration);
     zkl_engine_free(client->engine);

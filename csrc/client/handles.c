@@ -48,7 +48,7 @@ void zkl_handles_run(zkl_client *client)
         }
         handle->kind->run(handle, todo, zkl_clock());
         zkl_handle_drop(handle); /* the list's reference */
-        zkl_handles_reap(client);
+        zkl_handles_reap(&client->handles);
         pthread_mutex_lock(&client->mutex);
     }
     pthread_mutex_unlock(&client->mutex);
@@ -69,7 +69,7 @@ void zkl_handles_die(zkl_handle *handle)
     }
 }
 
-static void reap(zkl_handle *handle)
+void zkl_handle_reap(zkl_handle *handle)
 {
     TAILQ_REMOVE(&handle->client->handles.dying, handle, ending);
     zkl_acquisition_forget(handle->acquisition, zkl_clock());
@@ -77,22 +77,10 @@ static void reap(zkl_handle *handle)
     zkl_handles_let_go(handle);
 }
 
-void zkl_handles_reap(zkl_client *client)
-{
-    while (!TAILQ_EMPTY(&client->handles.dying)) {
-        reap(TAILQ_FIRST(&client->handles.dying));
-    }
-}
-
-bool zkl_handles_flushing(const zkl_client *client)
-{
-    return !TAILQ_EMPTY(&client->handles.flushes);
-}
-
 void zkl_handles_finish_flushes(zkl_client *client)
 {
     zkl_handle *handle;
-    if (!zkl_handles_flushing(client) || !zkl_engine_drained(client->engine)) {
+    if (!zkl_handles_flushing(&client->handles) || !zkl_engine_drained(client->engine)) {
         return;
     }
     while ((handle = TAILQ_FIRST(&client->handles.flushes)) != NULL) {

@@ -32,10 +32,20 @@ void zkl_handles_run(zkl_client *client);
 void zkl_handles_let_go(zkl_handle *handle);
 /* Marks an acquisition for reaping: it has ENDED and is settled. Also from within the engine's callbacks. */
 void zkl_handles_die(zkl_handle *handle);
-/* Not from within the engine. Reaps the acquisitions that are DYING. */
-void zkl_handles_reap(zkl_client *client);
+/* Not from within the engine. Reaps an acquisition that is DYING. */
+void zkl_handle_reap(zkl_handle *handle);
+/* The same for all of them. */
+static inline void zkl_handles_reap(zkl_handles *handles)
+{
+    while (!TAILQ_EMPTY(&handles->dying)) {
+        zkl_handle_reap(TAILQ_FIRST(&handles->dying));
+    }
+}
 /* Whether a flush waits. */
-bool zkl_handles_flushing(const zkl_client *client);
+static inline bool zkl_handles_flushing(const zkl_handles *handles)
+{
+    return !TAILQ_EMPTY(&handles->flushes);
+}
 /* Answers the flushes if no clean-up is in flight any more. */
 void zkl_handles_finish_flushes(zkl_client *client);
 /* The engine is gone: the client becomes ENDED. Answers all open requests. */

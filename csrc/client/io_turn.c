@@ -45,8 +45,8 @@ static void uncork(zkl_server_socket *socket)
 void zkl_client_end_turn(zkl_client *client, bool silently)
 {
     uncork(&client->socket);
-    zkl_handles_reap(client);
-    if (zkl_handles_flushing(client)) {
+    zkl_handles_reap(&client->handles);
+    if (zkl_handles_flushing(&client->handles)) {
         /* A flush's answer says that nothing is left, so the figures must show that before it. */
         zkl_client_publish(client, true);
         zkl_handles_finish_flushes(client);

@@ -243,7 +243,8 @@ static void leave_engine(zkl_client *client)
 {
     client->notifications.quiet = NULL;
     zkl_client_end_turn(client, false);
-    bool due = zkl_handles_flushing(client) || zkl_engine_wants_turn(client->engine, client->poll_owner.sleeping_until);
+    bool due = zkl_handles_flushing(&client->handles) ||
+               zkl_engine_wants_turn(client->engine, client->poll_owner.sleeping_until);
     pthread_mutex_unlock(&client->engine_mutex);
     if (due) {
         zkl_client_wake(client);

@@ -36,7 +36,7 @@ static zkl_entry *writer_of(const zkl_acquisition *acquisition, const zkl_acquis
 static bool refuse_locally(zkl_acquisition *acquisition, bool has_place)
 {
     zkl_locks *locks = acquisition->locks;
-    if (locks->session->closing) {
+    if (zkl_session_closing(locks->session)) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_CLOSED, "the client is closed");
     } else if (locks->session->state == ZKL_STATE_AUTH_FAILED) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_AUTH_FAILED, "%s", locks->session->problem);

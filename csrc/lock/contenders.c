@@ -218,9 +218,9 @@ bool zkl_locks_contenders(zkl_locks *locks, const char *path, bool identities, z
     query->done = done;
     query->user = user;
     LIST_INSERT_HEAD(&locks->queries, query, all);
-    if (locks->session->closing || locks->session->state == ZKL_STATE_AUTH_FAILED) {
-        answer(query, locks->session->closing ? ZKL_CLOSED : ZKL_AUTH_FAILED,
-               locks->session->closing ? "the client is closed" : locks->session->problem);
+    if (zkl_session_closing(locks->session) || locks->session->state == ZKL_STATE_AUTH_FAILED) {
+        answer(query, zkl_session_closing(locks->session) ? ZKL_CLOSED : ZKL_AUTH_FAILED,
+               zkl_session_closing(locks->session) ? "the client is closed" : locks->session->problem);
         free_query(query);
     } else {
         send_query(query);

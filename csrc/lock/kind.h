@@ -25,13 +25,23 @@ struct zkl_kind {
     /* What its nodes are called, and for which other nodes they wait (zkl_node_prefix, zkl_kind_conflicts). */
     zkl_node_kind node;
     bool readwrite; /* with ZKL_NODE_EXCLUSIVE: its nodes have the name of a read/write lock's writer */
-    /* Its nodes have a place in a queue: the queue is listed, and the node before is watched. */
+    /*
+     * Its nodes have a place in a queue: the queue is listed, and the node before is watched. An entry of another kind is a
+     * part of an acquisition whose queue entry makes it: when its session is over it is gone, and is not made again.
+     */
     bool queues;
-    bool needs_lease; /* an entry in CONFIRMING waits for a lease before `ready` is called */
+    /*
+     * An entry in CONFIRMING waits for a lease before `ready` is called, and is not stepped: `ready` must grant. Without
+     * this flag `ready` is called at each step, and must ask for the lease itself before it grants.
+     */
+    bool needs_lease;
     bool predictable; /* its nodes have the names that predict.c can predict */
     bool shares;      /* several acquisitions of this client may use one entry (share.c) */
     bool together;    /* with `shares`: they may hold at the same time */
-    /* An entry of this kind serves acquisitions of that kind too, and a holder may become one of that kind; or NULL. */
+    /*
+     * An entry of this kind serves acquisitions of that kind too, and a holder may become one of that kind; or NULL. Only
+     * with `readwrite`: contenders see by the node's name that such a node may be followed by one with the same number.
+     */
     const zkl_kind *weaker;
 
     /* --- an acquisition --- */
@@ -43,9 +53,12 @@ struct zkl_kind {
     char *(*directories)(const char *path);
     /* The acquisition begins, and has its queue. Returns false when memory is short; `end` is called then. May be NULL. */
     bool (*begin)(zkl_acquisition *acquisition, const zkl_acquisition_request *request);
-    /* The acquisition has ended: its entries pass to other acquisitions, or their nodes are deleted. */
+    /*
+     * The acquisition has ended: its entries pass to other acquisitions, or their nodes are deleted. Also called for an
+     * acquisition that never held or has no entry, and more than once. May free the acquisition.
+     */
     void (*released)(zkl_acquisition *acquisition);
-    /* The acquisition is freed: frees acquisition->part. May be NULL. */
+    /* The acquisition is freed: frees acquisition->part, which is NULL if `begin` was not called. May be NULL. */
     void (*end)(zkl_acquisition *acquisition);
     /* As zkl_acquisition_nodes, of a granted acquisition. May be NULL: it holds by one node. */
     char *(*nodes)(const zkl_acquisition *acquisition);
@@ -64,15 +77,19 @@ struct zkl_kind {
     bool (*look)(zkl_entry *entry);
     /* The create of the entry's node is in flight, and its list. May be NULL. */
     void (*joining)(zkl_entry *entry);
-    /* The entry has its node, is in QUEUED, and is stepped. May be NULL. */
+    /* The entry has its node, is in QUEUED, and is stepped. Must neither free the entry nor change its state. May be NULL. */
     void (*queued)(zkl_entry *entry);
     /* A list has shown a node ahead for which the entry must wait. May be NULL. */
     void (*blocked)(zkl_entry *entry);
-    /* Nothing conflicts ahead: grants, or does what is left to do. Called again until the entry leaves CONFIRMING. */
+    /* Nothing conflicts ahead: grants, or does what is left to do. See `needs_lease`. */
     void (*ready)(zkl_entry *entry);
     /* See zkl_loss. The entry is in PARKED, or RECOVERING (ZKL_LOSS_REPLY). May be NULL. */
     void (*node_lost)(zkl_entry *entry, zkl_loss loss);
-    /* The list that armed the entry's watch on a directory. */
+    /*
+     * The next three may be NULL if no entry of this kind watches a directory (zkl_entry_watch_children).
+     *
+     * The list that armed the entry's watch on a directory.
+     */
     void (*directory_listed)(zkl_entry *entry, int rc, const zkl_reply *reply);
     /* That directory has changed. The entry is in CONFIRMING or GRANTED. */
     void (*directory_changed)(zkl_entry *entry);

@@ -37,9 +37,9 @@
 typedef enum {
     ZKL_ACQUISITION_WAITING = 0,
     ZKL_ACQUISITION_GRANTED,
-    ZKL_ACQUISITION_LOST,    /* the grant has ended for good without a release; the code says why */
-    ZKL_ACQUISITION_REFUSED, /* never granted, and never will be; the code says why */
-    /* Released by its owner; the code says so if the delete was refused, or if the node was already gone (ZKL_LOST). */
+    ZKL_ACQUISITION_LOST,    /* The grant has ended for good without a release. `code` says why. */
+    ZKL_ACQUISITION_REFUSED, /* Never granted, and never will be. `code` says why. */
+    /* Released by its owner. `code` is set if the delete was refused, or if the node was already gone (ZKL_LOST). */
     ZKL_ACQUISITION_RELEASED
 } zkl_acquisition_phase;
 
@@ -78,8 +78,8 @@ typedef struct {
     const char *path;     /* the lock's directory: absolute, valid (zkl_path_problem) */
     const char *identity; /* data of the lock's nodes */
     const struct ACL_vector *acl;
-    int64_t max_hold; /* a grant ends by itself after so many nanoseconds; 0: it does not */
-    /* A released node stays for so many nanoseconds, for later acquisitions of this client; 0: it does not. */
+    int64_t max_hold; /* A grant ends by itself after so many nanoseconds. 0: it does not. */
+    /* A released node stays for so many nanoseconds, for later acquisitions of this client. 0: it does not. */
     int64_t linger;
     /* How many turns in a row a node may serve after its first one, before others get theirs; 0: none. */
     int32_t handoff;
@@ -106,9 +106,9 @@ typedef struct {
      * takes the writer's place in the queue, so that no other writer comes between the two (a downgrade).
      */
     zkl_acquisition *writer;
-    int32_t count;   /* MODE_PERMITS: how many are wanted, 1 to `permits`, ZKL_MAX_COUNT at most */
-    bool try_only;   /* refuse with ZKL_TIMEOUT instead of waiting; nothing is written if another contender is ahead */
-    bool optimistic; /* with try_only: join first and look afterwards (optimistic); a refused try deletes its node */
+    int32_t count;   /* MODE_PERMITS: so many are wanted, 1 to `permits`, ZKL_MAX_COUNT at most. */
+    bool try_only;   /* Refuse with ZKL_TIMEOUT instead of waiting. Nothing is written if another contender is ahead. */
+    bool optimistic; /* With try_only: join first and look afterwards. A refused try deletes its node. */
 } zkl_acquisition_request;
 
 /*
@@ -198,12 +198,15 @@ typedef void (*zkl_contenders_fn)(void *user, zkl_code code, const char *message
  */
 bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t random[2],
                     void (*acquisition_changed)(void *context, zkl_acquisition *acquisition), void *context);
-/* Frees everything, acquisitions included. The session's handle must be closed. Zeroed memory has nothing to free. */
+/*
+ * Frees everything, acquisitions included. Queries must have been answered, and the session's handle must be closed. Zeroed
+ * memory has nothing to free.
+ */
 void zkl_locks_free(zkl_locks *locks);
 /* Ends every acquisition and every query with ZKL_CLOSED. */
 void zkl_locks_close(zkl_locks *locks, int64_t now);
 
-/* What the session calls. The owner of all of them is the zkl_locks. */
+/* The session calls these. The owner of all of them is the zkl_locks. */
 extern const zkl_session_listener zkl_locks_listener, zkl_queries_listener;
 extern const zkl_lease_items zkl_entry_items;
 extern const zkl_watch_ops zkl_entry_watches;

@@ -15,7 +15,7 @@ static bool is_constant(const struct ACL_vector *acl)
            acl->data == ZOO_CREATOR_ALL_ACL.data;
 }
 
-/* Returns the kind of a mode. The only place where the mode decides. */
+/* Returns the kind of a mode. */
 static const zkl_kind *kind_of(zkl_mode mode)
 {
 #define ZKL_ROW(of, kind) [of] = &(kind),

@@ -1,7 +1,7 @@
 /*
  * locks: all locks of a client.
  *
- * Only the files of this folder use the fields. The struct is public so that the layer above can embed it.
+ * Only the files of this folder, and tests, use the fields. The struct is public so that the layer above can embed it.
  */
 #ifndef ZKLOCK_LOCKS_H
 #define ZKLOCK_LOCKS_H

@@ -45,7 +45,7 @@ static zkl_permits *permits_of(const zkl_acquisition *acquisition)
     return acquisition->part;
 }
 
-/* Returns the directory of the permits: the second one of zkl_semaphore_directories. */
+/* Returns the directory of the permits: the second one of zkl_semaphore_kind.directories. */
 static const char *leases_of(const zkl_lock_spec *spec)
 {
     return spec->directories + strlen(spec->directories) + 1;

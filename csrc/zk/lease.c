@@ -1,5 +1,5 @@
 /*
- * lease: how long the session certainly exists, and the heartbeat that keeps it alive.
+ * lease: how long the session certainly exists. heartbeat.c keeps it alive.
  *
  * Being CONNECTED, successful reads, pings and even sync do not prove that the session exists, because a follower that
  * is cut off from its leader goes on answering them. Two instants are known from acknowledgements alone:

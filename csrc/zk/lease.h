@@ -14,19 +14,19 @@ typedef struct zkl_request zkl_request;
 /* An instant before all others: none is known. */
 #define ZKL_LONG_AGO (INT64_MIN / 2)
 
-/* What an answer with ZOK proves of the way that a request has taken. */
+/* An answer with ZOK proves this of the way that its request has taken. */
 typedef enum {
-    ZKL_PROOF_NONE,     /* nothing: a read, or a request that may be one */
-    ZKL_PROOF_LEADER,   /* the server that answered has asked the leader, or is the leader */
-    ZKL_PROOF_QUORUM,   /* a majority of the servers has acknowledged the request */
-    ZKL_PROOF_HEARTBEAT /* the same, for the check of our own nodes */
+    ZKL_PROOF_NONE,     /* Nothing: a read, or a request that may be one. */
+    ZKL_PROOF_LEADER,   /* The server that answered has asked the leader, or is the leader. */
+    ZKL_PROOF_QUORUM,   /* A majority of the servers has acknowledged the request. */
+    ZKL_PROOF_HEARTBEAT /* The same, for the check of our own nodes. */
 } zkl_proof;
 
-/* What a request's answer will prove, as known when the request was sent. */
+/* A request's answer will prove these instants. They are known when the request is sent. */
 typedef struct {
-    int64_t first;    /* a request that was sent at this instant had been answered */
-    int64_t reported; /* if a leader answers: its follower has reported a request of this instant, or a later one */
-    int64_t arrived;  /* if a leader answers: such a report has arrived at the leader */
+    int64_t first;    /* A request that was sent at this instant had been answered. */
+    int64_t reported; /* If a leader answers: its follower has reported a request of this instant, or a later one. */
+    int64_t arrived;  /* If a leader answers: such a report has arrived at the leader. */
 } zkl_evidence;
 
 /*
@@ -47,30 +47,30 @@ typedef enum {
 typedef struct {
     int64_t first; /* when the latest answered request was sent */
     struct zkl_heard {
-        int64_t first; /* a pair of requests: one was sent at this instant, the other after the answer to it */
-        int64_t since; /* both were answered by this instant; ZKL_NEVER until that is known */
-    } heard[32];       /* ring buffer of some of these pairs */
-    int64_t reported;  /* the follower has reported a request of this instant, or a later one */
-    int64_t arrived;   /* such a report has arrived at the leader */
-    int64_t proven;    /* the same, and a quorum write was acknowledged afterwards; not dated yet */
+        int64_t first; /* A pair of requests: one was sent at this instant, the other after the answer to it. */
+        int64_t since; /* Both were answered by this instant. ZKL_NEVER: not yet. */
+    } heard[32];       /* Ring buffer of some of these pairs. */
+    int64_t reported;  /* The follower has reported a request of this instant, or a later one. */
+    int64_t arrived;   /* Such a report has arrived at the leader. */
+    int64_t proven;    /* The same, and a quorum write was acknowledged afterwards. Not dated yet. */
     /* The leader restarted the timer at this instant or later, if the follower's leader is the leader. */
     int64_t restarted_at;
-    int64_t round_began;    /* start of the latest round of requests */
+    int64_t round_began;    /* Start of the latest round of requests. */
     int64_t unbroken_since; /* since then each restart became known less than 9T/10 after the one before */
     zkl_chain_state state;
     int32_t heard_count; /* how many pairs were ever written to `heard` */
     bool round_over;     /* a round has ended, and its end is not dated yet; the next round may have begun meanwhile */
 } zkl_chain;
 
-/* What an item is to the lease. */
+/* The state of an item, as the lease sees it. */
 typedef enum {
-    ZKL_ITEM_NONE,    /* it has no node, or its node does not matter any more */
-    ZKL_ITEM_PENDING, /* its node may be being created */
-    ZKL_ITEM_PRESENT, /* it has a node, which heartbeats check */
-    ZKL_ITEM_HELD /* the same; a grant depends on the node, or will: each heartbeat verifies that it is still ours */
+    ZKL_ITEM_NONE,    /* It has no node, or its node does not matter any more. */
+    ZKL_ITEM_PENDING, /* Its node may be being created. */
+    ZKL_ITEM_PRESENT, /* It has a node, which heartbeats check. */
+    ZKL_ITEM_HELD     /* A grant depends on its node, or will: each heartbeat verifies that the node is still ours. */
 } zkl_item_state;
 
-/* What heartbeats need to know of an item. Valid until the item changes. */
+/* The description of an item for heartbeats. Valid until the item changes. */
 typedef struct {
     zkl_item_state state;
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
@@ -101,28 +101,28 @@ typedef struct {
 
 TAILQ_HEAD(zkl_checks_list, zkl_checks);
 
-/* The part of a session that belongs to lease.c and heartbeat.c. */
+/* The lease of a session. lease.c and heartbeat.c write it; session.c schedules its probe by check_at and checks_flying. */
 typedef struct {
     const zkl_lease_items *items;
     void *items_owner;
-    bool required;            /* grants need a lease */
-    bool no_witness;          /* "/" may not be read, or does not exist */
-    int64_t until;            /* the end of the lease; 0: there is none; ZKL_NEVER: grants need none */
-    int64_t check_at;         /* next round of heartbeats */
-    int64_t confirming_since; /* since then an item waits for a lease; ZKL_NEVER: none does */
+    bool required;            /* Grants need a lease. */
+    bool no_witness;          /* "/" may not be read, or does not exist. */
+    int64_t until;            /* The end of the lease. 0: there is none. ZKL_NEVER: grants need none. */
+    int64_t check_at;         /* Next round of heartbeats, or the next probe. */
+    int64_t confirming_since; /* Since then an item waits for a lease. ZKL_NEVER: none does. */
     /* The session existed at this instant or later: its latest acknowledged quorum write was sent then. */
     int64_t alive_at;
-    int64_t restarted_at; /* proven: the leader restarted the session's timer at this instant or later */
-    zkl_chain chain;      /* the same, as far as this connection alone proves it */
-    /* What the layers above note here: what is lost with the session. */
-    int32_t nodes;           /* items that have a node on the server, as far as known */
-    int32_t program_watches; /* watches of the program */
-    bool own_ephemerals;     /* the program may have ephemeral nodes of its own in this session */
+    int64_t restarted_at; /* Proven: the leader restarted the session's timer at this instant or later. */
+    zkl_chain chain;      /* The same, as far as this connection alone proves it. */
+    /* The layers above write these three: they are lost with the session. */
+    int32_t nodes;           /* Items that have a node on the server, as far as known. */
+    int32_t program_watches; /* Watches of the program. */
+    bool own_ephemerals;     /* The program may have ephemeral nodes in this session. */
     /* heartbeat.c */
     struct zkl_checks_list checks; /* heartbeats that wait for an answer or for verifications */
-    int32_t checks_flying;         /* number of these heartbeats, and of a round's other requests in flight */
-    int32_t verifications_flying;  /* verifications of held nodes in flight, which follow heartbeats */
-    zoo_op_t witness;              /* the operation of the WITNESS request in flight */
+    int32_t checks_flying; /* Number of these heartbeats, of a round's other requests in flight, and of probes. */
+    int32_t verifications_flying; /* verifications of held nodes in flight, which follow heartbeats */
+    zoo_op_t witness;             /* the operation of the WITNESS request in flight */
     zoo_op_result_t witness_result;
 } zkl_lease;
 

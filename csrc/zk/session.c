@@ -534,7 +534,7 @@ static int64_t earlier(int64_t a, int64_t b)
 
 void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
 {
-    bool wanted = session->closing != ZKL_SHUTDOWN_SHUT && session->state != ZKL_STATE_AUTH_FAILED &&
+    bool wanted = session->shutdown != ZKL_SHUTDOWN_SHUT && session->state != ZKL_STATE_AUTH_FAILED &&
                   !(zkl_session_closing(session) && session->session_id == 0);
     if (session->handle != NULL && (session->life == ZKL_SESSION_OVER || !wanted)) {
         close_handle(session);
@@ -569,8 +569,8 @@ void zkl_session_process(zkl_session *session, short revents)
 /* The shutdown enters the state, or stays in it. It never goes back. */
 static void shut_down_to(zkl_session *session, zkl_shutdown state)
 {
-    assert(session->closing <= state);
-    session->closing = state;
+    assert(session->shutdown <= state);
+    session->shutdown = state;
 }
 
 void zkl_session_close(zkl_session *session)

@@ -19,16 +19,16 @@ typedef enum {
 } zkl_state;
 
 /*
- * What the ZooKeeper handle has of a session. docs/design.md has the table of the transitions; `enter` in session.c makes
+ * How far the ZooKeeper handle has come with a session. docs/design.md has the table of the transitions; `enter` in session.c makes
  * each of them.
  */
 typedef enum {
-    ZKL_SESSION_NONE,       /* there is no handle: at first, and after close_handle */
-    ZKL_SESSION_CONNECTING, /* set by open_handle, or when a connection is lost on which no server has answered the probe */
-    ZKL_SESSION_PROBING, /* set by on_connected: there is a connection; the answer to the probe is awaited */
-    ZKL_SESSION_READY,   /* set by now_ready: there is a connection, and the server has answered: requests may go out */
-    ZKL_SESSION_LOST,    /* set by on_disconnected: the connection of a session that was READY is lost */
-    ZKL_SESSION_OVER     /* set by session_over and close_handle: the handle is to be closed, or is being closed */
+    ZKL_SESSION_NONE,       /* At first, and after close_handle: there is no handle. */
+    ZKL_SESSION_CONNECTING, /* Set by open_handle, or when a connection is lost on which no server has answered the probe. */
+    ZKL_SESSION_PROBING, /* Set by on_connected: there is a connection. The answer to the probe is awaited. */
+    ZKL_SESSION_READY,   /* Set by now_ready: the server has answered. Requests may go out. */
+    ZKL_SESSION_LOST,    /* Set by on_disconnected: the connection of a session that was READY is lost. */
+    ZKL_SESSION_OVER     /* Set by session_over and close_handle: the handle will be closed, or is being closed. */
 } zkl_session_life;
 
 /* How far the end that the program wants has come. In this order; a state may be skipped. */
@@ -40,9 +40,9 @@ typedef enum {
 
 /* Whether the connection must be given up before it is used. */
 typedef enum {
-    ZKL_DISCONNECT_NONE, /* no: at first, and as soon as ask_interest has passed the other states on to the driver */
-    ZKL_DISCONNECT_UNWATCHED, /* set by zkl_session_unwatched: the server has forgotten watches that the handle relies on */
-    ZKL_DISCONNECT_LEFTOVERS /* set by zkl_session_notice_loss: the handle keeps requests of a lost connection for the next */
+    ZKL_DISCONNECT_NONE,      /* At first, and when ask_interest has told the driver. */
+    ZKL_DISCONNECT_UNWATCHED, /* Set by zkl_session_unwatched: the server has forgotten watches that the handle relies on. */
+    ZKL_DISCONNECT_LEFTOVERS /* Set by zkl_session_notice_loss: the handle keeps requests of a lost connection for the next. */
 } zkl_disconnect;
 
 /* Returns the name that Lua sees. Any thread. */
@@ -64,15 +64,15 @@ typedef struct {
     int64_t notifications; /* watch events received */
     int64_t claims;        /* acquisitions requested */
     int64_t grants;
-    int64_t refusals;         /* acquisitions that ended without a grant */
-    int64_t hand_overs;       /* grants that needed no request */
-    int64_t losses;           /* grants that ended without a release, or whose node was already gone at the release */
-    int64_t unknown_outcomes; /* writes whose outcome is unknown: creates, deletes, and the program's own */
-    int64_t connections;      /* connections established */
-    int64_t sessions;         /* sessions established */
-    int64_t seats;            /* entries now: znodes that are wanted, exist, or may exist */
-    int64_t watches;          /* watches that are armed or being armed now */
-    int64_t waited;           /* nanoseconds from request to grant, summed over all grants */
+    int64_t refusals;         /* Acquisitions that ended without a grant. */
+    int64_t hand_overs;       /* Grants that needed no request. */
+    int64_t losses;           /* Grants that ended without a release, or whose node was already gone at the release. */
+    int64_t unknown_outcomes; /* Writes whose outcome is unknown: creates, deletes, and the program's own. */
+    int64_t connections;      /* Connections established. */
+    int64_t sessions;         /* Sessions established. */
+    int64_t seats;            /* Entries now: znodes that are wanted, exist, or may exist. */
+    int64_t watches;          /* Watches that are armed or being armed now. */
+    int64_t waited;           /* Nanoseconds from request to grant, summed over all grants. */
     /* waits[i] counts the grants whose wait was at most zkl_wait_bounds[i], and above zkl_wait_bounds[i - 1]. */
     int64_t waits[ZKL_WAIT_BUCKETS];
 } zkl_stats;
@@ -112,9 +112,7 @@ typedef struct {
     void (*sent)(void *context);
 } zkl_session_host;
 
-/*
- * What the session tells the modules above it, in the order in which they are listed. NULL: not wanted.
- */
+/* The session calls these functions of the modules above it, in the order of its list of listeners. NULL: not wanted. */
 typedef struct {
     /* Requests may go out again: there is a connection, and the server answers. */
     void (*ready)(void *owner);
@@ -126,7 +124,7 @@ typedef struct {
     void (*closed)(void *owner);
     /* No session will be opened any more. */
     void (*refused)(void *owner, zkl_code code, const char *message);
-    /* What could not be sent, or was refused for now, may be tried again (zkl_try_later). */
+    /* Requests that could not be sent, or were refused for now, may be tried again (zkl_try_later). */
     void (*retry)(void *owner);
     /* The lease has ended before it was extended: what depends on it is lost. */
     void (*lapsed)(void *owner);
@@ -159,8 +157,9 @@ typedef struct {
 } zkl_poll;
 
 /*
- * A session object: one ZooKeeper session after another, by one handle at a time. The layers above read `now`, what the
- * session is and has, and count in `cleaning`, `stats`, lease.nodes and watches.watched_bytes.
+ * A session object: one ZooKeeper session after another, by one handle at a time. The layers above set `now` when the driver
+ * calls them, read the state of the session, and count in `cleaning`, `stats` and watches.watched_bytes. lease.h says which
+ * fields of the lease they write.
  */
 struct zkl_session {
     zkl_session_host host;
@@ -177,25 +176,25 @@ struct zkl_session {
 
     zhandle_t *handle;
     int64_t session_id;  /* 0: none */
-    int32_t timeout_ms;  /* negotiated; 0 before there was one */
-    uint32_t connection; /* number of connections so far; a tag for data that must not outlive one */
+    int32_t timeout_ms;  /* negotiated. 0: no session yet. */
+    uint32_t connection; /* Number of connections so far. It marks data that must not outlive a connection. */
     zkl_session_life life;
-    zkl_shutdown closing; /* RUNNING is 0: as a condition it is true from CLOSING on */
+    zkl_shutdown shutdown;
     zkl_disconnect disconnect;
-    bool chroot_missing; /* what the answer to the latest probe said: the chroot does not exist */
-    zkl_state state;     /* what the program is told */
+    bool chroot_missing; /* By the answer to the latest probe the chroot does not exist. */
+    zkl_state state;     /* The state that the program sees. */
     zkl_code problem_code;
     char problem[256];
-    int64_t retry_at;        /* no session is opened before this instant */
-    int64_t lost_at;         /* the connection was lost at this instant */
-    int64_t renewed_at;      /* a living session was ended at this instant, for a new one that is awaited; 0: none is */
-    int64_t handshake_at;    /* the handshake of the present connection was sent at this instant or later */
-    int64_t connect_at;      /* no connection is opened before this instant */
-    int8_t misses;           /* failed connections in a row, since the C client was moved one address further */
+    int64_t retry_at;     /* No session is opened before this instant. */
+    int64_t lost_at;      /* The connection was lost at this instant. */
+    int64_t renewed_at;   /* A living session was ended at this instant for a new one, which is awaited. 0: none is. */
+    int64_t handshake_at; /* The handshake of the present connection was sent at this instant or later. */
+    int64_t connect_at;   /* no connection is opened before this instant */
+    int8_t misses;        /* failed connections in a row, since the C client was moved one address further */
     int8_t miss_limit_index; /* index of the element of misses_allowed that applies */
     int32_t least_ms;        /* the shortest timeout that this session has negotiated */
 
-    /* What zkl_try_later has put off is tried again at this instant; ZKL_NEVER: nothing was put off. */
+    /* The requests of zkl_try_later are tried again at this instant. ZKL_NEVER: there are none. */
     int64_t backing_off_until;
     int32_t cleaning; /* nodes and watches whose removal is not confirmed yet */
 
@@ -224,7 +223,7 @@ void zkl_session_log(zkl_session *session, int level, const char *format, ...) _
 /* Returns whether requests may go out now. */
 static inline bool zkl_session_usable(const zkl_session *session)
 {
-    return session->life == ZKL_SESSION_READY && session->closing == ZKL_SHUTDOWN_RUNNING;
+    return session->life == ZKL_SESSION_READY && session->shutdown == ZKL_SHUTDOWN_RUNNING;
 }
 
 /* Returns whether the handle has reported a connection, and neither its loss nor the end of the session. */
@@ -236,7 +235,7 @@ static inline bool zkl_session_connected(const zkl_session *session)
 /* Returns whether the program has asked for the end: nothing new is accepted. */
 static inline bool zkl_session_closing(const zkl_session *session)
 {
-    return session->closing != ZKL_SHUTDOWN_RUNNING;
+    return session->shutdown != ZKL_SHUTDOWN_RUNNING;
 }
 
 /*
@@ -255,8 +254,8 @@ void zkl_session_unwatched(zkl_session *session);
 /* Schedules another try in a while, for requests that the server refused or that could not be sent for want of memory. */
 void zkl_try_later(zkl_session *session);
 /*
- * What is due: the instant, ZKL_NEVER if there is none, and what is then done. The functions that end in _at return the
- * instant.
+ * Work that is due at an instant. The functions that end in _at return the instant, or ZKL_NEVER. The functions beside them
+ * do the work.
  */
 /* A connection that the ZooKeeper handle lost without reporting it is noticed. */
 void zkl_session_notice_loss(zkl_session *session);
@@ -276,7 +275,7 @@ static inline int64_t zkl_session_probe_at(const zkl_session *session)
     return again && session->lease.checks_flying == 0 ? session->lease.check_at : ZKL_NEVER;
 }
 void zkl_session_probe_again(zkl_session *session);
-/* What was put off by zkl_try_later is tried again. */
+/* The requests of zkl_try_later are tried again. */
 static inline int64_t zkl_session_retry_at(const zkl_session *session)
 {
     return session->backing_off_until;

@@ -31,11 +31,11 @@ extern int64_t zkl_most_watched_bytes;
 
 typedef struct zkl_watch zkl_watch;
 
-/* What watches something: at most one node or directory, and its own node. Part of a larger object. */
+/* A watcher of at most one node or directory, and of its own node. Part of a larger object. */
 typedef struct zkl_watcher {
     LIST_ENTRY(zkl_watcher) in_watch;
-    zkl_watch *watch; /* on a node, or on a directory; NULL: none */
-    zkl_watch *own;   /* on its own node; NULL: none */
+    zkl_watch *watch; /* On a node, or on a directory. NULL: none. */
+    zkl_watch *own;   /* On its own node. NULL: none. */
 } zkl_watcher;
 
 LIST_HEAD(zkl_watch_list, zkl_watch);
@@ -46,7 +46,7 @@ typedef struct {
     struct zkl_watch_list watches;
 } zkl_directory;
 
-/* What watches do with their watchers, and with directories. The watcher is detached before `gone` and `look_…`. */
+/* Watches call these functions of their watchers, and of directories. The watcher is detached before `gone` and `look_…`. */
 typedef struct {
     /* The node is gone for good, or the directory has changed. */
     void (*gone)(zkl_watcher *watcher);
@@ -101,10 +101,10 @@ void zkl_watches_use_others(zkl_session *session, const zkl_other_watches *other
 
 /* The state of a watch, of the lock protocol or of the program. docs/design.md has the table of the transitions. */
 typedef enum {
-    ZKL_WATCH_IDLE,   /* set by an event, a refusal, a removal or the close: the C client does not hold its address */
-    ZKL_WATCH_ARMING, /* set by whatever sends the read that arms it: that read is in flight */
-    ZKL_WATCH_ARMED, /* set by the read's reply: the C client holds its address until the event, the removal or the close */
-    ZKL_WATCH_REMOVING /* set by disarm: the removal is in flight */
+    ZKL_WATCH_IDLE,   /* Set by an event, a refusal, a removal or the close: the C client does not hold its address. */
+    ZKL_WATCH_ARMING, /* Set when the read that arms it is sent. */
+    ZKL_WATCH_ARMED, /* Set by the read's reply: the C client holds its address until the event, the removal or the close. */
+    ZKL_WATCH_REMOVING /* Set by disarm: the removal is in flight. */
 } zkl_watch_state;
 
 /* Watches the node `name` in the directory. `gone`, `look_again` and the like tell the watcher of events. */

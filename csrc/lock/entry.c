@@ -26,6 +26,7 @@
  * What differs between kinds of locks is in the table of the entry's kind (kind.h): the name of the node and which nodes
  * block it (`node`), and what happens when none does (`ready`).
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -105,21 +106,58 @@ zkl_entry *zkl_entry_new_stray(zkl_queue *queue, uint64_t serial)
 
 /* --- the lists in which entries wait to be stepped ----------------------------------------------------------------- */
 
+static struct zkl_entry_list *list_of(zkl_locks *locks, zkl_wait_list wait_list)
+{
+    switch (wait_list) {
+    case ZKL_WAIT_RUNNABLE:
+        return &locks->runnable;
+    case ZKL_WAIT_OVER_WATCH_BUDGET:
+        return &locks->over_watch_budget;
+    case ZKL_WAIT_BACKING_OFF:
+        return &locks->backing_off;
+    case ZKL_WAIT_NONE:
+        break;
+    }
+    return NULL;
+}
+
+/* Puts the entry at the end of a list. The entry must be in none. */
+static void enter_wait_list(zkl_entry *entry, zkl_wait_list wait_list)
+{
+    assert(entry->wait_list == ZKL_WAIT_NONE);
+    entry->wait_list = wait_list;
+    TAILQ_INSERT_TAIL(list_of(entry->locks, wait_list), entry, in_wait_list);
+}
+
+void zkl_entry_leave_wait_list(zkl_entry *entry)
+{
+    struct zkl_entry_list *list = list_of(entry->locks, entry->wait_list);
+    if (list != NULL) {
+        TAILQ_REMOVE(list, entry, in_wait_list);
+        entry->wait_list = ZKL_WAIT_NONE;
+    }
+}
+
 void zkl_entry_make_runnable(zkl_entry *entry)
 {
-    if (!entry->runnable && !entry->backing_off && !entry->over_watch_budget) {
-        entry->runnable = true;
-        TAILQ_INSERT_TAIL(&entry->locks->runnable, entry, in_wait_list);
+    if (entry->wait_list == ZKL_WAIT_NONE) {
+        enter_wait_list(entry, ZKL_WAIT_RUNNABLE);
     }
 }
 
 void zkl_entry_back_off(zkl_entry *entry)
 {
-    zkl_locks *locks = entry->locks;
-    if (!entry->runnable && !entry->backing_off && !entry->over_watch_budget) {
-        entry->backing_off = true;
-        TAILQ_INSERT_TAIL(&locks->backing_off, entry, in_wait_list);
-        zkl_try_later(locks->session);
+    if (entry->wait_list == ZKL_WAIT_NONE) {
+        enter_wait_list(entry, ZKL_WAIT_BACKING_OFF);
+        zkl_try_later(entry->locks->session);
+    }
+}
+
+void zkl_entry_wait_for_budget(zkl_entry *entry)
+{
+    if (entry->wait_list != ZKL_WAIT_OVER_WATCH_BUDGET) {
+        zkl_entry_leave_wait_list(entry);
+        enter_wait_list(entry, ZKL_WAIT_OVER_WATCH_BUDGET);
     }
 }
 
@@ -127,25 +165,8 @@ void zkl_entries_end_backoff(zkl_locks *locks)
 {
     zkl_entry *entry;
     while ((entry = TAILQ_FIRST(&locks->backing_off)) != NULL) {
-        TAILQ_REMOVE(&locks->backing_off, entry, in_wait_list);
-        entry->backing_off = false;
+        zkl_entry_leave_wait_list(entry);
         zkl_entry_make_runnable(entry);
-    }
-}
-
-void zkl_entry_leave_wait_list(zkl_entry *entry)
-{
-    if (entry->backing_off) {
-        entry->backing_off = false;
-        TAILQ_REMOVE(&entry->locks->backing_off, entry, in_wait_list);
-    }
-    if (entry->runnable) {
-        entry->runnable = false;
-        TAILQ_REMOVE(&entry->locks->runnable, entry, in_wait_list);
-    }
-    if (entry->over_watch_budget) {
-        entry->over_watch_budget = false;
-        TAILQ_REMOVE(&entry->locks->over_watch_budget, entry, in_wait_list);
     }
 }
 

@@ -31,6 +31,14 @@ typedef enum {
     ZKL_ENTRY_GONE     /* nothing of it is left; freed with its last request */
 } zkl_entry_state;
 
+/* The list in which an entry waits to be stepped: it has something to send that may not go out yet. */
+typedef enum {
+    ZKL_WAIT_NONE,              /* it is in none of them */
+    ZKL_WAIT_RUNNABLE,          /* locks->runnable */
+    ZKL_WAIT_OVER_WATCH_BUDGET, /* locks->over_watch_budget */
+    ZKL_WAIT_BACKING_OFF        /* locks->backing_off */
+} zkl_wait_list;
+
 /* One znode of this client, from the wish for it to the proof that it is gone. */
 struct zkl_entry {
     TAILQ_ENTRY(zkl_entry) all;
@@ -63,6 +71,7 @@ struct zkl_entry {
     int32_t ahead;  /* at most so many conflicting nodes are ahead, as far as known */
     int32_t flying; /* requests in flight that point here */
     zkl_entry_state state;
+    zkl_wait_list wait_list : 8;
     /* Requests in flight: a set of bits. */
     bool listing : 1;    /* a list of its directory, or the look at a downgraded reader's writer */
     bool predicting : 1; /* the request that looks for the predicted predecessor */
@@ -79,9 +88,6 @@ struct zkl_entry {
     bool handoff_used_up; /* handoff used up: it was alone, and has had more acquisitions than others should wait for */
     bool downgraded;      /* downgraded: its node was made, or is being made, with its writer's number */
     bool wanted;          /* an acquisition waits for it or holds by it, or it lingers */
-    bool runnable;        /* in locks->runnable */
-    bool over_watch_budget;      /* in locks->over_watch_budget */
-    bool backing_off;            /* in locks->backing_off */
     bool delete_outcome_unknown; /* outcome unknown: a delete of its node may have been executed or not */
     bool held;                   /* it was granted until it left */
     bool reserved;               /* its share of ZKL_MAX_WATCHED_BYTES is reserved */
@@ -133,6 +139,8 @@ void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only);
 void zkl_entry_make_runnable(zkl_entry *entry);
 /* Lets the entry back off: the same, but the server gets time first. */
 void zkl_entry_back_off(zkl_entry *entry);
+/* Puts the entry among those over the watch budget: it is stepped when ZKL_MAX_WATCHED_BYTES has room for its watch. */
+void zkl_entry_wait_for_budget(zkl_entry *entry);
 /* Takes the entry off the list in which it waits to be stepped, if it is in one. */
 void zkl_entry_leave_wait_list(zkl_entry *entry);
 /* Makes the entries that back off runnable: their time has come. */

@@ -141,11 +141,7 @@ void zkl_entry_step_parked(zkl_entry *entry)
         return; /* the last of those replies steps the entries */
     }
     if (entry->kind->queues && !zkl_entry_fits(entry)) {
-        if (!entry->over_watch_budget) {
-            zkl_entry_leave_wait_list(entry); /* the entry may be runnable or backing off */
-            entry->over_watch_budget = true;
-            TAILQ_INSERT_TAIL(&entry->locks->over_watch_budget, entry, in_wait_list);
-        }
+        zkl_entry_wait_for_budget(entry);
         return;
     }
     zkl_entry_leave_wait_list(entry);

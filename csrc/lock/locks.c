@@ -104,17 +104,15 @@ void zkl_entries_run(zkl_locks *locks)
     zkl_entry *entry;
     while (zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT &&
            (entry = TAILQ_FIRST(&locks->runnable)) != NULL) {
-        TAILQ_REMOVE(&locks->runnable, entry, in_wait_list);
-        entry->runnable = false;
+        zkl_entry_leave_wait_list(entry);
         zkl_entry_step(entry);
-        if (entry->runnable) {
+        if (entry->wait_list == ZKL_WAIT_RUNNABLE) {
             break; /* it still may not send, and neither may those behind it */
         }
     }
     while (zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT &&
            (entry = TAILQ_FIRST(&locks->over_watch_budget)) != NULL && zkl_entry_fits(entry)) {
-        TAILQ_REMOVE(&locks->over_watch_budget, entry, in_wait_list);
-        entry->over_watch_budget = false;
+        zkl_entry_leave_wait_list(entry);
         zkl_entry_step(entry);
     }
 }

@@ -725,25 +725,27 @@ static void check_questions(const client *of)
              of->index, (int)asked, (int)questions, (int)zkl_most_in_flight);
 }
 
-/* An entry is in at most one list of those that wait to be stepped, and in the list that its flags name. */
+/* An entry that waits to be stepped is in the list that it names, and in no other. */
 static void check_waiting(const client *of)
 {
+    const zkl_locks *locks = &of->engine->locks;
+    const struct zkl_entry_list *lists[] = {[ZKL_WAIT_RUNNABLE] = &locks->runnable,
+                                            [ZKL_WAIT_OVER_WATCH_BUDGET] = &locks->over_watch_budget,
+                                            [ZKL_WAIT_BACKING_OFF] = &locks->backing_off};
     const zkl_entry *entry;
     int32_t said = 0, there = 0;
-    TAILQ_FOREACH(entry, &of->engine->locks.entries, all)
+    TAILQ_FOREACH(entry, &locks->entries, all)
     {
-        int32_t lists = entry->runnable + entry->over_watch_budget + entry->backing_off;
-        said += lists;
-        totals.over_watch_budget += entry->over_watch_budget;
-        if (lists > 1)
-            fail("lists", "a seat of client %d waits in %d lists at once", of->index, (int)lists);
+        said += entry->wait_list != ZKL_WAIT_NONE;
+        totals.over_watch_budget += entry->wait_list == ZKL_WAIT_OVER_WATCH_BUDGET;
     }
-    const zkl_locks *locks = &of->engine->locks;
-    const struct zkl_entry_list *all[] = {&locks->runnable, &locks->over_watch_budget, &locks->backing_off};
-    for (int i = 0; i < 3 && !run.failed; i++) {
-        TAILQ_FOREACH(entry, all[i], in_wait_list)
+    for (zkl_wait_list list = ZKL_WAIT_RUNNABLE; list <= ZKL_WAIT_BACKING_OFF && !run.failed; list++) {
+        TAILQ_FOREACH(entry, lists[list], in_wait_list)
         {
             there++;
+            if (entry->wait_list != list)
+                fail("lists", "a seat of client %d is in list %d, and says that it is in list %d", of->index, (int)list,
+                     (int)entry->wait_list);
         }
     }
     if (said != there)

@@ -133,8 +133,8 @@ static void note_wait(const zkl_acquisition *acquisition)
 
 void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry)
 {
-    int64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? entry->sequence : entry->czxid;
-    acquisition->token = (zkl_token){number, entry->grants};
+    int64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? entry->sequence : entry->tenure.czxid;
+    acquisition->token = (zkl_token){number, entry->tenure.grants};
     acquisition->phase = ZKL_ACQUISITION_GRANTED;
     note_wait(acquisition);
     begin_hold(acquisition);

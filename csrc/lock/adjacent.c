@@ -25,11 +25,13 @@
 void zkl_entry_note_cleared(const zkl_entry *entry, const zkl_reply *reply)
 {
     zkl_queue *queue = entry->queue;
-    if (entry->none_ahead && (entry->czxid > queue->cleared_czxid || reply->connection != queue->cleared_on)) {
-        queue->cleared_czxid = entry->czxid;
-        queue->cleared_writes = entry->writes;
+    zkl_place place = entry->tenure.place;
+    bool at_head = place == ZKL_PLACE_HEAD_BY_NUMBER || place == ZKL_PLACE_HEAD;
+    if (at_head && (entry->tenure.czxid > queue->cleared_czxid || reply->connection != queue->cleared_on)) {
+        queue->cleared_czxid = entry->tenure.czxid;
+        queue->cleared_writes = entry->tenure.writes;
         queue->cleared_sequence = entry->sequence;
-        if (!entry->unlisted || ZKL_BROKEN(ZKL_BREAK_AGE)) {
+        if (place == ZKL_PLACE_HEAD || ZKL_BROKEN(ZKL_BREAK_AGE)) {
             queue->cleared_at = reply->sent_at;
         }
         queue->cleared_on = reply->connection;

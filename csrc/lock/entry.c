@@ -303,6 +303,14 @@ void zkl_entry_close(zkl_entry *entry)
     }
 }
 
+void zkl_entry_end_handover(zkl_entry *entry, zkl_handover why)
+{
+    assert(why != ZKL_HANDOVER_ALLOWED);
+    if (entry->tenure.handover == ZKL_HANDOVER_ALLOWED) {
+        entry->tenure.handover = why;
+    }
+}
+
 void zkl_entry_node_lost(zkl_entry *entry, zkl_loss loss)
 {
     if (entry->kind->node_lost != NULL) {

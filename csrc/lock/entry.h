@@ -39,6 +39,49 @@ typedef enum {
     ZKL_WAIT_BACKING_OFF        /* locks->backing_off */
 } zkl_wait_list;
 
+/* What is known of the nodes ahead of an entry's node. */
+typedef enum {
+    ZKL_PLACE_UNKNOWN,        /* no list has shown its node yet */
+    ZKL_PLACE_BEHIND,         /* a list has shown another node ahead, conflicting or not */
+    ZKL_PLACE_HEAD_BY_NUMBER, /* no node is ahead, conflicting or not; no list has shown it: numbers alone say so */
+    ZKL_PLACE_HEAD            /* no node is ahead, conflicting or not; a list has shown its node */
+} zkl_place;
+
+/* Which grants there were by an entry's node. */
+typedef enum {
+    ZKL_USE_NONE,    /* no acquisition has held by it */
+    ZKL_USE_GRANTED, /* an acquisition has held by it, so the next grant is a hand-over */
+    ZKL_USE_LEFT     /* the entry was in GRANTED until it left, so others must not have deleted the node before */
+} zkl_use;
+
+/* Whether an entry is handed over to the next acquisition; if not, why. */
+typedef enum {
+    ZKL_HANDOVER_ALLOWED,
+    ZKL_HANDOVER_REVOKED,    /* its release was requested */
+    ZKL_HANDOVER_GRANT_LOST, /* a grant under its node ended other than by a release */
+    ZKL_HANDOVER_USED_UP     /* it was alone, and has had more acquisitions than others should wait for */
+} zkl_handover;
+
+/* What a granted entry knows of other contenders. */
+typedef enum {
+    ZKL_CONTENTION_UNKNOWN, /* it does not watch its directory, or no list has come since */
+    ZKL_CONTENTION_NONE, /* alone: no other was there, and none has come; no other client waits for its acquisitions */
+    ZKL_CONTENTION_SEEN  /* another contender has come since it watches its directory */
+} zkl_contention;
+
+/* What belongs to one node of an entry. An entry that starts over under a new name begins with an empty one. */
+typedef struct {
+    int64_t czxid;  /* its node's; for a downgraded reader that of its writer's node */
+    int64_t writes; /* locks->writes less queue->creates when its create was acknowledged */
+    /* How many grants there were under that czxid before its own: the second half of the token. */
+    int32_t grants;
+    int32_t ahead; /* at most so many conflicting nodes are ahead, as far as known */
+    zkl_place place : 8;
+    zkl_use use : 8;
+    zkl_handover handover : 8;
+    zkl_contention contention : 8;
+} zkl_tenure;
+
 /* One znode of this client, from the wish for it to the proof that it is gone. */
 struct zkl_entry {
     TAILQ_ENTRY(zkl_entry) all;
@@ -57,18 +100,14 @@ struct zkl_entry {
     zkl_watcher watcher; /* of its predecessor or of a directory; of its own node, for requests to release the lock */
     /* A reader takes the place of this granted writer; NULL once that is not needed any more. */
     zkl_entry *writer;
-    char *node;     /* full path, NULL while unknown */
-    int64_t czxid;  /* its node's; for a downgraded reader that of its writer's node */
-    int64_t writes; /* locks->writes less queue->creates when its create was acknowledged */
-    /* How many grants there were under that czxid before its own: the second half of the token. */
-    int32_t grants;
-    /* How often it was promised under this node; readers that wait together count once. */
-    int32_t turns;
+    char *node; /* full path, NULL while unknown */
+    zkl_tenure tenure;
     uint64_t serial;     /* the serial number of its uuid */
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
     uint32_t connection; /* the connection on which its create, or its sync, was answered */
     int32_t sequence;
-    int32_t ahead;  /* at most so many conflicting nodes are ahead, as far as known */
+    /* How often it was promised; readers that wait together count once. The promises stay when it starts over. */
+    int32_t turns;
     int32_t flying; /* requests in flight that point here */
     zkl_entry_state state;
     zkl_wait_list wait_list : 8;
@@ -76,20 +115,10 @@ struct zkl_entry {
     bool listing : 1;    /* a list of its directory, or the look at a downgraded reader's writer */
     bool predicting : 1; /* the request that looks for the predicted predecessor */
     bool deleting : 1;   /* the delete of its node */
-    bool granted;        /* an acquisition has held by its node */
-    bool none_ahead;     /* at the head of the queue: no node is ahead, conflicting or not */
-    bool unlisted;       /* no list has shown its node yet: if it is at the head, numbers alone say so */
     bool create_retries; /* create retries: the reply to its latest create was lost, and the node was not there */
-    bool revoked;        /* its release was requested: it is not handed over */
-    bool grant_lost;     /* a grant under its node ended other than by a release: it is not handed over */
-    bool contested;      /* another contender has come since it watches its directory */
-    /* No other contender has come, and none was there: its acquisitions keep no other client waiting. */
-    bool alone;
-    bool handoff_used_up; /* handoff used up: it was alone, and has had more acquisitions than others should wait for */
-    bool downgraded;      /* downgraded: its node was made, or is being made, with its writer's number */
-    bool wanted;          /* an acquisition waits for it or holds by it, or it lingers */
+    bool downgraded;     /* downgraded: its node was made, or is being made, with its writer's number */
+    bool wanted;         /* an acquisition waits for it or holds by it, or it lingers */
     bool delete_outcome_unknown; /* outcome unknown: a delete of its node may have been executed or not */
-    bool held;                   /* it was granted until it left */
     bool reserved;               /* its share of ZKL_MAX_WATCHED_BYTES is reserved */
     bool cleaning;               /* counted in locks->cleaning */
 };
@@ -179,6 +208,8 @@ void zkl_entry_request_completed(zkl_entry *entry);
 void zkl_entry_blocker_changed(const zkl_entry *entry);
 /* The entry serves no more acquisitions: those that wait in it get others. */
 void zkl_entry_close(zkl_entry *entry);
+/* The entry is not handed over any more, for this reason. An earlier reason stays. */
+void zkl_entry_end_handover(zkl_entry *entry, zkl_handover why);
 /* Tells the kind that what was known of the entry's node does not count any more. */
 void zkl_entry_node_lost(zkl_entry *entry, zkl_loss loss);
 

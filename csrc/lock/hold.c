@@ -7,8 +7,11 @@
 
 void zkl_entry_nothing_conflicts(zkl_entry *entry)
 {
-    entry->ahead = 0;
-    entry->none_ahead = entry->none_ahead || entry->kind->node == ZKL_NODE_EXCLUSIVE;
+    entry->tenure.ahead = 0;
+    if (entry->kind->node == ZKL_NODE_EXCLUSIVE) {
+        bool listed = entry->tenure.place == ZKL_PLACE_BEHIND || entry->tenure.place == ZKL_PLACE_HEAD;
+        entry->tenure.place = listed ? ZKL_PLACE_HEAD : ZKL_PLACE_HEAD_BY_NUMBER;
+    }
     zkl_entry_leave_watch(entry);
     zkl_entry_move(entry, ZKL_ENTRY_CONFIRMING);
     zkl_entry_confirm(entry);
@@ -35,7 +38,7 @@ void zkl_entry_hold(zkl_entry *entry)
 
 void zkl_entry_revoked(zkl_entry *entry)
 {
-    entry->revoked = true;
+    zkl_entry_end_handover(entry, ZKL_HANDOVER_REVOKED);
     zkl_acquisition *acquisition;
     TAILQ_FOREACH(acquisition, &entry->sharers, in_entry)
     {

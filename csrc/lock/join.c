@@ -96,8 +96,8 @@ static bool send_downgrade_create(zkl_entry *entry, const char *path)
     zkl_free(whole);
     if (sent) {
         entry->downgraded = true;
-        entry->czxid = writer->czxid;
-        entry->grants = ++entry->writer->grants;
+        entry->tenure.czxid = writer->tenure.czxid;
+        entry->tenure.grants = ++entry->writer->tenure.grants;
     }
     return sent;
 }
@@ -253,18 +253,19 @@ static bool watch_predicted(zkl_entry *entry)
 static void seated(zkl_entry *entry, int64_t czxid, int64_t elsewhere)
 {
     if (!entry->downgraded) {
-        entry->czxid = czxid;
+        entry->tenure.czxid = czxid;
     }
     zkl_entry_move(entry, entry->wanted ? ZKL_ENTRY_QUEUED : ZKL_ENTRY_LEAVING);
     entry->create_retries = false;
     check_sequence(entry);
-    entry->ahead = zkl_entry_most_ahead(entry, czxid, elsewhere);
-    entry->queue->last_was_adjacent = entry->none_ahead = entry->ahead == 0;
-    entry->unlisted = true;
+    entry->tenure.ahead = zkl_entry_most_ahead(entry, czxid, elsewhere);
+    bool adjacent = entry->tenure.ahead == 0;
+    entry->queue->last_was_adjacent = adjacent;
+    entry->tenure.place = adjacent ? ZKL_PLACE_HEAD_BY_NUMBER : ZKL_PLACE_UNKNOWN;
     if (entry->wanted && zkl_entry_refuse_exhausted(entry)) {
         return;
     }
-    if (entry->wanted && entry->none_ahead) {
+    if (entry->wanted && adjacent) {
         zkl_entry_nothing_conflicts(entry);
     } else if (!entry->wanted || entry->downgraded || !watch_predicted(entry)) {
         zkl_entry_step(entry);
@@ -298,7 +299,7 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
     if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_JOINING) {
         return;
     }
-    entry->writes = locks->writes - entry->queue->creates;
+    entry->tenure.writes = locks->writes - entry->queue->creates;
     entry->connection = reply->connection;
     bool ours_now = rc == ZOK && may_be_created(entry, path, stat);
     if (entry->downgraded && rc == ZNONODE) {
@@ -308,7 +309,8 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
         }
         not_created(entry, ZINVALIDSTATE);
     } else if (ours_now && zkl_entry_set_node(entry, path + strlen(entry->queue->directory.path) + 1)) {
-        seated(entry, stat != NULL ? stat->czxid : entry->czxid, entry->writes - entry->queue->cleared_writes);
+        seated(entry, stat != NULL ? stat->czxid : entry->tenure.czxid,
+               entry->tenure.writes - entry->queue->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
         locks->session->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
@@ -491,7 +493,7 @@ static void looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
          * The node was made some time ago. Our writes that were acknowledged since may have been executed after its
          * create.
          */
-        entry->writes = entry->locks->writes - entry->queue->creates;
+        entry->tenure.writes = entry->locks->writes - entry->queue->creates;
         seated(entry, stat->czxid, 0);
     } else if (rc == ZOK || rc == ZNONODE) {
         not_created(entry, ZINVALIDSTATE); /* deleted meanwhile, or of another session and removed with it */

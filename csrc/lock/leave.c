@@ -47,7 +47,7 @@ void zkl_entry_leave(zkl_entry *entry)
         zkl_entry_move(entry, entry->state); /* counts as cleaning from now on; the reply decides */
         break;
     case ZKL_ENTRY_GRANTED:
-        entry->held = true;
+        entry->tenure.use = ZKL_USE_LEFT;
         zkl_watch_leave_directory(&entry->watcher);
         __attribute__((fallthrough));
     case ZKL_ENTRY_QUEUED:
@@ -100,7 +100,7 @@ static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
     entry->deleting = false;
     if (rc == ZOK) {
         zkl_entry_note_cleared(entry, reply);
-    } else if (rc == ZNONODE && entry->held && entry->acquisition != NULL &&
+    } else if (rc == ZNONODE && entry->tenure.use == ZKL_USE_LEFT && entry->acquisition != NULL &&
                (!entry->delete_outcome_unknown || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
         /* this was our only delete of the node, so it was deleted externally */
         zkl_acquisition_deleted_externally(entry->acquisition, entry->node);

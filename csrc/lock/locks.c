@@ -285,7 +285,7 @@ static zkl_item describe_item(const void *item)
          */
         .any_czxid = entry->downgraded,
         .path = entry->node,
-        .czxid = entry->czxid,
+        .czxid = entry->tenure.czxid,
     };
 }
 

@@ -16,10 +16,8 @@ static void start_over(zkl_entry *entry, zkl_loss loss)
     zkl_entry_leave_own_watch(entry);
     entry->generation++;
     entry->serial = ++locks->serial;
-    entry->listing = entry->deleting = entry->downgraded = entry->granted = entry->none_ahead = entry->predicting =
-        entry->delete_outcome_unknown = false;
-    entry->revoked = entry->grant_lost = entry->contested = entry->alone = entry->handoff_used_up = false;
-    entry->grants = 0;
+    entry->listing = entry->deleting = entry->downgraded = entry->predicting = entry->delete_outcome_unknown = false;
+    entry->tenure = (zkl_tenure){0};
     zkl_free(entry->node);
     entry->node = NULL;
     zkl_entry_move(entry, ZKL_ENTRY_PARKED);

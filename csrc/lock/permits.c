@@ -322,7 +322,7 @@ void zkl_permits_confirm(zkl_acquisition *acquisition)
     FOREACH_LEASE_ENTRY(entry, acquisition)
     {
         zkl_entry_move(entry, ZKL_ENTRY_GRANTED);
-        latest = latest == NULL || entry->czxid > latest->czxid ? entry : latest;
+        latest = latest == NULL || entry->tenure.czxid > latest->tenure.czxid ? entry : latest;
     }
     zkl_entry *queue_entry = acquisition->entry;
     entry = next_lease_entry(LIST_FIRST(&acquisition->entries));
@@ -374,7 +374,7 @@ static bool may_pass(zkl_acquisition *from, const zkl_acquisition *to)
     int32_t granted = 0;
     FOREACH_LEASE_ENTRY(entry, from)
     {
-        granted += entry->state == ZKL_ENTRY_GRANTED && !entry->revoked;
+        granted += entry->state == ZKL_ENTRY_GRANTED && entry->tenure.handover == ZKL_HANDOVER_ALLOWED;
     }
     return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->locks->session);
 }
@@ -386,7 +386,7 @@ static zkl_entry *latest_lease_entry(zkl_acquisition *acquisition)
     zkl_entry *latest = NULL;
     FOREACH_LEASE_ENTRY(entry, acquisition)
     {
-        latest = latest == NULL || entry->czxid > latest->czxid ? entry : latest;
+        latest = latest == NULL || entry->tenure.czxid > latest->tenure.czxid ? entry : latest;
     }
     return latest;
 }
@@ -425,7 +425,7 @@ static bool pass(zkl_acquisition *acquisition)
     }
     adopt(to, latest);
     permits_of(to)->handed_over = permits_of(acquisition)->handed_over + 1;
-    latest->grants++;
+    latest->tenure.grants++;
     acquisition->locks->session->stats.hand_overs++;
     zkl_acquisition_grant(to, latest);
     if (to->spec->lock.revocable && latest->watcher.own == NULL) {

@@ -111,7 +111,8 @@ static void stand(zkl_entry *entry, const struct String_vector *names)
 {
     zkl_standing standing =
         zkl_names_standing(names->data, names->count, zkl_entry_name(entry), zkl_entry_kind_in_queue(entry));
-    entry->predicting = entry->unlisted = false;
+    entry->predicting = false;
+    entry->tenure.place = ZKL_PLACE_BEHIND;
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_entry_deleted_externally(entry);
         return;
@@ -121,7 +122,7 @@ static void stand(zkl_entry *entry, const struct String_vector *names)
         return;
     }
     if (standing.blocking == 0) {
-        entry->none_ahead = standing.earlier == 0;
+        entry->tenure.place = standing.earlier == 0 ? ZKL_PLACE_HEAD : ZKL_PLACE_BEHIND;
         zkl_entry_nothing_conflicts(entry);
         return;
     }
@@ -133,7 +134,7 @@ static void stand(zkl_entry *entry, const struct String_vector *names)
     if (entry->kind->blocked != NULL) {
         entry->kind->blocked(entry);
     }
-    entry->ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
+    entry->tenure.ahead = standing.blocking + (int32_t)may_downgrade(names->data[standing.nearest]);
     if (removed) {
         zkl_entry_note_predecessor(entry, names->data[standing.nearest]);
         zkl_entry_watch_node(entry, names->data[standing.nearest]);
@@ -149,7 +150,6 @@ void zkl_entry_check_place(zkl_entry *entry, const struct String_vector *names)
         zkl_names_standing(names->data, names->count, zkl_entry_name(entry), zkl_entry_kind_in_queue(entry));
     if (!standing.listed || standing.tied || standing.blocking > 0) {
         zkl_entry_leave_watch(entry);
-        entry->none_ahead = false;
         zkl_entry_move(entry, ZKL_ENTRY_QUEUED);
         stand(entry, names);
     }
@@ -208,7 +208,7 @@ static void writer_looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
         return;
     }
     entry->listing = false;
-    bool same = rc == ZOK && reply->stat->czxid == entry->czxid;
+    bool same = rc == ZOK && reply->stat->czxid == entry->tenure.czxid;
     bool unreadable = rc == ZNOAUTH; /* servers since 3.8.4 and 3.9.2 want READ for exists */
     bool broken = ZKL_BROKEN(ZKL_BREAK_LOST_WRITER) || ZKL_BROKEN(ZKL_BREAK_WRITER);
     if (same || unreadable || broken) {
@@ -246,8 +246,8 @@ void zkl_entry_blocker_gone(zkl_entry *entry)
     if (entry->state != ZKL_ENTRY_QUEUED) {
         return;
     }
-    entry->ahead--;
-    if (entry->ahead <= 0 || ZKL_BROKEN(ZKL_BREAK_AHEAD)) {
+    entry->tenure.ahead--;
+    if (entry->tenure.ahead <= 0 || ZKL_BROKEN(ZKL_BREAK_AHEAD)) {
         zkl_entry_nothing_conflicts(entry);
     } else {
         zkl_entry_step(entry);

@@ -95,7 +95,7 @@ bool zkl_entry_predict(zkl_entry *entry, char name[ZKL_NODE_NAME_SIZE])
     }
     name_of(name, known->stem, known->serial + known->stride, entry->sequence - 1);
     if (ZKL_BROKEN(ZKL_BREAK_PREDICTED)) {
-        entry->ahead = 1;
+        entry->tenure.ahead = 1;
     }
     entry->predicting = true;
     return true;
@@ -112,7 +112,7 @@ bool zkl_entry_predicted(zkl_entry *entry, bool there)
         known->serial += known->stride;
     } else {
         known->steady = false;
-        entry->ahead = INT32_MAX; /* the list, which follows, will show the number */
+        entry->tenure.ahead = INT32_MAX; /* the list, which follows, will show the number */
     }
     return there;
 }

@@ -21,6 +21,7 @@
  * directory. An acquisition of this client gets the lock without a request meanwhile. The entry leaves as soon as a
  * node comes or goes in the directory.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "hold.h"
@@ -88,18 +89,25 @@ static bool goes_in_together(const zkl_entry *entry, const zkl_acquisition *acqu
     return zkl_acquisition_kind(acquisition)->together && (is_waiting_reader(last) || later);
 }
 
+/* Whether the entry's acquisitions keep no other client waiting. */
+static bool is_alone(const zkl_entry *entry)
+{
+    bool ignores = ZKL_BROKEN(ZKL_BREAK_ALONE) && entry->tenure.contention == ZKL_CONTENTION_SEEN;
+    return entry->tenure.contention == ZKL_CONTENTION_NONE || ignores;
+}
+
 /* Whether the entry is not handed over any more, so that an acquisition that waited in it would never be granted. */
 static bool is_closed(const zkl_entry *entry)
 {
-    bool worn = entry->grants >= ZKL_MAX_GRANTS && !ZKL_BROKEN(ZKL_BREAK_GRANTS);
-    return entry->revoked || entry->grant_lost || entry->handoff_used_up || worn;
+    bool worn = entry->tenure.grants >= ZKL_MAX_GRANTS && !ZKL_BROKEN(ZKL_BREAK_GRANTS);
+    return entry->tenure.handover != ZKL_HANDOVER_ALLOWED || worn;
 }
 
 /* Whether one more acquisition would exceed the bound that protects waiters of other clients. */
 static bool is_full(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
     int32_t handoff = acquisition->spec->lock.handoff;
-    bool harmless = handoff > 0 && (entry->alone || goes_in_together(entry, acquisition));
+    bool harmless = handoff > 0 && (is_alone(entry) || goes_in_together(entry, acquisition));
     return entry->turns > handoff && !harmless && !ZKL_BROKEN(ZKL_BREAK_HANDOFF);
 }
 
@@ -132,9 +140,11 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
 
 static void grant(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    entry->grants += entry->granted;
-    entry->locks->session->stats.hand_overs += entry->granted;
-    entry->granted = true;
+    assert(entry->tenure.use != ZKL_USE_LEFT);
+    bool handed_over = entry->tenure.use == ZKL_USE_GRANTED;
+    entry->tenure.grants += handed_over;
+    entry->locks->session->stats.hand_overs += handed_over;
+    entry->tenure.use = ZKL_USE_GRANTED;
     zkl_acquisition_grant(acquisition, entry);
     /* With ZKL_BREAK_PAIRING there may be no node to watch. */
     if (acquisition->spec->lock.revocable && entry->watcher.own == NULL && !ZKL_BROKEN(ZKL_BREAK_PAIRING)) {
@@ -182,8 +192,9 @@ static bool watch_queue(zkl_entry *entry)
 static void listen_if_much_used(zkl_entry *entry, int32_t acquisitions)
 {
     bool much = acquisitions > entry->acquisition->spec->lock.handoff / 4;
-    if (much && entry->state == ZKL_ENTRY_GRANTED && entry->watcher.watch == NULL && !entry->contested &&
-        !is_closed(entry) && !others_wait_here(entry) && zkl_session_usable(entry->locks->session)) {
+    if (much && entry->state == ZKL_ENTRY_GRANTED && entry->watcher.watch == NULL &&
+        entry->tenure.contention != ZKL_CONTENTION_SEEN && !is_closed(entry) && !others_wait_here(entry) &&
+        zkl_session_usable(entry->locks->session)) {
         watch_queue(entry);
     }
 }
@@ -236,7 +247,7 @@ static void put_first(zkl_entry *entry, zkl_acquisition *acquisition)
 /* Promises the entry to this acquisition too, after all others. */
 static void promise(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    entry->turns += !entry->alone && !goes_in_together(entry, acquisition);
+    entry->turns += !is_alone(entry) && !goes_in_together(entry, acquisition);
     acquisition->entry = entry;
     acquisition->sharing = true;
     TAILQ_INSERT_TAIL(&entry->sharers, acquisition, in_entry);
@@ -249,7 +260,7 @@ void zkl_share_join(zkl_entry *entry, zkl_acquisition *acquisition)
         zkl_entry_stop_lingering(entry);
         put_first(entry, acquisition);
         /* If the entry is not alone, the list that shows it may still be in flight. */
-        entry->turns = entry->alone ? 1 : entry->turns + 1;
+        entry->turns = is_alone(entry) ? 1 : entry->turns + 1;
     } else {
         first = only_readers_hold(entry) ? acquisition : entry->acquisition;
         promise(entry, acquisition);
@@ -273,13 +284,13 @@ static bool leaves_turn(const zkl_entry *entry, zkl_acquisition *acquisition)
 /* An acquisition of the entry has ended. It is still linked to the entry. */
 static void note_end(zkl_entry *entry, zkl_acquisition *acquisition)
 {
-    bool promised = acquisition->token.number == 0 && !entry->alone; /* never granted, but counted in `turns` */
+    bool promised = acquisition->token.number == 0 && !is_alone(entry); /* never granted, but counted in `turns` */
     if (promised && !leaves_turn(entry, acquisition)) {
         entry->turns--;
     }
     if (acquisition->phase == ZKL_ACQUISITION_LOST && entry->state == ZKL_ENTRY_GRANTED &&
         !ZKL_BROKEN(ZKL_BREAK_RELEASED)) {
-        entry->grant_lost = true;
+        zkl_entry_end_handover(entry, ZKL_HANDOVER_GRANT_LOST);
     }
 }
 
@@ -307,7 +318,7 @@ static bool has_downgraded_reader(const zkl_entry *entry)
     const zkl_entry *other;
     TAILQ_FOREACH(other, &entry->queue->entries, in_queue)
     {
-        if (other->downgraded && other->czxid == entry->czxid && other->state != ZKL_ENTRY_GONE) {
+        if (other->downgraded && other->tenure.czxid == entry->tenure.czxid && other->state != ZKL_ENTRY_GONE) {
             return true;
         }
     }
@@ -420,7 +431,7 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
         !zkl_lease_valid(locks->session) || !zkl_session_usable(locks->session)) {
         return false;
     }
-    if ((entry->contested || others_wait_here(entry)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
+    if ((entry->tenure.contention == ZKL_CONTENTION_SEEN || others_wait_here(entry)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
         return false;
     }
     if (entry->watcher.watch == NULL && !watch_queue(entry)) {
@@ -440,16 +451,17 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
 
 void zkl_share_contested(zkl_entry *entry)
 {
-    entry->contested = true;
+    bool was_alone = is_alone(entry);
+    entry->tenure.contention = ZKL_CONTENTION_SEEN;
     if (lingers(entry)) {
         if (!ZKL_BROKEN(ZKL_BREAK_LINGER)) {
             zkl_entry_leave(entry);
         }
     } else if (!ZKL_BROKEN(ZKL_BREAK_ALONE)) {
-        bool beyond = entry->alone || entry->turns > entry->acquisition->spec->lock.handoff + 1;
-        entry->alone = false;
-        entry->handoff_used_up = entry->handoff_used_up || beyond;
+        assert(entry->acquisition != NULL);
+        bool beyond = was_alone || entry->turns > entry->acquisition->spec->lock.handoff + 1;
         if (beyond) {
+            zkl_entry_end_handover(entry, ZKL_HANDOVER_USED_UP);
             zkl_share_move_on(entry);
         }
     }
@@ -477,8 +489,8 @@ void zkl_share_listed(zkl_entry *entry, int rc, const zkl_reply *reply)
         zkl_entry_deleted_externally(entry);
     } else if (!alone) {
         zkl_share_contested(entry);
-    } else if (!entry->contested) {
-        entry->alone = true;
+    } else if (entry->tenure.contention == ZKL_CONTENTION_UNKNOWN) {
+        entry->tenure.contention = ZKL_CONTENTION_NONE;
     }
 }
 

@@ -54,7 +54,7 @@ int32_t zkl_entry_most_ahead(const zkl_entry *entry, int64_t created, int64_t el
     int64_t between = (int64_t)entry->sequence - queue->cleared_sequence - 1;
     bool too_few = created > queue->cleared_czxid && created >> 32 == queue->cleared_czxid >> 32 &&
                    created - queue->cleared_czxid - elsewhere <= entry->sequence;
-    bool stands = !entry->downgraded && entry->kind->queues;
+    bool stands = entry->downgrade != ZKL_DOWNGRADE_MADE && entry->kind->queues;
     bool known = stands && is_known(entry) && between >= 0 && (too_few || ZKL_BROKEN(ZKL_BREAK_ADJACENT));
     return known && between < INT32_MAX ? (int32_t)between : INT32_MAX;
 }

@@ -101,7 +101,11 @@ static const zkl_kind stray_kind = {.node = ZKL_NODE_STRANGER};
 
 zkl_entry *zkl_entry_new_stray(zkl_queue *queue, uint64_t serial)
 {
-    return new_entry(queue, &stray_kind, serial);
+    zkl_entry *entry = new_entry(queue, &stray_kind, serial);
+    if (entry != NULL) {
+        queue->locks->session->cleaning++;
+    }
+    return entry;
 }
 
 /* --- the lists in which entries wait to be stepped ----------------------------------------------------------------- */
@@ -230,8 +234,11 @@ void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only)
     zkl_entry *entry;
     TAILQ_FOREACH(entry, &writer->queue->entries, in_queue)
     {
-        if (entry->writer == writer && !(unsent_only && entry->downgraded)) {
+        if (entry->writer == writer && !(unsent_only && entry->downgrade == ZKL_DOWNGRADE_MADE)) {
             entry->writer = NULL;
+            if (entry->downgrade == ZKL_DOWNGRADE_TO_BE_MADE) {
+                entry->downgrade = ZKL_DOWNGRADE_NO;
+            }
         }
     }
 }
@@ -254,10 +261,18 @@ void zkl_entry_move(zkl_entry *entry, zkl_entry_state state)
     if (state != ZKL_ENTRY_GRANTED) {
         zkl_entry_stop_lingering(entry);
     }
+    if (!entry->wanted) {
+        locks->session->cleaning += (int32_t)(state != ZKL_ENTRY_GONE) - (int32_t)(entry->state != ZKL_ENTRY_GONE);
+    }
     entry->state = state;
-    bool cleaning = !entry->wanted && state != ZKL_ENTRY_GONE;
-    locks->session->cleaning += (int32_t)cleaning - (int32_t)entry->cleaning;
-    entry->cleaning = cleaning;
+}
+
+void zkl_entry_not_wanted(zkl_entry *entry)
+{
+    if (entry->wanted) {
+        entry->wanted = false;
+        entry->locks->session->cleaning += entry->state != ZKL_ENTRY_GONE;
+    }
 }
 
 void zkl_entry_step(zkl_entry *entry)
@@ -320,6 +335,18 @@ void zkl_entry_node_lost(zkl_entry *entry, zkl_loss loss)
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 
+bool zkl_entry_has_sent(const zkl_entry *entry, zkl_entry_request request)
+{
+    return (entry->tenure.requests & (unsigned)request) != 0;
+}
+
+bool zkl_entry_note_request(zkl_entry *entry, zkl_entry_request request, bool in_flight)
+{
+    unsigned others = entry->tenure.requests & ~(unsigned)request;
+    entry->tenure.requests = (uint8_t)(in_flight ? others | (unsigned)request : others);
+    return in_flight;
+}
+
 zkl_ask zkl_entry_ask(zkl_entry *entry, zkl_on_reply on_reply)
 {
     return (zkl_ask){.on_reply = on_reply, .owner = entry, .generation = entry->generation};
@@ -372,7 +399,7 @@ void zkl_entry_gone(zkl_entry *entry)
 {
     zkl_acquisition *acquisition = entry->acquisition;
     entry->acquisition = NULL;
-    entry->wanted = false;
+    zkl_entry_not_wanted(entry);
     entry->generation++;
     zkl_entry_move(entry, ZKL_ENTRY_GONE);
     unlink_entry(entry);
@@ -397,7 +424,7 @@ void zkl_entry_destroy(zkl_entry *entry)
         entry->acquisition->entry = NULL;
         entry->acquisition = NULL;
     }
-    entry->wanted = false;
+    zkl_entry_not_wanted(entry);
     zkl_entry_move(entry, ZKL_ENTRY_GONE);
     unlink_entry(entry);
     free_entry(entry);

@@ -69,6 +69,20 @@ typedef enum {
     ZKL_CONTENTION_SEEN  /* another contender has come since it watches its directory */
 } zkl_contention;
 
+/* Requests of an entry that may be in flight at the same time: bits of a set. */
+typedef enum {
+    ZKL_REQUEST_LIST = 1,    /* a list of its directory, or the look at a downgraded reader's writer */
+    ZKL_REQUEST_PREDICT = 2, /* the request that looks for the predicted predecessor */
+    ZKL_REQUEST_DELETE = 4   /* the delete of its node */
+} zkl_entry_request;
+
+/* Whether an entry takes the place of a granted writer. */
+typedef enum {
+    ZKL_DOWNGRADE_NO,         /* its node has, or will have, a number of its own */
+    ZKL_DOWNGRADE_TO_BE_MADE, /* its node will be made with the number of `writer`, which is granted */
+    ZKL_DOWNGRADE_MADE        /* its node was made, or is being made, with its writer's number */
+} zkl_downgrade;
+
 /* What belongs to one node of an entry. An entry that starts over under a new name begins with an empty one. */
 typedef struct {
     int64_t czxid;  /* its node's; for a downgraded reader that of its writer's node */
@@ -80,6 +94,8 @@ typedef struct {
     zkl_use use : 8;
     zkl_handover handover : 8;
     zkl_contention contention : 8;
+    uint8_t requests;            /* those in flight, as far as their replies count: see zkl_entry_request */
+    bool delete_outcome_unknown; /* outcome unknown: a delete of its node may have been executed or not */
 } zkl_tenure;
 
 /* One znode of this client, from the wish for it to the proof that it is gone. */
@@ -98,7 +114,7 @@ struct zkl_entry {
     zkl_lock_spec *spec;                 /* the spec of its node, once it has lingered */
     int64_t linger_until;                /* in locks->lingering if not ZKL_NEVER */
     zkl_watcher watcher; /* of its predecessor or of a directory; of its own node, for requests to release the lock */
-    /* A reader takes the place of this granted writer; NULL once that is not needed any more. */
+    /* A reader takes the place of this granted writer; NULL if it does not, or once that is not needed any more. */
     zkl_entry *writer;
     char *node; /* full path, NULL while unknown */
     zkl_tenure tenure;
@@ -111,16 +127,10 @@ struct zkl_entry {
     int32_t flying; /* requests in flight that point here */
     zkl_entry_state state;
     zkl_wait_list wait_list : 8;
-    /* Requests in flight: a set of bits. */
-    bool listing : 1;    /* a list of its directory, or the look at a downgraded reader's writer */
-    bool predicting : 1; /* the request that looks for the predicted predecessor */
-    bool deleting : 1;   /* the delete of its node */
+    zkl_downgrade downgrade : 8;
     bool create_retries; /* create retries: the reply to its latest create was lost, and the node was not there */
-    bool downgraded;     /* downgraded: its node was made, or is being made, with its writer's number */
-    bool wanted;         /* an acquisition waits for it or holds by it, or it lingers */
-    bool delete_outcome_unknown; /* outcome unknown: a delete of its node may have been executed or not */
-    bool reserved;               /* its share of ZKL_MAX_WATCHED_BYTES is reserved */
-    bool cleaning;               /* counted in locks->cleaning */
+    bool wanted;         /* an acquisition waits for it or holds by it, or it lingers; zkl_entry_not_wanted clears it */
+    bool reserved;       /* its share of ZKL_MAX_WATCHED_BYTES is reserved */
 };
 
 /* --- names --------------------------------------------------------------------------------------------------------- */
@@ -156,6 +166,8 @@ extern const zkl_entry_sender zkl_entry_senders[];
 void zkl_entry_step(zkl_entry *entry);
 /* Sets the entry's state. No other function does. */
 void zkl_entry_move(zkl_entry *entry, zkl_entry_state state);
+/* No acquisition wants the entry any more. Its node, if it may have one, counts in the session's `cleaning` until it is gone. */
+void zkl_entry_not_wanted(zkl_entry *entry);
 /* Ends the entry's lingering, if it lingers. */
 void zkl_entry_stop_lingering(zkl_entry *entry);
 /*
@@ -193,6 +205,10 @@ void zkl_entry_leave_own_watch(zkl_entry *entry);
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 
+/* Returns whether a request is in flight whose reply counts. */
+bool zkl_entry_has_sent(const zkl_entry *entry, zkl_entry_request request);
+/* Notes that a request is in flight, or is not any more. Returns `in_flight`. */
+bool zkl_entry_note_request(zkl_entry *entry, zkl_entry_request request, bool in_flight);
 /* Returns the parameters of a request about the entry, for a reply that ends with zkl_entry_request_completed. */
 zkl_ask zkl_entry_ask(zkl_entry *entry, zkl_on_reply on_reply);
 /* Counts the request as one that points to the entry, if it was sent (`rc` is ZOK). Returns whether it was. */

@@ -6,6 +6,7 @@
  *
  * When the list is left out is explained in adjacent.c and predict.c.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,7 @@ static bool send_create_downgraded(zkl_entry *entry, const char *writer, const c
 static bool send_downgrade_create(zkl_entry *entry, const char *path)
 {
     const zkl_entry *writer = entry->writer;
+    assert(writer != NULL && writer->state == ZKL_ENTRY_GRANTED);
     char *whole = zkl_alloc(strlen(path) + ZKL_NODE_NAME_SIZE);
     if (whole == NULL) {
         return false;
@@ -95,7 +97,7 @@ static bool send_downgrade_create(zkl_entry *entry, const char *path)
     bool sent = send_create_downgraded(entry, writer->node, whole);
     zkl_free(whole);
     if (sent) {
-        entry->downgraded = true;
+        entry->downgrade = ZKL_DOWNGRADE_MADE;
         entry->tenure.czxid = writer->tenure.czxid;
         entry->tenure.grants = ++entry->writer->tenure.grants;
     }
@@ -116,7 +118,8 @@ static void send_join(zkl_entry *entry)
     memcpy(path, entry->queue->directory.path, stem);
     path[stem] = '/';
     memcpy(path + stem + 1, name, length + 1);
-    bool sent = entry->writer != NULL ? send_downgrade_create(entry, path) : send_create(entry, path);
+    bool sent =
+        entry->downgrade == ZKL_DOWNGRADE_TO_BE_MADE ? send_downgrade_create(entry, path) : send_create(entry, path);
     if (path != small) {
         zkl_free(path);
     }
@@ -125,10 +128,10 @@ static void send_join(zkl_entry *entry)
         return;
     }
     zkl_entry_move(entry, ZKL_ENTRY_JOINING);
-    if (entry->downgraded) {
-        entry->listing = zkl_entry_look_at_writer(entry);
+    if (entry->downgrade == ZKL_DOWNGRADE_MADE) {
+        zkl_entry_note_request(entry, ZKL_REQUEST_LIST, zkl_entry_look_at_writer(entry));
     } else if (entry->kind->queues && !zkl_entry_is_likely_adjacent(entry) && !zkl_entry_can_predict(entry)) {
-        entry->listing = zkl_entry_list_joined(entry);
+        zkl_entry_note_request(entry, ZKL_REQUEST_LIST, zkl_entry_list_joined(entry));
     }
     if (entry->kind->joining != NULL) {
         entry->kind->joining(entry);
@@ -146,8 +149,8 @@ void zkl_entry_step_parked(zkl_entry *entry)
     }
     zkl_entry_leave_wait_list(entry);
     zkl_entry_reserve(entry, entry->kind->queues);
-    bool look =
-        entry->acquisition->try_only && !entry->acquisition->optimistic && entry->writer == NULL && entry->kind->queues;
+    bool look = entry->acquisition->try_only && !entry->acquisition->optimistic &&
+                entry->downgrade == ZKL_DOWNGRADE_NO && entry->kind->queues;
     if (!look || ZKL_BROKEN(ZKL_BREAK_TRY)) {
         send_join(entry);
     } else if (zkl_entry_list(entry, on_try_listed, 0) && (entry->kind->look == NULL || entry->kind->look(entry))) {
@@ -252,7 +255,7 @@ static bool watch_predicted(zkl_entry *entry)
 /* The node exists and is ours. `elsewhere` is passed to zkl_entry_most_ahead. */
 static void seated(zkl_entry *entry, int64_t czxid, int64_t elsewhere)
 {
-    if (!entry->downgraded) {
+    if (entry->downgrade != ZKL_DOWNGRADE_MADE) {
         entry->tenure.czxid = czxid;
     }
     zkl_entry_move(entry, entry->wanted ? ZKL_ENTRY_QUEUED : ZKL_ENTRY_LEAVING);
@@ -267,7 +270,7 @@ static void seated(zkl_entry *entry, int64_t czxid, int64_t elsewhere)
     }
     if (entry->wanted && adjacent) {
         zkl_entry_nothing_conflicts(entry);
-    } else if (!entry->wanted || entry->downgraded || !watch_predicted(entry)) {
+    } else if (!entry->wanted || entry->downgrade == ZKL_DOWNGRADE_MADE || !watch_predicted(entry)) {
         zkl_entry_step(entry);
     }
 }
@@ -302,7 +305,7 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
     entry->tenure.writes = locks->writes - entry->queue->creates;
     entry->connection = reply->connection;
     bool ours_now = rc == ZOK && may_be_created(entry, path, stat);
-    if (entry->downgraded && rc == ZNONODE) {
+    if (entry->downgrade == ZKL_DOWNGRADE_MADE && rc == ZNONODE) {
         if (entry->writer != NULL) {
             /* The writer's node was deleted externally. The reader queues like any other. */
             zkl_entry_deleted_externally(entry->writer);
@@ -317,7 +320,7 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
             not_created(entry, ZINVALIDSTATE);
             return;
         }
-        entry->listing = false;
+        zkl_entry_note_request(entry, ZKL_REQUEST_LIST, false);
         zkl_entry_move(entry, ZKL_ENTRY_RECOVERING);
         if (entry->wanted) {
             zkl_entry_node_lost(entry, ZKL_LOSS_REPLY);
@@ -380,11 +383,11 @@ static bool send_look(zkl_entry *entry)
 
 void zkl_entry_step_recovering(zkl_entry *entry)
 {
-    if (entry->listing || entry->node != NULL) {
+    if (zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->node != NULL) {
         return; /* the list or the exists is in flight */
     }
     if (send_sync(entry) && zkl_entry_list(entry, on_recovery_listed, 0)) {
-        entry->listing = true;
+        zkl_entry_note_request(entry, ZKL_REQUEST_LIST, true);
     } else {
         zkl_entry_make_runnable(entry);
     }
@@ -447,7 +450,7 @@ static void on_recovery_listed(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_entry *entry = owner;
     if (reply->generation == entry->generation && entry->state == ZKL_ENTRY_RECOVERING) {
-        entry->listing = false;
+        zkl_entry_note_request(entry, ZKL_REQUEST_LIST, false);
         find_own(entry, zkl_names_rc(rc, reply->names), reply);
     }
     zkl_entry_request_completed(entry);

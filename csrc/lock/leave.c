@@ -19,12 +19,11 @@ static bool send_delete(zkl_entry *entry)
 
 void zkl_entry_step_leaving(zkl_entry *entry)
 {
-    if (entry->deleting) {
+    if (zkl_entry_has_sent(entry, ZKL_REQUEST_DELETE)) {
         return;
     }
-    entry->deleting = send_delete(entry);
-    if (!entry->deleting) {
-        entry->delete_outcome_unknown = true;
+    if (!zkl_entry_note_request(entry, ZKL_REQUEST_DELETE, send_delete(entry))) {
+        entry->tenure.delete_outcome_unknown = true;
         zkl_entry_make_runnable(entry);
     }
 }
@@ -34,7 +33,7 @@ void zkl_entry_leave(zkl_entry *entry)
     if (!entry->wanted) {
         return;
     }
-    entry->wanted = false;
+    zkl_entry_not_wanted(entry);
     switch (entry->state) {
     case ZKL_ENTRY_PARKED:
     case ZKL_ENTRY_LOOKING:
@@ -42,9 +41,8 @@ void zkl_entry_leave(zkl_entry *entry)
         break;
     case ZKL_ENTRY_JOINING:
     case ZKL_ENTRY_RECOVERING:
-        /* The entry will arm no watch, and the fate of its node may never be known. */
+        /* The reply decides. The entry will arm no watch, and the fate of its node may never be known. */
         zkl_entry_reserve(entry, false);
-        zkl_entry_move(entry, entry->state); /* counts as cleaning from now on; the reply decides */
         break;
     case ZKL_ENTRY_GRANTED:
         entry->tenure.use = ZKL_USE_LEFT;
@@ -97,16 +95,16 @@ static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
     if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_LEAVING) {
         return;
     }
-    entry->deleting = false;
+    zkl_entry_note_request(entry, ZKL_REQUEST_DELETE, false);
     if (rc == ZOK) {
         zkl_entry_note_cleared(entry, reply);
     } else if (rc == ZNONODE && entry->tenure.use == ZKL_USE_LEFT && entry->acquisition != NULL &&
-               (!entry->delete_outcome_unknown || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
+               (!entry->tenure.delete_outcome_unknown || ZKL_BROKEN(ZKL_BREAK_REPEATED))) {
         /* this was our only delete of the node, so it was deleted externally */
         zkl_acquisition_deleted_externally(entry->acquisition, entry->node);
     }
-    entry->delete_outcome_unknown =
-        entry->delete_outcome_unknown || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+    entry->tenure.delete_outcome_unknown =
+        entry->tenure.delete_outcome_unknown || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
     if (rc == ZOK || rc == ZNONODE || (entry->acquisition == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
         zkl_entry_gone(entry);
     } else if (zkl_outcome_unknown(rc)) {

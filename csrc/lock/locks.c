@@ -283,7 +283,7 @@ static zkl_item describe_item(const void *item)
          * A downgraded reader does not know its node's czxid. The session is enough: no other client has it, and this
          * one makes no node twice under one name.
          */
-        .any_czxid = entry->downgraded,
+        .any_czxid = entry->downgrade == ZKL_DOWNGRADE_MADE,
         .path = entry->node,
         .czxid = entry->tenure.czxid,
     };

@@ -16,8 +16,8 @@ static void start_over(zkl_entry *entry, zkl_loss loss)
     zkl_entry_leave_own_watch(entry);
     entry->generation++;
     entry->serial = ++locks->serial;
-    entry->listing = entry->deleting = entry->downgraded = entry->predicting = entry->delete_outcome_unknown = false;
     entry->tenure = (zkl_tenure){0};
+    entry->downgrade = entry->writer != NULL ? ZKL_DOWNGRADE_TO_BE_MADE : ZKL_DOWNGRADE_NO;
     zkl_free(entry->node);
     entry->node = NULL;
     zkl_entry_move(entry, ZKL_ENTRY_PARKED);
@@ -59,7 +59,7 @@ static void vanish(zkl_entry *entry, const char *why)
 {
     zkl_entry_close(entry);
     zkl_entry_move(entry, ZKL_ENTRY_LEAVING); /* there is nothing left to delete */
-    entry->wanted = false;
+    zkl_entry_not_wanted(entry);
     zkl_acquisition *acquisition;
     while ((acquisition = TAILQ_FIRST(&entry->sharers)) != NULL) {
         zkl_acquisition_lose(acquisition, ZKL_LOST, "'%s' is lost: %s", zkl_acquisition_path(acquisition), why);

@@ -42,16 +42,16 @@ void zkl_entry_step_queued(zkl_entry *entry)
     if (entry->kind->queued != NULL) {
         entry->kind->queued(entry);
     }
-    if (!entry->kind->queues || entry->listing || entry->watcher.watch != NULL) {
+    if (!entry->kind->queues || zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->watcher.watch != NULL) {
         return;
     }
-    if (entry->downgraded && entry->writer == NULL) {
+    bool downgraded = entry->downgrade == ZKL_DOWNGRADE_MADE;
+    if (downgraded && entry->writer == NULL) {
         zkl_entry_drop_node(entry); /* the writer's entry is not granted any more, so its node cannot be looked at */
         return;
     }
-    entry->listing =
-        entry->downgraded ? zkl_entry_look_at_writer(entry) : zkl_entry_list(entry, on_listed, ZKL_LIST_LOOK);
-    if (!entry->listing) {
+    bool sent = downgraded ? zkl_entry_look_at_writer(entry) : zkl_entry_list(entry, on_listed, ZKL_LIST_LOOK);
+    if (!zkl_entry_note_request(entry, ZKL_REQUEST_LIST, sent)) {
         zkl_entry_make_runnable(entry);
     }
 }
@@ -111,7 +111,7 @@ static void stand(zkl_entry *entry, const struct String_vector *names)
 {
     zkl_standing standing =
         zkl_names_standing(names->data, names->count, zkl_entry_name(entry), zkl_entry_kind_in_queue(entry));
-    entry->predicting = false;
+    zkl_entry_note_request(entry, ZKL_REQUEST_PREDICT, false);
     entry->tenure.place = ZKL_PLACE_BEHIND;
     if (!standing.listed && !ZKL_BROKEN(ZKL_BREAK_LISTED)) {
         zkl_entry_deleted_externally(entry);
@@ -172,7 +172,7 @@ static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
     if (entry->state != ZKL_ENTRY_QUEUED) {
         return; /* its create failed, or it is leaving */
     }
-    entry->listing = false;
+    zkl_entry_note_request(entry, ZKL_REQUEST_LIST, false);
     if (rc == ZOK && (reply->tag == ZKL_LIST_LOOK || reply->connection == entry->connection)) {
         stand(entry, names);
     } else if (rc == ZNONODE) {
@@ -204,10 +204,11 @@ static void on_listed(void *owner, int rc, const zkl_reply *reply)
  */
 static void writer_looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
 {
-    if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_QUEUED || !entry->downgraded) {
+    if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_QUEUED ||
+        entry->downgrade != ZKL_DOWNGRADE_MADE) {
         return;
     }
-    entry->listing = false;
+    zkl_entry_note_request(entry, ZKL_REQUEST_LIST, false);
     bool same = rc == ZOK && reply->stat->czxid == entry->tenure.czxid;
     bool unreadable = rc == ZNOAUTH; /* servers since 3.8.4 and 3.9.2 want READ for exists */
     bool broken = ZKL_BROKEN(ZKL_BREAK_LOST_WRITER) || ZKL_BROKEN(ZKL_BREAK_WRITER);

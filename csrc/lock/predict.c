@@ -90,24 +90,24 @@ bool zkl_entry_can_predict(const zkl_entry *entry)
 bool zkl_entry_predict(zkl_entry *entry, char name[ZKL_NODE_NAME_SIZE])
 {
     const zkl_predecessor *known = &entry->queue->predecessor;
-    if (entry->listing || entry->sequence == 0 || !zkl_entry_can_predict(entry)) {
+    if (zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->sequence == 0 || !zkl_entry_can_predict(entry)) {
         return false;
     }
     name_of(name, known->stem, known->serial + known->stride, entry->sequence - 1);
     if (ZKL_BROKEN(ZKL_BREAK_PREDICTED)) {
         entry->tenure.ahead = 1;
     }
-    entry->predicting = true;
+    zkl_entry_note_request(entry, ZKL_REQUEST_PREDICT, true);
     return true;
 }
 
 bool zkl_entry_predicted(zkl_entry *entry, bool there)
 {
-    if (!entry->predicting) {
+    if (!zkl_entry_has_sent(entry, ZKL_REQUEST_PREDICT)) {
         return false;
     }
     zkl_predecessor *known = &entry->queue->predecessor;
-    entry->predicting = false;
+    zkl_entry_note_request(entry, ZKL_REQUEST_PREDICT, false);
     if (there) {
         known->serial += known->stride;
     } else {

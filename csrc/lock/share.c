@@ -121,7 +121,7 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
     while (entry != NULL && !(entry->wanted && entry->kind->shares)) {
         entry = TAILQ_PREV(entry, zkl_entry_list, in_queue);
     }
-    if (entry == NULL || entry->downgraded || entry->writer != NULL || is_closed(entry) || !covers(entry->kind, kind) ||
+    if (entry == NULL || entry->downgrade != ZKL_DOWNGRADE_NO || is_closed(entry) || !covers(entry->kind, kind) ||
         !same_node(entry, acquisition)) {
         return NULL;
     }
@@ -318,7 +318,8 @@ static bool has_downgraded_reader(const zkl_entry *entry)
     const zkl_entry *other;
     TAILQ_FOREACH(other, &entry->queue->entries, in_queue)
     {
-        if (other->downgraded && other->tenure.czxid == entry->tenure.czxid && other->state != ZKL_ENTRY_GONE) {
+        if (other->downgrade == ZKL_DOWNGRADE_MADE && other->tenure.czxid == entry->tenure.czxid &&
+            other->state != ZKL_ENTRY_GONE) {
             return true;
         }
     }
@@ -427,8 +428,8 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
 {
     zkl_locks *locks = entry->locks;
     if (acquisition->spec->lock.linger == 0 || acquisition->phase != ZKL_ACQUISITION_RELEASED ||
-        entry->state != ZKL_ENTRY_GRANTED || entry->downgraded || is_closed(entry) || has_downgraded_reader(entry) ||
-        !zkl_lease_valid(locks->session) || !zkl_session_usable(locks->session)) {
+        entry->state != ZKL_ENTRY_GRANTED || entry->downgrade == ZKL_DOWNGRADE_MADE || is_closed(entry) ||
+        has_downgraded_reader(entry) || !zkl_lease_valid(locks->session) || !zkl_session_usable(locks->session)) {
         return false;
     }
     if ((entry->tenure.contention == ZKL_CONTENTION_SEEN || others_wait_here(entry)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {

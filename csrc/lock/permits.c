@@ -7,9 +7,12 @@
  * other. Only the head of the queue watches "leases". When the permits are granted, the queue entry leaves, and the
  * next one is the head.
  *
- *   in queue -> looking -> taking -> granted
- *               looking -> waiting (no room) -> taking
- *               taking  -> waiting with its nodes kept (permits were taken without the queue) -> granted
+ *   IN_QUEUE -> LOOKING -> TAKING -> GRANTED
+ *               LOOKING -> WAITING (no room) -> LOOKING | TAKING
+ *   IN_QUEUE -> TAKING (with the queue entry)
+ *               TAKING  -> FULL (permits were taken without the queue) -> GRANTED
+ *   any but GRANTED -> IN_QUEUE (another queue entry is ahead, or its own node is gone)
+ *   any but GRANTED -> GRANTED (permits of this client are passed to it)
  *
  * One rule keeps the limit, and it does not depend on the queue. An acquisition is granted only on a list that shows no
  * more permits than the limit, and that was made after its own lease entries. Of all permits granted at the same time
@@ -26,6 +29,7 @@
  * The number of permits of a semaphore is in the data of "leases", in decimal. An acquisition with another limit is
  * refused. Curator writes no limit; then the first of our acquisitions writes its own.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +47,12 @@ static void on_place(void *owner, int rc, const zkl_reply *reply);
 static zkl_permits *permits_of(const zkl_acquisition *acquisition)
 {
     return acquisition->part;
+}
+
+/* Whether the acquisition has lease entries and is not granted yet. */
+static bool has_taken(const zkl_permits *permits)
+{
+    return permits->state == ZKL_PERMITS_TAKING || permits->state == ZKL_PERMITS_FULL;
 }
 
 /* Returns the directory of the permits: the second one of zkl_semaphore_kind.directories. */
@@ -107,7 +117,8 @@ void zkl_permits_restart(zkl_acquisition *acquisition)
 {
     zkl_permits *permits = acquisition->part;
     permits->generation++;
-    permits->listing = permits->took = permits->full = permits->undecided = permits->search = false;
+    permits->state = ZKL_PERMITS_IN_QUEUE;
+    permits->listing = permits->undecided = permits->search = false;
     permits->excess = 0;
 }
 
@@ -118,8 +129,9 @@ void zkl_permits_retreat(zkl_acquisition *acquisition, bool others_ahead)
     permits->waited = permits->waited || others_ahead;
     permits->leases->busy = permits->leases->busy || others_ahead;
     if (ZKL_BROKEN(ZKL_BREAK_TURN)) {
-        permits_of(acquisition)->took =
+        bool kept =
             !LIST_EMPTY(&acquisition->entries) && LIST_NEXT(LIST_FIRST(&acquisition->entries), in_acquisition) != NULL;
+        permits->state = kept ? ZKL_PERMITS_TAKING : ZKL_PERMITS_IN_QUEUE;
         return;
     }
     zkl_entry *entry, *next;
@@ -326,6 +338,8 @@ void zkl_permits_confirm(zkl_acquisition *acquisition)
     }
     zkl_entry *queue_entry = acquisition->entry;
     entry = next_lease_entry(LIST_FIRST(&acquisition->entries));
+    assert(has_taken(permits_of(acquisition)));
+    permits_of(acquisition)->state = ZKL_PERMITS_GRANTED;
     zkl_acquisition_grant(acquisition, latest);
     if (acquisition->spec->lock.revocable) {
         zkl_entry_watch_own(entry);
@@ -427,6 +441,7 @@ static bool pass(zkl_acquisition *acquisition)
     permits_of(to)->handed_over = permits_of(acquisition)->handed_over + 1;
     latest->tenure.grants++;
     acquisition->locks->session->stats.hand_overs++;
+    permits_of(to)->state = ZKL_PERMITS_GRANTED;
     zkl_acquisition_grant(to, latest);
     if (to->spec->lock.revocable && latest->watcher.own == NULL) {
         zkl_entry_watch_own(latest);
@@ -485,8 +500,9 @@ char *zkl_permits_nodes(const zkl_acquisition *acquisition)
 static void take(zkl_acquisition *acquisition)
 {
     zkl_permits *permits = acquisition->part;
+    assert(!has_taken(permits));
     permits->generation++;
-    permits->took = true;
+    permits->state = ZKL_PERMITS_TAKING;
     if (permits->leases->limit_mzxid == 0) {
         ask_limit(permits);
     }
@@ -506,7 +522,7 @@ static void take(zkl_acquisition *acquisition)
 void zkl_permits_joined(zkl_acquisition *acquisition)
 {
     zkl_permits *permits = acquisition->part;
-    if (!permits->took && (!permits->leases->busy || acquisition->try_only)) {
+    if (!has_taken(permits) && (!permits->leases->busy || acquisition->try_only)) {
         take(acquisition);
     }
 }
@@ -531,10 +547,10 @@ void zkl_permits_step(zkl_acquisition *acquisition)
         (queue_entry->watcher.watch != NULL && !permits->undecided)) {
         return;
     }
-    if (permits->took && !all_seated(acquisition, 0)) {
+    if (has_taken(permits) && !all_seated(acquisition, 0)) {
         return; /* the last of their replies steps the acquisition */
     }
-    if (permits->took && ZKL_BROKEN(ZKL_BREAK_PERMITS)) {
+    if (has_taken(permits) && ZKL_BROKEN(ZKL_BREAK_PERMITS)) {
         room_for_all(acquisition);
         return;
     }
@@ -542,7 +558,10 @@ void zkl_permits_step(zkl_acquisition *acquisition)
         zkl_entry_make_runnable(queue_entry);
         return;
     }
-    if (queue_entry->watcher.watch == NULL && (!permits->took || permits->full)) {
+    if (!has_taken(permits)) {
+        permits->state = ZKL_PERMITS_LOOKING;
+    }
+    if (queue_entry->watcher.watch == NULL && permits->state != ZKL_PERMITS_TAKING) {
         /*
          * The list arms the watch. If the watch is armed already, for an earlier head of the queue, a list without a
          * watch is enough.
@@ -579,7 +598,7 @@ void zkl_permits_event(zkl_acquisition *acquisition)
     zkl_permits *permits = acquisition->part;
     permits->excess--;
     if (acquisition->phase == ZKL_ACQUISITION_WAITING && acquisition->entry->state == ZKL_ENTRY_CONFIRMING &&
-        !permits->took && !permits->listing && permits->excess == 0 &&
+        !has_taken(permits) && !permits->listing && permits->excess == 0 &&
         zkl_session_usable(acquisition->locks->session)) {
         take(acquisition); /* a permit was given back, and only the head of the queue may take one */
     } else {
@@ -626,6 +645,9 @@ static void no_room(zkl_acquisition *acquisition, const struct String_vector *na
                  zkl_acquisition_path(acquisition), (int)permits->count, (int)permits->limit);
         refuse(acquisition, ZKL_TIMEOUT, message);
         return;
+    }
+    if (permits->state == ZKL_PERMITS_LOOKING) {
+        permits->state = ZKL_PERMITS_WAITING;
     }
     zkl_acquisition_blocker_changed(acquisition);
     if (!removed) {
@@ -681,7 +703,7 @@ static void judge_taken(zkl_acquisition *acquisition, const struct String_vector
         room_for_all(acquisition);
         return;
     }
-    permits->full = true;
+    permits->state = ZKL_PERMITS_FULL;
     if (!acquisition->try_only) {
         look_at_place(acquisition);
     }
@@ -705,7 +727,7 @@ static void judge(zkl_acquisition *acquisition, const zkl_reply *reply, const st
     int32_t own;
     int32_t count = count_leases(acquisition, names, &own);
     zkl_permits *permits = acquisition->part;
-    if (permits->took) {
+    if (has_taken(permits)) {
         if (!all_seated(acquisition, reply->tag == ZKL_LEASES_JOIN ? reply->connection : 0)) {
             permits->undecided = true; /* the list may be older than one of the nodes */
             zkl_permits_step(acquisition);

@@ -7,6 +7,16 @@
 #include "acquisition.h"
 #include "queue.h"
 
+/* The states of a semaphore's acquisition. docs/design.md has the table. */
+typedef enum {
+    ZKL_PERMITS_IN_QUEUE, /* not at the head of the queue, or not stepped there yet; has no lease entries */
+    ZKL_PERMITS_LOOKING,  /* at the head: lists the leases, to see whether there is room */
+    ZKL_PERMITS_WAITING,  /* at the head: there is no room */
+    ZKL_PERMITS_TAKING,   /* has lease entries; it may still be in the queue */
+    ZKL_PERMITS_FULL,     /* has lease entries, but there were too many: keeps its nodes, and waits for others to go */
+    ZKL_PERMITS_GRANTED
+} zkl_permits_state;
+
 /* The part of a semaphore's acquisition beside its queue entry. docs/design.md has the table of its states. */
 typedef struct {
     zkl_queue *leases;   /* the directory of the leases; acquisition->queue is the semaphore's "locks" */
@@ -15,12 +25,11 @@ typedef struct {
     int32_t excess;      /* how many other permits have to go, by the latest list, before there is room */
     int32_t handed_over; /* how often in a row its permits have passed from one acquisition to another */
     uint32_t generation; /* grows when an earlier list must not count any more */
-    bool listing;        /* a list of the leases is in flight */
-    bool took;           /* has entries for its permits */
-    bool full;           /* took them, but there were too many: keeps its nodes, and waits for others to go */
-    bool waited;         /* had to wait, in the queue or for room */
-    bool undecided;      /* the watch may be armed, but no list since then has been evaluated */
-    bool search;         /* waits in the queue, and there may be permits of this client that no acquisition knows */
+    zkl_permits_state state;
+    bool listing;   /* a list of the leases is in flight */
+    bool waited;    /* had to wait, in the queue or for room */
+    bool undecided; /* the watch may be armed, but no list since then has been evaluated */
+    bool search;    /* waits in the queue, and there may be permits of this client that no acquisition knows */
 } zkl_permits;
 
 /* Why the leases were listed. This decides what the reply is used for: it is the request's tag. */

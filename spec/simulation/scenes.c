@@ -510,9 +510,9 @@ static void two_first_in_queue(bool trace)
     CHECK(sim_foreign_delete(0, taken));
     sim_run_until(sim_now());
     const zkl_permits *permits = second->acquisition->part;
-    while (!permits->took && deliver_one()) {
+    while (permits->state != ZKL_PERMITS_TAKING && deliver_one()) {
     }
-    CHECK(permits->took && is(second, ZKL_ACQUISITION_WAITING));
+    CHECK(permits->state == ZKL_PERMITS_TAKING && is(second, ZKL_ACQUISITION_WAITING));
     held_back = -1;
     replace_data(SIM_RESTORED);
     while (!run.failed && (one->state != ZKL_STATE_CONNECTED || other->state != ZKL_STATE_CONNECTED))

@@ -39,7 +39,7 @@ typedef enum {
     ZKL_WAIT_BACKING_OFF        /* locks->backing_off */
 } zkl_wait_list;
 
-/* What is known of the nodes ahead of an entry's node. */
+/* The place of an entry's node in the queue, as far as known. */
 typedef enum {
     ZKL_PLACE_UNKNOWN,        /* no list has shown its node yet */
     ZKL_PLACE_BEHIND,         /* a list has shown another node ahead, conflicting or not */
@@ -47,11 +47,11 @@ typedef enum {
     ZKL_PLACE_HEAD            /* no node is ahead, conflicting or not; a list has shown its node */
 } zkl_place;
 
-/* Which grants there were by an entry's node. */
+/* The grants by an entry's node. */
 typedef enum {
     ZKL_USE_NONE,    /* no acquisition has held by it */
     ZKL_USE_GRANTED, /* an acquisition has held by it, so the next grant is a hand-over */
-    ZKL_USE_LEFT     /* the entry was in GRANTED until it left, so others must not have deleted the node before */
+    ZKL_USE_LEFT     /* the entry left from GRANTED: if the node is missing then, it was deleted externally */
 } zkl_use;
 
 /* Whether an entry is handed over to the next acquisition; if not, why. */
@@ -62,7 +62,7 @@ typedef enum {
     ZKL_HANDOVER_USED_UP     /* it was alone, and has had more acquisitions than others should wait for */
 } zkl_handover;
 
-/* What a granted entry knows of other contenders. */
+/* Whether other contenders have come to the queue of a granted entry, as far as known. */
 typedef enum {
     ZKL_CONTENTION_UNKNOWN, /* it does not watch its directory, or no list has come since */
     ZKL_CONTENTION_NONE, /* alone: no other was there, and none has come; no other client waits for its acquisitions */
@@ -83,7 +83,7 @@ typedef enum {
     ZKL_DOWNGRADE_MADE        /* its node was made, or is being made, with its writer's number */
 } zkl_downgrade;
 
-/* What belongs to one node of an entry. An entry that starts over under a new name begins with an empty one. */
+/* The fields that belong to one node of an entry. An entry that starts over under a new name begins with an empty one. */
 typedef struct {
     int64_t czxid;  /* its node's; for a downgraded reader that of its writer's node */
     int64_t writes; /* locks->writes less queue->creates when its create was acknowledged */

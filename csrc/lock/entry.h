@@ -20,11 +20,11 @@
 
 /* The states of an entry. docs/design.md has the table of transitions. */
 typedef enum {
-    ZKL_ENTRY_PARKED,     /* wants a node, has sent nothing */
-    ZKL_ENTRY_LOOKING,    /* a try: the list before any write is in flight */
-    ZKL_ENTRY_JOINING,    /* create and list are in flight */
-    ZKL_ENTRY_RECOVERING, /* the create's outcome is unknown: sync, list, look for the uuid */
-    ZKL_ENTRY_QUEUED,     /* has a node; another contender is ahead, or may be */
+    ZKL_ENTRY_PARKED,     /* Wants a node, has sent nothing. */
+    ZKL_ENTRY_LOOKING,    /* A try: the list before any write is in flight. */
+    ZKL_ENTRY_JOINING,    /* Create and list are in flight. */
+    ZKL_ENTRY_RECOVERING, /* The create's outcome is unknown: sync, list, look for the uuid. */
+    ZKL_ENTRY_QUEUED,     /* Has a node. Another contender is ahead, or may be. */
     ZKL_ENTRY_CONFIRMING, /* no contender is ahead; waits for a lease to be granted under, or for permits */
     ZKL_ENTRY_GRANTED,
     ZKL_ENTRY_LEAVING, /* its node must be deleted */
@@ -41,7 +41,7 @@ typedef enum {
 
 /* The place of an entry's node in the queue, as far as known. */
 typedef enum {
-    ZKL_PLACE_UNKNOWN,        /* no list has shown its node yet */
+    ZKL_PLACE_UNKNOWN,        /* No list has shown its node yet. */
     ZKL_PLACE_BEHIND,         /* a list has shown another node ahead, conflicting or not */
     ZKL_PLACE_HEAD_BY_NUMBER, /* no node is ahead, conflicting or not; no list has shown it: numbers alone say so */
     ZKL_PLACE_HEAD            /* no node is ahead, conflicting or not; a list has shown its node */
@@ -158,13 +158,13 @@ void zkl_entry_destroy(zkl_entry *entry);
 
 /* --- the state ----------------------------------------------------------------------------------------------------- */
 
-/* What each state sends; NULL: nothing. The functions are those of the files that have the states. */
+/* Functions that send the requests of each state; NULL: nothing to send. The functions are those of the files that have the states. */
 typedef void (*zkl_entry_sender)(zkl_entry *entry);
 extern const zkl_entry_sender zkl_entry_senders[];
 
 /* Sends what the entry's state requires, now or as soon as requests may go out. Idempotent. */
 void zkl_entry_step(zkl_entry *entry);
-/* Sets the entry's state. No other function does. */
+/* Sets the state of an entry that exists. No other function does. */
 void zkl_entry_move(zkl_entry *entry, zkl_entry_state state);
 /* No acquisition wants the entry any more. Its node, if it may have one, counts in the session's `cleaning` until it is gone. */
 void zkl_entry_not_wanted(zkl_entry *entry);

@@ -6,14 +6,14 @@
 
 #include "lock.h"
 
-/* What became of a directory that zkl_queue_make_parents has made, or tried to make. */
+/* The outcome for a directory that zkl_queue_make_parents has made, or tried to make. */
 typedef enum {
     ZKL_DIRECTORY_READY, /* it exists, or may exist: a create in it can be tried */
     ZKL_DIRECTORY_LATER, /* the server was busy: the same, but not at once */
     ZKL_DIRECTORY_FAILED /* it cannot be made */
 } zkl_directory_outcome;
 
-/* What queues report to the locks. */
+/* Queues report these events to the locks. */
 struct zkl_queue_listener {
     /* The replies to zkl_queue_make_parents are in. `rc` says why the directory could not be made. */
     void (*directory_ready)(zkl_queue *queue, zkl_directory_outcome outcome, int rc);

@@ -1,4 +1,4 @@
---- What csrc/ includes and calls: a folder is a layer, and may use the public headers of the layers below it. Written for Lua 5.4.
+--- Checks the includes and calls of csrc/. A folder is a layer. It may use the public headers of the layers below it. For Lua 5.4.
 --
 --   lua5.4 tools/layers.lua    fails, and says which, if a rule is broken
 --

@@ -151,6 +151,14 @@ static zkl_handle *opt_acquisition(lua_State *L, int index)
     return lua_isnoneornil(L, index) ? NULL : *(zkl_handle **)check_box(L, index, ACQUISITION_TYPE);
 }
 
+/* Returns the count at `index`, or 1 if there is none. Raises unless it is from 1 to 2147483647. */
+static int32_t check_count(lua_State *L, int index)
+{
+    lua_Number count = luaL_optnumber(L, index, 1);
+    luaL_argcheck(L, count >= 1 && count <= INT32_MAX, index, "a count is from 1 to 2147483647");
+    return (int32_t)count;
+}
+
 /*
  * client:acquire(spec, hold, try, optimistic, count, writer, seconds) -> acquisition, whether it is granted already,
  *   whether there are notifications for client:next | nil, message, code

@@ -5,8 +5,7 @@
 
 #include <lauxlib.h>
 
-/* Pushes the field. Uses no metamethods, so that the value stays reachable through the table. */
-static void push_field(lua_State *L, int table, const char *name)
+void push_field(lua_State *L, int table, const char *name)
 {
     lua_pushstring(L, name);
     lua_rawget(L, table);

@@ -9,10 +9,12 @@
 #include <lua.h>
 
 /*
- * `table` is the absolute index of the table. Metamethods are not used. The stack is as before afterwards. A string is valid as
+ * `table` is the absolute index of the table. Metamethods are not used. All but push_field leave the stack as it was. A string is valid as
  * long as the table has it. Errors name the field.
  */
 
+/* Pushes the value in a field. It stays reachable through the table. */
+void push_field(lua_State *L, int table, const char *name);
 /* Returns the string in a field, NULL if there is none. Sets `length` if there is one. */
 const char *field_text(lua_State *L, int table, const char *name, size_t *length);
 /* Returns whether the value in a field is neither nil nor false; `otherwise` if it is nil. */

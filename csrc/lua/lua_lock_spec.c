@@ -5,16 +5,6 @@
 
 /* --- access control lists ------------------------------------------------------------------------------------------ */
 
-/*
- * Pushes a field of the table at `index`, which is relative to the top. Uses no metamethods, so the value stays
- * reachable through the table.
- */
-static void push_raw_field(lua_State *L, int index, const char *name)
-{
-    lua_pushstring(L, name);
-    lua_rawget(L, index - 1);
-}
-
 struct ACL_vector check_acl(lua_State *L, int index)
 {
     if (lua_type(L, index) == LUA_TSTRING) {
@@ -29,9 +19,10 @@ struct ACL_vector check_acl(lua_State *L, int index)
     for (int32_t i = 0; i < count; i++) {
         lua_rawgeti(L, index, i + 1);
         luaL_argcheck(L, lua_istable(L, -1), index, "each entry of an acl is a table");
-        push_raw_field(L, -1, "perms");
-        push_raw_field(L, -2, "scheme");
-        push_raw_field(L, -3, "id");
+        const int entry = lua_gettop(L);
+        push_field(L, entry, "perms");
+        push_field(L, entry, "scheme");
+        push_field(L, entry, "id");
         luaL_argcheck(L, lua_isnumber(L, -3) && lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING, index,
                       "an entry of an acl has scheme (string), id (string) and perms (number)");
         entries[i].perms = (int32_t)lua_tointeger(L, -3);
@@ -43,13 +34,6 @@ struct ACL_vector check_acl(lua_State *L, int index)
 }
 
 /* --- lock specs ---------------------------------------------------------------------------------------------------- */
-
-int32_t check_count(lua_State *L, int index)
-{
-    lua_Number count = luaL_optnumber(L, index, 1);
-    luaL_argcheck(L, count >= 1 && count <= INT32_MAX, index, "a count is from 1 to 2147483647");
-    return (int32_t)count;
-}
 
 zkl_lock_spec *check_lock_spec(lua_State *L, int index)
 {
@@ -107,7 +91,7 @@ int core_lock_spec(lua_State *L)
         .handoff = field_integer(L, 1, "handoff", 0, 0),
         .linger = nanoseconds_of(field_number(L, 1, "linger", 0)),
     };
-    push_raw_field(L, -1, "acl");
+    push_field(L, 1, "acl");
     struct ACL_vector acl = check_acl(L, 2);
     lock.acl = &acl;
     zkl_lock_spec **box = push_box(L, LOCK_SPEC_TYPE);

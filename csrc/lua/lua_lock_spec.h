@@ -10,9 +10,6 @@ int core_lock_spec(lua_State *L);
 /* Returns the lock spec in the box at `index`; raises if there is none. */
 zkl_lock_spec *check_lock_spec(lua_State *L, int index);
 
-/* Returns the count at `index`, or 1 if there is none. Raises unless it is from 1 to 2147483647. */
-int32_t check_count(lua_State *L, int index);
-
 /*
  * Reads the acl at `index`: "open", "creator", "read", or an array of {scheme=, id=, perms=}. Raises if it is none of
  * these. The strings belong to Lua, and the array is a userdata left on the stack: all are valid while the arguments

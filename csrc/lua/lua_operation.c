@@ -58,7 +58,7 @@ static void read_request(lua_State *L, int table, zkl_operation_request *request
     request->watch = field_flag(L, table, "watch", false);
     if (request->kind == ZKL_OPERATION_CREATE) {
         request->flags = create_flags(L, table);
-        lua_getfield(L, table, "acl");
+        push_field(L, table, "acl");
         *acl = check_acl(L, lua_gettop(L));
         request->acl = acl;
     }

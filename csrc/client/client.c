@@ -218,6 +218,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
         .log = zkl_client_log,
         .sending = zkl_turn_sending,
         .sent = zkl_turn_sent,
+        .hold_over = zkl_handle_hold_over,
     };
     client->engine = zkl_engine_new(&config, &host);
     zkl_free(servers);

@@ -146,6 +146,13 @@ bool zkl_handle_held(zkl_handle *handle);
 /* Nanoseconds for which an acquisition will certainly still hold its lock; 0 if it does not hold it, ZKL_NEVER without a lease. */
 int64_t zkl_handle_remaining(zkl_handle *handle);
 /*
+ * Makes the grant of an acquisition end by itself in so many nanoseconds; from ZKL_NEVER / 2 on: not at all, whatever its lock spec says.
+ * Returns false if the acquisition does not hold its lock at this instant.
+ */
+bool zkl_handle_extend(zkl_handle *handle, int64_t nanoseconds);
+/* Nanoseconds for which a granted acquisition has waited for other contenders; 0 if none was before it (zkl_acquisition_waited). */
+int64_t zkl_handle_waited(zkl_handle *handle);
+/*
  * Ends an acquisition: releases it if granted, refuses it with ZKL_CANCELLED if waiting. Ends an operation: its caller does not
  * wait for it any more. `block_for` is as in zkl_client_acquire; the call blocks until the handle is finished (zkl_handle_finished).
  */

@@ -25,9 +25,10 @@ TAILQ_HEAD(zkl_handle_list, zkl_handle);
 /* Requests to the engine's side of a handle: a set. The engine's side carries them out in this order. */
 enum {
     TODO_START = 1 << 0,
-    TODO_LAPSED = 1 << 1,
-    TODO_END = 1 << 2,
-    TODO_FORGET = 1 << 3
+    TODO_HOLD = 1 << 1,
+    TODO_LAPSED = 1 << 2,
+    TODO_END = 1 << 3,
+    TODO_FORGET = 1 << 4
 };
 
 /* The differences between the kinds of handles. Each kind has one constant of this type. */
@@ -79,11 +80,12 @@ struct zkl_handle {
     bool optimistic;
 
     /* Any thread */
-    _Atomic bool lapsed;  /* an owner's thread has found its grant over */
+    _Atomic bool lapsed;  /* its grant has been found over; the owner cannot extend it */
     _Atomic bool settled; /* written under client->mutex */
     _Atomic int32_t references;
-    _Atomic int32_t phase;      /* a zkl_acquisition_phase; written under client->mutex */
-    _Atomic int64_t hold_until; /* written before the phase becomes GRANTED, and constant then */
+    _Atomic int32_t phase; /* a zkl_acquisition_phase; written under client->mutex */
+    _Atomic int64_t
+        hold_until; /* written before the phase becomes GRANTED, and then under client->mutex by its owner */
 
     /* engine_mutex. `life` is read without it. */
     TAILQ_ENTRY(zkl_handle) all;
@@ -93,6 +95,7 @@ struct zkl_handle {
     _Atomic zkl_handle_life life;
 
     /* client->mutex */
+    int64_t waited; /* see zkl_acquisition_waited */
     int32_t revocations;
     TAILQ_ENTRY(zkl_handle) in_todo;
     TAILQ_ENTRY(zkl_handle) in_notifications;

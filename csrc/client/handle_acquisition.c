@@ -24,9 +24,16 @@ static void keep_name(char **kept, const zkl_handle *handle, const char *node)
 static void publish_acquisition(zkl_handle *handle, const zkl_acquisition *acquisition, zkl_acquisition_phase phase)
 {
     const char *message = zkl_acquisition_message(acquisition);
-    if (phase == ZKL_ACQUISITION_GRANTED) {
-        /* Not reset after the grant: a reader that saw the phase before would then find a hold without an end. */
+    if (phase == ZKL_ACQUISITION_GRANTED &&
+        atomic_load_explicit(&handle->phase, memory_order_relaxed) != ZKL_ACQUISITION_GRANTED) {
+        /*
+         * From the grant on, the owner changes it. Not reset after the grant: a reader that saw the phase before would
+         * then find a hold without an end.
+         */
         atomic_store_explicit(&handle->hold_until, zkl_acquisition_hold_until(acquisition), memory_order_relaxed);
+        handle->waited = zkl_acquisition_waited(acquisition);
+    }
+    if (phase == ZKL_ACQUISITION_GRANTED) {
         handle->token = zkl_acquisition_token(acquisition);
         handle->nodes = handle->nodes != NULL ? handle->nodes : zkl_acquisition_nodes(acquisition);
     }
@@ -71,6 +78,19 @@ void zkl_handle_acquisition_changed(void *context, zkl_acquisition *acquisition)
     }
 }
 
+int64_t zkl_handle_hold_over(void *context, const zkl_acquisition *acquisition, int64_t now)
+{
+    zkl_client *client = context;
+    zkl_handle *handle = zkl_acquisition_user(acquisition);
+    pthread_mutex_lock(&client->mutex);
+    int64_t until = atomic_load_explicit(&handle->hold_until, memory_order_relaxed);
+    if (until <= now) {
+        atomic_store(&handle->lapsed, true); /* the owner cannot extend it any more */
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return until;
+}
+
 static void start(zkl_handle *handle, int64_t now)
 {
     zkl_client *client = handle->client;
@@ -112,6 +132,9 @@ static void run(zkl_handle *handle, unsigned todo, int64_t now)
 {
     if ((todo & TODO_START) != 0) {
         start(handle, now);
+    }
+    if (handle->acquisition != NULL && (todo & TODO_HOLD) != 0) {
+        zkl_acquisition_end_at(handle->acquisition, atomic_load_explicit(&handle->hold_until, memory_order_relaxed));
     }
     if (handle->acquisition != NULL && (todo & TODO_LAPSED) != 0) {
         zkl_acquisition_lapsed(handle->acquisition, now);
@@ -187,4 +210,35 @@ int64_t zkl_handle_remaining(zkl_handle *handle)
 bool zkl_handle_held(zkl_handle *handle)
 {
     return zkl_handle_remaining(handle) > 0;
+}
+
+bool zkl_handle_extend(zkl_handle *handle, int64_t nanoseconds)
+{
+    zkl_client *client = handle->client;
+    if (!zkl_handle_held(handle)) {
+        return false;
+    }
+    /* Under the mutex it is either before the engine's question whether the hold is over, or after it. */
+    pthread_mutex_lock(&client->mutex);
+    int64_t now = zkl_clock();
+    int64_t before = atomic_load_explicit(&handle->hold_until, memory_order_relaxed);
+    int64_t until = nanoseconds < ZKL_NEVER / 2 ? now + nanoseconds : ZKL_NEVER;
+    bool held = is_granted(handle) && !atomic_load(&handle->lapsed) && before > now;
+    if (held) {
+        atomic_store_explicit(&handle->hold_until, until, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    if (held && until < before) {
+        zkl_handle_ask(handle, TODO_HOLD, false,
+                       0); /* a later end need not be told: the engine asks when the first one has come */
+    }
+    return held;
+}
+
+int64_t zkl_handle_waited(zkl_handle *handle)
+{
+    pthread_mutex_lock(&handle->client->mutex);
+    int64_t waited = handle->waited;
+    pthread_mutex_unlock(&handle->client->mutex);
+    return waited;
 }

@@ -27,7 +27,8 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     };
     zkl_operations_init(&engine->operations, &engine->session);
     if (!zkl_session_init(&engine->session, &session_config, &session_host) ||
-        !zkl_locks_init(&engine->locks, &engine->session, config->random, host->acquisition_changed, host->context)) {
+        !zkl_locks_init(&engine->locks, &engine->session, config->random, host->acquisition_changed, host->hold_over,
+                        host->context)) {
         zkl_engine_free(engine);
         return NULL;
     }

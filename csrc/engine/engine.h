@@ -38,6 +38,7 @@ typedef struct {
     void (*log)(void *context, int level, const char *message);
     void (*sending)(void *context); /* NULL: not wanted */
     void (*sent)(void *context);    /* NULL: not wanted */
+    zkl_hold_over_fn hold_over;     /* NULL: the driver does not change the end of a grant */
 } zkl_host;
 
 /* The settings of an engine: those of zkl_session_config, and `random`. */

@@ -30,15 +30,15 @@ static void end_hold(zkl_acquisition *acquisition)
     }
 }
 
-/* A grant begins. If it has a max_hold, inserts the acquisition into locks->holds, sorted by the end of the grant. */
-static void begin_hold(zkl_acquisition *acquisition)
+/* Sets the instant at which a grant ends by itself; locks->holds is sorted by it. ZKL_NEVER: it does not. */
+static void hold_until(zkl_acquisition *acquisition, int64_t until)
 {
-    int64_t max_hold = acquisition->spec->lock.max_hold;
-    if (max_hold == 0) {
+    end_hold(acquisition);
+    if (until == ZKL_NEVER) {
         return;
     }
     struct zkl_acquisition_list *holds = &acquisition->locks->holds;
-    acquisition->hold_until = acquisition->locks->session->now + max_hold;
+    acquisition->hold_until = until;
     zkl_acquisition *before = TAILQ_LAST(holds, zkl_acquisition_list);
     while (before != NULL && before->hold_until > acquisition->hold_until) {
         before = TAILQ_PREV(before, zkl_acquisition_list, in_holds);
@@ -48,6 +48,14 @@ static void begin_hold(zkl_acquisition *acquisition)
     } else {
         TAILQ_INSERT_HEAD(holds, acquisition, in_holds);
     }
+}
+
+/* A grant begins. */
+static void begin_hold(zkl_acquisition *acquisition)
+{
+    int64_t max_hold = acquisition->spec->lock.max_hold;
+    acquisition->granted_at = acquisition->locks->session->now;
+    hold_until(acquisition, max_hold != 0 ? acquisition->granted_at + max_hold : ZKL_NEVER);
 }
 
 void zkl_acquisition_free(zkl_acquisition *acquisition)
@@ -118,10 +126,11 @@ const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS] = {
     10 * ZKL_SECOND,         30 * ZKL_SECOND,        60 * ZKL_SECOND,         ZKL_NEVER,
 };
 
-static void note_wait(const zkl_acquisition *acquisition)
+static void note_wait(zkl_acquisition *acquisition)
 {
     zkl_stats *stats = &acquisition->locks->session->stats;
     int64_t waited = acquisition->locks->session->now - acquisition->asked_at;
+    acquisition->waited = !acquisition->was_behind ? 0 : waited > 0 ? waited : 1;
     int32_t bucket = 0;
     while (waited > zkl_wait_bounds[bucket]) {
         bucket++;
@@ -147,14 +156,36 @@ int64_t zkl_acquisitions_expire_at(const zkl_locks *locks)
     return first != NULL ? first->hold_until : ZKL_NEVER;
 }
 
+void zkl_acquisition_end_at(zkl_acquisition *acquisition, int64_t until)
+{
+    if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
+        hold_until(acquisition, until);
+    }
+}
+
+/* The instant of a grant's end has come. Returns false if the host has put it off meanwhile. */
+static bool is_over(zkl_acquisition *acquisition)
+{
+    const zkl_locks *locks = acquisition->locks;
+    int64_t until = locks->hold_over != NULL ? locks->hold_over(locks->context, acquisition, locks->session->now)
+                                             : acquisition->hold_until;
+    if (until <= locks->session->now) {
+        return true;
+    }
+    hold_until(acquisition, until);
+    return false;
+}
+
 void zkl_acquisitions_expire(zkl_locks *locks)
 {
     zkl_acquisition *acquisition;
     while ((acquisition = TAILQ_FIRST(&locks->holds)) != NULL && acquisition->hold_until <= locks->session->now &&
            !ZKL_BROKEN(ZKL_BREAK_HOLD)) {
-        zkl_acquisition_lose(acquisition, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
-                             zkl_acquisition_path(acquisition),
-                             (double)acquisition->spec->lock.max_hold / (double)ZKL_SECOND);
+        if (is_over(acquisition)) {
+            int64_t held = acquisition->hold_until - acquisition->granted_at;
+            zkl_acquisition_lose(acquisition, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
+                                 zkl_acquisition_path(acquisition), (double)held / (double)ZKL_SECOND);
+        }
     }
 }
 
@@ -216,8 +247,24 @@ void zkl_acquisition_delete_refused(zkl_acquisition *acquisition, int rc, const 
     }
 }
 
+/*
+ * Whether a contender that conflicts is before a waiting acquisition. Readers that share a reader's entry are granted
+ * together with it, so for them it depends on the entry.
+ */
+static bool is_behind(const zkl_acquisition *acquisition)
+{
+    if (zkl_acquisition_kind(acquisition) == &zkl_semaphore_kind) {
+        return true; /* it is told of a change only when it is blocked, or has no room */
+    }
+    const zkl_entry *entry = acquisition->entry;
+    bool together = zkl_acquisition_kind(acquisition)->together &&
+                    (entry == NULL || entry->acquisition == NULL || zkl_acquisition_kind(entry->acquisition)->together);
+    return (acquisition->sharing && !together) || (entry != NULL && zkl_watch_node_of(&entry->watcher) != NULL);
+}
+
 void zkl_acquisition_blocker_changed(zkl_acquisition *acquisition)
 {
+    acquisition->was_behind = acquisition->was_behind || is_behind(acquisition);
     tell_host(acquisition);
 }
 
@@ -362,6 +409,11 @@ void *zkl_acquisition_user(const zkl_acquisition *acquisition)
 int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition)
 {
     return acquisition->hold_until;
+}
+
+int64_t zkl_acquisition_waited(const zkl_acquisition *acquisition)
+{
+    return acquisition->waited;
 }
 
 int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition)

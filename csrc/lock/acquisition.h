@@ -23,7 +23,8 @@ struct zkl_acquisition {
     zkl_lock_spec *spec;
     char *message;
     void *user;
-    int64_t asked_at;
+    int64_t asked_at, granted_at;
+    int64_t waited;     /* see zkl_acquisition_waited */
     int64_t hold_until; /* in locks->holds if not ZKL_NEVER */
     zkl_token token;
     zkl_acquisition_phase phase;
@@ -32,7 +33,8 @@ struct zkl_acquisition {
     bool try_only;
     bool optimistic;
     bool forgotten;
-    bool sharing; /* shares an entry, and is not the acquisition that the entry serves first */
+    bool was_behind; /* a contender that conflicts was before it */
+    bool sharing;    /* shares an entry, and is not the acquisition that the entry serves first */
 };
 
 /* Returns the kind of lock that is acquired. */

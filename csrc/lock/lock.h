@@ -165,6 +165,16 @@ bool zkl_acquisition_is_sharing(const zkl_acquisition *acquisition);
 void *zkl_acquisition_user(const zkl_acquisition *acquisition);
 /* Returns the instant at which the grant ends by itself, ZKL_NEVER if it does not. */
 int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition);
+/*
+ * The host has changed the end of a grant: it ends by itself at `until`; ZKL_NEVER: it does not. Does nothing after the
+ * grant. The call is only needed for an earlier end. Before the engine ends a grant, it asks the host (zkl_hold_over_fn).
+ */
+void zkl_acquisition_end_at(zkl_acquisition *acquisition, int64_t until);
+/*
+ * Returns how long a granted acquisition has waited, in nanoseconds, 1 or more; 0 if no contender that conflicts was
+ * before it, however long the servers took.
+ */
+int64_t zkl_acquisition_waited(const zkl_acquisition *acquisition);
 /* The data that a contender writes into the holder's node to ask for the lock. Curator's Revoker writes the same. */
 #define ZKL_REVOKE "__REVOKE__"
 
@@ -194,10 +204,12 @@ typedef void (*zkl_contenders_fn)(void *user, zkl_code code, const char *message
  * Makes a locks object in zeroed memory, for a session that stays as long. `random` makes the uuids of its nodes unique.
  * `acquisition_changed` is called when an acquisition has changed: its phase, code, revocations, or the node it waits for;
  * or zkl_acquisition_settled became true. It must not call anything here except for the accessors of that acquisition.
+ * `hold_over` may be NULL: the host never changes the end of a grant.
  * Returns false when memory is short; zkl_locks_free is needed even then.
  */
 bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t random[2],
-                    void (*acquisition_changed)(void *context, zkl_acquisition *acquisition), void *context);
+                    void (*acquisition_changed)(void *context, zkl_acquisition *acquisition),
+                    zkl_hold_over_fn hold_over, void *context);
 /*
  * Frees everything, acquisitions included. Queries must have been answered, and the session's handle must be closed. Zeroed
  * memory has nothing to free.

@@ -49,10 +49,12 @@ const zkl_entry_sender zkl_entry_senders[] = {
 };
 
 bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t random[2],
-                    void (*acquisition_changed)(void *context, zkl_acquisition *acquisition), void *context)
+                    void (*acquisition_changed)(void *context, zkl_acquisition *acquisition),
+                    zkl_hold_over_fn hold_over, void *context)
 {
     locks->session = session;
     locks->acquisition_changed = acquisition_changed;
+    locks->hold_over = hold_over;
     locks->context = context;
     TAILQ_INIT(&locks->entries);
     TAILQ_INIT(&locks->runnable);

@@ -28,10 +28,17 @@ LIST_HEAD(zkl_query_list, zkl_query);
 /* The length of a uuid without the serial number at its end. This part is the same in all uuids of one client. */
 #define ZKL_UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
 
+/*
+ * Called when a grant is to end by itself at `now`. Returns the instant at which it ends: `now` or earlier, and then the
+ * host does not put it off any more; or later, if the host has put it off.
+ */
+typedef int64_t (*zkl_hold_over_fn)(void *context, const zkl_acquisition *acquisition, int64_t now);
+
 /* All locks of a client. */
 struct zkl_locks {
     zkl_session *session;
     void (*acquisition_changed)(void *context, zkl_acquisition *acquisition);
+    zkl_hold_over_fn hold_over;
     void *context;
 
     /* queue.c */

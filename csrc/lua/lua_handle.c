@@ -160,6 +160,21 @@ static int acquisition_remaining(lua_State *L)
     return 1;
 }
 
+/* acquisition:extend(seconds) -> bool; see zkl_handle_extend. math.huge: without limit */
+static int acquisition_extend(lua_State *L)
+{
+    zkl_handle *handle = check_acquisition(L);
+    lua_pushboolean(L, zkl_handle_extend(handle, nanoseconds_of(luaL_checknumber(L, 2))));
+    return 1;
+}
+
+/* acquisition:waited() -> seconds; see zkl_handle_waited */
+static int acquisition_waited(lua_State *L)
+{
+    lua_pushnumber(L, seconds_of(zkl_handle_waited(check_acquisition(L))));
+    return 1;
+}
+
 static int acquisition_token(lua_State *L)
 {
     zkl_handle_view view;
@@ -356,6 +371,8 @@ const luaL_Reg acquisition_methods[] = {
     {"done", handle_done},
     {"held", acquisition_held},
     {"remaining", acquisition_remaining},
+    {"extend", acquisition_extend},
+    {"waited", acquisition_waited},
     {"token", acquisition_token},
     {"token_numbers", acquisition_token_numbers},
     {"node", acquisition_node},

@@ -10,6 +10,7 @@
 -- delays the wait that runs it, unless the adapter spawns callbacks (`zklock.adapters`). On Lua 5.1 (not LuaJIT) a callback
 -- cannot yield.
 
+local cluster_mutex = require "zklock.cluster_mutex"
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
 local Multi = require "zklock.multi"
@@ -520,6 +521,34 @@ function Client:multi(locks)
         error("client:multi: " .. wrong, 2)
     end
     return Multi.new(self, members)
+end
+
+--- Runs a function once in the whole fleet: the first program that calls this for a key runs its function, and those that call it
+-- meanwhile wait until that has ended, and run nothing. Kong's function of the same name is the model. A call after the end runs
+-- its function again. For a job that must be done once for good, or again after a crash, keep a marker: examples/nightly.lua.
+--
+-- Options:
+--   * `ttl` seconds above 0, default 60: the mutex is held no longer than that. Then the next call may run its function while
+--     this one still runs, and this one answers "lost".
+--   * `timeout` seconds, 0 or more, default ttl: how long to wait for another program.
+--   * `no_wait` true: does not wait for another program. Not together with timeout.
+--
+-- @tparam string key any string; the mutex is at zklock.path("/cluster_mutex", key)
+-- @tparam table|nil settings
+-- @tparam function fn is called with the lock that is held; its results are dropped
+-- @treturn boolean|nil true: fn has run. false: another contender was ahead; fn has not run, and nothing is known of what the
+--   other one has achieved. nil: an error
+-- @treturn string|nil message
+-- @treturn string|nil code: "timeout" (another contender is still ahead), "failed" (fn raised; the message has the error and its
+--   traceback), "lost" (the mutex was lost while fn ran, or before), otherwise as of Lock:acquire
+-- @raise when an argument is malformed. An error of fn is not raised
+function Client:cluster_mutex(key, settings, fn)
+    check_self(self, "cluster_mutex")
+    local read, wrong = cluster_mutex.read(key, settings, fn)
+    if not read then
+        error("client:cluster_mutex: " .. wrong, 2)
+    end
+    return cluster_mutex.run(self, key, read, fn)
 end
 
 -- Nodes ---------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ local error, setmetatable, tonumber = error, setmetatable, tonumber
 local format = string.format
 local max = math.max
 
-local Semaphore = Lock.extend()
+local Semaphore = Lock.subclass()
 
 --- The kind of its locks; see zklock.lock.class.
 local KIND = {

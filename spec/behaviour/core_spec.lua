@@ -65,8 +65,8 @@ describe("zklock.core", function()
         assert.same(methods("contenders"), methods("flush"))
         assert.same({ "cancel", "done", "event", "id", "take" }, methods("operation"))
         assert.same({
-            "cancel", "done", "finished", "held", "id", "node", "nodes", "phase", "release", "released", "remaining", "revocations",
-            "token", "token_numbers", "waits"
+            "cancel", "done", "extend", "finished", "held", "id", "node", "nodes", "phase", "release", "released", "remaining",
+            "revocations", "token", "token_numbers", "waited", "waits"
         }, methods("acquisition"))
     end)
 

@@ -126,7 +126,8 @@ describe("a multi", function()
         local all = client:multi({ client:semaphore(base .. "/d", 2), wr.write, rw.read, client:mutex(base .. "/a") })
         assert(all:acquire(10))
         assert.is_true(all:held())
-        assert(other:rwlock(base .. "/b").read:try_acquire())
+        local reader = other:rwlock(base .. "/b").read
+        assert(reader:try_acquire())
         assert.equal("timeout", select(3, other:rwlock(base .. "/b").write:try_acquire()))
         assert.equal("timeout", select(3, other:rwlock(base .. "/c").read:try_acquire()))
         assert.equal("timeout", select(3, other:mutex(base .. "/a"):try_acquire()))
@@ -147,6 +148,7 @@ describe("a multi", function()
             end)
             assert.is_true(all:release())
         end
+        assert.is_true(reader:held())
         fixture.assert_nothing_left(client)
     end)
 

@@ -82,7 +82,7 @@ describe("the documentation", function()
             Multi = client:multi { client:mutex("/a") },
             Transaction = client:transaction()
         }
-        local values = { servers = "127.0.0.1:1", path = "/a", permits = 2, fn = function() end }
+        local values = { servers = "127.0.0.1:1", path = "/a", key = "a", permits = 2, fn = function() end }
         local found, problems = {}, {}
         local function look(name, doc, method, object)
             local parameter = doc and documentation.options_parameter(doc)

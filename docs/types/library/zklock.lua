@@ -88,6 +88,11 @@
 ---@field on_lost? zklock.OnLost
 ---@field on_revoke? zklock.OnRevoke
 
+---@class zklock.ClusterMutexOptions
+---@field ttl? number seconds, more than 0, after which the mutex ends by itself; default: 60
+---@field timeout? number seconds, 0 or more, to wait for another program; default: ttl
+---@field no_wait? boolean returns false at once if another program is ahead; default: false
+
 ---@class zklock.AcquireOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
@@ -299,6 +304,16 @@ function Client:semaphore(path, permits, settings) end
 ---@return zklock.Multi multi
 function Client:multi(locks) end
 
+--- Runs a function once in the whole fleet. Programs that call this meanwhile with the same key wait for its end, and run nothing.
+--- Returns true if fn has run, false if another contender was ahead, or nil, message, code.
+---@param key string
+---@param settings? zklock.ClusterMutexOptions
+---@param fn fun(lock: zklock.Lock)
+---@return boolean? ran
+---@return string? message
+---@return zklock.Code? code
+function Client:cluster_mutex(key, settings, fn) end
+
 --- Begins a transaction. The server executes all of its checks and writes together, or none of them.
 ---@return zklock.Transaction transaction
 function Client:transaction() end
@@ -410,6 +425,17 @@ function Lock:held() end
 --- Returns how long the lock is certainly held without further answers from ZooKeeper; math.huge without a lease.
 ---@return number seconds
 function Lock:remaining() end
+
+--- Returns how long the present hold was waited for: 0 exactly if no contender was before it.
+---@return number? seconds nil when not held
+function Lock:waited() end
+
+--- Makes the present hold end by itself so many seconds from now, earlier or later than before. Sends nothing.
+---@param seconds? number more than 0; math.huge: no limit; default: the option max_hold, without it no limit
+---@return true? extended
+---@return string? message
+---@return zklock.Code? code
+function Lock:extend(seconds) end
 
 --- Returns the fencing token of the present hold. Tokens of one path can be compared as strings, in every locale.
 ---@return string? token

@@ -10,8 +10,9 @@ local options = require "zklock.options"
 local Owner = require "zklock.owner"
 local Transaction = require "zklock.transaction"
 
-local error = error
+local error, tostring, type = error, tostring, type
 local format = string.format
+local huge = math.huge
 local now, REVOKE = core.now, core.REVOKE
 local held_acquisition, present = Hold.held_acquisition, Hold.present
 local meant_here = Owner.meant_here
@@ -38,6 +39,50 @@ function Lock:remaining()
     check_self(self, "remaining")
     local acquisition = held_here(self)
     return acquisition and acquisition:remaining() or 0
+end
+
+--- How long the present hold was waited for. 0 exactly if no contender was before it that excluded it, however long the servers
+-- took. So a program that fills a cache looks into the cache again only if this is above 0.
+-- @treturn number|nil seconds from the request to the grant; nil when not held
+function Lock:waited()
+    check_self(self, "waited")
+    local acquisition = held_here(self)
+    return acquisition and acquisition:waited() or nil
+end
+
+--- Makes the present hold end by itself so many seconds from now, whatever it had left: earlier or later than before. Sends
+-- nothing. The option `max_hold` stays as it is for later holds.
+-- @tparam number|nil seconds above 0; math.huge: no limit; default: the option `max_hold`, without it no limit
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code: "not_held"; "lost" (the hold has ended before, for example by max_hold); "forked"
+-- @raise when seconds are malformed
+function Lock:extend(seconds)
+    check_self(self, "extend")
+    if seconds == nil then
+        seconds = self._max_hold or huge
+    elseif seconds ~= huge then
+        local fits, expected = options.duration(seconds)
+        if not fits then
+            error(format("lock:extend: seconds must be %s, or math.huge (got %s)", expected,
+                type(seconds) == "number" and tostring(seconds) or "a " .. type(seconds)), 2)
+        end
+    end
+    local lock = meant_here(self)
+    if not lock then
+        return self:_not_yours()
+    end
+    local hold = present(lock)
+    if hold and hold.acquisition:extend(seconds) then
+        return true
+    end
+    local state, problem, code = self._client._core:state()
+    if state == nil then
+        return nil, problem, code
+    elseif hold then
+        return nil, lock:_lost_message(hold), "lost"
+    end
+    return nil, format("the %s %s is not held", self._kind.name, self._path), "not_held"
 end
 
 --- The fencing token of the present hold. Tokens of one path compare as strings, in every locale: a later grant's token is

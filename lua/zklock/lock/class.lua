@@ -21,7 +21,7 @@ Lock.WRITE = { name = "write lock", mode = "write", schema = arguments.ACQUIRE, 
 local classes = { [Lock] = true }
 
 --- Returns a class with all methods of a lock. Its own methods take precedence.
-function Lock.extend()
+function Lock.subclass()
     local class = setmetatable({ __tostring = Lock.__tostring, __close = Lock.__close }, { __index = Lock })
     class.__index = class
     classes[class] = true

@@ -1,0 +1,241 @@
+--- resty.zklock: lua-resty-lock's interface to locks over ZooKeeper.
+--
+-- A program that uses `require "resty.lock"` excludes the workers of one nginx. With `require "resty.zklock"` in its place it
+-- excludes those of all machines:
+--
+--     local resty_lock = require "resty.zklock"
+--     local lock, err = resty_lock:new("my_locks", { timeout = 5, exptime = 30 })
+--     local elapsed, err = lock:lock(key)
+--     local ok, err = lock:unlock()
+--
+-- docs/openresty.md lists what differs. The servers are those of `connect`, or of the environment variable ZKLOCK_SERVERS. All
+-- objects of a worker share one client (`zklock.shared`).
+--
+-- Errors are lua-resty-lock's where it has one: "timeout", "locked", "unlocked", "nil key", "empty key", "key too long", "not
+-- found", "dictionary not found". All others are messages of zklock, followed by zklock's code.
+
+local options = require "zklock.options"
+local zklock = require "zklock"
+
+local error, os, pairs, pcall, setmetatable, tonumber, tostring, type =
+    error, os, pairs, pcall, setmetatable, tonumber, tostring, type
+local format = string.format
+local huge, max, min = math.huge, math.max, math.min
+local path, shared = zklock.path, zklock.shared
+
+local RestyLock = { _VERSION = zklock.VERSION }
+local metatable = { __index = RestyLock }
+
+--- lua-resty-lock's defaults, in seconds.
+local TIMEOUT, EXPTIME = 5, 30
+
+--- The longest key in bytes, as of a shared dictionary.
+local LONGEST_KEY = 65535
+
+--- The directory of all locks, unless connect gives another one.
+local PREFIX = "/zklock"
+
+--- A release returns at once, in every phase, as deleting from a shared dictionary does.
+local AT_ONCE = { wait = false }
+
+-- The client ----------------------------------------------------------------------------------------------------------
+
+--- The arguments of connect: servers, prefix, and the settings of the client. It is false before that call.
+local connection = false
+
+--- Says which ZooKeeper the locks are in. Call it once, in init_by_lua or init_worker_by_lua, before the first `new`. In
+-- init_worker_by_lua it opens the worker's session, in the background. Without it the servers are those in the environment
+-- variable ZKLOCK_SERVERS, which nginx passes to its workers only with `env ZKLOCK_SERVERS;`.
+--
+-- @tparam table settings `servers` ("host:2181,host:2181/chroot"); `prefix`, the path below which all locks are (default
+--   "/zklock"); and all settings of `zklock.shared`, such as `session_timeout`
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code as of `zklock.connect`
+-- @raise when a setting is malformed
+function RestyLock.connect(settings)
+    if type(settings) ~= "table" then
+        error("resty.zklock.connect: settings must be a table such as { servers = 'host:2181' }", 2)
+    end
+    local client_settings = {}
+    for name, value in pairs(settings) do
+        client_settings[name] = value
+    end
+    client_settings.servers, client_settings.prefix = nil, nil
+    local prefix = settings.prefix or PREFIX
+    local problem = options.path_problem(prefix)
+    if problem then
+        error("resty.zklock.connect: option 'prefix': " .. problem, 2)
+    end
+    local ok, client, message, code = pcall(shared, settings.servers, client_settings)
+    if not ok then
+        error("resty.zklock.connect: " .. tostring(client):gsub("^.-zklock%.shared: ", ""), 2)
+    end
+    if client or code == "phase" then -- nginx has not forked its workers: they connect when they need the client
+        connection = { servers = settings.servers, prefix = prefix, settings = client_settings }
+        return true
+    end
+    return nil, message, code
+end
+
+--- Returns the worker's client.
+-- @treturn Client|nil
+-- @treturn string the prefix, or message
+-- @treturn string|nil code
+local function open()
+    if not connection then
+        local servers = os.getenv("ZKLOCK_SERVERS")
+        if not servers then
+            return nil, 'the ZooKeeper servers are not known: call require("resty.zklock").connect { servers = "host:2181" } in ' ..
+                "init_worker_by_lua, or set the environment variable ZKLOCK_SERVERS", "failed"
+        end
+        local _, wrong = options.servers(servers)
+        if wrong then
+            return nil, "the environment variable ZKLOCK_SERVERS: " .. wrong, "failed"
+        end
+        connection = { servers = servers, prefix = PREFIX, settings = {} }
+    end
+    local client, message, code = shared(connection.servers, connection.settings)
+    if not client then
+        return nil, message, code
+    end
+    return client, connection.prefix
+end
+
+-- Objects -------------------------------------------------------------------------------------------------------------
+
+--- Reads one of the options: nil or a number, also as a string. Raises at the caller of the method.
+local function read_number(opts, name)
+    local given = opts and opts[name]
+    local number = tonumber(given)
+    if given ~= nil and (number == nil or number ~= number) then
+        error(format("resty.zklock:new: opts.%s must be a number", name), 3)
+    end
+    return number
+end
+
+--- Makes a lock object, which holds one lock at a time. Sends nothing.
+--
+-- @tparam string dict_name a name for a group of keys: the same key in another dictionary is another lock. There need not be a
+--   lua_shared_dict of that name
+-- @tparam table|nil opts `timeout`: how many seconds lock waits at most, default 5; 0: not at all. `exptime`: after so many
+--   seconds a hold ends by itself, default 30; 0: it does not. A timeout above exptime counts as exptime. `step`, `ratio`
+--   and `max_step` have no effect, because nothing is polled
+-- @treturn table|nil
+-- @treturn string|nil "dictionary not found" (dict_name is no name), or a message
+-- @treturn string|nil zklock's code of a message
+-- @raise when an option is no number, or exptime is negative
+function RestyLock.new(_, dict_name, opts)
+    if type(dict_name) ~= "string" or dict_name == "" then
+        return nil, "dictionary not found"
+    end
+    local timeout, exptime = read_number(opts, "timeout"), read_number(opts, "exptime") or EXPTIME
+    read_number(opts, "step")
+    read_number(opts, "ratio")
+    read_number(opts, "max_step")
+    if exptime < 0 then
+        error("resty.zklock:new: opts.exptime must not be negative", 2)
+    end
+    local client, prefix, code = open()
+    if not client then
+        return nil, prefix, code
+    end
+    return setmetatable({
+        timeout = timeout and max(0, min(timeout, exptime)) or TIMEOUT,
+        exptime = exptime,
+        _client = client,
+        _prefix = path(prefix, dict_name),
+        _lock = false
+    }, metatable)
+end
+
+--- Acquires the lock of a key, and waits for it at most for the object's timeout.
+--
+-- @param key any string; other values count as their tostring
+-- @treturn number|nil seconds for which the lock was waited for. 0 exactly if no other contender was before this one
+-- @treturn string|nil "timeout", "locked" (the object holds a lock already), "nil key", "empty key", "key too long", or a
+--   message
+-- @treturn string|nil zklock's code of a message: "disconnected" (no ZooKeeper within the timeout), "phase" (the phase cannot
+--   wait), …
+function RestyLock:lock(key)
+    if not key then
+        return nil, "nil key"
+    elseif self._lock then
+        return nil, "locked"
+    end
+    key = tostring(key)
+    if key == "" then
+        return nil, "empty key"
+    elseif #key > LONGEST_KEY then
+        return nil, "key too long"
+    end
+    local exptime = self.exptime
+    local lock = self._client:mutex(path(self._prefix, key), { max_hold = exptime > 0 and exptime < huge and exptime or nil })
+    local held, message, code = lock:acquire { timeout = self.timeout, keep = true }
+    if not held then
+        if code == "timeout" then
+            return nil, "timeout"
+        end
+        return nil, message, code
+    elseif self._lock then -- by another light thread, while this one waited
+        held:release(AT_ONCE)
+        return nil, "locked"
+    end
+    self._lock = held
+    return held:waited() or 0
+end
+
+--- Releases the lock that the object holds. Returns at once, in every phase; the server is told in the background.
+-- @treturn number|nil 1
+-- @treturn string|nil "unlocked" (the object holds no lock), or a message: the hold had ended before, by exptime or by a loss
+-- @treturn string|nil zklock's code of a message: "lost"
+function RestyLock:unlock()
+    local lock = self._lock
+    if not lock then
+        return nil, "unlocked"
+    end
+    self._lock = false
+    local released, message, code = lock:release(AT_ONCE)
+    if not released then
+        return nil, message, code
+    end
+    return 1
+end
+
+--- Makes the hold end by itself so many seconds from now, earlier or later than before. Sends nothing.
+-- @tparam number|nil time seconds, default exptime; 0: the hold does not end by itself
+-- @treturn true|nil
+-- @treturn string|nil "unlocked" (the object holds no lock), "not found" (the hold has ended)
+-- @treturn string|nil zklock's code of "not found": "lost"
+-- @raise when the time is no number, or negative
+function RestyLock:expire(time)
+    local lock = self._lock
+    if not lock then
+        return nil, "unlocked"
+    end
+    local seconds = time == nil and self.exptime or tonumber(time)
+    if not (seconds and seconds >= 0) then
+        error("resty.zklock:expire: time must be a number of seconds, 0 or more", 2)
+    end
+    local extended, message, code = lock:extend(seconds > 0 and seconds or huge)
+    if extended then
+        return true
+    elseif code == "lost" then
+        return nil, "not found", code
+    end
+    return nil, message, code
+end
+
+--- Whether the object holds its lock at this instant. Not in lua-resty-lock. See `Lock:held`.
+-- @treturn boolean
+function RestyLock:held()
+    return self._lock and self._lock:held()
+end
+
+--- The fencing token of the hold. Not in lua-resty-lock. See `Lock:token`.
+-- @treturn string|nil nil when not held
+function RestyLock:token()
+    return self._lock and self._lock:token() or nil
+end
+
+return RestyLock

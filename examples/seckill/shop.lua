@@ -2,6 +2,10 @@
 -- another request comes in between, the same piece is sold twice.
 --
 -- There are three ways to exclude other requests: none (v1), a lock of this nginx worker (v2), zklock (v3).
+--
+-- v3 also shows how a purchase is repeated safely. If the lock is lost, or Redis does not answer, the buyer cannot know whether
+-- the purchase has happened. The answer is then "unknown", with the status 504. The buyer repeats the request with the same
+-- header Idempotency-Key, the order's number. Redis writes the order and the stock in one step, so a second try finds the order.
 
 local semaphore = require "ngx.semaphore"
 local zklock = require "zklock"
@@ -67,38 +71,60 @@ local READ = [[
     local newest = redis.call("get", KEYS[1] .. ":token")
     if newest and newest > ARGV[1] then return false end
     redis.call("set", KEYS[1] .. ":token", ARGV[1])
-    return redis.call("get", KEYS[1]) ]]
+    return { redis.call("get", KEYS[1]), redis.call("exists", KEYS[2]) } ]]
 local SELL = [[
     if redis.call("get", KEYS[1] .. ":token") ~= ARGV[1] then return 0 end
     redis.call("set", KEYS[1], ARGV[2])
+    redis.call("set", KEYS[2], "sold", "ex", ARGV[3])
     redis.call("incr", "lucky")
     return 1 ]]
 
-local function buy_fenced(lock)
-    local token = lock:token()
+--- How many seconds an order is remembered: longer than any buyer repeats a request.
+local ORDER_TTL = 86400
+
+local function buy_fenced(lock, order)
+    local token, order_key = lock:token() or "", "order:" .. order
     return with_redis(function(stock)
-        local left = tonumber((assert(stock:eval(READ, 1, "stock", token or ""))))
-        assert(left, "the lock was lost before the stock was read")
-        if left <= 0 then
+        local found = assert(stock:eval(READ, 2, "stock", order_key, token))
+        assert(type(found) == "table", "the lock was lost before the stock was read")
+        local left, bought = tonumber(found[1]), found[2] == 1
+        if bought then
+            return "sold" -- by an earlier try
+        elseif left <= 0 then
             return "late"
         end
-        assert(assert(stock:eval(SELL, 1, "stock", token, left - 1)) == 1, "the lock was lost before the stock was written")
+        assert(assert(stock:eval(SELL, 2, "stock", order_key, token, left - 1, ORDER_TTL)) == 1,
+            "the lock was lost before the stock was written")
         return "sold"
     end)
 end
 
-function shop.with_zklock()
+--- Returns the result; or nil, the problem, and whether the purchase may have happened.
+function shop.with_zklock(order)
     local lock = zklock.shared(zookeeper, { session_timeout = 8 }):mutex("/seckill/stock")
-    local ok, sold = lock:with_lock(buy_fenced, PATIENCE)
-    return assert(ok and sold, sold)
+    local began = false
+    local ran, ok, sold = pcall(lock.with_lock, lock, function(held)
+        began = true
+        return buy_fenced(held, order)
+    end, PATIENCE)
+    if ran and ok then
+        return sold
+    end
+    return nil, ran and sold or ok, began
 end
 
---- Answers a request with the result of one of the functions above. An error gives a 503 with its message.
+--- Answers a request with the result of one of the functions above. Status 503: nothing was bought. Status 504: unknown, and the
+-- buyer repeats the request with the same Idempotency-Key. A request without that header is an order of its own.
 function shop.answer(buy_one)
-    local ok, result = pcall(buy_one)
-    ngx.status = ok and 200 or 503
-    ngx.header["Content-Length"] = #tostring(result) + 1
-    ngx.say(tostring(result))
+    local ok, result, problem, unknown = pcall(buy_one, ngx.var.http_idempotency_key or ngx.var.request_id)
+    local text = tostring(ok and result or problem or result)
+    if not (ok and result) then
+        ngx.status = unknown and 504 or 503
+        ngx.header["Retry-After"] = 1
+        text = unknown and "unknown: " .. text or text
+    end
+    ngx.header["Content-Length"] = #text + 1
+    ngx.say(text)
 end
 
 return shop

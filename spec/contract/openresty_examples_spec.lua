@@ -14,6 +14,7 @@ local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 local nginx = require "spec.support.nginx"
 local seckill = require "spec.support.seckill"
+local zk = require "spec.support.zk"
 
 local nobody_complained, remember = inside.nobody_complained, fixture.remember
 
@@ -37,11 +38,35 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
         local template = os.tmpname()
         files.write(template, "@MODULES@" .. conf)
         local server = remember(nginx.start { template = template })
-        os.remove(template)
-        local status, body = server:get("/buy")
+        local function buy(order)
+            return server:ask("/buy", nil, order and ("Idempotency-Key: %s\r\n"):format(order)):answer()
+        end
+        local status, body = buy("7")
         assert.equal(200, status)
-        assert.truthy(body:find("^bought with %d+%-%d+$"), body)
+        assert.truthy(body:find("^order 7 with %d+%-%d+$"), body)
+        assert.equal(400, (buy()))
         nobody_complained(server)
+        -- The purchase stops in the middle until its lock is lost.
+        local inside_fn = "began = true\n"
+        assert.truthy(conf:find(inside_fn, 1, true))
+        files.write(template, "@MODULES@" .. conf:gsub(inside_fn, "%0" .. [[
+            assert(client:delete(held:node()))
+            while held:held() do
+                ngx.sleep(0.01)
+            end
+            held.token = function() return "a token" end
+        ]]))
+        server = remember(nginx.start { template = template })
+        status, body = buy("8")
+        assert.equal(504, status, body)
+        assert.truthy(body:find("^unknown, repeat it with the same Idempotency%-Key: .* is lost"), body)
+        fixture.join(conf:match('client:mutex%("([^"]+)"%)')) -- another contender holds
+        files.write(template, "@MODULES@" .. conf:gsub("end, 5%)", "end, 0.1)"))
+        server = remember(nginx.start { template = template })
+        status, body = buy("9")
+        assert.equal(429, status, body)
+        assert.truthy(body:find("^nothing was bought: could not acquire"), body)
+        os.remove(template)
     end)
 end)
 
@@ -219,6 +244,38 @@ describe("the seckill service #nginx", function()
         for _, service in ipairs(stage.services) do
             nobody_complained(service)
         end
+    end)
+
+    it("answers unknown if the lock is lost while it buys, and a retry with the same order does not buy twice", function()
+        stage.redis:set("stock", 9)
+        stage.redis:set("lucky", 0)
+        local zookeeper = assert(zk.connect(servers.servers))
+        local function buy(order)
+            return stage.services[1]:ask("/v3/reduce", nil, order and ("Idempotency-Key: %s\r\n"):format(order))
+        end
+        -- Redis holds writes back, so the purchase stops in the middle. Meanwhile an administrator deletes the lock's node.
+        stage:tell_redis("CLIENT", "PAUSE", "600000", "WRITE")
+        local request = buy("order-1")
+        eventually(function()
+            return stage:tell_redis("CLIENT", "LIST"):find(" cmd=eval ", 1, true) ~= nil
+        end, 60, "the purchase to begin")
+        local nodes = zookeeper:children("/seckill/stock")
+        assert.equal(1, #nodes)
+        assert(zookeeper:delete("/seckill/stock/" .. nodes[1]))
+        stage:tell_redis("CLIENT", "UNPAUSE")
+        local status, body = request:answer()
+        assert.equal(504, status, body)
+        assert.truthy(body:find("^unknown: .* is lost"), body)
+        assert.same({ 1, 8 }, { stage:count() }) -- it was bought all the same
+        for _ = 1, 3 do
+            assert.same({ 200, "sold" }, { buy("order-1"):answer() })
+        end
+        assert.same({ 1, 8 }, { stage:count() })
+        assert.same({ 200, "sold" }, { buy("order-2"):answer() })
+        assert.same({ 200, "sold" }, { buy():answer() })
+        assert.same({ 200, "sold" }, { buy():answer() })
+        assert.same({ 4, 5 }, { stage:count() })
+        zookeeper:close()
     end)
 
     it("oversells nothing while a worker is killed", function()

@@ -242,12 +242,12 @@ end
 local Request = {}
 Request.__index = Request
 
---- Sends a GET and returns at once; :answer() waits for the answer.
-function Server:ask(path, port)
+--- Sends a GET and returns at once; :answer() waits for the answer. `headers`: further lines of the header, each with its end.
+function Server:ask(path, port, headers)
     local connection = assert(socket.tcp())
     connection:settimeout(PATIENCE)
     assert(connection:connect("127.0.0.1", port or self.port))
-    assert(connection:send(("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):format(path)))
+    assert(connection:send(("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n"):format(path, headers or "")))
     return setmetatable({ connection = connection }, Request)
 end
 

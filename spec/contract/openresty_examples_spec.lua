@@ -13,6 +13,7 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 local nginx = require "spec.support.nginx"
+local redis_server = require "spec.support.redis_server"
 local seckill = require "spec.support.seckill"
 local zk = require "spec.support.zk"
 
@@ -293,5 +294,90 @@ describe("the seckill service #nginx", function()
         end)
         never_oversold(result)
         all_sold(stage:run("v3"))
+    end)
+end)
+
+describe("the cache of examples/stampede #nginx", function()
+    local NODES, REQUESTS = 2, 20
+    local redis, nodes, path
+
+    --- Starts a node. `with_node_lock`: with lua-resty-lock, or a stand-in where it is not installed.
+    local function start_node(zookeeper, patience, with_node_lock)
+        local conf = files.read(cluster.root .. "/examples/stampede/nginx.conf")
+        local more = with_node_lock and ";;@ROOT@/spec/support/openresty/?.lua;" or ""
+        local template = os.tmpname()
+        files.write(template, (conf:gsub('lua/%?/init%.lua;;', "lua/?/init.lua;" .. more .. ";")))
+        local node = remember(nginx.start {
+            template = template, values = { ZOOKEEPER = zookeeper, REDIS_PORT = redis.port, PATH = path, PATIENCE = patience }
+        })
+        os.remove(template)
+        return node
+    end
+
+    --- Starts all nodes, and Redis.
+    local function start(with_node_lock)
+        redis = remember(redis_server.start())
+        path, nodes = fixture.path(), {}
+        for index = 1, NODES do
+            nodes[index] = start_node(fixture.servers(), 100, with_node_lock)
+        end
+    end
+
+    local function tell_redis(...)
+        return (cluster.run { "redis-cli", "-p", tostring(redis.port), ... })
+    end
+
+    --- Sends many requests to all nodes while nothing can be computed. Returns them when they all wait.
+    local function send(key)
+        tell_redis("CLIENT", "PAUSE", "600000", "WRITE") -- the first of them stops where it computes
+        local requests = {}
+        for index = 1, NODES * REQUESTS do
+            requests[index] = nodes[index % NODES + 1]:ask("/value?key=" .. key)
+        end
+        eventually(function()
+            return tell_redis("CLIENT", "LIST"):find(" cmd=incr ", 1, true) ~= nil
+        end, 60, "a request to compute")
+        return requests
+    end
+
+    --- Lets them go on. Every request gets the same value, which was computed once.
+    local function all_get_one_value(requests, key)
+        tell_redis("CLIENT", "UNPAUSE")
+        for _, request in ipairs(requests) do
+            assert.same({ 200, key .. " computed 1" }, { request:answer() })
+        end
+        assert.equal("1", redis.connection:get("computed:" .. key))
+    end
+
+    after_each(fixture.clean)
+
+    it("computes a missing value once in the fleet, and one request of each node waits for the fleet's lock", function()
+        start(true)
+        local requests = send("a")
+        fixture.await_children(path .. "/values/a", NODES)
+        all_get_one_value(requests, "a")
+        fixture.await_children(path .. "/values/a", 0)
+        for _, node in ipairs(nodes) do
+            assert.same({ 200, "a computed 1" }, { node:get("/value?key=a") })
+            nobody_complained(node)
+        end
+    end)
+
+    it("computes it once without a node's lock too; requests of a worker then share a node of the queue", function()
+        start(false)
+        local requests = send("b")
+        all_get_one_value(requests, "b")
+        for _, node in ipairs(nodes) do
+            nobody_complained(node)
+        end
+    end)
+
+    it("answers without ZooKeeper too: a lock that fails costs work and breaks nothing", function()
+        redis, path = remember(redis_server.start()), fixture.path()
+        local link = fixture.proxy()
+        link:refuse()
+        local lonely = start_node(link.address, 0.2, true)
+        assert.same({ 200, "c computed 1" }, { lonely:get("/value?key=c") })
+        assert.truthy(lonely:log():find("computing c without a lock: ", 1, true))
     end)
 end)

@@ -106,7 +106,7 @@ sort_out() {
     csrc/*) engine=yes programs=yes behaviour=yes ;;
     spec/simulation/lua/*) programs=yes behaviour=yes ;;
     spec/simulation/*) engine=yes simulator=yes programs=yes behaviour=yes ;;
-    lua/zklock/adapters/openresty*) contracts+=(spec/contract/openresty_*_spec.lua) ;;&
+    lua/resty/* | lua/zklock/adapters/openresty*) contracts+=(spec/contract/openresty_*_spec.lua) ;;&
     lua/zklock/adapters/* | lua/zklock/adapters.lua | lua/zklock/wait.lua) contracts+=(spec/contract/loops*_spec.lua) ;;&
     lua/*)
         programs=yes behaviour=yes
@@ -114,7 +114,8 @@ sort_out() {
         ;;
     spec/virtual/*) behaviour=yes ;;
     spec/support/first_time.c) specs_with first_time ;;
-    spec/support/*nginx* | spec/support/inside_* | spec/support/seckill.lua | spec/support/soaked.lua)
+    spec/support/*nginx* | spec/support/inside_* | spec/support/openresty/* | spec/support/seckill.lua | \
+        spec/support/soaked.lua)
         contracts+=(spec/contract/openresty_*_spec.lua)
         ;;
     spec/support/*)
@@ -124,7 +125,7 @@ sort_out() {
     spec/programs/worker.lua) contracts+=(spec/contract/process_spec.lua) ;;
     spec/programs/*) specs_with "\"$name\"|programs/$name" ;;
     spec/foreign/*) contracts+=(spec/contract/foreign*_spec.lua) ;;
-    examples/metrics/* | examples/seckill/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
+    examples/metrics/* | examples/seckill/* | examples/stampede/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
     examples/stock/*) demo=yes ;;
     examples/*.lua)
         # Files without a spec are shared by the other examples.

@@ -1,4 +1,4 @@
---- Reports the lines of lua/zklock/ that have run. Written for Lua 5.4.
+--- Reports the lines of lua/ that have run. Written for Lua 5.4.
 --
 --   lua5.4 tools/coverage.lua DIR        adds up what tools/linehook.c has written to DIR, and names the lines that did not run
 local ran = {}
@@ -53,7 +53,7 @@ local function report(directory)
         end
     end
     local all_run, all = 0, 0
-    for _, path in ipairs(files "find lua/zklock -name '*.lua' | sort") do
+    for _, path in ipairs(files "find lua -name '*.lua' | sort") do
         local lines, missing, count, run = ran[path:match "lua/(.*)"] or {}, {}, 0, 0
         for line in pairs(lines_with_code(path)) do
             count = count + 1

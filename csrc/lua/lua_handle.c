@@ -168,10 +168,15 @@ static int acquisition_extend(lua_State *L)
     return 1;
 }
 
-/* acquisition:waited() -> seconds; see zkl_handle_waited */
+/* acquisition:waited() -> seconds, an integer if they are 0; see zkl_handle_waited */
 static int acquisition_waited(lua_State *L)
 {
-    lua_pushnumber(L, seconds_of(zkl_handle_waited(check_acquisition(L))));
+    int64_t waited = zkl_handle_waited(check_acquisition(L));
+    if (waited == 0) {
+        lua_pushinteger(L, 0);
+    } else {
+        lua_pushnumber(L, seconds_of(waited));
+    }
     return 1;
 }
 

@@ -54,7 +54,7 @@ local function every_code()
         all[#all + 1] = read(path)
     end
     local codes, unused = documentation.c_codes(engine, table.concat(all))
-    for _, path in ipairs(files.find("lua", ".lua")) do
+    for _, path in ipairs(files.find("lua/zklock", ".lua")) do
         for code in pairs(documentation.lua_codes(read(path))) do
             codes[code] = true
             unused[code] = nil

@@ -151,7 +151,7 @@ int64_t zkl_handle_remaining(zkl_handle *handle);
  */
 bool zkl_handle_extend(zkl_handle *handle, int64_t nanoseconds);
 /* Nanoseconds for which a granted acquisition has waited for other contenders; 0 if none was before it (zkl_acquisition_waited). */
-int64_t zkl_handle_waited(zkl_handle *handle);
+int64_t zkl_handle_waited(const zkl_handle *handle);
 /*
  * Ends an acquisition: releases it if granted, refuses it with ZKL_CANCELLED if waiting. Ends an operation: its caller does not
  * wait for it any more. `block_for` is as in zkl_client_acquire; the call blocks until the handle is finished (zkl_handle_finished).

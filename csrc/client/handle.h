@@ -84,8 +84,9 @@ struct zkl_handle {
     _Atomic bool settled; /* written under client->mutex */
     _Atomic int32_t references;
     _Atomic int32_t phase; /* a zkl_acquisition_phase; written under client->mutex */
-    _Atomic int64_t
-        hold_until; /* written before the phase becomes GRANTED, and then under client->mutex by its owner */
+    /* Both are written before the phase becomes GRANTED. Then the owner may change hold_until, under client->mutex. */
+    _Atomic int64_t hold_until;
+    int64_t waited; /* see zkl_acquisition_waited */
 
     /* engine_mutex. `life` is read without it. */
     TAILQ_ENTRY(zkl_handle) all;
@@ -95,7 +96,6 @@ struct zkl_handle {
     _Atomic zkl_handle_life life;
 
     /* client->mutex */
-    int64_t waited; /* see zkl_acquisition_waited */
     int32_t revocations;
     TAILQ_ENTRY(zkl_handle) in_todo;
     TAILQ_ENTRY(zkl_handle) in_notifications;

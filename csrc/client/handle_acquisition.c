@@ -228,17 +228,14 @@ bool zkl_handle_extend(zkl_handle *handle, int64_t nanoseconds)
         atomic_store_explicit(&handle->hold_until, until, memory_order_relaxed);
     }
     pthread_mutex_unlock(&client->mutex);
+    /* A later end need not be told: the engine asks when the first one has come. */
     if (held && until < before) {
-        zkl_handle_ask(handle, TODO_HOLD, false,
-                       0); /* a later end need not be told: the engine asks when the first one has come */
+        zkl_handle_ask(handle, TODO_HOLD, false, 0);
     }
     return held;
 }
 
-int64_t zkl_handle_waited(zkl_handle *handle)
+int64_t zkl_handle_waited(const zkl_handle *handle)
 {
-    pthread_mutex_lock(&handle->client->mutex);
-    int64_t waited = handle->waited;
-    pthread_mutex_unlock(&handle->client->mutex);
-    return waited;
+    return is_granted(handle) ? handle->waited : 0;
 }

@@ -535,7 +535,7 @@ end
 --
 -- @tparam string key any string; the mutex is at zklock.path("/cluster_mutex", key)
 -- @tparam table|nil settings
--- @tparam function fn is called with the lock that is held; its results are dropped
+-- @tparam function fn is called with the lock that is held; its results are dropped. It may yield, but not on Lua 5.1
 -- @treturn boolean|nil true: fn has run. false: another contender was ahead; fn has not run, and nothing is known of what the
 --   other one has achieved. nil: an error
 -- @treturn string|nil message

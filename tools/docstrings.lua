@@ -21,7 +21,10 @@ docstrings.PUBLIC = {
     { name = "Semaphore", kind = "classmod", module = "zklock.semaphore", files = { "lua/zklock/semaphore.lua" }, base = "Lock" },
     { name = "Multi", kind = "classmod", module = "zklock.multi", files = { "lua/zklock/multi.lua" } },
     { name = "Transaction", kind = "classmod", module = "zklock.transaction", files = { "lua/zklock/transaction.lua" } },
-    { name = "Watch", kind = "classmod", module = "zklock.node", field = "Watch", files = { "lua/zklock/node.lua" } }
+    { name = "Watch", kind = "classmod", module = "zklock.node", field = "Watch", files = { "lua/zklock/node.lua" } },
+    { name = "metrics", kind = "module", module = "zklock.metrics", files = { "lua/zklock/metrics.lua" } },
+    { name = "Collector", kind = "classmod", module = "zklock.metrics", field = "Collector",
+      files = { "lua/zklock/metrics.lua" } }
 }
 
 function docstrings.read_file(path)

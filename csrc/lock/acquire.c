@@ -79,6 +79,8 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
         return NULL;
     }
     locks->session->stats.claims++;
+    zkl_meter_asked(zkl_acquisition_meter(acquisition));
+    acquisition->counted = true;
     zkl_entry *writer = writer_of(acquisition, request);
     zkl_entry *shared = writer == NULL ? zkl_share_find(acquisition) : NULL;
     if (shared == NULL) {

@@ -21,9 +21,24 @@ const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase)
     return names[phase];
 }
 
-/* Stops max_hold: the grant is over, or there was none. */
+/* The acquisition ends in its present phase: its meter counts it as waiting or held no longer. */
+static void measure_end(zkl_acquisition *acquisition)
+{
+    if (!acquisition->counted) {
+        return;
+    }
+    acquisition->counted = false;
+    if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
+        zkl_meter_ended(zkl_acquisition_meter(acquisition), acquisition->locks->session->now - acquisition->granted_at);
+    } else {
+        zkl_meter_refused(zkl_acquisition_meter(acquisition));
+    }
+}
+
+/* Stops max_hold: the grant is over, or there was none. The phase is still that from before. */
 static void end_hold(zkl_acquisition *acquisition)
 {
+    measure_end(acquisition);
     if (acquisition->hold_until != ZKL_NEVER) {
         TAILQ_REMOVE(&acquisition->locks->holds, acquisition, in_holds);
         acquisition->hold_until = ZKL_NEVER;
@@ -54,7 +69,6 @@ static void hold_until(zkl_acquisition *acquisition, int64_t until)
 static void begin_hold(zkl_acquisition *acquisition)
 {
     int64_t max_hold = acquisition->spec->lock.max_hold;
-    acquisition->granted_at = acquisition->locks->session->now;
     hold_until(acquisition, max_hold != 0 ? acquisition->granted_at + max_hold : ZKL_NEVER);
 }
 
@@ -80,6 +94,12 @@ static void tell_host(zkl_acquisition *acquisition)
     }
 }
 
+static void note_loss(const zkl_acquisition *acquisition, zkl_code code)
+{
+    acquisition->locks->session->stats.losses++;
+    zkl_meter_lost(zkl_acquisition_meter(acquisition), code);
+}
+
 static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
                    va_list args) __attribute__((format(printf, 4, 0)));
 
@@ -94,7 +114,9 @@ static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zk
     acquisition->code = code;
     acquisition->phase = phase;
     acquisition->locks->session->stats.refusals += phase == ZKL_ACQUISITION_REFUSED;
-    acquisition->locks->session->stats.losses += phase == ZKL_ACQUISITION_LOST;
+    if (phase == ZKL_ACQUISITION_LOST) {
+        note_loss(acquisition, code);
+    }
     tell_host(acquisition);
 }
 
@@ -126,11 +148,10 @@ const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS] = {
     10 * ZKL_SECOND,         30 * ZKL_SECOND,        60 * ZKL_SECOND,         ZKL_NEVER,
 };
 
-static void note_wait(zkl_acquisition *acquisition)
+static void note_grant(zkl_acquisition *acquisition)
 {
     zkl_stats *stats = &acquisition->locks->session->stats;
     int64_t waited = acquisition->locks->session->now - acquisition->asked_at;
-    acquisition->waited = !acquisition->was_behind ? 0 : waited > 0 ? waited : 1;
     int32_t bucket = 0;
     while (waited > zkl_wait_bounds[bucket]) {
         bucket++;
@@ -138,6 +159,8 @@ static void note_wait(zkl_acquisition *acquisition)
     stats->waits[bucket]++;
     stats->waited += waited;
     stats->grants++;
+    acquisition->granted_at = acquisition->locks->session->now;
+    zkl_meter_granted(zkl_acquisition_meter(acquisition), waited, bucket);
 }
 
 void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry)
@@ -145,7 +168,7 @@ void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry)
     int64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? entry->sequence : entry->tenure.czxid;
     acquisition->token = (zkl_token){number, entry->tenure.grants};
     acquisition->phase = ZKL_ACQUISITION_GRANTED;
-    note_wait(acquisition);
+    note_grant(acquisition);
     begin_hold(acquisition);
     tell_host(acquisition);
 }
@@ -233,7 +256,7 @@ static void note_release(zkl_acquisition *acquisition, zkl_code code, const char
 void zkl_acquisition_deleted_externally(zkl_acquisition *acquisition, const char *node)
 {
     if (acquisition->phase == ZKL_ACQUISITION_RELEASED && acquisition->code != ZKL_LOST) {
-        acquisition->locks->session->stats.losses++;
+        note_loss(acquisition, ZKL_LOST);
         note_release(acquisition, ZKL_LOST, "'%.160s' is lost: somebody deleted its node '%.300s'",
                      zkl_acquisition_path(acquisition), node);
     }
@@ -300,8 +323,8 @@ void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t no
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_LOST, code, "'%s' was given back: the client is closed",
                                zkl_acquisition_path(acquisition));
     } else if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
-        acquisition->phase = ZKL_ACQUISITION_RELEASED;
         end_hold(acquisition);
+        acquisition->phase = ZKL_ACQUISITION_RELEASED;
         tell_host(acquisition);
     }
     zkl_acquisition_leave(acquisition);
@@ -413,7 +436,8 @@ int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition)
 
 int64_t zkl_acquisition_waited(const zkl_acquisition *acquisition)
 {
-    return acquisition->waited;
+    int64_t waited = acquisition->granted_at - acquisition->asked_at;
+    return !acquisition->was_behind ? 0 : waited > 0 ? waited : 1;
 }
 
 int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition)

@@ -23,8 +23,8 @@ struct zkl_acquisition {
     zkl_lock_spec *spec;
     char *message;
     void *user;
-    int64_t asked_at, granted_at;
-    int64_t waited;     /* see zkl_acquisition_waited */
+    int64_t asked_at;
+    int64_t granted_at;
     int64_t hold_until; /* in locks->holds if not ZKL_NEVER */
     zkl_token token;
     zkl_acquisition_phase phase;
@@ -33,6 +33,7 @@ struct zkl_acquisition {
     bool try_only;
     bool optimistic;
     bool forgotten;
+    bool counted;    /* its meter counts it as waiting or held */
     bool was_behind; /* a contender that conflicts was before it */
     bool sharing;    /* shares an entry, and is not the acquisition that the entry serves first */
 };
@@ -41,6 +42,12 @@ struct zkl_acquisition {
 static inline const zkl_kind *zkl_acquisition_kind(const zkl_acquisition *acquisition)
 {
     return acquisition->spec->kind;
+}
+
+/* Returns what measures the acquisition; NULL: nothing does. */
+static inline zkl_meter *zkl_acquisition_meter(const zkl_acquisition *acquisition)
+{
+    return acquisition->spec->lock.meter;
 }
 
 /* Ends a waiting or granted acquisition for good, with a code and a message made like printf. Does not change its entry. */

@@ -20,6 +20,7 @@
  *   share.c        acquisitions that share an entry; entries that linger
  *   permits.c      a semaphore's acquisitions: a queue entry, then permits
  *   contenders.c   holders and waiters of a path
+ *   meter.c        what is measured of the acquisitions of a group of locks
  *   names.c        what the names of a lock's children mean
  *   locks.c        all locks of a client, and what the session tells them
  *
@@ -30,6 +31,7 @@
 #define ZKLOCK_LOCK_H
 
 #include "locks.h"
+#include "meter.h"
 #include "names.h"
 #include "zk/zk.h"
 
@@ -78,6 +80,7 @@ typedef struct {
     const char *path;     /* the lock's directory: absolute, valid (zkl_path_problem) */
     const char *identity; /* data of the lock's nodes */
     const struct ACL_vector *acl;
+    zkl_meter *meter; /* what measures its acquisitions; NULL: nothing */
     int64_t max_hold; /* A grant ends by itself after so many nanoseconds. 0: it does not. */
     /* A released node stays for so many nanoseconds, for later acquisitions of this client. 0: it does not. */
     int64_t linger;

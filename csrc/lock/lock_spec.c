@@ -36,6 +36,7 @@ zkl_lock_spec *zkl_lock_spec_new(const zkl_lock *lock)
     spec->lock.path = zkl_copy(lock->path, strlen(lock->path));
     spec->lock.identity = zkl_copy(lock->identity, strlen(lock->identity));
     spec->lock.acl = &spec->acl;
+    spec->lock.meter = zkl_meter_take(lock->meter);
     bool several = spec->kind->directories != NULL;
     spec->directories = several ? spec->kind->directories(lock->path) : NULL;
     bool whole = spec->lock.path != NULL && spec->lock.identity != NULL && (!several || spec->directories != NULL);
@@ -65,6 +66,7 @@ void zkl_lock_spec_drop(zkl_lock_spec *spec)
     if (!is_constant(&spec->acl)) {
         zkl_acl_free(&spec->acl);
     }
+    zkl_meter_drop(spec->lock.meter);
     zkl_free((void *)(uintptr_t)spec->lock.path);
     zkl_free((void *)(uintptr_t)spec->lock.identity);
     zkl_free(spec->directories);

@@ -4,7 +4,7 @@
 const char *const box_type_names[] = {
     [CLIENT_TYPE] = "zklock.client",           [LOCK_SPEC_TYPE] = "zklock.lock_spec",
     [ACQUISITION_TYPE] = "zklock.acquisition", [QUESTION_TYPE] = "zklock.question",
-    [OPERATION_TYPE] = "zklock.operation",
+    [OPERATION_TYPE] = "zklock.operation",     [METER_TYPE] = "zklock.meter",
 };
 
 int push_failure(lua_State *L, zkl_code code, const char *message)

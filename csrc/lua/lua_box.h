@@ -24,7 +24,8 @@ typedef enum {
     ACQUISITION_TYPE,
     QUESTION_TYPE, /* for contenders, or for a flush */
     OPERATION_TYPE,
-    LAST_TYPE = OPERATION_TYPE
+    METER_TYPE,
+    LAST_TYPE = METER_TYPE
 } box_type;
 
 extern const char *const box_type_names[];

@@ -4,6 +4,7 @@
 #include "lua_field.h"
 #include "lua_handle.h"
 #include "lua_lock_spec.h"
+#include "lua_meter.h"
 #include "lua_operation.h"
 
 int client_gc(lua_State *L)
@@ -228,30 +229,6 @@ static int client_flush(lua_State *L)
     return fill_handle_box(L, box, zkl_client_flush(client));
 }
 
-static void set_count(lua_State *L, const char *name, int64_t value)
-{
-    zkl_push_integer(L, value);
-    lua_setfield(L, -2, name);
-}
-
-/* Pushes { count =, sum = seconds, { le = seconds, count = number of grants that took no longer }, … }. */
-static void push_waits(lua_State *L, const zkl_stats *stats)
-{
-    lua_createtable(L, ZKL_WAIT_BUCKETS, 2);
-    int64_t count = 0;
-    for (int32_t i = 0; i < ZKL_WAIT_BUCKETS; i++) {
-        count += stats->waits[i];
-        lua_createtable(L, 0, 2);
-        lua_pushnumber(L, seconds_of(zkl_wait_bounds[i]));
-        lua_setfield(L, -2, "le");
-        set_count(L, "count", count);
-        lua_rawseti(L, -2, i + 1);
-    }
-    set_count(L, "count", count);
-    lua_pushnumber(L, seconds_of(stats->waited));
-    lua_setfield(L, -2, "sum");
-}
-
 static int client_stats(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -273,8 +250,7 @@ static int client_stats(lua_State *L)
     set_count(L, "sessions", stats.sessions);
     set_count(L, "seats", stats.seats);
     set_count(L, "watches", stats.watches);
-    push_waits(L, &stats);
-    lua_setfield(L, -2, "wait_time");
+    set_histogram(L, "wait_time", stats.waits, zkl_wait_bounds, ZKL_WAIT_BUCKETS, stats.waited);
     return 1;
 }
 

@@ -23,6 +23,7 @@
 #include "lua_client.h"
 #include "lua_handle.h"
 #include "lua_lock_spec.h"
+#include "lua_meter.h"
 #include "lua_operation.h"
 #include "lua_scope.h"
 #include "lua_stack.h"
@@ -126,6 +127,7 @@ static const luaL_Reg no_methods[] = {{NULL, NULL}};
 static const luaL_Reg functions[] = {
     {"open", core_open},
     {"lock_spec", core_lock_spec},
+    {"meter", core_meter},
     {"now", core_now},
     {"poll", core_poll},
     {"path_problem", core_path_problem},
@@ -199,6 +201,7 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     fill_type(L, types, ACQUISITION_TYPE, acquisition_methods, handle_gc);
     fill_type(L, types, QUESTION_TYPE, question_methods, handle_gc);
     fill_type(L, types, OPERATION_TYPE, operation_methods, handle_gc);
+    fill_type(L, types, METER_TYPE, meter_methods, meter_gc);
     push_functions(L, types, functions);
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");

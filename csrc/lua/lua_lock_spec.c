@@ -69,11 +69,12 @@ static zkl_mode check_mode(lua_State *L)
 }
 
 /*
- * core.lock_spec{path =, mode =, identity =, acl =, max_hold =, revocable =, permits =, handoff =, linger =} -> lock spec
- *   | nil, message, code
+ * core.lock_spec{path =, mode =, identity =, acl =, max_hold =, revocable =, permits =, handoff =, linger =, meter =}
+ *   -> lock spec | nil, message, code
  *
  * Makes a lock spec. `mode` is "mutex", "read", "write" or "permits". `acl` is as in check_acl. `max_hold` and `linger` are in
  * seconds, 0 if missing. `permits` is the number of a semaphore's permits, 1 if missing. `handoff` is 0 if missing.
+ * `meter` measures the acquisitions. All lock specs of one meter must be for the same client.
  */
 int core_lock_spec(lua_State *L)
 {
@@ -91,8 +92,10 @@ int core_lock_spec(lua_State *L)
         .handoff = field_integer(L, 1, "handoff", 0, 0),
         .linger = nanoseconds_of(field_number(L, 1, "linger", 0)),
     };
+    push_field(L, 1, "meter");
+    lock.meter = lua_isnil(L, 2) ? NULL : *(zkl_meter **)check_box(L, 2, METER_TYPE);
     push_field(L, 1, "acl");
-    struct ACL_vector acl = check_acl(L, 2);
+    struct ACL_vector acl = check_acl(L, 3);
     lock.acl = &acl;
     zkl_lock_spec **box = push_box(L, LOCK_SPEC_TYPE);
     *box = zkl_lock_spec_new(&lock);

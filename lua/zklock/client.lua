@@ -13,6 +13,7 @@
 local cluster_mutex = require "zklock.cluster_mutex"
 local core = require "zklock.core"
 local Lock = require "zklock.lock"
+local LockGroups = require "zklock.lock_groups"
 local Multi = require "zklock.multi"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
@@ -61,6 +62,7 @@ function Client.new(handle, servers, adapter, settings)
         _has_auth = settings.auth ~= nil,
         _session_timeout = settings.session_timeout,
         _log = settings.log,
+        _lock_groups = LockGroups.new(),
         _state_listeners = {},
         _last_state = "connecting",
         _last_problem = ""
@@ -117,7 +119,8 @@ function Client:on(event, fn)
 end
 
 --- Counters since the client was opened, and gauges of the present: requests, heartbeats, notifications, claims, grants,
--- refusals, losses, unknown_outcomes, connections, reconnects (all connections except the first), sessions, seats, watches.
+-- refusals, losses, unknown_outcomes, connections, reconnects (all connections except the first), sessions, seats, watches,
+-- group_overflows (locks that were made when there were too many lock groups; see group_stats).
 -- `memory` is the memory of all clients of the process, in bytes. `wait_time` is a histogram of the seconds from asking for a
 -- lock to its grant: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`. Each bucket counts all
 -- acquisitions that took its `le` seconds or less.
@@ -132,7 +135,31 @@ function Client:stats()
     end
     stats.memory = core.memory()
     stats.reconnects = max(0, (stats.connections or 0) - 1)
+    stats.group_overflows = self._lock_groups.overflows
     return stats
+end
+
+--- What was measured of the locks of each lock group (option `metrics` of Client:mutex) since the client was opened: a table,
+-- group's name -> figures:
+--
+--   * `waiting`, `held`: how many acquisitions wait and hold now.
+--   * `refusals`: code -> how many acquisitions were answered with it instead of the lock.
+--   * `losses`: reason ("lost", "max_hold", "closed") -> how many holds ended so.
+--   * `wait_time`, `hold_time`: histograms of seconds, in the form of `wait_time` in stats. A hold lasts from its grant to its
+--     release or loss, and is counted when it ends.
+--
+-- A multi counts each of its members in the member's group, except that its own refusal is counted once, for the member that could
+-- not be acquired.
+-- @treturn table|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "forked"
+function Client:group_stats()
+    check_self(self, "group_stats")
+    local state, message, code = self._core:state()
+    if state == nil then
+        return nil, message, code
+    end
+    return self._lock_groups:read()
 end
 
 -- The pump
@@ -408,6 +435,7 @@ local LOCK_SCHEMA = {
     handoff = { options.handoff, 16 },
     linger = { options.timeout, 0 },
     max_hold = { options.duration },
+    metrics = { options.label },
     on_lost = { options.callback },
     on_revoke = { options.callback }
 }
@@ -426,6 +454,7 @@ local function read_lock(client, path, settings)
     end
     settings.identity = settings.identity or client._identity
     settings.acl = settings.acl or client._acl
+    settings.group = client._lock_groups:find(settings.metrics)
     return settings
 end
 
@@ -448,6 +477,9 @@ end
 --     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once.
 --     A try elsewhere does not queue: it is refused as long as the lock lingers. Not for semaphores.
 --   * `max_hold` seconds: after so long a grant ends by itself, as a loss with the reason "max_hold"; default: no limit.
+--   * `metrics` the name of the lock group in which this lock is measured (Client:group_stats, zklock.metrics): 1 to 64 bytes of
+--     UTF-8; default "default". Locks of any number may have the same. Name what the locks are for, never a key: a client has 32
+--     groups at most, and every further name is counted as "other".
 --   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
 --     acquire that finds the loss before the pump does. The reason is a code: "lost" (the session, its lease or the node),
 --     "max_hold", "closed".

@@ -136,6 +136,36 @@ function options.identity(value)
     return true, value
 end
 
+--- The longest label of a metric, in bytes.
+local LONGEST_LABEL = 64
+
+--- What is left of a text in UTF-8 without its characters of several bytes: bytes of ASCII.
+local function without_multibyte(text)
+    text = text:gsub("\240[\144-\191][\128-\191][\128-\191]", "."):gsub("[\241-\243][\128-\191][\128-\191][\128-\191]", ".")
+    text = text:gsub("\244[\128-\143][\128-\191][\128-\191]", "."):gsub("\224[\160-\191][\128-\191]", ".")
+    text = text:gsub("\237[\128-\159][\128-\191]", "."):gsub("[\225-\239][\128-\191][\128-\191]", function(character)
+        return byte(character) ~= 237 and "." or nil -- surrogates
+    end)
+    return (text:gsub("[\194-\223][\128-\191]", "."))
+end
+
+--- The value of a label of a metric. Prometheus refuses a whole page for one value that is not UTF-8.
+function options.label(value)
+    if type(value) ~= "string" or value == "" or #value > LONGEST_LABEL or has_nul(value)
+        or without_multibyte(value):find("[\1-\31\127-\255]") then
+        return false, format("a string of 1 to %d bytes in UTF-8, without control characters", LONGEST_LABEL)
+    end
+    return true, value
+end
+
+--- The name of something that the program has made elsewhere.
+function options.name(value)
+    if type(value) ~= "string" or value == "" then
+        return false, "a string that is not empty"
+    end
+    return true, value
+end
+
 --- "crwd" or 15 -> 15; nil if the value is neither letters nor bits.
 local function permission_bits(perms)
     if type(perms) == "number" then

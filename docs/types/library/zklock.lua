@@ -85,6 +85,7 @@
 ---@field handoff? integer how many acquisitions a node serves after its first one, if other clients queue; default: 16
 ---@field linger? number seconds that a released lock stays, unless another client queues; of a semaphore: 0 only; default: 0
 ---@field max_hold? number seconds, more than 0, after which a grant ends by itself; default: never
+---@field metrics? string the lock group in which it is measured, 1 to 64 bytes of UTF-8; default: "default"
 ---@field on_lost? zklock.OnLost
 ---@field on_revoke? zklock.OnRevoke
 
@@ -175,7 +176,20 @@
 ---@field watches integer
 ---@field memory integer
 ---@field reconnects integer
+---@field group_overflows integer locks made in the group "other", because there were 32 groups
 ---@field wait_time table histogram of the seconds from asking for a lock to its grant
+
+--- What was measured of the locks of one lock group.
+---@class zklock.GroupStats
+---@field waiting integer acquisitions that wait now
+---@field held integer acquisitions that hold now
+---@field refusals table<zklock.Code, integer> acquisitions that were answered without the lock
+---@field losses table<string, integer> holds that were lost, by reason: "lost", "max_hold", "closed"
+---@field wait_time table histogram of the seconds from asking for a lock to its grant
+---@field hold_time table histogram of the seconds from a grant to its end
+
+---@class zklock.CollectorOptions
+---@field dict? string the name of a lua_shared_dict for the metrics of all workers of nginx; default: this process only
 
 --- How to wait in an event loop. `waiter` is a table that is empty at first and belongs to the adapter.
 ---@class zklock.Adapter
@@ -252,6 +266,12 @@ function Client:on(event, fn) end
 ---@return string? message
 ---@return zklock.Code? code
 function Client:stats() end
+
+--- Returns what was measured of the locks of each lock group, by its name.
+---@return table<string, zklock.GroupStats>? stats
+---@return string? message
+---@return zklock.Code? code
+function Client:group_stats() end
 
 --- Runs the callbacks that are due. Does not wait.
 function Client:pump() end
@@ -665,5 +685,45 @@ function Watch:cancel() end
 --- Returns the path that is watched.
 ---@return string path
 function Watch:path() end
+
+-- Metrics -------------------------------------------------------------------------------------------------------------
+
+--- What clients measure, in the text form that Prometheus reads: require "zklock.metrics".
+---@class zklock.metrics
+---@field CONTENT_TYPE string
+local metrics = {}
+
+--- Returns the metrics of one client.
+---@param client zklock.Client
+---@param labels? table<string, string> which all its metrics get
+---@return string? text
+---@return string? message
+---@return zklock.Code? code
+function metrics.text(client, labels) end
+
+--- Makes a collector, inside nginx with `dict` for all workers.
+---@param settings? zklock.CollectorOptions
+---@return zklock.Collector? collector
+---@return string? message
+---@return zklock.Code? code
+function metrics.collector(settings) end
+
+--- Some clients, and one page of their metrics.
+---@class zklock.Collector
+local Collector = {}
+
+--- Adds a client. Returns the collector.
+---@param client zklock.Client
+---@param labels? table<string, string> which all its metrics get
+---@return zklock.Collector collector
+function Collector:add(client, labels) end
+
+--- Returns the metrics of all clients: of this process, or of all workers.
+---@return string text
+function Collector:text() end
+
+--- Answers an nginx request with the page, behind that of nginx-lua-prometheus if its object is given.
+---@param prometheus? table
+function Collector:serve(prometheus) end
 
 return zklock

@@ -8,6 +8,7 @@ local attempts = require "zklock.lock.attempt"
 local class = require "zklock.lock.class"
 local ending = require "zklock.lock.ending"
 local Hold = require "zklock.hold"
+local LockGroups = require "zklock.lock_groups"
 local Owner = require "zklock.owner"
 local Record = require "zklock.lock.record"
 
@@ -17,6 +18,7 @@ local acquire = attempts.acquire
 local drop_lost, give_up_lost = ending.drop_lost, ending.give_up_lost
 local note_record = Record.note
 local place, running_acquirer = Owner.place, Owner.running
+local refuse = LockGroups.refuse
 local present = Hold.present
 local read_acquire, read_try = arguments.read_acquire, arguments.read_try
 
@@ -53,13 +55,8 @@ local function is_left_behind(hold, me)
     return not hold.acquisition:held() and (Owner.is_gone(acquirer) or acquirer ~= me and hold.acquisition:phase() == "released")
 end
 
---- Acquires on behalf of the running coroutine.
--- @tparam number timeout
--- @tparam number count
--- @tparam boolean|nil keep
--- @tparam table|nil record in which the acquisition is noted
--- @treturn Lock|nil the lock object that holds; nil, message, code
-local function enter(self, timeout, count, keep, record)
+--- Finds the lock object by which the running coroutine acquires, and acquires.
+local function find_and_enter(self, timeout, count, keep, record)
     local me = running_acquirer(self._client)
     if not self._hold and not self._others and not self._twin and not self._origin and not self._client._attempts[self] then
         return acquire(self, timeout, count, keep, me, record) -- a shortcut: _deadlock would find nothing
@@ -69,6 +66,20 @@ local function enter(self, timeout, count, keep, record)
         drop_lost(self) -- no other code would drop it
     end
     return enter_placed(place(self, me), timeout, count, keep, me, record)
+end
+
+--- Acquires on behalf of the running coroutine, and counts the refusal if that fails.
+-- @tparam number timeout
+-- @tparam number count
+-- @tparam boolean|nil keep
+-- @tparam table|nil record in which the acquisition is noted
+-- @treturn Lock|nil the lock object that holds; nil, message, code
+local function enter(self, timeout, count, keep, record)
+    local lock, message, code = find_and_enter(self, timeout, count, keep, record)
+    if not lock then
+        refuse(self._group, code)
+    end
+    return lock, message, code
 end
 acquires.enter, Lock._enter = enter, enter
 Lock._read_acquire = read_acquire

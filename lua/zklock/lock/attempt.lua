@@ -37,7 +37,8 @@ local function make_spec(self)
         revocable = self._on_revoke ~= false,
         permits = self._permits or nil,
         handoff = self._handoff,
-        linger = self._linger
+        linger = self._linger,
+        meter = self._group.meter
     }
     self._spec = spec or false
     return spec, message, code

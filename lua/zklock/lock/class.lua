@@ -46,6 +46,7 @@ function Lock.new(class, client, kind, path, settings)
         _max_hold = settings.max_hold,
         _handoff = settings.handoff,
         _linger = settings.linger,
+        _group = settings.group, -- where it is measured; see zklock.lock_groups
         _lingers = settings.linger ~= nil and settings.linger > 0,
         -- An absent field is false, so that Lua does not look for it in the class.
         _on_lost = settings.on_lost or false,

@@ -4,6 +4,7 @@
 
 local core = require "zklock.core"
 local Hold = require "zklock.hold"
+local LockGroups = require "zklock.lock_groups"
 local Owner = require "zklock.owner"
 local runs = require "zklock.multi.run"
 local wait = require "zklock.wait"
@@ -11,6 +12,7 @@ local wait = require "zklock.wait"
 local error, ipairs = error, ipairs
 local max = math.max
 local now = core.now
+local refuse = LockGroups.refuse
 local abandon_asked, find_lost, keep, new_record = runs.abandon_asked, runs.find_lost, runs.keep, runs.new_record
 
 local acquires = {}
@@ -34,6 +36,7 @@ end
 
 --- The answer of an acquisition that was cancelled, or was given up because its coroutine was not resumed in time.
 local function was_cancelled(run)
+    refuse(run.multi._members[1]._group, run.cancelled)
     if run.cancelled == "timeout" then
         return nil, "could not acquire the locks in time", "timeout"
     end
@@ -42,21 +45,21 @@ end
 
 --- Asks for all members at once and waits for none. Takes the granted members up to the first refused one, and gives back those
 -- behind it.
--- @treturn true|nil message and code of the first that was not granted
+-- @treturn true|nil message and code of the first that was not granted, and this member, whose refusal is not counted yet
 local function take_together(self, run, way, deadline)
     local handles, members = {}, run.members
     for index = 1, #members do
         local acquisition, message, code = members[index]:_ask(way, run.acquirer, run.keep, new_record(run, index))
         if not acquisition then
             abandon_asked(run)
-            return nil, message, code
+            return nil, message, code, members[index]
         end
         handles[index] = acquisition:id()
     end
     local able, message, code = wait.until_decided(self._client, handles, deadline, runs.decided, run)
     if able == nil then
         abandon_asked(run)
-        return nil, message, code
+        return nil, message, code, members[1]
     elseif run.cancelled then
         return was_cancelled(run)
     end
@@ -66,7 +69,7 @@ local function take_together(self, run, way, deadline)
         if not held then
             note_refusal(self, members[index], code)
             abandon_asked(run)
-            return nil, message, code
+            return nil, message, code, members[index]
         end
         keep(run, index)
     end
@@ -108,6 +111,7 @@ local function take_all_in_order(self, run, deadline)
         if not member then
             return true
         elseif member._reentrant or now() >= deadline then
+            refuse(member._group, "lost")
             return nil, member:_lost_message(hold), "lost"
         end
         runs.begin_anew(self, run)
@@ -138,6 +142,7 @@ local function attempt(self, run, timeout)
     for index = 1, #self._members do
         local deadlock = place(self, run, index):_deadlock(timeout, 1, run.acquirer)
         if deadlock then
+            refuse(self._members[index]._group, "deadlock")
             return nil, deadlock, "deadlock"
         end
     end
@@ -146,18 +151,21 @@ local function attempt(self, run, timeout)
     if is_contended(self) or #self._members == 1 and timeout > 0 or not all_free(self, run) then
         return take_all_in_order(self, run, deadline)
     end
-    local taken, message, code
+    local taken, message, code, refused
     if timeout > 0 then
-        taken, message, code = take_together(self, run, Hold.OPTIMISTIC, deadline)
+        taken, message, code, refused = take_together(self, run, Hold.OPTIMISTIC, deadline)
     else
-        taken, message, code = take_together(self, run, Hold.TRY, now() + self._client:_cleanup_timeout())
+        taken, message, code, refused = take_together(self, run, Hold.TRY, now() + self._client:_cleanup_timeout())
     end
     local member, hold = find_lost(run)
     if taken and member then -- lost in a callback of another member
-        taken, message, code = nil, member:_lost_message(hold), "lost"
+        taken, message, code, refused = nil, member:_lost_message(hold), "lost", member
         runs.begin_anew(self, run)
     end
     if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
+        if refused then
+            refuse(refused._group, code)
+        end
         return taken, message, code
     end
     return take_all_in_order(self, run, deadline)

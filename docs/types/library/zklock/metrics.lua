@@ -1,0 +1,6 @@
+---@meta zklock.metrics
+
+---@type zklock.metrics
+local metrics
+
+return metrics

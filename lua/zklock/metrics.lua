@@ -1,0 +1,165 @@
+--- metrics: what clients measure, in the text form that Prometheus reads.
+--
+-- docs/metrics.md lists the metrics. The clients measure always; this module only reads. A *collector* has some clients and makes
+-- one page of them. Without `dict` the page shows the clients of this process. Inside nginx, with the name of a lua_shared_dict,
+-- it shows those of all workers, whichever worker answers (zklock.metrics.workers).
+
+local families = require "zklock.metrics.families"
+local options = require "zklock.options"
+local page = require "zklock.metrics.page"
+
+local error, pairs, rawget, require, setmetatable, type = error, pairs, rawget, require, setmetatable, type
+local format = string.format
+
+local metrics = {
+    --- The content type of the page.
+    CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+}
+
+local Collector = {}
+Collector.__index = Collector
+metrics.Collector = Collector
+
+local COLLECTOR_SCHEMA = { dict = { options.name } }
+
+local function check_self(self, method)
+    if getmetatable(self) ~= Collector then
+        error(format("collector:%s: call it with a colon, on a collector", method), 3)
+    end
+end
+
+--- Checks labels that a program gives.
+-- @treturn table; or nil and what is wrong
+local function read_labels(labels)
+    if labels == nil then
+        return {}
+    elseif type(labels) ~= "table" then
+        return nil, "labels must be a table of strings"
+    end
+    local read = {}
+    for name, value in pairs(labels) do
+        if type(name) ~= "string" or not name:find("^[%a_][%w_]*$") or name:find("^__") or families.LABELS[name] then
+            return nil, "labels must have names of letters, digits and _, which are not code, group, le or reason"
+        end
+        local fits, expected = options.label(value)
+        if not fits then
+            return nil, format("the label '%s' must be %s", name, expected)
+        end
+        read[name] = value
+    end
+    return read
+end
+
+--- Checks the arguments client and labels.
+-- @treturn table the labels; or nil and what is wrong
+local function read_client(client, labels)
+    if type(client) ~= "table" or type(client.group_stats) ~= "function" then
+        return nil, "the first argument must be a client"
+    end
+    return read_labels(labels)
+end
+
+--- The metrics of one client.
+-- @tparam Client client
+-- @tparam table|nil labels name -> value, which all its metrics get; a value is as the option `metrics` of Client:mutex. Default:
+--   none
+-- @treturn string|nil ends with a newline
+-- @treturn string|nil message
+-- @treturn string|nil code "forked"
+-- @raise when the client or the labels are malformed
+function metrics.text(client, labels)
+    local read, wrong = read_client(client, labels)
+    if not read then
+        error("zklock.metrics.text: " .. wrong, 2)
+    end
+    local shown = page.new()
+    local able, message, code = families.read(client, read, shown)
+    if not able then
+        return nil, message, code
+    end
+    families.read_process(shown)
+    return page.render(shown)
+end
+
+--- Makes a collector. Inside nginx, with `dict`, call it in init_worker_by_lua: the worker then adds its counters to the dictionary
+-- each second, and when it ends. A dictionary of 1 MB is enough for the most lock groups of one client.
+--
+-- Options:
+--   * `dict` the name of a lua_shared_dict that nothing else uses; default: none, the page shows this process only.
+--
+-- @tparam table|nil settings
+-- @treturn Collector|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "failed" (nginx starts no timer)
+-- @raise when an option is malformed, or there is no such dictionary
+function metrics.collector(settings)
+    local read, wrong = options.read(settings, COLLECTOR_SCHEMA)
+    local ngx = rawget(_G, "ngx")
+    local dict = read and read.dict and ngx and ngx.shared[read.dict]
+    if read and read.dict and not dict then
+        wrong = "option 'dict' must be the name of a lua_shared_dict of nginx.conf"
+    end
+    if wrong then
+        error("zklock.metrics.collector: " .. wrong, 2)
+    end
+    local collector = setmetatable({ _clients = {}, _workers = false }, Collector)
+    if dict then
+        local workers, message = require("zklock.metrics.workers").start(dict, read.dict, collector._clients)
+        if not workers then
+            return nil, message, "failed"
+        end
+        collector._workers = workers
+    end
+    return collector
+end
+
+--- Adds a client. The collector keeps the client: it is not collected as garbage. Metrics of clients with the same labels are added
+-- up.
+-- @tparam Client client
+-- @tparam table|nil labels as of text
+-- @treturn Collector itself
+-- @raise when the client or the labels are malformed
+function Collector:add(client, labels)
+    check_self(self, "add")
+    local read, wrong = read_client(client, labels)
+    if not read then
+        error("collector:add: " .. wrong, 2)
+    end
+    local clients = self._clients
+    clients[#clients + 1] = { client = client, labels = read }
+    return self
+end
+
+--- The metrics of all clients: of this process, or of all workers. Does not wait.
+-- @treturn string ends with a newline
+function Collector:text()
+    check_self(self, "text")
+    if self._workers then
+        return self._workers:text()
+    end
+    local shown = page.new()
+    for index = 1, #self._clients do
+        families.read(self._clients[index].client, self._clients[index].labels, shown) -- false for a client of the parent process
+    end
+    families.read_process(shown)
+    return page.render(shown)
+end
+
+--- Answers an nginx request with the page: for content_by_lua.
+-- @tparam table|nil prometheus the object of nginx-lua-prometheus, whose metrics then come first on the same page
+-- @raise when called outside a request of nginx
+function Collector:serve(prometheus)
+    check_self(self, "serve")
+    local ngx = rawget(_G, "ngx")
+    if not ngx then
+        error("collector:serve: there is no nginx here", 2)
+    end
+    local text = self:text()
+    ngx.header["Content-Type"] = metrics.CONTENT_TYPE
+    if prometheus then
+        ngx.print(prometheus:metric_data())
+    end
+    ngx.print(text)
+end
+
+return metrics

@@ -1,0 +1,167 @@
+--- metrics.families: which metrics there are, and how their values are read from a client.
+--
+-- For zklock.metrics and its parts.
+
+local core = require "zklock.core"
+
+local ipairs, pairs, tostring = ipairs, pairs, tostring
+local concat, sort = table.concat, table.sort
+local format = string.format
+local max = math.max
+
+local families = {}
+
+--- All metrics in the order of the page: name, type, help.
+families.LIST = {
+    { name = "zklock_wait_seconds", type = "histogram", help = "How long acquisitions waited that got their lock." },
+    { name = "zklock_hold_seconds", type = "histogram", help = "How long locks were held, of holds that have ended." },
+    { name = "zklock_refusals_total", type = "counter", help = "Acquisitions that were answered without the lock, by code." },
+    { name = "zklock_losses_total", type = "counter", help = "Holds that ended as lost instead of by a release, by reason." },
+    { name = "zklock_waiting_acquisitions", type = "gauge", help = "Acquisitions that wait for their lock now." },
+    { name = "zklock_held_acquisitions", type = "gauge", help = "Acquisitions that hold their lock now." },
+    { name = "zklock_acquisitions_total", type = "counter", help = "Acquisitions that were begun." },
+    { name = "zklock_hand_overs_total", type = "counter", help = "Grants that needed no request to ZooKeeper." },
+    { name = "zklock_requests_total", type = "counter", help = "Requests sent to ZooKeeper." },
+    { name = "zklock_heartbeats_total", type = "counter", help = "Requests that only kept a session and its lease." },
+    { name = "zklock_notifications_total", type = "counter", help = "Watch events received." },
+    { name = "zklock_unknown_outcomes_total", type = "counter", help = "Writes whose reply was lost." },
+    { name = "zklock_connections_total", type = "counter", help = "Connections that were established." },
+    { name = "zklock_reconnects_total", type = "counter", help = "Connections after the first one of a client." },
+    { name = "zklock_sessions_total", type = "counter", help = "Sessions that were established." },
+    { name = "zklock_session_expiries_total", type = "counter", help = "Sessions that replaced one that had ended." },
+    { name = "zklock_group_overflows_total", type = "counter", help = "Locks made in group other: their own was one too many." },
+    { name = "zklock_clients", type = "gauge", help = "Clients that are open." },
+    { name = "zklock_connected_clients", type = "gauge", help = "Clients that have a connection to ZooKeeper." },
+    { name = "zklock_entries", type = "gauge", help = "Nodes of the clients in ZooKeeper that exist or may exist." },
+    { name = "zklock_watches", type = "gauge", help = "Watches that are armed." },
+    { name = "zklock_memory_bytes", type = "gauge", help = "Memory that the clients have allocated in C." }
+}
+
+--- The counters and gauges of Client:stats: field -> metric.
+local STATS = {
+    claims = "zklock_acquisitions_total",
+    hand_overs = "zklock_hand_overs_total",
+    requests = "zklock_requests_total",
+    heartbeats = "zklock_heartbeats_total",
+    notifications = "zklock_notifications_total",
+    unknown_outcomes = "zklock_unknown_outcomes_total",
+    connections = "zklock_connections_total",
+    reconnects = "zklock_reconnects_total",
+    sessions = "zklock_sessions_total",
+    group_overflows = "zklock_group_overflows_total",
+    seats = "zklock_entries",
+    watches = "zklock_watches"
+}
+
+--- The labels of metrics, which a program may not give to all metrics of a client.
+families.LABELS = { code = true, group = true, le = true, reason = true }
+
+--- name -> metric, and for histograms the upper bounds of the buckets.
+families.by_name = {}
+for _, family in ipairs(families.LIST) do
+    families.by_name[family.name] = family
+end
+
+local function learn_bounds(name, histogram)
+    local family = families.by_name[name]
+    if not family.bounds then
+        family.bounds = {}
+        for index, bucket in ipairs(histogram) do
+            family.bounds[index] = bucket.le
+        end
+    end
+end
+
+local meter = assert(core.meter()):read()
+learn_bounds("zklock_wait_seconds", meter.wait_time)
+learn_bounds("zklock_hold_seconds", meter.hold_time)
+
+local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
+
+--- Returns labels as the text form has them, without braces, sorted by name.
+-- @tparam table labels
+-- @tparam string|nil name, value of one more label
+local function label_text(labels, name, value, other, other_value)
+    local parts = {}
+    local function add(one, its_value)
+        parts[#parts + 1] = format('%s="%s"', one, (tostring(its_value):gsub('[\\"\n]', ESCAPES)))
+    end
+    for one, its_value in pairs(labels) do
+        add(one, its_value)
+    end
+    if name then
+        add(name, value)
+    end
+    if other then
+        add(other, other_value)
+    end
+    sort(parts)
+    return concat(parts, ",")
+end
+
+--- Adds a number to a series of a page.
+local function add(page, name, labels, number)
+    local series = page[name]
+    series[labels] = (series[labels] or 0) + number
+end
+
+--- Adds a histogram to a series of a page, which counts the values of each bucket alone.
+local function add_histogram(page, name, labels, histogram)
+    local one, below = page[name][labels], 0
+    if not one then
+        one = { sum = 0 }
+        for index = 1, #histogram do
+            one[index] = 0
+        end
+        page[name][labels] = one
+    end
+    for index = 1, #histogram do
+        local count = histogram[index].count
+        one[index], below = one[index] + count - below, count
+    end
+    one.sum = one.sum + histogram.sum
+end
+
+local function read_groups(groups, labels, page)
+    for group, figures in pairs(groups) do
+        local text = label_text(labels, "group", group)
+        add_histogram(page, "zklock_wait_seconds", text, figures.wait_time)
+        add_histogram(page, "zklock_hold_seconds", text, figures.hold_time)
+        add(page, "zklock_waiting_acquisitions", text, figures.waiting)
+        add(page, "zklock_held_acquisitions", text, figures.held)
+        for code, count in pairs(figures.refusals) do
+            add(page, "zklock_refusals_total", label_text(labels, "group", group, "code", code), count)
+        end
+        for reason, count in pairs(figures.losses) do
+            add(page, "zklock_losses_total", label_text(labels, "group", group, "reason", reason), count)
+        end
+    end
+end
+
+--- Adds the present values of a client to a page.
+-- @tparam Client client
+-- @tparam table labels name -> value
+-- @tparam table page see zklock.metrics.page
+-- @treturn true|nil message, code "forked"
+function families.read(client, labels, page)
+    local stats, message, code = client:stats()
+    if not stats then
+        return nil, message, code
+    end
+    local text, state = label_text(labels), client:state()
+    for field, name in pairs(STATS) do
+        add(page, name, text, stats[field])
+    end
+    add(page, "zklock_session_expiries_total", text, max(0, stats.sessions - 1))
+    add(page, "zklock_clients", text, state ~= "closed" and 1 or 0)
+    add(page, "zklock_connected_clients", text, state == "connected" and 1 or 0)
+    read_groups(client:group_stats() or {}, labels, page)
+    return true
+end
+
+--- Adds the values of the whole process to a page.
+function families.read_process(page)
+    add(page, "zklock_memory_bytes", "", core.memory())
+end
+
+return families

@@ -125,7 +125,8 @@ sort_out() {
     spec/programs/worker.lua) contracts+=(spec/contract/process_spec.lua) ;;
     spec/programs/*) specs_with "\"$name\"|programs/$name" ;;
     spec/foreign/*) contracts+=(spec/contract/foreign*_spec.lua) ;;
-    examples/metrics/* | examples/seckill/* | examples/stampede/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
+    examples/metrics/* | docs/grafana.json) contracts+=(spec/contract/openresty_metrics_spec.lua) ;;
+    examples/seckill/* | examples/stampede/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
     examples/stock/*) demo=yes ;;
     examples/*.lua)
         # Files without a spec are shared by the other examples.

@@ -40,6 +40,7 @@ specs=(
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo
     stunnel4 openssl binutils locales
+    prometheus
 )
 rivals=(
     lua-luv valgrind gnuplot-nox luajit2 libluajit2-5.1-dev

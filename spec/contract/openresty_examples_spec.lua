@@ -6,9 +6,7 @@ if not rawget(_G, "jit") then
 end
 
 local cluster = require "spec.support.cluster"
-local docstrings = require "tools.docstrings"
 local eventually = require "spec.support.eventually"
-local exposition = require "spec.support.exposition"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
@@ -68,115 +66,6 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
         assert.equal(429, status, body)
         assert.truthy(body:find("^nothing was bought: could not acquire"), body)
         os.remove(template)
-    end)
-end)
-
-describe("the metrics of examples/metrics #nginx", function()
-    local CONF = cluster.root .. "/examples/metrics/nginx.conf"
-
-    after_each(fixture.clean)
-
-    local function start_example()
-        local path = fixture.path()
-        local server = remember(nginx.start { template = CONF, values = { ZOOKEEPER = fixture.servers(), PATH = path } })
-        server.path = path
-        return server
-    end
-
-    --- Returns the sum of a metric over all workers, and the number of workers.
-    local function total(families, name)
-        local sum, family = 0, assert(families[name], name)
-        for _, sample in ipairs(family.samples) do
-            assert.truthy(sample.labels.worker:find("^%d$"))
-            sum = sum + sample.value
-        end
-        return sum, #family.samples
-    end
-
-    it("are exact Prometheus text, of all workers, whichever worker answers", function()
-        local server = start_example()
-        for _ = 1, 10 do
-            assert.equal(200, (server:get("/work")))
-        end
-        local families = eventually(function()
-            local status, body = server:get("/metrics")
-            assert.equal(200, status)
-            local read = exposition(body .. "\n")
-            local grants, workers = total(read, "zklock_grants_total")
-            local connected = total(read, "zklock_connected") -- the value of a second ago
-            return grants == 10 and workers == 2 and connected == 2 and read,
-                ("%d grants by %d workers, of which %d are connected"):format(grants, workers, connected)
-        end, 20, "all workers' counters")
-        assert.equal("histogram", families.zklock_wait_seconds.type)
-        local waits = 0
-        for _, sample in ipairs(families.zklock_wait_seconds.samples) do
-            waits = waits + (sample.name == "zklock_wait_seconds_count" and sample.value or 0)
-        end
-        assert.equal(10, waits)
-        assert.equal(0, (total(families, "zklock_losses_total")))
-        local request = server:ask("/metrics")
-        request:answer()
-        assert.truthy(request.head:find("\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n", 1, true), request.head)
-        nobody_complained(server)
-    end)
-
-    it("survive a reload, and leave out workers that have ended", function()
-        local server = start_example()
-        server:reload()
-        server:get("/work")
-        server:signal("KILL", server:workers()[1])
-        eventually(function()
-            local status, body = server:get("/metrics")
-            if status ~= 200 then
-                return false
-            end
-            local _, workers = total(exposition(body .. "\n"), "zklock_grants_total")
-            assert.is_true(workers <= 2)
-            return workers == 2
-        end, 20, "both workers' counters")
-    end)
-
-    it("escape special characters in labels", function()
-        local report = dofile(cluster.root .. "/examples/metrics/report.lua")
-        local odd = 'back\\slash "quotes"\nand a newline'
-        local sample = report.sample(fixture.client(), { servers = odd, other = "1" })
-        local families = exposition(report.render { sample, report.sample(fixture.client(), { servers = "plain" }) })
-        assert.same({ servers = odd, other = "1" }, families.zklock_grants_total.samples[1].labels)
-        assert.same({ servers = "plain" }, families.zklock_grants_total.samples[2].labels)
-    end)
-
-    it("show holders and waiters of paths, as JSON", function()
-        local server = start_example()
-        fixture.join(server.path, nil, "somebody else")
-        local waiting = server:ask("/work")
-        fixture.await_children(server.path, 2)
-        local status, body = server:get(("/locks?path=%s&path=%s-free"):format(server.path, server.path))
-        assert.equal(200, status)
-        local answer = require("cjson").decode(body)
-        assert.equal(server.path, answer[1].path)
-        assert.same({ "somebody else", "exclusive" }, { answer[1].holders[1].identity, answer[1].holders[1].mode })
-        assert.is_nil(answer[1].holders[2])
-        assert.truthy(answer[1].waiters[1].identity:find(":%d+$"), answer[1].waiters[1].identity)
-        assert.same({ path = server.path .. "-free" }, answer[2])
-        waiting:abort()
-        for _, wrong in ipairs { "/locks", "/locks?path=malformed", "/locks?path" } do
-            status, body = server:get(wrong)
-            assert.equal(400, status)
-            assert.is_string(require("cjson").decode(body).error)
-        end
-        nobody_complained(server)
-    end)
-
-    it("are set up as docs/openresty.md describes", function()
-        local page, conf = docstrings.read_file("docs/openresty.md"), docstrings.read_file("examples/metrics/nginx.conf")
-        local shown = assert(page:match("\n## Watching it\n.-\n```nginx\n(.-)```"), "no nginx.conf in the page")
-        conf = conf:gsub("@ZOOKEEPER@", "zk1:2181,zk2:2181,zk3:2181")
-        local function squeezed(text)
-            return (text:gsub("%s+", " "))
-        end
-        for part in shown:gmatch("(.-)\n\n") do
-            assert.truthy(squeezed(conf):find(squeezed(part), 1, true), part)
-        end
     end)
 end)
 

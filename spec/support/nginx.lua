@@ -242,7 +242,7 @@ end
 local Request = {}
 Request.__index = Request
 
---- Sends a GET and returns at once; :answer() waits for the answer. `headers`: further lines of the header, each with its end.
+--- Sends a GET to a server on a port of this machine and returns at once; :answer() waits for the answer. `headers`: further lines of the header, each with its end.
 function Server:ask(path, port, headers)
     local connection = assert(socket.tcp())
     connection:settimeout(PATIENCE)
@@ -285,6 +285,11 @@ end
 
 function Server:get(path, patience)
     return self:ask(path):answer(patience)
+end
+
+--- Sends a GET to any HTTP server of this machine: `{ port = }`. Returns what Server:get returns.
+function nginx.get(server, path)
+    return Server.ask(server, path):answer()
 end
 
 return nginx

@@ -1,0 +1,77 @@
+--- Checks docs/metrics.md: it lists exactly the metrics and the alerts, and its Lua runs.
+
+local docstrings = require "tools.docstrings"
+local documentation = require "spec.support.documentation"
+local families = require "zklock.metrics.families"
+local fixture = require "spec.support.fixture"
+local metrics = require "zklock.metrics"
+local zklock = require "zklock"
+
+local none, read = documentation.none, docstrings.read_file
+
+describe("docs/metrics.md", function()
+    local page = read("docs/metrics.md")
+
+    after_each(fixture.clean)
+
+    --- Returns the first words in backticks of the rows of a section's tables -> the row.
+    local function rows_of(section)
+        local found = {}
+        for _, cells in ipairs(documentation.rows(page, section)) do
+            for word in cells[1]:gmatch("`([%w_]+)`") do
+                found[word] = cells
+            end
+        end
+        return found
+    end
+
+    it("lists exactly the metrics, with their types", function()
+        local listed, real, problems = rows_of("The metrics"), {}, {}
+        for _, family in ipairs(families.LIST) do
+            real[family.name] = true
+            if listed[family.name] and listed[family.name][2] ~= family.type then
+                problems[#problems + 1] = family.name .. " is a " .. family.type
+            end
+        end
+        none(problems)
+        none(documentation.differences("docs/metrics.md", listed, "zklock.metrics.families", real))
+    end)
+
+    it("lists exactly the alerts of docs/alerts.yml", function()
+        local real = {}
+        for name in read("docs/alerts.yml"):gmatch("%- alert: (%w+)") do
+            real[name] = true
+        end
+        assert.truthy(next(real))
+        none(documentation.differences("docs/metrics.md", rows_of("What to alert on"), "docs/alerts.yml", real))
+    end)
+
+    it("names only existing metrics, as do the alerts and the dashboard", function()
+        local problems = {}
+        for _, path in ipairs { "docs/metrics.md", "docs/alerts.yml", "docs/grafana.json", "docs/openresty.md", "README.md" } do
+            for name in read(path):gmatch("%f[%w_]zklock_[%w_]+") do
+                local base = name:gsub("_bucket$", ""):gsub("_sum$", ""):gsub("_count$", "")
+                if not families.by_name[name] and not families.by_name[base] and name ~= "zklock_metrics" then
+                    problems[#problems + 1] = path .. ": " .. name
+                end
+            end
+        end
+        none(problems)
+    end)
+
+    it("has Lua that runs", function()
+        local environment = setmetatable({ client = fixture.client({}, fixture.servers()), metrics = metrics, zklock = {
+            path = function(_, key)
+                return zklock.path(fixture.directory(), key)
+            end
+        } }, { __index = _G })
+        local ran = 0
+        for _, block in ipairs(documentation.code_blocks(page)) do
+            if block.language == "lua" then
+                ran = ran + 1
+                assert(documentation.load_block(block.text, "=docs/metrics.md:" .. block.line, environment))()
+            end
+        end
+        assert.equal(2, ran)
+    end)
+end)

@@ -1,0 +1,91 @@
+--- support.prometheus: a Prometheus for one spec, on a free port, which ends with the process that started it.
+--
+--     local server = prometheus.start { targets = { "127.0.0.1:32000" }, rules = "/…/docs/alerts.yml" }
+--     local result = server:query("sum(up)")      -- list of { metric = labels, value = number }
+--     server:stop()
+--
+-- Needs LuaSocket, lua-cjson and Debian's prometheus.
+
+local cjson = require "cjson"
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
+local nginx = require "spec.support.nginx"
+local ports = require "spec.support.ports"
+
+local prometheus = {}
+local Server = {}
+Server.__index = Server
+
+local CONFIG = [[
+global:
+  scrape_interval: 1s
+  scrape_timeout: 1s
+  evaluation_interval: 1s
+rule_files: [ "%s" ]
+scrape_configs:
+  - job_name: web
+    static_configs: [ { targets: [ "%s" ] } ]
+]]
+
+--- Runs promtool with a text as its input. Returns its output and status.
+function prometheus.tool(words, input)
+    local path = os.tmpname()
+    files.write(path, input or "")
+    local output, status = cluster.run({ "sh", "-c", cluster.command_line({ "promtool", (table.unpack or unpack)(words) }) ..
+        " < " .. path })
+    os.remove(path)
+    return output, status
+end
+
+--- Starts a server that scrapes the targets once a second, and waits until it is ready.
+function prometheus.start(options)
+    local directory = files.make_directory()
+    files.write(directory .. "/prometheus.yml", CONFIG:format(options.rules, table.concat(options.targets, '", "')))
+    local self = setmetatable({ directory = directory, port = ports.free() }, Server)
+    local pipe = assert(io.popen(([[ (
+        prometheus --config.file=%s/prometheus.yml --storage.tsdb.path=%s/data --web.listen-address=127.0.0.1:%d \
+            --log.level=warn >%s/output 2>&1 &
+        child=$!
+        echo $child
+        exec >/dev/null 2>&1
+        while kill -0 %d && kill -0 $child; do sleep 0.5; done
+        kill -KILL $child
+    ) & ]]):format(directory, directory, self.port, directory, cluster.process_id())))
+    self.pid = tonumber(pipe:read("*l"))
+    pipe:close()
+    eventually(function()
+        local ok, status = pcall(nginx.get, self, "/-/ready")
+        return ok and status == 200, files.read(directory .. "/output")
+    end, 60, "Prometheus")
+    return self
+end
+
+--- Sends a request to its API. Returns the `data` of the answer; raises if it answers an error.
+function Server:api(path)
+    local status, body = nginx.get(self, "/api/v1/" .. path)
+    assert(status == 200, body)
+    return cjson.decode(body).data
+end
+
+--- Evaluates an expression that gives a vector. Values that are no numbers are left out.
+function Server:query(expression)
+    local escaped = expression:gsub("[^%w]", function(character)
+        return ("%%%02X"):format(character:byte())
+    end)
+    local found = {}
+    for _, sample in ipairs(self:api("query?query=" .. escaped).result) do
+        local value = tonumber(sample.value[2])
+        if value and value == value then
+            found[#found + 1] = { metric = sample.metric, value = value }
+        end
+    end
+    return found
+end
+
+function Server:stop()
+    cluster.run({ "kill", "-KILL", tostring(self.pid) })
+    cluster.run({ "rm", "-rf", self.directory })
+end
+
+return prometheus

@@ -97,6 +97,10 @@ describe("a lock group measures", function()
         has_one(group(client).wait_time, 5, 4)
         assert.same({ 0, 1 }, { group(client).waiting, group(client).held })
         assert(lock:release())
+        assert.equal(1, group(client).hold_time.count)
+        if is_virtual then
+            assert.is_true(group(client).hold_time.sum < 1) -- not counted from the request
+        end
     end)
 
     it("refusals by the code that the caller gets", function()

@@ -1,10 +1,14 @@
---- Checks docs/metrics.md: it lists exactly the metrics and the alerts, and its Lua runs.
+--- Checks docs/metrics.md: it lists exactly the metrics and the alerts, and its Lua runs. Prometheus's promtool checks the page
+-- that zklock.metrics makes, and runs the tests of the alert rules.
 
+local cluster = require "spec.support.cluster"
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
 local families = require "zklock.metrics.families"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local metrics = require "zklock.metrics"
+local prometheus = require "spec.support.prometheus"
 local zklock = require "zklock"
 
 local none, read = documentation.none, docstrings.read_file
@@ -73,5 +77,41 @@ describe("docs/metrics.md", function()
             end
         end
         assert.equal(2, ran)
+    end)
+end)
+
+describe("promtool", function()
+    after_each(fixture.clean)
+
+    it("finds no fault in the page", function()
+        local client = fixture.client()
+        assert(client:mutex(fixture.path(), { metrics = 'odd "name" \\' }):with_lock(function() end, 10))
+        local output, status = prometheus.tool({ "check", "metrics" }, metrics.text(client, { ensemble = "main" }))
+        assert.same({ "", 0 }, { output, status })
+        output, status = prometheus.tool({ "check", "metrics" }, "# TYPE wrongTotal counter\nwrongTotal 1\n")
+        assert.is_true(status ~= 0, output)
+    end)
+
+    it("finds no fault in the alert rules, each of which fires in a test", function()
+        local output, status = prometheus.tool { "check", "rules", "--lint-fatal", "docs/alerts.yml" }
+        assert.equal(0, status, output)
+        local tests, rules, tested = read("spec/support/alerts_test.yml"), read("docs/alerts.yml"), 0
+        for name in rules:gmatch("%- alert: (%w+)") do
+            tested = tested + 1
+            assert.truthy(tests:find("alertname: " .. name .. "\n        exp_alerts:", 1, true), name .. " fires in no test")
+        end
+        assert.equal(9, tested)
+        local directory = files.make_directory()
+        fixture.on_clean(function()
+            cluster.run({ "rm", "-rf", directory })
+        end)
+        local function run(changed)
+            files.write(directory .. "/alerts.yml", changed)
+            files.write(directory .. "/alerts_test.yml", tests)
+            output, status = prometheus.tool { "test", "rules", directory .. "/alerts_test.yml" }
+            return status
+        end
+        assert.equal(0, run(rules), output)
+        assert.is_true(run((rules:gsub("> 0.1", "> 0.3"))) ~= 0, output) -- the tests notice a changed threshold
     end)
 end)

@@ -254,34 +254,4 @@ describe("a Prometheus that scrapes nginx #nginx", function()
             assert.truthy(rule.health ~= "err", rule.lastError)
         end
     end)
-
-    it("would find no fault in the page, and none in the rules", function()
-        local server = start_example()
-        assert.equal(200, (server:get("/work")))
-        local _, body = server:get("/metrics")
-        local output, status = prometheus.tool({ "check", "metrics" }, body .. "\n")
-        assert.same({ "", 0 }, { output, status })
-        output, status = prometheus.tool({ "check", "metrics" }, "# TYPE wrongTotal counter\nwrongTotal 1\n")
-        assert.is_true(status ~= 0, output)
-        output, status = prometheus.tool { "check", "rules", "--lint-fatal", cluster.root .. "/docs/alerts.yml" }
-        assert.equal(0, status, output)
-        local directory = files.make_directory()
-        fixture.on_clean(function()
-            cluster.run({ "rm", "-rf", directory })
-        end)
-        local tests, rules = files.read(cluster.root .. "/spec/support/alerts_test.yml"), files.read(cluster.root .. "/docs/alerts.yml")
-        local tested = 0
-        for name in rules:gmatch("%- alert: (%w+)") do
-            tested = tested + 1
-            assert.truthy(tests:find("alertname: " .. name .. "\n        exp_alerts:", 1, true), name .. " has no test in which it fires")
-        end
-        assert.equal(9, tested)
-        files.write(directory .. "/alerts.yml", rules)
-        files.write(directory .. "/alerts_test.yml", tests)
-        output, status = prometheus.tool { "test", "rules", directory .. "/alerts_test.yml" }
-        assert.equal(0, status, output)
-        files.write(directory .. "/alerts.yml", (rules:gsub("> 0.1", "> 0.3"))) -- the tests notice a changed threshold
-        output, status = prometheus.tool { "test", "rules", directory .. "/alerts_test.yml" }
-        assert.is_true(status ~= 0, output)
-    end)
 end)

@@ -1,6 +1,6 @@
 --- support.prometheus: a Prometheus for one spec, on a free port, which ends with the process that started it.
 --
---     local server = prometheus.start { targets = { "127.0.0.1:32000" }, rules = "/…/docs/alerts.yml" }
+--     local server = prometheus.start { targets = { "127.0.0.1:32000" }, rules = "docs/alerts.yml" }
 --     local result = server:query("sum(up)")      -- list of { metric = labels, value = number }
 --     server:stop()
 --
@@ -22,7 +22,7 @@ global:
   scrape_interval: 1s
   scrape_timeout: 1s
   evaluation_interval: 1s
-rule_files: [ "%s" ]
+rule_files: [ rules.yml ]
 scrape_configs:
   - job_name: web
     static_configs: [ { targets: [ "%s" ] } ]
@@ -41,7 +41,8 @@ end
 --- Starts a server that scrapes the targets once a second, and waits until it is ready.
 function prometheus.start(options)
     local directory = files.make_directory()
-    files.write(directory .. "/prometheus.yml", CONFIG:format(options.rules, table.concat(options.targets, '", "')))
+    files.write(directory .. "/prometheus.yml", CONFIG:format(table.concat(options.targets, '", "')))
+    files.write(directory .. "/rules.yml", files.read(options.rules))
     local self = setmetatable({ directory = directory, port = ports.free() }, Server)
     local pipe = assert(io.popen(([[ (
         prometheus --config.file=%s/prometheus.yml --storage.tsdb.path=%s/data --web.listen-address=127.0.0.1:%d \

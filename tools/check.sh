@@ -118,6 +118,8 @@ sort_out() {
         spec/support/soaked.lua)
         contracts+=(spec/contract/openresty_*_spec.lua)
         ;;
+    spec/support/prometheus.lua) contracts+=(spec/contract/openresty_metrics_spec.lua spec/contract/docs_metrics_spec.lua) ;;
+    docs/alerts.yml | spec/support/alerts_test.yml) contracts+=(spec/contract/docs_metrics_spec.lua) ;;
     spec/support/*)
         behaviour=yes
         contracts+=(spec/contract/tools_*_spec.lua)
@@ -126,8 +128,6 @@ sort_out() {
     spec/programs/*) specs_with "\"$name\"|programs/$name" ;;
     spec/foreign/*) contracts+=(spec/contract/foreign*_spec.lua) ;;
     examples/metrics/* | docs/grafana.json) contracts+=(spec/contract/openresty_metrics_spec.lua) ;;
-    spec/support/prometheus.lua) contracts+=(spec/contract/openresty_metrics_spec.lua spec/contract/docs_metrics_spec.lua) ;;
-    docs/alerts.yml | spec/support/alerts_test.yml) contracts+=(spec/contract/docs_metrics_spec.lua) ;;
     examples/seckill/* | examples/stampede/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
     examples/stock/*) demo=yes ;;
     examples/*.lua)

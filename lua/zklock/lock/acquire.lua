@@ -30,6 +30,7 @@ local function enter_placed(self, timeout, count, keep, me, record)
     local deadlock = self:_deadlock(timeout, count, me)
     local hold = present(self)
     if deadlock then
+        refuse(self._group, "deadlock")
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
         return acquire(self, timeout, count, keep, me, record)
@@ -43,6 +44,7 @@ local function enter_placed(self, timeout, count, keep, me, record)
         hold.levels = level
         return self
     elseif self._reentrant then
+        refuse(self._group, "lost")
         return give_up_lost(self)
     end
     drop_lost(self)
@@ -55,8 +57,13 @@ local function is_left_behind(hold, me)
     return not hold.acquisition:held() and (Owner.is_gone(acquirer) or acquirer ~= me and hold.acquisition:phase() == "released")
 end
 
---- Finds the lock object by which the running coroutine acquires, and acquires.
-local function find_and_enter(self, timeout, count, keep, record)
+--- Acquires on behalf of the running coroutine. A refusal is counted where it is decided: here, or in the attempt.
+-- @tparam number timeout
+-- @tparam number count
+-- @tparam boolean|nil keep
+-- @tparam table|nil record in which the acquisition is noted
+-- @treturn Lock|nil the lock object that holds; nil, message, code
+local function enter(self, timeout, count, keep, record)
     local me = running_acquirer(self._client)
     if not self._hold and not self._others and not self._twin and not self._origin and not self._client._attempts[self] then
         return acquire(self, timeout, count, keep, me, record) -- a shortcut: _deadlock would find nothing
@@ -66,20 +73,6 @@ local function find_and_enter(self, timeout, count, keep, record)
         drop_lost(self) -- no other code would drop it
     end
     return enter_placed(place(self, me), timeout, count, keep, me, record)
-end
-
---- Acquires on behalf of the running coroutine, and counts the refusal if that fails.
--- @tparam number timeout
--- @tparam number count
--- @tparam boolean|nil keep
--- @tparam table|nil record in which the acquisition is noted
--- @treturn Lock|nil the lock object that holds; nil, message, code
-local function enter(self, timeout, count, keep, record)
-    local lock, message, code = find_and_enter(self, timeout, count, keep, record)
-    if not lock then
-        refuse(self._group, code)
-    end
-    return lock, message, code
 end
 acquires.enter, Lock._enter = enter, enter
 Lock._read_acquire = read_acquire

@@ -7,6 +7,7 @@ local class = require "zklock.lock.class"
 local core = require "zklock.core"
 local ending = require "zklock.lock.ending"
 local Hold = require "zklock.hold"
+local LockGroups = require "zklock.lock_groups"
 local Owner = require "zklock.owner"
 local Record = require "zklock.lock.record"
 local wait = require "zklock.wait"
@@ -18,6 +19,7 @@ local now = core.now
 local held_acquisition, new_hold, OPTIMISTIC, TRY = Hold.held_acquisition, Hold.new, Hold.OPTIMISTIC, Hold.TRY
 local note, note_held, own = Owner.note, Owner.note_held, Owner.own
 local note_record = Record.note
+local refuse = LockGroups.refuse
 local tell_revoked = ending.tell_revoked
 
 local Lock = class.Lock
@@ -247,6 +249,9 @@ local function acquire(self, timeout, count, keep, me, record)
     end
     local ok, got, message, code = self._client._protect(attempt_or_abandon, self, hold, timeout)
     if ok then
+        if not got then
+            refuse(self._group, code)
+        end
         return got, message, code
     end
     self:_abandon(hold)

@@ -8,7 +8,8 @@ local families = require "zklock.metrics.families"
 local options = require "zklock.options"
 local page = require "zklock.metrics.page"
 
-local error, pairs, rawget, require, setmetatable, type = error, pairs, rawget, require, setmetatable, type
+local error, getmetatable, pairs, rawget, require, setmetatable, type =
+    error, getmetatable, pairs, rawget, require, setmetatable, type
 local format = string.format
 
 local metrics = {
@@ -28,11 +29,14 @@ local function check_self(self, method)
     end
 end
 
+--- Stands for missing labels: always the same table, since families.read remembers texts by it.
+local NO_LABELS = {}
+
 --- Checks labels that a program gives.
 -- @treturn table; or nil and what is wrong
 local function read_labels(labels)
     if labels == nil then
-        return {}
+        return NO_LABELS
     elseif type(labels) ~= "table" then
         return nil, "labels must be a table of strings"
     end

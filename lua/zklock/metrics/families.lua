@@ -4,7 +4,7 @@
 
 local core = require "zklock.core"
 
-local ipairs, pairs, tostring = ipairs, pairs, tostring
+local ipairs, pairs, setmetatable = ipairs, pairs, setmetatable
 local concat, sort = table.concat, table.sort
 local format = string.format
 local max = math.max
@@ -80,23 +80,49 @@ local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
 --- Returns labels as the text form has them, without braces, sorted by name.
 -- @tparam table labels
--- @tparam string|nil name, value of one more label
-local function label_text(labels, name, value, other, other_value)
+-- @tparam string|false group its label, if there is one
+-- @tparam string|false more name of one more label, if there is one
+-- @tparam string value of that label
+local function label_text(labels, group, more, value)
     local parts = {}
-    local function add(one, its_value)
-        parts[#parts + 1] = format('%s="%s"', one, (tostring(its_value):gsub('[\\"\n]', ESCAPES)))
+    local function add(name, its_value)
+        parts[#parts + 1] = format('%s="%s"', name, (its_value:gsub('[\\"\n]', ESCAPES)))
     end
-    for one, its_value in pairs(labels) do
-        add(one, its_value)
+    for name, its_value in pairs(labels) do
+        add(name, its_value)
     end
-    if name then
-        add(name, value)
+    if group then
+        add("group", group)
     end
-    if other then
-        add(other, other_value)
+    if more then
+        add(more, value)
     end
     sort(parts)
     return concat(parts, ",")
+end
+
+--- labels -> group -> more -> value -> the text. A worker of nginx reads its clients each second.
+local known_texts = setmetatable({}, { __mode = "k" })
+
+--- Returns the field of a table, a table too, which is made if there is none.
+local function within(table, field)
+    local inner = table[field]
+    if not inner then
+        inner = {}
+        table[field] = inner
+    end
+    return inner
+end
+
+--- Returns what label_text returns for these labels.
+local function text_of(labels, group, more, value)
+    local texts = within(within(within(known_texts, labels), group or false), more or false)
+    local text = texts[value or false]
+    if not text then
+        text = label_text(labels, group, more, value)
+        texts[value or false] = text
+    end
+    return text
 end
 
 --- Adds a number to a series of a page.
@@ -124,16 +150,16 @@ end
 
 local function read_groups(groups, labels, page)
     for group, figures in pairs(groups) do
-        local text = label_text(labels, "group", group)
+        local text = text_of(labels, group)
         add_histogram(page, "zklock_wait_seconds", text, figures.wait_time)
         add_histogram(page, "zklock_hold_seconds", text, figures.hold_time)
         add(page, "zklock_waiting_acquisitions", text, figures.waiting)
         add(page, "zklock_held_acquisitions", text, figures.held)
         for code, count in pairs(figures.refusals) do
-            add(page, "zklock_refusals_total", label_text(labels, "group", group, "code", code), count)
+            add(page, "zklock_refusals_total", text_of(labels, group, "code", code), count)
         end
         for reason, count in pairs(figures.losses) do
-            add(page, "zklock_losses_total", label_text(labels, "group", group, "reason", reason), count)
+            add(page, "zklock_losses_total", text_of(labels, group, "reason", reason), count)
         end
     end
 end
@@ -148,7 +174,7 @@ function families.read(client, labels, page)
     if not stats then
         return nil, message, code
     end
-    local text, state = label_text(labels), client:state()
+    local text, state = text_of(labels), client:state()
     for field, name in pairs(STATS) do
         add(page, name, text, stats[field])
     end

@@ -1,8 +1,8 @@
 --- metrics.workers: one page of all workers of nginx, by a shared dictionary.
 --
 -- For zklock.metrics. Each worker adds to the dictionary what its counters have grown by since the last time: each second, before
--- it answers, and when it ends. So the counters in the dictionary never fall, also when workers are replaced at a reload. Gauges are
--- in one entry for each process, which expires soon after the process has ended.
+-- it answers, and when it ends. So the counters in the dictionary never fall, also when workers are replaced at a reload. Gauges
+-- are in one entry for each process, which expires soon after the process has ended.
 
 local families = require "zklock.metrics.families"
 local page = require "zklock.metrics.page"
@@ -24,18 +24,38 @@ local GAUGES = "/"
 local Workers = {}
 Workers.__index = Workers
 
+--- Names of metrics -> labels -> part -> key in the dictionary. The part is the number of a bucket, "sum", or "".
+local known_keys = {}
+for name in pairs(families.by_name) do
+    known_keys[name] = {}
+end
+
+--- Returns the keys of a series, which show_counter reads again.
+local function keys_of(name, labels, value)
+    local keys = known_keys[name][labels]
+    if not keys then
+        keys = { sum = format("%s|sum|%s", name, labels), [""] = format("%s||%s", name, labels) }
+        for index = 1, type(value) == "table" and #value or 0 do
+            keys[index] = format("%s|%d|%s", name, index, labels)
+        end
+        known_keys[name][labels] = keys
+    end
+    return keys
+end
+
 --- Calls fn(key, value) for each counter of a page; the key is the counter's place in the dictionary.
 local function each_counter(shown, fn)
     for name, series in pairs(shown) do
         local kind = families.by_name[name].type
-        for labels, value in pairs(series) do
+        for labels, value in pairs(kind ~= "gauge" and series or {}) do
+            local keys = keys_of(name, labels, value)
             if kind == "histogram" then
                 for index = 1, #value do
-                    fn(format("%s|%d|%s", name, index, labels), value[index])
+                    fn(keys[index], value[index])
                 end
-                fn(format("%s|sum|%s", name, labels), value.sum)
-            elseif kind == "counter" then
-                fn(format("%s||%s", name, labels), value)
+                fn(keys.sum, value.sum)
+            else
+                fn(keys[""], value)
             end
         end
     end

@@ -1,6 +1,6 @@
 ---@meta zklock.metrics
 
 ---@type zklock.metrics
-local metrics
+local metrics = {}
 
 return metrics

@@ -131,16 +131,22 @@ local function add(page, name, labels, number)
     series[labels] = (series[labels] or 0) + number
 end
 
---- Adds a histogram to a series of a page, which counts the values of each bucket alone.
-local function add_histogram(page, name, labels, histogram)
-    local one, below = page[name][labels], 0
+--- Returns a histogram of a page, which is made without values if there is none.
+function families.histogram(page, name, labels)
+    local one = page[name][labels]
     if not one then
         one = { sum = 0 }
-        for index = 1, #histogram do
+        for index = 1, #families.by_name[name].bounds do
             one[index] = 0
         end
         page[name][labels] = one
     end
+    return one
+end
+
+--- Adds a histogram to a series of a page, which counts the values of each bucket alone.
+local function add_histogram(page, name, labels, histogram)
+    local one, below = families.histogram(page, name, labels), 0
     for index = 1, #histogram do
         local count = histogram[index].count
         one[index], below = one[index] + count - below, count

@@ -168,22 +168,14 @@ end
 --- Adds one entry of the dictionary to a page. Counters only: a key of gauges does not match.
 local function show_counter(shown, key, value)
     local name, part, labels = key:match("^([%w_]+)|(%w*)|(.*)$")
-    local family, series = families.by_name[name], shown[name]
+    local family = families.by_name[name]
     if not family or type(value) ~= "number" then
         return
-    elseif family.type ~= "histogram" then
-        series[labels] = value
-        return
+    elseif family.type == "histogram" then
+        families.histogram(shown, name, labels)[tonumber(part) or part] = value
+    else
+        shown[name][labels] = value
     end
-    local one = series[labels]
-    if not one then
-        one = { sum = 0 }
-        for index = 1, #family.bounds do
-            one[index] = 0
-        end
-        series[labels] = one
-    end
-    one[part == "sum" and "sum" or tonumber(part)] = value
 end
 
 local function show_gauges(shown, text)

@@ -35,20 +35,26 @@ static void measure_end(zkl_acquisition *acquisition)
     }
 }
 
-/* Stops max_hold: the grant is over, or there was none. The phase is still that from before. */
-static void end_hold(zkl_acquisition *acquisition)
+/* Stops max_hold. */
+static void stop_hold(zkl_acquisition *acquisition)
 {
-    measure_end(acquisition);
     if (acquisition->hold_until != ZKL_NEVER) {
         TAILQ_REMOVE(&acquisition->locks->holds, acquisition, in_holds);
         acquisition->hold_until = ZKL_NEVER;
     }
 }
 
+/* The grant is over, or there was none. The phase is still that from before. */
+static void end_hold(zkl_acquisition *acquisition)
+{
+    measure_end(acquisition);
+    stop_hold(acquisition);
+}
+
 /* Sets the instant at which a grant ends by itself; locks->holds is sorted by it. ZKL_NEVER: it does not. */
 static void hold_until(zkl_acquisition *acquisition, int64_t until)
 {
-    end_hold(acquisition);
+    stop_hold(acquisition);
     if (until == ZKL_NEVER) {
         return;
     }
@@ -276,8 +282,8 @@ void zkl_acquisition_delete_refused(zkl_acquisition *acquisition, int rc, const 
  */
 static bool is_behind(const zkl_acquisition *acquisition)
 {
-    if (zkl_acquisition_kind(acquisition) == &zkl_semaphore_kind) {
-        return true; /* it is told of a change only when it is blocked, or has no room */
+    if (!zkl_acquisition_kind(acquisition)->shares) {
+        return true; /* such a kind calls this only for an acquisition that is blocked, or has no room */
     }
     const zkl_entry *entry = acquisition->entry;
     bool together = zkl_acquisition_kind(acquisition)->together &&

@@ -242,7 +242,8 @@ end
 local Request = {}
 Request.__index = Request
 
---- Sends a GET to a server on a port of this machine and returns at once; :answer() waits for the answer. `headers`: further lines of the header, each with its end.
+--- Sends a GET to a server on a port of this machine and returns at once; :answer() waits for the answer. `headers`: further
+-- lines of the header, each with its end.
 function Server:ask(path, port, headers)
     local connection = assert(socket.tcp())
     connection:settimeout(PATIENCE)

@@ -85,9 +85,9 @@ local ORDER_TTL = 86400
 local function buy_fenced(lock, order)
     local token, order_key = lock:token() or "", "order:" .. order
     return with_redis(function(stock)
-        local found = assert(stock:eval(READ, 2, "stock", order_key, token))
-        assert(type(found) == "table", "the lock was lost before the stock was read")
-        local left, bought = tonumber(found[1]), found[2] == 1
+        local seen = assert(stock:eval(READ, 2, "stock", order_key, token))
+        assert(type(seen) == "table", "the lock was lost before the stock was read")
+        local left, bought = tonumber(seen[1]), seen[2] == 1
         if bought then
             return "sold" -- by an earlier try
         elseif left <= 0 then

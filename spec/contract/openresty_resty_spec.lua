@@ -11,10 +11,10 @@ local inside = require "spec.support.nginx_fixture"
 
 local nobody_complained = inside.nobody_complained
 
---- What lua-resty-lock promises: the code of a request, and its answer. `lines` are as many lines of the answer, patterns.
+--- The promises of lua-resty-lock, as the code of a request and its answer. `lines` has a pattern for each line of the answer.
 local CASES = {
     {
-        name = "acquires and releases, as often as one likes",
+        name = "acquires and releases, again and again",
         code = [[
             for i = 1, 2 do
                 local lock, err = resty_lock:new("my_locks")

@@ -24,7 +24,9 @@ docstrings.PUBLIC = {
     { name = "Watch", kind = "classmod", module = "zklock.node", field = "Watch", files = { "lua/zklock/node.lua" } },
     { name = "metrics", kind = "module", module = "zklock.metrics", files = { "lua/zklock/metrics.lua" } },
     { name = "Collector", kind = "classmod", module = "zklock.metrics", field = "Collector",
-      files = { "lua/zklock/metrics.lua" } }
+      files = { "lua/zklock/metrics.lua" } },
+    { name = "Call", kind = "classmod", module = "zklock.call", files = { "lua/zklock/call.lua" } },
+    { name = "Leader", kind = "classmod", module = "zklock.leader", files = { "lua/zklock/leader.lua" } }
 }
 
 function docstrings.read_file(path)

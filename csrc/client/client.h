@@ -158,6 +158,14 @@ int64_t zkl_handle_waited(const zkl_handle *handle);
  */
 void zkl_handle_end(zkl_handle *handle, int64_t block_for);
 
+/*
+ * Gives the handle a deadline, unless it has an earlier one. An acquisition that waits then is refused with ZKL_TIMEOUT. The owner
+ * of any other handle gets a notification, once for each deadline. Nothing happens if the handle's request is over by then.
+ */
+void zkl_handle_limit(zkl_handle *handle, int64_t nanoseconds);
+/* Makes a notification for the handle's owner: of a result that the owner has found itself, so that there was none of it. */
+void zkl_handle_call_owner(zkl_handle *handle);
+
 /* The contenders in queue order, from an answered question. Valid as long as the handle. */
 const zkl_contender *zkl_handle_contenders(const zkl_handle *handle, int32_t *count);
 

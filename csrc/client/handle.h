@@ -28,13 +28,16 @@ enum {
     TODO_HOLD = 1 << 1,
     TODO_LAPSED = 1 << 2,
     TODO_END = 1 << 3,
-    TODO_FORGET = 1 << 4
+    TODO_FORGET = 1 << 4,
+    TODO_LIMIT = 1 << 5
 };
 
 /* The differences between the kinds of handles. Each kind has one constant of this type. */
 typedef struct {
     /* engine_mutex held. Carries out requests, a set of TODO_*. With TODO_START the handle was just added to the list `all`. */
     void (*run)(zkl_handle *handle, unsigned todo, int64_t now);
+    /* engine_mutex held. The handle's deadline has passed. NULL: the owner gets a notification, and decides. */
+    void (*expire)(zkl_handle *handle, int64_t now);
     /* Any thread, no mutex; the last reference is gone. Frees what only this kind has. NULL: nothing. */
     void (*free)(zkl_handle *handle);
     /* The code of a handle that has no result when the client is closed. */
@@ -90,14 +93,17 @@ struct zkl_handle {
 
     /* engine_mutex. `life` is read without it. */
     TAILQ_ENTRY(zkl_handle) all;
-    TAILQ_ENTRY(zkl_handle) ending; /* in the list `dying`, or in `flushes` */
-    zkl_handle *writer;             /* writer to downgrade, with a reference; NULL once it has begun */
-    zkl_acquisition *acquisition;   /* NULL before it has begun; not to be used from GONE on */
+    TAILQ_ENTRY(zkl_handle) ending;  /* in the list `dying`, or in `flushes` */
+    TAILQ_ENTRY(zkl_handle) limited; /* in the list `limited` if `deadline` is not 0 */
+    int64_t deadline;                /* when it expires; 0: it does not */
+    zkl_handle *writer;              /* writer to downgrade, with a reference; NULL once it has begun */
+    zkl_acquisition *acquisition;    /* NULL before it has begun; not to be used from GONE on */
     _Atomic zkl_handle_life life;
 
     /* client->mutex */
     int32_t revocations;
     TAILQ_ENTRY(zkl_handle) in_todo;
+    int64_t wanted_deadline; /* of TODO_LIMIT */
     TAILQ_ENTRY(zkl_handle) in_notifications;
     char *message;
     zkl_token token;

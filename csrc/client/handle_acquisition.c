@@ -144,7 +144,24 @@ static void run(zkl_handle *handle, unsigned todo, int64_t now)
     }
 }
 
-static const zkl_handle_kind kind = {.run = run, .closed_code = ZKL_CLOSED, .kept = true};
+/* Refuses the acquisition if it still waits. The message says for what it has waited. */
+static void expire(zkl_handle *handle, int64_t now)
+{
+    if (!zkl_handle_waits(handle) || handle->acquisition == NULL) {
+        return;
+    }
+    zkl_handle_view view;
+    zkl_handle_look(handle, &view);
+    const char *message = view.message[0] != '\0' ? view.message : "it was not decided in time";
+    pthread_mutex_lock(&handle->client->mutex);
+    if (handle->message == NULL) {
+        handle->message = zkl_copy(message, strlen(message));
+    }
+    pthread_mutex_unlock(&handle->client->mutex);
+    zkl_acquisition_end(handle->acquisition, ZKL_TIMEOUT, now);
+}
+
+static const zkl_handle_kind kind = {.run = run, .expire = expire, .closed_code = ZKL_CLOSED, .kept = true};
 
 /* --- the owner's side ---------------------------------------------------------------------------------------------- */
 

@@ -30,6 +30,36 @@ void zkl_handle_ask(zkl_handle *handle, unsigned todo, bool quietly, int64_t blo
     zkl_client_serve(client, quietly ? handle : NULL, block_for);
 }
 
+void zkl_handle_limit(zkl_handle *handle, int64_t nanoseconds)
+{
+    zkl_client *client = handle->client;
+    if (zkl_client_forked(client)) {
+        return;
+    }
+    int64_t deadline = zkl_clock() + nanoseconds;
+    pthread_mutex_lock(&client->mutex);
+    if (!zkl_life_ended(&client->life)) {
+        if ((handle->todo & TODO_LIMIT) == 0 || deadline < handle->wanted_deadline) {
+            handle->wanted_deadline = deadline;
+        }
+        zkl_handles_ask(handle, TODO_LIMIT);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    zkl_client_serve(client, NULL, 0);
+}
+
+void zkl_handle_call_owner(zkl_handle *handle)
+{
+    zkl_client *client = handle->client;
+    if (zkl_client_forked(client)) {
+        return;
+    }
+    pthread_mutex_lock(&client->mutex);
+    zkl_handle_notify(handle);
+    pthread_mutex_unlock(&client->mutex);
+    zkl_client_serve(client, NULL, 0); /* whichever thread ends the next turn writes the byte */
+}
+
 void zkl_handle_release(zkl_handle *handle)
 {
     zkl_handle_leave_scope(handle);

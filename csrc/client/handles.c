@@ -17,13 +17,67 @@ void zkl_handles_ask(zkl_handle *handle, unsigned todo)
     handle->todo = (uint8_t)(handle->todo | todo);
 }
 
+/* --- deadlines ----------------------------------------------------------------------------------------------------- */
+
+static void unlimit(zkl_handle *handle)
+{
+    if (handle->deadline != 0) {
+        TAILQ_REMOVE(&handle->client->handles.limited, handle, limited);
+        handle->deadline = 0;
+    }
+}
+
+/* Gives a handle a deadline, unless it has an earlier one. Searches from the end: most deadlines are later than those before. */
+static void limit(zkl_handle *handle, int64_t deadline)
+{
+    struct zkl_handle_list *list = &handle->client->handles.limited;
+    if (zkl_handle_has_reached(handle, ZKL_HANDLE_GONE) || (handle->deadline != 0 && handle->deadline <= deadline)) {
+        return;
+    }
+    unlimit(handle);
+    handle->deadline = deadline;
+    zkl_handle *before = TAILQ_LAST(list, zkl_handle_list);
+    while (before != NULL && before->deadline > deadline) {
+        before = TAILQ_PREV(before, zkl_handle_list, limited);
+    }
+    if (before != NULL) {
+        TAILQ_INSERT_AFTER(list, before, handle, limited);
+    } else {
+        TAILQ_INSERT_HEAD(list, handle, limited);
+    }
+}
+
+int64_t zkl_handles_expire_at(const zkl_handles *handles)
+{
+    const zkl_handle *first = TAILQ_FIRST(&handles->limited);
+    return first != NULL ? first->deadline : ZKL_NEVER;
+}
+
+void zkl_handles_expire(zkl_client *client)
+{
+    zkl_handle *handle;
+    while ((handle = TAILQ_FIRST(&client->handles.limited)) != NULL && handle->deadline <= zkl_clock()) {
+        unlimit(handle);
+        if (handle->kind->expire != NULL) {
+            handle->kind->expire(handle, zkl_clock());
+        } else {
+            pthread_mutex_lock(&client->mutex);
+            zkl_handle_notify(handle);
+            pthread_mutex_unlock(&client->mutex);
+        }
+    }
+}
+
+/* --- requests ------------------------------------------------------------------------------------------------------ */
+
 /* client->mutex held. Takes the next handle with a request from the list, with the list's reference. NULL: there is none. */
-static zkl_handle *take_asked(zkl_handles *handles, unsigned *todo)
+static zkl_handle *take_asked(zkl_handles *handles, unsigned *todo, int64_t *deadline)
 {
     zkl_handle *handle = TAILQ_FIRST(&handles->todo);
     if (handle != NULL) {
         TAILQ_REMOVE(&handles->todo, handle, in_todo);
         *todo = handle->todo;
+        *deadline = handle->wanted_deadline;
         handle->todo = 0;
     }
     return handle;
@@ -40,13 +94,17 @@ void zkl_handles_run(zkl_client *client)
 {
     zkl_handle *handle;
     unsigned todo;
+    int64_t deadline;
     pthread_mutex_lock(&client->mutex);
-    while ((handle = take_asked(&client->handles, &todo)) != NULL) {
+    while ((handle = take_asked(&client->handles, &todo, &deadline)) != NULL) {
         pthread_mutex_unlock(&client->mutex);
         if ((todo & TODO_START) != 0) {
             begin(handle);
         }
         handle->kind->run(handle, todo, zkl_clock());
+        if ((todo & TODO_LIMIT) != 0) {
+            limit(handle, deadline);
+        }
         zkl_handle_drop(handle); /* the list's reference */
         zkl_handles_reap(&client->handles);
         pthread_mutex_lock(&client->mutex);
@@ -56,6 +114,7 @@ void zkl_handles_run(zkl_client *client)
 
 void zkl_handles_let_go(zkl_handle *handle)
 {
+    unlimit(handle);
     TAILQ_REMOVE(&handle->client->handles.all, handle, all);
     atomic_store(&handle->life, ZKL_HANDLE_GONE);
     zkl_handle_drop(handle);
@@ -96,10 +155,11 @@ void zkl_handles_abandon(zkl_client *client)
 {
     zkl_handle *handle;
     unsigned todo;
+    int64_t deadline;
     pthread_mutex_lock(&client->mutex);
     zkl_life_enter(&client->life, ZKL_LIFE_ENDED);
     atomic_store(&client->handles.open, 0); /* they get no notifications any more */
-    while ((handle = take_asked(&client->handles, &todo)) != NULL) {
+    while ((handle = take_asked(&client->handles, &todo, &deadline)) != NULL) {
         if ((todo & TODO_START) != 0) {
             zkl_handle_refuse(handle, ZKL_CLOSED, "the client is closed");
         }

@@ -8,6 +8,7 @@ typedef struct {
     struct zkl_handle_list all;     /* engine_mutex: BEGUN to DYING; each has a reference */
     struct zkl_handle_list flushes; /* engine_mutex: those of them that wait until no clean-up is in flight */
     struct zkl_handle_list dying;   /* engine_mutex: those of them that are DYING */
+    struct zkl_handle_list limited; /* engine_mutex: those of them that have a deadline, the earliest first */
     struct zkl_handle_list todo;    /* client->mutex: requests of callers; each has a reference */
     uint64_t last_id;               /* client->mutex */
     _Atomic int32_t open; /* any thread: acquisitions that the engine has and that their owners have not ended */
@@ -18,6 +19,7 @@ static inline void zkl_handles_init(zkl_handles *handles)
     TAILQ_INIT(&handles->all);
     TAILQ_INIT(&handles->flushes);
     TAILQ_INIT(&handles->dying);
+    TAILQ_INIT(&handles->limited);
     TAILQ_INIT(&handles->todo);
 }
 
@@ -28,6 +30,10 @@ void zkl_handles_ask(zkl_handle *handle, unsigned todo);
 
 /* Passes all requests of callers to the engine. */
 void zkl_handles_run(zkl_client *client);
+/* Returns the earliest deadline; ZKL_NEVER: there is none. */
+int64_t zkl_handles_expire_at(const zkl_handles *handles);
+/* Ends, or reports, the handles whose deadline has passed. */
+void zkl_handles_expire(zkl_client *client);
 /* Drops the engine side's reference to a handle. */
 void zkl_handles_let_go(zkl_handle *handle);
 /* Marks an acquisition for reaping: it has ENDED and is settled. Also from within the engine's callbacks. */

@@ -57,6 +57,7 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
 bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
     zkl_handles_run(client);
+    zkl_handles_expire(client);
     uncork(&client->socket); /* at once: what follows takes no longer than the server needs */
     if (!zkl_engine_may_call(client->engine)) {
         zkl_client_publish(client, by_caller); /* resolving a name, in the next call, may take long */
@@ -74,5 +75,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
     }
     client->socket.fd = wanted->fd;
     zkl_client_end_turn(client, by_caller);
+    int64_t expire_at = zkl_handles_expire_at(&client->handles);
+    wanted->wake_at = expire_at < wanted->wake_at ? expire_at : wanted->wake_at;
     return true;
 }

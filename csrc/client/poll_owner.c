@@ -187,6 +187,14 @@ static bool is_over(zkl_client *client, const zkl_handle *subject)
     return (subject != NULL && zkl_handle_decided(subject)) || zkl_client_has_notifications(client);
 }
 
+/* engine_mutex held. Whether there is work before the I/O thread wakes up. */
+static bool wants_turn(const zkl_client *client)
+{
+    int64_t sleeping_until = client->poll_owner.sleeping_until;
+    return zkl_engine_wants_turn(client->engine, sleeping_until) ||
+           zkl_handles_expire_at(&client->handles) < sleeping_until;
+}
+
 /* engine_mutex held; unlocked while it sleeps. Returns false if the caller's wait is over, for whatever reason. */
 static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int64_t until)
 {
@@ -218,7 +226,7 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
         zkl_client_turn(client, &wanted, true); /* a signal: the program must be able to handle it */
         return false;
     }
-    if (is_over(client, subject) && !zkl_engine_wants_turn(client->engine, client->poll_owner.sleeping_until)) {
+    if (is_over(client, subject) && !wants_turn(client)) {
         zkl_client_end_turn(client, true); /* the next caller that waits computes what to poll for */
         return false;
     }
@@ -243,8 +251,7 @@ static void leave_engine(zkl_client *client)
 {
     client->notifications.quiet = NULL;
     zkl_client_end_turn(client, false);
-    bool due = zkl_handles_flushing(&client->handles) ||
-               zkl_engine_wants_turn(client->engine, client->poll_owner.sleeping_until);
+    bool due = zkl_handles_flushing(&client->handles) || wants_turn(client);
     pthread_mutex_unlock(&client->engine_mutex);
     if (due) {
         zkl_client_wake(client);

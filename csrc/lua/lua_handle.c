@@ -100,6 +100,21 @@ int handle_cancel(lua_State *L)
     return 0;
 }
 
+/* acquisition:limit(seconds), operation:limit(seconds): see zkl_handle_limit */
+int handle_limit(lua_State *L)
+{
+    zkl_handle *handle = check_handle(L);
+    zkl_handle_limit(handle, nanoseconds_of(luaL_checknumber(L, 2)));
+    return 0;
+}
+
+/* acquisition:call_owner(), operation:call_owner(): see zkl_handle_call_owner */
+int handle_call_owner(lua_State *L)
+{
+    zkl_handle_call_owner(check_handle(L));
+    return 0;
+}
+
 /* --- acquisitions -------------------------------------------------------------------------------------------------- */
 
 /* acquisition:phase() -> phase, code or nil, message */
@@ -384,6 +399,8 @@ const luaL_Reg acquisition_methods[] = {
     {"nodes", acquisition_nodes},
     {"release", acquisition_release},
     {"cancel", handle_cancel},
+    {"limit", handle_limit},
+    {"call_owner", handle_call_owner},
     {"revocations", acquisition_revocations},
     {"waits", acquisition_waits},
     {"finished", acquisition_finished},
@@ -392,5 +409,11 @@ const luaL_Reg acquisition_methods[] = {
 };
 
 const luaL_Reg question_methods[] = {
-    {"id", handle_id}, {"done", handle_done}, {"cancel", handle_cancel}, {"result", question_result}, {NULL, NULL},
+    {"id", handle_id},
+    {"done", handle_done},
+    {"cancel", handle_cancel},
+    {"limit", handle_limit},
+    {"call_owner", handle_call_owner},
+    {"result", question_result},
+    {NULL, NULL},
 };

@@ -287,6 +287,12 @@ int core_node_path_problem(lua_State *L)
 }
 
 const luaL_Reg operation_methods[] = {
-    {"id", handle_id},        {"done", handle_done},      {"cancel", handle_cancel},
-    {"take", operation_take}, {"event", operation_event}, {NULL, NULL},
+    {"id", handle_id},
+    {"done", handle_done},
+    {"cancel", handle_cancel},
+    {"limit", handle_limit},
+    {"call_owner", handle_call_owner},
+    {"take", operation_take},
+    {"event", operation_event},
+    {NULL, NULL},
 };

@@ -29,6 +29,14 @@
 --                       (on_lost, on_revoke, on("state")), which may then wait without delaying the pump. Without spawn
 --                       they run inside the pump.
 --
+--     adapter.calls(client, has_calls)
+--                       optional: called with true when the program has asked for an answer by a callback (zklock.call), and
+--                       with false when there is no such answer to come any more. Meanwhile the loop must run the pump, and
+--                       should not end. Without it, attend is called instead of the former. Must not yield.
+--     adapter.can_call(client)
+--                       optional: whether callbacks asked for here are going to be called. Returns true; or nil, message,
+--                       code, which the function that was asked returns.
+--
 --     adapter.forget(waiter)
 --                       optional: the waiter will not go on: an error has ended its wait, or its coroutine was not resumed in
 --                       time. Called before the thing that it waited for is given up.

@@ -12,6 +12,7 @@
 
 local cluster_mutex = require "zklock.cluster_mutex"
 local core = require "zklock.core"
+local Leader = require "zklock.leader"
 local Lock = require "zklock.lock"
 local LockGroups = require "zklock.lock_groups"
 local Multi = require "zklock.multi"
@@ -188,7 +189,8 @@ end
 function Client:needs_pump()
     check_self(self, "needs_pump")
     local registry = self._registry
-    return next(registry.everybody) ~= nil or next(registry.observers) ~= nil or self._core:busy() == true
+    return next(registry.everybody) ~= nil or next(registry.observers) ~= nil or next(registry.calls) ~= nil
+        or self._core:busy() == true
 end
 
 --- Reports an error in a callback, which cannot be returned to a caller.
@@ -581,6 +583,44 @@ function Client:cluster_mutex(key, settings, fn)
         error("client:cluster_mutex: " .. wrong, 2)
     end
     return cluster_mutex.run(self, key, read, fn)
+end
+
+--- Makes a candidate for leadership, and begins its campaign in the background. One of all candidates of a path leads. Does not
+-- wait. A plain program must call client:pump() now and then, event loops do that. See `Leader`.
+--
+-- Options:
+--   * `on_elected` function(token), called when the candidate is elected. It may run as long as the candidate leads, where the
+--     event loop has coroutines or timers for callbacks. `token` is the fencing token of the term.
+--   * `on_lost` function(reason), called once for each term, at its end: "lost" (the session, its lease or the node), "resigned",
+--     "closed" (the candidate or its client), "revoked" (another client has called revoke for a mutex on the path). After "lost",
+--     "resigned" and "revoked" the candidate campaigns again, when on_elected and on_lost have returned.
+--   * `identity`, `acl` as of Client:mutex
+--
+-- In nginx call it in init_worker_by_lua*. When a worker exits, its candidates step down with "closed" and the next worker is
+-- elected.
+--
+-- @tparam string path as of Client:mutex
+-- @tparam table|nil settings
+-- @treturn Leader|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "closed", "forked", "phase", "unsupported": as of Lock:acquire with `callback`
+-- @raise when the path or an option is malformed
+function Client:leader(path, settings)
+    check_self(self, "leader")
+    local read, wrong = Leader.read(settings)
+    local lock_settings
+    if read then
+        lock_settings, wrong = read_lock(self, path, { identity = read.identity, acl = read.acl })
+    end
+    if wrong then
+        error("client:leader: " .. wrong, 2)
+    end
+    return Leader.new(self, path, read, lock_settings)
+end
+
+--- For adapters whose process is about to end: ends all candidacies. Runs on_lost in the running coroutine.
+function Client:_end_leaders()
+    Leader.close_all(self)
 end
 
 -- Nodes ---------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ local huge, max = math.huge, math.max
 local Hold = {
     count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false,
     keep = false,  -- whether it outlives the request that acquires it
+    by_callback = false, -- whether a call (zklock.call) stands for its coroutine
     within = false -- the level that belongs to with_lock
 }
 Hold.__index = Hold

@@ -39,8 +39,8 @@ Multi.__index = Multi
 
 local check_self = new_check("multi", "a multi", { [Multi] = true })
 
---- For zklock.lock.arguments: acquire and with_lock of a multi take what those of a mutex take.
-Multi._kind, Multi._permits = { name = "multi", schema = arguments.ACQUIRE }, false
+--- For zklock.lock.arguments: acquire and with_lock of a multi take what with_lock of a mutex takes.
+Multi._kind, Multi._permits = { name = "multi", schemas = arguments.MULTI }, false
 Multi._read_acquire = read_acquire
 
 Multi.check_members = member_list.check
@@ -73,6 +73,9 @@ end
 -- One deadline covers all members. If a member cannot be acquired, the members that were taken are released, and the answer is
 -- the answer for that member. A member that is held already is a "deadlock", unless it is reentrant.
 --
+-- A multi waits for its members, one after the other. So there is no `callback`: use a coroutine, or acquire the members by
+-- callbacks in the order of their paths.
+--
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire; nil: no
 --   limit; 0: as try_acquire
 -- @treturn Multi|nil
@@ -81,7 +84,7 @@ end
 -- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) is raised again after everything is given up
 function Multi:acquire(timeout)
     check_self(self, "acquire")
-    local seconds, count, keep = read_acquire(self, timeout)
+    local seconds, count, keep = read_acquire(self, timeout, "acquire")
     if not seconds then
         error("multi:acquire: " .. count, 2)
     end

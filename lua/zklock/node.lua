@@ -6,6 +6,8 @@
 --     waiting for a connection, sending, the answer. A read whose connection was lost is sent again until the timeout passes. A
 --     write is not sent again. If its connection is lost, or the timeout passes, it may have been executed or not. Only the
 --     caller can decide whether to repeat it.
+--   * With the setting `callback` they do not wait: they return a call (`Call`), and later the pump calls the callback with what
+--     they would have returned. If they return nil, message, code themselves, the callback is not called.
 --   * They return their results, or nil, message, code. Codes: "no_node", "node_exists", "bad_version", "not_empty", "no_auth",
 --     "disconnected" (no connection when time was up; a write whose outcome is unknown), "timeout", "closed", "auth_failed",
 --     "forked", "phase", "failed" (any other error of ZooKeeper or the system).
@@ -17,12 +19,13 @@
 --   * Paths are below the chroot of the connection string, like those of locks. A path has at most 900000 bytes, and a request
 --     at most 1000000 in all: a server closes the connection at more.
 
+local Call = require "zklock.call"
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
 local wait = require "zklock.wait"
 
-local error, setmetatable, tostring, type = error, setmetatable, tostring, type
+local error, next, pairs, setmetatable, tostring, type = error, next, pairs, setmetatable, tostring, type
 local huge = math.huge
 local format = string.format
 local now = core.now
@@ -77,11 +80,13 @@ function node.version_problem(version)
 end
 
 --- The settings of each method: `{ check, default }`.
-local READ_SCHEMA = { timeout = { options.timeout, huge }, watch = { options.boolean, false } }
-local WRITE_SCHEMA = { timeout = { options.timeout, huge }, version = { options.version, -1 } }
-local SYNC_SCHEMA = { timeout = { options.timeout, huge } }
+local TIMEOUT, CALLBACK = { options.timeout, huge }, { options.callback }
+local READ_SCHEMA = { timeout = TIMEOUT, callback = CALLBACK, watch = { options.boolean, false } }
+local WRITE_SCHEMA = { timeout = TIMEOUT, callback = CALLBACK, version = { options.version, -1 } }
+local SYNC_SCHEMA = { timeout = TIMEOUT, callback = CALLBACK }
 local CREATE_SCHEMA = {
-    timeout = { options.timeout, huge },
+    timeout = TIMEOUT,
+    callback = CALLBACK,
     ephemeral = { options.boolean, false },
     sequential = { options.boolean, false },
     container = { options.boolean, false },
@@ -152,13 +157,78 @@ function node.perform(client, request, timeout, what, writes, deadline)
     return timed_out(client, operation, timeout, what, writes)
 end
 
---- Performs an operation that sets no watch, and returns its results.
-local function perform(client, request, timeout, what, writes)
-    local operation, message, code = node.perform(client, request, timeout, format("%s %s", what, request.path), writes)
+-- Calls for operations. The subject has the arguments of node.answer, the operation, and `cancelled`.
+
+local function is_answered(subject)
+    return subject.cancelled or answered(subject.operation)
+end
+
+local function results_of_call(subject, is_late)
+    if subject.cancelled then
+        return nil, format("%s was cancelled%s", subject.what, subject.writes and ", and may or may not be executed" or ""),
+            "cancelled"
+    elseif is_late then
+        return timed_out(subject.client, subject.operation, subject.settings.timeout, subject.what, subject.writes)
+    end
+    return subject.results(subject.client, subject.operation, subject.request, subject.settings)
+end
+
+local function cancel_call(subject)
+    subject.cancelled = true
+    subject.operation:cancel()
+    return true
+end
+
+--- The kinds of calls (zklock.call), by the name of the function that begins them.
+local kinds = setmetatable({}, { __index = function(kinds, name)
+    kinds[name] = { name = name, decided = is_answered, results = results_of_call, cancel = cancel_call }
+    return kinds[name]
+end })
+
+local function begin_call(client, name, request, settings, what, writes, results)
+    local able, message, code = Call.is_possible(client)
+    if not able then
+        return nil, message, code
+    end
+    local operation
+    operation, message, code = client._core:operate(request)
     if not operation then
         return nil, message, code
     end
+    local subject = {
+        client = client, operation = operation, request = request, settings = settings, what = what, writes = writes,
+        results = results, cancelled = false
+    }
+    return Call.begin(client, kinds[name], subject, operation, settings.timeout, settings.callback)
+end
+
+--- Performs an operation for a function of the program: waits for its results, or begins a call for them.
+-- @tparam Client client
+-- @tparam string name of the function
+-- @tparam table request for core
+-- @tparam table settings of the program, with `timeout` and `callback`
+-- @tparam string what for messages: "reading /a"
+-- @tparam boolean writes whether an unknown outcome matters
+-- @tparam function results takes client, operation, request, settings; returns the results of the answered operation
+-- @return the results; or nil, message, code; or a call
+function node.answer(client, name, request, settings, what, writes, results)
+    if settings.callback then
+        return begin_call(client, name, request, settings, what, writes, results)
+    end
+    local operation, message, code = node.perform(client, request, settings.timeout, what, writes)
+    if not operation then
+        return nil, message, code
+    end
+    return results(client, operation, request, settings)
+end
+
+local function take(_, operation)
     return operation:take()
+end
+
+--- Performs an operation that sets no watch.
+local function perform(client, name, request, settings, what, writes)
+    return node.answer(client, name, request, settings, format("%s %s", what, request.path), writes, take)
 end
 
 -- Watches -------------------------------------------------------------------------------------------------------------
@@ -188,10 +258,20 @@ function Watch:_handle_changed()
         self._client._registry.observers[self._operation:id()] = nil -- it fires only once
     end
     wait.wake_everybody(self._client)
+    local calls = {}
+    for call in pairs(self._calls or {}) do
+        calls[#calls + 1] = call
+    end
+    for index = 1, #calls do
+        calls[index]:_handle_changed()
+    end
 end
 
 local function new_watch(client, operation, path)
-    local watch = setmetatable({ _client = client, _operation = operation, _path = path, _cancelled = false }, Watch)
+    local watch = setmetatable({
+        _client = client, _operation = operation, _path = path, _cancelled = false,
+        _calls = false -- the set of calls that wait for it
+    }, Watch)
     if look(watch) == false then
         wait.observe(client, operation:id(), watch)
     end
@@ -202,9 +282,52 @@ local function decided(self)
     return look(self) ~= false
 end
 
+local function nothing_happened(self, seconds)
+    return nil, format("nothing happened to %s within %g s", self._path, seconds), "timeout"
+end
+
+local WAIT_SCHEMA = { timeout = { options.timeout, huge }, callback = { options.callback } }
+
+--- Calls for waits. The subject is `{ watch =, seconds =, call =, cancelled = }`.
+local wait_kind = { name = "watch:wait" }
+
+function wait_kind.decided(subject)
+    return subject.cancelled or decided(subject.watch)
+end
+
+function wait_kind.results(subject, is_late)
+    local watch = subject.watch
+    watch._calls[subject.call] = nil
+    if subject.cancelled then
+        return nil, format("the wait for a change of %s was cancelled", watch._path), "cancelled"
+    elseif is_late then
+        return nothing_happened(watch, subject.seconds)
+    end
+    return look(watch)
+end
+
+--- Ends the wait, not the watch.
+function wait_kind.cancel(subject)
+    subject.cancelled = true
+    return true
+end
+
+local function begin_wait(watch, settings)
+    local able, message, code = Call.is_possible(watch._client)
+    if not able then
+        return nil, message, code
+    end
+    local subject = { watch = watch, seconds = settings.timeout, cancelled = false }
+    local call = Call.begin(watch._client, wait_kind, subject, watch._operation, settings.timeout, settings.callback, watch)
+    watch._calls = watch._calls or {}
+    watch._calls[call], subject.call = true, call
+    return call
+end
+
 --- Waits until the watch fires. If it has fired already, the answer comes at once, on each call. The watch survives the loss of
 -- its connection: a change during the interruption makes it fire after the reconnection.
--- @tparam number|nil timeout seconds, 0 or more; nil: no limit
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, callback = function}`; nil: no limit. With
+--   `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the answer
 -- @treturn string|nil "created", "deleted", "changed" (its data), "child" (its children)
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (it is still armed), "lost" (the session is over: read again), "cancelled", "closed",
@@ -212,17 +335,25 @@ end
 -- @raise when the timeout is malformed
 function Watch:wait(timeout)
     check_watch(self, "wait")
-    local seconds, wrong = options.read_timeout(timeout)
-    if not seconds then
-        error("watch:wait: " .. wrong, 2)
+    local settings, wrong
+    if timeout == nil then
+        settings = { timeout = huge }
+    else
+        settings, wrong = options.read_timeout_or_table(timeout, WAIT_SCHEMA)
     end
+    if not settings then
+        error("watch:wait: " .. wrong, 2)
+    elseif settings.callback then
+        return begin_wait(self, settings)
+    end
+    local seconds = settings.timeout
     local done, message, code = wait.until_decided(self._client, nil, now() + seconds, decided, self)
     if done then
         return look(self)
     elseif done == nil then
         return nil, message, code
     end
-    return nil, format("nothing happened to %s within %g s", self._path, seconds), "timeout"
+    return nothing_happened(self, seconds)
 end
 
 --- Returns the event that the watch has seen, without waiting.
@@ -239,7 +370,11 @@ function Watch:cancel()
     check_watch(self, "cancel")
     if not self._cancelled then
         self._cancelled = true
-        self._client._registry.observers[self._operation:id()] = nil
+        if self._calls and next(self._calls) then
+            self._operation:call_owner() -- the pump calls the callbacks
+        else
+            self._client._registry.observers[self._operation:id()] = nil
+        end
         self._operation:cancel()
         wait.wake_everybody(self._client)
     end
@@ -275,24 +410,33 @@ function node.extend(Client, check_self)
     end
 
     --- Performs a read. All reads use this and differ only in their results.
-    local function read(self, method, path, settings, what)
+    local function read(self, method, path, settings, what, results)
         local request = { kind = method, path = path, watch = settings.watch }
-        local operation, message, code =
-            node.perform(self, request, settings.timeout, format("%s %s", what, path), false)
-        if not operation then
-            return nil, message, code
-        end
-        local result, stat
-        result, stat, code = operation:take()
+        return node.answer(self, method, request, settings, format("%s %s", what, path), false, results)
+    end
+
+    --- The results of a read: what was read, stat, watch; or nil, message, code.
+    local function results_of_read(client, operation, request, settings)
+        local result, stat, code = operation:take()
         if result == nil then
             return nil, stat, code
         end
-        return result, stat, settings.watch and new_watch(self, operation, path) or nil
+        return result, stat, settings.watch and new_watch(client, operation, request.path) or nil
+    end
+
+    --- The results of exists: stat, watch; or nil, message, code.
+    local function results_of_exists(client, operation, request, settings)
+        local stat, message, last = results_of_read(client, operation, request, settings)
+        if stat == nil then
+            return nil, message, last
+        end
+        return stat, last
     end
 
     --- Reads a node's data.
     -- @tparam string path
-    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the data change or the node is deleted
+    -- @tparam table|nil settings `timeout`, `callback`; `watch = true` sets a watch that fires when the data change or the
+    --   node is deleted
     -- @treturn string|nil data, "" if it has none
     -- @treturn table|string stat, or message
     -- @treturn table|string|nil watch, or code
@@ -300,12 +444,12 @@ function node.extend(Client, check_self)
     function Client:get(path, settings)
         check_self(self, "get")
         settings = read_settings("get", node.read_problem(path), settings, READ_SCHEMA)
-        return read(self, "get", path, settings, "reading")
+        return read(self, "get", path, settings, "reading", results_of_read)
     end
 
     --- Lists the names of a node's children, in no particular order.
     -- @tparam string path
-    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when children are created or deleted
+    -- @tparam table|nil settings `timeout`, `callback`; `watch = true` sets a watch that fires when children are created or deleted
     --   ("child") or the node is deleted
     -- @treturn table|nil array of names, without the path
     -- @treturn table|string stat, or message
@@ -314,12 +458,13 @@ function node.extend(Client, check_self)
     function Client:children(path, settings)
         check_self(self, "children")
         settings = read_settings("children", node.read_problem(path), settings, READ_SCHEMA)
-        return read(self, "children", path, settings, "listing the children of")
+        return read(self, "children", path, settings, "listing the children of", results_of_read)
     end
 
     --- Checks whether a node exists. Servers since 3.8.4 and 3.9.2 answer "no_auth" if the node may not be read.
     -- @tparam string path
-    -- @tparam table|nil settings `timeout`; `watch = true` sets a watch that fires when the node is created, changed or deleted
+    -- @tparam table|nil settings `timeout`, `callback`; `watch = true` sets a watch that fires when the node is created,
+    --   changed or deleted
     -- @treturn table|boolean|nil stat; false when the node does not exist
     -- @treturn table|string|nil watch, or message
     -- @treturn string|nil code
@@ -327,17 +472,13 @@ function node.extend(Client, check_self)
     function Client:exists(path, settings)
         check_self(self, "exists")
         settings = read_settings("exists", node.read_problem(path), settings, READ_SCHEMA)
-        local stat, message, last = read(self, "exists", path, settings, "looking at")
-        if stat == nil then
-            return nil, message, last
-        end
-        return stat, last
+        return read(self, "exists", path, settings, "looking at", results_of_exists)
     end
 
     --- Writes a node's data.
     -- @tparam string path
     -- @tparam string|nil data at most about 999 KB; nil: none
-    -- @tparam table|nil settings `version`: writes only if the node has this version; `timeout`
+    -- @tparam table|nil settings `version`: writes only if the node has this version; `timeout`, `callback`
     -- @treturn table|nil stat
     -- @treturn string|nil message
     -- @treturn string|nil code
@@ -346,7 +487,7 @@ function node.extend(Client, check_self)
         check_self(self, "set")
         settings = read_settings("set", node.write_problem(path) or node.data_problem(data), settings, WRITE_SCHEMA)
         local request = { kind = "set", path = path, data = data, version = settings.version }
-        return perform(self, request, settings.timeout, "writing", true)
+        return perform(self, "set", request, settings, "writing", true)
     end
 
     --- Creates a node. Its parent must exist.
@@ -357,7 +498,7 @@ function node.extend(Client, check_self)
     --     is returned as ZooKeeper assigns it: after 2147483647 of them the numbers repeat, or are negative.
     --   * `container` true: the server deletes the node when it has had children and has none any more.
     --   * `acl` as for `zklock.connect`; default: the client's.
-    --   * `timeout`
+    --   * `timeout`, `callback`
     --
     -- @tparam string path may end with "/" when sequential: the number is then the whole name
     -- @tparam string|nil data at most about 999 KB; nil: none
@@ -382,12 +523,12 @@ function node.extend(Client, check_self)
             container = given.container,
             acl = given.acl
         }
-        return perform(self, request, given.timeout, "creating", true)
+        return perform(self, "create", request, given, "creating", true)
     end
 
     --- Deletes a node that has no children.
     -- @tparam string path
-    -- @tparam table|nil settings `version`: deletes only if the node has this version; `timeout`
+    -- @tparam table|nil settings `version`: deletes only if the node has this version; `timeout`, `callback`
     -- @treturn true|nil
     -- @treturn string|nil message
     -- @treturn string|nil code
@@ -396,13 +537,13 @@ function node.extend(Client, check_self)
         check_self(self, "delete")
         settings = read_settings("delete", node.delete_problem(path), settings, WRITE_SCHEMA)
         local request = { kind = "delete", path = path, version = settings.version }
-        return perform(self, request, settings.timeout, "deleting", true)
+        return perform(self, "delete", request, settings, "deleting", true)
     end
 
     --- Makes the server to which the client is connected catch up with its leader. Later reads of this client see everything
     -- that was written before. This is not a quorum operation: a leader that has been deposed without noticing it answers too.
     -- @tparam string path any path that may be read
-    -- @tparam table|nil settings `timeout`
+    -- @tparam table|nil settings `timeout`, `callback`
     -- @treturn true|nil
     -- @treturn string|nil message
     -- @treturn string|nil code
@@ -410,7 +551,7 @@ function node.extend(Client, check_self)
     function Client:sync(path, settings)
         check_self(self, "sync")
         settings = read_settings("sync", node.read_problem(path), settings, SYNC_SCHEMA)
-        return perform(self, { kind = "sync", path = path }, settings.timeout, "synchronizing", false)
+        return perform(self, "sync", { kind = "sync", path = path }, settings, "synchronizing", false)
     end
 end
 

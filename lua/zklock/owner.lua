@@ -171,7 +171,7 @@ local function new_companion(object)
         lock[key] = value
     end
     lock._origin, lock._hold, lock._latest = object, false, false
-    lock._acquirer, lock._acquirers, lock._others = false, false, false
+    lock._acquirer, lock._acquirers, lock._others, lock._called = false, false, false, false
     return setmetatable(lock, getmetatable(object))
 end
 
@@ -230,12 +230,22 @@ function Owner.note_held(lock)
     end
 end
 
+--- Forgets that the object refers to a companion of a caller.
+function Owner.forget_caller(lock)
+    local called = lock._origin and lock._origin._called
+    if called then
+        called[lock] = nil
+    end
+end
+
 --- Notes that a hold of a lock object, or an attempt at one, has ended.
 function Owner.forget(lock, hold)
     local object = lock._origin
     if not object then
         return
-    elseif object._latest and object._latest.lock == lock then
+    end
+    Owner.forget_caller(lock)
+    if object._latest and object._latest.lock == lock then
         object._latest.lock = nil
     end
     local others = object._others
@@ -267,6 +277,42 @@ function Owner.each(lock)
                 return companion
             end
         end
+    end
+end
+
+-- Callers -------------------------------------------------------------------------------------------------------------
+
+-- An acquisition by callback belongs to a *caller*: an acquirer that stands for no coroutine, and that never ends by itself.
+
+--- Makes a caller.
+function Owner.new_caller()
+    local thread = {} -- stands for a coroutine that has not ended
+    local caller = new_acquirer(thread)
+    caller.thread = thread -- `weak` does not keep it
+    return caller
+end
+
+--- Returns the lock object by which a caller must acquire. It is always a companion, which any code may use.
+function Owner.place_of_caller(lock)
+    return new_companion(lock._origin or lock)
+end
+
+--- Notes that a caller asks for a lock by this companion. The object refers to the companion until the hold ends, or until the
+-- program is told that it is lost.
+function Owner.note_caller(lock, caller)
+    Owner.note(lock, caller)
+    local object = lock._origin
+    object._called = object._called or {}
+    object._called[lock] = true
+end
+
+--- Gives the hold of a caller to another acquirer, by the same lock object.
+function Owner.pass(lock, hold, to)
+    if present(lock) == hold then
+        Owner.forget(lock, hold)
+        hold.acquirer = to
+        Owner.note_caller(lock, to)
+        Owner.note_held(lock)
     end
 end
 

@@ -20,8 +20,7 @@ local Semaphore = Lock.subclass()
 local KIND = {
     name = "semaphore",
     mode = "permits",
-    schema = arguments.ACQUIRE_PERMITS,
-    try_schema = arguments.TRY_PERMITS
+    schemas = arguments.SEMAPHORE
 }
 
 --- For Client:semaphore. The arguments have been checked.

@@ -17,6 +17,7 @@ local options = require "zklock.options"
 
 local error, ipairs, setmetatable = error, ipairs, setmetatable
 local format = string.format
+local huge = math.huge
 
 local Transaction = {}
 Transaction.__index = Transaction
@@ -176,12 +177,32 @@ local function behind(results, shift)
     return rest
 end
 
+--- Returns the results of a commit. `settings` are those of the commit, and what `guard` and `request_of` returned.
+local function results_of(_, operation, _, settings)
+    local shift = settings.shift
+    local results, message, code, index = operation:take()
+    if results then
+        return behind(results, shift)
+    elseif index and index <= shift and code == "no_node" then
+        message = format("the lock %s was lost: its node %s is gone; nothing was written", settings.locks[index]:path(),
+            settings.own[index])
+        return nil, message, "lost"
+    elseif index then
+        index = index - shift
+        index = index > 0 and index or nil
+    end
+    return nil, message, code, index
+end
+
+local COMMIT_SCHEMA = { timeout = { options.timeout, huge }, callback = { options.callback } }
+
 --- Executes all parts on the server, or none.
 --
 -- A lock's transaction is refused without a request to the server if the lock is not held at this instant by the hold under
 -- which the transaction was made. A transaction may be committed again, for example after "timeout".
 --
--- @tparam number|nil timeout seconds, 0 or more; nil: no limit
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, callback = function}`; nil: no limit. With
+--   `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the first three results
 -- @treturn table|nil the result of each part in its order: check and delete true, create the path, set the stat
 -- @treturn string|nil message
 -- @treturn string|nil code as of the other operations on nodes (`Client`), in particular "no_node", "node_exists",
@@ -192,11 +213,16 @@ end
 -- @raise when the timeout is malformed
 function Transaction:commit(timeout)
     check_self(self, "commit")
-    local seconds, wrong = options.read_timeout(timeout)
-    if not seconds then
+    local settings, wrong
+    if timeout == nil then
+        settings = { timeout = huge }
+    else
+        settings, wrong = options.read_timeout_or_table(timeout, COMMIT_SCHEMA)
+    end
+    if not settings then
         error("transaction:commit: " .. wrong, 2)
     end
-    local own, locks, message, code
+    local own, locks, code
     if self._guards then
         own, locks, code = guard(self)
         if not own then
@@ -204,27 +230,12 @@ function Transaction:commit(timeout)
         end
     end
     local request, shift = request_of(self, own)
-    if #request == 0 then
+    if #request == 0 and not settings.callback then
         return {}
     end
+    settings.own, settings.locks, settings.shift = own, locks, shift
     local what = format("a transaction of %d operations", #request)
-    local operation
-    operation, message, code = node.perform(self._client, request, seconds, what, true)
-    if not operation then
-        return nil, message, code
-    end
-    local results, index
-    results, message, code, index = operation:take()
-    if results then
-        return behind(results, shift)
-    elseif index and index <= shift and code == "no_node" then
-        message = format("the lock %s was lost: its node %s is gone; nothing was written", locks[index]:path(), own[index])
-        return nil, message, "lost"
-    elseif index then
-        index = index - shift
-        index = index > 0 and index or nil
-    end
-    return nil, message, code, index
+    return node.answer(self._client, "commit", request, settings, what, true, results_of)
 end
 
 return Transaction

@@ -32,6 +32,7 @@ function wait.new_registry()
         everybody = setmetatable({}, WEAK_KEYS),
         -- id of a handle -> the lock that is notified of its changes while it is held
         observers = setmetatable({}, WEAK_VALUES),
+        calls = {},                                -- the calls (zklock.call) that have no answer yet: the only strong references
         deadlines = setmetatable({}, WEAK_KEYS),   -- all waiters with a deadline -> the deadline
         -- waiters that a sweep has found behind their deadline -> when it first did
         overdue = setmetatable({}, WEAK_KEYS),
@@ -377,6 +378,17 @@ local function tell_observers(registry)
     end
 end
 
+--- Notifies every call: after a change of the client's state, or an error, no notification of its own may come.
+local function tell_calls(registry)
+    local calls = {}
+    for one in pairs(registry.calls) do
+        calls[#calls + 1] = one
+    end
+    for index = 1, #calls do
+        calls[index]:_handle_changed()
+    end
+end
+
 --- The part of pump that runs protected. `missed`: notifications may have been taken from C and not passed on.
 local function pass_on(client, missed)
     local core_client, registry = client._core, client._registry
@@ -399,6 +411,7 @@ local function pass_on(client, missed)
         client:_drain_log()
         if client:_state_changed() then
             wait.wake_everybody(client)
+            tell_calls(registry)
         end
     end
 end

@@ -18,7 +18,7 @@ function with_lock.read(self, fn, timeout)
     if type(fn) ~= "function" then
         return nil, "the first argument must be a function"
     end
-    return self:_read_acquire(timeout)
+    return self:_read_acquire(timeout, "with_lock")
 end
 
 --- Ends a with_lock after its function: `ok, …` are pcall's results.

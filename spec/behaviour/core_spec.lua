@@ -61,12 +61,12 @@ describe("zklock.core", function()
         local function methods(kind)
             return (methods_of(all[kind]))
         end
-        assert.same({ "cancel", "done", "id", "result" }, methods("contenders"))
+        assert.same({ "call_owner", "cancel", "done", "id", "limit", "result" }, methods("contenders"))
         assert.same(methods("contenders"), methods("flush"))
-        assert.same({ "cancel", "done", "event", "id", "take" }, methods("operation"))
+        assert.same({ "call_owner", "cancel", "done", "event", "id", "limit", "take" }, methods("operation"))
         assert.same({
-            "cancel", "done", "extend", "finished", "held", "id", "node", "nodes", "phase", "release", "released", "remaining",
-            "revocations", "token", "token_numbers", "waited", "waits"
+            "call_owner", "cancel", "done", "extend", "finished", "held", "id", "limit", "node", "nodes", "phase", "release",
+            "released", "remaining", "revocations", "token", "token_numbers", "waited", "waits"
         }, methods("acquisition"))
     end)
 

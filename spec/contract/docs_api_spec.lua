@@ -80,7 +80,9 @@ describe("the documentation", function()
             RwLock = client:rwlock("/a"),
             Semaphore = client:semaphore("/a", 2),
             Multi = client:multi { client:mutex("/a") },
-            Transaction = client:transaction()
+            Transaction = client:transaction(),
+            Watch = setmetatable({}, require("zklock.node").Watch),
+            Leader = client:leader("/a")
         }
         local values = { servers = "127.0.0.1:1", path = "/a", key = "a", permits = 2, fn = function() end }
         local found, problems = {}, {}
@@ -129,8 +131,8 @@ describe("the documentation", function()
         assert.is_true(codes.timeout and codes.bad_version and codes.max_hold and codes.phase and codes.unsupported)
         local found = with_options()
         assert.is_true(found["Client:mutex"].known.max_hold and found["zklock.connect"].known.lease)
-        assert.same({ keep = true }, found["Lock:try_acquire"].known)
-        assert.same({ count = true, keep = true }, found["Semaphore:try_acquire"].known)
+        assert.same({ callback = true, keep = true }, found["Lock:try_acquire"].known)
+        assert.same({ callback = true, count = true, keep = true }, found["Semaphore:try_acquire"].known)
     end)
 
     it("has a docstring directly above every public function, with the function's parameters in their order", function()

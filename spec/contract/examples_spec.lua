@@ -42,6 +42,19 @@ describe("the example", function()
         has(output, "15 turns, in the order of the numbers, one at a time")
     end)
 
+    it("mutex_by_callbacks shows the same mutex without a wait, by callbacks", function()
+        local output = run("mutex_by_callbacks")
+        local last = ""
+        for name, number, out in output:gmatch("(%S+) in with turn%-(%d+)\n(%S+) out\n") do
+            assert.equal(name, out)
+            assert.is_true(number > last)
+            last = number
+        end
+        assert.equal(15, count(output, " out\n"))
+        has(output, "15 turns by callbacks, in the order of the numbers, one at a time")
+        has(output, "5 turns by the callback of acquire")
+    end)
+
     it("herd counts how many contenders each release wakes, for 10, 50 and 200 contenders #once", function()
         local output = run("herd")
         for _, contenders in ipairs { 10, 50, 200 } do

@@ -26,7 +26,7 @@
 ---| "not_empty" # the node has children
 ---| "exhausted" # the directory's sequence numbers are used up, or the servers have given a number twice
 ---| "forked" # the client belongs to the parent process
----| "unsupported" # TLS: the C client is built without it
+---| "unsupported" # TLS: the C client is built without it; a callback: nginx runs with lua_code_cache off
 ---| "phase" # the event loop's adapter cannot wait where the call was made
 ---| "failed" # anything else; the message says what
 
@@ -35,6 +35,13 @@
 ---| "lost" # the session, its lease or the lock's node ended
 ---| "max_hold" # the lock was held for as long as max_hold allows
 ---| "closed" # client:close() was called
+
+--- The reason for the end of a leader's term.
+---@alias zklock.TermEnd
+---| "lost" # the session, its lease or the node ended
+---| "resigned" # resign() was called
+---| "closed" # the leader, or its client, was closed
+---| "revoked" # another client has asked the leader to release
 
 --- "auth_failed" and "closed" are final.
 ---@alias zklock.State "connecting"|"connected"|"suspended"|"closed"|"auth_failed"
@@ -97,11 +104,23 @@
 ---@class zklock.AcquireOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field callback? fun(lock: zklock.Lock?, message: string?, code: zklock.Code?) acquire returns a call at once
+
+---@class zklock.WithLockOptions
+---@field timeout? number seconds, 0 or more (0: a try); default: for ever
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
 
 ---@class zklock.TryOptions
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field callback? fun(lock: zklock.Lock?, message: string?, code: zklock.Code?) try_acquire returns a call at once
 
 ---@class zklock.SemaphoreAcquireOptions
+---@field timeout? number seconds, 0 or more (0: a try); default: for ever
+---@field count? integer the permits wanted, together or not at all, 1 to 1000; default: 1
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field callback? fun(lock: zklock.Semaphore?, message: string?, code: zklock.Code?) acquire returns a call at once
+
+---@class zklock.SemaphoreWithLockOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; default: 1
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
@@ -109,6 +128,18 @@
 ---@class zklock.SemaphoreTryOptions
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; default: 1
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field callback? fun(lock: zklock.Semaphore?, message: string?, code: zklock.Code?) try_acquire returns a call at once
+
+--- Of a watch's wait, a transaction's commit, and a leader's question.
+---@class zklock.WaitOptions
+---@field timeout? number seconds, 0 or more; default: for ever
+---@field callback? fun(...: any) gets the results; the function returns a call at once
+
+---@class zklock.LeaderOptions
+---@field on_elected? fun(token: string) the candidate is elected; the fencing token of its term
+---@field on_lost? fun(reason: zklock.TermEnd) its term has ended
+---@field identity? string the candidate's name, for other clients, 1 to 1024 bytes; default: the client's
+---@field acl? zklock.Acl default: the client's
 
 ---@class zklock.ReleaseOptions
 ---@field wait? boolean false returns at once; default: the lock's wait_release
@@ -116,17 +147,21 @@
 
 ---@class zklock.ReadOptions
 ---@field timeout? number seconds, 0 or more; default: for ever
+---@field callback? fun(...: any) gets the results; the function returns a call at once
 ---@field watch? boolean sets a watch; default: false
 
 ---@class zklock.WriteOptions
 ---@field timeout? number seconds, 0 or more; default: for ever
+---@field callback? fun(...: any) gets the results; the function returns a call at once
 ---@field version? integer only if the node has this version; default: -1 (any version)
 
 ---@class zklock.SyncOptions
 ---@field timeout? number seconds, 0 or more; default: for ever
+---@field callback? fun(...: any) gets the results; the function returns a call at once
 
 ---@class zklock.CreateOptions
 ---@field timeout? number seconds, 0 or more; default: for ever
+---@field callback? fun(...: any) gets the results; the function returns a call at once
 ---@field ephemeral? boolean the node is deleted when the session ends; default: false
 ---@field sequential? boolean ZooKeeper appends a number of ten digits; default: false
 ---@field container? boolean the server deletes the node once it has had children and has none left; default: false
@@ -206,6 +241,8 @@
 ---@field keep? fun(hold: table) a lock was acquired with `keep = true`: its acquisition must not end that way
 ---@field enclose? fun(hold: table) with_lock, called by the running coroutine, holds the lock from now on
 ---@field attach? fun(client: zklock.Client) the client was opened
+---@field calls? fun(client: zklock.Client, has_calls: boolean) callbacks wait for answers, or no longer do
+---@field can_call? fun(client: zklock.Client): true?, string?, zklock.Code? whether callbacks asked for here are going to be called
 ---@field forget? fun(waiter: table) the waiter will not continue
 ---@field detach? fun(client: zklock.Client) the client is closed
 ---@field attend? fun(client: zklock.Client) the program is to be notified although perhaps no coroutine waits: run the pump
@@ -334,6 +371,14 @@ function Client:multi(locks) end
 ---@return zklock.Code? code
 function Client:cluster_mutex(key, settings, fn) end
 
+--- Makes a candidate for leadership, and begins its campaign.
+---@param path string
+---@param settings? zklock.LeaderOptions
+---@return zklock.Leader? leader
+---@return string? message
+---@return zklock.Code? code
+function Client:leader(path, settings) end
+
 --- Begins a transaction. The server executes all of its checks and writes together, or none of them.
 ---@return zklock.Transaction transaction
 function Client:transaction() end
@@ -402,9 +447,9 @@ function Client:sync(path, settings) end
 ---@class zklock.Lock
 local Lock = {}
 
---- Acquires the lock; waits in the queue if necessary.
+--- Acquires the lock; waits in the queue if necessary. With a callback it returns a call, and the callback gets the lock.
 ---@param timeout? number|zklock.AcquireOptions seconds (0: a try); default: for ever
----@return self? lock
+---@return self|zklock.Call|nil lock
 ---@return string? message
 ---@return zklock.Code? code
 function Lock:acquire(timeout) end
@@ -432,7 +477,7 @@ function Lock:release(settings) end
 --- Runs fn(lock, …) while holding the lock, and always releases the lock. Returns true and the results of fn; or nil, message,
 --- code. If the code is "lost" and fn ran, its results follow.
 ---@param fn fun(lock: zklock.Lock, ...: any): ...: any
----@param timeout? number|zklock.AcquireOptions as of acquire
+---@param timeout? number|zklock.WithLockOptions as of acquire
 ---@param ... any further arguments for fn
 ---@return true? ran
 ---@return any ...
@@ -503,7 +548,7 @@ local RwLock = {}
 
 --- Runs fn(rw.read, …) while holding the read lock: as Lock:with_lock.
 ---@param fn fun(lock: zklock.Lock, ...: any): ...: any
----@param timeout? number|zklock.AcquireOptions
+---@param timeout? number|zklock.WithLockOptions
 ---@param ... any further arguments for fn
 ---@return true? ran
 ---@return any ...
@@ -511,7 +556,7 @@ function RwLock:with_read(fn, timeout, ...) end
 
 --- Runs fn(rw.write, …) while holding the write lock: as Lock:with_lock.
 ---@param fn fun(lock: zklock.Lock, ...: any): ...: any
----@param timeout? number|zklock.AcquireOptions
+---@param timeout? number|zklock.WithLockOptions
 ---@param ... any further arguments for fn
 ---@return true? ran
 ---@return any ...
@@ -534,9 +579,9 @@ function RwLock:contenders(timeout) end
 ---@class zklock.Semaphore : zklock.Lock
 local Semaphore = {}
 
---- Acquires permits; waits in the queue if necessary.
+--- Acquires permits; waits in the queue if necessary. With a callback it returns a call, and the callback gets the permits.
 ---@param timeout? number|zklock.SemaphoreAcquireOptions seconds (0: a try); default: for ever
----@return self? semaphore
+---@return self|zklock.Call|nil semaphore
 ---@return string? message
 ---@return zklock.Code? code
 function Semaphore:acquire(timeout) end
@@ -550,7 +595,7 @@ function Semaphore:try_acquire(settings) end
 
 --- Runs fn(semaphore, …) while holding permits: as Lock:with_lock.
 ---@param fn fun(semaphore: zklock.Semaphore, ...: any): ...: any
----@param timeout? number|zklock.SemaphoreAcquireOptions as of acquire
+---@param timeout? number|zklock.SemaphoreWithLockOptions as of acquire
 ---@param ... any further arguments for fn
 ---@return true? ran
 ---@return any ...
@@ -574,7 +619,7 @@ function Semaphore:available(timeout) end
 local Multi = {}
 
 --- Acquires all members, or none.
----@param timeout? number|zklock.AcquireOptions seconds (0: a try); default: for ever
+---@param timeout? number|zklock.WithLockOptions seconds (0: a try); default: for ever
 ---@return self? multi
 ---@return string? message
 ---@return zklock.Code? code
@@ -600,7 +645,7 @@ function Multi:release(settings) end
 
 --- Runs fn(multi, …) while holding all members, and always releases them: as Lock:with_lock.
 ---@param fn fun(multi: zklock.Multi, ...: any): ...: any
----@param timeout? number|zklock.AcquireOptions as of acquire
+---@param timeout? number|zklock.WithLockOptions as of acquire
 ---@param ... any further arguments for fn
 ---@return true? ran
 ---@return any ...
@@ -655,8 +700,8 @@ function Transaction:set(path, data, version) end
 function Transaction:delete(path, version) end
 
 --- Sends the transaction. The server executes all parts, or none.
----@param timeout? number seconds; default: for ever
----@return (true|string|zklock.Stat)[]? results of each part in its order
+---@param timeout? number|zklock.WaitOptions seconds; default: for ever
+---@return (true|string|zklock.Stat)[]|zklock.Call|nil results of each part in its order
 ---@return string? message
 ---@return zklock.Code? code
 ---@return integer? part the number of the part that failed, if a single part caused the failure
@@ -669,8 +714,8 @@ function Transaction:commit(timeout) end
 local Watch = {}
 
 --- Waits until the watch fires.
----@param timeout? number seconds; default: for ever
----@return zklock.Event? event
+---@param timeout? number|zklock.WaitOptions seconds; default: for ever
+---@return zklock.Event|zklock.Call|nil event
 ---@return string? message
 ---@return zklock.Code? code
 function Watch:wait(timeout) end
@@ -725,5 +770,43 @@ function Collector:text() end
 --- Answers an nginx request with the page, behind that of nginx-lua-prometheus if its object is given.
 ---@param prometheus? table
 function Collector:serve(prometheus) end
+
+-- Call ----------------------------------------------------------------------------------------------------------------
+
+--- Something that was asked for with the option `callback`. The pump calls the callback exactly once.
+---@class zklock.Call
+local Call = {}
+
+--- Ends the call: the callback gets the code "cancelled", from the pump.
+---@return boolean was_pending whether the answer was still to come
+function Call:cancel() end
+
+-- Leader --------------------------------------------------------------------------------------------------------------
+
+--- A candidate for leadership, which campaigns in the background.
+---@class zklock.Leader
+local Leader = {}
+
+--- Returns whether this candidate leads at this instant, by the lease.
+---@return boolean
+function Leader:is_leader() end
+
+--- Returns the fencing token of the present term; nil: this candidate does not lead.
+---@return string? token
+function Leader:token() end
+
+--- Asks the servers who leads.
+---@param timeout? number|zklock.WaitOptions seconds; default: the session timeout
+---@return string|zklock.Call|nil identity
+---@return string? message
+---@return zklock.Code? code
+function Leader:leader(timeout) end
+
+--- Gives up the leadership, and goes to the end of the queue.
+---@return boolean was_leader
+function Leader:resign() end
+
+--- Ends the candidacy.
+function Leader:close() end
 
 return zklock

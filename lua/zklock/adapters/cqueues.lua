@@ -2,8 +2,8 @@
 --
 -- Each waiter polls a separate condition. In each controller in which the client is used, a coroutine, the *pump*, polls the
 -- client's fd. It runs while there is a waiter in that controller, and while a lock is held or a watch is armed, so that
--- callbacks are called in time. It does not keep `controller:loop()` from ending. Without waiters, the pump ends when only
--- pumps are left in the controller.
+-- callbacks are called in time. It keeps `controller:loop()` from ending only while a call has no answer. Without waiters and
+-- calls, the pump ends when only pumps are left in the controller.
 --
 -- Outside every controller no coroutine of cqueues could run meanwhile: a wait there blocks.
 
@@ -41,7 +41,7 @@ local function is_needed(client, controller, pump)
     if pump.stopped or not client:needs_pump() then
         return false
     end
-    return next(pump.waiting) ~= nil or controller:count() > pump_counts[controller]
+    return next(pump.waiting) ~= nil or next(client._registry.calls) ~= nil or controller:count() > pump_counts[controller]
 end
 
 --- The body of the pump's coroutine. Refers to the client, because its fd must not be closed while it is polled.

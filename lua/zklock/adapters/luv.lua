@@ -1,7 +1,8 @@
 --- adapters.luv: waiting in a coroutine under libuv's loop.
 --
 -- Each client has a uv_poll handle that calls client:pump(). It is active while there is a waiter, a lock is held or a watch is
--- armed, and for a moment afterwards. It keeps `uv.run()` from returning only while there is a waiter.
+-- armed, and for a moment afterwards. It keeps `uv.run()` from returning only while there is a waiter, or a call without an
+-- answer.
 --
 -- A coroutine may wait if no other code resumes it meanwhile. The adapter resumes it from the loop. If such a coroutine then
 -- raises an error, this is an error in a callback of luv, which prints it and ends the process.
@@ -145,7 +146,7 @@ local function start(client)
     if pump then
         return pump
     end
-    pump = { handle = assert(uv.new_poll(client:pollfd())), waiting = {}, stopped = false }
+    pump = { handle = assert(uv.new_poll(client:pollfd())), waiting = {}, has_calls = false, stopped = false }
     pumps[client] = pump
     pump.handle:start("r", function()
         client:pump()
@@ -161,6 +162,25 @@ local function start(client)
     return pump
 end
 
+--- Lets the loop end if it has nothing else to do than to wait for a client that nothing waits for.
+local function let_end(pump)
+    if next(pump.waiting) == nil and not pump.has_calls and not pump.stopped then
+        pump.handle:unref()
+    end
+end
+
+function luv.calls(client, has_calls)
+    local pump = has_calls and start(client) or pumps[client]
+    if pump then
+        pump.has_calls = has_calls
+        if has_calls then
+            pump.handle:ref()
+        else
+            let_end(pump)
+        end
+    end
+end
+
 -- Waiting -------------------------------------------------------------------------------------------------------------
 
 --- Ends a suspension, for any reason.
@@ -169,9 +189,7 @@ local function leave(waiter)
         waiter.suspended = false
         local pump = waiter.pump
         pump.waiting[waiter] = nil
-        if next(pump.waiting) == nil and not pump.stopped then
-            pump.handle:unref()
-        end
+        let_end(pump)
         if waiter.timer then
             stop_timer(waiter.timer)
             waiter.timer = nil

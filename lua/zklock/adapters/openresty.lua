@@ -61,6 +61,17 @@ function openresty.prepare(settings)
     return true
 end
 
+--- Whether callbacks are going to be called: the pump calls them.
+function openresty.can_call(client)
+    if get_phase() == "exit_worker" then
+        return nil, "no callback is called after exit_worker_by_lua*", "phase"
+    elseif pumping.by_client[client] == nil then
+        return nil, "callbacks need lua_code_cache on: without it each request has its own Lua state, which ends with it",
+            "unsupported"
+    end
+    return true
+end
+
 --- See zklock.adapters for the contract of an adapter's functions.
 function openresty.wait(client, waiter, seconds)
     local phase = get_phase()

@@ -5,6 +5,7 @@
 
 local arguments = require "zklock.lock.arguments"
 local attempts = require "zklock.lock.attempt"
+local callbacks = require "zklock.lock.callback"
 local class = require "zklock.lock.class"
 local ending = require "zklock.lock.ending"
 local Hold = require "zklock.hold"
@@ -14,7 +15,7 @@ local Record = require "zklock.lock.record"
 
 local error, getmetatable, pairs = error, getmetatable, pairs
 local huge = math.huge
-local acquire = attempts.acquire
+local acquire, acquire_by_callback = attempts.acquire, callbacks.acquire
 local drop_lost, give_up_lost = ending.drop_lost, ending.give_up_lost
 local note_record = Record.note
 local place, running_acquirer = Owner.place, Owner.running
@@ -100,9 +101,17 @@ Lock._read_acquire = read_acquire
 -- In nginx the hold ends with the request, or the timer handler, that acquires it. With `keep = true` it does not. Elsewhere
 -- `keep` has no effect.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`; nil: no limit; 0: as
---   try_acquire. A semaphore also takes `count`, the number of permits, which are granted together or not at all: 1 to 1000,
---   default 1
+-- With `callback`, acquire does not wait. It returns a call (`Call`), and later the pump calls `callback(lock)` or `callback(nil,
+-- message, code)`: exactly once, also when the client is closed (code "closed"), and never from within acquire. Each such
+-- acquisition is made for itself, as if by a coroutine of its own: a reentrant lock does not count it, and the read half does
+-- not take the place of a write half that is held. Any code may use the lock that the callback gets. The object refers to that
+-- lock as long as it is held, so it is enough to keep one of them. In nginx the callback runs in a timer, with which the hold
+-- ends, unless `keep` is true. nil, message, code: the callback is not going to be called (code "closed", "forked", "phase",
+-- "unsupported").
+--
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean, callback = function}`; nil: no
+--   limit; 0: as try_acquire. A semaphore also takes `count`, the number of permits, which are granted together or not at all:
+--   1 to 1000, default 1
 -- @treturn Lock|nil the lock that stands for this hold: the object itself, unless other coroutines are using it
 -- @treturn string|nil message
 -- @treturn string|nil code: "timeout" (another contender has the lock), "disconnected" (no connection to ZooKeeper when time
@@ -117,9 +126,12 @@ function Lock:acquire(timeout)
     end
     local seconds, count, keep = huge, 1, nil
     if timeout ~= nil then
-        seconds, count, keep = read_acquire(self, timeout)
+        local callback
+        seconds, count, keep, callback = read_acquire(self, timeout, "acquire")
         if not seconds then
             error("lock:acquire: " .. count, 2)
+        elseif callback then
+            return acquire_by_callback(self, seconds, count, keep, callback)
         end
     end
     return enter(self, seconds, count, keep)
@@ -130,16 +142,19 @@ end
 --
 -- A lock that lingers at another client (option `linger`) looks like a held one. The try is refused, and because it writes
 -- nothing, the lock stays there. The other client gives it up when a contender queues: call acquire with a short timeout.
--- @tparam table|nil settings `{keep = boolean}`, see acquire; a semaphore also takes `count`, the number of permits
+-- @tparam table|nil settings `{keep = boolean, callback = function}`, see acquire; a semaphore also takes `count`, the number of
+--   permits
 -- @treturn Lock|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of acquire: "timeout" when another contender has the lock
 -- @raise when settings are malformed
 function Lock:try_acquire(settings)
     check_self(self, "try_acquire")
-    local count, keep = read_try(self, settings)
+    local count, keep, callback = read_try(self, settings)
     if not count then
         error("lock:try_acquire: " .. keep, 2)
+    elseif callback then
+        return acquire_by_callback(self, 0, count, keep, callback)
     end
     return enter(self, 0, count, keep)
 end

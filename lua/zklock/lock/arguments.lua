@@ -11,15 +11,24 @@ local huge = math.huge
 
 local arguments = {}
 
---- The settings of acquire and with_lock, for every kind but semaphores.
-arguments.ACQUIRE = { timeout = { options.timeout, huge }, keep = { options.boolean } }
+local TIMEOUT, KEEP, CALLBACK, COUNT = { options.timeout, huge }, { options.boolean }, { options.callback }, { options.count, 1 }
 
---- The settings of try_acquire, for every kind but semaphores.
-arguments.TRY = { keep = { options.boolean } }
+--- The settings of the methods of a lock, for every kind but semaphores.
+arguments.LOCK = {
+    acquire = { timeout = TIMEOUT, keep = KEEP, callback = CALLBACK },
+    try_acquire = { keep = KEEP, callback = CALLBACK },
+    with_lock = { timeout = TIMEOUT, keep = KEEP }
+}
 
 --- The same for semaphores. `count` is the number of permits, which are granted together or not at all.
-arguments.ACQUIRE_PERMITS = { timeout = { options.timeout, huge }, count = { options.count, 1 }, keep = { options.boolean } }
-arguments.TRY_PERMITS = { count = { options.count, 1 }, keep = { options.boolean } }
+arguments.SEMAPHORE = {
+    acquire = { timeout = TIMEOUT, count = COUNT, keep = KEEP, callback = CALLBACK },
+    try_acquire = { count = COUNT, keep = KEEP, callback = CALLBACK },
+    with_lock = { timeout = TIMEOUT, count = COUNT, keep = KEEP }
+}
+
+--- The same for multis, whose acquire waits.
+arguments.MULTI = { acquire = arguments.LOCK.with_lock, with_lock = arguments.LOCK.with_lock }
 
 --- The settings of release.
 arguments.RELEASE = { wait = { options.boolean }, timeout = { options.timeout } }
@@ -37,14 +46,15 @@ end
 --- Reads the argument of acquire and with_lock: nil, seconds, or a table of the kind's settings.
 -- @tparam Lock|Multi self
 -- @tparam number|table|nil given
--- @treturn number seconds, count and whether to keep; or nil and what is wrong
-function arguments.read_acquire(self, given)
+-- @tparam string method "acquire" or "with_lock"
+-- @treturn number seconds, count, whether to keep, and the callback or nil; or nil and what is wrong
+function arguments.read_acquire(self, given, method)
     if given == nil then
         return huge, 1
     elseif type(given) == "number" and given >= 0 then
         return given, 1
     end
-    local settings, wrong = options.read_timeout_or_table(given, self._kind.schema)
+    local settings, wrong = options.read_timeout_or_table(given, self._kind.schemas[method])
     if not settings then
         return nil, wrong
     end
@@ -53,16 +63,16 @@ function arguments.read_acquire(self, given)
     if not count then
         return nil, wrong
     end
-    return settings.timeout, count, settings.keep
+    return settings.timeout, count, settings.keep, settings.callback
 end
 
 --- Reads the argument of try_acquire: nil, or a table of the kind's settings.
--- @treturn number count and whether to keep; or nil and what is wrong
+-- @treturn number count, whether to keep, and the callback or nil; or nil and what is wrong
 function arguments.read_try(self, given)
     if given == nil then
         return 1
     end
-    local settings, wrong = options.read(given, self._kind.try_schema)
+    local settings, wrong = options.read(given, self._kind.schemas.try_acquire)
     local count
     if settings then
         count, wrong = read_count(self, settings)
@@ -70,7 +80,7 @@ function arguments.read_try(self, given)
     if not count then
         return nil, wrong
     end
-    return count, settings.keep
+    return count, settings.keep, settings.callback
 end
 
 return arguments

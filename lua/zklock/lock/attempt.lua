@@ -67,11 +67,13 @@ local function request(self, hold, block_for)
     -- C puts the acquisition into `hold` before it sends anything, so that Ctrl-C in between finds it there.
     local try = hold.try
     local acquisition, granted, news = client._core:acquire(spec, hold, try, try == OPTIMISTIC, hold.count, writer, block_for)
-    if acquisition and client._adapter.bind then
+    if acquisition and client._adapter.bind and not hold.by_callback then
         client._adapter.bind(hold)
     end
     return acquisition, granted, news
 end
+
+attempts.request = request
 
 --- Asks for the lock without waiting, for a multi. The multi concludes it or takes back the record. Returns the results of
 -- `request`.
@@ -94,7 +96,7 @@ local function take(self, hold)
     if hold.keep and adapter.keep then
         adapter.keep(hold)
     end
-    if adapter.bind or self._on_lost or self._on_revoke then
+    if adapter.bind or self._on_lost or self._on_revoke or hold.by_callback then
         hold.observed = true
         wait.observe(client, hold.acquisition:id(), self)
     elseif client._state_listeners[1] then
@@ -142,7 +144,7 @@ function Lock:_conclude(hold, timeout)
     local phase, code, message = hold.acquisition:phase()
     if phase == nil then
         return nil, code, message -- after a fork, these two are a message and its code
-    elseif phase == "waiting" then
+    elseif phase == "waiting" or code == "timeout" and hold.by_callback and not hold.try then
         return timed_out(self, hold, timeout)
     elseif phase == "granted" then
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
@@ -185,6 +187,8 @@ function Lock:_cancel()
         hold.acquisition:cancel()
         if waiter then
             self._client._adapter.wake(waiter)
+        elseif hold.by_callback then
+            hold.acquisition:call_owner()
         end
     end
     return true
@@ -196,9 +200,11 @@ end
 local function attempt_decided(hold)
     return hold.cancelled or not hold.acquisition:waits()
 end
+attempts.decided = attempt_decided
 
 --- Seconds that a try waits until C reports that there is no connection. C notices nothing while it resolves a host name.
 local OFFLINE_PATIENCE = 0.1
+attempts.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 
 --- Asks for the lock and waits. Unless it returns true, the caller must give up the acquisition.
 local function attempt(self, hold, timeout)

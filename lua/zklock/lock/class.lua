@@ -11,11 +11,11 @@ local getmetatable, setmetatable = getmetatable, setmetatable
 local Lock = {}
 Lock.__index = Lock
 
---- The kinds. `name` is for messages, `mode` is the kind's name on the C side. `schema` describes the settings of acquire,
--- `try_schema` those of try_acquire.
-Lock.MUTEX = { name = "mutex", mode = "mutex", schema = arguments.ACQUIRE, try_schema = arguments.TRY }
-Lock.READ = { name = "read lock", mode = "read", schema = arguments.ACQUIRE, try_schema = arguments.TRY }
-Lock.WRITE = { name = "write lock", mode = "write", schema = arguments.ACQUIRE, try_schema = arguments.TRY }
+--- The kinds. `name` is for messages, `mode` is the kind's name on the C side. `schemas` describes the settings of its
+-- methods.
+Lock.MUTEX = { name = "mutex", mode = "mutex", schemas = arguments.LOCK }
+Lock.READ = { name = "read lock", mode = "read", schemas = arguments.LOCK }
+Lock.WRITE = { name = "write lock", mode = "write", schemas = arguments.LOCK }
 
 --- The metatables of locks: this class and those that extend it.
 local classes = { [Lock] = true }
@@ -58,6 +58,7 @@ function Lock.new(class, client, kind, path, settings)
         _acquirer = false,   -- the first acquirer that asked for the object
         _acquirers = false,  -- all other acquirers that asked for it
         _others = false,  -- the companions in use, by their acquirers
+        _called = false,  -- the companions that callers use: the set of them, which keeps them
         _latest = false,  -- the companion that was granted last, in a weak table
         _origin = false,  -- of a companion: the object
         _hold = false

@@ -58,6 +58,7 @@ ending.tell_revoked = tell_revoked
 --- Runs on_lost for a hold that is lost.
 local function tell_lost(self, hold, reason, message)
     hold.told = true
+    Owner.forget_caller(self)
     if self._on_lost then
         self._client:_run_callback("on_lost", self._on_lost, self, reason, message)
     end

@@ -49,6 +49,11 @@ end
 
 --- For the ticker: closes the clients of an exiting worker as soon as possible.
 function draining.drain()
+    for client in pairs(pumps) do
+        if not is_closed(client) then
+            client:_end_leaders() -- before their locks are released
+        end
+    end
     local grace_ends = ngx.now() + TIMER_GRACE
     local pause = DRAIN_STEP
     while close_unused(ngx.now() >= grace_ends) do

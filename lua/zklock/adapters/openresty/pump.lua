@@ -289,7 +289,7 @@ local function is_used(client, holding)
     elseif is_vm_passing() then
         return holding
     end
-    return next(registry.observers) ~= nil or client._log ~= nil or #client._state_listeners > 0
+    return next(registry.observers) ~= nil or next(registry.calls) ~= nil or client._log ~= nil or #client._state_listeners > 0
 end
 
 --- The work of a tick for one client.

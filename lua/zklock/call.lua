@@ -1,0 +1,161 @@
+--- call: something that the program has asked for with the option `callback`, so that nothing waits for the answer.
+--
+-- For the functions that take `callback`: of locks (zklock.lock.callback), and of nodes and watches (zklock.node). The function
+-- that was called returns the call at once. Later the pump calls the callback, with what the function would have returned
+-- without `callback`:
+--
+--   * exactly once, also after `call:cancel()`, and with the code "closed" when the client is closed. If the function itself
+--     returns nil, message, code, the callback is not called. A client that is garbage-collected calls no callbacks.
+--   * never from within the function that was called, or from within call:cancel(), also if the answer is known at once.
+--   * as every other callback (`Client:_run_callback`): an error in it is reported by the option `log`.
+--
+-- The pump is the adapter's, or whatever calls client:pump(). The deadline is C's: the I/O thread makes client:pollfd() readable
+-- at the deadline, as for any other event. So no loop needs a timer for it.
+--
+-- A call refers to a C handle and watches it (`_handle_changed`, see zklock.wait). The functions of one *kind* of calls are a
+-- table:
+--
+--   * `name` is for reports of errors.
+--   * `decided(subject)` returns whether there is an answer, and only reads.
+--   * `results(subject, is_late)` returns the answer: at most three values for the callback. If `is_late`, the deadline has passed
+--     and nothing is decided. It ends whatever is still under way.
+--   * `cancel(subject)` ends the request; afterwards decided(subject) is true. Returns whether there was a request to end.
+--   * `deliver(subject, fn, …)` optional: calls fn(…), with the results. It runs in the callback's coroutine.
+
+local core = require "zklock.core"
+local new_check = require "zklock.check_self"
+local wait = require "zklock.wait"
+
+local next, setmetatable, tostring = next, setmetatable, tostring
+local format = string.format
+local huge = math.huge
+local now = core.now
+
+--- Seconds before its deadline at which a call counts as late: more than the clocks of Lua and C differ by rounding.
+local ROUNDING = 1e-6
+
+local Call = {}
+Call.__index = Call
+
+local check_self = new_check("call", "a call", { [Call] = true })
+
+--- Tells the adapter whether the client has calls.
+local function tell_adapter(client, has_calls)
+    local calls = client._adapter.calls
+    if calls then
+        calls(client, has_calls)
+    elseif has_calls then
+        wait.attend(client)
+    end
+end
+
+--- Whether a call can be begun: its callback is going to be called.
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "closed", "forked"; or what the adapter says
+function Call.is_possible(client)
+    local state, problem, code = client._core:state()
+    if state == nil then
+        return nil, problem, code
+    elseif state == "closed" then
+        return nil, "the client is closed", "closed"
+    end
+    local can_call = client._adapter.can_call
+    if can_call then
+        return can_call(client)
+    end
+    return true
+end
+
+--- Begins a call.
+-- @tparam Client client
+-- @tparam table kind
+-- @param subject what the functions of `kind` take
+-- @tparam userdata handle the C handle whose changes concern the call
+-- @tparam number seconds from now to the deadline; math.huge: none
+-- @tparam function fn the callback
+-- @tparam table|nil observer the object that passes on the handle's notifications to the call, if the call does not observe the
+--   handle itself
+-- @treturn table the call
+function Call.begin(client, kind, subject, handle, seconds, fn, observer)
+    local call = setmetatable({
+        _client = client, _kind = kind, _subject = subject, _handle = handle, _fn = fn, _deadline = now() + seconds,
+        _observes = observer == nil
+    }, Call)
+    local registry = client._registry
+    local is_first = next(registry.calls) == nil
+    registry.calls[call] = true
+    registry.observers[handle:id()] = observer or call
+    if is_first then
+        tell_adapter(client, true)
+    else
+        wait.attend(client)
+    end
+    if seconds < huge then
+        handle:limit(seconds)
+    end
+    if kind.decided(subject) then
+        handle:call_owner() -- C makes no notification of a result that its caller can see at once
+    end
+    return call
+end
+
+--- Forgets a call. From now on the client refers to it no more.
+local function finish(call)
+    local client = call._client
+    local registry = client._registry
+    call._fn = nil
+    registry.calls[call] = nil
+    if call._observes and registry.observers[call._handle:id()] == call then
+        registry.observers[call._handle:id()] = nil
+    end
+    if next(registry.calls) == nil then
+        tell_adapter(client, false)
+    end
+end
+
+--- Runs the callback.
+local function answer(call, fn, ...)
+    local deliver, subject = call._kind.deliver, call._subject
+    local what = "of " .. call._kind.name
+    if not deliver then
+        return call._client:_run_callback(what, fn, ...)
+    end
+    call._client:_run_callback(what, function(...)
+        return deliver(subject, fn, ...)
+    end, ...)
+end
+
+--- For the pump: the handle, or the client's state, has changed. Runs the callback if the answer is there, or the time is up.
+function Call:_handle_changed()
+    local fn, left = self._fn, self._deadline - now()
+    if not fn then
+        return
+    elseif self._kind.decided(self._subject) then
+        finish(self)
+        return answer(self, fn, self._kind.results(self._subject, false))
+    elseif left <= ROUNDING then
+        finish(self)
+        return answer(self, fn, self._kind.results(self._subject, true))
+    elseif left < huge then
+        self._handle:limit(left) -- the deadline of another call has passed, or this one was rounded
+    end
+end
+
+--- Ends the call. Its callback gets the code "cancelled", from the pump. A write that is cancelled may be executed or not.
+-- @treturn boolean whether the answer was still to come
+function Call:cancel()
+    check_self(self, "cancel")
+    if not self._fn or self._kind.decided(self._subject) or not self._kind.cancel(self._subject) then
+        return false
+    end
+    self._handle:call_owner()
+    return true
+end
+
+--- "zklock call (acquire, pending)".
+function Call:__tostring()
+    return format("zklock call (%s, %s)", tostring(self._kind.name), self._fn and "pending" or "answered")
+end
+
+return Call

@@ -1,0 +1,345 @@
+--- leader: one of several candidates leads: the recipe of leadership over a mutex.
+--
+-- Client:leader makes a *candidate*. It queues for a mutex on its path, by a callback, so it campaigns in the background of every
+-- event loop. The candidate that has the mutex leads. The recipe has no protocol of its own: what a leader may rely on is what a
+-- holder may rely on (docs/fencing.md). In particular, `is_leader` is the word of the lease: it is false before another
+-- candidate can be elected, also in a partition or after a pause of the program.
+--
+-- **A term** begins when the mutex is granted. on_elected(token) runs, in the coroutine of the mutex's callback: a coroutine of
+-- its own in luv, cqueues and copas, a timer in nginx, inside client:pump() in a plain program. It may run as long as the
+-- candidate leads, and should look at is_leader() between two pieces of work.
+--
+-- The term ends by a loss (the lock's on_lost), by resign or close, or by another client's revoke. on_lost(reason) runs, and only
+-- then the mutex is released, so that the next leader finds the work stopped. A lost mutex needs no release: its lease ended
+-- before the servers could give the mutex to another candidate, and on_lost runs as soon as the loop runs.
+--
+-- The next term of the same candidate begins no sooner than on_elected and on_lost of the previous term have returned. So the
+-- program's functions never run twice at once. The candidate queues behind all others again: the mutex has `handoff = 0`.
+
+local Call = require "zklock.call"
+local core = require "zklock.core"
+local Hold = require "zklock.hold"
+local Lock = require "zklock.lock"
+local new_check = require "zklock.check_self"
+local options = require "zklock.options"
+
+local error, pairs, pcall, setmetatable, tostring = error, pairs, pcall, setmetatable, tostring
+local format = string.format
+local huge = math.huge
+local now = core.now
+local held_acquisition = Hold.held_acquisition
+
+--- Seconds before a candidate campaigns again after the servers have refused its campaign ("no_auth", "exhausted").
+local PAUSE = 1
+
+local Leader = {}
+Leader.__index = Leader
+
+local check_self = new_check("leader", "a leader", { [Leader] = true })
+
+-- Calls that a candidate makes for itself ------------------------------------------------------------------------------
+
+--- The only timer that every loop has: an operation whose answer counts for nothing, and whose deadline is the end of a pause.
+local pause_kind = { name = "leader" }
+
+function pause_kind.decided(subject)
+    local state = subject.client._core:state()
+    return state == nil or state == "closed"
+end
+
+function pause_kind.results()
+end
+
+function pause_kind.cancel()
+    return false
+end
+
+local campaign
+
+--- Campaigns again after a pause.
+local function campaign_later(self)
+    local client = self._client
+    local operation = client._core:operate { kind = "exists", path = self._lock:path(), watch = false }
+    if operation and Call.is_possible(client) then
+        self._campaigns = true
+        Call.begin(client, pause_kind, { client = client, operation = operation }, operation, PAUSE, function()
+            self._campaigns = false
+            campaign(self)
+        end)
+    end
+end
+
+-- Terms ----------------------------------------------------------------------------------------------------------------
+
+--- Reports a failure that no function of the program is told of.
+local function report(self, what, problem)
+    self._client:_report(format("the leader %s: %s: %s", self._lock:path(), what, tostring(problem)))
+end
+
+--- Runs a function of the program. An error in it is reported.
+local function run(self, name, fn, argument)
+    if fn then
+        local ok, problem = pcall(fn, argument)
+        if not ok then
+            report(self, "the callback " .. name .. " raised", problem)
+        end
+    end
+end
+
+--- Ends a term: tells the program, releases what is left of the lock, and campaigns again. May run in any coroutine.
+local function end_term(self, lock, reason)
+    run(self, "on_lost", self._on_lost, reason)
+    lock:_begin_release()
+    self._ending = false
+    campaign(self)
+end
+
+--- Ends the present term, if there is one. From now on is_leader is false.
+-- @tparam table self
+-- @tparam string reason
+-- @tparam boolean|nil here whether on_lost runs in this coroutine, so that the term has ended when this returns
+-- @treturn boolean whether there was a term
+local function step_down(self, reason, here)
+    local lock = self._held
+    if not lock then
+        return false
+    end
+    self._held, self._ending = nil, true
+    if here then
+        end_term(self, lock, reason)
+    else
+        self._client:_run_callback("on_lost", end_term, self, lock, reason)
+    end
+    return true
+end
+
+--- The callback of the mutex: the candidate is elected, or its campaign has failed.
+local function on_answer(self, lock, message, code)
+    self._call = nil
+    if lock and self._closed then
+        lock:_begin_release()
+    elseif lock then
+        local token = lock:token()
+        if token then
+            self._held, self._working = lock, true
+            run(self, "on_elected", self._on_elected, token)
+            self._working = false
+        end
+        campaign(self) -- if the term is over already
+    elseif code == "lost" then
+        campaign(self)
+    elseif code ~= "cancelled" and code ~= "closed" and code ~= "forked" then
+        report(self, "the campaign failed", message)
+        campaign_later(self)
+    end
+end
+
+--- Queues for the mutex, unless the candidate does, leads, is closed, or functions of its last term still run.
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code as of Lock:acquire with a callback
+function campaign(self)
+    if self._closed or self._call or self._held or self._working or self._ending or self._campaigns then
+        return true
+    end
+    local call, message, code = self._lock:acquire { keep = true, callback = function(...)
+        on_answer(self, ...)
+    end }
+    self._call = call
+    if call then
+        return true
+    end
+    return nil, message, code
+end
+
+-- Making one -----------------------------------------------------------------------------------------------------------
+
+--- The settings of Client:leader, apart from `identity` and `acl`, which the mutex takes.
+local SCHEMA = {
+    on_elected = { options.callback }, on_lost = { options.callback }, identity = { options.identity }, acl = { options.acl }
+}
+
+--- Checks the settings of Client:leader.
+-- @treturn table the settings; or nil and what is wrong
+function Leader.read(settings)
+    return options.read(settings, SCHEMA)
+end
+
+--- For Client:leader: makes a candidate, and begins its campaign. `settings` have been checked, `lock_settings` are those of the
+-- mutex.
+function Leader.new(client, path, settings, lock_settings)
+    local self = setmetatable({
+        _client = client, _on_elected = settings.on_elected, _on_lost = settings.on_lost,
+        _call = nil,      -- the call for the mutex, while the candidate queues
+        _held = nil,      -- the mutex of the present term
+        _working = false, -- whether on_elected runs
+        _ending = false,  -- whether on_lost runs
+        _campaigns = false, -- whether it pauses before it queues again
+        _closed = false
+    }, Leader)
+    lock_settings.handoff = 0
+    function lock_settings.on_lost(lock, reason)
+        if lock == self._held then
+            step_down(self, reason, true)
+        end
+    end
+    function lock_settings.on_revoke(lock)
+        if lock == self._held then
+            step_down(self, "revoked", true)
+        end
+    end
+    self._lock = Lock.new(Lock, client, Lock.MUTEX, path, lock_settings)
+    local begun, message, code = campaign(self)
+    if not begun then
+        return nil, message, code
+    end
+    client._leaders = client._leaders or {}
+    client._leaders[self] = true -- it campaigns until it is closed, also if the program has dropped it
+    return self
+end
+
+-- The methods ----------------------------------------------------------------------------------------------------------
+
+--- Whether this candidate leads at this instant, by the lease: true only while no other candidate can lead. Sends nothing.
+-- @treturn boolean
+function Leader:is_leader()
+    check_self(self, "is_leader")
+    return held_acquisition(self._held) ~= nil
+end
+
+--- The fencing token of the present term, as Lock:token.
+-- @treturn string|nil nil if this candidate does not lead
+function Leader:token()
+    check_self(self, "token")
+    local acquisition = held_acquisition(self._held)
+    return acquisition and acquisition:token() or nil
+end
+
+--- Finds the leader among contenders.
+local function find_leader(contenders)
+    for index = 1, #contenders do
+        if contenders[index].holder then
+            return contenders[index].identity
+        end
+    end
+    return nil
+end
+
+--- Calls for the leader's identity. The subject is `{ leader =, query =, seconds =, cancelled = }`.
+local ask_kind = { name = "leader:leader" }
+
+function ask_kind.decided(subject)
+    return subject.cancelled or subject.query:done() ~= false
+end
+
+local function no_answer(self, seconds)
+    local what = format("asking for the leader of %s did not finish within %g s", self._lock:path(), seconds)
+    if self._client._core:state() ~= "connected" then
+        return nil, self._client:_unreachable(what), "disconnected"
+    end
+    return nil, what, "timeout"
+end
+
+function ask_kind.results(subject, is_late)
+    if subject.cancelled then
+        return nil, format("asking for the leader of %s was cancelled", subject.leader._lock:path()), "cancelled"
+    elseif is_late then
+        return no_answer(subject.leader, subject.seconds)
+    end
+    local contenders, message, code = subject.query:result()
+    if not contenders then
+        return nil, message, code
+    end
+    return find_leader(contenders)
+end
+
+function ask_kind.cancel(subject)
+    subject.cancelled = true
+    return true
+end
+
+local ASK_SCHEMA = { timeout = { options.timeout, huge }, callback = { options.callback } }
+
+--- Asks the servers who leads, as of a moment ago.
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, callback = function}`; default: the session timeout.
+--   With `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the answer
+-- @treturn string|nil the identity of the leader; nil alone: nobody leads
+-- @treturn string|nil message
+-- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
+-- @raise when the timeout is malformed
+function Leader:leader(timeout)
+    check_self(self, "leader")
+    local settings, wrong
+    if timeout == nil then
+        settings = {}
+    else
+        settings, wrong = options.read_timeout_or_table(timeout, ASK_SCHEMA)
+    end
+    if not settings then
+        error("leader:leader: " .. wrong, 2)
+    end
+    local client, lock = self._client, self._lock
+    local seconds = settings.timeout or client:_cleanup_timeout()
+    if not settings.callback then
+        local contenders, message, code = lock:_contenders(now() + seconds, seconds)
+        if not contenders then
+            return nil, message, code
+        end
+        return find_leader(contenders)
+    end
+    local able, message, code = Call.is_possible(client)
+    local query
+    if able then
+        query, message, code = client._core:contenders(lock:path(), true)
+    end
+    if not query then
+        return nil, message, code
+    end
+    local subject = { leader = self, query = query, seconds = seconds, cancelled = false }
+    return Call.begin(client, ask_kind, subject, query, seconds, settings.callback)
+end
+
+--- Gives up the leadership, and goes to the end of the queue. is_leader is false from now on. on_lost("resigned") runs, and when it
+-- has returned, the next candidate is elected. Does not wait.
+-- @treturn boolean whether this candidate led
+function Leader:resign()
+    check_self(self, "resign")
+    return step_down(self, "resigned")
+end
+
+--- Ends the candidacy for good. If the candidate leads, on_lost("closed") runs first, as in resign. Does not wait. A second close
+-- has no effect.
+function Leader:close()
+    check_self(self, "close")
+    self._closed = true
+    self._client._leaders[self] = nil
+    if self._call then
+        self._call:cancel()
+    end
+    step_down(self, "closed")
+end
+
+--- For adapters whose process is about to end: closes all candidates of a client. Runs on_lost in the running coroutine.
+function Leader.close_all(client)
+    local leaders = {}
+    for leader in pairs(client._leaders or {}) do
+        leaders[#leaders + 1] = leader
+    end
+    for index = 1, #leaders do
+        step_down(leaders[index], "closed", true)
+        leaders[index]:close()
+    end
+end
+
+--- "zklock leader (/path, leading)".
+function Leader:__tostring()
+    local state = self:is_leader() and "leading" or self._closed and "closed" or "campaigning"
+    return format("zklock leader (%s, %s)", self._lock:path(), state)
+end
+
+--- For Lua 5.4's `local leader <close> = …`: ends the candidacy at the end of the block.
+function Leader:__close()
+    self:close()
+end
+
+return Leader

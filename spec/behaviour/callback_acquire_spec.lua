@@ -1,0 +1,423 @@
+--- Acquisitions by callback: acquire returns at once, and the pump calls the callback once, when the answer is there.
+
+local callbacks = require "spec.support.callbacks"
+local compat = require "spec.support.compat"
+local fixture = require "spec.support.fixture"
+local is_virtual = require "spec.support.is_virtual"
+local kinds = require "spec.support.kinds"
+local loop = require "spec.support.loop"
+local socket = require "socket"
+local takes = require "spec.support.takes"
+
+local await, collect, run_for = callbacks.await, callbacks.collect, callbacks.run_for
+
+--- A client of a program that never waits.
+local function new_client(options)
+    options = options or {}
+    options.wait = options.wait or "blocking"
+    options.session_timeout = options.session_timeout or 30
+    return fixture.client(options)
+end
+
+--- Returns the code in an answer, after checking that it is one of a failure.
+local function code_of(answer)
+    assert.is_nil(answer[1])
+    assert.equal("string", type(answer[2]))
+    return answer[3]
+end
+
+after_each(fixture.clean)
+
+for _, kind in ipairs(kinds) do
+    describe("an acquisition by callback, of a " .. kind.name .. ",", function()
+        it("gets the lock from the pump, never from within acquire, and once", function()
+            local client, path = new_client(), fixture.path()
+            local lock, answers, callback = kind.new(client, path), collect()
+            for _ = 1, 2 do -- for the second time the directory, and maybe the node, is there
+                local asked = assert(lock:acquire { timeout = 5, callback = callback })
+                assert.same({}, answers)
+                assert.equal("zklock call (acquire, pending)", tostring(asked))
+                local answer = await(client, answers, 1)
+                assert.equal(1, answer.n == 3 and answer[2] == nil and answer[3] == nil and 1 or answer.n)
+                local held = answer[1]
+                assert.is_true(held:held())
+                assert.is_true(lock:held())
+                assert.truthy(held:token())
+                assert.equal("zklock call (acquire, answered)", tostring(asked))
+                assert.is_false(asked:cancel())
+                run_for(client, 6) -- beyond the deadline
+                assert.equal(1, #answers)
+                assert.is_true(held:held())
+                assert(held:release())
+                assert.is_false(lock:held())
+                answers[1] = nil
+            end
+            assert.same({}, fixture.children(kinds.holders(kind, path)))
+        end)
+
+        it("calls back also if the lock is granted at once, without a request", function()
+            local client, path = new_client(), fixture.path()
+            if kind.name == "semaphore" then
+                return
+            end
+            local lock, answers, callback = kind.new(client, path, { linger = 60 }), collect()
+            assert(lock:with_lock(function() end, 5))
+            assert(client:flush(5))
+            local sent = fixture.sent(client)
+            assert(lock:acquire { callback = callback })
+            assert.same({}, answers)
+            assert.is_true(await(client, answers, 1)[1]:held())
+            assert.equal(sent, fixture.sent(client))
+            assert(answers[1][1]:release())
+        end)
+
+        it("waits for the present holder, and gets the code timeout exactly when the time is up", function()
+            local client, path = new_client(), fixture.path()
+            local lock, answers, callback = kind.new(client, path), collect()
+            local rival = kinds.new_rival(kind, path)
+            assert(rival:acquire(5))
+            takes(2.5, function()
+                assert(lock:acquire { timeout = 2.5, callback = callback })
+                assert.equal("timeout", code_of(await(client, answers, 1)))
+            end)
+            assert.truthy(answers[1][2]:find("within 2.5 s: ", 1, true), answers[1][2])
+            assert(client:flush(5))
+            assert(lock:acquire { timeout = 10, callback = callback })
+            run_for(client, 3)
+            assert.equal(1, #answers)
+            assert(rival:release())
+            assert.is_true(await(client, answers, 2)[1]:held())
+        end)
+
+        it("ends at its deadline although the program does not pump, and leaves no node", function()
+            local client, path = new_client(), fixture.path()
+            local lock, answers, callback = kind.new(client, path), collect()
+            local rival = kinds.new_rival(kind, path)
+            assert(rival:acquire(5))
+            assert(lock:acquire { timeout = 1, callback = callback })
+            socket.sleep(2)
+            assert(rival:release())
+            local other = kinds.new_rival(kind, path)
+            assert(other:acquire(5)) -- nothing is ahead any more
+            assert.equal("timeout", code_of(await(client, answers, 1)))
+        end)
+
+        it("with timeout 0 tries, and writes nothing if it is refused", function()
+            local client, path = new_client(), fixture.path()
+            local lock, answers, callback = kind.new(client, path), collect()
+            local rival = kinds.new_rival(kind, path)
+            assert(rival:acquire(5))
+            assert(lock:acquire { timeout = 0, callback = callback })
+            assert.same({}, answers)
+            assert.equal("timeout", code_of(await(client, answers, 1)))
+            assert(lock:try_acquire { callback = callback })
+            assert.equal("timeout", code_of(await(client, answers, 2)))
+            assert(rival:release())
+            assert(lock:try_acquire { callback = callback })
+            assert.is_true(await(client, answers, 3)[1]:held())
+        end)
+
+        it("is ended by call:cancel, and by lock:cancel: code cancelled, from the pump", function()
+            local client, path = new_client(), fixture.path()
+            local lock, answers, callback = kind.new(client, path), collect()
+            local rival = kinds.new_rival(kind, path)
+            assert(rival:acquire(5))
+            local first = assert(lock:acquire { callback = callback })
+            local second = assert(lock:acquire { callback = callback, timeout = 20 })
+            run_for(client, 1)
+            assert.is_true(first:cancel())
+            assert.is_false(first:cancel())
+            assert.same({}, answers)
+            assert.equal("cancelled", code_of(await(client, answers, 1)))
+            assert.is_true(lock:cancel())
+            assert.equal("cancelled", code_of(await(client, answers, 2)))
+            assert.is_false(second:cancel())
+            assert.is_false(lock:cancel())
+            assert(client:flush(5))
+            run_for(client, 30)
+            assert.equal(2, #answers)
+        end)
+
+        it("gets the code closed when the client is closed, and afterwards acquire itself answers closed", function()
+            local client, path = new_client(), fixture.path()
+            local lock, answers, callback = kind.new(client, path), collect()
+            local rival = kinds.new_rival(kind, path)
+            assert(rival:acquire(5))
+            assert(lock:acquire { timeout = 20, callback = callback })
+            run_for(client, 1)
+            assert(client:close())
+            assert.equal("closed", code_of(answers[1]))
+            local asked, message, code = lock:acquire { callback = callback }
+            assert.is_nil(asked)
+            assert.equal("the client is closed", message)
+            assert.equal("closed", code)
+            client:pump()
+            assert.equal(1, #answers)
+        end)
+
+        it("gets the code disconnected without a connection when the time is up", function()
+            local client, link = fixture.client_behind_proxy { wait = "blocking", session_timeout = 30 }
+            local lock, answers, callback = kind.new(client, fixture.path()), collect()
+            fixture.cut_off(client, link)
+            takes(3, function()
+                assert(lock:acquire { timeout = 3, callback = callback })
+                assert.equal("disconnected", code_of(await(client, answers, 1)))
+            end)
+            assert(lock:acquire { timeout = 0, callback = callback })
+            assert.equal("disconnected", code_of(await(client, answers, 2)))
+            link:accept()
+            assert(lock:acquire { timeout = 20, callback = callback })
+            assert.is_true(await(client, answers, 3)[1]:held())
+        end)
+
+        it("is told of its loss by on_lost", function()
+            local client, path, lost = new_client(), fixture.path(), {}
+            local lock = kind.new(client, path, { on_lost = function(which, reason)
+                lost[#lost + 1] = { which, reason }
+            end })
+            local answers, callback = collect()
+            assert(lock:acquire { callback = callback })
+            assert(lock:acquire { callback = callback, timeout = 0 }) -- readers hold together, by another lock
+            local held = await(client, answers, 2)[1] or answers[1][1]
+            for _, answer in ipairs(answers) do
+                held = answer[1] or held
+            end
+            assert(fixture.observer():delete(held:node()))
+            callbacks.run(client, function()
+                return lost[1]
+            end)
+            assert.equal("lost", lost[1][2])
+            assert.is_false(lost[1][1]:held())
+            run_for(client, 3)
+            assert.is_true(#lost <= 2)
+        end)
+    end)
+end
+
+describe("acquisitions by callback", function()
+    it("by one object queue behind each other, from one coroutine, also of a reentrant lock", function()
+        for _, options in ipairs { {}, { reentrant = true } } do
+            local client = new_client()
+            local lock, order = client:mutex(fixture.path(), options), {}
+            for index = 1, 20 do
+                assert(lock:acquire { callback = function(held, message)
+                    assert(held, message)
+                    order[#order + 1] = index
+                    assert.is_true(held:held())
+                    assert(held:release())
+                end })
+            end
+            callbacks.run(client, function()
+                return #order == 20
+            end)
+            for index = 1, 20 do
+                assert.equal(index, order[index])
+            end
+        end
+    end)
+
+    it("hold while the program keeps only the object, or only the lock that the callback got", function()
+        local client, path = new_client(), fixture.path()
+        local semaphore, answers, callback = client:semaphore(path, 3), collect()
+        for _ = 1, 3 do
+            semaphore:acquire { callback = callback }
+        end
+        await(client, answers, 3)
+        while answers[1] do
+            answers[#answers] = nil
+        end
+        collectgarbage()
+        collectgarbage()
+        assert(client:flush(5))
+        assert.equal(3, #fixture.children(path .. "/leases"))
+        semaphore = nil -- luacheck: ignore
+        collectgarbage()
+        collectgarbage()
+        assert(client:flush(5))
+        assert.equal(0, #fixture.children(path .. "/leases"))
+
+        local lock = client:mutex(fixture.path())
+        lock:acquire { callback = callback }
+        local held = await(client, answers, 1)[1]
+        answers[1], lock = nil, nil -- luacheck: ignore
+        collectgarbage()
+        collectgarbage()
+        run_for(client, 1)
+        assert.is_true(held:held())
+    end)
+
+    it("take several permits together, and each callback has its own", function()
+        local client = new_client()
+        local semaphore, answers, callback = client:semaphore(fixture.path(), 5), collect()
+        assert(semaphore:acquire { count = 2, callback = callback })
+        assert(semaphore:acquire { count = 3, callback = callback })
+        assert(semaphore:acquire { count = 1, timeout = 1, callback = callback })
+        local last = await(client, answers, 3)
+        assert.equal("timeout", code_of(last))
+        assert.not_equal(answers[1][1], answers[2][1])
+        assert(answers[1][1]:release())
+        assert.is_true(answers[2][1]:held())
+        assert.equal(2, semaphore:available(5))
+    end)
+
+    it("and coroutines wait for each other by one object", function()
+        local client = fixture.loop_client({}, 30)
+        local lock, answers, callback = client:mutex(fixture.path()), collect()
+        loop.run(function()
+            assert(lock:acquire { callback = callback })
+            assert.equal("timeout", select(3, lock:acquire(1))) -- its wait runs the pump
+            assert.is_true(answers[1][1]:held())
+            assert.is_false(lock:held()) -- this coroutine has asked, and does not hold
+            assert.equal("not_held", select(3, lock:release()))
+            assert(answers[1][1]:release())
+            assert(lock:acquire(1))
+            assert(lock:acquire { callback = callback })
+            assert.equal("deadlock", select(3, lock:acquire(1)))
+            assert(lock:release())
+            assert(client:flush(5)) -- its wait runs the pump, too
+            client:pump()
+            assert.is_true(answers[2][1]:held())
+        end)
+    end)
+
+    it("in a program that blocks, do not let it wait for the lock that its own callback has", function()
+        local client = new_client()
+        local lock, answers, callback = client:mutex(fixture.path()), collect()
+        assert(lock:acquire { callback = callback })
+        await(client, answers, 1)
+        assert.equal("deadlock", select(3, lock:acquire(5)))
+        assert(answers[1][1]:release())
+        assert(lock:acquire(5))
+    end)
+
+    it("are called although the program blocks for another lock", function()
+        local client = new_client()
+        local lock, answers, callback = client:mutex(fixture.path()), collect()
+        assert(lock:acquire { callback = callback })
+        assert(client:mutex(fixture.path()):acquire(5))
+        assert(client:flush(5))
+        client:pump()
+        assert.is_true(answers[1][1]:held())
+    end)
+
+    it("may acquire, release and acquire by callback in a callback; its errors are reported, and are raised nowhere", function()
+        local log = {}
+        local client = new_client { log = function(level, message)
+            log[#log + 1] = level .. ": " .. message
+        end }
+        local lock, answers, callback = client:mutex(fixture.path()), collect()
+        assert(lock:acquire { callback = function(held)
+            assert(held:release())
+            assert(lock:acquire { callback = callback })
+            assert.same({}, answers)
+            error("broken on purpose")
+        end })
+        assert.is_true(await(client, answers, 1)[1]:held())
+        local found = 0
+        for _, line in ipairs(log) do
+            found = found + (line:find("^error: the callback of acquire raised: .*broken on purpose") and 1 or 0)
+        end
+        assert.equal(1, found)
+    end)
+
+    it("answer lost if on_revoke gives the lock back at once, and max_hold ends the hold", function()
+        local client, lost = new_client(), {}
+        local lock = client:mutex(fixture.path(), { max_hold = 2, on_lost = function(_, reason)
+            lost[#lost + 1] = reason
+        end })
+        local answers, callback = collect()
+        assert(lock:acquire { callback = callback })
+        await(client, answers, 1)
+        takes(2, function()
+            callbacks.run(client, function()
+                return lost[1]
+            end)
+        end, 1)
+        assert.same({ "max_hold" }, lost)
+    end)
+
+    it("survive the end of the session: the waiter queues again", function()
+        local client, link = fixture.client_behind_proxy { wait = "blocking", session_timeout = 4 }
+        local path = fixture.path()
+        local lock, answers, callback = client:mutex(path), collect()
+        local rival = fixture.mutex(path)
+        assert(rival:acquire(5))
+        assert(lock:acquire { timeout = 60, callback = callback })
+        run_for(client, 1)
+        link:stall()
+        run_for(client, 10)
+        link:resume()
+        run_for(client, 5)
+        assert.same({}, answers)
+        assert(rival:release())
+        assert.is_true(await(client, answers, 1)[1]:held())
+    end)
+
+    it("many at once: each callback once, and each deadline in its turn", function()
+        local client, path = new_client(), fixture.path()
+        local rival = fixture.mutex(path)
+        assert(rival:acquire(5))
+        local lock, ended = client:mutex(path), {}
+        for index = 1, 50 do -- the deadlines are not in order
+            local seconds = 1 + (index * 7) % 50 / 10
+            assert(lock:acquire { timeout = seconds, callback = function(_, _, code)
+                ended[#ended + 1] = { seconds, code }
+            end })
+        end
+        callbacks.run(client, function()
+            return #ended == 50
+        end)
+        for index = 1, 50 do
+            assert.equal("timeout", ended[index][2])
+            if is_virtual and index > 1 then
+                assert.is_true(ended[index - 1][1] <= ended[index][1])
+            end
+        end
+        run_for(client, 1)
+        assert.equal(50, #ended)
+    end)
+
+    it("are refused where they cannot be: in with_lock, and for a multi", function()
+        local client = new_client()
+        local function nothing()
+        end
+        local lock = client:mutex(fixture.path())
+        for _, call in ipairs {
+            function() lock:with_lock(nothing, { callback = nothing }) end,
+            function() client:rwlock(fixture.path()):with_read(nothing, { callback = nothing }) end,
+            function() client:multi { lock }:acquire { callback = nothing } end,
+            function() client:multi { lock }:with_lock(nothing, { callback = nothing }) end
+        } do
+            local ok, problem = pcall(call)
+            assert.is_false(ok)
+            assert.truthy(problem:find("unknown option 'callback' (known: keep, timeout)", 1, true), problem)
+        end
+    end)
+
+    it("do not delay the others at a deadline if a callback yields in a coroutine of the adapter", function()
+        if not compat.PCALL_YIELDS then
+            return
+        end
+        local adapter = {}
+        for name, fn in pairs(loop) do
+            adapter[name] = fn
+        end
+        local threads = {}
+        function adapter.spawn(fn)
+            local thread = coroutine.create(fn)
+            threads[#threads + 1] = thread
+            assert(coroutine.resume(thread))
+        end
+        local client = fixture.client { wait = adapter, session_timeout = 30 }
+        local first, answers, callback = client:mutex(fixture.path()), collect()
+        assert(first:acquire { callback = function(held)
+            coroutine.yield()
+            assert.is_true(held:held())
+            callback("resumed")
+        end })
+        assert(client:mutex(fixture.path()):acquire { callback = callback })
+        assert.is_true(await(client, answers, 1)[1]:held())
+        assert(coroutine.resume(threads[1]))
+        assert.equal("resumed", answers[2][1])
+    end)
+end)

@@ -1,0 +1,146 @@
+--- Inside nginx: acquisitions by callback, in every phase, and the holds of callbacks. The Lua inside nginx is always LuaJIT, so
+-- these specs run only once.
+
+if not rawget(_G, "jit") then
+    return
+end
+
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local inside = require "spec.support.nginx_fixture"
+
+local nobody_complained, start = inside.nobody_complained, inside.start
+
+--- Waits for what a location has kept under a name.
+local function report(server, name)
+    return eventually(function()
+        local _, text = server:get("/report?name=" .. name)
+        return text ~= "" and text
+    end, 30, "the report " .. name)
+end
+
+describe("inside nginx, an acquisition by callback #nginx", function()
+    after_each(fixture.clean)
+
+    it("works in the phases that cannot wait, and its callback runs in a timer, which may wait", function()
+        local phases = { "set", "header_filter", "body_filter", "log" }
+        local server = start(([[
+            location = /phases {
+                set_by_lua_block $nothing { ASK("set") return "" }
+                content_by_lua_block { ngx.say("done") }
+                header_filter_by_lua_block { ASK("header_filter") }
+                body_filter_by_lua_block { if ngx.arg[2] then ASK("body_filter") end }
+                log_by_lua_block { ASK("log") }
+            }
+        ]]):gsub("ASK", "package.loaded.ask"), { head = inside.HEAD:gsub("local inside = req", [[
+            package.loaded.ask = function(name)
+                local inside = require "spec.support.inside_nginx"
+                local phase = ngx.get_phase()
+                local within = true
+                local lock = inside.mutex("@PATH@-" .. name)
+                assert(lock:acquire { timeout = 20, callback = function(held, message)
+                    if not held then
+                        return ngx.shared.results:set(name, message)
+                    end
+                    ngx.sleep(0.01)
+                    ngx.shared.results:set(name, table.concat({
+                        phase, ngx.get_phase(), tostring(within), tostring(held:held()), tostring(lock:held())
+                    }, " "))
+                    assert(held:release())
+                end })
+                within = false
+            end
+            %0]]) })
+        server:get("/phases")
+        for _, phase in ipairs(phases) do
+            assert.equal(phase .. " timer false true true", report(server, phase))
+            fixture.await_children(server.path .. "-" .. phase, 0)
+        end
+        nobody_complained(server)
+    end)
+
+    it("holds as long as the callback's timer runs, whatever becomes of the request, or longer with keep", function()
+        local server = start([[
+            location = /brief { content_by_lua_block {
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@-brief")
+                assert(lock:acquire { callback = function(held)
+                    ngx.shared.results:set("node", held:node())
+                    while not ngx.shared.results:get("go") do ngx.sleep(0.01) end
+                    ngx.shared.results:set("brief", tostring(held:held()))
+                    error("broken on purpose")
+                end })
+                ngx.say("asked")
+            } }
+            location = /kept { content_by_lua_block {
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@-kept")
+                package.loaded.kept = lock
+                assert(lock:acquire { keep = true, callback = function(held)
+                    ngx.shared.results:set("kept", tostring(held:held()))
+                end })
+                ngx.say("asked")
+            } }
+            location = /is_kept { content_by_lua_block { ngx.say(tostring(package.loaded.kept:held())) } }
+            location = /release { content_by_lua_block { ngx.say(tostring(package.loaded.kept:release())) } }
+            location = /go { content_by_lua_block { ngx.shared.results:set("go", true) ngx.say("goes") } }
+        ]])
+        assert.same({ 200, "asked" }, { server:get("/brief") })
+        report(server, "node")
+        fixture.await_children(server.path .. "-brief", 1)
+        server:get("/go")
+        assert.equal("true", report(server, "brief"))
+        fixture.await_children(server.path .. "-brief", 0)
+        assert.same({ 200, "asked" }, { server:get("/kept") })
+        assert.equal("true", report(server, "kept"))
+        collectgarbage()
+        assert.same({ 200, "true" }, { server:get("/is_kept") })
+        assert(fixture.client():mutex(server.path .. "-kept"):acquire(0.1) == nil)
+        assert.same({ 200, "true" }, { server:get("/release") })
+        fixture.await_children(server.path .. "-kept", 0)
+    end)
+
+    it("times out, is cancelled, and gets the code closed when its worker exits", function()
+        local server = start([[
+            location = /ask { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                assert(inside.mutex("@PATH@-free"):acquire(20)) -- now there is a connection
+                local lock = inside.mutex("@PATH@-taken")
+                local function note(name)
+                    return function(_, _, code) ngx.shared.results:set(name, code) end
+                end
+                assert(lock:acquire { timeout = 0.05, callback = note("late") })
+                local call = assert(lock:acquire { callback = note("cancelled") })
+                assert(call:cancel())
+                assert(lock:acquire { callback = note("closed") })
+                assert(inside.client():get("/", { callback = function(data)
+                    ngx.shared.results:set("get", type(data))
+                end }))
+                ngx.say("asked")
+            } }
+        ]])
+        fixture.join(server.path .. "-taken")
+        assert.same({ 200, "asked" }, { server:get("/ask") })
+        assert.equal("timeout", report(server, "late"))
+        assert.equal("cancelled", report(server, "cancelled"))
+        assert.equal("string", report(server, "get"))
+        fixture.await_children(server.path .. "-taken", 2)
+        server:signal("HUP")
+        assert.equal("closed", report(server, "closed"))
+        fixture.await_children(server.path .. "-taken", 1)
+        nobody_complained(server)
+    end)
+
+    it("is refused where its callback could not be called: lua_code_cache off", function()
+        local server = start([[
+            location = /ask { content_by_lua_block {
+                local client = require("zklock").connect("@ZOOKEEPER@", { connect_timeout = 20 })
+                local call, message, code = client:mutex("@PATH@"):acquire { callback = function() end }
+                ngx.say(tostring(call and true) .. " " .. tostring(code))
+                client:close()
+            } }
+        ]], { head = "lua_code_cache off;\n" .. inside.HEAD })
+        for _ = 1, 2 do
+            server:get("/ask") -- the first Lua states of a worker could be those of all requests
+        end
+        assert.same({ 200, "nil unsupported" }, { server:get("/ask") })
+    end)
+end)

@@ -1,25 +1,36 @@
--- Leader election: one of several processes leads at a time. It leads as long as it holds a lock, checks before each piece of
--- work whether it still does, and becomes a candidate again when it has lost the lock. When the leader is killed, or is
--- suspended for too long, the next process takes over after the leader's session timeout (10 seconds here).
+-- Leader election: one of several processes leads at a time. Each process has a leader object, which campaigns in the background,
+-- calls on_elected when the process is elected, and on_lost when its term is over. The leader checks is_leader() before each piece
+-- of work. When the leader is killed, or is suspended for too long, the next process takes over after the leader's session
+-- timeout (10 seconds here). A process that has lost the leadership becomes a candidate again, by itself.
 --
--- A last piece of work may be under way when the lock is lost. See fencing.lua for a solution where this matters.
+-- A last piece of work may be under way when the leadership is lost. See fencing.lua for a solution where this matters.
 --
 --   lua examples/leader.lua HOST:PORT
 
 package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
 local common = require "common"
+local core = require "zklock.core"
 local zklock = require "zklock"
 
 local function candidate(name, path)
-    local client = assert(zklock.connect(common.servers, { session_timeout = 10, identity = name }))
-    local lock = client:mutex(path)
-    print(name .. " is a candidate")
-    while lock:acquire(60) do
-        print(name .. " leads")
-        while lock:held() do -- reads the clock, sends nothing
-            common.work(0.02)
+    local client = assert(zklock.connect(common.servers, { session_timeout = 10 }))
+    local leader = assert(client:leader(path, {
+        identity = name,
+        on_elected = function()
+            print(name .. " leads")
+        end,
+        on_lost = function()
+            print(name .. " steps down")
         end
-        print(name .. " steps down")
+    }))
+    print(name .. " is a candidate")
+    while true do -- a plain program; in an event loop, the loop pumps
+        if leader:is_leader() then -- reads the clock, sends nothing
+            common.work(0.02)
+        else
+            core.poll(client:pollfd(), 1)
+        end
+        client:pump() -- calls on_elected and on_lost
     end
 end
 

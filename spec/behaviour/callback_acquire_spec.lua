@@ -117,7 +117,7 @@ for _, kind in ipairs(kinds) do
             assert.is_true(await(client, answers, 3)[1]:held())
         end)
 
-        it("is ended by call:cancel, and by lock:cancel: code cancelled, from the pump", function()
+        it("is ended by call:cancel, and by lock:cancel: code cancelled, from the pump #asan #valgrind", function()
             local client, path = new_client(), fixture.path()
             local lock, answers, callback = kind.new(client, path), collect()
             local rival = kinds.new_rival(kind, path)
@@ -353,7 +353,7 @@ describe("acquisitions by callback", function()
         assert.is_true(await(client, answers, 1)[1]:held())
     end)
 
-    it("many at once: each callback once, and each deadline in its turn", function()
+    it("many at once: each callback once, and each deadline in its turn #asan #valgrind", function()
         local client, path = new_client(), fixture.path()
         local rival = fixture.mutex(path)
         assert(rival:acquire(5))
@@ -419,5 +419,25 @@ describe("acquisitions by callback", function()
         assert.is_true(await(client, answers, 1)[1]:held())
         assert(coroutine.resume(threads[1]))
         assert.equal("resumed", answers[2][1])
+    end)
+
+    local has_posix = pcall(require, "posix.unistd")
+    local test = has_posix and it or pending
+
+    test("get the code forked in the child of a fork, from its pump, and the parent's go on #real", function()
+        local path, node = fixture.path(), fixture.directory()
+        local holder = fixture.join(path)
+        local result = fixture.program("callback_forker", fixture.servers(), path, node, holder:match("[^/]+$")):finish()
+        assert.same({ 0, "" }, { result.status, result.errors })
+        local lines = {}
+        for line in result.output:gmatch("[^\n]+") do
+            lines[#lines + 1] = line
+        end
+        table.sort(lines)
+        assert.same({
+            "child\tacquire\tforked", "child\tget\tforked", "child\tleader\tforked", "child\tleads\tfalse",
+            "child\tlock\tforked", "child\twatch\tforked", "child ended\texited\t0", "parent\telected\tstring",
+            "parent\tleads\ttrue", "parent\tlock\ttable", "parent\twatch\tstring"
+        }, lines)
     end)
 end)

@@ -13,7 +13,7 @@ end
 after_each(fixture.clean)
 
 describe("an operation by callback", function()
-    it("returns a call, and gives the callback the results of the operation", function()
+    it("returns a call, and gives the callback the results of the operation #asan #valgrind", function()
         local client, path = new_client(), fixture.path()
         local answers, callback = collect()
         local function last()
@@ -118,7 +118,7 @@ describe("a wait for a watch by callback", function()
         assert.equal(4, #answers)
     end)
 
-    it("keeps each deadline of several calls, whatever their order", function()
+    it("keeps each deadline of several calls, whatever their order #asan #valgrind", function()
         local client, path = new_client(), fixture.directory()
         local answers, callback = collect()
         local _, _, watch = assert(client:get(path, { watch = true, timeout = 10 }))

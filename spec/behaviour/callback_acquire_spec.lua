@@ -9,7 +9,8 @@ local loop = require "spec.support.loop"
 local socket = require "socket"
 local takes = require "spec.support.takes"
 
-local await, collect, run_for = callbacks.await, callbacks.collect, callbacks.run_for
+local await, collect, idle = callbacks.await, callbacks.collect, callbacks.idle
+local run_for = callbacks.run_for
 
 --- A client of a program that never waits.
 local function new_client(options)
@@ -34,7 +35,7 @@ for _, kind in ipairs(kinds) do
             local client, path = new_client(), fixture.path()
             local lock, answers, callback = kind.new(client, path), collect()
             for _ = 1, 2 do -- for the second time the directory, and maybe the node, is there
-                local asked = assert(lock:acquire { timeout = 5, callback = callback })
+                local asked = assert(lock:acquire { timeout = 20, callback = callback })
                 assert.same({}, answers)
                 assert.equal("zklock call (acquire, pending)", tostring(asked))
                 local answer = await(client, answers, 1)
@@ -45,7 +46,7 @@ for _, kind in ipairs(kinds) do
                 assert.truthy(held:token())
                 assert.equal("zklock call (acquire, answered)", tostring(asked))
                 assert.is_false(asked:cancel())
-                run_for(client, 6) -- beyond the deadline
+                idle(client, 25) -- beyond the deadline
                 assert.equal(1, #answers)
                 assert.is_true(held:held())
                 assert(held:release())
@@ -62,7 +63,7 @@ for _, kind in ipairs(kinds) do
             end
             local lock, answers, callback = kind.new(client, path, { linger = 60 }), collect()
             assert(lock:with_lock(function() end, 5))
-            assert(client:flush(5))
+            assert(client:flush(20))
             local sent = fixture.sent(client)
             assert(lock:acquire { callback = callback })
             assert.same({}, answers)
@@ -75,15 +76,15 @@ for _, kind in ipairs(kinds) do
             local client, path = new_client(), fixture.path()
             local lock, answers, callback = kind.new(client, path), collect()
             local rival = kinds.new_rival(kind, path)
-            assert(rival:acquire(5))
+            assert(rival:acquire(20))
             takes(2.5, function()
                 assert(lock:acquire { timeout = 2.5, callback = callback })
                 assert.equal("timeout", code_of(await(client, answers, 1)))
             end)
             assert.truthy(answers[1][2]:find("within 2.5 s: ", 1, true), answers[1][2])
-            assert(client:flush(5))
+            assert(client:flush(20))
             assert(lock:acquire { timeout = 10, callback = callback })
-            run_for(client, 3)
+            idle(client, 3)
             assert.equal(1, #answers)
             assert(rival:release())
             assert.is_true(await(client, answers, 2)[1]:held())
@@ -93,12 +94,12 @@ for _, kind in ipairs(kinds) do
             local client, path = new_client(), fixture.path()
             local lock, answers, callback = kind.new(client, path), collect()
             local rival = kinds.new_rival(kind, path)
-            assert(rival:acquire(5))
+            assert(rival:acquire(20))
             assert(lock:acquire { timeout = 1, callback = callback })
             socket.sleep(2)
             assert(rival:release())
             local other = kinds.new_rival(kind, path)
-            assert(other:acquire(5)) -- nothing is ahead any more
+            assert(other:acquire(20)) -- nothing is ahead any more
             assert.equal("timeout", code_of(await(client, answers, 1)))
         end)
 
@@ -106,7 +107,7 @@ for _, kind in ipairs(kinds) do
             local client, path = new_client(), fixture.path()
             local lock, answers, callback = kind.new(client, path), collect()
             local rival = kinds.new_rival(kind, path)
-            assert(rival:acquire(5))
+            assert(rival:acquire(20))
             assert(lock:acquire { timeout = 0, callback = callback })
             assert.same({}, answers)
             assert.equal("timeout", code_of(await(client, answers, 1)))
@@ -121,10 +122,10 @@ for _, kind in ipairs(kinds) do
             local client, path = new_client(), fixture.path()
             local lock, answers, callback = kind.new(client, path), collect()
             local rival = kinds.new_rival(kind, path)
-            assert(rival:acquire(5))
+            assert(rival:acquire(20))
             local first = assert(lock:acquire { callback = callback })
             local second = assert(lock:acquire { callback = callback, timeout = 20 })
-            run_for(client, 1)
+            idle(client, 1)
             assert.is_true(first:cancel())
             assert.is_false(first:cancel())
             assert.same({}, answers)
@@ -133,8 +134,8 @@ for _, kind in ipairs(kinds) do
             assert.equal("cancelled", code_of(await(client, answers, 2)))
             assert.is_false(second:cancel())
             assert.is_false(lock:cancel())
-            assert(client:flush(5))
-            run_for(client, 30)
+            assert(client:flush(20))
+            idle(client, 30)
             assert.equal(2, #answers)
         end)
 
@@ -142,9 +143,9 @@ for _, kind in ipairs(kinds) do
             local client, path = new_client(), fixture.path()
             local lock, answers, callback = kind.new(client, path), collect()
             local rival = kinds.new_rival(kind, path)
-            assert(rival:acquire(5))
+            assert(rival:acquire(20))
             assert(lock:acquire { timeout = 20, callback = callback })
-            run_for(client, 1)
+            idle(client, 1)
             assert(client:close())
             assert.equal("closed", code_of(answers[1]))
             local asked, message, code = lock:acquire { callback = callback }
@@ -188,7 +189,7 @@ for _, kind in ipairs(kinds) do
             end)
             assert.equal("lost", lost[1][2])
             assert.is_false(lost[1][1]:held())
-            run_for(client, 3)
+            idle(client, 3)
             assert.is_true(#lost <= 2)
         end)
     end)
@@ -228,12 +229,12 @@ describe("acquisitions by callback", function()
         end
         collectgarbage()
         collectgarbage()
-        assert(client:flush(5))
+        assert(client:flush(20))
         assert.equal(3, #fixture.children(path .. "/leases"))
         semaphore = nil -- luacheck: ignore
         collectgarbage()
         collectgarbage()
-        assert(client:flush(5))
+        assert(client:flush(20))
         assert.equal(0, #fixture.children(path .. "/leases"))
 
         local lock = client:mutex(fixture.path())
@@ -242,7 +243,7 @@ describe("acquisitions by callback", function()
         answers[1], lock = nil, nil -- luacheck: ignore
         collectgarbage()
         collectgarbage()
-        run_for(client, 1)
+        idle(client, 1)
         assert.is_true(held:held())
     end)
 
@@ -274,7 +275,7 @@ describe("acquisitions by callback", function()
             assert(lock:acquire { callback = callback })
             assert.equal("deadlock", select(3, lock:acquire(1)))
             assert(lock:release())
-            assert(client:flush(5)) -- its wait runs the pump, too
+            assert(client:flush(20)) -- its wait runs the pump, too
             client:pump()
             assert.is_true(answers[2][1]:held())
         end)
@@ -295,7 +296,7 @@ describe("acquisitions by callback", function()
         local lock, answers, callback = client:mutex(fixture.path()), collect()
         assert(lock:acquire { callback = callback })
         assert(client:mutex(fixture.path()):acquire(5))
-        assert(client:flush(5))
+        assert(client:flush(20))
         client:pump()
         assert.is_true(answers[1][1]:held())
     end)
@@ -341,7 +342,7 @@ describe("acquisitions by callback", function()
         local path = fixture.path()
         local lock, answers, callback = client:mutex(path), collect()
         local rival = fixture.mutex(path)
-        assert(rival:acquire(5))
+        assert(rival:acquire(20))
         assert(lock:acquire { timeout = 60, callback = callback })
         run_for(client, 1)
         link:stall()
@@ -356,7 +357,7 @@ describe("acquisitions by callback", function()
     it("many at once: each callback once, and each deadline in its turn #asan #valgrind", function()
         local client, path = new_client(), fixture.path()
         local rival = fixture.mutex(path)
-        assert(rival:acquire(5))
+        assert(rival:acquire(20))
         local lock, ended = client:mutex(path), {}
         for index = 1, 50 do -- the deadlines are not in order
             local seconds = 1 + (index * 7) % 50 / 10
@@ -373,7 +374,7 @@ describe("acquisitions by callback", function()
                 assert.is_true(ended[index - 1][1] <= ended[index][1])
             end
         end
-        run_for(client, 1)
+        idle(client, 1)
         assert.equal(50, #ended)
     end)
 

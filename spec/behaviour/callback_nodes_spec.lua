@@ -4,7 +4,7 @@ local callbacks = require "spec.support.callbacks"
 local fixture = require "spec.support.fixture"
 local takes = require "spec.support.takes"
 
-local await, collect, run_for = callbacks.await, callbacks.collect, callbacks.run_for
+local await, collect, idle = callbacks.await, callbacks.collect, callbacks.idle
 
 local function new_client()
     return fixture.client { wait = "blocking", session_timeout = 30 }
@@ -57,7 +57,7 @@ describe("an operation by callback", function()
         assert.equal("no_node", last()[3])
         assert(client:transaction():commit(settings))
         assert.same({}, last()[1])
-        run_for(client, 30)
+        idle(client, 30)
         assert.same({}, answers)
     end)
 
@@ -72,14 +72,14 @@ describe("an operation by callback", function()
         end)
         local call = assert(client:set(path, "new", { callback = callback }))
         assert.equal("zklock call (set, pending)", tostring(call))
-        run_for(client, 1)
+        idle(client, 1)
         assert.is_true(call:cancel())
         assert.equal(1, #answers)
         assert.equal("cancelled", await(client, answers, 2)[3])
         assert.truthy(answers[2][2]:find("may or may not be executed", 1, true))
         link:resume()
         assert(client:flush(20))
-        run_for(client, 3)
+        idle(client, 3)
         assert.equal(2, #answers)
     end)
 
@@ -88,7 +88,7 @@ describe("an operation by callback", function()
         local answers, callback = collect()
         link:stall("down")
         assert(client:get(fixture.directory(), { callback = callback }))
-        run_for(client, 1)
+        idle(client, 1)
         client:close(10)
         callbacks.run(client, function()
             return answers[1]
@@ -114,7 +114,7 @@ describe("a wait for a watch by callback", function()
         assert(watch:wait { callback = callback })
         assert.equal(3, #answers)
         assert.equal("changed", await(client, answers, 4)[1])
-        run_for(client, 30)
+        idle(client, 30)
         assert.equal(4, #answers)
     end)
 
@@ -149,7 +149,7 @@ describe("a wait for a watch by callback", function()
         watch:cancel()
         assert.equal(1, #answers)
         assert.equal("cancelled", await(client, answers, 2)[3])
-        run_for(client, 5)
+        idle(client, 5)
         assert.equal(2, #answers)
     end)
 end)

@@ -3,6 +3,7 @@
 
 local compat = require "spec.support.compat"
 local core = require "zklock.core"
+local is_virtual = require "spec.support.is_virtual"
 
 local callbacks = {}
 
@@ -43,6 +44,11 @@ function callbacks.run_for(client, seconds)
         core.poll(assert(client:pollfd()), deadline - core.now())
         client:pump()
     end
+end
+
+--- Pumps for a while in which nothing more is to come: for so long in virtual time, for a moment on real servers.
+function callbacks.idle(client, seconds)
+    callbacks.run_for(client, is_virtual and seconds or 0.1)
 end
 
 return callbacks

@@ -81,8 +81,8 @@
 -- when the fd is readable. wait and attend start it if it is not running. It must follow three rules:
 --
 --   * It should hold a reference to the client, because the fd is closed when the client is collected. Then it must end when
---     `client:needs_pump()` is false (no waiter, no lock held, no watch armed), and at detach; otherwise the client is never
---     collected. Check after each pump and, if the loop has timers, from time to time.
+--     `client:needs_pump()` is false (no waiter, no callback to come, no lock held, no watch armed), and at detach; otherwise
+--     the client is never collected. Check after each pump and, if the loop has timers, from time to time.
 --   * It ends, or stops watching the fd, before the fd is closed. Loops identify descriptors by their numbers, and the next
 --     client, or a foreign socket, may get the same number.
 --   * It keeps the loop from ending only while there is a waiter. A program whose work is done must end, also when it still

@@ -183,8 +183,9 @@ function Client:pollfd()
     return self._core:pollfd()
 end
 
---- For adapters: whether pump has work or may have some soon: a waiter waits for this client, a lock of it is held, or a watch
--- is armed. As long as this is so an adapter's pump should go on. Otherwise it may stop, and let the client be collected.
+--- For adapters: whether pump has work or may have some soon: a waiter waits for this client, a callback waits for its answer, a
+-- lock of the client is held, or a watch is armed. As long as this is so an adapter's pump should go on. Otherwise it may stop,
+-- and let the client be collected.
 -- @treturn boolean
 function Client:needs_pump()
     check_self(self, "needs_pump")

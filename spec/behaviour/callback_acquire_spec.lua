@@ -2,12 +2,14 @@
 
 local callbacks = require "spec.support.callbacks"
 local compat = require "spec.support.compat"
+local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local socket = require "socket"
 local takes = require "spec.support.takes"
+local zklock = require "zklock"
 
 local await, collect, idle = callbacks.await, callbacks.collect, callbacks.idle
 local run_for = callbacks.run_for
@@ -420,6 +422,44 @@ describe("acquisitions by callback", function()
         assert.is_true(await(client, answers, 1)[1]:held())
         assert(coroutine.resume(threads[1]))
         assert.equal("resumed", answers[2][1])
+    end)
+
+    it("end with a client to which the program no longer refers, without a call of the callback", function()
+        local path, called = fixture.path(), 0
+        local rival = fixture.mutex(path)
+        assert(rival:acquire(20))
+        do
+            local client = assert(zklock.connect(fixture.servers(), { wait = "blocking", connect_timeout = 20 }))
+            local lock = client:mutex(path)
+            assert(lock:acquire { callback = function() called = called + 1 end })
+            assert(lock:acquire { callback = function() called = called + 1 end, timeout = 1 })
+            assert(client:flush(20))
+        end
+        fixture.await_children(path, 2)
+        eventually(function()
+            collectgarbage()
+            return fixture.has(path, 1)
+        end)
+        assert.equal(0, called)
+    end)
+
+    it("are forgotten when they have their answer: nothing of them is left", function()
+        local client = new_client()
+        local lock, answers, callback = client:mutex(fixture.path()), collect()
+        for turn = 1, 100 do
+            assert(lock:acquire { timeout = 20, callback = callback })
+            assert(await(client, answers, turn)[1]:release())
+            answers[turn] = true
+        end
+        assert(client:flush(20))
+        client:pump()
+        assert.is_nil(next(client._registry.calls))
+        assert.is_nil(next(lock._called))
+        collectgarbage()
+        collectgarbage()
+        assert.is_nil(next(client._registry.observers))
+        assert.is_false(client:needs_pump())
+        fixture.assert_nothing_left(client)
     end)
 
     local has_posix = pcall(require, "posix.unistd")

@@ -48,6 +48,49 @@ local function promises(loop)
         end)
     end)
 
+    if not (loop.name == "copas" and require("copas").running == nil) then -- Debian's copas cannot be detected
+        it("a client without a wait option calls callbacks in the loop that runs at the first call", function()
+            loop.run(function()
+                loop.sleep(0.01) -- under luv this coroutine begins before the loop
+                local client = fixture.client { session_timeout = 20 }
+                local lock, answers, callback = client:mutex(fixture.path()), collect()
+                assert(lock:acquire { timeout = 20, callback = callback })
+                assert(lock:acquire { timeout = 0.05, callback = callback })
+                loops.until_true(loop, function()
+                    return #answers == 2
+                end, "both callbacks")
+                assert.is_true(answers[1][1]:held())
+                assert.equal("timeout", answers[2][3])
+            end)
+        end)
+    end
+
+    it("a leader leads, is told that it has resigned, and leads again, while no coroutine waits", function()
+        loop.run(function()
+            local client, calls = loops.client(loop, { session_timeout = 20 }), {}
+            local leader = assert(client:leader(fixture.path(), {
+                on_elected = function()
+                    calls[#calls + 1] = "elected"
+                end,
+                on_lost = function(reason)
+                    calls[#calls + 1] = reason
+                end
+            }))
+            loops.until_true(loop, function()
+                return leader:is_leader()
+            end, "the first term")
+            assert.is_true(leader:resign())
+            loops.until_true(loop, function()
+                return leader:is_leader() and #calls == 3
+            end, "the second term")
+            leader:close()
+            loops.until_true(loop, function()
+                return #calls == 4
+            end, "the end")
+            assert.same({ "elected", "resigned", "elected", "closed" }, calls)
+        end)
+    end)
+
     it("a callback acquires in the place of a coroutine that could not wait, and hands over", function()
         loop.run(function()
             local client = loops.client(loop, { session_timeout = 20 })

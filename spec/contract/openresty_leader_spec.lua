@@ -65,7 +65,7 @@ describe("inside nginx, leadership #nginx", function()
         end, 40, count .. " lines of terms")
     end
 
-    it("is one worker's of two servers with two workers each, and a reload and a quit move it without waiting for a session", function()
+    it("is one worker's of two servers with two workers each; a reload and a quit move it, and wait for no session", function()
         local directory, path = files.make_directory(), fixture.path()
         local file = directory .. "/terms"
         files.write(file, "")

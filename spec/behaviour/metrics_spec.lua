@@ -129,6 +129,38 @@ describe("a lock group measures", function()
         assert.same({ timeout = 4, cancelled = 1, deadlock = 1, closed = 1 }, refusals(group(client)))
     end)
 
+    it("refusals that callbacks get", function()
+        local client, path = fixture.steady_client(), fixture.path()
+        local lock, codes = client:mutex(path), {}
+        fixture.join(path)
+        local function note(_, _, code)
+            codes[#codes + 1] = code
+        end
+        assert(lock:try_acquire { callback = note })
+        assert(lock:acquire { timeout = 1, callback = note })
+        assert(lock:acquire { callback = note }):cancel()
+        fixture.pump_until(client, function()
+            return #codes == 3
+        end)
+        assert.same({ timeout = 2, cancelled = 1 }, refusals(group(client)))
+        client:close()
+        assert.equal("closed", select(3, lock:acquire { callback = note }))
+        assert.same({ timeout = 2, cancelled = 1, closed = 1 }, refusals(group(client)))
+    end)
+
+    it("a hold that is extended as one hold", function()
+        local client = fixture.steady_client()
+        local lock = client:mutex(fixture.path(), { max_hold = 3 })
+        assert(lock:acquire(10))
+        assert(lock:extend(20))
+        socket.sleep(4)
+        assert(lock:extend(30))
+        assert.same({ 1, 0 }, { group(client).held, group(client).hold_time.count })
+        assert(lock:release())
+        has_one(group(client).hold_time, 5, 4)
+        assert.equal(0, group(client).held)
+    end)
+
     it("a refusal without a connection", function()
         local lock, link, client = fixture.mutex_behind_proxy(fixture.path())
         fixture.cut_off(client, link)

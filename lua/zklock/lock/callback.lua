@@ -8,10 +8,12 @@
 local attempts = require "zklock.lock.attempt"
 local Call = require "zklock.call"
 local Hold = require "zklock.hold"
+local LockGroups = require "zklock.lock_groups"
 local Owner = require "zklock.owner"
 
 local error, pcall = error, pcall
 local min = math.min
+local refuse = LockGroups.refuse
 local ask, attempt_decided, OFFLINE_PATIENCE = attempts.request, attempts.decided, attempts.OFFLINE_PATIENCE
 
 local callbacks = {}
@@ -30,6 +32,7 @@ function kind.results(subject)
         return lock
     end
     lock:_abandon(hold)
+    refuse(lock._group, code)
     return nil, message, code
 end
 
@@ -87,6 +90,7 @@ end
 function callbacks.acquire(self, seconds, count, keep, fn)
     local able, message, code = Call.is_possible(self._client)
     if not able then
+        refuse(self._group, code)
         return nil, message, code
     end
     local lock = Owner.place_of_caller(self)
@@ -103,6 +107,7 @@ function callbacks.acquire(self, seconds, count, keep, fn)
     if not ok then
         error(call, 0)
     end
+    refuse(self._group, code)
     return nil, message, code
 end
 

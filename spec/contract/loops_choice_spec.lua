@@ -1,5 +1,6 @@
 --- A client without a `wait` option chooses its event loop by itself. Each loop has additional promises.
 
+local socket = require "socket"
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
@@ -170,6 +171,28 @@ describe("by itself,", function()
             end)
         end)
         assert.is_true(flushed)
+    end)
+
+    local may_close = has_luv and coroutine.close
+    it_with(may_close, "a wait of luv whose coroutine is closed keeps the loop no longer, even if it is notified", function()
+        local client = fixture.client { wait = "luv", session_timeout = 30 }
+        local lock = client:mutex(fixture.path())
+        local node = fixture.join(lock:path())
+        local thread = coroutine.create(lock.acquire)
+        assert(coroutine.resume(thread, lock, 200))
+        fixture.await_children(lock:path(), 2)
+        fixture.observer():delete(node)
+        local notified = { getfd = function()
+            return client:pollfd()
+        end }
+        fixture.await_children(lock:path(), 1)
+        assert(socket.select({ notified }, nil, 60)[1], "the grant is not notified")
+        assert(coroutine.close(thread))
+        local timer = uv.new_timer()
+        timer:start(0, 0, function() -- a loop with nothing to do would not look at the notification
+            timer:close()
+        end)
+        assert.is_false(uv.run("nowait"))
     end)
 
     it_with(has_luv, "clients with luv leave nothing in the loop when they end", function()

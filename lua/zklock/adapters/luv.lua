@@ -65,7 +65,6 @@ function run_ready()
         index = index + 1
         local waiter = woken[index]
         local thread = waiter.thread
-        waiter.woken = false
         if is_resumable(waiter) then
             local ok, problem = coroutine.resume(thread)
             if not ok then
@@ -186,7 +185,7 @@ end
 --- Ends a suspension, for any reason.
 local function leave(waiter)
     if waiter.suspended then
-        waiter.suspended = false
+        waiter.suspended, waiter.woken = false, nil -- a late notification of this wait wakes nothing
         local pump = waiter.pump
         pump.waiting[waiter] = nil
         let_end(pump)

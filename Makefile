@@ -11,6 +11,8 @@ ARGS ?=
 PREFIX ?= /usr/local
 LUA_VERSION ?= 5.4
 LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
+BINDIR ?= $(PREFIX)/bin
+LUA ?= $(patsubst lualuajit,luajit,lua$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
 .PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty examples docs install clean
@@ -131,7 +133,11 @@ install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
 	@tools/build.sh $(LUA_VERSION)
 	install -d $(DESTDIR)$(LIBDIR)/zklock
 	install -m 755 build/$(LUA_VERSION)/zklock/core.so $(DESTDIR)$(LIBDIR)/zklock/core.so
+	install -m 755 build/$(LUA_VERSION)/zklock/process.so $(DESTDIR)$(LIBDIR)/zklock/process.so
 	cd lua && find . -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(LUADIR))/{} \;
+	install -d $(DESTDIR)$(BINDIR)
+	tools/command.sh $(LUA) $(LUADIR) $(LIBDIR) >$(DESTDIR)$(BINDIR)/zklock
+	chmod 755 $(DESTDIR)$(BINDIR)/zklock
 
 clean: ## remove build/
 	rm -rf build csrc/*/*.o zklock/core.so

@@ -19,6 +19,9 @@ lock.]],
 
 dependencies = {
   "lua >= 5.1, < 5.5",
+  -- For the command `zklock`. Debian: lua-argparse, lua-dkjson.
+  "argparse >= 0.7.1",
+  "dkjson >= 2.5",
 }
 
 -- Debian, Ubuntu: libzookeeper-st-dev. Elsewhere than in the usual places: ZOOKEEPER_DIR=…, or ZOOKEEPER_INCDIR=… and
@@ -112,6 +115,18 @@ build = {
       libraries = { "zookeeper_st", "pthread", "dl" },
     },
     ["resty.zklock"] = "lua/resty/zklock.lua",
+    -- For the command `zklock` only.
+    ["zklock.process"] = {
+      sources = {
+        "csrc/process/group.c",
+        "csrc/process/guardian.c",
+        "csrc/process/lua_process.c",
+        "csrc/process/signals.c",
+        "csrc/process/spawn.c",
+      },
+      defines = { "_GNU_SOURCE", "_FORTIFY_SOURCE=2" },
+      incdirs = { "csrc" },
+    },
     ["zklock"] = "lua/zklock/init.lua",
     ["zklock.adapters"] = "lua/zklock/adapters.lua",
     ["zklock.adapters.auto"] = "lua/zklock/adapters/auto.lua",
@@ -128,6 +143,15 @@ build = {
     ["zklock.adapters.openresty.waiters"] = "lua/zklock/adapters/openresty/waiters.lua",
     ["zklock.call"] = "lua/zklock/call.lua",
     ["zklock.check_self"] = "lua/zklock/check_self.lua",
+    ["zklock.cli"] = "lua/zklock/cli.lua",
+    ["zklock.cli.acquire"] = "lua/zklock/cli/acquire.lua",
+    ["zklock.cli.codes"] = "lua/zklock/cli/codes.lua",
+    ["zklock.cli.commands.completion"] = "lua/zklock/cli/commands/completion.lua",
+    ["zklock.cli.commands.hold"] = "lua/zklock/cli/commands/hold.lua",
+    ["zklock.cli.context"] = "lua/zklock/cli/context.lua",
+    ["zklock.cli.output"] = "lua/zklock/cli/output.lua",
+    ["zklock.cli.session"] = "lua/zklock/cli/session.lua",
+    ["zklock.cli.settings"] = "lua/zklock/cli/settings.lua",
     ["zklock.client"] = "lua/zklock/client.lua",
     ["zklock.cluster_mutex"] = "lua/zklock/cluster_mutex.lua",
     ["zklock.hold"] = "lua/zklock/hold.lua",
@@ -166,6 +190,9 @@ build = {
     ["zklock.transaction"] = "lua/zklock/transaction.lua",
     ["zklock.wait"] = "lua/zklock/wait.lua",
     ["zklock.with_lock"] = "lua/zklock/with_lock.lua",
+  },
+  install = {
+    bin = { zklock = "bin/zklock" },
   },
   -- The pages, and docs/types for language servers.
   copy_directories = { "docs" },

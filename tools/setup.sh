@@ -24,6 +24,8 @@ all_luas=(
 )
 # Only the server's classes: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
 server=(libzookeeper-java default-jre-headless procps lua-socket)
+# The command needs them at run time.
+command=(lua-argparse lua-dkjson)
 # The demo keeps its stock in Redis.
 shop=(redis-server lua-redis lua-luv)
 # lua-nginx-redis requires nginx-extras, which installs an nginx with all modules.
@@ -35,7 +37,7 @@ fuzzers=(clang libclang-rt-dev)
 # LDoc cannot format tables without lua-discount.
 reference=(lua-ldoc lua-discount)
 specs=(
-    libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cqueues lua-copas lua-cjson lua-argparse valgrind gcovr
+    libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cqueues lua-copas lua-cjson tmux valgrind gcovr
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo
@@ -52,7 +54,7 @@ rivals=(
 
 packages_for() {
     case $1 in
-    build) printf '%s\n' "${build[@]}" "${all_luas[@]}" ;;
+    build) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${command[@]}" ;;
     demo) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${shop[@]}" ;;
     demo-openresty | soak-nginx) printf '%s\n' "${build[@]}" "${server[@]}" "${shop[@]}" "${nginx[@]}" ;;
     test) packages_for build && packages_for demo && packages_for demo-openresty && packages_for lint && packages_for fuzz &&

@@ -27,22 +27,27 @@ end
 describe("packaging", function()
   local path = "rockspec/zklock-scm-1.rockspec"
   local rockspec = load_rockspec(path)
-  local core = rockspec.build.modules["zklock.core"]
+  local sources = {}
+  for _, module in ipairs({ "zklock.core", "zklock.process" }) do
+    for _, source in ipairs(rockspec.build.modules[module].sources) do
+      sources[#sources + 1] = source
+    end
+  end
   local cmake = docstrings.read_file("CMakeLists.txt")
 
   it("compiles every file of csrc/ with luarocks", function()
-    assert.same(files.find("csrc", ".c"), sorted(core.sources))
+    assert.same(files.find("csrc", ".c"), sorted(sources))
   end)
 
   it("compiles every file of csrc/ with CMake", function()
     local listed = {}
-    for name in ("BASE ZK LOCK OPS ENGINE CLIENT LUA"):gmatch("%u+") do
+    for name in ("BASE ZK LOCK OPS ENGINE CLIENT LUA PROCESS"):gmatch("%u+") do
       local block = assert(cmake:match("set%(" .. name .. "_SOURCES%s(.-)%)"), name)
       for source in block:gmatch("%S+") do
         listed[#listed + 1] = source
       end
     end
-    assert.same(sorted(core.sources), sorted(listed))
+    assert.same(sorted(sources), sorted(listed))
   end)
 
   it("installs every file of lua/ under the name that require finds it by", function()

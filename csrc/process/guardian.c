@@ -1,0 +1,210 @@
+/* guardian: a process that ends a process group in time. guardian.h has the states. */
+#include "guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "group.h"
+
+static const int64_t SECOND = 1000000000;
+
+/* While members of the group are alive after KILL, milliseconds between two looks. */
+static const int LOOK_AGAIN_MS = 10;
+
+/* The priority that the guardian asks for; the system grants it to root. */
+static const int PRIORITY = -10;
+
+/* What the wrapper writes when the group is gone. */
+static const char FINISH = 'f';
+
+typedef enum {
+    WRAPPER_LIVES,
+    WRAPPER_FINISHED,
+    WRAPPER_ENDED
+} wrapper_state;
+
+int64_t zkl_guard_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * SECOND + now.tv_nsec;
+}
+
+/* --- the guardian's process ---------------------------------------------------------------------------------------- */
+
+/* Waits for the wrapper, for `timer` if that is not -1, and for at most `ms` milliseconds (-1: no limit). */
+static wrapper_state wait_for_wrapper(int socket, int timer, int ms)
+{
+    struct pollfd fds[2] = {{.fd = socket, .events = POLLIN}, {.fd = timer, .events = POLLIN}};
+    if (poll(fds, 2, ms) <= 0 || fds[0].revents == 0) {
+        return WRAPPER_LIVES;
+    }
+    char word;
+    ssize_t length = read(socket, &word, 1);
+    return length == 1 ? WRAPPER_FINISHED : WRAPPER_ENDED;
+}
+
+/* Makes the timer go off at an instant; one that is over counts as now. */
+static void arm(int timer, int64_t at)
+{
+    struct itimerspec spec = {0};
+    if (at != ZKL_GUARD_NEVER) {
+        at = at > 0 ? at : 1;
+        spec.it_value.tv_sec = at / SECOND;
+        spec.it_value.tv_nsec = at % SECOND;
+    }
+    timerfd_settime(timer, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+/* Ends the group, and waits for the wrapper's word that it is gone; without a wrapper, until no member is alive. */
+static void kill_group(zkl_guard_page *page, int socket, wrapper_state wrapper)
+{
+    while (wrapper != WRAPPER_FINISHED) {
+        pid_t group = atomic_load(&page->group);
+        if (group != 0) {
+            zkl_group_signal(group, SIGKILL);
+            atomic_store(&page->sent, ZKL_GUARD_SENT_KILL);
+        }
+        if (wrapper == WRAPPER_ENDED && (group == 0 || zkl_group_look(group) != ZKL_GROUP_ALIVE)) {
+            return;
+        }
+        wrapper_state now = wait_for_wrapper(wrapper == WRAPPER_ENDED ? -1 : socket, -1, LOOK_AGAIN_MS);
+        wrapper = now == WRAPPER_LIVES ? wrapper : now;
+    }
+}
+
+/* Sends what is due at term_at, once. A group that is stopped has to run to be able to end. */
+static void ask_group(zkl_guard_page *page)
+{
+    pid_t group = atomic_load(&page->group);
+    if (group != 0 && atomic_load(&page->sent) == ZKL_GUARD_SENT_NOTHING) {
+        atomic_store(&page->sent, ZKL_GUARD_SENT_TERM);
+        zkl_group_signal(group, page->term_signal);
+        zkl_group_signal(group, SIGCONT);
+    }
+}
+
+static void watch(zkl_guard_page *page, int socket, int timer)
+{
+    wrapper_state wrapper = WRAPPER_LIVES;
+    while (wrapper == WRAPPER_LIVES) {
+        int64_t now = zkl_guard_clock();
+        int64_t term_at = atomic_load(&page->term_at);
+        int64_t kill_at = atomic_load(&page->kill_at);
+        if (kill_at <= now) {
+            break;
+        }
+        if (term_at <= now) {
+            ask_group(page);
+        }
+        arm(timer, term_at > now && term_at < kill_at ? term_at : kill_at);
+        wrapper = wait_for_wrapper(socket, timer, -1);
+    }
+    kill_group(page, socket, wrapper);
+}
+
+/* Keeps standard error and the socket; the command's files must not stay open because of the guardian. */
+static int close_others(int socket)
+{
+    int null = open("/dev/null", O_RDWR);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    int kept = STDERR_FILENO + 1;
+    if (socket != kept) {
+        dup2(socket, kept);
+    }
+    close_range((unsigned)kept + 1, ~0U, 0);
+    return kept;
+}
+
+/* In a session of its own: no signal of the terminal, and none to the wrapper's group, reaches it. */
+static _Noreturn void be_guardian(zkl_guard_page *page, int socket)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    setsid();
+    prctl(PR_SET_NAME, "zklock-guardian");
+    setpriority(PRIO_PROCESS, 0, PRIORITY);
+    socket = close_others(socket);
+    int timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (timer < 0 || chdir("/") != 0) {
+        _exit(1); /* the wrapper reads the end of the socket */
+    }
+    watch(page, socket, timer);
+    _exit(0);
+}
+
+/* --- the wrapper's process ----------------------------------------------------------------------------------------- */
+
+bool zkl_guard_start(zkl_guard *guard, int term_signal)
+{
+    int sockets[2];
+    void *page = mmap(NULL, sizeof(zkl_guard_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return false;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+        goto unmap;
+    }
+    *guard = (zkl_guard){.page = page, .socket = sockets[0]};
+    atomic_store(&guard->page->term_at, ZKL_GUARD_NEVER);
+    atomic_store(&guard->page->kill_at, ZKL_GUARD_NEVER);
+    guard->page->term_signal = term_signal;
+    guard->pid = fork();
+    if (guard->pid == 0) {
+        close(sockets[0]);
+        be_guardian(guard->page, sockets[1]);
+    }
+    if (guard->pid < 0) {
+        goto close;
+    }
+    close(sockets[1]);
+    return true;
+
+close:
+    close(sockets[0]);
+    close(sockets[1]);
+unmap:
+    munmap(page, sizeof(zkl_guard_page));
+    guard->page = NULL;
+    return false;
+}
+
+void zkl_guard_set(const zkl_guard *guard, int64_t term_at, int64_t kill_at)
+{
+    atomic_store(&guard->page->term_at, term_at);
+    atomic_store(&guard->page->kill_at, kill_at);
+}
+
+bool zkl_guard_ended(const zkl_guard *guard)
+{
+    struct pollfd fd = {.fd = guard->socket, .events = POLLIN};
+    return poll(&fd, 1, 0) > 0;
+}
+
+void zkl_guard_finish(zkl_guard *guard)
+{
+    if (guard->page == NULL) {
+        return;
+    }
+    while (send(guard->socket, &FINISH, 1, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+    }
+    kill(guard->pid, SIGCONT); /* it may have been stopped */
+    while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    close(guard->socket);
+    munmap(guard->page, sizeof(zkl_guard_page));
+    guard->page = NULL;
+}

@@ -1,0 +1,529 @@
+/*
+ * zklock.process: the binding of this folder for the command `zklock`. It knows no lock.
+ *
+ * Run-time failures are nil and a message. All functions return at once, except poll, and spawn, which waits for exec. Descriptors are
+ * numbers; those that a function opens are closed by exec. Times are seconds.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <lauxlib.h>
+#include <limits.h>
+#include <lua.h>
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "process.h"
+
+#define LUA_PUBLIC __attribute__((visibility("default")))
+
+static const char GUARD_TYPE[] = "zklock.guard";
+
+extern char **environ;
+
+static int push_errno(lua_State *L, int error)
+{
+    lua_pushnil(L);
+    lua_pushstring(L, strerror(error));
+    return 2;
+}
+
+static int push_result(lua_State *L, bool done)
+{
+    if (!done) {
+        return push_errno(L, errno);
+    }
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int check_signal(lua_State *L, int index)
+{
+    int number = zkl_signal_number(luaL_checkstring(L, index));
+    luaL_argcheck(L, number != 0, index, "no such signal");
+    return number;
+}
+
+static void push_signal(lua_State *L, int number)
+{
+    const char *name = zkl_signal_name(number);
+    if (name != NULL) {
+        lua_pushstring(L, name);
+    } else {
+        lua_pushfstring(L, "%d", number);
+    }
+}
+
+/* --- descriptors --------------------------------------------------------------------------------------------------- */
+
+/* fill_standard(): opens /dev/null for each of standard input, output and error that is closed. */
+static int process_fill_standard(lua_State *L)
+{
+    (void)L;
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            open("/dev/null", O_RDWR); /* the lowest number that is free */
+        }
+    }
+    return 0;
+}
+
+/*
+ * poll(list of descriptors, seconds) -> set of those that are readable, at their end or not open: {[fd] = true}. Negative
+ * descriptors are skipped. Empty when the time is up or a signal arrives.
+ */
+static int process_poll(lua_State *L)
+{
+    enum {
+        MOST = 16
+    };
+    struct pollfd fds[MOST];
+    nfds_t count = 0;
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_Number seconds = luaL_checknumber(L, 2);
+    for (int index = 1;; index++) {
+        lua_rawgeti(L, 1, index);
+        if (lua_isnil(L, -1)) {
+            break;
+        }
+        luaL_argcheck(L, count < MOST, 1, "too many descriptors");
+        fds[count++] = (struct pollfd){.fd = (int)lua_tointeger(L, -1), .events = POLLIN};
+        lua_pop(L, 1);
+    }
+    int ms = !(seconds > 0) ? 0 : seconds > 3600 ? 3600000 : (int)ceil(seconds * 1000);
+    int ready = poll(fds, count, ms);
+    lua_newtable(L);
+    for (nfds_t i = 0; ready > 0 && i < count; i++) {
+        if (fds[i].revents != 0) {
+            lua_pushboolean(L, 1);
+            lua_rawseti(L, -2, fds[i].fd);
+        }
+    }
+    return 1;
+}
+
+/* read(fd) -> what is there, "" at the end | nil, message */
+static int process_read(lua_State *L)
+{
+    char text[4096];
+    ssize_t length = read((int)luaL_checkinteger(L, 1), text, sizeof text);
+    if (length < 0) {
+        return push_errno(L, errno);
+    }
+    lua_pushlstring(L, text, (size_t)length);
+    return 1;
+}
+
+/* write(fd, text) -> true | nil, message; a pipe without a reader is a message, not a signal */
+static int process_write(lua_State *L)
+{
+    size_t length;
+    int fd = (int)luaL_checkinteger(L, 1);
+    const char *text = luaL_checklstring(L, 2, &length);
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    sigaction(SIGPIPE, &ignore, &before);
+    ssize_t written = 0;
+    while (length > 0 && ((written = write(fd, text, length)) > 0 || errno == EINTR)) {
+        if (written > 0) {
+            text += written;
+            length -= (size_t)written;
+        }
+    }
+    int error = errno;
+    sigaction(SIGPIPE, &before, NULL);
+    errno = error;
+    return push_result(L, length == 0);
+}
+
+/* pipe() -> end to read, end to write | nil, message */
+static int process_pipe(lua_State *L)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return push_errno(L, errno);
+    }
+    lua_pushinteger(L, ends[0]);
+    lua_pushinteger(L, ends[1]);
+    return 2;
+}
+
+static int process_close(lua_State *L)
+{
+    close((int)luaL_checkinteger(L, 1));
+    return 0;
+}
+
+/* keep(fd) -> true | nil, message: the descriptor is open, and commands do not get it */
+static int process_keep(lua_State *L)
+{
+    return push_result(L, fcntl((int)luaL_checkinteger(L, 1), F_SETFD, FD_CLOEXEC) == 0);
+}
+
+static int process_is_terminal(lua_State *L)
+{
+    lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
+    return 1;
+}
+
+/* window(fd) -> columns, rows of a terminal | nil, message */
+static int process_window(lua_State *L)
+{
+    struct winsize size;
+    if (ioctl((int)luaL_checkinteger(L, 1), TIOCGWINSZ, &size) != 0) {
+        return push_errno(L, errno);
+    }
+    lua_pushinteger(L, size.ws_col);
+    lua_pushinteger(L, size.ws_row);
+    return 2;
+}
+
+/* others_may_read(path) -> whether users other than its owner may read the file; false if there is none */
+static int process_others_may_read(lua_State *L)
+{
+    struct stat file;
+    lua_pushboolean(L, stat(luaL_checkstring(L, 1), &file) == 0 && (file.st_mode & (S_IRGRP | S_IROTH)) != 0);
+    return 1;
+}
+
+/* now() -> seconds on CLOCK_BOOTTIME, the clock of leases */
+static int process_now(lua_State *L)
+{
+    lua_pushnumber(L, (lua_Number)zkl_guard_clock() / 1e9);
+    return 1;
+}
+
+/* --- signals ------------------------------------------------------------------------------------------------------- */
+
+/* catch(list of names) -> descriptor that is readable while one of these signals is pending | nil, message */
+static int process_catch(lua_State *L)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    for (int index = 1;; index++) {
+        lua_rawgeti(L, 1, index);
+        if (lua_isnil(L, -1)) {
+            break;
+        }
+        sigaddset(&set, check_signal(L, -1));
+        lua_pop(L, 1);
+    }
+    int fd = zkl_signals_open(&set);
+    if (fd < 0) {
+        return push_errno(L, errno);
+    }
+    lua_pushinteger(L, fd);
+    return 1;
+}
+
+/* next_signal(descriptor of catch) -> name | nil */
+static int process_next_signal(lua_State *L)
+{
+    int number = zkl_signals_next((int)luaL_checkinteger(L, 1));
+    if (number == 0) {
+        return 0;
+    }
+    push_signal(L, number);
+    return 1;
+}
+
+static int process_signal_number(lua_State *L)
+{
+    lua_pushinteger(L, zkl_signal_number(luaL_checkstring(L, 1)));
+    return 1;
+}
+
+/* raise(name, group): sends the signal, with its default action, to this process, or to its group */
+static int process_raise(lua_State *L)
+{
+    zkl_signals_raise(check_signal(L, 1), lua_toboolean(L, 2));
+    return 0;
+}
+
+/* --- groups and the terminal --------------------------------------------------------------------------------------- */
+
+/* signal_group(group, name) -> true | nil, message */
+static int process_signal_group(lua_State *L)
+{
+    pid_t group = (pid_t)luaL_checkinteger(L, 1);
+    errno = EINVAL;
+    return push_result(L, zkl_group_signal(group, check_signal(L, 2)));
+}
+
+/* group_state(group) -> "gone" | "alive" | "unknown" */
+static int process_group_state(lua_State *L)
+{
+    static const char *const states[] = {"gone", "alive", "unknown"};
+    lua_pushstring(L, states[zkl_group_look((pid_t)luaL_checkinteger(L, 1))]);
+    return 1;
+}
+
+/* terminal() -> descriptor of this process's terminal | nil, message */
+static int process_terminal(lua_State *L)
+{
+    int fd = zkl_terminal_open();
+    if (fd < 0) {
+        return push_errno(L, errno);
+    }
+    lua_pushinteger(L, fd);
+    return 1;
+}
+
+/* terminal_group(terminal) -> its foreground group; -1 if there is none */
+static int process_terminal_group(lua_State *L)
+{
+    lua_pushinteger(L, zkl_terminal_group((int)luaL_checkinteger(L, 1)));
+    return 1;
+}
+
+/* give_terminal(terminal, group) -> true | nil, message */
+static int process_give_terminal(lua_State *L)
+{
+    return push_result(L, zkl_terminal_give((int)luaL_checkinteger(L, 1), (pid_t)luaL_checkinteger(L, 2)));
+}
+
+static int process_own_group(lua_State *L)
+{
+    lua_pushinteger(L, getpgrp());
+    return 1;
+}
+
+/* --- the guardian -------------------------------------------------------------------------------------------------- */
+
+static zkl_guard *check_guard(lua_State *L, int index)
+{
+    zkl_guard *guard = luaL_checkudata(L, index, GUARD_TYPE);
+    luaL_argcheck(L, guard->page != NULL, index, "the guardian has ended");
+    return guard;
+}
+
+static int64_t instant_in(lua_Number seconds)
+{
+    return seconds < 1e9 ? zkl_guard_clock() + (int64_t)(seconds * 1e9) : ZKL_GUARD_NEVER;
+}
+
+/* guard:set(term_in, kill_in): the guardian sends its signals in so many seconds from now; math.huge: never */
+static int guard_set(lua_State *L)
+{
+    const zkl_guard *guard = check_guard(L, 1);
+    zkl_guard_set(guard, instant_in(luaL_checknumber(L, 2)), instant_in(luaL_checknumber(L, 3)));
+    return 0;
+}
+
+/* guard:sent() -> "nothing" | "term" | "kill": the strongest signal that it has sent */
+static int guard_sent(lua_State *L)
+{
+    static const char *const sent[] = {"nothing", "term", "kill"};
+    lua_pushstring(L, sent[atomic_load(&check_guard(L, 1)->page->sent)]);
+    return 1;
+}
+
+/* guard:fd() -> descriptor that is readable when the guardian has ended */
+static int guard_fd(lua_State *L)
+{
+    lua_pushinteger(L, check_guard(L, 1)->socket);
+    return 1;
+}
+
+static int guard_pid(lua_State *L)
+{
+    lua_pushinteger(L, check_guard(L, 1)->pid);
+    return 1;
+}
+
+/* guard:finish(): the group is gone; ends the guardian and waits for it */
+static int guard_finish(lua_State *L)
+{
+    zkl_guard_finish(luaL_checkudata(L, 1, GUARD_TYPE));
+    return 0;
+}
+
+/* guard(signal to send at term_in) -> guard | nil, message. To be called before this process has a second thread. */
+static int process_guard(lua_State *L)
+{
+    static const luaL_Reg methods[] = {{"set", guard_set}, {"sent", guard_sent},     {"fd", guard_fd},
+                                       {"pid", guard_pid}, {"finish", guard_finish}, {NULL, NULL}};
+    int number = check_signal(L, 1);
+    zkl_guard *guard = lua_newuserdata(L, sizeof *guard);
+    *guard = (zkl_guard){.page = NULL};
+    if (luaL_newmetatable(L, GUARD_TYPE)) {
+        lua_newtable(L);
+        for (const luaL_Reg *method = methods; method->name != NULL; method++) {
+            lua_pushcfunction(L, method->func);
+            lua_setfield(L, -2, method->name);
+        }
+        lua_setfield(L, -2, "__index");
+    }
+    lua_setmetatable(L, -2);
+    if (!zkl_guard_start(guard, number)) {
+        return push_errno(L, errno);
+    }
+    return 1;
+}
+
+/* --- commands ------------------------------------------------------------------------------------------------------ */
+
+/* Returns the strings of the list at `index` as an array that ends with NULL, valid as long as the list and the stack. */
+static char **check_strings(lua_State *L, int index)
+{
+    luaL_checktype(L, index, LUA_TTABLE);
+    size_t count = 0;
+    for (;; count++) {
+        lua_rawgeti(L, index, (int)count + 1);
+        bool end = lua_isnil(L, -1);
+        if (!end) {
+            luaL_argcheck(L, lua_type(L, -1) == LUA_TSTRING, index, "must be a list of strings");
+        }
+        lua_pop(L, 1);
+        if (end) {
+            break;
+        }
+    }
+    char **strings = lua_newuserdata(L, (count + 1) * sizeof *strings);
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, index, (int)i + 1);
+        strings[i] = (char *)(uintptr_t)lua_tostring(L, -1);
+        lua_pop(L, 1);
+    }
+    strings[count] = NULL;
+    return strings;
+}
+
+static bool same_name(const char *one, const char *other)
+{
+    size_t length = strcspn(one, "=");
+    return strncmp(one, other, length) == 0 && other[length] == '=';
+}
+
+/* Returns this process's environment with other values for the names of `changes` ("NAME=value"). */
+static char **changed_environment(lua_State *L, char *const *changes)
+{
+    size_t count = 0;
+    size_t more = 0;
+    while (environ[count] != NULL) {
+        count++;
+    }
+    while (changes[more] != NULL) {
+        more++;
+    }
+    char **result = lua_newuserdata(L, (count + more + 1) * sizeof *result);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool changed = false;
+        for (size_t j = 0; j < more; j++) {
+            changed = changed || same_name(changes[j], environ[i]);
+        }
+        if (!changed) {
+            result[kept++] = environ[i];
+        }
+    }
+    memcpy(result + kept, changes, (more + 1) * sizeof *result);
+    return result;
+}
+
+static int integer_field(lua_State *L, int index, const char *name)
+{
+    lua_getfield(L, index, name);
+    int value = lua_isnil(L, -1) ? -1 : (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    return value;
+}
+
+/*
+ * spawn(arguments, changes, guard or nil, {terminal =, pass_from =, pass_to =}) -> process id | nil, message, "not_found" or
+ * "not_executable" or "failed"
+ *
+ * Starts a command: see zkl_spawn. `changes` is a list of "NAME=value".
+ */
+static int process_spawn(lua_State *L)
+{
+    luaL_checktype(L, 4, LUA_TTABLE);
+    zkl_spawn spawn = {
+        .guard = lua_isnil(L, 3) ? NULL : check_guard(L, 3),
+        .terminal = integer_field(L, 4, "terminal"),
+        .pass_from = integer_field(L, 4, "pass_from"),
+        .pass_to = integer_field(L, 4, "pass_to"),
+    };
+    spawn.arguments = check_strings(L, 1);
+    luaL_argcheck(L, spawn.arguments[0] != NULL, 1, "there must be a command");
+    spawn.environment = changed_environment(L, check_strings(L, 2));
+    int error;
+    pid_t child = zkl_spawn_start(&spawn, &error);
+    if (child < 0) {
+        push_errno(L, error);
+        lua_pushstring(L, error == ENOENT ? "not_found" : "not_executable");
+        return 3;
+    }
+    lua_pushinteger(L, child);
+    return 1;
+}
+
+/* look(child) -> "runs" | "exited", code | "stopped", signal | "killed", signal */
+static int process_look(lua_State *L)
+{
+    static const char *const states[] = {"runs", "stopped", "exited", "killed"};
+    int detail;
+    zkl_child_state state = zkl_child_look((pid_t)luaL_checkinteger(L, 1), &detail);
+    lua_pushstring(L, states[state]);
+    if (state == ZKL_CHILD_RUNS) {
+        return 1;
+    }
+    if (state == ZKL_CHILD_EXITED) {
+        lua_pushinteger(L, detail);
+    } else {
+        push_signal(L, detail);
+    }
+    return 2;
+}
+
+/* reap(child): after it has ended */
+static int process_reap(lua_State *L)
+{
+    zkl_child_reap((pid_t)luaL_checkinteger(L, 1));
+    return 0;
+}
+
+LUA_PUBLIC int luaopen_zklock_process(lua_State *L);
+
+LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"fill_standard", process_fill_standard},
+        {"poll", process_poll},
+        {"read", process_read},
+        {"write", process_write},
+        {"pipe", process_pipe},
+        {"close", process_close},
+        {"keep", process_keep},
+        {"is_terminal", process_is_terminal},
+        {"window", process_window},
+        {"others_may_read", process_others_may_read},
+        {"now", process_now},
+        {"catch", process_catch},
+        {"next_signal", process_next_signal},
+        {"signal_number", process_signal_number},
+        {"raise", process_raise},
+        {"signal_group", process_signal_group},
+        {"group_state", process_group_state},
+        {"terminal", process_terminal},
+        {"terminal_group", process_terminal_group},
+        {"give_terminal", process_give_terminal},
+        {"own_group", process_own_group},
+        {"guard", process_guard},
+        {"spawn", process_spawn},
+        {"look", process_look},
+        {"reap", process_reap},
+        {NULL, NULL},
+    };
+    lua_newtable(L);
+    for (const luaL_Reg *function = functions; function->name != NULL; function++) {
+        lua_pushcfunction(L, function->func);
+        lua_setfield(L, -2, function->name);
+    }
+    return 1;
+}

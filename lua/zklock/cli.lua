@@ -1,0 +1,127 @@
+--- cli: the command `zklock`. Reads the command line, and runs one subcommand.
+--
+-- A subcommand is a module `zklock.cli.commands.NAME`, which is loaded only when it is called:
+--
+--     summary              one line for --help
+--     define(parser)       adds its arguments and options to an argparse command
+--     run(arguments, context) -> exit code (zklock.cli.codes)
+--
+-- `arguments` is argparse's result; `arguments.command_line` is the list of words after the first `--`, or nil. `context` has what
+-- all subcommands need:
+--
+--     context.output       zklock.cli.output: writes for people, or JSON
+--     context.signals      descriptor of the signals that were caught (zklock.process): INT, TERM, HUP, QUIT and more
+--     context:connect(arguments, started)
+--                          opens a client by the settings (zklock.cli.session); nil and an exit code, with a message written
+--     context:fail(code, message, ...)
+--                          writes a message to stderr and returns the exit code
+--
+-- An interruption by a signal is raised out of any wait of the client (zklock.cli.session). Its client is closed here, so that
+-- nothing is left on the server, and the exit code is 128 and the signal's number.
+
+local process = require "zklock.process"
+local argparse = require "argparse"
+local codes = require "zklock.cli.codes"
+local Context = require "zklock.cli.context"
+
+local error, ipairs, pcall, require, tostring, type = error, ipairs, pcall, require, tostring, type
+local concat = table.concat
+
+--- All subcommands, in the order of --help.
+local NAMES = { "hold", "completion" }
+
+local VERSION = "zklock 0.1.0"
+
+--- The signals that are read from a descriptor. Subcommands decide what they mean.
+local CAUGHT = { "INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "TSTP", "CONT", "CHLD" }
+
+--- The subcommand that a command line names: its first word that is no option.
+local function named(words)
+    for _, word in ipairs(words) do
+        if word:sub(1, 1) ~= "-" then
+            for _, name in ipairs(NAMES) do
+                if name == word then
+                    return name
+                end
+            end
+            return nil
+        end
+    end
+    return nil
+end
+
+--- Splits a command line at the first `--`.
+local function split(words)
+    local before, after = {}, nil
+    for index = 1, #words do
+        if after then
+            after[#after + 1] = words[index]
+        elseif words[index] == "--" then
+            after = {}
+        else
+            before[#before + 1] = words[index]
+        end
+    end
+    return before, after
+end
+
+--- Makes the parser. Only the subcommand of this name is loaded; without a name, or for `completion`, all are.
+local function new_parser(only)
+    local parser = argparse("zklock", "Locks over ZooKeeper for shell scripts and for people.")
+    parser:command_target "command"
+    parser:require_command(false)
+    parser:flag "--version":description "Print the version and exit."
+    for _, name in ipairs(NAMES) do
+        if only == name or only == nil or only == "completion" then
+            local module = require("zklock.cli.commands." .. name)
+            local command = parser:command(name):summary(module.summary):description(module.summary)
+            module.define(command)
+        end
+    end
+    return parser
+end
+
+--- Runs a parsed subcommand. A signal that interrupts it, or an error, closes its client.
+local function dispatch(name, arguments, context)
+    local ok, code = pcall(require("zklock.cli.commands." .. name).run, arguments, context)
+    if ok then
+        return code
+    end
+    local signal = context:close(code)
+    if signal then
+        return codes.of_signal(signal)
+    elseif type(code) == "string" and code:find "^usage: " then
+        return context:fail(codes.FAILED, "%s", code:sub(8))
+    end
+    return context:fail(codes.FAILED, "%s", tostring(code))
+end
+
+--- @tparam table words the command line
+-- @treturn integer exit code
+return function(words)
+    process.fill_standard()
+    local signals, message = process.catch(CAUGHT)
+    if not signals then
+        error(message)
+    end
+    local context = Context.new(signals)
+    local before, after = split(words)
+    local name = named(before)
+    local parser = new_parser(name)
+    local ok, arguments = parser:pparse(before)
+    if ok and arguments.version then
+        return context.output:line(VERSION) and 0 or codes.FAILED
+    elseif ok and not name then
+        ok, arguments = false, "a subcommand is missing: " .. concat(NAMES, ", ")
+    end
+    if not ok then
+        return context:fail(codes.FAILED, "%s (zklock%s --help shows the usage)", tostring(arguments), name and " " .. name or "")
+    end
+    arguments.command_line, context.parser = after, parser
+    local code = dispatch(name, arguments, context)
+    local written, problem = context.output:flush()
+    if not written and code == 0 then
+        return context:fail(codes.FAILED, "could not write the output: %s", tostring(problem))
+    end
+    return code
+end

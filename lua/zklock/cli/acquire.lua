@@ -1,0 +1,177 @@
+--- cli.acquire: the lock, or the locks, that a command line asks for. For `zklock run` and `zklock hold`.
+
+local codes = require "zklock.cli.codes"
+local process = require "zklock.process"
+
+local error, ipairs, os, pcall, tonumber, tostring = error, ipairs, os, pcall, tonumber, tostring
+local huge, max = math.huge, math.max
+local format = string.format
+
+local acquire = {}
+
+--- Reads seconds, 0 or more, for argparse.
+local function seconds(text)
+    local value = tonumber(text)
+    if not value or not (value >= 0) or value == huge then
+        return nil, format("'%s' must be a number of seconds, 0 or more", text)
+    end
+    return value
+end
+acquire.seconds = seconds
+
+--- Reads COUNT/LIMIT, for argparse.
+local function permits(text)
+    local count, limit = text:match "^(%d+)/(%d+)$"
+    count, limit = tonumber(count), tonumber(limit)
+    if not count or count < 1 or count > limit then
+        return nil, format("'%s' must be COUNT/LIMIT, for example 1/3", text)
+    end
+    return { count = count, limit = limit }
+end
+
+--- Reads an exit code, for argparse.
+local function exit_code(text)
+    local value = tonumber(text)
+    if not value or value % 1 ~= 0 or value < 0 or value > 255 then
+        return nil, format("'%s' must be an exit code, 0 to 255", text)
+    end
+    return value
+end
+
+--- Adds the arguments.
+function acquire.define(parser)
+    parser:argument "path":argname "PATH":description "The path of the lock, for example /locks/nightly."
+    parser:mutex(
+        parser:flag "-n --no-wait":description "Do not wait: exit with 123 if another holds the lock.",
+        parser:option "-w --wait":argname "SEC":convert(seconds):description(
+            "Wait for at most so many seconds, then exit with 124. Without -n and -w: wait without limit."))
+    parser:mutex(
+        parser:flag "-s --shared":description "Share the lock with other readers; a command without -s excludes them.",
+        parser:option "-p --permits":argname "COUNT/LIMIT":convert(permits):description(
+            "Take COUNT permits of a semaphore that has LIMIT."))
+    parser:option "--lock":argname "PATH":count "*":description(
+        "Take this lock too, all or none. May be repeated. With -s it is shared.")
+    parser:option "--identity":argname "X":description "What others see as the holder's name (host:pid)."
+    parser:option "-E --conflict-exit-code":argname "CODE":convert(exit_code):description(
+        "Exit with this code in place of 123 and 124.")
+    parser:flag "--skip-ok":description "Exit with 0 in place of 123 and 124."
+    parser:flag "-q --quiet":description "No messages about waiting."
+end
+
+--- Makes the lock of one path.
+local function make_lock(client, path, arguments, options)
+    local shape = path == arguments.path and arguments.permits or nil
+    if shape then
+        return client:semaphore(path, shape.limit, options)
+    elseif arguments.shared then
+        return client:rwlock(path, options).read
+    end
+    return client:mutex(path, options)
+end
+
+--- Makes what is to be acquired. Raises "usage: …" for paths that cannot be locked.
+-- @treturn table the lock, or a multi
+-- @treturn table the locks in the order of the command line
+local function make(session, arguments, options)
+    local members = {}
+    local ok, problem = pcall(function()
+        local paths = { arguments.path }
+        for _, path in ipairs(arguments.lock) do
+            paths[#paths + 1] = path
+        end
+        for index, path in ipairs(paths) do
+            members[index] = make_lock(session.client, path, arguments, options)
+        end
+        return members[2] and session.client:multi(members) or members[1]
+    end)
+    if not ok then
+        problem = tostring(problem):gsub("^.-client:%w+: ", "")
+        error("usage: " .. problem, 0)
+    end
+    return problem, members
+end
+
+--- What is wrong with the arguments together.
+function acquire.wrong_arguments(arguments)
+    if arguments.permits and arguments.permits.count > 1 and arguments.lock[1] then
+        return "-p with a COUNT above 1 cannot be combined with --lock"
+    end
+    return nil
+end
+
+--- The exit code and the outcome for an acquisition that has failed.
+local function give_up(arguments, context, message, code)
+    local refused = code == "timeout"
+    local outcome = refused and (arguments.no_wait and "refused" or "timeout") or code
+    if not refused then
+        return nil, context:fail(codes.of(code), "%s", message), outcome
+    end
+    if not context.quiet then
+        context:warn("%s", message)
+    end
+    if arguments.skip_ok then
+        return nil, 0, outcome
+    end
+    return nil, arguments.conflict_exit_code or (arguments.no_wait and codes.REFUSED or codes.TIMEOUT), outcome
+end
+
+--- Names the holders of the first of these locks that has any.
+-- @treturn string|nil its path; nil: none has a holder, or the servers do not say
+-- @treturn string|nil its holders
+local function describe(session, members, output)
+    for _, lock in ipairs(members) do
+        local holders = session:describe_holders(lock, output, os.time())
+        if holders then
+            return lock:path(), holders
+        end
+    end
+    return nil
+end
+
+--- Acquires what the command line asks for, and tells a person who waits for whom.
+-- @tparam Session session
+-- @tparam table arguments
+-- @tparam Context context
+-- @tparam table options of the locks
+-- @tparam number deadline on process.now()'s clock
+-- @treturn table|nil the lock, or a multi
+-- @treturn table|integer the locks in the order of the command line; or the exit code, after a message
+-- @treturn string|nil outcome, if it failed
+function acquire.acquire(session, arguments, context, options, deadline)
+    local lock, members = make(session, arguments, options)
+    local said = false
+    local count = arguments.permits and not members[2] and arguments.permits.count or nil
+    local function announce()
+        local path, holders = describe(session, members, context.output)
+        if path then
+            said = true
+            context:say("waiting for %s: %s", path, holders)
+        else
+            session:announce_wait(announce) -- the servers are slow, or the holder has just released
+        end
+    end
+    session:announce_wait(announce)
+    local started = process.now()
+    local got, message, code
+    repeat
+        local left = arguments.no_wait and 0 or deadline ~= huge and max(0.001, deadline - process.now()) or nil
+        if count then
+            got, message, code = lock:acquire { timeout = left, count = count }
+        else
+            got, message, code = lock:acquire(left)
+        end
+    until got or code ~= "lost" or arguments.no_wait or process.now() >= deadline
+    session:quiet()
+    if not got then
+        if code == "timeout" and arguments.no_wait then
+            local path, holders = describe(session, members, context.output)
+            message = path and format("refused: %s is %s", path, holders) or message
+        end
+        return give_up(arguments, context, message, code)
+    elseif said then
+        context:say("acquired %s after %s", arguments.path, context.output.duration(process.now() - started))
+    end
+    return got, members
+end
+
+return acquire

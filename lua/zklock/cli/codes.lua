@@ -1,0 +1,35 @@
+--- cli.codes: the exit codes of `zklock`, and which code of zklock's API gives which.
+
+local process = require "zklock.process"
+
+local codes = {
+    LOST = 120,           -- the lock was lost while the command ran
+    DISCONNECTED = 121,   -- no ZooKeeper within the time
+    DENIED = 122,         -- ACL or credentials refused
+    REFUSED = 123,        -- -n: another contender has the lock
+    TIMEOUT = 124,        -- -w: the time is up
+    FAILED = 125,         -- zklock itself, or its usage
+    NOT_EXECUTABLE = 126, -- the command cannot be executed
+    NOT_FOUND = 127,      -- there is no such command
+    SIGNAL = 128          -- and the number of a signal
+}
+
+local OF_CODE = {
+    lost = codes.LOST,
+    disconnected = codes.DISCONNECTED,
+    no_auth = codes.DENIED,
+    auth_failed = codes.DENIED,
+    timeout = codes.TIMEOUT
+}
+
+--- Returns the exit code for a code of zklock's API.
+function codes.of(code)
+    return OF_CODE[code] or codes.FAILED
+end
+
+--- Returns the exit code for a signal, by its name.
+function codes.of_signal(name)
+    return codes.SIGNAL + process.signal_number(name)
+end
+
+return codes

@@ -1,0 +1,80 @@
+--- zklock hold: holds a lock until standard input ends or a signal comes. For shell scripts with a coprocess.
+--
+-- Prints the fencing token in a line when it has the lock. A script that reads the line has the lock; it releases by closing the
+-- other end. Exits with 120 if the lock is lost before that.
+
+local acquire = require "zklock.cli.acquire"
+local codes = require "zklock.cli.codes"
+local process = require "zklock.process"
+local settings = require "zklock.cli.settings"
+
+local huge = math.huge
+local STDIN, STDOUT = 0, 1
+
+--- Seconds between two looks at the lease. A shorter lease is noticed when it ends.
+local LOOK = 1
+
+local ENDS = { INT = true, TERM = true, HUP = true, QUIT = true }
+
+local hold = { summary = "Hold a lock until standard input ends, and print its token." }
+
+function hold.define(parser)
+    acquire.define(parser)
+    settings.define(parser)
+end
+
+--- Waits for the end of standard input, for a signal or for the loss of the lock.
+-- @treturn string "end", "lost" or the name of a signal
+local function wait(lock, client, signals)
+    while true do
+        local left = lock:remaining()
+        if left <= 0 then
+            return "lost"
+        end
+        local ready = process.poll({ STDIN, signals, client:pollfd() }, math.min(left, LOOK))
+        if ready[signals] then
+            local signal = process.next_signal(signals)
+            if ENDS[signal] then
+                return signal
+            elseif signal == "TSTP" then
+                process.raise("TSTP", false)
+            end
+        end
+        if ready[STDIN] and (process.read(STDIN) or "") == "" then
+            return "end"
+        end
+        client:pump()
+    end
+end
+
+function hold.run(arguments, context)
+    context.quiet = arguments.quiet
+    local wrong = acquire.wrong_arguments(arguments)
+    if wrong then
+        return context:fail(codes.FAILED, "%s", wrong)
+    end
+    local deadline = arguments.wait and process.now() + arguments.wait or huge
+    local session, code = context:connect(arguments, arguments.wait)
+    if not session then
+        return code
+    end
+    -- With on_revoke the node is watched, so that its deletion is noticed at once.
+    local options = { on_revoke = function()
+    end }
+    local lock, members = acquire.acquire(session, arguments, context, options, deadline)
+    if not lock then
+        session:close()
+        return members
+    end
+    local written, problem = process.write(STDOUT, (members[1]:token() or "") .. "\n")
+    local reason = written and wait(lock, session.client, context.signals) or "output"
+    session:close()
+    if reason == "lost" then
+        return context:fail(codes.LOST, "the lock %s was lost", arguments.path)
+    elseif reason == "output" then
+        return context:fail(codes.FAILED, "could not write the token: %s", problem)
+    end
+    return reason == "end" and 0 or codes.of_signal(reason)
+end
+
+return hold

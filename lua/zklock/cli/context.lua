@@ -1,0 +1,62 @@
+--- cli.context: what all subcommands of `zklock` need: output, messages, settings, a connection. See zklock.cli.
+
+local codes = require "zklock.cli.codes"
+local Output = require "zklock.cli.output"
+
+local getmetatable, io, require, setmetatable = getmetatable, io, require, setmetatable
+local format = string.format
+
+local Context = {}
+Context.__index = Context
+
+--- @tparam number signals descriptor of the signals that were caught
+function Context.new(signals)
+    return setmetatable({ signals = signals, output = Output.new(), quiet = false, session = false }, Context)
+end
+
+--- Writes a message to stderr. A full disk or a closed stderr is no reason to stop.
+function Context.warn(_, message, ...)
+    io.stderr:write("zklock: ", format(message, ...), "\n")
+end
+
+--- Writes a message to stderr unless -q was given.
+function Context:say(message, ...)
+    if not self.quiet then
+        self:warn(message, ...)
+    end
+end
+
+--- Writes a message to stderr, and returns the exit code.
+function Context:fail(code, message, ...)
+    self:warn(message, ...)
+    return code
+end
+
+--- Reads the settings and opens the session. All modules that this needs are loaded here, not before.
+-- @tparam table arguments of the command line, with those of zklock.cli.settings
+-- @tparam number|nil limit no more than so many seconds for the connection
+-- @treturn Session|nil
+-- @treturn integer|nil exit code, after a message
+-- @treturn string|nil code
+function Context:connect(arguments, limit)
+    local settings, wrong = require("zklock.cli.settings").read(arguments)
+    if not settings then
+        return nil, self:fail(codes.FAILED, "%s", wrong), "failed"
+    end
+    local session, message, code = require("zklock.cli.session").open(settings, self, limit)
+    if not session then
+        return nil, self:fail(codes.of(code), "%s", message), code
+    end
+    return session
+end
+
+--- Closes the session, if there is one, after an error. Returns the signal if that was an interruption.
+function Context:close(problem)
+    local signal = getmetatable(problem) == "zklock interruption" and problem.signal
+    if self.session then
+        self.session:close()
+    end
+    return signal
+end
+
+return Context

@@ -1,0 +1,111 @@
+--- cli.output: what subcommands of `zklock` write to standard output: tables and times for people, or JSON.
+
+local process = require "zklock.process"
+
+local ipairs, io, os, pairs, require, setmetatable, tostring, type = ipairs, io, os, pairs, require, setmetatable, tostring, type
+local concat, sort = table.concat, table.sort
+local floor, max = math.floor, math.max
+local format = string.format
+
+local STDOUT = 1
+
+--- SGR parameters by name.
+local STYLES = { bold = 1, dim = 2, red = 31, green = 32, yellow = 33, cyan = 36 }
+
+local Output = {}
+Output.__index = Output
+
+--- `terminal`: standard output is one. `colored`: it is, and NO_COLOR is not set (https://no-color.org).
+function Output.new()
+    local terminal = process.is_terminal(STDOUT)
+    local no_color = os.getenv "NO_COLOR"
+    return setmetatable({
+        terminal = terminal,
+        colored = terminal and (no_color == nil or no_color == "") and os.getenv "TERM" ~= "dumb"
+    }, Output)
+end
+
+--- Writes a line. Returns true; or nil and a message.
+function Output.line(_, text)
+    return io.stdout:write(text, "\n")
+end
+
+--- Writes everything out, so that a full disk is noticed. Returns true; or nil and a message.
+function Output.flush()
+    return io.stdout:flush()
+end
+
+--- Returns a text in a style ("bold", "dim", "red", "green", "yellow", "cyan"), or plain where there is no color.
+function Output:styled(style, text)
+    if not self.colored then
+        return text
+    end
+    return format("\27[%dm%s\27[0m", STYLES[style], text)
+end
+
+--- The number of columns that a UTF-8 text takes, if each character takes one.
+local function width(text)
+    return select(2, text:gsub("[^\128-\191]", ""))
+end
+
+--- Writes rows of texts in aligned columns. The first row is the heading.
+function Output:rows(rows)
+    local widths = {}
+    for _, row in ipairs(rows) do
+        for column, text in ipairs(row) do
+            widths[column] = max(widths[column] or 0, width(text))
+        end
+    end
+    for index, row in ipairs(rows) do
+        local cells = {}
+        for column, text in ipairs(row) do
+            cells[column] = column == #row and text or text .. (" "):rep(widths[column] - width(text))
+        end
+        local line = concat(cells, "  ")
+        self:line(index == 1 and self:styled("bold", line) or line)
+    end
+end
+
+--- Returns a duration for people: "0.3 s", "12 s", "3 min", "5 h", "2 d".
+function Output.duration(seconds)
+    seconds = max(0, seconds)
+    if seconds < 10 then
+        return format("%.1f s", seconds)
+    elseif seconds < 120 then
+        return format("%d s", floor(seconds))
+    elseif seconds < 7200 then
+        return format("%d min", floor(seconds / 60))
+    elseif seconds < 172800 then
+        return format("%d h", floor(seconds / 3600))
+    end
+    return format("%d d", floor(seconds / 86400))
+end
+
+--- Collects the names of all fields of a value and of the values in it.
+local function collect_names(value, names, seen)
+    if type(value) ~= "table" then
+        return
+    end
+    for key, field in pairs(value) do
+        if type(key) == "string" and not seen[key] then
+            seen[key] = true
+            names[#names + 1] = key
+        end
+        collect_names(field, names, seen)
+    end
+end
+
+--- Returns a value as JSON in one line, with the keys of its objects in alphabetical order. An empty table is an array.
+function Output.json(value)
+    local names = {}
+    collect_names(value, names, {})
+    sort(names)
+    return require("dkjson").encode(value, { keyorder = names })
+end
+
+--- Returns text that may have come from another client, without what could control a terminal.
+function Output.clean(text)
+    return (tostring(text):gsub("[%c\127]", "?"))
+end
+
+return Output

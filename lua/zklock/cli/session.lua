@@ -1,0 +1,137 @@
+--- cli.session: a client of `zklock`, whose waits a signal can end.
+--
+-- Waits poll the client's descriptor together with the descriptor of the signals. INT, TERM, HUP and QUIT raise an *interruption*
+-- out of the wait, a table with the field `signal`: the acquisition under way is given up, and zklock.cli closes the client.
+-- TSTP stops the process, as it would without us. Other signals have no meaning while nothing runs.
+
+local process = require "zklock.process"
+local zklock = require "zklock"
+
+local error, ipairs, pcall, setmetatable = error, ipairs, pcall, setmetatable
+local min = math.min
+local format = string.format
+
+--- How many seconds the end of the session may take.
+local CLOSE_TIMEOUT = 5
+
+--- How many seconds a wait for a lock lasts before it is announced.
+local ANNOUNCE_AFTER = 0.2
+
+local INTERRUPTING = { INT = true, TERM = true, HUP = true, QUIT = true }
+
+local Session = {}
+Session.__index = Session
+
+--- Returns what is raised for a signal.
+local function interruption(signal)
+    return setmetatable({ signal = signal }, { __metatable = "zklock interruption" })
+end
+
+--- Acts on the signals that have come while nothing runs.
+local function take_signals(self)
+    local signal = process.next_signal(self.signals)
+    while signal do
+        if INTERRUPTING[signal] and not self.closing then
+            error(interruption(signal), 0)
+        elseif signal == "TSTP" then
+            process.raise("TSTP", false)
+        end
+        signal = process.next_signal(self.signals)
+    end
+end
+
+--- The adapter (zklock.adapters) of a session.
+local function new_adapter(self)
+    local adapter = { name = "zklock command", yields = false, alone = true }
+
+    function adapter.wait(client, _, seconds)
+        local announce = self.announce
+        if announce then
+            local left = announce.at - process.now()
+            if left <= 0 then
+                self.announce = nil -- the function may wait itself
+                announce.fn()
+                return true
+            end
+            seconds = min(seconds, left)
+        end
+        local ready = process.poll({ self.signals, client:pollfd() }, seconds)
+        if ready[self.signals] then
+            take_signals(self)
+        end
+        return true
+    end
+
+    function adapter.wake()
+    end
+
+    return adapter
+end
+
+--- Connects.
+-- @tparam table settings of zklock.cli.settings
+-- @tparam Context context which gets the session
+-- @tparam number|nil limit no more than so many seconds
+-- @treturn Session|nil
+-- @treturn string|nil message
+-- @treturn string|nil code
+function Session.open(settings, context, limit)
+    local self = setmetatable({ signals = context.signals, closing = false, announce = nil, client = false }, Session)
+    local options = {
+        session_timeout = settings.session_timeout,
+        connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout),
+        wait = new_adapter(self),
+        identity = settings.identity,
+        acl = settings.acl,
+        auth = settings.auth
+    }
+    if options.connect_timeout <= 0 then
+        options.connect_timeout = 0.001
+    end
+    local ok, client, message, code = pcall(zklock.connect, settings.servers, options)
+    if not ok and type(client) == "table" then
+        error(client, 0)
+    elseif not ok then
+        return nil, (client:gsub("^.-zklock%.connect: ", "")), "failed"
+    elseif not client then
+        return nil, message, code
+    end
+    self.client, self.servers, context.session = client, settings.servers, self
+    return self
+end
+
+--- Calls `fn` once, if the next waits take longer than a moment. Call quiet() when they are over.
+function Session:announce_wait(fn)
+    self.announce = { at = process.now() + ANNOUNCE_AFTER, fn = fn }
+end
+
+function Session:quiet()
+    self.announce = nil
+end
+
+--- Ends the session: all its nodes are deleted. No signal interrupts that; it takes some seconds at most.
+-- @treturn true|nil nil: the servers have not acknowledged the end in time
+function Session:close()
+    self.closing, self.announce = true, nil
+    return self.client:close(CLOSE_TIMEOUT)
+end
+
+--- Describes those who hold the lock of a path, for people: "held by web3:4711, in the queue for 3 min". Returns nil if there is
+-- none, or the servers do not say.
+-- @tparam table lock
+-- @tparam Output output
+-- @tparam number clock seconds since 1970
+function Session:describe_holders(lock, output, clock)
+    local contenders = lock:contenders(2)
+    local texts = {}
+    for _, contender in ipairs(contenders or {}) do
+        if contender.holder then
+            local stat = self.client:exists(contender.node, { timeout = 2 })
+            local since = stat and format(" (its node is %s old)", output.duration(clock - stat.ctime)) or ""
+            texts[#texts + 1] = output.clean(contender.identity) .. since
+        end
+    end
+    return texts[1] and "held by " .. table.concat(texts, ", ") or nil
+end
+
+return Session

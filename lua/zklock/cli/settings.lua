@@ -1,0 +1,187 @@
+--- cli.settings: which servers, with which credentials and defaults.
+--
+-- Options of the command line come before the environment (`ZKLOCK_SERVERS` and so on), and the environment before the files
+-- `~/.config/zklock.lua` and `/etc/zklock.lua`. A file returns a table: `return { servers = "zk1:2181,zk2:2181" }`. It runs without
+-- any function or variable. `ZKLOCK_CONFIG` names one file in place of these two.
+--
+-- Credentials come from files and from the environment only: the command line of a process can be read by every user.
+
+local process = require "zklock.process"
+
+local io, ipairs, load, loadstring, os, pairs, pcall = io, ipairs, load, rawget(_G, "loadstring"), os, pairs, pcall
+local setfenv, tonumber, tostring, type = rawget(_G, "setfenv"), tonumber, tostring, type
+local format = string.format
+
+local settings = {}
+
+--- Seconds of a session, unless set: longer than the API's default, because commands often run for long, and a session that
+-- survives an election of the servers loses no lock.
+local SESSION_TIMEOUT = 30
+
+--- Seconds for the first connection, unless set.
+local CONNECT_TIMEOUT = 10
+
+--- A check of each setting, by its name in files. Its environment variable is ZKLOCK_ and the name in upper case.
+local CHECKS = {}
+
+local function text(value)
+    if type(value) ~= "string" or value == "" then
+        return nil, "must be a text that is not empty"
+    end
+    return value
+end
+
+local function positive(value)
+    value = tonumber(value)
+    if not value or not (value > 0) then
+        return nil, "must be a number of seconds above 0"
+    end
+    return value
+end
+
+CHECKS.servers, CHECKS.identity, CHECKS.auth, CHECKS.auth_file = text, text, text, text
+CHECKS.session_timeout, CHECKS.connect_timeout = positive, positive
+
+function CHECKS.acl(value)
+    if value ~= "open" and value ~= "creator" and value ~= "read" then
+        return nil, 'must be "open", "creator" or "read"'
+    end
+    return value
+end
+
+--- Compiles a configuration without an environment. Refuses compiled Lua, which could break out of it.
+local function compile(source, name)
+    if source:sub(1, 1) == "\27" then
+        return nil, name .. ": must be text"
+    elseif setfenv then
+        local chunk, problem = loadstring(source, "@" .. name)
+        return chunk and setfenv(chunk, {}), problem
+    end
+    return load(source, "@" .. name, "t", {})
+end
+
+--- Reads one file into `found`, where nothing is replaced. Returns true; or nil and what is wrong.
+local function read_file(name, found)
+    local file = io.open(name, "rb")
+    if not file then
+        return true
+    end
+    local source = file:read "*a"
+    file:close()
+    local chunk, problem = compile(source or "", name)
+    local ok, values = pcall(chunk or function()
+        return nil
+    end)
+    if not chunk or not ok then
+        return nil, "cannot read the settings: " .. tostring(problem or values)
+    elseif type(values) ~= "table" then
+        return nil, format("%s must return a table", name)
+    elseif values.auth and process.others_may_read(name) then
+        return nil, format("%s contains credentials, and other users may read it: chmod 600 %s", name, name)
+    end
+    for key, value in pairs(values) do
+        if not CHECKS[key] then
+            return nil, format("%s: there is no setting '%s'", name, tostring(key))
+        end
+        if found[key] == nil then
+            found[key] = { value = value, from = format("%s: %s", name, key) }
+        end
+    end
+    return true
+end
+
+--- The files that exist or may exist, the most important one first.
+local function file_names()
+    local named = os.getenv "ZKLOCK_CONFIG"
+    if named then
+        return { named }
+    end
+    local names, home = {}, os.getenv "HOME"
+    if home then
+        names[1] = home .. "/.config/zklock.lua"
+    end
+    names[#names + 1] = "/etc/zklock.lua"
+    return names
+end
+
+--- Reads "scheme:credential", from a file if there is no such setting.
+-- @treturn table|nil what zklock.connect takes as `auth`; nil and what is wrong
+local function read_auth(values)
+    local line = values.auth
+    if not line and values.auth_file then
+        local file, problem = io.open(values.auth_file, "rb")
+        if not file then
+            return nil, "cannot read the credentials: " .. problem
+        elseif process.others_may_read(values.auth_file) then
+            file:close()
+            return nil, format("other users may read the credentials: chmod 600 %s", values.auth_file)
+        end
+        line = file:read "*l"
+        file:close()
+    end
+    if not line then
+        return nil
+    end
+    local scheme, credential = line:match "^(%w+):(.+)$"
+    if not scheme then
+        return nil, "credentials must have the form scheme:credential, for example digest:user:password"
+    end
+    return { { scheme = scheme, credential = credential } }
+end
+
+--- Adds the options of all subcommands that connect.
+function settings.define(parser)
+    parser:option "--servers":argname "<host:port,…>":description "The servers of ZooKeeper, and a chroot if there is one."
+    parser:option "--session-timeout":argname "<seconds>":description(
+        "How long the locks of a crashed client stay taken (30); the servers may limit it.")
+    parser:option "--connect-timeout":argname "<seconds>":description "How long to wait for the first connection (10)."
+    parser:option "--auth-file":argname "<file>":description "A file with scheme:credential, for example digest:user:password."
+    parser:option "--acl":argname "<acl>":description "Of new nodes: open (the default), creator or read."
+end
+
+--- Returns all settings, checked.
+-- @tparam table arguments of the command line
+-- @treturn table|nil servers, session_timeout, connect_timeout, identity, acl, auth; nil and what is wrong
+function settings.read(arguments)
+    local found = {}
+    for name in pairs(CHECKS) do
+        local variable = "ZKLOCK_" .. name:upper()
+        local set = os.getenv(variable)
+        if name ~= "auth" and arguments[name] ~= nil then
+            found[name] = { value = arguments[name], from = "--" .. name:gsub("_", "-") }
+        elseif set and set ~= "" then
+            found[name] = { value = set, from = variable }
+        end
+    end
+    for _, name in ipairs(file_names()) do
+        local ok, wrong = read_file(name, found)
+        if not ok then
+            return nil, wrong
+        end
+    end
+    local values = {}
+    for name, setting in pairs(found) do
+        local value, wrong = CHECKS[name](setting.value)
+        if value == nil then
+            return nil, format("%s %s", setting.from, wrong)
+        end
+        values[name] = value
+    end
+    if not values.servers then
+        return nil, "no servers: give --servers, or set ZKLOCK_SERVERS, or servers in ~/.config/zklock.lua or /etc/zklock.lua"
+    end
+    local auth, wrong = read_auth(values)
+    if wrong then
+        return nil, wrong
+    end
+    return {
+        servers = values.servers,
+        session_timeout = values.session_timeout or SESSION_TIMEOUT,
+        connect_timeout = values.connect_timeout or CONNECT_TIMEOUT,
+        identity = values.identity,
+        acl = values.acl or "open",
+        auth = auth
+    }
+end
+
+return settings

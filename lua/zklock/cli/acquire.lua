@@ -12,7 +12,7 @@ local acquire = {}
 --- Reads seconds, 0 or more, for argparse.
 local function seconds(text)
     local value = tonumber(text)
-    if not value or not (value >= 0) or value == huge then
+    if not value or value ~= value or value < 0 or value == huge then
         return nil, format("'%s' must be a number of seconds, 0 or more", text)
     end
     return value

@@ -7,7 +7,7 @@
 local process = require "zklock.process"
 local zklock = require "zklock"
 
-local error, ipairs, pcall, setmetatable = error, ipairs, pcall, setmetatable
+local error, ipairs, pairs, pcall, setmetatable, type = error, ipairs, pairs, pcall, setmetatable, type
 local min = math.min
 local format = string.format
 
@@ -116,6 +116,18 @@ function Session:close()
     return self.client:close(CLOSE_TIMEOUT)
 end
 
+--- The nodes of the acquisitions under way. One of them may have become the holder's a moment ago.
+local function own_nodes(client)
+    local nodes = {}
+    for _, hold in pairs(client._attempts) do
+        local node = hold.acquisition and hold.acquisition:node()
+        if node then
+            nodes[node] = true
+        end
+    end
+    return nodes
+end
+
 --- Describes those who hold the lock of a path, for people: "held by web3:4711, in the queue for 3 min". Returns nil if there is
 -- none, or the servers do not say.
 -- @tparam table lock
@@ -123,9 +135,9 @@ end
 -- @tparam number clock seconds since 1970
 function Session:describe_holders(lock, output, clock)
     local contenders = lock:contenders(2)
-    local texts = {}
+    local texts, own = {}, own_nodes(self.client)
     for _, contender in ipairs(contenders or {}) do
-        if contender.holder then
+        if contender.holder and not own[contender.node] then
             local stat = self.client:exists(contender.node, { timeout = 2 })
             local since = stat and format(" (its node is %s old)", output.duration(clock - stat.ctime)) or ""
             texts[#texts + 1] = output.clean(contender.identity) .. since

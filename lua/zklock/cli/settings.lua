@@ -33,7 +33,7 @@ end
 
 local function positive(value)
     value = tonumber(value)
-    if not value or not (value > 0) then
+    if not value or value ~= value or value <= 0 then
         return nil, "must be a number of seconds above 0"
     end
     return value

@@ -1,0 +1,251 @@
+--- zklock run: runs a command while a lock is held. zklock.cli.supervisor says how the command is ended in time.
+
+local acquire = require "zklock.cli.acquire"
+local codes = require "zklock.cli.codes"
+local process = require "zklock.process"
+local settings = require "zklock.cli.settings"
+local Supervisor = require "zklock.cli.supervisor"
+
+local error, ipairs, pcall, tonumber = error, ipairs, pcall, tonumber
+local format = string.format
+local huge = math.huge
+
+--- Seconds between TERM and KILL, unless set.
+local GRACE = 5
+
+--- The largest descriptor that may be given.
+local LARGEST_FD = 99
+
+local run = { summary = "Run a command while a lock is held." }
+
+local function signal_name(text)
+    if process.signal_number(text) == 0 then
+        return nil, format("there is no signal '%s'", text)
+    end
+    return text
+end
+
+local function descriptor(text)
+    local fd = tonumber(text)
+    if not fd or fd % 1 ~= 0 or fd < 0 or fd > LARGEST_FD then
+        return nil, format("'%s' must be a descriptor, 0 to %d", text, LARGEST_FD)
+    end
+    return fd
+end
+
+function run.define(parser)
+    parser:usage "Usage: zklock run [OPTIONS] PATH -- COMMAND [ARG…]\n       zklock run [OPTIONS] PATH -c STRING"
+    acquire.define(parser)
+    parser:option "-c --command":argname "STRING":target "shell":description "Run this by /bin/sh."
+    parser:option "-k --kill-after":argname "GRACE":convert(acquire.seconds):default(GRACE):show_default(false):description(
+        "Seconds between the first signal and KILL (5); when the lock is lost at most a quarter of the session timeout.")
+    parser:option "--signal":argname "SIGNAL":convert(signal_name):default "TERM":show_default(false):description(
+        "The first signal (TERM).")
+    parser:option "--on-lost":argname "ACTION":choices { "stop", "warn" }:default "stop":show_default(false):description(
+        "What to do when the lock is lost: stop the command (the default), or warn.")
+    parser:option "--on-revoke":argname "ACTION":choices { "ignore", "stop" }:default "ignore":show_default(false):description(
+        "What to do when another contender asks for the lock: ignore (the default), or stop the command.")
+    parser:option "--max-hold":argname "SEC":convert(acquire.seconds):description("Stop the command after so many seconds.")
+    parser:option "--status-fd":argname "N":convert(descriptor):description("Write the outcome to this descriptor, as JSON.")
+    parser:option "--lost-fd":argname "N":convert(descriptor):description(
+        "Give the command a pipe as this descriptor that ends when the lock is lost.")
+    settings.define(parser)
+end
+
+--- What the command runs.
+-- @treturn table|nil list of words; nil and what is wrong
+local function command_of(arguments)
+    local words = arguments.command_line
+    if arguments.shell then
+        if words then
+            return nil, "give -c, or a command behind --, not both"
+        end
+        return { "/bin/sh", "-c", arguments.shell }
+    elseif not words or not words[1] then
+        return nil, "there is no command: zklock run PATH -- COMMAND [ARG…]"
+    end
+    return words
+end
+
+--- Checks what argparse cannot.
+-- @treturn table|nil the command; nil and what is wrong
+local function check(arguments)
+    local words, wrong = command_of(arguments)
+    wrong = wrong or acquire.wrong_arguments(arguments)
+    if arguments.lost_fd and arguments.lost_fd < 3 then
+        wrong = wrong or "--lost-fd must be 3 or more"
+    end
+    local status_fd = arguments.status_fd
+    if status_fd and status_fd > 2 and not process.keep(status_fd) then
+        wrong = wrong or format("--status-fd %d: this descriptor is not open", status_fd)
+    end
+    if wrong then
+        return nil, wrong
+    end
+    return words
+end
+
+--- The environment of the command: of each further lock with its number.
+local function environment_of(session, members, identity)
+    local list = { "ZKLOCK_SERVERS=" .. session.servers, "ZKLOCK_IDENTITY=" .. identity }
+    for index, lock in ipairs(members) do
+        local suffix = index == 1 and "" or "_" .. index
+        list[#list + 1] = format("ZKLOCK_PATH%s=%s", suffix, lock:path())
+        list[#list + 1] = format("ZKLOCK_TOKEN%s=%s", suffix, lock:token() or "")
+        list[#list + 1] = format("ZKLOCK_NODE%s=%s", suffix, lock:node() or "")
+    end
+    return list
+end
+
+--- Writes the outcome to --status-fd.
+local function report(arguments, context, status)
+    if arguments.status_fd then
+        local written, problem = process.write(arguments.status_fd, context.output.json(status) .. "\n")
+        if not written then
+            context:warn("could not write the status: %s", problem)
+        end
+    end
+    return status.exit
+end
+
+--- The exit code and the outcome of a command that has ended.
+local function conclude(supervisor, context, status, path)
+    local ended, detail = supervisor.ended, supervisor.detail
+    status.outcome = ended
+    status.code = ended == "exited" and detail or nil
+    status.signal = ended == "killed" and detail or nil
+    status.exit = ended == "exited" and detail or codes.of_signal(detail)
+    if supervisor.lost then
+        status.outcome, status.exit = "lost", codes.LOST
+        context:warn("the lock %s was lost%s", path, supervisor.on_lost == "stop" and "; the command was stopped" or "")
+    elseif supervisor.reason == "guardian" then
+        status.outcome, status.exit = "failed", codes.FAILED
+        context:warn "the guardian process has ended; the command was stopped"
+    elseif supervisor.reason == "revoked" or supervisor.reason == "max_hold" then
+        status.outcome = supervisor.reason
+    end
+    return status
+end
+
+--- Runs the command under the lock. The status gets what is known.
+local function supervise(session, lock, members, guard, arguments, context, status, words)
+    local read_end, write_end
+    if arguments.lost_fd then
+        read_end, write_end = process.pipe()
+        if not read_end then
+            status.outcome, status.exit = "failed", context:fail(codes.FAILED, "no pipe for --lost-fd: %s", write_end)
+            return nil
+        end
+    end
+    local supervisor = Supervisor.new {
+        lock = lock,
+        client = session.client,
+        signals = context.signals,
+        guard = guard,
+        term = arguments.signal,
+        grace = arguments.kill_after,
+        on_lost = arguments.on_lost,
+        max_hold = arguments.max_hold,
+        is_revoked = function()
+            return status.revoked and arguments.on_revoke == "stop"
+        end,
+        lost_fd = write_end,
+        warn = function()
+            context:warn("the lock %s was lost; the command goes on", arguments.path)
+        end
+    }
+    local identity = status.identity
+    local started, message, code = supervisor:start(words, environment_of(session, members, identity),
+        read_end and { from = read_end, to = arguments.lost_fd })
+    if read_end then
+        process.close(read_end)
+    end
+    if not started then
+        status.outcome = code
+        if code == "lost" then
+            status.exit = context:fail(codes.LOST, "%s", message)
+        else
+            status.exit = context:fail(code == "not_found" and codes.NOT_FOUND or codes.NOT_EXECUTABLE, "%s: %s", words[1], message)
+        end
+        return nil
+    end
+    supervisor:run()
+    conclude(supervisor, context, status, arguments.path)
+    return supervisor
+end
+
+--- Waits for the lock and runs the command. Fills in the status.
+-- @treturn Supervisor|nil nil: the command did not run
+local function hold_and_run(arguments, context, guard, status, words)
+    local began = process.now()
+    local deadline = arguments.wait and began + arguments.wait or huge
+    local session, exit, code = context:connect(arguments, arguments.wait)
+    if not session then
+        status.outcome, status.exit = code, exit
+        return nil
+    end
+    local client = session.client
+    -- A lock with on_revoke watches its node, so that its deletion is noticed at once.
+    local lock, members, outcome = acquire.acquire(session, arguments, context, {
+        on_revoke = function()
+            status.revoked = true
+        end
+    }, deadline)
+    status.waited = process.now() - began
+    local supervisor
+    if lock then
+        status.token, status.identity = members[1]:token(), client._identity
+        local granted = process.now()
+        supervisor = supervise(session, lock, members, guard, arguments, context, status, words)
+        status.held = process.now() - granted
+    else
+        status.outcome, status.exit = outcome, members
+    end
+    if not session:close() then
+        context:warn("the servers have not acknowledged the release of %s; it will be free after the session timeout",
+            arguments.path)
+    end
+    return supervisor
+end
+
+--- A shell that runs this command goes on after an exit code, but not if its child was ended by Ctrl-C. So the wrapper ends as the
+-- command did. If the command had the terminal, the wrapper's group has not got the signal, and gets it now.
+local function pass_on_interrupt(supervisor)
+    if supervisor and supervisor.detail == "INT" and supervisor.reason == nil and not supervisor.lost then
+        process.raise("INT", supervisor.in_foreground)
+    end
+end
+
+function run.run(arguments, context)
+    context.quiet = arguments.quiet
+    local words, wrong = check(arguments)
+    if not words then
+        return context:fail(codes.FAILED, "%s", wrong)
+    end
+    local guard = false
+    if arguments.on_lost == "stop" then
+        local problem
+        guard, problem = process.guard(arguments.signal) -- before the client has a thread
+        if not guard then
+            return context:fail(codes.FAILED, "could not start the guardian: %s", problem)
+        end
+    end
+    local status = { path = arguments.path, waited = 0, held = 0, revoked = false }
+    local ok, result = pcall(hold_and_run, arguments, context, guard, status, words)
+    if not ok then
+        local signal = context:close(result)
+        status.outcome, status.signal = signal and "interrupted" or "failed", signal or nil
+        status.exit = signal and codes.of_signal(signal) or codes.FAILED
+    end
+    if guard then
+        guard:finish()
+    end
+    report(arguments, context, status)
+    if not ok and status.outcome == "failed" then
+        error(result, 0)
+    end
+    pass_on_interrupt(ok and result)
+    return status.exit
+end
+
+return run

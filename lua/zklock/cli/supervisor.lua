@@ -1,0 +1,312 @@
+--- cli.supervisor: runs a command under a lock, and ends it before another contender can hold.
+--
+-- The wrapper is this process. The command is a process group of its own. The guardian (csrc/process/guardian.h) is a third
+-- process, which ends the group in time if the wrapper cannot.
+--
+-- States of the wrapper, with what ends each:
+--
+--   running    the command's first process ends, no other is left in its group   -> gone
+--              the first process ends, others are left                           -> stopping: "rest"
+--              the lease has only the grace left                                 -> stopping: "lost"
+--              an administrator deleted the node, or the lease has ended         -> killing:  "lost"
+--              another contender asks for the lock, with --on-revoke stop        -> stopping: "revoked"
+--              --max-hold is over                                                -> stopping: "max_hold"
+--              the guardian has ended                                            -> killing:  "guardian"
+--   stopping   TERM was sent to the group. After the grace, or as soon as the lock is lost -> killing
+--              no process of the group is left                                   -> gone
+--   killing    KILL is sent until no process of the group is left                -> gone
+--   gone       the guardian ends; then the first process is reaped. Only now may the lock be released
+--
+-- The state only moves down this list. The first process stays unreaped until the end, so that the number of the group cannot
+-- come to belong to other processes while wrapper and guardian send signals to it.
+--
+-- **Deadlines.** The lease ends at an instant L, and the session cannot have expired before it (docs/reliability.md). KILL is sent at
+-- L at the latest; TERM is sent the grace before L, but never earlier than when a quarter of the session timeout is left: a session
+-- whose heartbeats are answered always has more. Each turn of the loop publishes both instants to the guardian. If the wrapper is
+-- stopped or starved, it publishes nothing, and the guardian acts by what it knows.
+--
+-- **The terminal.** The group is not the wrapper's, so that only the command is killed, and so that a command that was stopped does
+-- not go on before the lock was checked. If standard input and output are the terminal, the group becomes the foreground group, as
+-- with a shell. Otherwise it becomes that when it wants to read (SIGTTIN): other members of a pipeline may need the terminal until
+-- then. When the command stops, the wrapper takes the terminal back and stops its own group, so that the shell sees a stopped job.
+
+local process = require "zklock.process"
+
+local setmetatable = setmetatable
+local huge, max, min = math.huge, math.max, math.min
+
+--- Signals that are passed on to the command.
+local FORWARDED = { INT = true, TERM = true, HUP = true, QUIT = true, USR1 = true, USR2 = true, WINCH = true, TSTP = true }
+
+--- Signals by which a terminal stops a process that it does not belong to.
+local WANTS_TERMINAL = { TTIN = true, TTOU = true }
+
+--- The order of the states.
+local RUNNING, STOPPING, KILLING, GONE = 1, 2, 3, 4
+
+--- How many deadlines are published in one session timeout.
+local PUBLISHED = 20
+
+--- Seconds between two looks at a group whose first process has ended; the later ones.
+local FIRST_LOOK, LAST_LOOK = 0.001, 0.05
+
+local STDIN, STDOUT = 0, 1
+
+local Supervisor = {}
+Supervisor.__index = Supervisor
+
+--- @tparam table settings
+--   lock, client, signals; guard or false; term: signal to end the command with; grace: seconds until KILL; on_lost: "stop" or
+--   "warn"; max_hold: seconds or nil; is_revoked(): whether the lock was asked for; lost_fd: descriptor to close when the lock
+--   is lost, or nil; warn(): called when it is lost and the command goes on
+function Supervisor.new(settings)
+    local self = setmetatable({
+        state = RUNNING,
+        reason = nil,         -- why the command is being stopped: see above
+        lost = false,
+        kill_at = huge,
+        pid = false,
+        ended = false,        -- how the first process ended: "exited" or "killed"
+        detail = nil,         -- its exit code or its signal
+        look_in = FIRST_LOOK,
+        terminal = process.terminal() or -1,
+        in_foreground = false, -- the group was made the foreground group
+    }, Supervisor)
+    for name, value in pairs(settings) do
+        self[name] = value
+    end
+    self.session_timeout = self.client:session_timeout()
+    self.early = min(self.grace, self.session_timeout / 4)
+    return self
+end
+
+-- Signals to the group --------------------------------------------------------------------------------------------------
+
+function Supervisor:send(signal)
+    process.signal_group(self.pid, signal)
+end
+
+--- Asks the command to end, or moves on an end that was asked for. `within`: seconds until KILL.
+local function stop(self, reason, within)
+    self.kill_at = min(self.kill_at, process.now() + within)
+    if self.state ~= RUNNING then
+        return
+    end
+    self.state, self.reason = STOPPING, reason
+    self:send(self.term)
+    self:send "CONT" -- a stopped command has to run to be able to end
+end
+
+local function kill(self, reason)
+    if self.state < KILLING then
+        self.state, self.reason = KILLING, self.reason or reason
+    end
+    self:send "KILL"
+end
+
+-- The lock --------------------------------------------------------------------------------------------------------------
+
+--- The lock is lost, or is about to be.
+local function lose(self)
+    self.lost = true
+    if self.lost_fd then
+        process.close(self.lost_fd)
+        self.lost_fd = nil
+    end
+end
+
+--- Publishes the deadlines, and acts if the lock is lost or the lease is about to end.
+-- @treturn number seconds until the next look
+local function check_lock(self)
+    local left = self.lock:remaining()
+    if self.on_lost == "warn" then
+        if left <= 0 and not self.lost then
+            lose(self)
+            self.warn()
+        end
+        return self.lost and huge or min(left, self.session_timeout / PUBLISHED)
+    elseif left <= 0 then
+        lose(self)
+        kill(self, "lost")
+        return huge
+    end
+    self.guard:set(left - self.early, left)
+    if self.guard:sent() ~= "nothing" then -- it acted while this process could not
+        lose(self)
+        stop(self, "lost", left)
+    elseif left <= self.early then
+        lose(self)
+        stop(self, "lost", left)
+    end
+    return min(self.state == RUNNING and left - self.early or left, self.session_timeout / PUBLISHED)
+end
+
+-- The command -----------------------------------------------------------------------------------------------------------
+
+--- Whether the terminal's foreground group is this process's.
+local function has_terminal(self)
+    return self.terminal >= 0 and process.terminal_group(self.terminal) == process.own_group()
+end
+
+--- Lets a stopped command go on, if the lock is held. The terminal becomes the command's if it is ours.
+local function resume(self)
+    self.client:pump()
+    check_lock(self)
+    if self.state == KILLING then
+        return
+    end
+    if (self.in_foreground or self.wants_terminal) and has_terminal(self) then
+        process.give_terminal(self.terminal, self.pid)
+        self.in_foreground = true
+    end
+    self:send "CONT"
+end
+
+--- Takes the terminal back if the command has it.
+local function take_terminal_back(self)
+    if self.terminal >= 0 and process.terminal_group(self.terminal) == self.pid then
+        process.give_terminal(self.terminal, process.own_group())
+    end
+end
+
+--- The command was stopped. In a job, the whole job stops, and goes on with it.
+local function stopped(self, signal)
+    self.wants_terminal = self.wants_terminal or WANTS_TERMINAL[signal]
+    if WANTS_TERMINAL[signal] and has_terminal(self) then
+        return resume(self)
+    elseif self.terminal < 0 or self.state ~= RUNNING then
+        return nil
+    end
+    take_terminal_back(self)
+    process.raise("TSTP", true) -- returns after CONT, or at once if no shell could send that
+    local continued = process.next_signal(self.signals)
+    while continued and continued ~= "CONT" do
+        self:take(continued)
+        continued = process.next_signal(self.signals)
+    end
+    if continued or signal ~= "STOP" then
+        resume(self)
+    end
+    return nil
+end
+
+--- Looks at the command's first process, and at its group when that has ended.
+-- @treturn number seconds until the next look
+local function check_command(self)
+    if not self.ended then
+        local state, detail = process.look(self.pid)
+        if state == "runs" then
+            return huge
+        elseif state == "stopped" then
+            stopped(self, detail)
+            return 0
+        end
+        self.ended, self.detail = state, detail
+    end
+    if process.group_state(self.pid) ~= "alive" then
+        self.state = GONE
+        return 0
+    end
+    stop(self, "rest", self.grace)
+    self.look_in = min(self.look_in * 2, LAST_LOOK)
+    return self.look_in
+end
+
+-- The loop --------------------------------------------------------------------------------------------------------------
+
+--- Passes a signal on.
+function Supervisor:take(signal)
+    if FORWARDED[signal] then
+        self:send(signal)
+    elseif signal == "CONT" then
+        resume(self)
+    end
+end
+
+--- Does what is due by the clock.
+-- @treturn number seconds until something is due again
+local function check_clock(self)
+    local now = process.now()
+    if self.max_hold and now >= self.started + self.max_hold then
+        self.max_hold = nil
+        stop(self, "max_hold", self.grace)
+    end
+    if now >= self.kill_at then
+        kill(self)
+    end
+    local due = min(self.max_hold and self.started + self.max_hold - now or huge, self.kill_at - now)
+    return self.state == KILLING and LAST_LOOK or max(0, due)
+end
+
+--- One turn: looks at everything, and waits for the next thing to happen.
+local function turn(self)
+    local wait_for = check_lock(self)
+    if self.state == RUNNING and self.is_revoked() then
+        stop(self, "revoked", self.grace)
+    end
+    wait_for = min(wait_for, check_command(self), check_clock(self))
+    if self.state == GONE then
+        return
+    end
+    local guard = self.guard and self.reason ~= "guardian" and self.guard:fd() or -1
+    local ready = process.poll({ self.signals, self.client:pollfd(), guard }, wait_for)
+    if ready[guard] then
+        kill(self, "guardian")
+        self.reason = "guardian"
+    end
+    if ready[self.signals] then
+        local signal = process.next_signal(self.signals)
+        while signal do
+            self:take(signal)
+            signal = process.next_signal(self.signals)
+        end
+    end
+    self.client:pump()
+end
+
+--- Starts the command. The guardian knows when it has to end before it can begin.
+-- @tparam table arguments list of words
+-- @tparam table environment list of "NAME=value"
+-- @tparam table|nil pass `{from =, to =}`: a descriptor for the command
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil "not_found", "not_executable"; "lost" if the lock was lost before
+function Supervisor:start(arguments, environment, pass)
+    local left = self.lock:remaining()
+    if left <= 0 then
+        return nil, "the lock was lost before the command began", "lost"
+    elseif self.guard then
+        self.guard:set(left - self.early, left)
+    end
+    self.in_foreground = has_terminal(self) and process.is_terminal(STDIN) and process.is_terminal(STDOUT)
+    local pid, message, code = process.spawn(arguments, environment, self.guard or nil, {
+        terminal = self.in_foreground and self.terminal or nil,
+        pass_from = pass and pass.from,
+        pass_to = pass and pass.to
+    })
+    if not pid then
+        take_terminal_back(self)
+        return nil, message, code
+    end
+    self.pid, self.started = pid, process.now()
+    return true
+end
+
+--- Waits until no process of the command is left. Then the lock may be released.
+-- @treturn string "exited" or "killed"
+-- @treturn integer|string exit code or signal
+function Supervisor:run()
+    repeat
+        turn(self)
+    until self.state == GONE
+    take_terminal_back(self)
+    if self.guard then
+        self.lost = self.lost or self.guard:sent() ~= "nothing"
+        self.guard:finish()
+    end
+    self.lost = self.lost or self.on_lost == "stop" and self.lock:remaining() <= 0
+    process.reap(self.pid)
+    return self.ended, self.detail
+end
+
+return Supervisor

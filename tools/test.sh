@@ -103,8 +103,8 @@ contract_names() {
     local long=(openresty examples security ensemble process tools foreign)
     printf '%s\n' "${long[@]}"
     find spec/contract spec/campaign -name '*_spec.lua' -printf '%f\n' | sed -E 's/_spec\.lua$//' |
-        sed -E 's/^(docs|foreign|loops|openresty|security|tools)_.*/\1/' | LC_ALL=C sort -u |
-        grep -vxF -e loops "${long[@]/#/-e}"
+        sed -E 's/^(command|docs|foreign|loops|openresty|security|tools)_.*/\1/' | LC_ALL=C sort -u |
+        grep -vxF -e command -e loops "${long[@]/#/-e}"
 }
 
 suites_contract() {
@@ -114,6 +114,9 @@ suites_contract() {
     done
     for lua in lua5.4 lua5.1 luajit; do
         contract loops "$lua"
+    done
+    for lua in lua5.4 luajit; do
+        contract command "$lua"
     done
     suite "behaviour that only the real world shows" busted 600 'tools/specs.sh real --tags=real spec/behaviour'
     for name in $(contract_names | tail -n +5); do
@@ -203,6 +206,10 @@ suites_long() {
     suite "fault campaign: a minute without leases, in which the checks notice it" ours 600 \
         'spec/campaign/run --size control --seconds 60'
     suite "fault campaign: a minute of the same with leases" ours 600 'spec/campaign/run --size leased --seconds 60'
+    for lua in lua5.4 luajit; do
+        suite "20 rounds of each way to lose a command: $lua" busted 1800 \
+            "env ZKLOCK_ROUNDS=20 tools/specs.sh real --lua $lua spec/contract/command_guarantee_spec.lua"
+    done
     suite "C unit tests with the C client under TSan" cmocka 1800 'nice -n 5 tools/rebuilt-client.sh thread'
     suite "100000 locks inside nginx" status 1800 'tools/soak-nginx.sh'
     suite "lint: clang's analyser" ours 1800 'nice -n 5 tools/lint.sh tidy'

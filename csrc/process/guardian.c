@@ -25,8 +25,12 @@ static const int LOOK_AGAIN_MS = 10;
 /* The priority that the guardian asks for; the system grants it to root. */
 static const int PRIORITY = -10;
 
-/* What the wrapper writes when the group is gone. */
+/* What the wrapper writes when the group is gone, and when a time has become an earlier one. */
 static const char FINISH = 'f';
+static const char EARLIER = 'e';
+
+/* A time that is earlier by less is not worth a message. */
+static const int64_t NEGLIGIBLE = 10000000;
 
 typedef enum {
     WRAPPER_LIVES,
@@ -51,8 +55,10 @@ static wrapper_state wait_for_wrapper(int socket, int timer, int ms)
         return WRAPPER_LIVES;
     }
     char word;
-    ssize_t length = read(socket, &word, 1);
-    return length == 1 ? WRAPPER_FINISHED : WRAPPER_ENDED;
+    if (read(socket, &word, 1) != 1) {
+        return WRAPPER_ENDED;
+    }
+    return word == FINISH ? WRAPPER_FINISHED : WRAPPER_LIVES;
 }
 
 /* Makes the timer go off at an instant; one that is over counts as now. */
@@ -76,10 +82,13 @@ static void kill_group(zkl_guard_page *page, int socket, wrapper_state wrapper)
             zkl_group_signal(group, SIGKILL);
             atomic_store(&page->sent, ZKL_GUARD_SENT_KILL);
         }
-        if (wrapper == WRAPPER_ENDED && (group == 0 || zkl_group_look(group) != ZKL_GROUP_ALIVE)) {
+        bool alive = group != 0 && zkl_group_look(group) == ZKL_GROUP_ALIVE;
+        if (wrapper == WRAPPER_ENDED && !alive) {
             return;
         }
-        wrapper_state now = wait_for_wrapper(wrapper == WRAPPER_ENDED ? -1 : socket, -1, LOOK_AGAIN_MS);
+        /* A wrapper without a group may be about to start one. */
+        int wait_for = alive || group == 0 ? LOOK_AGAIN_MS : -1;
+        wrapper_state now = wait_for_wrapper(wrapper == WRAPPER_ENDED ? -1 : socket, -1, wait_for);
         wrapper = now == WRAPPER_LIVES ? wrapper : now;
     }
 }
@@ -184,8 +193,12 @@ unmap:
 
 void zkl_guard_set(const zkl_guard *guard, int64_t term_at, int64_t kill_at)
 {
-    atomic_store(&guard->page->term_at, term_at);
-    atomic_store(&guard->page->kill_at, kill_at);
+    int64_t earlier_term = atomic_exchange(&guard->page->term_at, term_at) - term_at;
+    int64_t earlier_kill = atomic_exchange(&guard->page->kill_at, kill_at) - kill_at;
+    if (earlier_term > NEGLIGIBLE || earlier_kill > NEGLIGIBLE) {
+        /* If there is no room, the guardian has unread messages. */
+        send(guard->socket, &EARLIER, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
 }
 
 bool zkl_guard_ended(const zkl_guard *guard)

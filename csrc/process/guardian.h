@@ -16,7 +16,8 @@
  *              the wrapper has ended, no member is alive     -> ENDS
  *
  * Times are on CLOCK_BOOTTIME, the clock of leases, which does not stop in suspend. A time that the wrapper has moved on is read anew
- * when the timer for the earlier one goes off: no message is needed, and a wrapper that is stopped or starved moves nothing.
+ * when the timer for the earlier one goes off: no message is needed, and a wrapper that is stopped or starved moves nothing. The
+ * wrapper sends a message when a time becomes an earlier one, as the first one does.
  *
  * The group's number is in the shared page before the command can run: the new process writes it before exec. It also has the
  * wrapper's socket until exec. So when the guardian reads the end of that socket, the number is there.
@@ -59,7 +60,7 @@ typedef struct {
 
 /* Forks the guardian. Returns false, with errno, if the system refuses. `term_signal` is sent at term_at. */
 bool zkl_guard_start(zkl_guard *guard, int term_signal);
-/* Moves both times. */
+/* Sets both times, 0 or more; ZKL_GUARD_NEVER: the guardian does not act. */
 void zkl_guard_set(const zkl_guard *guard, int64_t term_at, int64_t kill_at);
 /* Whether the guardian has ended. */
 bool zkl_guard_ended(const zkl_guard *guard);

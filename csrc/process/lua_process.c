@@ -302,16 +302,18 @@ static zkl_guard *check_guard(lua_State *L, int index)
     return guard;
 }
 
-static int64_t instant_in(lua_Number seconds)
+/* An instant on now()'s clock in nanoseconds. */
+static int64_t check_instant(lua_State *L, int index)
 {
-    return seconds < 1e9 ? zkl_guard_clock() + (int64_t)(seconds * 1e9) : ZKL_GUARD_NEVER;
+    lua_Number seconds = luaL_checknumber(L, index);
+    return !(seconds > 0) ? 0 : seconds < 9e9 ? (int64_t)(seconds * 1e9) : ZKL_GUARD_NEVER;
 }
 
-/* guard:set(term_in, kill_in): the guardian sends its signals in so many seconds from now; math.huge: never */
+/* guard:set(term_at, kill_at): the guardian sends its signals at these instants of now()'s clock; math.huge: never */
 static int guard_set(lua_State *L)
 {
     const zkl_guard *guard = check_guard(L, 1);
-    zkl_guard_set(guard, instant_in(luaL_checknumber(L, 2)), instant_in(luaL_checknumber(L, 3)));
+    zkl_guard_set(guard, check_instant(L, 2), check_instant(L, 3));
     return 0;
 }
 

@@ -20,10 +20,10 @@
 -- The state only moves down this list. The first process stays unreaped until the end, so that the number of the group cannot
 -- come to belong to other processes while wrapper and guardian send signals to it.
 --
--- **Deadlines.** The lease ends at an instant L, and the session cannot have expired before it (docs/reliability.md). KILL is sent at
--- L at the latest; TERM is sent the grace before L, but never earlier than when a quarter of the session timeout is left: a session
--- whose heartbeats are answered always has more. Each turn of the loop publishes both instants to the guardian. If the wrapper is
--- stopped or starved, it publishes nothing, and the guardian acts by what it knows.
+-- **Deadlines.** The lease ends at an instant L, and the session cannot have expired before L (docs/reliability.md). KILL is sent
+-- at L at the latest. TERM is sent the grace before L, but not before only an eighth of the session timeout is left: a session
+-- whose heartbeats are answered has at least three tenths. Each turn of the loop publishes both instants to the guardian. If the
+-- wrapper is stopped or starved, it publishes nothing, and the guardian acts by what it knows.
 --
 -- **The terminal.** The group is not the wrapper's, so that only the command is killed, and so that a command that was stopped does
 -- not go on before the lock was checked. If standard input and output are the terminal, the group becomes the foreground group, as
@@ -43,6 +43,9 @@ local WANTS_TERMINAL = { TTIN = true, TTOU = true }
 
 --- The order of the states.
 local RUNNING, STOPPING, KILLING, GONE = 1, 2, 3, 4
+
+--- The largest grace before the end of the lease, as a part of the session timeout.
+local LARGEST_GRACE = 1 / 8
 
 --- How many deadlines are published in one session timeout.
 local PUBLISHED = 20
@@ -76,7 +79,7 @@ function Supervisor.new(settings)
         self[name] = value
     end
     self.session_timeout = self.client:session_timeout()
-    self.early = min(self.grace, self.session_timeout / 4)
+    self.early = min(self.grace, self.session_timeout * LARGEST_GRACE)
     return self
 end
 
@@ -118,6 +121,7 @@ end
 --- Publishes the deadlines, and acts if the lock is lost or the lease is about to end.
 -- @treturn number seconds until the next look
 local function check_lock(self)
+    local now = process.now() -- before the lock is asked: so the deadlines can only be too early
     local left = self.lock:remaining()
     if self.on_lost == "warn" then
         if left <= 0 and not self.lost then
@@ -130,7 +134,7 @@ local function check_lock(self)
         kill(self, "lost")
         return huge
     end
-    self.guard:set(left - self.early, left)
+    self.guard:set(now + left - self.early, now + left)
     if self.guard:sent() ~= "nothing" then -- it acted while this process could not
         lose(self)
         stop(self, "lost", left)
@@ -272,11 +276,12 @@ end
 -- @treturn string|nil message
 -- @treturn string|nil "not_found", "not_executable"; "lost" if the lock was lost before
 function Supervisor:start(arguments, environment, pass)
+    local now = process.now()
     local left = self.lock:remaining()
     if left <= 0 then
         return nil, "the lock was lost before the command began", "lost"
     elseif self.guard then
-        self.guard:set(left - self.early, left)
+        self.guard:set(now + left - self.early, now + left)
     end
     self.in_foreground = has_terminal(self) and process.is_terminal(STDIN) and process.is_terminal(STDOUT)
     local pid, message, code = process.spawn(arguments, environment, self.guard or nil, {

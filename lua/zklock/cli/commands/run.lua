@@ -38,7 +38,7 @@ function run.define(parser)
     acquire.define(parser)
     parser:option "-c --command":argname "STRING":target "shell":description "Run this by /bin/sh."
     parser:option "-k --kill-after":argname "GRACE":convert(acquire.seconds):default(GRACE):show_default(false):description(
-        "Seconds between the first signal and KILL (5); when the lock is lost at most a quarter of the session timeout.")
+        "Seconds between the first signal and KILL (5); when the lock is lost at most an eighth of the session timeout.")
     parser:option "--signal":argname "SIGNAL":convert(signal_name):default "TERM":show_default(false):description(
         "The first signal (TERM).")
     parser:option "--on-lost":argname "ACTION":choices { "stop", "warn" }:default "stop":show_default(false):description(

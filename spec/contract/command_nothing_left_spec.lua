@@ -1,0 +1,160 @@
+--- `zklock` leaves no node and no process, whenever and however it ends.
+
+local cluster = require "spec.support.cluster"
+local commands = require "spec.support.commands"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local program = require "spec.support.program"
+local socket = require "socket"
+
+local ROUNDS = tonumber(os.getenv "ZKLOCK_ROUNDS" or 6)
+
+--- Seconds within which zklock starts, connects, acquires and begins its command.
+local BEGINS_WITHIN = 0.4
+
+local function no_processes(mark)
+    assert.equal(0, commands.count_processes("sleep " .. mark))
+end
+
+--- A number of seconds for sleep by which its process can be found.
+local function new_mark()
+    return ("600.%d%05d"):format(cluster.process_id(), math.random(99999))
+end
+
+describe("zklock run leaves no node and no process", function()
+    after_each(fixture.clean)
+
+    for _, signal in ipairs { "INT", "TERM" } do
+        it(("after %s at any instant of starting and holding"):format(signal), function()
+            local rounds = {}
+            for index = 1, ROUNDS do
+                local path, mark = fixture.path(), new_mark()
+                local wrapper = commands.start { "run", path, "--", "sleep", mark }
+                socket.sleep(math.random() * BEGINS_WITHIN) -- the instant
+                wrapper:signal(signal)
+                rounds[index] = { path = path, mark = mark, wrapper = wrapper }
+            end
+            for _, round in ipairs(rounds) do
+                -- A signal may come before zklock has taken it over: then it ends by the signal, or Lua's own handler ends it.
+                local status = round.wrapper:finish().status
+                assert.truthy(status == 128 + (signal == "INT" and 2 or 15) or signal == "INT" and status == 1, status)
+                assert.same({}, fixture.children(round.path))
+                no_processes(round.mark)
+            end
+        end)
+
+        it(("after %s at any instant of waiting"):format(signal), function()
+            local path = fixture.path()
+            local holder = fixture.join(path)
+            local waiters = {}
+            for index = 1, ROUNDS do
+                waiters[index] = commands.start { "run", path, "--", "true" }
+            end
+            fixture.await_children(path, ROUNDS + 1)
+            for _, waiter in ipairs(waiters) do
+                waiter:signal(signal)
+            end
+            for _, waiter in ipairs(waiters) do
+                assert.equal(128 + (signal == "INT" and 2 or 15), waiter:finish().status)
+            end
+            assert.same({ holder:match "[^/]+$" }, fixture.children(path))
+        end)
+    end
+
+    it("after a signal while ZooKeeper does not answer", function()
+        local link = fixture.proxy()
+        link:stall()
+        local wrapper = commands.start({ "run", "--connect-timeout", "100", "/x", "--", "true" }, { servers = link.address })
+        eventually(function()
+            return link:status().connections > 0
+        end)
+        wrapper:signal "INT"
+        assert.equal(130, wrapper:finish().status)
+    end)
+
+    it("with standard input, output and error closed", function()
+        local path, mark = fixture.path(), new_mark()
+        local line = cluster.command_line(commands.words { "run", path, "--", "sh", "-c", "sleep " .. mark .. " & exit 3" })
+        local wrapper = program.run("closed", {
+            "sh", "-c", line .. " <&- >&- 2>&-; echo $?"
+        })
+        fixture.remember(wrapper)
+        assert.equal("3", wrapper:line())
+        assert.same({}, fixture.children(path))
+        no_processes(mark)
+    end)
+
+    it("when messages and status cannot be written, because the disk is full", function()
+        local path = fixture.path()
+        local line = cluster.command_line(commands.words { "run", "--status-fd", "1", path, "--", "sh", "-c", "exit 3" })
+        local wrapper = program.run("full", { "sh", "-c", line .. " >/dev/full 2>/dev/full; echo $?" })
+        fixture.remember(wrapper)
+        assert.equal("3", wrapper:line())
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("and no guardian when it has ended", function()
+        local path = fixture.path()
+        local wrapper = commands.start { "run", path, "-c", "echo begun; read -r line" }
+        assert.equal("begun", wrapper:line())
+        local guardian = cluster.run({ "pgrep", "-x", "-P", tostring(wrapper.pid), "zklock-guardian" })
+        assert.truthy(guardian:find "^%d+$", guardian)
+        wrapper:tell "end"
+        assert.equal(0, wrapper:finish().status)
+        assert.equal(1, select(2, cluster.run({ "kill", "-0", guardian })))
+    end)
+
+    it("and the guardian ends after the command if zklock is killed", function()
+        local path, mark = fixture.path(), new_mark()
+        local wrapper = commands.start { "run", path, "--", "sh", "-c", "echo begun; sleep " .. mark .. " & wait" }
+        assert.equal("begun", wrapper:line())
+        local guardian = cluster.run({ "pgrep", "-x", "-P", tostring(wrapper.pid), "zklock-guardian" })
+        wrapper:signal "KILL"
+        eventually(function()
+            return select(2, cluster.run({ "kill", "-0", guardian })) == 1
+        end, 60, "the end of the guardian")
+        no_processes(mark)
+    end)
+end)
+
+describe("zklock hold", function()
+    after_each(fixture.clean)
+
+    it("prints the token when it has the lock, and releases when standard input ends", function()
+        local path = fixture.path()
+        local line = cluster.command_line(commands.words { "hold", path })
+        local shell = fixture.remember(program.run("sh", { "bash", "-c",
+            "coproc HOLD { " .. line .. "; }; read -r token <&${HOLD[0]}; echo $token; read -r line; pid=$HOLD_PID; " ..
+            "eval \"exec ${HOLD[1]}>&-\"; wait $pid; echo $?" }))
+        assert.truthy(shell:line():find "^%d+%-%d+$")
+        assert.equal(1, #fixture.children(path))
+        shell:tell "release"
+        assert.equal("0", shell:line())
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("releases at a signal, and exits with 128 and its number", function()
+        local path = fixture.path()
+        local hold = commands.start { "hold", path }
+        assert.truthy(hold:line():find "^%d+%-%d+$")
+        hold:signal "TERM"
+        assert.equal(143, hold:finish().status)
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("exits with 120 at once when the lock is lost", function()
+        local path = fixture.path()
+        local hold = commands.start { "hold", path }
+        assert.truthy(hold:line():find "^%d+%-%d+$")
+        assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
+        assert.equal(120, hold:finish().status)
+    end)
+
+    it("exits with 123, 124 and 125 as zklock run does", function()
+        local path = fixture.path()
+        fixture.join(path)
+        assert.equal(123, commands.run({ "hold", "-n", path }).status)
+        assert.equal(124, commands.run({ "hold", "-w", "0.3", path }).status)
+        assert.equal(125, commands.run({ "hold" }).status)
+    end)
+end)

@@ -1,0 +1,271 @@
+--- `zklock run`: exit codes, what the command is told, and messages.
+
+local commands = require "spec.support.commands"
+local dkjson = require "dkjson"
+local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
+local fixture = require "spec.support.fixture"
+local program = require "spec.support.program"
+
+--- Runs `zklock run` with these words.
+local function run(words, options)
+    local list = { "run" }
+    for _, word in ipairs(words) do
+        list[#list + 1] = word
+    end
+    return commands.run(list, options)
+end
+
+--- The status that zklock writes to standard output, on the last line.
+local function status_in(result)
+    return dkjson.decode(result.output:match "([^\n]*)\n$")
+end
+
+describe("zklock run exits", function()
+    after_each(fixture.clean)
+
+    it("with the code of the command, or 128 and its signal", function()
+        local path = fixture.path()
+        assert.equal(0, run({ path, "--", "true" }).status)
+        assert.equal(7, run({ path, "--", "sh", "-c", "exit 7" }).status)
+        assert.equal(137, run({ path, "-c", "kill -KILL $$" }).status)
+        assert.equal(130, run({ path, "-c", "kill -INT $$" }).status)
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("with 120 if the lock was lost while the command ran", function()
+        local path = fixture.path()
+        local wrapper = commands.start { "run", "--status-fd", "1", path, "-c", "echo begun; exec sleep 600" }
+        assert.equal("begun", wrapper:line())
+        assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
+        local result = wrapper:finish()
+        assert.equal(120, result.status)
+        local status = status_in(result)
+        assert.same({ "lost", "KILL", 120 }, { status.outcome, status.signal, status.exit })
+        assert.truthy(result.errors:find("zklock: the lock " .. path .. " was lost", 1, true), result.errors)
+    end)
+
+    it("with 121 if there is no ZooKeeper within the time", function()
+        for _, words in ipairs { { "--connect-timeout", "0.2" }, { "-w", "0.2" } } do
+            local result = run({ words[1], words[2], "/x", "--", "true" }, { servers = "127.0.0.1:1" })
+            assert.equal(121, result.status)
+            assert.truthy(result.errors:find("127.0.0.1:1", 1, true), result.errors)
+        end
+    end)
+
+    it("with 122 if the acl does not let it create its node", function()
+        local path = fixture.path()
+        local owner = fixture.client({ auth = { { scheme = "digest", credential = "one:secret" } } })
+        assert(owner:create(path, "", { acl = "creator" }))
+        assert.equal(122, run({ path, "--", "true" }).status)
+        local secret = { variables = { "ZKLOCK_AUTH=digest:one:secret" } }
+        assert.equal(0, run({ path, "--", "true" }, secret).status)
+    end)
+
+    it("with 123 if it may not wait, 124 if its time is up, or another code, or 0", function()
+        local path = fixture.path()
+        fixture.join(path, nil, "web3:4711")
+        local refused = run { "-n", path, "--", "true" }
+        assert.equal(123, refused.status)
+        assert.truthy(refused.errors:find("web3:4711", 1, true), refused.errors)
+        assert.equal(124, run({ "-w", "0.3", path, "--", "true" }).status)
+        assert.equal(9, run({ "-n", "-E", "9", path, "--", "true" }).status)
+        assert.equal(0, run({ "-w", "0.3", "--skip-ok", path, "--", "true" }).status)
+        assert.equal(1, #fixture.children(path))
+    end)
+
+    it("with 125 for its own usage, without a word to a server", function()
+        local nowhere = { servers = "127.0.0.1:1" }
+        for _, words in ipairs {
+            {}, { "/x" }, { "/x", "--" }, { "-n", "-w", "1", "/x", "--", "true" }, { "-p", "3/2", "/x", "--", "true" },
+            { "--signal", "NONE", "/x", "--", "true" }, { "-c", "true", "/x", "--", "true" }, { "-w", "-1", "/x", "--", "true" },
+            { "--status-fd", "77", "/x", "--", "true" }, { "--lost-fd", "1", "/x", "--", "true" },
+            { "--nonsense", "/x", "--", "true" }, { "-p", "2/2", "--lock", "/y", "/x", "--", "true" },
+        } do
+            local result = run(words, nowhere)
+            assert.equal(125, result.status, table.concat(words, " "))
+            assert.truthy(result.errors:find "^zklock: ", result.errors)
+        end
+        assert.equal(125, run({ "no-path", "--", "true" }).status)
+        assert.equal(125, commands.run({ "nonsense" }).status)
+    end)
+
+    it("with 126 for what cannot be executed, 127 for what does not exist, and leaves nothing", function()
+        local path = fixture.path()
+        assert.equal(126, run({ path, "--", "./README.md" }).status)
+        local result = run { path, "--", "no-such-command" }
+        assert.equal(127, result.status)
+        assert.truthy(result.errors:find("no-such-command", 1, true), result.errors)
+        assert.same({}, fixture.children(path))
+    end)
+end)
+
+describe("the command of zklock run", function()
+    after_each(fixture.clean)
+
+    it("is told path, token, node, identity and servers", function()
+        local path, other = fixture.path(), fixture.path()
+        local script = 'echo "$ZKLOCK_PATH $ZKLOCK_IDENTITY $ZKLOCK_SERVERS $ZKLOCK_PATH_2"; ' ..
+            'echo "$ZKLOCK_TOKEN"; echo "$ZKLOCK_NODE"; read -r line; echo "$ZKLOCK_TOKEN_2"'
+        local wrapper = commands.start { "run", "--identity", "me", "--lock", other, path, "-c", script }
+        assert.equal(("%s me %s %s"):format(path, fixture.servers(), other), wrapper:line())
+        local token, node = wrapper:line(), wrapper:line()
+        assert.truthy(token:find "^%d+%-%d+$", token)
+        assert.equal("me", (fixture.observer():get(node)))
+        assert.equal(1, #fixture.children(other))
+        wrapper:tell "go on"
+        assert.is_true(wrapper:line() > token)
+        assert.equal(0, wrapper:finish().status)
+        assert.same({}, fixture.children(other))
+    end)
+
+    it("has none of zklock's descriptors", function()
+        local path = fixture.path()
+        local script = { "sh", "-c", "ls /proc/self/fd | wc -w" }
+        local direct = fixture.remember(program.run("sh", script)):finish().output
+        assert.equal(direct, run({ path, "--", script[1], script[2], script[3] }).output)
+    end)
+
+    it("reads the end of --lost-fd when the lock is lost, and goes on with --on-lost warn", function()
+        local path = fixture.path()
+        local wrapper = commands.start { "run", "--on-lost", "warn", "--lost-fd", "7", path, "-c",
+            "echo begun; cat <&7; echo lost; exit 4" }
+        assert.equal("begun", wrapper:line())
+        assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
+        assert.equal("lost", wrapper:line())
+        local result = wrapper:finish()
+        assert.equal(120, result.status)
+        assert.truthy(result.errors:find("the command goes on", 1, true), result.errors)
+    end)
+
+    it("gets signals that zklock gets", function()
+        local path = fixture.path()
+        local script = 'trap "echo usr1" USR1; trap "echo hup; exit 5" HUP; echo begun; while :; do sleep 0.05; done'
+        local wrapper = commands.start { "run", path, "--", "sh", "-c", script }
+        assert.equal("begun", wrapper:line())
+        wrapper:signal "USR1"
+        assert.equal("usr1", wrapper:line())
+        wrapper:signal "HUP"
+        assert.equal("hup", wrapper:line())
+        assert.equal(5, wrapper:finish().status)
+    end)
+
+    it("begins with the signal mask and the actions that zklock was begun with", function()
+        local path = fixture.path()
+        -- Without the signals above 28: the C library keeps two of them for itself.
+        local script = "grep -E '^(SigBlk|SigIgn):' /proc/self/status | sed 's/0.*\\(.......\\)$/\\1/'"
+        local direct = fixture.remember(program.run("sh", { "sh", "-c", script })):finish().output
+        assert.equal(direct, run({ path, "--", "sh", "-c", script }).output)
+    end)
+
+    it("is asked to end, and killed after the grace, when --max-hold is over", function()
+        local path = fixture.path()
+        local script = 'trap "echo asked" TERM; echo begun; while :; do sleep 0.05; done'
+        local wrapper = commands.start {
+            "run", "-k", "0.5", "--max-hold", "0.5", "--status-fd", "2", path, "--", "sh", "-c", script
+        }
+        assert.equal("begun", wrapper:line())
+        assert.equal("asked", wrapper:line())
+        local result = wrapper:finish()
+        assert.equal(137, result.status)
+        assert.equal("max_hold", dkjson.decode(result.errors:match "{.*}").outcome)
+    end)
+
+    it("is stopped when another contender asks for the lock, if --on-revoke says so", function()
+        local path = fixture.path()
+        local keeps = commands.start { "run", path, "-c", "echo begun; read -r line; exit 3" }
+        assert.equal("begun", keeps:line())
+        local lock = fixture.client():mutex(path)
+        assert.equal(1, lock:revoke(20))
+        keeps:tell "end"
+        assert.equal(3, keeps:finish().status)
+        local gives = commands.start { "run", "--on-revoke", "stop", path, "-c", "echo begun; exec sleep 600" }
+        assert.equal("begun", gives:line())
+        assert.equal(1, lock:revoke(20))
+        assert.equal(143, gives:finish().status)
+    end)
+
+    it("is waited for with all processes of its group", function()
+        local path = fixture.path()
+        local wrapper = commands.start { "run", "-k", "600", path, "--", "sh", "-c",
+            '(trap "echo asked; exit 0" TERM; echo begun; while :; do sleep 0.05; done) & sleep 0.5; exit 3' }
+        assert.equal("begun", wrapper:line())
+        assert.equal("asked", wrapper:line())
+        assert.equal(3, wrapper:finish().status)
+    end)
+end)
+
+describe("zklock run locks", function()
+    after_each(fixture.clean)
+
+    it("with other readers if -s is given, and not with a writer", function()
+        local path = fixture.path()
+        local reader = commands.start { "run", "-s", path, "-c", "echo begun; read -r line" }
+        assert.equal("begun", reader:line())
+        assert.equal(0, run({ "-s", "-w", "20", path, "--", "true" }).status)
+        assert.equal(123, run({ "-n", path, "--", "true" }).status)
+        reader:tell "end"
+        assert.equal(0, reader:finish().status)
+    end)
+
+    it("as many permits as -p says", function()
+        local path = fixture.path()
+        local one = commands.start { "run", "-p", "2/3", path, "-c", "echo begun; read -r line" }
+        assert.equal("begun", one:line())
+        assert.equal(0, run({ "-n", "-p", "1/3", path, "--", "true" }).status)
+        assert.equal(123, run({ "-n", "-p", "2/3", path, "--", "true" }).status)
+        assert.equal(125, run({ "-n", "-p", "1/4", path, "--", "true" }).status)
+        one:tell "end"
+        assert.equal(0, one:finish().status)
+    end)
+
+    it("all paths or none", function()
+        local path, other = fixture.path(), fixture.path()
+        fixture.join(other)
+        assert.equal(123, run({ "-n", "--lock", other, path, "--", "true" }).status)
+        assert.same({}, fixture.children(path))
+    end)
+end)
+
+describe("zklock run tells", function()
+    after_each(fixture.clean)
+
+    it("for whom it waits, and when it has the lock, but not with -q", function()
+        for _, quiet in ipairs { false, true } do
+            local path = fixture.path()
+            local holder = fixture.join(path, nil, "web3:4711")
+            local words = { "run", path, "-c", "echo begun" }
+            if quiet then
+                table.insert(words, 2, "-q")
+            end
+            local wrapper = commands.start(words)
+            fixture.await_children(path, 2)
+            if not quiet then
+                eventually(function()
+                    return files.read(wrapper.directory .. "/err"):find(
+                        "zklock: waiting for " .. path .. ": held by web3:4711 (its node is ", 1, true)
+                end)
+            end
+            assert(fixture.observer():delete(holder))
+            local result = wrapper:finish()
+            assert.equal(0, result.status)
+            assert.equal(not quiet, result.errors:find("zklock: acquired " .. path .. " after ", 1, true) ~= nil)
+        end
+    end)
+
+    it("the outcome to --status-fd, also for codes that a command may use", function()
+        local path = fixture.path()
+        local ended = status_in(run { "--status-fd", "1", path, "--", "sh", "-c", "exit 123" })
+        assert.same({ "exited", 123, 123, path }, { ended.outcome, ended.code, ended.exit, ended.path })
+        assert.truthy(ended.token:find "^%d+%-%d+$")
+        assert.is_true(ended.waited >= 0 and ended.held >= 0)
+        fixture.join(path)
+        local refused = status_in(run { "--status-fd", "1", "-n", path, "--", "true" })
+        assert.same({ "refused", 123 }, { refused.outcome, refused.exit })
+        assert.is_nil(refused.code)
+        local killed = status_in(run { "--status-fd", "1", fixture.path(), "-c", "kill -TERM $$" })
+        assert.same({ "killed", "TERM", 143 }, { killed.outcome, killed.signal, killed.exit })
+        local missing = status_in(run { "--status-fd", "1", fixture.path(), "--", "no-such-command" })
+        assert.same({ "not_found", 127 }, { missing.outcome, missing.exit })
+    end)
+end)

@@ -1,0 +1,56 @@
+--- support.commands: runs `zklock` with the interpreter that runs the spec.
+
+local cluster = require "spec.support.cluster"
+local files = require "spec.support.files"
+local fixture = require "spec.support.fixture"
+local program = require "spec.support.program"
+
+local commands = {}
+
+--- Returns the words of a command line of zklock. `options`: servers (the shared ones), variables (list of "NAME=value").
+function commands.words(words, options)
+    options = options or {}
+    local list = { "env", "ZKLOCK_CONFIG=/nonexistent", "ZKLOCK_SERVERS=" .. (options.servers or fixture.servers()) }
+    for _, variable in ipairs(options.variables or {}) do
+        list[#list + 1] = variable
+    end
+    list[#list + 1] = program.interpreter()
+    list[#list + 1] = "bin/zklock"
+    for _, word in ipairs(words) do
+        list[#list + 1] = word
+    end
+    return list
+end
+
+--- Starts zklock; fixture.clean ends it. Its process id is that of zklock itself.
+function commands.start(words, options)
+    return fixture.remember(program.run("zklock", commands.words(words, options)))
+end
+
+--- Runs zklock to its end. Returns a table: status, output, errors.
+function commands.run(words, options)
+    return commands.start(words, options):finish()
+end
+
+--- Returns the number of processes whose command line contains the text, without those that look for it.
+function commands.count_processes(text)
+    local count = 0
+    local listing = cluster.run({ "ps", "-eo", "args" })
+    for line in listing:gmatch "[^\n]+" do
+        if line:find("^" .. text:gsub("%p", "%%%0")) then
+            count = count + 1
+        end
+    end
+    return count
+end
+
+--- Makes a new directory that fixture.clean removes.
+function commands.directory()
+    local directory = files.make_directory()
+    fixture.on_clean(function()
+        os.execute("rm -rf " .. cluster.quote(directory))
+    end)
+    return directory
+end
+
+return commands

@@ -61,7 +61,7 @@ Supervisor.__index = Supervisor
 --- @tparam table settings
 --   lock, client, signals; guard or false; term: signal to end the command with; grace: seconds until KILL; on_lost: "stop" or
 --   "warn"; max_hold: seconds or nil; is_revoked(): whether the lock was asked for; lost_fd: descriptor to close when the lock
---   is lost, or nil; warn(): called when it is lost and the command goes on
+--   is lost, or nil; say(format, ...): writes a message
 function Supervisor.new(settings)
     local self = setmetatable({
         state = RUNNING,
@@ -78,15 +78,19 @@ function Supervisor.new(settings)
     for name, value in pairs(settings) do
         self[name] = value
     end
-    self.session_timeout = self.client:session_timeout()
-    self.early = min(self.grace, self.session_timeout * LARGEST_GRACE)
     return self
 end
 
 -- Signals to the group --------------------------------------------------------------------------------------------------
 
+--- Sends a signal. A command with other rights (sudo) cannot be reached: the user is told once, and the lock is not released
+-- before the command has ended.
 function Supervisor:send(signal)
-    process.signal_group(self.pid, signal)
+    local sent, problem = process.signal_group(self.pid, signal)
+    if not sent and not self.unreachable and process.group_state(self.pid) == "alive" then
+        self.unreachable = true
+        self.say("cannot send %s to the command: %s", signal, problem)
+    end
 end
 
 --- Asks the command to end, or moves on an end that was asked for. `within`: seconds until KILL.
@@ -118,15 +122,23 @@ local function lose(self)
     end
 end
 
+--- Reads the session timeout, which another server may have made shorter. TERM is sent `early` seconds before the lease ends.
+local function read_timeout(self)
+    local timeout = self.client:session_timeout()
+    self.session_timeout = timeout > 0 and timeout or self.session_timeout
+    self.early = min(self.grace, self.session_timeout * LARGEST_GRACE)
+end
+
 --- Publishes the deadlines, and acts if the lock is lost or the lease is about to end.
 -- @treturn number seconds until the next look
 local function check_lock(self)
+    read_timeout(self)
     local now = process.now() -- before the lock is asked: so the deadlines can only be too early
     local left = self.lock:remaining()
     if self.on_lost == "warn" then
         if left <= 0 and not self.lost then
             lose(self)
-            self.warn()
+            self.say("the lock was lost; the command goes on")
         end
         return self.lost and huge or min(left, self.session_timeout / PUBLISHED)
     elseif left <= 0 then
@@ -276,6 +288,7 @@ end
 -- @treturn string|nil message
 -- @treturn string|nil "not_found", "not_executable"; "lost" if the lock was lost before
 function Supervisor:start(arguments, environment, pass)
+    read_timeout(self)
     local now = process.now()
     local left = self.lock:remaining()
     if left <= 0 then

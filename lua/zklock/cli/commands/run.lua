@@ -150,8 +150,8 @@ local function supervise(session, lock, members, guard, arguments, context, stat
             return status.revoked and arguments.on_revoke == "stop"
         end,
         lost_fd = write_end,
-        warn = function()
-            context:warn("the lock %s was lost; the command goes on", arguments.path)
+        say = function(...)
+            context:warn(...)
         end
     }
     local identity = status.identity

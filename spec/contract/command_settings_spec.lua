@@ -1,0 +1,128 @@
+--- Where `zklock` takes its settings from, and what it writes.
+
+local cluster = require "spec.support.cluster"
+local commands = require "spec.support.commands"
+local files = require "spec.support.files"
+local fixture = require "spec.support.fixture"
+
+--- Writes a file that only its owner may read. Returns its name.
+local function write(name, text, mode)
+    local path = commands.directory() .. "/" .. name
+    local file = assert(io.open(path, "w"))
+    assert(file:write(text))
+    file:close()
+    assert(os.execute(("chmod %s %s"):format(mode or "600", path)))
+    return path
+end
+
+--- Runs a command under a lock with these variables and further words, and returns the result.
+local function run(variables, words)
+    local list = { "run" }
+    for _, word in ipairs(words or {}) do
+        list[#list + 1] = word
+    end
+    for _, word in ipairs { fixture.path(), "-c", 'echo "$ZKLOCK_IDENTITY"' } do
+        list[#list + 1] = word
+    end
+    return commands.run(list, { variables = variables })
+end
+
+describe("zklock takes its settings", function()
+    after_each(fixture.clean)
+
+    it("from options, then from the environment, then from a file", function()
+        local file = "ZKLOCK_CONFIG=" .. write("zklock.lua", 'return { identity = "file", session_timeout = 20 }')
+        assert.equal("file\n", run({ file }).output)
+        assert.equal("variable\n", run({ file, "ZKLOCK_IDENTITY=variable" }).output)
+        assert.equal("option\n", run({ file, "ZKLOCK_IDENTITY=variable" }, { "--identity", "option" }).output)
+    end)
+
+    it("from the user's file before that of the system", function()
+        local home = commands.directory()
+        assert(os.execute("mkdir -p " .. home .. "/.config"))
+        local file = assert(io.open(home .. "/.config/zklock.lua", "w"))
+        file:write('return { servers = "' .. fixture.servers() .. '", identity = "home" }')
+        file:close()
+        local words = commands.words({ "run", fixture.path(), "-c", 'echo "$ZKLOCK_IDENTITY"' })
+        local line = cluster.command_line(words)
+        line = line:gsub("'ZKLOCK_CONFIG=[^']*'", "-u ZKLOCK_CONFIG"):gsub("'ZKLOCK_SERVERS=[^']*'", "")
+        local output = cluster.run({ "sh", "-c", ("env HOME=%s LUA_PATH=%s LUA_CPATH=%s %s"):format(home,
+            cluster.quote(package.path), cluster.quote(package.cpath), line) })
+        assert.equal("home", output)
+    end)
+
+    it("and refuses what is no setting, no table, no Lua, or reaches for anything outside", function()
+        for text, problem in pairs {
+            ['return { server = "x" }'] = "there is no setting 'server'",
+            ['return "x"'] = "must return a table",
+            ["return {"] = "cannot read the settings",
+            ['os.execute("true") return {}'] = "cannot read the settings",
+            ["return { session_timeout = -1 }"] = "must be a number of seconds above 0",
+            ['return { acl = "none" }'] = "must be",
+            ["\27Lua"] = "must be text",
+        } do
+            local result = run({ "ZKLOCK_CONFIG=" .. write("zklock.lua", text) })
+            assert.equal(125, result.status, text)
+            assert.truthy(result.errors:find(problem, 1, true), result.errors)
+        end
+    end)
+
+    it("and credentials from files that only their owner may read", function()
+        local secret, open = write("secret", "digest:me:hunter2\n"), write("open", "digest:me:hunter2\n", "644")
+        assert.equal(0, run({}, { "--auth-file", secret, "--acl", "creator" }).status)
+        local result = run({}, { "--auth-file", open })
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("chmod 600", 1, true), result.errors)
+        assert.is_nil(result.errors:find("hunter2", 1, true))
+        local configuration = write("zklock.lua", 'return { auth = "digest:me:hunter2" }', "644")
+        assert.equal(125, run({ "ZKLOCK_CONFIG=" .. configuration }).status)
+        local malformed = run({ "ZKLOCK_AUTH=hunter2" })
+        assert.equal(125, malformed.status)
+        assert.is_nil(malformed.errors:find("hunter2", 1, true))
+    end)
+end)
+
+describe("zklock", function()
+    after_each(fixture.clean)
+
+    it("shows its help, its version and its completion, and needs no server for these", function()
+        local nowhere = { servers = "" }
+        local help = commands.run({ "--help" }, nowhere)
+        assert.equal(0, help.status)
+        for _, name in ipairs { "run", "hold", "completion" } do
+            assert.truthy(help.output:find("\n   " .. name .. " ", 1, true), help.output)
+            local result = commands.run({ name, "--help" }, nowhere)
+            assert.equal(0, result.status)
+            assert.truthy(result.output:find("Usage: zklock " .. name, 1, true), result.output)
+        end
+        assert.truthy(commands.run({ "--version" }, nowhere).output:find "^zklock %d+%.%d+%.%d+\n$")
+        for _, shell in ipairs { "bash", "zsh", "fish" } do
+            local result = commands.run({ "completion", shell }, nowhere)
+            assert.equal(0, result.status)
+            assert.truthy(result.output:find("status-fd", 1, true))
+        end
+    end)
+
+    it("completes its command line in bash", function()
+        local script = write("completion", commands.run({ "completion", "bash" }).output)
+        local output = cluster.run({ "bash", "-c", "source " .. script ..
+            '; COMP_WORDS=(zklock run --max); COMP_CWORD=2; _zklock zklock --max run; echo "${COMPREPLY[@]}"' })
+        assert.equal("--max-hold", (output:gsub("%s+$", "")))
+    end)
+
+    it("says what is missing", function()
+        local result = commands.run({ "run", "/x", "--", "true" }, { servers = "" })
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("ZKLOCK_SERVERS", 1, true), result.errors)
+        assert.equal(125, commands.run({}).status)
+    end)
+
+    it("is documented with all options in docs/command.md or its own help", function()
+        local page = files.read "docs/command.md"
+        local help = commands.run({ "run", "--help" }).output
+        for option in page:gmatch "`(%-%-?[%w-]+)" do
+            local known = help:find(option, 1, true) or option == "--help"
+            assert.truthy(known, option .. " is in docs/command.md, but zklock run does not have it")
+        end
+    end)
+end)

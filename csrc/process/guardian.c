@@ -25,7 +25,7 @@ static const int LOOK_AGAIN_MS = 10;
 /* The priority that the guardian asks for; the system grants it to root. */
 static const int PRIORITY = -10;
 
-/* What the wrapper writes when the group is gone, and when a time has become an earlier one. */
+/* The wrapper writes these: the group is gone; a time has become an earlier one. */
 static const char FINISH = 'f';
 static const char EARLIER = 'e';
 

@@ -42,7 +42,7 @@ typedef enum {
     ZKL_GUARD_SENT_KILL
 } zkl_guard_sent;
 
-/* What the three processes share. */
+/* The page of memory that the three processes share. */
 typedef struct {
     _Atomic int64_t term_at; /* nanoseconds on zkl_guard_clock's clock, written by the wrapper */
     _Atomic int64_t kill_at;

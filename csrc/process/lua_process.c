@@ -23,8 +23,6 @@
 
 static const char GUARD_TYPE[] = "zklock.guard";
 
-extern char **environ;
-
 static int push_errno(lua_State *L, int error)
 {
     lua_pushnil(L);

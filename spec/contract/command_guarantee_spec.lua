@@ -1,4 +1,4 @@
---- What `zklock run` promises: no process of its command is alive when another contender gets the lock, whatever happens.
+--- The guarantee of `zklock run`: no process of its command is alive when another contender gets the lock, whatever happens.
 --
 -- Each round has a command with a grandchild in its group, which both ignore TERM where the title says so, and a program that wants
 -- the lock (spec/programs/grantee.lua). Rounds run at the same time. ZKLOCK_ROUNDS sets their number.

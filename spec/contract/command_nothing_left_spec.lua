@@ -10,10 +10,11 @@ local socket = require "socket"
 local ROUNDS = tonumber(os.getenv "ZKLOCK_ROUNDS" or 6)
 
 --- Seconds within which zklock starts, connects, acquires and begins its command.
-local BEGINS_WITHIN = 0.4
+local BEGINS_WITHIN = 0.6
 
+--- The command lines of the command, of zklock and of its guardian contain the mark.
 local function no_processes(mark)
-    assert.equal(0, commands.count_processes("sleep " .. mark))
+    assert.same({}, commands.processes(mark))
 end
 
 --- A number of seconds for sleep by which its process can be found.
@@ -60,6 +61,20 @@ describe("zklock run leaves no node and no process", function()
             assert.same({ holder:match "[^/]+$" }, fixture.children(path))
         end)
     end
+
+    it("but its node, after KILL at any instant of starting and holding", function()
+        for _ = 1, ROUNDS do
+            local path, mark = fixture.path(), new_mark()
+            local wrapper = commands.start { "run", path, "--", "sleep", mark }
+            socket.sleep(math.random() * BEGINS_WITHIN) -- the instant
+            wrapper:signal "KILL"
+            assert.equal(137, wrapper:finish().status)
+            eventually(function()
+                local processes = commands.processes(mark)
+                return #processes == 0, table.concat(processes, "\n")
+            end)
+        end
+    end)
 
     it("after a signal while ZooKeeper does not answer", function()
         local link = fixture.proxy()

@@ -164,7 +164,7 @@ describe("the command of zklock run", function()
         assert.equal(143, asked.status)
         local status = status_in(asked)
         assert.same({ "max_hold", "TERM" }, { status.outcome, status.signal })
-        -- What ignores TERM from its first instant on, because the shell that starts zklock does.
+        -- A command that ignores TERM from its first instant on, because the shell that starts zklock ignores it.
         local words = commands.words { "run", "-k", "0.2", "--max-hold", "0.2", fixture.path(), "--", "sleep", "600" }
         local shell = program.run("sh", { "sh", "-c", "trap '' TERM; " .. cluster.command_line(words) })
         assert.equal(137, fixture.remember(shell):finish().status)

@@ -32,16 +32,16 @@ function commands.run(words, options)
     return commands.start(words, options):finish()
 end
 
---- Returns the number of processes whose command line contains the text, without those that look for it.
-function commands.count_processes(text)
-    local count = 0
+--- Returns the command lines of all processes that contain the text.
+function commands.processes(text)
+    local found = {}
     local listing = cluster.run({ "ps", "-eo", "args" })
     for line in listing:gmatch "[^\n]+" do
-        if line:find("^" .. text:gsub("%p", "%%%0")) then
-            count = count + 1
+        if line:find(text, 1, true) then
+            found[#found + 1] = line
         end
     end
-    return count
+    return found
 end
 
 --- Makes a new directory that fixture.clean removes.

@@ -69,7 +69,7 @@ local function make_lock(client, path, arguments, options)
     return client:mutex(path, options)
 end
 
---- Makes what is to be acquired. Raises "usage: …" for paths that cannot be locked.
+--- Makes the lock, or the multi, of a command line. Raises "usage: …" for paths that cannot be locked.
 -- @treturn table the lock, or a multi
 -- @treturn table the locks in the order of the command line
 local function make(session, arguments, options)
@@ -91,7 +91,7 @@ local function make(session, arguments, options)
     return problem, members
 end
 
---- What is wrong with the arguments together.
+--- Returns a message if the arguments do not fit together.
 function acquire.wrong_arguments(arguments)
     if arguments.permits and arguments.permits.count > 1 and arguments.lock[1] then
         return "-p with a COUNT above 1 cannot be combined with --lock"
@@ -128,7 +128,7 @@ local function describe(session, members, output)
     return nil
 end
 
---- Acquires what the command line asks for, and tells a person who waits for whom.
+--- Acquires the locks of the command line. Names the holder on stderr if that takes a while.
 -- @tparam Session session
 -- @tparam table arguments
 -- @tparam Context context

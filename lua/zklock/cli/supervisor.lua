@@ -23,7 +23,7 @@
 -- **Deadlines.** The lease ends at an instant L, and the session cannot have expired before L (docs/reliability.md). KILL is sent
 -- at L at the latest. TERM is sent the grace before L, but not before only an eighth of the session timeout is left: a session
 -- whose heartbeats are answered has at least three tenths. Each turn of the loop publishes both instants to the guardian. If the
--- wrapper is stopped or starved, it publishes nothing, and the guardian acts by what it knows.
+-- wrapper is stopped or starved, it publishes nothing, and the guardian acts by the last two.
 --
 -- **The terminal.** The group is not the wrapper's, so that only the command is killed, and so that a command that was stopped does
 -- not go on before the lock was checked. If standard input and output are the terminal, the group becomes the foreground group, as

@@ -52,7 +52,7 @@ function run.define(parser)
     settings.define(parser)
 end
 
---- What the command runs.
+--- Returns the command as words.
 -- @treturn table|nil list of words; nil and what is wrong
 local function command_of(arguments)
     local words = arguments.command_line

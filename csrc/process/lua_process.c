@@ -116,15 +116,12 @@ static int process_read(lua_State *L)
     return 1;
 }
 
-/* write(fd, text) -> true | nil, message; a pipe without a reader is a message, not a signal */
+/* write(fd, text) -> true | nil, message */
 static int process_write(lua_State *L)
 {
     size_t length;
     int fd = (int)luaL_checkinteger(L, 1);
     const char *text = luaL_checklstring(L, 2, &length);
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    struct sigaction before;
-    sigaction(SIGPIPE, &ignore, &before);
     ssize_t written = 0;
     while (length > 0 && ((written = write(fd, text, length)) > 0 || errno == EINTR)) {
         if (written > 0) {
@@ -132,9 +129,6 @@ static int process_write(lua_State *L)
             length -= (size_t)written;
         }
     }
-    int error = errno;
-    sigaction(SIGPIPE, &before, NULL);
-    errno = error;
     return push_result(L, length == 0);
 }
 

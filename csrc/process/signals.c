@@ -33,6 +33,9 @@ static sigset_t caught;
 static sigset_t mask_before;
 static bool is_open;
 
+/* The action for SIGPIPE before. While signals are caught it is ignored: a reader of messages that has gone ends nothing. */
+static struct sigaction pipe_before;
+
 int zkl_signal_number(const char *name)
 {
     char *end;
@@ -90,6 +93,8 @@ int zkl_signals_open(const sigset_t *wanted)
         if (!is_open) {
             is_open = true;
             mask_before = before;
+            struct sigaction ignore = {.sa_handler = SIG_IGN};
+            sigaction(SIGPIPE, &ignore, &pipe_before);
             sigemptyset(&caught);
         }
         sigorset(&caught, &caught, &set);
@@ -113,6 +118,7 @@ void zkl_signals_restore(void)
             signal(names[i].number, SIG_DFL);
         }
     }
+    sigaction(SIGPIPE, &pipe_before, NULL);
     pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
 }
 

@@ -108,6 +108,35 @@ describe("zklock run leaves no node and no process", function()
         assert.same({}, fixture.children(path))
     end)
 
+    it("and ends its command at once after an error of its own", function()
+        local path, mark = fixture.path(), new_mark()
+        -- Only the loop that watches the command polls three descriptors.
+        local broken = 'LUA_INIT=local process = require "zklock.process"; local poll = process.poll; ' ..
+            'process.poll = function(fds, ...) if #fds == 3 then error("made up") end; return poll(fds, ...) end'
+        local wrapper = commands.start({ "run", "-k", "600", path, "--", "sleep", mark }, { variables = { broken } })
+        local result = wrapper:finish()
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("made up", 1, true), result.errors)
+        assert.same({}, fixture.children(path))
+        no_processes(mark)
+    end)
+
+    it("and runs its command although the reader of its messages has ended", function()
+        local path, directory = fixture.path(), commands.directory()
+        local holder = fixture.join(path)
+        assert(os.execute("mkfifo " .. directory .. "/messages"))
+        local line = cluster.command_line(commands.words { "run", path, "--", "sh", "-c", "exit 3" })
+        local shell = fixture.remember(program.run("sh", {
+            "sh", "-c", line .. " 2>" .. directory .. "/messages; echo $?"
+        }))
+        local messages = assert(io.open(directory .. "/messages"))
+        assert.truthy(messages:read("*l"):find("waiting for", 1, true))
+        messages:close()
+        assert(fixture.observer():delete(holder)) -- zklock says that it has the lock
+        assert.equal("3", shell:line())
+        assert.same({}, fixture.children(path))
+    end)
+
     it("and no guardian when it has ended", function()
         local path = fixture.path()
         local wrapper = commands.start { "run", path, "-c", "echo begun; read -r line" }

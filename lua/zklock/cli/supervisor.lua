@@ -32,7 +32,7 @@
 
 local process = require "zklock.process"
 
-local setmetatable = setmetatable
+local error, pairs, pcall, setmetatable = error, pairs, pcall, setmetatable
 local huge, max, min = math.huge, math.max, math.min
 
 --- Signals that are passed on to the command.
@@ -310,13 +310,31 @@ function Supervisor:start(arguments, environment, pass)
     return true
 end
 
---- Waits until no process of the command is left. Then the lock may be released.
--- @treturn string "exited" or "killed"
--- @treturn integer|string exit code or signal
-function Supervisor:run()
+--- After an error in this program: ends the command at once, and waits until no process of it is left.
+local function abort(self)
+    repeat
+        process.signal_group(self.pid, "KILL")
+        process.poll({}, FIRST_LOOK)
+        local state, detail = process.look(self.pid)
+        if state == "exited" or state == "killed" then
+            self.ended, self.detail = state, detail
+        end
+    until self.ended and process.group_state(self.pid) ~= "alive"
+end
+
+local function take_turns(self)
     repeat
         turn(self)
     until self.state == GONE
+end
+
+--- Waits until no process of the command is left. Then the lock may be released. `ended` and `detail` say how the command ended.
+-- @raise an error of this program, after the command was killed
+function Supervisor:run()
+    local ok, problem = pcall(take_turns, self)
+    if not ok then
+        abort(self)
+    end
     take_terminal_back(self)
     if self.guard then
         self.lost = self.lost or self.guard:sent() ~= "nothing"
@@ -324,7 +342,9 @@ function Supervisor:run()
     end
     self.lost = self.lost or self.on_lost == "stop" and self.lock:remaining() <= 0
     process.reap(self.pid)
-    return self.ended, self.detail
+    if not ok then
+        error(problem, 0)
+    end
 end
 
 return Supervisor

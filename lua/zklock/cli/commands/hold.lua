@@ -54,7 +54,7 @@ function hold.run(arguments, context)
         return context:fail(codes.FAILED, "%s", wrong)
     end
     local deadline = arguments.wait and process.now() + arguments.wait or huge
-    local session, code = context:connect(arguments, arguments.wait)
+    local session, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
     if not session then
         return code
     end

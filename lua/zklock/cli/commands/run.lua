@@ -179,7 +179,7 @@ end
 local function hold_and_run(arguments, context, guard, status, words)
     local began = process.now()
     local deadline = arguments.wait and began + arguments.wait or huge
-    local session, exit, code = context:connect(arguments, arguments.wait)
+    local session, exit, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
     if not session then
         status.outcome, status.exit = code, exit
         return nil

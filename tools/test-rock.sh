@@ -29,10 +29,12 @@ top=$PWD
 work=$top/build/rock
 rm -rf "$work"
 mkdir -p "$work"
+# Debian's packages have the rocks that the command needs.
+echo 'rocks_provided = { argparse = "0.7.1-1", dkjson = "2.6-1" }' >"$work/config.lua"
 
 copy_sources() {
     mkdir -p "$1" &&
-        git ls-files -z --cached --others --exclude-standard -- csrc lua rockspec docs README.md LICENSE |
+        git ls-files -z --cached --others --exclude-standard -- bin csrc lua rockspec docs README.md LICENSE |
         while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
             tar --null --files-from=- -cf - | tar -xf - -C "$1"
 }
@@ -43,14 +45,13 @@ rocks_for() {
     shift
     local options=(--lua-version="${lua#lua}" --tree="$work/$lua/tree")
     [ "$lua" != luajit ] || options=(--lua-version=5.1 --tree="$work/$lua/tree")
-    (cd "$work/$lua/source" && HOME=$work/$lua LUAROCKS_CONFIG=/dev/null luarocks "${options[@]}" "$@")
+    (cd "$work/$lua/source" && HOME=$work/$lua LUAROCKS_CONFIG=$work/config.lua luarocks "${options[@]}" "$@")
 }
 
 install_for() {
     local lua=$1 variables=()
     [ "$lua" != luajit ] || variables=("LUA_INCDIR=$(pkg-config --variable=includedir luajit)")
-    # Debian's packages have the rocks that the command needs.
-    rocks_for "$lua" make --deps-mode=none "$rockspec" "${variables[@]}"
+    rocks_for "$lua" make "$rockspec" "${variables[@]}"
 }
 
 # load_with LUA TREE-OF: loads it in an empty directory, with only the tree on the path.

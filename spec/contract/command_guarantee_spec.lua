@@ -11,7 +11,7 @@ local program = require "spec.support.program"
 local ROUNDS = tonumber(os.getenv "ZKLOCK_ROUNDS" or 2)
 
 --- Seconds of the wrappers' sessions.
-local SESSION = "5"
+local SESSION = "6"
 
 --- The command of a round: it and its child have the FIFO open, and nothing else has.
 local CHILD = 'exec 3>"$0/fifo"; (%s while :; do sleep 600; done) & %s while :; do sleep 600; done'

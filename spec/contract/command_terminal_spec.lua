@@ -2,6 +2,7 @@
 
 local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
+local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local terminals = require "spec.support.terminal"
 
@@ -63,7 +64,7 @@ describe("a command of zklock run in a terminal", function()
 
     it("does not go on by fg if the lock was lost while it was stopped", function()
         local shell, path = open_shell(), fixture.path()
-        shell:type("z --session-timeout 5 " .. path .. " -- sh -c 'echo begun; while read -r line; do echo got $line; done'")
+        shell:type("z --session-timeout 10 " .. path .. " -- sh -c 'echo begun; while read -r line; do echo got $line; done'")
         shell:await "\nbegun"
         shell:key "C-z"
         shell:await "Stopped"
@@ -84,6 +85,32 @@ describe("a command of zklock run in a terminal", function()
         shell:await "\ngot this"
         shell:type "echo code ${PIPESTATUS[0]}"
         shell:await "\ncode 0"
+    end)
+
+    it("stops as a job when it reads in the background, and goes on by fg", function()
+        local shell, path = open_shell(), fixture.path()
+        shell:type("z --session-timeout 60 " .. path .. " -- sh -c 'echo begun; read -r line; echo got $line' &")
+        shell:await "begun\n"
+        shell:type "wait %1; jobs"
+        shell:await "Stopped"
+        shell:type "fg"
+        shell:await "fg\nz "
+        shell:type "this"
+        shell:await "\ngot this"
+        shell:type "echo code $?"
+        shell:await "\ncode 0"
+    end)
+
+    it("ends with the terminal, and leaves nothing", function()
+        local shell, path = open_shell(), fixture.path()
+        local mark = ("600.%d"):format(cluster.process_id())
+        shell:type("z " .. path .. " -- sh -c 'echo begun; sleep " .. mark .. "'")
+        shell:await "\nbegun"
+        shell:close()
+        fixture.await_children(path, 0)
+        eventually(function()
+            return #commands.processes("sleep " .. mark) == 0
+        end)
     end)
 
     it("is interrupted while it waits for the lock", function()

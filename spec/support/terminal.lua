@@ -30,7 +30,7 @@ function terminals.open(words)
     local output, status = tmux(self, "new-session", "-d", "-x", "100", "-y", "40", cluster.command_line(variables))
     assert(status == 0, output)
     fixture.on_clean(function()
-        tmux(self, "kill-server")
+        self:close()
     end)
     return self
 end
@@ -49,6 +49,11 @@ end
 --- Changes the size.
 function Terminal:resize(columns, rows)
     tmux(self, "resize-window", "-x", tostring(columns), "-y", tostring(rows))
+end
+
+--- Closes the terminal.
+function Terminal:close()
+    tmux(self, "kill-server")
 end
 
 --- Returns the text on the screen.

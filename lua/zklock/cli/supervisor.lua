@@ -280,6 +280,23 @@ local function turn(self)
     self.client:pump()
 end
 
+--- Waits until the lease is long enough for a command that is not to be stopped at once. After a slow answer that takes until the
+-- next heartbeat.
+-- @treturn number now
+-- @treturn number seconds that are left; 0 or less: the lock is lost
+local function await_lease(self)
+    while true do
+        read_timeout(self)
+        local now = process.now()
+        local left = self.lock:remaining()
+        if left <= 0 or left > 2 * self.early then
+            return now, left
+        end
+        process.poll({ self.client:pollfd() }, min(left, self.session_timeout / PUBLISHED))
+        self.client:pump()
+    end
+end
+
 --- Starts the command. The guardian knows when it has to end before it can begin.
 -- @tparam table arguments list of words
 -- @tparam table environment list of "NAME=value"
@@ -288,9 +305,7 @@ end
 -- @treturn string|nil message
 -- @treturn string|nil "not_found", "not_executable"; "lost" if the lock was lost before
 function Supervisor:start(arguments, environment, pass)
-    read_timeout(self)
-    local now = process.now()
-    local left = self.lock:remaining()
+    local now, left = await_lease(self)
     if left <= 0 then
         return nil, "the lock was lost before the command began", "lost"
     elseif self.guard then

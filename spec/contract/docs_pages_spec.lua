@@ -82,7 +82,11 @@ describe("the README's Lua", function()
         if block.language == "lua" then
             it("runs, and has the results that it shows: the block at line " .. block.line, function()
                 printed = {}
-                assert(documentation.load_block(block.text, "=README.md:" .. block.line, environment))()
+                local run = assert(documentation.load_block(block.text, "=README.md:" .. block.line, environment))
+                run()
+                if block.text:find('not data', 1, true) then
+                    run() -- the branch for a node that exists
+                end
                 if block == first then
                     local expected = assert(readme:match("\nprints, but for the number,\n\n```\n(.-)\n```"))
                     assert.equal((expected:gsub("%d+%-%d+", "N")), (table.concat(printed, "\n"):gsub("%d+%-%d+", "N")))

@@ -19,9 +19,10 @@ lock.]],
 
 dependencies = {
   "lua >= 5.1, < 5.5",
-  -- For the command `zklock`. Debian: lua-argparse, lua-dkjson.
+  -- For the command `zklock`. Debian: lua-argparse, lua-dkjson, lua-socket.
   "argparse >= 0.7.1",
   "dkjson >= 2.5",
+  "luasocket >= 3.0",
 }
 
 -- Debian, Ubuntu: libzookeeper-st-dev. Elsewhere than in the usual places: ZOOKEEPER_DIR=…, or ZOOKEEPER_INCDIR=… and
@@ -146,10 +147,16 @@ build = {
     ["zklock.cli"] = "lua/zklock/cli.lua",
     ["zklock.cli.acquire"] = "lua/zklock/cli/acquire.lua",
     ["zklock.cli.codes"] = "lua/zklock/cli/codes.lua",
+    ["zklock.cli.commands.break"] = "lua/zklock/cli/commands/break.lua",
     ["zklock.cli.commands.completion"] = "lua/zklock/cli/commands/completion.lua",
     ["zklock.cli.commands.hold"] = "lua/zklock/cli/commands/hold.lua",
+    ["zklock.cli.commands.ls"] = "lua/zklock/cli/commands/ls.lua",
+    ["zklock.cli.commands.revoke"] = "lua/zklock/cli/commands/revoke.lua",
     ["zklock.cli.commands.run"] = "lua/zklock/cli/commands/run.lua",
+    ["zklock.cli.commands.who"] = "lua/zklock/cli/commands/who.lua",
     ["zklock.cli.context"] = "lua/zklock/cli/context.lua",
+    ["zklock.cli.locks"] = "lua/zklock/cli/locks.lua",
+    ["zklock.cli.looking"] = "lua/zklock/cli/looking.lua",
     ["zklock.cli.output"] = "lua/zklock/cli/output.lua",
     ["zklock.cli.session"] = "lua/zklock/cli/session.lua",
     ["zklock.cli.settings"] = "lua/zklock/cli/settings.lua",
@@ -157,6 +164,10 @@ build = {
     ["zklock.client"] = "lua/zklock/client.lua",
     ["zklock.cluster_mutex"] = "lua/zklock/cluster_mutex.lua",
     ["zklock.hold"] = "lua/zklock/hold.lua",
+    ["zklock.inspect"] = "lua/zklock/inspect.lua",
+    ["zklock.inspect.queue"] = "lua/zklock/inspect/queue.lua",
+    ["zklock.inspect.reads"] = "lua/zklock/inspect/reads.lua",
+    ["zklock.inspect.words"] = "lua/zklock/inspect/words.lua",
     ["zklock.key"] = "lua/zklock/key.lua",
     ["zklock.leader"] = "lua/zklock/leader.lua",
     ["zklock.lock"] = "lua/zklock/lock.lua",

@@ -25,7 +25,7 @@ all_luas=(
 # Only the server's classes: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
 server=(libzookeeper-java default-jre-headless procps lua-socket)
 # The command needs them at run time.
-command=(lua-argparse lua-dkjson)
+command=(lua-argparse lua-dkjson lua-socket)
 # The demo keeps its stock in Redis.
 shop=(redis-server lua-redis lua-luv)
 # lua-nginx-redis requires nginx-extras, which installs an nginx with all modules.

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "lock/names.h"
 #include "lua_alarm.h"
 #include "lua_box.h"
 #include "lua_client.h"
@@ -65,6 +66,23 @@ static int core_path_problem(lua_State *L)
     }
     lua_pushstring(L, problem);
     return 1;
+}
+
+/*
+ * core.node_name(name of a child) -> "exclusive" | "shared" | "lease", sequence number | nil: not a name of a lock recipe
+ */
+static int core_node_name(lua_State *L)
+{
+    static const char *const modes[] = {[ZKL_NODE_EXCLUSIVE] = "exclusive",
+                                        [ZKL_NODE_SHARED] = "shared",
+                                        [ZKL_NODE_LEASE] = "lease"};
+    zkl_node node = zkl_node_parse(luaL_checkstring(L, 1));
+    if (node.kind == ZKL_NODE_STRANGER) {
+        return 0;
+    }
+    lua_pushstring(L, modes[node.kind]);
+    zkl_push_integer(L, node.sequence);
+    return 2;
 }
 
 static int core_default_identity(lua_State *L)
@@ -132,6 +150,7 @@ static const luaL_Reg functions[] = {
     {"poll", core_poll},
     {"path_problem", core_path_problem},
     {"node_path_problem", core_node_path_problem},
+    {"node_name", core_node_name},
     {"default_identity", core_default_identity},
     {"memory", core_memory},
     {"alarm", core_alarm},

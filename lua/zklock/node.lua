@@ -134,6 +134,18 @@ local function timed_out(client, operation, timeout, what, writes)
     return nil, what, "timeout"
 end
 
+--- Waits for the answer to an operation that has been sent. Arguments and result as of node.perform.
+function node.await(client, operation, timeout, what, writes, deadline)
+    local decided, message, code = wait.until_decided(client, operation:id(), deadline, answered, operation)
+    if decided then
+        return operation
+    elseif decided == nil then
+        operation:cancel()
+        return nil, message, code
+    end
+    return timed_out(client, operation, timeout, what, writes)
+end
+
 --- Sends one operation and waits for its answer.
 -- @tparam table request for core
 -- @tparam number timeout seconds, math.huge for none
@@ -146,15 +158,7 @@ function node.perform(client, request, timeout, what, writes, deadline)
     if not operation then
         return nil, message, code
     end
-    local decided
-    decided, message, code = wait.until_decided(client, operation:id(), deadline or now() + timeout, answered, operation)
-    if decided then
-        return operation
-    elseif decided == nil then
-        operation:cancel()
-        return nil, message, code
-    end
-    return timed_out(client, operation, timeout, what, writes)
+    return node.await(client, operation, timeout, what, writes, deadline or now() + timeout)
 end
 
 -- Calls for operations. The subject has the arguments of node.answer, the operation, and `cancelled`.

@@ -1,0 +1,64 @@
+--- zklock ls: lists the locks at a path and below it.
+
+local codes = require "zklock.cli.codes"
+local inspect = require "zklock.inspect"
+local locks = require "zklock.cli.locks"
+local looking = require "zklock.cli.looking"
+
+local ipairs = ipairs
+
+local ls = { summary = "List locks: kind, holders, since when, how many wait." }
+
+function ls.define(parser)
+    parser:argument "path":argname "PATH":args "?":description "List the locks at this path and below it (/)."
+    parser:flag "-a --all":description "Show nodes that are no locks, too."
+    looking.define(parser)
+end
+
+--- Writes the table for people.
+local function show(output, states, now)
+    local rows = { { "PATH", "KIND", "STATE", "SINCE", "WAITING", "HELD BY" } }
+    for _, state in ipairs(states) do
+        local names, age = locks.holders(state, now)
+        rows[#rows + 1] =
+            { output.clean(state.path), state.kind, locks.taken(state), age, state.waiters > 0 and ("%d"):format(state.waiters) or "-", names }
+    end
+    output:rows(rows)
+end
+
+function ls.run(arguments, context)
+    local top = arguments.path or "/"
+    return looking.with_session(arguments, context, function(session)
+        local all, unreadable, code = looking.call(inspect.locks, session.client, top)
+        if not all then
+            return looking.fail(context, unreadable, code)
+        end
+        local states, now = {}, inspect.now(all)
+        for _, state in ipairs(all) do
+            if arguments.all or locks.is_lock(state) then
+                states[#states + 1] = state
+            end
+        end
+        if arguments.json then
+            local objects = {}
+            for index, state in ipairs(states) do
+                objects[index] = locks.json(state, now)
+            end
+            context.output:line(context.output.json { path = top, locks = objects, unreadable = unreadable })
+            return 0
+        end
+        if all[1] == nil then
+            return context:fail(codes.FAILED, "there is no node %s, or it may not be read", top)
+        elseif states[1] then
+            show(context.output, states, now)
+        else
+            context:say("no locks at %s or below it", top)
+        end
+        for _, path in ipairs(unreadable) do
+            context:say("%s may not be read", path)
+        end
+        return 0
+    end)
+end
+
+return ls

@@ -1,0 +1,50 @@
+--- zklock revoke: asks the holders of a lock to release it.
+
+local inspect = require "zklock.inspect"
+local locks = require "zklock.cli.locks"
+local looking = require "zklock.cli.looking"
+
+local revoke = { summary = "Ask the holders of a lock to release it." }
+
+function revoke.define(parser)
+    parser:argument "path":argname "PATH":description "The path of the lock."
+    looking.define(parser)
+end
+
+--- The lock object whose holders are those of a state.
+local function lock_of(client, state)
+    if state.kind == "semaphore" then
+        return client:semaphore(state.path, state.limit or #state.contenders)
+    end
+    return client:mutex(state.path)
+end
+
+function revoke.run(arguments, context)
+    return looking.with_session(arguments, context, function(session)
+        local state, message, code = looking.call(inspect.lock, session.client, arguments.path, { identities = false })
+        if state == nil then
+            return looking.fail(context, message, code)
+        end
+        local asked = 0
+        if state and state.holders > 0 then
+            asked, message, code = looking.call(function()
+                return lock_of(session.client, state):revoke()
+            end)
+            if not asked then
+                return looking.fail(context, message, code)
+            end
+        end
+        if arguments.json then
+            context.output:line(context.output.json { path = arguments.path, asked = asked })
+        elseif asked == 0 then
+            context:say("nobody holds %s", arguments.path)
+        else
+            context:say("asked %s to release %s; a holder may ignore that", locks.holders(state, inspect.now { state }), arguments.path)
+        end
+        return 0
+    end)
+end
+
+
+
+return revoke

@@ -1,0 +1,129 @@
+--- inspect.queue: what the names of a directory's children say: the queue, who holds, who waits for whom. No I/O.
+
+local core = require "zklock.core"
+
+local ipairs, pairs = ipairs, pairs
+local floor = math.floor
+local sort = table.sort
+
+local queue = {}
+
+--- Libraries by what their names look like.
+local LIBRARIES = {
+    { "^_c_%x+%-%x+%-%x+%-%x+%-%x+%-", "zklock or Curator" },
+    { "^_c_%x+%-lock%-", "go-zookeeper" },
+    { "^%x+__r?lock__", "kazoo" },
+    { "^ex", "zk-ruby" },
+    { "^sh", "zk-ruby" },
+    { "^x%-", "ZooKeeper recipe" }
+}
+
+--- The library that has made a node, by its name.
+local function library_of(name)
+    for _, known in ipairs(LIBRARIES) do
+        if name:find(known[1]) then
+            return known[2]
+        end
+    end
+    return "unknown"
+end
+
+local function by_sequence(a, b)
+    if a.sequence ~= b.sequence then
+        return a.sequence < b.sequence
+    end
+    return a.name < b.name
+end
+
+--- Sorts a directory's children.
+-- @tparam string path
+-- @tparam table names
+-- @treturn table contenders in the order of their numbers: name, node, mode, sequence, library
+-- @treturn table names of the other children, sorted
+function queue.parse(path, names)
+    local contenders, others = {}, {}
+    local prefix = path == "/" and "/" or path .. "/"
+    for _, name in ipairs(names) do
+        local mode, sequence = core.node_name(name)
+        if mode then
+            contenders[#contenders + 1] =
+                { name = name, node = prefix .. name, mode = mode, sequence = sequence, library = library_of(name) }
+        else
+            others[#others + 1] = name
+        end
+    end
+    sort(contenders, by_sequence)
+    sort(others)
+    return contenders, others
+end
+
+--- Whether a list has readers or writers of a read/write lock.
+function queue.has_readers_or_writers(contenders)
+    for _, contender in ipairs(contenders) do
+        if contender.mode == "shared" or contender.name:find "__WRIT__" then
+            return true
+        end
+    end
+    return false
+end
+
+--- Notes for each contender of a mutex or read/write lock, in the order of their numbers: `holder`; `ahead`, how many contenders
+-- it waits for; `waits_for`, the nearest of them. A downgraded reader has its writer's number, and does not wait for it.
+function queue.stand(contenders)
+    local exclusive, shared = 0, 0  -- with smaller numbers
+    local nearest, nearest_exclusive -- of these
+    local tied, tied_shared, tied_last, last = 0, 0, nil, nil -- with the same number
+    for index, contender in ipairs(contenders) do
+        if index > 1 and contender.sequence ~= contenders[index - 1].sequence then
+            exclusive, shared = exclusive + tied, shared + tied_shared
+            nearest, nearest_exclusive = last, tied_last or nearest_exclusive
+            tied, tied_shared, tied_last = 0, 0, nil
+        end
+        if contender.mode == "shared" then
+            contender.ahead, contender.waits_for = exclusive, nearest_exclusive
+            tied_shared, last = tied_shared + 1, contender.node
+        elseif contender.mode == "exclusive" then
+            contender.ahead, contender.waits_for = exclusive + shared + tied, tied_last or nearest
+            tied, tied_last, last = tied + 1, contender.node, contender.node
+        else
+            contender.ahead = 0
+        end
+        contender.holder = contender.ahead == 0
+    end
+end
+
+--- The same for a semaphore: its permits, and its queue. Permits beyond the limit belong to the head of the queue, which waits until
+-- others are released.
+-- @tparam table permits
+-- @tparam table line
+-- @tparam number|nil limit
+function queue.stand_semaphore(permits, line, limit)
+    for index, permit in ipairs(permits) do
+        permit.holder = not limit or index <= limit
+        permit.ahead = permit.holder and 0 or index - limit
+    end
+    for index, contender in ipairs(line) do
+        contender.holder, contender.ahead = false, index
+        contender.waits_for = index > 1 and line[index - 1].node or nil -- the head waits for permits
+    end
+end
+
+--- The number that the next sequential child of a directory gets. The Stat has it: cversion counts creates and deletes, and
+-- num_children is their difference. It counts in 32 bits, so half of the numbers look alike: `contenders` decide.
+-- @treturn integer from -2^31 to 2^31 - 1
+function queue.next_sequence(stat, contenders)
+    local twice = (stat.cversion + stat.num_children) % 4294967296
+    local number = floor(twice / 2) -- or 2^31 less
+    local last
+    for _, contender in pairs(contenders) do
+        if not last or contender.sequence > last then
+            last = contender.sequence
+        end
+    end
+    if last and last < 0 and number >= 0 then
+        number = number - 2147483648
+    end
+    return number
+end
+
+return queue

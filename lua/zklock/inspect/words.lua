@@ -1,0 +1,130 @@
+--- inspect.words: four-letter words, the questions about itself that a ZooKeeper server answers on its client port.
+--
+-- For the command and for zklock.inspect. They need LuaSocket, and servers that allow them (`4lw.commands.whitelist`; only srvr is
+-- allowed by default). They block.
+
+local ipairs, pcall, require, tonumber = ipairs, pcall, require, tonumber
+local concat = table.concat
+local format = string.format
+
+local words = {}
+
+--- Seconds for one server, unless given.
+local TIMEOUT = 2
+
+--- The port of an address without one.
+local PORT = 2181
+
+--- Splits a connection string into its addresses; the chroot is left out.
+-- @treturn table of { host =, port =, address = "host:port" }
+function words.addresses(servers)
+    local list = {}
+    for part in servers:gsub("/.*$", ""):gmatch "[^,%s]+" do
+        local host, port = part:match "^%[(.-)%]:?(%d*)$"
+        if not host then
+            host, port = part:match "^(.-):(%d+)$"
+        end
+        host, port = host or part, tonumber(port) or PORT
+        list[#list + 1] = { host = host, port = port, address = format(host:find ":" and "[%s]:%d" or "%s:%d", host, port) }
+    end
+    return list
+end
+
+--- Sends a word to one server.
+-- @tparam table address of words.addresses
+-- @tparam string word
+-- @tparam number|nil timeout seconds, 0 or more; default 2
+-- @treturn string|nil the answer
+-- @treturn string|nil message
+-- @treturn string|nil code "unreachable", "silent" (it accepts connections and does not answer), "forbidden" (the server does not
+--   allow the word), "unsupported" (LuaSocket is missing)
+function words.ask(address, word, timeout)
+    local found, socket = pcall(require, "socket")
+    if not found then
+        return nil, "four-letter words need LuaSocket (Debian: lua-socket; rock: luasocket)", "unsupported"
+    end
+    timeout = timeout or TIMEOUT
+    local link, problem = socket.tcp()
+    if not link then
+        return nil, problem, "unreachable"
+    end
+    local deadline = socket.gettime() + timeout
+    link:settimeout(timeout)
+    link:settimeout(timeout, "t")
+    local connected
+    connected, problem = link:connect(address.host, address.port)
+    if not connected then
+        link:close()
+        return nil, format("%s: %s", address.address, problem), "unreachable"
+    end
+    link:send(word)
+    local parts = {}
+    repeat
+        local part, reason, rest = link:receive(65536)
+        parts[#parts + 1] = part or rest
+        problem = reason
+    until problem or socket.gettime() > deadline
+    link:close()
+    local answer = concat(parts)
+    if answer:find "is not executed because it is not in the whitelist" then
+        return nil, format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word), "forbidden"
+    elseif answer == "" then
+        return nil, format("%s does not answer the word %s", address.address, word), "silent"
+    end
+    return answer
+end
+
+--- Returns a session id as a Stat has it: 16 hexadecimal digits.
+local function session_id(digits)
+    digits = digits:lower()
+    return ("0"):rep(16 - #digits) .. digits
+end
+
+--- Notes the sessions of an answer to cons.
+local function read_connections(answer, address, sessions)
+    for line in answer:gmatch "[^\n]+" do
+        local client, digits = line:match "^%s*(%S-)%[%d+%].-sid=0x(%x+)"
+        if client then
+            local id, timeout = session_id(digits), tonumber(line:match "[(,]to=(%d+)")
+            sessions[id] = sessions[id] or {}
+            sessions[id].connected, sessions[id].server = true, address
+            sessions[id].address, sessions[id].timeout = client:gsub("^/", ""), timeout and timeout / 1000
+        end
+    end
+end
+
+--- Reads which sessions there are, and which of them are connected, from all servers.
+-- @tparam string servers connection string
+-- @tparam number|nil timeout seconds for each answer; default 2
+-- @treturn table:
+--   `known`: whether the list of sessions is complete, which only the leader's answer to dump is;
+--   `connections`: whether the list of connections is complete: all servers have answered cons;
+--   `by_id`: id (16 hexadecimal digits) -> { connected, address (of the client), timeout (seconds), server };
+--   `problems`: messages, why something is unknown
+function words.sessions(servers, timeout)
+    local result = { known = false, connections = true, by_id = {}, problems = {} }
+    local function ask(address, word)
+        local answer, problem = words.ask(address, word, timeout)
+        if not answer then
+            result.problems[#result.problems + 1] = problem
+        end
+        return answer
+    end
+    for _, address in ipairs(words.addresses(servers)) do
+        local connections, dump = ask(address, "cons"), ask(address, "dump")
+        if connections then
+            read_connections(connections, address.address, result.by_id)
+        end
+        result.connections = result.connections and connections ~= nil
+        if dump then
+            result.known = result.known or dump:find("Session Sets (", 1, true) ~= nil
+            for digits in dump:gsub("ephemeral nodes dump:.*$", ""):gmatch "0x(%x+)" do
+                local id = session_id(digits)
+                result.by_id[id] = result.by_id[id] or {}
+            end
+        end
+    end
+    return result
+end
+
+return words

@@ -1,0 +1,82 @@
+--- zklock dev: runs a command, or a shell, with a ZooKeeper server of its own, which ends with it.
+
+local codes = require "zklock.cli.codes"
+local Server = require "zklock.cli.server"
+local Supervisor = require "zklock.cli.supervisor"
+
+local os, pcall, tonumber, tostring = os, pcall, tonumber, tostring
+local huge = math.huge
+local format = string.format
+
+--- Seconds between TERM and KILL for what the command leaves behind.
+local GRACE = 5
+
+local dev = { summary = "Run a command or a shell with a throwaway ZooKeeper: zklock dev [--port N] [-- COMMAND [ARG…]]" }
+
+function dev.define(parser)
+    parser:option "--port":argname "N":convert(function(text)
+        local port = tonumber(text)
+        return port and port >= 1 and port <= 65535 and port % 1 == 0 and port or nil, format("'%s' must be a port, 1 to 65535", text)
+    end):description "The server's port (a free one)."
+end
+
+--- What the supervisor watches: a lock that is never lost.
+local no_lock = {}
+
+function no_lock.remaining()
+    return huge
+end
+
+local no_client = {}
+
+function no_client.session_timeout()
+    return huge
+end
+
+function no_client.pollfd()
+    return -1
+end
+
+function no_client.pump()
+end
+
+local function never()
+    return false
+end
+
+--- Runs the command. Returns the exit code.
+local function supervise(server, words, context)
+    local supervisor = Supervisor.new {
+        lock = no_lock, client = no_client, signals = context.signals, guard = false,
+        term = "TERM", grace = GRACE, on_lost = "warn", is_revoked = never, warn = never
+    }
+    local environment = { "ZKLOCK_SERVERS=" .. server.address, "ZOOKEEPER=" .. server.address }
+    local started, message, code = supervisor:start(words, environment)
+    if not started then
+        return context:fail(code == "not_found" and codes.NOT_FOUND or codes.NOT_EXECUTABLE, "%s: %s", words[1], message)
+    end
+    supervisor:run()
+    if supervisor.ended == "killed" then
+        return codes.of_signal(supervisor.detail)
+    end
+    return supervisor.detail
+end
+
+function dev.run(arguments, context)
+    local words = arguments.command_line
+    if not words or not words[1] then
+        words = { os.getenv "SHELL" or "/bin/sh" }
+    end
+    local server, problem, signal = Server.start(context.signals, arguments.port)
+    if not server then
+        return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)
+    end
+    if not arguments.command_line then
+        context:say("ZooKeeper serves at %s until this shell ends; elsewhere: export ZKLOCK_SERVERS=%s", server.address, server.address)
+    end
+    local ok, code = pcall(supervise, server, words, context)
+    server:stop()
+    return ok and code or context:fail(codes.FAILED, "%s", tostring(code))
+end
+
+return dev

@@ -1,0 +1,228 @@
+--- cli.server: a ZooKeeper server of our own, with an empty directory, for as long as it is wanted. For `zklock dev`.
+--
+-- The guardian (csrc/process/guardian.h) ends the server if this process is killed. Its directory is then left behind.
+
+local process = require "zklock.process"
+
+local error, io, ipairs, os, pcall, require, setmetatable = error, io, ipairs, os, pcall, require, setmetatable
+local concat = table.concat
+local format = string.format
+
+local MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+--- Where Debian has the server. netty-codec is for TLS; slf4j-simple writes the log.
+local DEBIAN = "/usr/share/java/zookeeper.jar"
+local BESIDES = { "/usr/share/java/slf4j-simple.jar", "/usr/share/java/netty-codec.jar" }
+
+--- Seconds until the server has to serve, and to end.
+local START_TIMEOUT, STOP_TIMEOUT = 60, 10
+
+--- For few nodes and sessions, without a promise to survive a power failure.
+local SETTINGS = [[
+dataDir=%s/data
+clientPort=%d
+clientPortAddress=127.0.0.1
+tickTime=500
+minSessionTimeout=1000
+maxSessionTimeout=60000
+maxClientCnxns=0
+4lw.commands.whitelist=*
+admin.enableServer=false
+forceSync=no
+preAllocSize=64
+autopurge.purgeInterval=0
+]]
+
+local JAVA_OPTIONS = {
+    "-Xms32m", "-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto",
+    "-Dzookeeper.jmx.log4j.disable=true"
+}
+
+local ENDINGS = { INT = true, TERM = true, HUP = true, QUIT = true }
+
+local Server = {}
+Server.__index = Server
+
+local function quote(word)
+    return "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
+--- Returns the output of a shell command, without the last newline; nil if there is none.
+local function output_of(command)
+    local pipe = io.popen(command .. " 2>/dev/null")
+    local text = pipe and pipe:read "*l"
+    if pipe then
+        pipe:close()
+    end
+    return text
+end
+
+local function is_readable(name)
+    local file = io.open(name, "rb")
+    if file then
+        file:close()
+    end
+    return file ~= nil
+end
+
+--- Finds Java and the server's classes, by the variables that tools/zookeeper has, too.
+-- @treturn string|nil java; nil and what is missing
+-- @treturn string class path
+local function find_server()
+    local java = os.getenv "ZOOKEEPER_JAVA" or "java"
+    if not output_of("command -v " .. quote(java)) then
+        return nil, format("no Java (%s): install it (Debian: default-jre-headless), or name it by ZOOKEEPER_JAVA", java)
+    end
+    local classes = os.getenv "ZOOKEEPER_CLASSPATH"
+    if classes and classes ~= "" then
+        return java, classes
+    elseif not is_readable(DEBIAN) then
+        return nil, format("no ZooKeeper server (%s): install it (Debian: libzookeeper-java), or name the classes of a release, " ..
+            "for example ZOOKEEPER_CLASSPATH='/opt/apache-zookeeper-3.8.4-bin/lib/*'", DEBIAN)
+    end
+    local jars = { DEBIAN }
+    for _, jar in ipairs(BESIDES) do
+        if is_readable(jar) then
+            jars[#jars + 1] = jar
+        end
+    end
+    return java, concat(jars, ":")
+end
+
+--- Returns a port that is free now.
+local function free_port()
+    local found, socket = pcall(require, "socket")
+    if not found then
+        return nil, "choosing a port needs LuaSocket (Debian: lua-socket): or give --port"
+    end
+    local listener, problem = socket.bind("127.0.0.1", 0)
+    if not listener then
+        return nil, problem
+    end
+    local _, port = listener:getsockname()
+    listener:close()
+    return port
+end
+
+--- Returns the end of the server's log.
+local function last_words(self)
+    local file = io.open(self.directory .. "/log", "rb")
+    local text = file and file:read "*a" or ""
+    if file then
+        file:close()
+    end
+    local lines = {}
+    for line in text:gmatch "[^\n]+" do
+        lines[#lines + 1] = line
+    end
+    return concat(lines, "\n", #lines > 5 and #lines - 4 or 1)
+end
+
+--- Makes the directory with the configuration. Returns true; or nil and a message.
+local function make_directory(self)
+    self.directory = output_of("mktemp -d " .. quote((os.getenv "TMPDIR" or "/tmp") .. "/zklock-dev.XXXXXX"))
+    local file = self.directory and io.open(self.directory .. "/zoo.cfg", "w")
+    if not file then
+        return nil, "cannot make a temporary directory"
+    end
+    local written, problem = file:write(format(SETTINGS, self.directory, self.port))
+    file:close()
+    return written, problem
+end
+
+--- Waits until the server serves. Raises { signal = } when a signal comes, and a message if the server ends.
+local function wait_until_ready(self, signals)
+    local adapter = { name = "zklock dev", yields = false, alone = true }
+    function adapter.wait(client, _, seconds)
+        local ready = process.poll({ signals, client:pollfd() }, seconds)
+        local signal = ready[signals] and process.next_signal(signals)
+        while signal do
+            if ENDINGS[signal] then
+                error({ signal = signal }, 0)
+            elseif signal == "CHLD" and process.look(self.pid) ~= "runs" then
+                error("the server has ended: " .. last_words(self), 0)
+            end
+            signal = process.next_signal(signals)
+        end
+        return true
+    end
+    function adapter.wake()
+    end
+    local client, message =
+        require("zklock").connect(self.address, { connect_timeout = START_TIMEOUT, session_timeout = 10, wait = adapter })
+    if not client then
+        error(message, 0)
+    end
+    client:close()
+end
+
+--- Starts a server, and waits until it serves. To be called before this process has a second thread.
+-- @tparam number signals descriptor of the signals that were caught
+-- @tparam number|nil port
+-- @treturn Server|nil
+-- @treturn string|nil message
+-- @treturn string|nil signal that came meanwhile
+function Server.start(signals, port)
+    local java, classes = find_server()
+    if not java then
+        return nil, classes
+    end
+    local problem
+    if not port then
+        port, problem = free_port()
+        if not port then
+            return nil, problem
+        end
+    end
+    local self = setmetatable({ port = port, address = format("127.0.0.1:%d", port), directory = false, pid = false }, Server)
+    self.guard, problem = process.guard "TERM"
+    local made = self.guard
+    if made then
+        made, problem = make_directory(self)
+    end
+    if made then
+        local words = { "/bin/sh", "-c", 'exec "$@" </dev/null >"$0" 2>&1', self.directory .. "/log", java }
+        for _, option in ipairs(JAVA_OPTIONS) do
+            words[#words + 1] = option
+        end
+        for _, word in ipairs { "-cp", classes, MAIN_CLASS, self.directory .. "/zoo.cfg" } do
+            words[#words + 1] = word
+        end
+        self.pid, problem = process.spawn(words, {}, self.guard, {})
+    end
+    if not self.pid then
+        self:stop()
+        return nil, problem
+    end
+    local ready
+    ready, problem = pcall(wait_until_ready, self, signals)
+    if not ready then
+        self:stop()
+        local signal = problem.signal
+        return nil, signal and "interrupted" or problem, signal
+    end
+    return self
+end
+
+--- Ends the server and removes its directory.
+function Server:stop()
+    if self.pid then
+        process.signal_group(self.pid, "KILL")
+        local deadline = process.now() + STOP_TIMEOUT
+        while process.look(self.pid) == "runs" and process.now() < deadline do
+            process.poll({}, 0.01)
+        end
+        process.reap(self.pid)
+        self.pid = false
+    end
+    if self.guard then
+        self.guard:finish()
+        self.guard = false
+    end
+    if self.directory then
+        os.execute("rm -rf " .. quote(self.directory))
+        self.directory = false
+    end
+end
+
+return Server

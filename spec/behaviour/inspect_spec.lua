@@ -1,0 +1,238 @@
+--- zklock.inspect: what anybody can see of locks. Kinds, holders, queues, who waits for whom, strays, and how many requests that takes.
+
+local fixture = require "spec.support.fixture"
+local inspect = require "zklock.inspect"
+local loop = require "spec.support.loop"
+
+local UUID = fixture.UUID
+
+--- Creates a child of a path, with a number of ZooKeeper's, and returns its node.
+local function join(path, prefix, identity)
+    return fixture.join(path, prefix, identity)
+end
+
+--- Returns the values of one field of a list's tables.
+local function pick(list, field)
+    local values = {}
+    for index, item in ipairs(list) do
+        values[index] = item[field] == nil and "-" or item[field]
+    end
+    return values
+end
+
+--- Returns a lock state.
+local function look(client, path, settings)
+    return assert(inspect.lock(client, path, settings))
+end
+
+describe("inspect.lock", function()
+    after_each(fixture.clean)
+
+    it("shows the holder and the queue of a mutex, and who waits for whom", function()
+        local path, client = fixture.path(), fixture.steady_client { identity = "web3:4711" }
+        local lock = client:mutex(path)
+        assert(lock:acquire(20))
+        local second, third = join(path, nil, "two"), join(path, nil, "three")
+        local state = look(client, path)
+        assert.same({ "mutex", 1, 2, 3 }, { state.kind, state.holders, state.waiters, state.next_sequence })
+        assert.same({ "web3:4711", "two", "three" }, pick(state.contenders, "identity"))
+        assert.same({ lock:node(), second, third }, pick(state.contenders, "node"))
+        assert.same({ true, false, false }, pick(state.contenders, "holder"))
+        assert.same({ 0, 1, 2 }, pick(state.contenders, "ahead"))
+        assert.same({ "-", lock:node(), second }, pick(state.contenders, "waits_for"))
+        assert.equal(fixture.observer():exists(second).ephemeralOwner, state.contenders[2].session)
+        assert(lock:release())
+    end)
+
+    it("agrees with lock:contenders() about read/write locks, and about downgraded readers", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        local numbers = { "READ__0000000003", "READ__0000000004", "WRIT__0000000005", "READ__0000000005", "READ__0000000007",
+            "WRIT__0000000009", "READ__0000000010" }
+        for _, name in ipairs(numbers) do
+            fixture.observer():create_all(path)
+            assert(fixture.observer():create(("%s/_c_%s-__%s"):format(path, UUID, name), name, { ephemeral = true }))
+        end
+        local state = look(client, path)
+        assert.equal("rwlock", state.kind)
+        local contenders = assert(client:mutex(path):contenders(20))
+        assert.same(pick(contenders, "node"), pick(state.contenders, "node"))
+        assert.same(pick(contenders, "holder"), pick(state.contenders, "holder"))
+        local function node(index)
+            return ("%s/_c_%s-__%s"):format(path, UUID, numbers[index])
+        end
+        assert.same({ "-", "-", "-", node(2), node(3), node(5), node(6) }, pick(state.contenders, "waits_for"))
+    end)
+
+    it("shows permits, limit and queue of a semaphore", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        local semaphore, other = client:semaphore(path, 3), fixture.semaphore(path, 3)
+        assert(semaphore:acquire { count = 2, timeout = 20 })
+        loop.run(function()
+            assert.equal("timeout", select(3, other:acquire { count = 2, timeout = 5 }))
+        end, function()
+            fixture.until_children(path .. "/locks", 1)
+            local state = look(client, path)
+            assert.same({ "semaphore", 3, 2, 1 }, { state.kind, state.limit, state.holders, state.waiters })
+            assert.same({ "lease", "lease", "exclusive" }, pick(state.contenders, "mode"))
+        end)
+        assert(semaphore:release())
+    end)
+
+    it("takes permits beyond the limit for those of a waiter", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        fixture.observer():create_all(path .. "/leases")
+        assert(fixture.observer():set(path .. "/leases", "1"))
+        join(path .. "/leases", "_c_" .. UUID .. "-lease-", "one")
+        join(path .. "/leases", "_c_" .. UUID .. "-lease-", "two")
+        local state = look(client, path)
+        assert.same({ 1, 1 }, { state.holders, state.waiters })
+        assert.same({ true, false }, pick(state.contenders, "holder"))
+    end)
+
+    it("knows other libraries by the names of their nodes", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        local hex = UUID:gsub("%-", "")
+        join(path)
+        for _, prefix in ipairs { "_c_" .. hex .. "-lock-", hex .. "__lock__", "ex", "x-1f-" } do
+            join(path, prefix, "")
+        end
+        local state = look(client, path)
+        assert.same({ "zklock or Curator", "go-zookeeper", "kazoo", "zk-ruby", "ZooKeeper recipe" },
+            pick(state.contenders, "library"))
+    end)
+
+    it("shows a latch, a free lock, and what is no lock", function()
+        local client = fixture.steady_client()
+        local latch, free, directory, data = fixture.directory(), fixture.directory(), fixture.directory(), fixture.directory()
+        assert(fixture.observer():set(latch, "2/5"))
+        assert(fixture.observer():create(latch .. "/c-" .. UUID, "one"))
+        assert(fixture.observer():delete(join(free)))
+        assert(fixture.observer():create(directory .. "/config", "x"))
+        assert(fixture.observer():set(data, "2/5"))
+        assert(fixture.observer():create(data .. "/config", "x"))
+        local state = look(client, latch)
+        assert.same({ "latch", 2, 5 }, { state.kind, state.left, state.count })
+        assert.equal("free", look(client, free).kind)
+        assert.equal("none", look(client, directory).kind)
+        assert.same({ "config" }, look(client, directory).others)
+        assert.equal("none", look(client, data).kind)
+        assert.is_false((inspect.lock(client, fixture.path())))
+    end)
+
+    it("does not take a directory for a semaphore because a child is called leases", function()
+        local client, path = fixture.steady_client(), fixture.directory()
+        assert(fixture.observer():create(path .. "/leases"))
+        assert(fixture.observer():create(path .. "/leases/flat-7"))
+        assert.equal("none", look(client, path).kind)
+    end)
+
+    it("finds strays: nodes that no session's end deletes", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        join(path)
+        assert(fixture.observer():create(("%s/_c_%s-lock-"):format(path, UUID), "by hand", { sequential = true }))
+        local state = look(client, path)
+        assert.is_nil(inspect.stray(state.contenders[1]))
+        assert.equal("persistent", inspect.stray(state.contenders[2]))
+    end)
+
+    it("notices that a holder was asked to release", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        join(path)
+        assert.equal(1, client:mutex(path):revoke(20))
+        local contender = look(client, path).contenders[1]
+        assert.is_true(contender.revoked)
+        assert.is_nil(contender.identity)
+    end)
+
+    it("sends a list and a read for each contender, or only for the holder", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        for _ = 1, 5 do
+            join(path)
+        end
+        local before = fixture.sent(client)
+        look(client, path)
+        assert.equal(6, fixture.sent(client) - before)
+        before = fixture.sent(client)
+        assert.equal(5, #look(client, path, { identities = false }).contenders)
+        assert.equal(2, fixture.sent(client) - before)
+    end)
+
+    it("computes the next number beyond 2^30, and when the numbers have become negative", function()
+        local queue = require "zklock.inspect.queue"
+        local function stat(creates, children)
+            local cversion = (2 * creates - children) % 4294967296
+            return { cversion = cversion >= 2147483648 and cversion - 4294967296 or cversion, num_children = children }
+        end
+        assert.equal(0, queue.next_sequence(stat(0, 0), {}))
+        assert.equal(1073741825, queue.next_sequence(stat(1073741825, 1), { { sequence = 1073741824 } }))
+        assert.equal(2147483647, queue.next_sequence(stat(2147483647, 3), { { sequence = 2147483646 } }))
+        assert.equal(-2147483640, queue.next_sequence(stat(-2147483640, 2), { { sequence = -2147483641 } }))
+    end)
+
+    it("returns what is wrong when the connection is lost for too long", function()
+        local client, link = fixture.client_behind_proxy { session_timeout = 30 }
+        fixture.cut_off(client, link)
+        local state, message, code = inspect.lock(client, "/x", { timeout = 1 })
+        assert.same({ nil, "disconnected" }, { state, code })
+        assert.is_string(message)
+        link:accept()
+    end)
+
+    it("raises for a malformed path or setting", function()
+        local client = fixture.steady_client()
+        assert.has_error(function()
+            inspect.lock(client, "x")
+        end, "inspect.lock: bad path: it must start with '/'")
+        assert.has_error(function()
+            inspect.locks(client, "/x", { nonsense = 1 })
+        end)
+        assert.has_error(function()
+            inspect.lock(client, "/x", { timeout = -1 })
+        end)
+    end)
+end)
+
+describe("inspect.locks", function()
+    after_each(fixture.clean)
+
+    it("finds the locks below a path, sorted, also those below other locks", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        join(top .. "/b")
+        join(top .. "/b/deeper/c")
+        join(top .. "/a/locks", nil, "first")
+        join(top .. "/a/locks", nil, "second")
+        local semaphore = client:semaphore(top .. "/sem", 2)
+        assert(semaphore:acquire(20))
+        local kinds = {}
+        local states = assert(inspect.locks(client, top))
+        for index, state in ipairs(states) do
+            kinds[index] = ("%s %s %d %d"):format(state.path:sub(#top + 1), state.kind, state.holders, state.waiters)
+        end
+        assert.same({ " none 0 0", "/a none 0 0", "/a/locks mutex 1 1", "/b mutex 1 0", "/b/deeper none 0 0", "/b/deeper/c mutex 1 0",
+            "/sem semaphore 1 0" }, kinds)
+        assert.equal("first", states[3].contenders[1].identity)
+        assert.is_nil(states[3].contenders[2].identity)
+        assert(semaphore:release())
+    end)
+
+    it("lists what may not be read", function()
+        local top = fixture.directory()
+        local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } } }
+        assert(owner:create(top .. "/secret", "", { acl = "creator" }))
+        local states, unreadable = assert(inspect.locks(fixture.steady_client(), top))
+        assert.equal(1, #states)
+        assert.same({ top .. "/secret" }, unreadable)
+    end)
+
+    it("reads a queue of thousands of nodes", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        local count = 2000
+        for _ = 1, count do
+            join(path, nil, "waiter")
+        end
+        local state = look(client, path)
+        assert.same({ count, 1 }, { #state.contenders, state.holders })
+        assert.equal(count - 1, state.contenders[count].ahead)
+        assert.equal("waiter", state.contenders[count].identity)
+    end)
+end)

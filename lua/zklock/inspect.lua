@@ -9,7 +9,7 @@
 --   * `kind` "mutex", "rwlock", "semaphore", "latch"; "free": an empty node that has had children, as a lock without contenders
 --     leaves it; "none": not a lock. A read/write lock looks like a mutex while only mutexes use its path.
 --   * `contenders` list, in queue order; of a semaphore first its permits, then its queue
---   * `holders`, `waiters` how many
+--   * `holders`, `waiters` how many; of a semaphore: permits that are taken, and acquisitions that wait
 --   * `others` names of children that belong to no lock, sorted
 --   * `limit` of a semaphore, if it is written there; `count` and `left` of a latch
 --   * `next_sequence` the number that the next contender gets, of the directory with the queue
@@ -18,7 +18,8 @@
 -- A contender is a table:
 --
 --   * `name`, `node` (its path), `mode` "exclusive", "shared" or "lease" (a permit), `sequence`
---   * `holder` boolean; `ahead` how many contenders it waits for; `waits_for` the nearest one's path
+--   * `holder` boolean; a permit that does not hold is one that a waiter has created in advance
+--   * `ahead` how many contenders it waits for, permits not counted; `waits_for` the nearest one's path
 --   * `library` "zklock or Curator", "go-zookeeper", "kazoo", "zk-ruby", "ZooKeeper recipe", by its name
 --   * `identity` the node's data; nil: not read, or may not be read. `revoked` true: another client has asked it to release
 --     (the request replaces the identity)
@@ -60,6 +61,7 @@ local function read_contenders(self, contenders, wanted, stand, done)
     local pending, gone = 0, false
     local function finish()
         if not gone then
+            stand(contenders) -- by what was read now
             return done(contenders)
         end
         local kept = {}
@@ -98,12 +100,15 @@ end
 
 --- Notes a lock state that is complete.
 local function add(self, state)
-    local holders = 0
+    state.holders, state.waiters = 0, 0
     for _, contender in ipairs(state.contenders) do
-        contender.read, contender.gone = nil, nil
-        holders = holders + (contender.holder and 1 or 0)
+        contender.read, contender.gone, contender.first = nil, nil, nil
+        if contender.holder then
+            state.holders = state.holders + 1
+        elseif contender.mode ~= "lease" then
+            state.waiters = state.waiters + 1
+        end
     end
-    state.holders, state.waiters = holders, #state.contenders - holders
     self.states[#self.states + 1] = state
 end
 
@@ -117,7 +122,7 @@ end
 --- Whether a contender's node is to be read.
 local function wanted_by(self)
     return function(contender)
-        return self.identities or contender.holder
+        return self.identities or contender.holder or contender.first -- of a semaphore's queue
     end
 end
 

@@ -92,18 +92,21 @@ function queue.stand(contenders)
     end
 end
 
---- The same for a semaphore: its permits, and its queue. Permits beyond the limit belong to the head of the queue, which waits until
--- others are released.
+--- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and then
+-- waits until others are released. Its permits are those of its session that are newer than its place in the queue, and those
+-- beyond the limit.
 -- @tparam table permits
 -- @tparam table line
 -- @tparam number|nil limit
 function queue.stand_semaphore(permits, line, limit)
+    local head = line[1]
     for index, permit in ipairs(permits) do
-        permit.holder = not limit or index <= limit
-        permit.ahead = permit.holder and 0 or index - limit
+        local pending = head and head.session and permit.session == head.session and permit.since >= head.since
+        permit.holder = not pending and (not limit or index <= limit)
+        permit.ahead = 0
     end
     for index, contender in ipairs(line) do
-        contender.holder, contender.ahead = false, index
+        contender.holder, contender.ahead, contender.first = false, index - 1, index == 1
         contender.waits_for = index > 1 and line[index - 1].node or nil -- the head waits for permits
     end
 end

@@ -15,7 +15,7 @@ function who.define(parser)
     looking.define(parser)
 end
 
---- What a contender does: "holds", "waits for 12", "waits for a permit".
+--- What a contender does: "holds", "waits for 12", "waits for a permit"; "reserved": a permit that a waiter has created.
 local function role(contender, by_node)
     if contender.holder then
         return "holds"
@@ -24,7 +24,7 @@ local function role(contender, by_node)
     if before then
         return format("waits for %d", before.sequence)
     end
-    return "waits for a permit"
+    return contender.mode == "lease" and "reserved" or "waits for a permit"
 end
 
 --- Writes the queue for people.

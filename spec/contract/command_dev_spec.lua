@@ -1,0 +1,58 @@
+--- `zklock dev`: a throwaway ZooKeeper for a command or a shell.
+
+local cluster = require "spec.support.cluster"
+local commands = require "spec.support.commands"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local program = require "spec.support.program"
+
+--- Returns how many servers of `zklock dev` have their files in a directory.
+local function count_servers(directory)
+    local listing = cluster.run({ "ps", "-eo", "args" })
+    return select(2, ("\n" .. listing):gsub("\njava [^\n]*" .. directory:gsub("%p", "%%%0"), ""))
+end
+
+describe("zklock dev", function()
+    after_each(fixture.clean)
+
+    it("gives its command a server of its own, and leaves no process and no directory", function()
+        local directory = commands.directory()
+        local variables = { variables = { "TMPDIR=" .. directory } }
+        local script = 'echo "$ZKLOCK_SERVERS"; "$0" bin/zklock run -q /x -- sh -c "echo inside; ls $TMPDIR"; exit 7'
+        local result = commands.run({ "dev", "--", "sh", "-c", script, program.interpreter() }, variables)
+        assert.equal(7, result.status, result.errors)
+        assert.truthy(result.output:find "^127%.0%.0%.1:%d+\ninside\nzklock%-dev%.%w+\n$", result.output)
+        assert.equal(0, count_servers(directory))
+        assert.equal("", (cluster.run { "ls", directory }))
+    end)
+
+    it("ends the server when it is killed itself", function()
+        local directory = commands.directory()
+        local dev = commands.start({ "dev", "--", "sh", "-c", "echo begun; exec sleep 600" },
+            { variables = { "TMPDIR=" .. directory } })
+        assert.equal("begun", dev:line())
+        assert.equal(1, count_servers(directory))
+        dev:signal "KILL"
+        eventually(function()
+            return count_servers(directory) == 0
+        end)
+    end)
+
+    it("ends with the signal that interrupts its start, and leaves nothing", function()
+        local directory = commands.directory()
+        local dev = commands.start({ "dev", "--", "true" }, { variables = { "TMPDIR=" .. directory } })
+        eventually(function()
+            return count_servers(directory) == 1
+        end)
+        dev:signal "TERM"
+        assert.equal(143, dev:finish().status)
+        assert.equal(0, count_servers(directory))
+    end)
+
+    it("says what is missing", function()
+        local result = commands.run({ "dev", "--", "true" }, { variables = { "ZOOKEEPER_JAVA=/nonexistent" } })
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("no Java (/nonexistent): install it", 1, true), result.errors)
+        assert.equal(127, commands.run({ "dev", "--", "no-such-command" }).status)
+    end)
+end)

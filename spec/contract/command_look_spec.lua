@@ -1,0 +1,191 @@
+--- The subcommands of `zklock` that look at locks, and those that interfere: ls, who, revoke, break.
+
+local commands = require "spec.support.commands"
+local dkjson = require "dkjson"
+local fixture = require "spec.support.fixture"
+
+--- Runs a subcommand that succeeds, and returns its output.
+local function output_of(...)
+    local result = commands.run { ... }
+    assert.equal(0, result.status, result.errors)
+    return result.output, result.errors
+end
+
+--- Returns the JSON that a subcommand writes.
+local function json_of(...)
+    return assert(dkjson.decode((output_of(...))))
+end
+
+--- Returns the keys of a table, sorted, in one line.
+local function keys(object)
+    local list = {}
+    for key in pairs(object) do
+        list[#list + 1] = key
+    end
+    table.sort(list)
+    return table.concat(list, " ")
+end
+
+describe("zklock ls", function()
+    after_each(fixture.clean)
+
+    it("lists locks for people: kind, state, age, waiters, holders", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/nightly", nil, "web3:4711")
+        fixture.join(top .. "/nightly", nil, "web4:1")
+        local client = fixture.client { identity = "web5:2" }
+        assert(client:semaphore(top .. "/slots", 3):acquire { count = 2 })
+        local lines = {}
+        for line in output_of("ls", top):gmatch "[^\n]+" do
+            lines[#lines + 1] = line:sub(#top + 2)
+        end
+        assert.equal(3, #lines)
+        assert.truthy(lines[2]:find "^nightly +mutex +held +%d+%.%d s +1 +web3:4711$", lines[2])
+        assert.truthy(lines[3]:find "^slots +semaphore +2 of 3 +%d+%.%d s +%- +web5:2 %(2%)$", lines[3])
+    end)
+
+    it("writes JSON whose keys are always the same", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a")
+        local object = json_of("ls", "--json", top)
+        assert.equal("locks path unreadable", keys(object))
+        assert.equal(1, #object.locks)
+        -- dkjson reads null as nil: what is unknown is looked for in the text.
+        local text = output_of("ls", "--json", top)
+        for _, key in ipairs { "path", "kind", "holders", "waiters", "limit", "count", "left", "next_sequence", "created", "others",
+            "contenders", "strays", "node", "mode", "sequence", "holder", "ahead", "waits_for", "identity", "revoked", "library",
+            "since", "age", "session", "session_state", "session_timeout", "address", "stray" } do
+            assert.truthy(text:find(('"%s":'):format(key), 1, true), key)
+        end
+    end)
+
+    it("shows nodes that are no locks with --all only", function()
+        local top = fixture.directory()
+        assert(fixture.observer():create(top .. "/config"))
+        local output, errors = output_of("ls", top)
+        assert.equal("", output)
+        assert.truthy(errors:find("no locks at " .. top, 1, true))
+        assert.truthy(output_of("ls", "--all", top):find "/config +none")
+    end)
+
+    it("fails if there is no such node, and for a malformed path", function()
+        assert.equal(125, commands.run({ "ls", fixture.path() }).status)
+        local result = commands.run { "ls", "locks" }
+        assert.equal(125, result.status)
+        assert.equal("zklock: bad path: it must start with '/'\n", result.errors)
+    end)
+
+    it("cannot be made to control the terminal by an identity", function()
+        local path = fixture.path()
+        fixture.join(path, nil, "evil\27]0;x\7\n")
+        local output = output_of("ls", path)
+        assert.is_nil(output:find "[%c]" and output:gsub("\n", ""):find "%c")
+    end)
+end)
+
+describe("zklock who", function()
+    after_each(fixture.clean)
+
+    it("shows the queue, and which sessions are connected", function()
+        local path, client = fixture.path(), fixture.client { identity = "web3:4711" }
+        assert(client:mutex(path):acquire(20))
+        fixture.join(path, nil, "web4:1")
+        local output = output_of("who", path)
+        assert.truthy(output:find(path .. "  mutex  held, 1 waiting", 1, true), output)
+        assert.truthy(output:find "\n0 +exclusive +holds +web3:4711 +%d+%.%d s +127%.0%.0%.1:%d+ +_c_", output)
+        assert.truthy(output:find "\n1 +exclusive +waits for 0 +web4:1 +", output)
+        local contender = json_of("who", "--json", path).contenders[1]
+        assert.same({ "connected", 10 }, { contender.session_state, contender.session_timeout })
+    end)
+
+    it("shows a holder whose client has lost its connection", function()
+        local path = fixture.path()
+        local lock, link, client = fixture.mutex_behind_proxy(path, 60)
+        assert(lock:acquire(20))
+        fixture.cut_off(client, link)
+        assert.equal("disconnected", json_of("who", "--json", path).contenders[1].session_state)
+        link:accept()
+    end)
+
+    it("names strays, and nodes that are no contenders", function()
+        local path = fixture.path()
+        fixture.join(path)
+        assert(fixture.observer():create(path .. "/notes"))
+        local stray = assert(fixture.observer():create(path .. "/_c_" .. fixture.UUID .. "-lock-", "me", { sequential = true }))
+        local output = output_of("who", path)
+        assert.truthy(output:find("stray " .. stray .. ": it is persistent", 1, true), output)
+        assert.truthy(output:find("not a contender: notes", 1, true), output)
+        assert.equal("persistent", json_of("who", "--json", path).contenders[2].stray)
+    end)
+
+    it("says that a lock without a node is free", function()
+        local path = fixture.path()
+        assert.equal(path .. "  missing  free\n", (output_of("who", path)))
+    end)
+end)
+
+describe("zklock revoke", function()
+    after_each(fixture.clean)
+
+    it("asks the holders, of each kind of lock", function()
+        local revoked = {}
+        local function options(name)
+            return { on_revoke = function()
+                revoked[#revoked + 1] = name
+            end }
+        end
+        local client = fixture.client()
+        local mutex, read, slots = fixture.path(), fixture.path(), fixture.path()
+        local one, two = client:mutex(mutex, options "mutex"), client:rwlock(read, options "read").read
+        local three = client:semaphore(slots, 2, options "semaphore")
+        assert(one:acquire(20) and two:acquire(20) and three:acquire(20))
+        for index, path in ipairs { mutex, read, slots } do
+            assert.equal(1, json_of("revoke", "--json", path).asked)
+            fixture.pump_until(client, function()
+                return revoked[index]
+            end)
+        end
+        assert.same({ "mutex", "read", "semaphore" }, revoked)
+    end)
+
+    it("says when nobody holds", function()
+        local _, errors = output_of("revoke", fixture.path())
+        assert.truthy(errors:find "^zklock: nobody holds ", errors)
+    end)
+end)
+
+describe("zklock break", function()
+    after_each(fixture.clean)
+
+    it("only says what it would do, without --yes", function()
+        local path = fixture.path()
+        local node = fixture.join(path, nil, "web3:4711")
+        fixture.join(path, nil, "web4:1")
+        local result = commands.run { "break", path, "--node", "0" }
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("would delete " .. node .. " (web3:4711", 1, true), result.errors)
+        assert.truthy(result.errors:find("two may work at the same time", 1, true), result.errors)
+        assert.equal(2, #fixture.children(path))
+    end)
+
+    it("deletes the node of that number or name, and the next contender holds", function()
+        local path = fixture.path()
+        local first, second = fixture.join(path), fixture.join(path)
+        local object = json_of("break", path, "--node", "0", "--yes", "--json")
+        assert.same({ deleted = true, node = first, path = path }, object)
+        output_of("break", path, "--node", second:match "[^/]*$", "--yes")
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("refuses a number that no contender, or more than one, has", function()
+        local path = fixture.path()
+        for _, name in ipairs { "-__WRIT__0000000005", "-__READ__0000000005" } do
+            fixture.observer():create_all(path)
+            assert(fixture.observer():create(path .. "/_c_" .. fixture.UUID .. name, "", { ephemeral = true }))
+        end
+        for _, node in ipairs { "7", "5" } do
+            assert.equal(125, commands.run({ "break", path, "--node", node, "--yes" }).status)
+        end
+        assert.equal(2, #fixture.children(path))
+    end)
+end)

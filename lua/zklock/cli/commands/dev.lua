@@ -1,6 +1,7 @@
 --- zklock dev: runs a command, or a shell, with a ZooKeeper server of its own, which ends with it.
 
 local codes = require "zklock.cli.codes"
+local process = require "zklock.process"
 local Server = require "zklock.cli.server"
 local Supervisor = require "zklock.cli.supervisor"
 
@@ -45,9 +46,9 @@ local function never()
 end
 
 --- Runs the command. Returns the exit code.
-local function supervise(server, words, context)
+local function supervise(server, guard, words, context)
     local supervisor = Supervisor.new {
-        lock = no_lock, client = no_client, signals = context.signals, guard = false,
+        lock = no_lock, client = no_client, signals = context.signals, guard = guard,
         term = "TERM", grace = GRACE, on_lost = "warn", is_revoked = never, warn = never
     }
     local environment = { "ZKLOCK_SERVERS=" .. server.address, "ZOOKEEPER=" .. server.address }
@@ -67,14 +68,22 @@ function dev.run(arguments, context)
     if not words or not words[1] then
         words = { os.getenv "SHELL" or "/bin/sh" }
     end
-    local server, problem, signal = Server.start(context.signals, arguments.port)
+    -- The server has a guardian of its own, because the command ends first. Both are made while this process has one thread.
+    local guard, problem = process.guard "TERM"
+    if not guard then
+        return context:fail(codes.FAILED, "could not start the guardian: %s", problem)
+    end
+    local server, signal
+    server, problem, signal = Server.start(context.signals, arguments.port)
     if not server then
+        guard:finish()
         return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)
     end
     if not arguments.command_line then
         context:say("ZooKeeper serves at %s until this shell ends; elsewhere: export ZKLOCK_SERVERS=%s", server.address, server.address)
     end
-    local ok, code = pcall(supervise, server, words, context)
+    local ok, code = pcall(supervise, server, guard, words, context)
+    guard:finish()
     server:stop()
     return ok and code or context:fail(codes.FAILED, "%s", tostring(code))
 end

@@ -1,0 +1,154 @@
+--- zklock doctor: finds what is wrong with servers, sessions, rights, clocks and locks, and says what to do.
+
+local codes = require "zklock.cli.codes"
+local diagnosis = require "zklock.cli.diagnosis"
+local inspect = require "zklock.inspect"
+local locks = require "zklock.cli.locks"
+local looking = require "zklock.cli.looking"
+local process = require "zklock.process"
+local words = require "zklock.inspect.words"
+
+local ipairs, os, require, tonumber, tostring = ipairs, os, require, tonumber, tostring
+local format = string.format
+
+--- How many writes are measured, and the seconds between the two that show whether the servers' clock goes.
+local WRITES, PAUSE = 10, 0.2
+
+--- Exit codes: nothing is wrong, or nothing but what could not be checked; warnings; errors.
+local WELL, WARNINGS, ERRORS = 0, 1, 2
+
+--- The finding's level, and its style.
+local STYLES = { error = "red", warning = "yellow", unknown = "cyan" }
+
+local doctor = { summary = "Check servers, limits, rights, clocks and locks, and say what to do." }
+
+function doctor.define(parser)
+    parser:argument "path":argname "PATH":args "?":description("Check the locks at this path and below it (/). " ..
+        "A node is created there, written to and deleted.")
+    looking.define(parser)
+end
+
+--- Asks one server about itself.
+local function ask_server(address)
+    local server = { address = address.address }
+    local answer
+    answer, server.problem, server.code = words.ask(address, "srvr")
+    if not answer then
+        return server
+    end
+    server.mode, server.version = answer:match "Mode: (%S+)", answer:match "version: ([%d.]+)"
+    server.serving = server.mode ~= nil
+    local conf = words.ask(address, "conf")
+    if conf and conf:find "minSessionTimeout=" then
+        local function number(name)
+            return tonumber(conf:match(name .. "=(%-?%d+)"))
+        end
+        server.limits = {
+            tick = (number "tickTime" or 0) / 1000, min = (number "minSessionTimeout" or 0) / 1000,
+            max = (number "maxSessionTimeout" or 0) / 1000, connections = number "maxClientCnxns" or 0
+        }
+    end
+    server.connections = {}
+    for client in (words.ask(address, "cons") or ""):gmatch "\n?%s*/(%S-):%d+%[" do
+        server.connections[client] = (server.connections[client] or 0) + 1
+    end
+    return server
+end
+
+--- The nearest node of a path that exists.
+local function nearest(client, path)
+    while path ~= "/" and not client:exists(path) do
+        path = path:match "^(.*)/[^/]*$"
+        path = path == "" and "/" or path
+    end
+    return path
+end
+
+--- Creates a node, writes to it and deletes it. Notes times and codes.
+local function measure(client, facts, path)
+    facts.scratch = nearest(client, path)
+    local prefix = facts.scratch == "/" and "/" or facts.scratch .. "/"
+    local node = format("%szklock-doctor-%s", prefix, tostring(facts):match "%w+$")
+    local created, stat, code = client:create(node, "", { ephemeral = true, acl = "open" })
+    if not created then
+        facts.create_code = code
+        return
+    end
+    facts.clock = { difference = stat.ctime - os.time() }
+    facts.writes = {}
+    local first, first_at = stat.ctime, process.now()
+    for index = 1, WRITES do
+        if index == WRITES then
+            process.poll({}, PAUSE) -- the clock has to go on meanwhile
+        end
+        local before = process.now()
+        stat = client:set(node, format("%d", index))
+        if stat then
+            facts.writes[#facts.writes + 1] = process.now() - before
+            facts.clock.passed, facts.clock.ticked = process.now() - first_at, stat.mtime - first
+        end
+    end
+    facts.clock = facts.clock.passed and facts.clock
+    facts.delete_code = select(3, client:delete(node)) -- the session's end deletes it in any case
+end
+
+--- Everything that needs a session. Returns true; or nil, message, code.
+local function examine(session, facts, path)
+    facts.session.granted = session.client:session_timeout()
+    measure(session.client, facts, path)
+    local states, message, code = inspect.locks(session.client, path, { identities = true })
+    if not states then
+        return nil, message, code
+    end
+    facts.states = states
+    facts.sessions, message, code = locks.add_sessions(session, states)
+    return facts.sessions, message, code
+end
+
+--- Writes the findings. Returns the exit code.
+local function report(arguments, context, facts, findings)
+    local worst = WELL
+    for _, finding in ipairs(findings) do
+        if finding.level == "error" then
+            worst = ERRORS
+        elseif finding.level == "warning" and worst == WELL then
+            worst = WARNINGS
+        end
+    end
+    if arguments.json then
+        context.output:line(context.output.json { findings = findings, servers = #facts.servers, nodes = #(facts.states or {}) })
+    else
+        for _, finding in ipairs(findings) do
+            context.output:line(format("%s  %s: %s", context.output:styled(STYLES[finding.level], finding.level), finding.check,
+                context.output.clean(finding.message)))
+            context.output:line("    " .. context.output.clean(finding.advice))
+        end
+        context.output:line(format("servers: %d, nodes: %d, findings: %d", #facts.servers, #(facts.states or {}), #findings))
+    end
+    return worst
+end
+
+function doctor.run(arguments, context)
+    local path = arguments.path or "/"
+    local settings, wrong = require("zklock.cli.settings").read(arguments)
+    if not settings then
+        return context:fail(codes.FAILED, "%s", wrong)
+    end
+    local facts = { servers = {}, session = { wished = settings.session_timeout } }
+    for index, address in ipairs(words.addresses(settings.servers)) do
+        facts.servers[index] = ask_server(address)
+    end
+    local session, problem, code = require("zklock.cli.session").open(settings, context)
+    if session then
+        local done
+        done, problem, code = looking.call(examine, session, facts, path)
+        session:close()
+        problem = not done and problem or nil
+    end
+    if problem then
+        facts.session.problem, facts.session.code = problem, code
+    end
+    return report(arguments, context, facts, diagnosis.findings(facts))
+end
+
+return doctor

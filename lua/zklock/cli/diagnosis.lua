@@ -1,0 +1,196 @@
+--- cli.diagnosis: what is wrong with an ensemble for locks, and what to do. Pure functions of what `zklock doctor` has measured.
+--
+-- *Facts* are a table. A field that is nil could not be measured.
+--
+--   servers      list of: address; problem, code (no answer to srvr); serving; mode; version; limits {tick, min, max: seconds;
+--                connections: maxClientCnxns}; connections: how many there are from each client address
+--   session      { wished, granted } seconds; or problem, code: no session
+--   writes       list of seconds that each write took
+--   clock        { difference: servers' clock minus ours, seconds; passed: seconds between two writes by our monotonic clock; ticked:
+--                between the times that the servers noted for them }
+--   scratch      path where a node was created and deleted; create_code, delete_code: codes of failures
+--   states       lock states of zklock.inspect, with sessions
+--   sessions     of zklock.inspect.sessions
+--
+-- A finding is { check, level, message, advice }; level "error": locks do not work, or not safely; "warning": they may stop working;
+-- "unknown": it could not be checked.
+
+local inspect = require "zklock.inspect"
+
+local ipairs, pairs, tonumber = ipairs, pairs, tonumber
+local max, floor = math.max, math.floor
+local concat = table.concat
+local format = string.format
+
+local diagnosis = {}
+
+--- From this part of a queue's numbers on there is a warning (csrc/lock/names.h).
+local NUMBERS_WARN, NUMBERS_END = 1073741824, 2147483647 - 65536
+
+--- A write that takes this part of the session timeout makes a warning; the lease lasts for a half, heartbeats come each fifth.
+local SLOW, TOO_SLOW = 1 / 10, 1 / 2
+
+--- Seconds that clocks may differ.
+local CLOCK_DIFFERENCE = 5
+
+--- The part of the connections of one address that may be used.
+local FULL = 0.8
+
+--- The defects of releases that reach locks, and the first release of each branch without them. Older branches have them.
+local DEFECTS = "may forget what it has acknowledged (ZOOKEEPER-4643, 4646, 4685, 4785), so that two clients hold one lock, " ..
+    "and tells names of closed directories (CVE-2024-23944)"
+local MENDED = { ["3.8"] = 4, ["3.9"] = 2 }
+local OLDEST_MENDED = 8 -- 3.8
+
+local function add(findings, check, level, message, advice)
+    findings[#findings + 1] = { check = check, level = level, message = message, advice = advice }
+end
+
+local function has_defects(version)
+    local branch, minor, patch = version:match "^(3%.(%d+))%.(%d+)"
+    if not branch then
+        return false
+    end
+    return tonumber(minor) < OLDEST_MENDED or tonumber(patch) < (MENDED[branch] or 0)
+end
+
+local function check_servers(facts, findings)
+    local serving, leaders = 0, 0
+    for _, server in ipairs(facts.servers) do
+        if server.code == "unsupported" or server.code == "forbidden" then
+            add(findings, "server", "unknown", server.problem, "Without it, versions, limits and connections are not checked.")
+        elseif server.problem then
+            add(findings, "server", "warning", server.problem, "Start the server, or take it out of the list of servers.")
+        elseif not server.serving then
+            add(findings, "server", "warning", format("%s does not serve: it has no quorum", server.address),
+                "Look into its log; a majority of the servers must reach each other.")
+        else
+            serving = serving + 1
+            leaders = leaders + ((server.mode == "leader" or server.mode == "standalone") and 1 or 0)
+        end
+        if server.version and has_defects(server.version) then
+            add(findings, "version", "warning", format("%s runs ZooKeeper %s, which %s", server.address, server.version, DEFECTS),
+                "Upgrade to 3.8.4, 3.9.2 or later, or to a package of your distribution that has the corrections.")
+        end
+    end
+    local count = #facts.servers
+    if facts.session.problem and serving * 2 <= count then
+        add(findings, "quorum", "error", format("%d of %d servers serve", serving, count),
+            "Without a majority no lock can be acquired or released. Start servers.")
+    elseif serving > 0 and leaders > 1 and count > 1 then
+        add(findings, "quorum", "error", format("%d of %d servers are leaders or stand alone", leaders, count),
+            "They are several ensembles: clients of different servers do not exclude each other. Mend the list of servers.")
+    end
+end
+
+local function check_session(facts, findings)
+    local session = facts.session
+    if session.problem then
+        add(findings, "session", "error", session.problem, "See the servers above, the credentials and the network.")
+    elseif session.granted ~= session.wished then
+        add(findings, "session timeout", "warning",
+            format("the servers grant a session of %g s, not the %g s that were asked for", session.granted, session.wished),
+            "Set minSessionTimeout and maxSessionTimeout in zoo.cfg, or ask for what they grant.")
+    end
+end
+
+--- The limits of one server that matter, in a line.
+local function describe_limits(limits)
+    return format("sessions of %g to %g s, tickTime %g s, maxClientCnxns %g", limits.min, limits.max, limits.tick, limits.connections)
+end
+
+local function check_limits(facts, findings)
+    local first
+    for _, server in ipairs(facts.servers) do
+        local limits = server.limits
+        if limits and first and describe_limits(limits) ~= describe_limits(first.limits) then
+            add(findings, "limits", "warning", format("%s has %s, but %s has %s", server.address, describe_limits(limits),
+                first.address, describe_limits(first.limits)), "Give all servers the same limits: a client may connect to any of them.")
+        end
+        first = first or limits and server
+        for address, count in pairs(limits and limits.connections > 0 and server.connections or {}) do
+            if count >= limits.connections * FULL then
+                add(findings, "maxClientCnxns", "warning",
+                    format("%s has %d connections from %s, and allows %d", server.address, count, address, limits.connections),
+                    "Raise maxClientCnxns in zoo.cfg, or use one client for a process.")
+            end
+        end
+    end
+end
+
+local function check_writes(facts, findings)
+    local granted = facts.session.granted
+    local slowest = 0
+    for _, seconds in ipairs(facts.writes or {}) do
+        slowest = max(slowest, seconds)
+    end
+    if not granted or slowest < granted * SLOW then
+        return
+    end
+    add(findings, "writes", slowest >= granted * TOO_SLOW and "error" or "warning",
+        format("a write took %.3f s; the lease of a session of %g s lasts %g s without an answer", slowest, granted, granted / 2),
+        "Give the servers a disk of their own for the transaction log, or ask for a longer session.")
+end
+
+local function check_clock(facts, findings)
+    local clock = facts.clock
+    if not clock then
+        return
+    elseif clock.passed > 0.1 and clock.ticked <= 0 then
+        add(findings, "clock", "error", format("%.1f s have passed, and the servers' clock stands", clock.passed),
+            "Mend the server's clock: sessions may not end, or end too late.")
+    elseif clock.difference > CLOCK_DIFFERENCE or clock.difference < -CLOCK_DIFFERENCE then
+        add(findings, "clock", "warning", format("the servers' clock differs from ours by %d s", floor(clock.difference + 0.5)),
+            "Locks do not depend on it, but ages of holders are wrong by so much. Use NTP.")
+    end
+end
+
+local function check_acl(facts, findings)
+    local path = facts.scratch
+    if facts.create_code == "no_auth" then
+        add(findings, "acl", "error", format("no node may be created at %s", path), "Grant CREATE on it, or give credentials.")
+    elseif facts.delete_code == "no_auth" then
+        add(findings, "acl", "error", format("nodes may be created at %s, but not deleted", path),
+            "Grant DELETE on it: otherwise a lock that was released stays taken until its session ends.")
+    end
+end
+
+local function check_locks(facts, findings)
+    for _, state in ipairs(facts.states or {}) do
+        for _, contender in ipairs(state.contenders) do
+            local stray = inspect.stray(contender)
+            if stray then
+                add(findings, "stray", "error", format("%s %s", contender.node, stray == "persistent" and
+                    "is persistent: no session's end deletes it" or "belongs to a session that is gone"),
+                    format("If nobody works under it: zklock break %s --node %s --yes", state.path, contender.name))
+            end
+        end
+        local number = state.next_sequence or 0
+        if number < 0 or number >= NUMBERS_WARN then
+            local over = number < 0 or number >= NUMBERS_END
+            add(findings, "numbers", over and "error" or "warning", format("the next contender at %s gets the number %d%s", state.path,
+                number, over and ": no lock is granted any more" or ", of 2147483647"),
+                "When nobody uses the lock, delete its directory: the numbers then begin again.")
+        end
+        if state.kind ~= "none" and state.others[1] then
+            add(findings, "directory", "warning", format("%s has children that are no contenders: %s", state.path,
+                concat(state.others, ", ", 1, #state.others > 5 and 5 or #state.others)),
+                "zklock ignores them; other clients may wait for them or fail. Keep other nodes elsewhere.")
+        end
+    end
+    if facts.sessions and not (facts.sessions.known and facts.sessions.connections) then
+        add(findings, "sessions", "unknown", facts.sessions.problems[1] or "the servers did not list their sessions",
+            "Nodes whose session is gone were not looked for. Allow the words cons and dump (4lw.commands.whitelist).")
+    end
+end
+
+--- Returns the findings, in the order of the checks.
+function diagnosis.findings(facts)
+    local findings = {}
+    for _, check in ipairs { check_servers, check_session, check_limits, check_writes, check_clock, check_acl, check_locks } do
+        check(facts, findings)
+    end
+    return findings
+end
+
+return diagnosis

@@ -1,0 +1,134 @@
+--- What `zklock doctor` concludes from its measurements. spec/contract/command_doctor_spec.lua has those that real servers give.
+
+local diagnosis = require "zklock.cli.diagnosis"
+
+--- Returns facts of an ensemble in which all is well, with some of them replaced.
+local function facts(changes)
+    local limits = { tick = 2, min = 4, max = 40, connections = 60 }
+    local all = {
+        servers = {
+            { address = "a:1", serving = true, mode = "leader", version = "3.9.3", limits = limits, connections = {} },
+            { address = "b:1", serving = true, mode = "follower", version = "3.9.3", limits = limits, connections = {} },
+            { address = "c:1", serving = true, mode = "follower", version = "3.9.3", limits = limits, connections = {} }
+        },
+        session = { wished = 30, granted = 30 },
+        writes = { 0.002, 0.005 },
+        clock = { difference = 0.3, passed = 0.5, ticked = 0.5 },
+        scratch = "/",
+        states = {},
+        sessions = { known = true, connections = true, by_id = {}, problems = {} }
+    }
+    for key, value in pairs(changes or {}) do
+        all[key] = value
+    end
+    return all
+end
+
+--- Returns "check level" of each finding.
+local function findings(changes)
+    local list = {}
+    for index, finding in ipairs(diagnosis.findings(facts(changes))) do
+        assert(finding.message ~= "" and finding.advice ~= "")
+        list[index] = finding.check .. " " .. finding.level
+    end
+    return list
+end
+
+--- Returns the servers with fields of one of them replaced.
+local function servers(index, changes)
+    local list = facts().servers
+    for key, value in pairs(changes) do
+        list[index][key] = value
+    end
+    return list
+end
+
+local function lock(changes)
+    local state = { path = "/l", kind = "mutex", contenders = {}, others = {}, next_sequence = 5 }
+    for key, value in pairs(changes) do
+        state[key] = value
+    end
+    return { states = { state } }
+end
+
+describe("zklock doctor", function()
+    it("finds nothing where all is well", function()
+        assert.same({}, findings())
+    end)
+
+    it("tells a server that is down from a lost quorum", function()
+        local down = { problem = "c:1: connection refused", code = "unreachable" }
+        down.serving = false
+        assert.same({ "server warning" }, findings { servers = servers(3, down) })
+        local list = servers(3, down)
+        list[2].serving, list[2].mode = false, nil
+        assert.same({ "server warning", "server warning", "quorum error", "session error" },
+            findings { servers = list, session = { wished = 30, problem = "no connection" } })
+    end)
+
+    it("finds servers of several ensembles", function()
+        assert.same({ "quorum error" }, findings { servers = servers(2, { mode = "standalone" }) })
+    end)
+
+    it("knows which releases forget what they have acknowledged", function()
+        local expected = {
+            ["3.4.14"] = true, ["3.7.2"] = true, ["3.8.0"] = true, ["3.8.3"] = true, ["3.8.4"] = false, ["3.9.1"] = true,
+            ["3.9.2"] = false, ["3.10.0"] = false, ["4.0.0"] = false
+        }
+        for version, defective in pairs(expected) do
+            assert.same(defective and { "version warning" } or {}, findings { servers = servers(1, { version = version }) }, version)
+        end
+    end)
+
+    it("compares the limits of the servers, and the session with the wish", function()
+        assert.same({ "limits warning" },
+            findings { servers = servers(2, { limits = { tick = 2, min = 4, max = 20, connections = 60 } }) })
+        assert.same({ "session timeout warning" }, findings { session = { wished = 60, granted = 40 } })
+        assert.same({ "session timeout warning" }, findings { session = { wished = 1, granted = 4 } })
+    end)
+
+    it("warns before an address has used up its connections", function()
+        assert.same({}, findings { servers = servers(1, { connections = { ["10.0.0.1"] = 47 } }) })
+        assert.same({ "maxClientCnxns warning" }, findings { servers = servers(1, { connections = { ["10.0.0.1"] = 48 } }) })
+    end)
+
+    it("compares writes with the lease", function()
+        assert.same({}, findings { writes = { 0.1, 2.9 } })
+        assert.same({ "writes warning" }, findings { writes = { 0.1, 3 } })
+        assert.same({ "writes error" }, findings { writes = { 15, 0.1 } })
+    end)
+
+    it("finds a clock that stands, and one that differs", function()
+        assert.same({ "clock error" }, findings { clock = { difference = 0, passed = 0.4, ticked = 0 } })
+        assert.same({ "clock warning" }, findings { clock = { difference = 60, passed = 0.4, ticked = 0.4 } })
+        assert.same({ "clock warning" }, findings { clock = { difference = -60, passed = 0.4, ticked = 0.4 } })
+    end)
+
+    it("tells the right to create from the right to delete", function()
+        assert.same({ "acl error" }, findings { create_code = "no_auth" })
+        assert.same({ "acl error" }, findings { delete_code = "no_auth" })
+    end)
+
+    it("finds strays, numbers near their end, and nodes that are no contenders", function()
+        local contender = { node = "/l/x", name = "x", session = "1" }
+        assert.same({}, findings(lock { contenders = { contender } }))
+        contender.session_state = "gone"
+        assert.same({ "stray error" }, findings(lock { contenders = { contender } }))
+        contender.released = true
+        assert.same({}, findings(lock { contenders = { contender } }))
+        assert.same({ "stray error" }, findings(lock { contenders = { { node = "/l/x", name = "x", persistent = true } } }))
+        assert.same({}, findings(lock { next_sequence = 1073741823 }))
+        assert.same({ "numbers warning" }, findings(lock { next_sequence = 1073741824 }))
+        assert.same({ "numbers error" }, findings(lock { next_sequence = 2147418111 }))
+        assert.same({ "numbers error" }, findings(lock { next_sequence = -5 }))
+        assert.same({ "directory warning" }, findings(lock { others = { "config" } }))
+        assert.same({}, findings(lock { others = { "config" }, kind = "none" }))
+    end)
+
+    it("says what could not be checked", function()
+        assert.same({ "sessions unknown" },
+            findings { sessions = { known = false, connections = true, by_id = {}, problems = { "a:1 does not allow dump" } } })
+        local list = servers(1, { problem = "needs LuaSocket", code = "unsupported" })
+        assert.same({ "server unknown" }, findings { servers = list })
+    end)
+end)

@@ -1,0 +1,115 @@
+--- `zklock doctor` against real servers, and against sockets that behave like broken ones.
+
+local cluster = require "spec.support.cluster"
+local commands = require "spec.support.commands"
+local dkjson = require "dkjson"
+local fixture = require "spec.support.fixture"
+local socket = require "socket"
+
+--- Runs `zklock doctor` on a path. Returns its findings, and its exit code.
+local function doctor(path, options)
+    local result = commands.run({ "doctor", "--json", "--connect-timeout", "5", path }, options)
+    local object = assert(dkjson.decode(result.output), result.errors)
+    return object.findings, result.status
+end
+
+--- Returns the first finding of a check whose message contains a text; nil if there is none.
+local function find(findings, check, text)
+    for _, finding in ipairs(findings) do
+        if finding.check == check and finding.message:find(text or "", 1, true) then
+            return finding
+        end
+    end
+    return nil
+end
+
+describe("zklock doctor", function()
+    after_each(fixture.clean)
+
+    it("finds the defects of the server's release, and nothing else at a lock that is well", function()
+        local path = fixture.path()
+        fixture.join(path)
+        local findings, status = doctor(path)
+        for _, finding in ipairs(findings) do
+            assert.equal("version", finding.check, finding.message)
+        end
+        assert.equal(findings[1] and 1 or 0, status)
+        assert.equal(1, #fixture.children(path))
+    end)
+
+    it("finds a right to create without the right to delete", function()
+        local path = fixture.path()
+        local owner = fixture.client()
+        assert(owner:create(path, "", { acl = { { scheme = "world", id = "anyone", perms = "rc" } } }))
+        local findings, status = doctor(path)
+        assert.truthy(find(findings, "acl", "not deleted"))
+        assert.equal(2, status)
+        fixture.await_children(path, 0)
+    end)
+
+    it("finds a path at which nothing may be created", function()
+        local locked = fixture.path()
+        assert(fixture.client():create(locked, "", { acl = { { scheme = "world", id = "anyone", perms = "r" } } }))
+        assert.truthy(find(doctor(locked), "acl", "no node may be created"))
+    end)
+
+    it("finds strays and children that are no contenders", function()
+        local path = fixture.path()
+        fixture.join(path)
+        local stray = assert(fixture.observer():create(path .. "/_c_" .. fixture.UUID .. "-lock-", "", { sequential = true }))
+        assert(fixture.observer():create(path .. "/config"))
+        local findings = doctor(path)
+        local finding = find(findings, "stray", stray)
+        assert.truthy(finding.advice:find("zklock break " .. path .. " --node ", 1, true))
+        assert.truthy(find(findings, "directory", "config"))
+    end)
+
+    it("finds limits, numbers and words of a server with other settings", function()
+        local other = cluster.start({
+            options = { maxSessionTimeout = 20000, maxClientCnxns = 20, ["4lw.commands.whitelist"] = "srvr,conf,cons" },
+            seed = { ["/old"] = 2147480000 }
+        })
+        fixture.on_clean(function()
+            other:stop()
+        end)
+        for _ = 1, 15 do -- and one by which the doctor asks
+            fixture.client(nil, other.servers)
+        end
+        fixture.client(nil, other.servers):create("/old/_c_" .. fixture.UUID .. "-lock-", "", { ephemeral = true, sequential = true })
+        local findings, status = doctor("/", { servers = other.servers, variables = { "ZKLOCK_SESSION_TIMEOUT=60" } })
+        assert.truthy(find(findings, "session timeout", "20 s, not the 60 s"))
+        assert.truthy(find(findings, "maxClientCnxns", "allows 20"))
+        assert.truthy(find(findings, "numbers", "2147480001"))
+        local unknown = assert(find(findings, "sessions"), dkjson.encode(findings))
+        assert.equal("unknown", unknown.level)
+        assert.truthy(unknown.message:find("does not allow the word dump", 1, true), unknown.message)
+        assert.equal(2, status)
+        findings = doctor("/nothing", { servers = fixture.servers() .. "," .. other.servers })
+        assert.truthy(find(findings, "limits", "maxClientCnxns 20"))
+        assert.truthy(find(findings, "quorum", "2 of 2 servers are leaders or stand alone"))
+    end)
+
+    it("finds servers that are down, and servers that do not answer", function()
+        local silent = assert(socket.bind("127.0.0.1", 0))
+        fixture.on_clean(function()
+            silent:close()
+        end)
+        local address = ("127.0.0.1:%d"):format(select(2, silent:getsockname()))
+        local result = commands.run({ "doctor", "--json", "--connect-timeout", "0.2", "/x" }, { servers = address .. ",127.0.0.1:1" })
+        local findings = assert(dkjson.decode(result.output)).findings
+        assert.equal(2, result.status)
+        assert.truthy(find(findings, "server", address .. " does not answer the word srvr"))
+        assert.truthy(find(findings, "server", "127.0.0.1:1: connection refused"))
+        assert.truthy(find(findings, "quorum", "0 of 2 servers serve"))
+        assert.truthy(find(findings, "session"))
+    end)
+
+    it("shows findings to people, with what to do", function()
+        local path = fixture.path()
+        fixture.join(path)
+        assert(fixture.observer():create(path .. "/config"))
+        local result = commands.run { "doctor", path }
+        assert.truthy(result.output:find "\n?warning  directory: .-\n    zklock ignores them", result.output)
+        assert.truthy(result.output:find "servers: 1, nodes: 2, findings: %d\n$", result.output)
+    end)
+end)

@@ -34,6 +34,7 @@ local node = require "zklock.node"
 local options = require "zklock.options"
 local queue = require "zklock.inspect.queue"
 local Reads = require "zklock.inspect.reads"
+local Watcher = require "zklock.inspect.watcher"
 local words = require "zklock.inspect.words"
 
 local error, ipairs, max, os, pairs, setmetatable, sort, tonumber =
@@ -394,6 +395,29 @@ function inspect.stray(contender)
         return "gone"
     end
     return nil
+end
+
+--- Watches a lock, by ZooKeeper's watches: nothing is sent while nothing changes. See zklock.inspect.watcher.
+-- @tparam Client client
+-- @tparam string path of the lock, which need not exist
+-- @treturn Watcher its method next(timeout) returns the changes
+-- @raise when the path is malformed
+function inspect.watch(client, path)
+    local wrong = node.read_problem(path)
+    if wrong then
+        error("inspect.watch: " .. wrong, 2)
+    end
+    return Watcher.new(client, path)
+end
+
+--- Returns the next change of several watchers of one client. Arguments, results and errors as of watcher:next.
+-- @tparam table watchers a list that is not empty
+-- @tparam number|nil timeout seconds, 0 or more; nil: no limit
+-- @treturn table|nil change
+-- @treturn string|nil message
+-- @treturn string|nil code
+function inspect.next_change(watchers, timeout)
+    return Watcher.next_of(watchers, timeout)
 end
 
 --- The present time for computing ages: the local clock, or if that is behind the servers' clock the time of the newest node.

@@ -367,6 +367,14 @@ function Watch:fired()
     return look(self) or nil
 end
 
+--- For zklock.inspect: whether the watch has not fired and can fire; and why it cannot.
+-- @treturn boolean
+-- @treturn string|nil code
+function Watch:_armed()
+    local event, _, code = look(self)
+    return event == false, code
+end
+
 --- Ends the watch. Every wait for it ends with the code "cancelled". It is removed from the server in the background, unless
 -- another watch of this client is on the same path: ZooKeeper can only remove all of them. A watch that is garbage-collected is
 -- removed too.

@@ -1,15 +1,15 @@
---- inspect: the locks of a directory, as anybody can see them: kind, holders, queue, who waits for whom, sessions, strays.
+--- inspect: the locks of a directory, as any client can see them: kind, holders, queue, sessions, strays.
 --
 -- For the command `zklock`, for dashboards and other programs. Reads only, and prints nothing. Works in every event loop, except
--- inspect.sessions, which blocks. What it returns is a moment that has passed: it is for people, not for decisions.
+-- inspect.sessions, which blocks. A result shows a moment that has passed: it is for people, not for decisions.
 --
 -- A *lock state* is a table:
 --
 --   * `path`
---   * `kind` "mutex", "rwlock", "semaphore", "latch"; "free": an empty node that has had children, as a lock without contenders
---     leaves it; "none": not a lock. A read/write lock looks like a mutex while only mutexes use its path.
---   * `contenders` list, in queue order; of a semaphore first its permits, then its queue
---   * `holders`, `waiters` how many; of a semaphore: permits that are taken, and acquisitions that wait
+--   * `kind` "mutex", "rwlock", "semaphore", "latch", "free" or "none" (not a lock). A free lock is an empty node that has had
+--     children, as a lock without contenders leaves it. A read/write lock looks like a mutex while only mutexes use its path.
+--   * `contenders` list, in queue order. A semaphore's permits come before its queue
+--   * `holders`, `waiters` their numbers. Of a semaphore: permits that are taken, and acquisitions that wait
 --   * `others` names of children that belong to no lock, sorted
 --   * `limit` of a semaphore, if it is written there; `count` and `left` of a latch
 --   * `next_sequence` the number that the next contender gets, of the directory with the queue
@@ -18,7 +18,7 @@
 -- A contender is a table:
 --
 --   * `name`, `node` (its path), `mode` "exclusive", "shared" or "lease" (a permit), `sequence`
---   * `holder` boolean; a permit that does not hold is one that a waiter has created in advance
+--   * `holder` boolean. A waiter of a semaphore may have created permits that do not hold yet
 --   * `ahead` how many contenders it waits for, permits not counted; `waits_for` the nearest one's path
 --   * `library` "zklock or Curator", "go-zookeeper", "kazoo", "zk-ruby", "ZooKeeper recipe", by its name
 --   * `identity` the node's data; nil: not read, or may not be read. `revoked` true: another client has asked it to release
@@ -55,8 +55,8 @@ local SCHEMA = { timeout = { options.timeout }, identities = { options.boolean }
 local Reading = {}
 Reading.__index = Reading
 
---- Reads the nodes of contenders that `wanted` is true of, and then calls `done`. Contenders that are gone are removed, and then the
--- others' places computed again by `stand`.
+--- Reads the nodes of contenders that `wanted` is true of, and then calls `done`. Contenders that are gone are removed, and the
+-- others' places are computed again by `stand`.
 local function read_contenders(self, contenders, wanted, stand, done)
     stand(contenders)
     local pending, gone = 0, false
@@ -294,8 +294,8 @@ end
 --- Reads one lock. Sends a list, and a read for each contender, many at a time; of a semaphore three lists.
 -- @tparam Client client
 -- @tparam string path of the lock
--- @tparam table|nil settings `timeout` seconds, 0 or more; default: the session timeout. `identities` false: only the holders' nodes
---   are read
+-- @tparam table|nil settings `timeout` seconds, 0 or more; default: the session timeout. `identities` false: only the nodes of
+--   holders are read
 -- @treturn table|boolean|nil lock state; false: there is no such node, or it may not be read
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "closed", "auth_failed", "forked", "phase", "failed"
@@ -336,7 +336,7 @@ function inspect.sessions(servers, timeout)
     return words.sessions(servers, timeout)
 end
 
---- What is known about the session of a contender.
+--- Returns the state of a contender's session, as far as the servers have told it.
 -- @tparam table sessions of inspect.sessions
 -- @tparam string id
 -- @treturn string "connected", "disconnected" (the session lives, and its client has no connection), "gone", "unknown"
@@ -352,8 +352,8 @@ function inspect.session_state(sessions, id)
     return "unknown"
 end
 
---- Notes in each contender what is known of its session: `session_state`, `address` and `session_timeout` where it is connected. A
--- node whose session is gone is looked at again, because it may be gone too by now; then it is noted as `released`.
+--- Notes in each contender what is known of its session: `session_state`, and if it is connected `address` and `session_timeout`.
+-- A node whose session is gone is looked at again, because it may be gone too by now; then it is noted as `released`.
 -- @tparam Client client
 -- @tparam table states list of lock states
 -- @tparam table sessions of inspect.sessions, called after the states were read

@@ -76,7 +76,8 @@ describe("zklock doctor", function()
             ["3.9.2"] = false, ["3.10.0"] = false, ["4.0.0"] = false
         }
         for version, defective in pairs(expected) do
-            assert.same(defective and { "version warning" } or {}, findings { servers = servers(1, { version = version }) }, version)
+            local found = findings { servers = servers(1, { version = version }) }
+            assert.same(defective and { "version warning" } or {}, found, version)
         end
     end)
 

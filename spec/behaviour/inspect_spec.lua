@@ -1,4 +1,4 @@
---- zklock.inspect: what anybody can see of locks. Kinds, holders, queues, who waits for whom, strays, and how many requests that takes.
+--- zklock.inspect: what any client can see of locks. Kinds, holders, queues, strays, and how many requests that takes.
 
 local fixture = require "spec.support.fixture"
 local inspect = require "zklock.inspect"
@@ -209,7 +209,8 @@ describe("inspect.locks", function()
         for index, state in ipairs(states) do
             kinds[index] = ("%s %s %d %d"):format(state.path:sub(#top + 1), state.kind, state.holders, state.waiters)
         end
-        assert.same({ " none 0 0", "/a none 0 0", "/a/locks mutex 1 1", "/b mutex 1 0", "/b/deeper none 0 0", "/b/deeper/c mutex 1 0",
+        assert.same({ " none 0 0", "/a none 0 0", "/a/locks mutex 1 1", "/b mutex 1 0", "/b/deeper none 0 0",
+            "/b/deeper/c mutex 1 0",
             "/sem semaphore 1 0" }, kinds)
         assert.equal("first", states[3].contenders[1].identity)
         assert.is_nil(states[3].contenders[2].identity)

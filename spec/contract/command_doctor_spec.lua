@@ -75,7 +75,8 @@ describe("zklock doctor", function()
         for _ = 1, 15 do -- and one by which the doctor asks
             fixture.client(nil, other.servers)
         end
-        fixture.client(nil, other.servers):create("/old/_c_" .. fixture.UUID .. "-lock-", "", { ephemeral = true, sequential = true })
+        local client = fixture.client(nil, other.servers)
+        assert(client:create("/old/_c_" .. fixture.UUID .. "-lock-", "", { ephemeral = true, sequential = true }))
         local findings, status = doctor("/", { servers = other.servers, variables = { "ZKLOCK_SESSION_TIMEOUT=60" } })
         assert.truthy(find(findings, "session timeout", "20 s, not the 60 s"))
         assert.truthy(find(findings, "maxClientCnxns", "allows 20"))
@@ -95,7 +96,8 @@ describe("zklock doctor", function()
             silent:close()
         end)
         local address = ("127.0.0.1:%d"):format(select(2, silent:getsockname()))
-        local result = commands.run({ "doctor", "--json", "--connect-timeout", "0.2", "/x" }, { servers = address .. ",127.0.0.1:1" })
+        local result = commands.run({ "doctor", "--json", "--connect-timeout", "0.2", "/x" },
+            { servers = address .. ",127.0.0.1:1" })
         local findings = assert(dkjson.decode(result.output)).findings
         assert.equal(2, result.status)
         assert.truthy(find(findings, "server", address .. " does not answer the word srvr"))

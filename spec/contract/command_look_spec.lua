@@ -189,3 +189,34 @@ describe("zklock break", function()
         assert.equal(2, #fixture.children(path))
     end)
 end)
+
+describe("zklock watch", function()
+    after_each(fixture.clean)
+
+    it("writes a line of JSON for each change, until a signal ends it", function()
+        local one, two = fixture.path(), fixture.path()
+        local watch = commands.start { "watch", one, two }
+        local function change()
+            return assert(dkjson.decode(watch:line()))
+        end
+        -- The lock exists at the first reading, or comes after it.
+        local first = fixture.join(one, nil, "web3:4711")
+        local object = change()
+        while object.event ~= "joined" do
+            object = change()
+        end
+        assert.same({ one, "web3:4711", true }, { object.path, object.contender.identity, object.contender.holder })
+        fixture.join(one, nil, "web4:1")
+        assert.equal("web4:1", change().contender.identity)
+        assert(fixture.observer():delete(first))
+        assert.same({ "left", "holds" }, { change().event, change().event })
+        fixture.join(two, nil, "web5:1")
+        object = change()
+        while object.event ~= "joined" do
+            object = change()
+        end
+        assert.equal(two, object.path)
+        watch:signal "TERM"
+        assert.equal(143, watch:finish().status)
+    end)
+end)

@@ -6,14 +6,14 @@
 --                connections: maxClientCnxns}; connections: how many there are from each client address
 --   session      { wished, granted } seconds; or problem, code: no session
 --   writes       list of seconds that each write took
---   clock        { difference: servers' clock minus ours, seconds; passed: seconds between two writes by our monotonic clock; ticked:
---                between the times that the servers noted for them }
+--   clock        { difference: servers' clock minus ours, seconds; passed: seconds between two writes by our monotonic clock;
+--                ticked: between the times that the servers noted for them }
 --   scratch      path where a node was created and deleted; create_code, delete_code: codes of failures
 --   states       lock states of zklock.inspect, with sessions
 --   sessions     of zklock.inspect.sessions
 --
--- A finding is { check, level, message, advice }; level "error": locks do not work, or not safely; "warning": they may stop working;
--- "unknown": it could not be checked.
+-- A finding is { check, level, message, advice }. Its level is "error" (locks do not work, or not safely), "warning" (they may stop
+-- working) or "unknown" (it could not be checked).
 
 local inspect = require "zklock.inspect"
 
@@ -96,7 +96,8 @@ end
 
 --- The limits of one server that matter, in a line.
 local function describe_limits(limits)
-    return format("sessions of %g to %g s, tickTime %g s, maxClientCnxns %g", limits.min, limits.max, limits.tick, limits.connections)
+    return format("sessions of %g to %g s, tickTime %g s, maxClientCnxns %g",
+        limits.min, limits.max, limits.tick, limits.connections)
 end
 
 local function check_limits(facts, findings)
@@ -105,7 +106,8 @@ local function check_limits(facts, findings)
         local limits = server.limits
         if limits and first and describe_limits(limits) ~= describe_limits(first.limits) then
             add(findings, "limits", "warning", format("%s has %s, but %s has %s", server.address, describe_limits(limits),
-                first.address, describe_limits(first.limits)), "Give all servers the same limits: a client may connect to any of them.")
+                first.address, describe_limits(first.limits)),
+                "Give all servers the same limits: a client may connect to any of them.")
         end
         first = first or limits and server
         for address, count in pairs(limits and limits.connections > 0 and server.connections or {}) do
@@ -168,8 +170,8 @@ local function check_locks(facts, findings)
         local number = state.next_sequence or 0
         if number < 0 or number >= NUMBERS_WARN then
             local over = number < 0 or number >= NUMBERS_END
-            add(findings, "numbers", over and "error" or "warning", format("the next contender at %s gets the number %d%s", state.path,
-                number, over and ": no lock is granted any more" or ", of 2147483647"),
+            add(findings, "numbers", over and "error" or "warning", format("the next contender at %s gets the number %d%s",
+                state.path, number, over and ": no lock is granted any more" or ", of 2147483647"),
                 "When nobody uses the lock, delete its directory: the numbers then begin again.")
         end
         if state.kind ~= "none" and state.others[1] then

@@ -6,7 +6,7 @@ local null = require("dkjson").null
 
 local ipairs, pairs, tostring = ipairs, pairs, tostring
 local concat = table.concat
-local floor = math.floor
+local floor, max = math.floor, math.max
 local format = string.format
 
 local locks = {}
@@ -40,7 +40,7 @@ function locks.contender_json(contender, now)
         object[key] = or_null(contender[key])
     end
     object.revoked = contender.revoked == true
-    object.age = or_null(contender.since and floor((now - contender.since) * 1000 + 0.5) / 1000)
+    object.age = or_null(contender.since and floor(max(0, now - contender.since) * 1000 + 0.5) / 1000)
     object.stray = or_null(inspect.stray(contender))
     return object
 end

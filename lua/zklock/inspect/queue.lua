@@ -1,4 +1,4 @@
---- inspect.queue: what the names of a directory's children say: the queue, who holds, who waits for whom. No I/O.
+--- inspect.queue: what the names of a directory's children say: the queue, its holders, and their blockers. No I/O.
 
 local core = require "zklock.core"
 
@@ -67,8 +67,9 @@ function queue.has_readers_or_writers(contenders)
     return false
 end
 
---- Notes for each contender of a mutex or read/write lock, in the order of their numbers: `holder`; `ahead`, how many contenders
--- it waits for; `waits_for`, the nearest of them. A downgraded reader has its writer's number, and does not wait for it.
+--- Notes for each contender of a mutex or read/write lock, in the order of their numbers, whether it is a `holder`, how many
+-- contenders are `ahead` that it waits for, and the nearest of them (`waits_for`). A downgraded reader has its writer's number, and
+-- does not wait for it.
 function queue.stand(contenders)
     local exclusive, shared = 0, 0  -- with smaller numbers
     local nearest, nearest_exclusive -- of these
@@ -92,8 +93,8 @@ function queue.stand(contenders)
     end
 end
 
---- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and then
--- waits until others are released. Its permits are those of its session that are newer than its place in the queue, and those
+--- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and
+-- then waits until others are released. Its permits are those of its session that are newer than its place in the queue, and those
 -- beyond the limit.
 -- @tparam table permits
 -- @tparam table line

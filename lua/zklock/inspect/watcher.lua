@@ -47,7 +47,10 @@ local function add(self, event, fields)
     self.changes[#self.changes + 1] = fields
 end
 
---- Lists a directory with a watch. Returns the names as a set and the stat; stat false: it does not exist; nil, message, code.
+--- Lists a directory with a watch.
+-- @treturn table|nil names (a set), stat (false: it does not exist), watch
+-- @treturn string|nil message
+-- @treturn string|nil code
 local function list(self, path)
     local names, stat, watch
     repeat

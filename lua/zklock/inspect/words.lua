@@ -12,6 +12,9 @@ local words = {}
 --- Seconds for one server, unless given.
 local TIMEOUT = 2
 
+--- Why there is no answer: words.ask explains them.
+local UNREACHABLE, SILENT, FORBIDDEN = "unreachable", "silent", "forbidden"
+
 --- The port of an address without one.
 local PORT = 2181
 
@@ -46,7 +49,7 @@ function words.ask(address, word, timeout)
     timeout = timeout or TIMEOUT
     local link, problem = socket.tcp()
     if not link then
-        return nil, problem, "unreachable"
+        return nil, problem, UNREACHABLE
     end
     local deadline = socket.gettime() + timeout
     link:settimeout(timeout)
@@ -55,7 +58,7 @@ function words.ask(address, word, timeout)
     connected, problem = link:connect(address.host, address.port)
     if not connected then
         link:close()
-        return nil, format("%s: %s", address.address, problem), "unreachable"
+        return nil, format("%s: %s", address.address, problem), UNREACHABLE
     end
     link:send(word)
     local parts = {}
@@ -67,9 +70,10 @@ function words.ask(address, word, timeout)
     link:close()
     local answer = concat(parts)
     if answer:find "is not executed because it is not in the whitelist" then
-        return nil, format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word), "forbidden"
+        local message = format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word)
+        return nil, message, FORBIDDEN
     elseif answer == "" then
-        return nil, format("%s does not answer the word %s", address.address, word), "silent"
+        return nil, format("%s does not answer the word %s", address.address, word), SILENT
     end
     return answer
 end
@@ -97,10 +101,11 @@ end
 -- @tparam string servers connection string
 -- @tparam number|nil timeout seconds for each answer; default 2
 -- @treturn table:
---   `known`: whether the list of sessions is complete, which only the leader's answer to dump is;
---   `connections`: whether the list of connections is complete: all servers have answered cons;
---   `by_id`: id (16 hexadecimal digits) -> { connected, address (of the client), timeout (seconds), server };
---   `problems`: messages, why something is unknown
+--
+--   * `known` whether the list of sessions is complete, which only the leader's answer to dump is
+--   * `connections` whether the list of connections is complete: all servers have answered cons
+--   * `by_id` id (16 hexadecimal digits) -> { connected, address (of the client), timeout (seconds), server }
+--   * `problems` messages, why something is unknown
 function words.sessions(servers, timeout)
     local result = { known = false, connections = true, by_id = {}, problems = {} }
     local function ask(address, word)

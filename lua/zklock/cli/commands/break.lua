@@ -25,8 +25,8 @@ local function consequences(state, contender)
     elseif state.waiters == 0 then
         return "It holds the lock, and its client may go on working until it notices. The next contender can hold at the same time."
     end
-    return format("It holds the lock, and its client may go on working until it notices. " ..
-        "One of %d waiters gets the lock at once, so two may work at the same time. Only a fencing token prevents that.", state.waiters)
+    return format("It holds the lock, and its client may go on working until it notices. One of %d waiters gets the lock " ..
+        "at once, so two may work at the same time. Only a fencing token prevents that.", state.waiters)
 end
 
 function breaking.run(arguments, context)
@@ -39,7 +39,8 @@ function breaking.run(arguments, context)
         if not found[1] then
             return context:fail(codes.FAILED, "no contender %s at %s", arguments.node, arguments.path)
         elseif found[2] then
-            return context:fail(codes.FAILED, "two contenders have the number %s: give --node a name, such as %s", arguments.node, found[1].name)
+            return context:fail(codes.FAILED, "two contenders have the number %s: give --node a name, such as %s",
+                arguments.node, found[1].name)
         end
         local contender = found[1]
         -- Whether the node has an owner counts, so the sessions are asked for.
@@ -48,7 +49,8 @@ function breaking.run(arguments, context)
         if not sessions then
             return looking.fail(context, message, code)
         end
-        local what = format("%s (%s, %s old)", contender.node, locks.identity(contender), locks.age(contender, inspect.now { state }))
+        local age = locks.age(contender, inspect.now { state })
+        local what = format("%s (%s, %s old)", contender.node, locks.identity(contender), age)
         if not arguments.yes then
             context:say("would delete %s. %s Nothing is deleted without --yes.", what, consequences(state, contender))
             return codes.FAILED

@@ -17,7 +17,8 @@ local dev = { summary = "Run a command or a shell with a throwaway ZooKeeper: zk
 function dev.define(parser)
     parser:option "--port":argname "N":convert(function(text)
         local port = tonumber(text)
-        return port and port >= 1 and port <= 65535 and port % 1 == 0 and port or nil, format("'%s' must be a port, 1 to 65535", text)
+        local fits = port and port >= 1 and port <= 65535 and port % 1 == 0
+        return fits and port or nil, format("'%s' must be a port, 1 to 65535", text)
     end):description "The server's port (a free one)."
 end
 
@@ -80,7 +81,8 @@ function dev.run(arguments, context)
         return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)
     end
     if not arguments.command_line then
-        context:say("ZooKeeper serves at %s until this shell ends; elsewhere: export ZKLOCK_SERVERS=%s", server.address, server.address)
+        context:say("ZooKeeper serves at %s until this shell ends; elsewhere: export ZKLOCK_SERVERS=%s",
+            server.address, server.address)
     end
     local ok, code = pcall(supervise, server, guard, words, context)
     guard:finish()

@@ -20,8 +20,8 @@ local function show(output, states, now)
     local rows = { { "PATH", "KIND", "STATE", "SINCE", "WAITING", "HELD BY" } }
     for _, state in ipairs(states) do
         local names, age = locks.holders(state, now)
-        rows[#rows + 1] =
-            { output.clean(state.path), state.kind, locks.taken(state), age, state.waiters > 0 and ("%d"):format(state.waiters) or "-", names }
+        local waiting = state.waiters > 0 and ("%d"):format(state.waiters) or "-"
+        rows[#rows + 1] = { output.clean(state.path), state.kind, locks.taken(state), age, waiting, names }
     end
     output:rows(rows)
 end

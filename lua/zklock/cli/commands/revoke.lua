@@ -39,7 +39,8 @@ function revoke.run(arguments, context)
         elseif asked == 0 then
             context:say("nobody holds %s", arguments.path)
         else
-            context:say("asked %s to release %s; a holder may ignore that", locks.holders(state, inspect.now { state }), arguments.path)
+            local names = locks.holders(state, inspect.now { state })
+            context:say("asked %s to release %s; a holder may ignore that", names, arguments.path)
         end
         return 0
     end)

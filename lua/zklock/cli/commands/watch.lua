@@ -30,7 +30,9 @@ function watch.run(arguments, context)
     return looking.with_session(arguments, context, function(session)
         local output, client, written = context.output, session.client, true
         client:on("state", function(state, problem)
-            written = write(output, { event = "connection", state = state, problem = problem }) and written
+            if state ~= "closed" then -- by this command, at its end
+                written = write(output, { event = "connection", state = state, problem = problem }) and written
+            end
         end)
         local watchers = {}
         for index, path in ipairs(arguments.paths) do

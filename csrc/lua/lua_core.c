@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "lock/names.h"
+#include "lock/lock.h"
 #include "lua_alarm.h"
 #include "lua_box.h"
 #include "lua_client.h"
@@ -73,9 +73,8 @@ static int core_path_problem(lua_State *L)
  */
 static int core_node_name(lua_State *L)
 {
-    static const char *const modes[] = {[ZKL_NODE_EXCLUSIVE] = "exclusive",
-                                        [ZKL_NODE_SHARED] = "shared",
-                                        [ZKL_NODE_LEASE] = "lease"};
+    static const char *const modes[] = {
+        [ZKL_NODE_EXCLUSIVE] = "exclusive", [ZKL_NODE_SHARED] = "shared", [ZKL_NODE_LEASE] = "lease"};
     zkl_node node = zkl_node_parse(luaL_checkstring(L, 1));
     if (node.kind == ZKL_NODE_STRANGER) {
         return 0;

@@ -63,6 +63,17 @@ describe("inspect.lock", function()
         assert.same({ "-", "-", "-", node(2), node(3), node(5), node(6) }, pick(state.contenders, "waits_for"))
     end)
 
+    it("orders contenders with one number by their names", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        fixture.observer():create_all(path)
+        for _, name in ipairs { "lock-0000000003", "lock-0000000004", "__WRIT__0000000004" } do
+            assert(fixture.observer():create(("%s/_c_%s-%s"):format(path, UUID, name), "", { ephemeral = true }))
+        end
+        local state = look(client, path)
+        assert.same({ 0, 1, 2 }, pick(state.contenders, "ahead"))
+        assert.equal(state.contenders[2].node, state.contenders[3].waits_for)
+    end)
+
     it("shows permits, limit and queue of a semaphore", function()
         local path, client = fixture.path(), fixture.steady_client()
         local semaphore, other = client:semaphore(path, 3), fixture.semaphore(path, 3)
@@ -117,6 +128,7 @@ describe("inspect.lock", function()
         assert.equal("none", look(client, directory).kind)
         assert.same({ "config" }, look(client, directory).others)
         assert.equal("none", look(client, data).kind)
+        assert.equal("none", look(client, fixture.directory()).kind)
         assert.is_false((inspect.lock(client, fixture.path())))
     end)
 

@@ -166,4 +166,12 @@ function locks.add_sessions(session, states)
     return sessions
 end
 
+--- Asks the holders of a lock to release it. Returns how many; or nil, message, code.
+function locks.revoke(client, state)
+    if state.kind == "semaphore" then
+        return client:semaphore(state.path, state.limit or #state.contenders):revoke()
+    end
+    return client:mutex(state.path):revoke()
+end
+
 return locks

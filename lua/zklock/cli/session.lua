@@ -40,6 +40,9 @@ local function take_signals(self)
     end
 end
 
+--- Acts on the signals that have come, for subcommands that wait for something else than the client.
+Session.take_signals = take_signals
+
 --- The adapter (zklock.adapters) of a session.
 local function new_adapter(self)
     local adapter = { name = "zklock command", yields = false, alone = true }

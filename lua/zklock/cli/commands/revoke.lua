@@ -11,14 +11,6 @@ function revoke.define(parser)
     looking.define(parser)
 end
 
---- The lock object whose holders are those of a state.
-local function lock_of(client, state)
-    if state.kind == "semaphore" then
-        return client:semaphore(state.path, state.limit or #state.contenders)
-    end
-    return client:mutex(state.path)
-end
-
 function revoke.run(arguments, context)
     return looking.with_session(arguments, context, function(session)
         local state, message, code = looking.call(inspect.lock, session.client, arguments.path, { identities = false })
@@ -27,9 +19,7 @@ function revoke.run(arguments, context)
         end
         local asked = 0
         if state and state.holders > 0 then
-            asked, message, code = looking.call(function()
-                return lock_of(session.client, state):revoke()
-            end)
+            asked, message, code = locks.revoke(session.client, state)
             if not asked then
                 return looking.fail(context, message, code)
             end

@@ -1,0 +1,278 @@
+--- zklock top: shows locks, and keeps the picture up to date.
+--
+-- Keys: up and down (or k and j) choose a lock; s changes the order; / filters by path, holder and kind; r asks the holders of the
+-- chosen lock to release it, after y; q ends.
+
+local codes = require "zklock.cli.codes"
+local inspect = require "zklock.inspect"
+local locks = require "zklock.cli.locks"
+local looking = require "zklock.cli.looking"
+local process = require "zklock.process"
+local Screen = require "zklock.cli.screen"
+
+local coroutine, error, ipairs, pcall, require, tonumber = coroutine, error, ipairs, pcall, require, tonumber
+local max, min, huge = math.max, math.min, math.huge
+local format = string.format
+local concat, sort = table.concat, table.sort
+
+--- Seconds between two readings, unless given.
+local INTERVAL = 2
+
+--- The fewest characters of a path.
+local SHORTEST_PATH = 20
+
+--- The lines above and below the table.
+local HEAD, FOOT = 3, 1
+
+local function oldest(state)
+    local since = huge
+    for _, contender in ipairs(state.contenders) do
+        since = contender.holder and min(since, contender.since or huge) or since
+    end
+    return since
+end
+
+--- The orders, and for each whether a state comes before another one.
+local ORDERS = { "path", "waiting", "age" }
+local BEFORE = {
+    path = function(a, b)
+        return a.path < b.path
+    end,
+    waiting = function(a, b)
+        if a.waiters ~= b.waiters then
+            return a.waiters > b.waiters
+        end
+        return a.path < b.path
+    end,
+    age = function(a, b)
+        local x, y = oldest(a), oldest(b)
+        if x ~= y then
+            return x < y
+        end
+        return a.path < b.path
+    end
+}
+
+local top = { summary = "Show locks, live, in a terminal." }
+
+function top.define(parser)
+    parser:argument "paths":argname "PATH":args "*":description "Show the locks at these paths and below them (/)."
+    parser:option "-d --delay":argname "SEC":convert(function(text)
+        local value = tonumber(text)
+        return value and value >= 0.1 and value <= 3600 and value or nil, format("'%s' must be 0.1 to 3600 seconds", text)
+    end):description(format("Seconds between two readings (%d).", INTERVAL))
+    require("zklock.cli.settings").define(parser)
+end
+
+--- What is shown: states, and what the keys have set.
+local function new_view(paths)
+    return {
+        paths = paths[1] and paths or { "/" }, states = {}, shown = {}, order = 1, chosen = 1, filter = "", mode = "list", message = ""
+    }
+end
+
+--- Reads the locks. Returns true; or nil, message, code.
+local function read(view, client)
+    local states, seen = {}, {}
+    for _, path in ipairs(view.paths) do
+        local found, message, code = looking.call(inspect.locks, client, path)
+        if not found then
+            return nil, message, code
+        end
+        for _, state in ipairs(found) do
+            if locks.is_lock(state) and not seen[state.path] then
+                seen[state.path] = true
+                states[#states + 1] = state
+            end
+        end
+    end
+    view.states, view.now = states, inspect.now(states)
+    return true
+end
+
+--- Returns the characters of a UTF-8 text.
+local function characters_of(text)
+    local characters = {}
+    for character in text:gmatch "[^\128-\191][\128-\191]*" do
+        characters[#characters + 1] = character
+    end
+    return characters
+end
+
+--- Cuts a text to so many characters, or fills it.
+local function fit(text, width)
+    local characters = characters_of(text)
+    return concat(characters, "", 1, min(#characters, width)) .. (" "):rep(width - #characters)
+end
+
+--- Does the same with a path, whose end tells more than its beginning.
+local function fit_path(path, width)
+    local characters = characters_of(path)
+    if #characters <= width then
+        return fit(path, width)
+    end
+    return "…" .. concat(characters, "", #characters - width + 2)
+end
+
+--- Chooses what is shown, in its order.
+local function arrange(view)
+    local shown, filter = {}, view.filter:lower()
+    for _, state in ipairs(view.states) do
+        local text = format("%s %s %s", state.path, state.kind, (locks.holders(state, view.now))):lower()
+        if text:find(filter, 1, true) then
+            shown[#shown + 1] = state
+        end
+    end
+    sort(shown, BEFORE[ORDERS[view.order]])
+    view.shown, view.chosen = shown, max(1, min(view.chosen, #shown))
+end
+
+--- Draws the picture.
+local function draw(view, screen, output)
+    local columns, rows = screen.size()
+    arrange(view)
+    local path_width = max(SHORTEST_PATH, min(40, columns - 48))
+    local function row(path, kind, state, since, waiting, names)
+        return fit(format("%s %s %s %s %s %s", path, fit(kind, 9), fit(state, 9), fit(since, 7), fit(waiting, 7),
+            names), columns)
+    end
+    local held, waiting = 0, 0
+    for _, state in ipairs(view.shown) do
+        held, waiting = held + (state.holders > 0 and 1 or 0), waiting + state.waiters
+    end
+    local lines = {
+        fit(format("zklock top   %d locks, %d held, %d waiting   order: %s%s", #view.shown, held, waiting, ORDERS[view.order],
+            view.filter ~= "" and "   filter: " .. output.clean(view.filter) or ""), columns),
+        fit(view.message, columns),
+        output:styled("bold", row(fit("PATH", path_width), "KIND", "STATE", "SINCE", "WAITING", "HELD BY"))
+    }
+    local room = max(1, rows - HEAD - FOOT)
+    local first = max(1, view.chosen - room + 1)
+    for index = first, min(#view.shown, first + room - 1) do
+        local state = view.shown[index]
+        local names, age = locks.holders(state, view.now)
+        local mark = index == view.chosen and "> " or "  "
+        local text = row(mark .. fit_path(output.clean(state.path), path_width - #mark), state.kind, locks.taken(state), age,
+            state.waiters > 0 and format("%d", state.waiters) or "-", names)
+        lines[#lines + 1] = index == view.chosen and output:styled("cyan", text) or text
+    end
+    while #lines < rows - FOOT do
+        lines[#lines + 1] = ""
+    end
+    local foot = "q quit   s order   / filter   r ask to release   up, down choose"
+    if view.mode == "filter" then
+        foot = "filter: " .. output.clean(view.filter) .. "_   (Enter: done, Esc: none)"
+    elseif view.mode == "revoke" and view.shown[view.chosen] then
+        foot = format("ask the holders of %s to release it? y/n", output.clean(view.shown[view.chosen].path))
+    end
+    lines[rows] = fit(foot, columns)
+    return screen:draw(lines)
+end
+
+--- What is typed while a filter is written.
+local function filter_key(view, key)
+    if key == "\r" or key == "\n" then
+        view.mode = "list"
+    elseif key == "\27" then
+        view.mode, view.filter = "list", ""
+    elseif key == "\127" or key == "\8" then
+        view.filter = view.filter:gsub("[^\128-\191][\128-\191]*$", "")
+    elseif not key:find "^[%c\27]" then
+        view.filter = view.filter .. key
+    end
+end
+
+--- Asks the holders of the chosen lock to release it.
+local function revoke(view, client)
+    local state = view.shown[view.chosen]
+    local asked, message = locks.revoke(client, state)
+    view.message = asked and format("asked %d holders of %s to release it", asked, state.path) or message
+end
+
+--- Acts on a key. Returns true if it ends the program.
+local function act(view, key, client)
+    if view.mode == "filter" then
+        filter_key(view, key)
+    elseif view.mode == "revoke" then
+        view.mode = "list"
+        if key == "y" then
+            revoke(view, client)
+        end
+    elseif key == "q" then
+        return true
+    elseif key == "s" then
+        view.order = view.order % #ORDERS + 1
+    elseif key == "/" then
+        view.mode, view.filter = "filter", ""
+    elseif key == "r" and view.shown[view.chosen] and view.shown[view.chosen].holders > 0 then
+        view.mode = "revoke"
+    elseif key == "k" or key == "\27[A" then
+        view.chosen = view.chosen - 1
+    elseif key == "j" or key == "\27[B" then
+        view.chosen = view.chosen + 1
+    end
+    return false
+end
+
+--- Splits what was typed into keys: an escape sequence is one.
+local function each_key(typed)
+    return coroutine.wrap(function()
+        while typed ~= "" do
+            local key = typed:match "^\27%[[%d;]*%a" or typed:match "^[^\128-\191][\128-\191]*" or typed:sub(1, 1)
+            typed = typed:sub(#key + 1)
+            coroutine.yield(key)
+        end
+    end)
+end
+
+--- The loop. Returns an exit code.
+local function show(view, screen, session, context, delay)
+    local client, due = session.client, 0
+    while true do
+        if process.now() >= due then
+            local ok, message = read(view, client)
+            view.message = ok and view.message or message
+            view.now, due = view.now or 0, process.now() + delay
+        end
+        if not draw(view, screen, context.output) then
+            return codes.FAILED
+        end
+        local ready = process.poll({ screen.fd, context.signals }, max(0, due - process.now()))
+        if ready[context.signals] then
+            session:take_signals() -- raises for those that end; others, such as WINCH, only draw again
+        end
+        if ready[screen.fd] then
+            local typed = process.read(screen.fd)
+            if not typed or typed == "" then
+                return 0
+            end
+            for key in each_key(typed) do
+                if act(view, key, client) then
+                    return 0
+                end
+            end
+        end
+    end
+end
+
+function top.run(arguments, context)
+    if not Screen.is_possible() then
+        return context:fail(codes.FAILED, "top needs a terminal; zklock ls and zklock watch do not")
+    end
+    return looking.with_session(arguments, context, function(session)
+        local view = new_view(arguments.paths)
+        local ok, message, code = read(view, session.client) -- a malformed path is told before the screen is opened
+        if not ok then
+            return looking.fail(context, message, code)
+        end
+        local screen = Screen.open()
+        if not screen then
+            return context:fail(codes.FAILED, "cannot read the settings of the terminal")
+        end
+        local done, result = pcall(show, view, screen, session, context, arguments.delay or INTERVAL)
+        screen:close()
+        return done and result or error(result, 0)
+    end)
+end
+
+return top

@@ -1,0 +1,117 @@
+--- `zklock top` in a terminal: what is on its screen, keys, sizes, and the terminal afterwards.
+
+local cluster = require "spec.support.cluster"
+local commands = require "spec.support.commands"
+local eventually = require "spec.support.eventually"
+local fixture = require "spec.support.fixture"
+local terminals = require "spec.support.terminal"
+
+--- Returns a text as a pattern that matches it.
+local function escaped(text)
+    return (text:gsub("%p", "%%%0"))
+end
+
+--- Opens a shell in a terminal, and starts `zklock top` in it. Returns the terminal.
+local function open(path)
+    local shell = terminals.open { "bash", "--norc", "--noprofile", "-i" }
+    shell:type("cd " .. cluster.root)
+    shell:type "clear; echo before $((40 + 2))"
+    shell:await "before 42"
+    shell:type(cluster.command_line(commands.words { "top", "-d", "0.2", path }) .. "; echo code $?")
+    shell:await "zklock top"
+    return shell
+end
+
+--- Waits until the terminal shows the shell again, with the code of `zklock top`, and echoes what is typed.
+local function await_shell(shell, code)
+    shell:await("\ncode " .. code)
+    assert.truthy(shell:screen():find "before 42")
+    assert.is_nil(shell:screen():find("q quit", 1, true))
+    shell:type "echo echoed $((1 + 1))"
+    shell:await "echo echoed .-\nechoed 2"
+end
+
+describe("zklock top", function()
+    after_each(fixture.clean)
+
+    it("shows locks, follows their changes, and puts the terminal back at the end", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/nightly", nil, "web3:4711")
+        local shell = open(top)
+        shell:await(escaped(top) .. "/nightly +mutex +held +%d+%.%d s +%- +web3:4711")
+        fixture.join(top .. "/nightly", nil, "web4:1")
+        shell:await "1 locks, 1 held, 1 waiting"
+        assert(fixture.observer():delete(node))
+        shell:await(escaped(top) .. "/nightly +mutex +held +%d+%.%d s +%- +web4:1")
+        shell:key "q"
+        await_shell(shell, 0)
+    end)
+
+    it("sorts, chooses and filters by keys", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a", nil, "one")
+        fixture.join(top .. "/b", nil, "two")
+        fixture.join(top .. "/b", nil, "three")
+        local shell = open(top)
+        shell:await("> " .. escaped(top) .. "/a .-\n +" .. escaped(top) .. "/b ")
+        shell:key "s"
+        shell:await("order: waiting.-> " .. escaped(top) .. "/b .-\n +" .. escaped(top) .. "/a ")
+        shell:key "Down"
+        shell:await("\n> " .. escaped(top) .. "/a ")
+        shell:key "/"
+        shell:type "two"
+        shell:await "1 locks, 1 held, 1 waiting.-filter: two"
+        assert.is_nil(shell:screen():find(top .. "/a ", 1, true))
+        shell:key "q"
+        await_shell(shell, 0)
+    end)
+
+    it("asks a holder to release, after a question", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/a", nil, "one")
+        local shell = open(top)
+        shell:await "> .- one"
+        shell:key "r"
+        shell:await("ask the holders of " .. escaped(top) .. "/a to release it%? y/n")
+        shell:key "n"
+        shell:await "q quit"
+        assert.equal("one", (fixture.observer():get(node)))
+        shell:key "r"
+        shell:await "y/n"
+        shell:key "y"
+        shell:await "asked 1 holders"
+        eventually(function()
+            return fixture.observer():get(node) == "__REVOKE__"
+        end)
+        shell:key "q"
+        await_shell(shell, 0)
+    end)
+
+    it("fits every size", function()
+        local top = fixture.directory()
+        for index = 1, 30 do
+            fixture.join(("%s/lock-%02d"):format(top, index), nil, "holder")
+        end
+        local shell = open(top)
+        shell:await "lock%-30"
+        shell:resize(60, 10)
+        shell:await "lock%-06[^\n]*\nq quit"
+        assert.is_nil(shell:screen():find("lock-07", 1, true))
+        shell:resize(100, 40)
+        shell:await "lock%-30"
+        shell:key "q"
+        await_shell(shell, 0)
+    end)
+
+    it("puts the terminal back when a signal ends it", function()
+        local shell = open(fixture.directory())
+        shell:key "C-c"
+        await_shell(shell, 130)
+    end)
+
+    it("needs a terminal", function()
+        local result = commands.run { "top" }
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("top needs a terminal", 1, true))
+    end)
+end)

@@ -12,6 +12,7 @@ PREFIX ?= /usr/local
 LUA_VERSION ?= 5.4
 LUADIR ?= $(PREFIX)/share/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(PREFIX)/share/man/man1
 LUA ?= $(patsubst lualuajit,luajit,lua$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
@@ -138,6 +139,9 @@ install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
 	install -d $(DESTDIR)$(BINDIR)
 	tools/command.sh $(LUA) $(LUADIR) $(LIBDIR) >$(DESTDIR)$(BINDIR)/zklock
 	chmod 755 $(DESTDIR)$(BINDIR)/zklock
+	install -d $(DESTDIR)$(MANDIR)
+	LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/$(LUA_VERSION)/?.so;;' \
+	    $(LUA) tools/manpages.lua $(DESTDIR)$(MANDIR) $(LUA) bin/zklock
 
 clean: ## remove build/
 	rm -rf build csrc/*/*.o zklock/core.so

@@ -1,7 +1,7 @@
 --- cli.screen: the terminal as a screen: alternate buffer, keys one by one, its size. For `zklock top`.
 --
--- The terminal's settings are changed by stty, which knows how to put them back. Screen:close puts everything back; it may be called
--- at any time, and more than once.
+-- The terminal's settings are changed by stty, which knows how to put them back. Screen:close puts everything back. It may be
+-- called at any time, and more than once.
 
 local process = require "zklock.process"
 

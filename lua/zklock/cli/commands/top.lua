@@ -67,7 +67,8 @@ end
 --- What is shown: states, and what the keys have set.
 local function new_view(paths)
     return {
-        paths = paths[1] and paths or { "/" }, states = {}, shown = {}, order = 1, chosen = 1, filter = "", mode = "list", message = ""
+        paths = paths[1] and paths or { "/" }, states = {}, shown = {}, order = 1, chosen = 1,
+        filter = "", mode = "list", message = ""
     }
 end
 

@@ -141,7 +141,7 @@ install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
 	chmod 755 $(DESTDIR)$(BINDIR)/zklock
 	install -d $(DESTDIR)$(MANDIR)
 	LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/$(LUA_VERSION)/?.so;;' \
-	    $(LUA) tools/manpages.lua $(DESTDIR)$(MANDIR) $(LUA) bin/zklock
+	    $(LUA) tools/manpages.lua $(DESTDIR)$(MANDIR) $(LUA) lua/zklock/cli/main.lua
 
 clean: ## remove build/
 	rm -rf build csrc/*/*.o zklock/core.so

@@ -213,7 +213,7 @@ build = {
     ["zklock.with_lock"] = "lua/zklock/with_lock.lua",
   },
   install = {
-    bin = { zklock = "bin/zklock" },
+    bin = { zklock = "lua/zklock/cli/main.lua" },
   },
   -- The pages, and docs/types for language servers.
   copy_directories = { "docs" },

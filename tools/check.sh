@@ -103,7 +103,7 @@ sort_out() {
         campaign=${campaign:-short}
         contracts+=(spec/campaign/checker_spec.lua)
         ;;
-    csrc/process/* | lua/zklock/cli* | bin/zklock | spec/support/commands.lua | spec/support/terminal.lua)
+    csrc/process/* | lua/zklock/cli* | spec/support/commands.lua | spec/support/terminal.lua)
         contracts+=(spec/contract/command_*_spec.lua)
         ;;
     csrc/*) engine=yes programs=yes behaviour=yes ;;

@@ -11,4 +11,4 @@ cd "$(dirname "$0")/.."
 echo "#!/usr/bin/env $1"
 printf 'package.path = [[%s/?.lua;%s/?/init.lua;]] .. package.path\n' "$2" "$2"
 printf 'package.cpath = [[%s/?.so;]] .. package.cpath\n' "$3"
-tail -n +2 bin/zklock
+tail -n +2 lua/zklock/cli/main.lua

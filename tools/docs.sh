@@ -60,7 +60,7 @@ step_reference() {
         complain "the reference could not be made without a warning"
         return
     fi
-    cp -r docs/types docs/pictures docs/plots "$output/"
+    cp -r docs/types docs/pictures docs/plots docs/*.yml docs/*.json "$output/"
     # LDoc's column has 700 pixels, less than a picture or a line of code needs.
     printf '#content { width: auto; max-width: 900px }\n#content img { max-width: 100%%; height: auto }\n' >>"$output/ldoc.css"
     while read -r page; do

@@ -22,6 +22,8 @@ local PAGES = {
     ["docs/security.md"] = "security.md",
     ["docs/fencing.md"] = "fencing.md",
     ["docs/performance.md"] = "performance.md",
+    ["docs/metrics.md"] = "metrics.md",
+    ["docs/command.md"] = "command.md",
     ["docs/reliability.md"] = "reliability.md",
     ["docs/contributing.md"] = "contributing.md"
 }
@@ -217,8 +219,9 @@ local function page(path)
             return ("](%s.html%s)"):format(PAGES[full], anchor)
         elseif full:find("^examples/.*%.lua$") then
             return ("](../examples/%s.html)"):format(full:match("[^/]+$"))
-        elseif full:find("^docs/types/") or full:find("^docs/pictures/") or full:find("^docs/plots/") then
-            return ("](../%s)"):format(full:match("^docs/(.*)$")) -- tools/docs.sh copies these folders
+        elseif full:find("^docs/types/") or full:find("^docs/pictures/") or full:find("^docs/plots/") or
+            full:find("^docs/.*%.yml$") or full:find("^docs/.*%.json$") then
+            return ("](../%s)"):format(full:match("^docs/(.*)$")) -- tools/docs.sh copies these
         end
     end))
 end

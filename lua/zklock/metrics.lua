@@ -17,6 +17,7 @@ local metrics = {
     CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 }
 
+--- Has some clients, and makes one page of their metrics. `metrics.collector` makes it.
 local Collector = {}
 Collector.__index = Collector
 metrics.Collector = Collector

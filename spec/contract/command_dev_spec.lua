@@ -18,7 +18,7 @@ describe("zklock dev", function()
     it("gives its command a server of its own, and leaves no process and no directory", function()
         local directory = commands.directory()
         local variables = { variables = { "TMPDIR=" .. directory } }
-        local script = 'echo "$ZKLOCK_SERVERS"; "$0" bin/zklock run -q /x -- sh -c "echo inside; ls $TMPDIR"; exit 7'
+        local script = 'echo "$ZKLOCK_SERVERS"; "$0" lua/zklock/cli/main.lua run -q /x -- sh -c "echo inside; ls $TMPDIR"; exit 7'
         local result = commands.run({ "dev", "--", "sh", "-c", script, program.interpreter() }, variables)
         assert.equal(7, result.status, result.errors)
         assert.truthy(result.output:find "^127%.0%.0%.1:%d+\ninside\nzklock%-dev%.%w+\n$", result.output)

@@ -29,7 +29,7 @@ describe("a man page", function()
     it("is there for each subcommand, with all of its options", function()
         local directory = commands.directory()
         local result = program.run("manpages", { program.interpreter(), "tools/manpages.lua", directory,
-            program.interpreter(), "bin/zklock" }):finish()
+            program.interpreter(), "lua/zklock/cli/main.lua" }):finish()
         assert.equal(0, result.status, result.errors)
         for _, name in ipairs(subcommands()) do
             local page = files.read(("%s/zklock-%s.1"):format(directory, name))

@@ -15,7 +15,7 @@ function commands.words(words, options)
         list[#list + 1] = variable
     end
     list[#list + 1] = program.interpreter()
-    list[#list + 1] = "bin/zklock"
+    list[#list + 1] = "lua/zklock/cli/main.lua"
     for _, word in ipairs(words) do
         list[#list + 1] = word
     end

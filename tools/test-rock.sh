@@ -30,11 +30,11 @@ work=$top/build/rock
 rm -rf "$work"
 mkdir -p "$work"
 # Debian's packages have the rocks that the command needs.
-echo 'rocks_provided = { argparse = "0.7.1-1", dkjson = "2.6-1" }' >"$work/config.lua"
+echo 'rocks_provided = { argparse = "0.7.1-1", dkjson = "2.6-1", luasocket = "3.1.0-1" }' >"$work/config.lua"
 
 copy_sources() {
     mkdir -p "$1" &&
-        git ls-files -z --cached --others --exclude-standard -- bin csrc lua rockspec docs README.md LICENSE |
+        git ls-files -z --cached --others --exclude-standard -- csrc lua rockspec docs README.md LICENSE |
         while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
             tar --null --files-from=- -cf - | tar -xf - -C "$1"
 }

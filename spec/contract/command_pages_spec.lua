@@ -57,7 +57,7 @@ describe("the completion", function()
             end
         end
         local file = commands.directory() .. "/completion"
-        assert(io.open(file, "w")):write(output_of("completion", "bash")):close()
+        files.write(file, output_of("completion", "bash"))
         local output, status = cluster.run { "bash", "-n", file }
         assert.equal(0, status, output)
     end)

@@ -50,11 +50,14 @@ describe("packaging", function()
     assert.same(sorted(sources), sorted(listed))
   end)
 
-  it("installs every file of lua/ under the name that require finds it by", function()
-    local expected, listed = {}, {}
+  it("installs every file of lua/ under the name that require finds it by, except the command's script", function()
+    local expected, listed, scripts = {}, {}, {}
+    for _, file in pairs(rockspec.build.install.bin) do
+      scripts[file] = true
+    end
     for _, file in ipairs(files.find("lua", ".lua")) do
       local name = file:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", ".")
-      expected[name] = file
+      expected[name] = not scripts[file] and file or nil
     end
     for name, file in pairs(rockspec.build.modules) do
       if type(file) == "string" then

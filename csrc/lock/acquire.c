@@ -71,6 +71,7 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
     acquisition->hold_until = ZKL_NEVER;
     LIST_INIT(&acquisition->entries);
     TAILQ_INSERT_TAIL(&locks->acquisitions, acquisition, all);
+    zkl_meter_asked(zkl_acquisition_meter(acquisition));
     const zkl_kind *kind = zkl_acquisition_kind(acquisition);
     const char *directories = acquisition->spec->directories;
     acquisition->queue = zkl_queue_take(locks, directories != NULL ? directories : acquisition->spec->lock.path);
@@ -79,8 +80,6 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
         return NULL;
     }
     locks->session->stats.claims++;
-    zkl_meter_asked(zkl_acquisition_meter(acquisition));
-    acquisition->counted = true;
     zkl_entry *writer = writer_of(acquisition, request);
     zkl_entry *shared = writer == NULL ? zkl_share_find(acquisition) : NULL;
     if (shared == NULL) {

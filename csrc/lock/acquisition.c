@@ -21,17 +21,14 @@ const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase)
     return names[phase];
 }
 
-/* The acquisition ends in its present phase: its meter counts it as waiting or held no longer. */
-static void measure_end(zkl_acquisition *acquisition)
+/* The acquisition's meter counts it as waiting or held no longer. Nothing happens if its present phase is an end already. */
+static void measure_end(const zkl_acquisition *acquisition)
 {
-    if (!acquisition->counted) {
-        return;
-    }
-    acquisition->counted = false;
+    zkl_meter *meter = zkl_acquisition_meter(acquisition);
     if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
-        zkl_meter_ended(zkl_acquisition_meter(acquisition), acquisition->locks->session->now - acquisition->granted_at);
-    } else {
-        zkl_meter_refused(zkl_acquisition_meter(acquisition));
+        zkl_meter_ended(meter, acquisition->locks->session->now - acquisition->granted_at);
+    } else if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+        zkl_meter_refused(meter);
     }
 }
 

@@ -33,7 +33,6 @@ struct zkl_acquisition {
     bool try_only;
     bool optimistic;
     bool forgotten;
-    bool counted;    /* its meter counts it as waiting or held */
     bool was_behind; /* a contender that conflicts was before it */
     bool sharing;    /* shares an entry, and is not the acquisition that the entry serves first */
 };

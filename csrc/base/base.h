@@ -1,6 +1,6 @@
 /*
- * base: what all layers stand on. Memory, instants, the codes of failures, paths, access control lists, and the switches
- * of the simulation. Knows nothing of sessions, locks and threads. Any thread, unless a comment says otherwise.
+ * base: what all layers stand on. Memory, instants, the codes of failures, paths, access control lists, sorted lists, and
+ * the switches of the simulation. Knows nothing of sessions, locks and threads. Any thread, unless a comment says otherwise.
  */
 #ifndef ZKLOCK_BASE_H
 #define ZKLOCK_BASE_H
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include <zookeeper/zookeeper.h>
 
@@ -117,6 +118,25 @@ char *zkl_child_path(const char *directory, const char *name);
 bool zkl_acl_copy(struct ACL_vector *copy, const struct ACL_vector *acl);
 /* Frees the memory of zkl_acl_copy, and leaves `acl` empty. Any thread. */
 void zkl_acl_free(struct ACL_vector *acl);
+
+/* --- sorted lists -------------------------------------------------------------------------------------------------- */
+
+/*
+ * Inserts `element` into `list`, a TAILQ of the type `head` that is linked by `link` and sorted by the field `by`. Its place is
+ * behind equal elements. Searches from the end: a new element is usually one of the last. The arguments have no side effects.
+ */
+#define ZKL_INSERT_SORTED(list, head, element, by, link)                                                               \
+    do {                                                                                                               \
+        __typeof__(element) before_ = TAILQ_LAST(list, head);                                                          \
+        while (before_ != NULL && before_->by > (element)->by) {                                                       \
+            before_ = TAILQ_PREV(before_, head, link);                                                                 \
+        }                                                                                                              \
+        if (before_ != NULL) {                                                                                         \
+            TAILQ_INSERT_AFTER(list, before_, element, link);                                                          \
+        } else {                                                                                                       \
+            TAILQ_INSERT_HEAD(list, element, link);                                                                    \
+        }                                                                                                              \
+    } while (0)
 
 /* --- the simulation's switches ------------------------------------------------------------------------------------- */
 

@@ -27,7 +27,7 @@ static void unlimit(zkl_handle *handle)
     }
 }
 
-/* Gives a handle a deadline, unless it has an earlier one. Searches from the end: most deadlines are later than those before. */
+/* Gives a handle a deadline, unless it has an earlier one. */
 static void limit(zkl_handle *handle, int64_t deadline)
 {
     struct zkl_handle_list *list = &handle->client->handles.limited;
@@ -36,15 +36,7 @@ static void limit(zkl_handle *handle, int64_t deadline)
     }
     unlimit(handle);
     handle->deadline = deadline;
-    zkl_handle *before = TAILQ_LAST(list, zkl_handle_list);
-    while (before != NULL && before->deadline > deadline) {
-        before = TAILQ_PREV(before, zkl_handle_list, limited);
-    }
-    if (before != NULL) {
-        TAILQ_INSERT_AFTER(list, before, handle, limited);
-    } else {
-        TAILQ_INSERT_HEAD(list, handle, limited);
-    }
+    ZKL_INSERT_SORTED(list, zkl_handle_list, handle, deadline, limited);
 }
 
 int64_t zkl_handles_expire_at(const zkl_handles *handles)

@@ -57,15 +57,7 @@ static void hold_until(zkl_acquisition *acquisition, int64_t until)
     }
     struct zkl_acquisition_list *holds = &acquisition->locks->holds;
     acquisition->hold_until = until;
-    zkl_acquisition *before = TAILQ_LAST(holds, zkl_acquisition_list);
-    while (before != NULL && before->hold_until > acquisition->hold_until) {
-        before = TAILQ_PREV(before, zkl_acquisition_list, in_holds);
-    }
-    if (before != NULL) {
-        TAILQ_INSERT_AFTER(holds, before, acquisition, in_holds);
-    } else {
-        TAILQ_INSERT_HEAD(holds, acquisition, in_holds);
-    }
+    ZKL_INSERT_SORTED(holds, zkl_acquisition_list, acquisition, hold_until, in_holds);
 }
 
 /* A grant begins. */

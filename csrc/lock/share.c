@@ -409,20 +409,6 @@ void zkl_share_move_on(zkl_entry *entry)
 
 /* --- lingering ------------------------------------------------------------------------------------------------------ */
 
-static void insert_by_end(zkl_entry *entry)
-{
-    struct zkl_entry_list *lingering = &entry->locks->lingering;
-    zkl_entry *before = TAILQ_LAST(lingering, zkl_entry_list);
-    while (before != NULL && before->linger_until > entry->linger_until) {
-        before = TAILQ_PREV(before, zkl_entry_list, in_lingering);
-    }
-    if (before != NULL) {
-        TAILQ_INSERT_AFTER(lingering, before, entry, in_lingering);
-    } else {
-        TAILQ_INSERT_HEAD(lingering, entry, in_lingering);
-    }
-}
-
 /* The entry's last acquisition has ended. Returns true if the entry lingers; the acquisition is then settled. */
 static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
 {
@@ -445,7 +431,7 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
     entry->acquisition = NULL;
     acquisition->entry = NULL;
     entry->linger_until = locks->session->now + acquisition->spec->lock.linger;
-    insert_by_end(entry);
+    ZKL_INSERT_SORTED(&locks->lingering, zkl_entry_list, entry, linger_until, in_lingering);
     zkl_acquisition_settle(acquisition);
     return true;
 }

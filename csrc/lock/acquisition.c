@@ -95,18 +95,27 @@ static void note_loss(const zkl_acquisition *acquisition, zkl_code code)
     zkl_meter_lost(zkl_acquisition_meter(acquisition), code);
 }
 
+/* Sets the code, and the message in place of any earlier one. */
+static void set_outcome(zkl_acquisition *acquisition, zkl_code code, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+static void set_outcome(zkl_acquisition *acquisition, zkl_code code, const char *format, va_list args)
+{
+    char message[512];
+    int length = vsnprintf(message, sizeof message, format, args);
+    zkl_free(acquisition->message);
+    acquisition->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
+    acquisition->code = code;
+}
+
 static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
                    va_list args) __attribute__((format(printf, 4, 0)));
 
 static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
                    va_list args)
 {
-    char message[512];
-    int length = vsnprintf(message, sizeof message, format, args);
     end_hold(acquisition);
-    zkl_free(acquisition->message);
-    acquisition->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
-    acquisition->code = code;
+    set_outcome(acquisition, code, format, args);
     acquisition->phase = phase;
     acquisition->locks->session->stats.refusals += phase == ZKL_ACQUISITION_REFUSED;
     if (phase == ZKL_ACQUISITION_LOST) {
@@ -239,13 +248,10 @@ static void note_release(zkl_acquisition *acquisition, zkl_code code, const char
     if (acquisition->code != ZKL_OK) {
         return;
     }
-    char message[512];
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(message, sizeof message, format, args);
+    set_outcome(acquisition, code, format, args);
     va_end(args);
-    acquisition->message = zkl_copy(message, length < (int)sizeof message ? (size_t)length : sizeof message - 1);
-    acquisition->code = code;
 }
 
 void zkl_acquisition_deleted_externally(zkl_acquisition *acquisition, const char *node)

@@ -3,7 +3,6 @@
  * name. If acquisitions hold by it, they are lost.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "leave.h"
 #include "lose.h"
@@ -39,7 +38,7 @@ void zkl_entry_drop_node(zkl_entry *entry)
     if (!entry->wanted) {
         zkl_entry_move(entry, ZKL_ENTRY_LEAVING);
         zkl_entry_step(entry);
-    } else if (zkl_entry_adopt(entry->queue, entry->node + strlen(entry->queue->directory.path) + 1, entry->serial)) {
+    } else if (zkl_entry_adopt(entry->queue, zkl_entry_name(entry), entry->serial)) {
         if (zkl_entry_begin_anew(entry)) {
             zkl_entry_make_runnable(entry);
         }

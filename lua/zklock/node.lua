@@ -83,7 +83,7 @@ end
 local TIMEOUT, CALLBACK = { options.timeout, huge }, { options.callback }
 local READ_SCHEMA = { timeout = TIMEOUT, callback = CALLBACK, watch = { options.boolean, false } }
 local WRITE_SCHEMA = { timeout = TIMEOUT, callback = CALLBACK, version = { options.version, -1 } }
-local SYNC_SCHEMA = { timeout = TIMEOUT, callback = CALLBACK }
+node.ANSWER_SCHEMA = { timeout = TIMEOUT, callback = CALLBACK } -- of what has no other settings
 local CREATE_SCHEMA = {
     timeout = TIMEOUT,
     callback = CALLBACK,
@@ -290,8 +290,6 @@ local function nothing_happened(self, seconds)
     return nil, format("nothing happened to %s within %g s", self._path, seconds), "timeout"
 end
 
-local WAIT_SCHEMA = { timeout = { options.timeout, huge }, callback = { options.callback } }
-
 --- Calls for waits. The subject is `{ watch =, seconds =, call =, cancelled = }`.
 local wait_kind = { name = "watch:wait" }
 
@@ -339,12 +337,7 @@ end
 -- @raise when the timeout is malformed
 function Watch:wait(timeout)
     check_watch(self, "wait")
-    local settings, wrong
-    if timeout == nil then
-        settings = { timeout = huge }
-    else
-        settings, wrong = options.read_timeout_or_table(timeout, WAIT_SCHEMA)
-    end
+    local settings, wrong = options.read_timeout_or_table(timeout, node.ANSWER_SCHEMA)
     if not settings then
         error("watch:wait: " .. wrong, 2)
     elseif settings.callback then
@@ -562,7 +555,7 @@ function node.extend(Client, check_self)
     -- @raise when an argument is malformed
     function Client:sync(path, settings)
         check_self(self, "sync")
-        settings = read_settings("sync", node.read_problem(path), settings, SYNC_SCHEMA)
+        settings = read_settings("sync", node.read_problem(path), settings, node.ANSWER_SCHEMA)
         return perform(self, "sync", { kind = "sync", path = path }, settings, "synchronizing", false)
     end
 end

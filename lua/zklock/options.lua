@@ -372,13 +372,13 @@ function options.read_timeout(timeout)
     return timeout
 end
 
---- Checks the argument of acquire and with_lock: seconds, or a table of the schema's settings, which include `timeout`.
--- @treturn table the settings, `timeout` math.huge for none; or nil and what is wrong
+--- Checks an optional argument that is seconds, or a table of the schema's settings, which include `timeout`.
+-- @treturn table the settings, with the schema's defaults for nil and for a table; or nil and what is wrong
 function options.read_timeout_or_table(given, schema)
     if type(given) == "number" then
         local seconds, wrong = options.read_timeout(given)
         return seconds and { timeout = seconds }, wrong
-    elseif type(given) ~= "table" then
+    elseif given ~= nil and type(given) ~= "table" then
         return nil, format("timeout must be a number of seconds, 0 or more, or {timeout = seconds} (got %s)",
             describe(given))
     end

@@ -17,7 +17,6 @@ local options = require "zklock.options"
 
 local error, ipairs, setmetatable = error, ipairs, setmetatable
 local format = string.format
-local huge = math.huge
 
 local Transaction = {}
 Transaction.__index = Transaction
@@ -194,8 +193,6 @@ local function results_of(_, operation, _, settings)
     return nil, message, code, index
 end
 
-local COMMIT_SCHEMA = { timeout = { options.timeout, huge }, callback = { options.callback } }
-
 --- Executes all parts on the server, or none.
 --
 -- A lock's transaction is refused without a request to the server if the lock is not held at this instant by the hold under
@@ -213,12 +210,7 @@ local COMMIT_SCHEMA = { timeout = { options.timeout, huge }, callback = { option
 -- @raise when the timeout is malformed
 function Transaction:commit(timeout)
     check_self(self, "commit")
-    local settings, wrong
-    if timeout == nil then
-        settings = { timeout = huge }
-    else
-        settings, wrong = options.read_timeout_or_table(timeout, COMMIT_SCHEMA)
-    end
+    local settings, wrong = options.read_timeout_or_table(timeout, node.ANSWER_SCHEMA)
     if not settings then
         error("transaction:commit: " .. wrong, 2)
     end

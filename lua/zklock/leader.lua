@@ -21,11 +21,11 @@ local core = require "zklock.core"
 local Hold = require "zklock.hold"
 local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
+local node = require "zklock.node"
 local options = require "zklock.options"
 
 local error, pairs, pcall, setmetatable, tostring = error, pairs, pcall, setmetatable, tostring
 local format = string.format
-local huge = math.huge
 local now = core.now
 local held_acquisition = Hold.held_acquisition
 
@@ -225,40 +225,16 @@ local function find_leader(contenders)
     return nil
 end
 
---- Calls for the leader's identity. The subject is `{ leader =, query =, seconds =, cancelled = }`.
-local ask_kind = { name = "leader:leader" }
-
-function ask_kind.decided(subject)
-    return subject.cancelled or subject.query:done() ~= false
-end
-
-local function no_answer(self, seconds)
-    local what = format("asking for the leader of %s did not finish within %g s", self._lock:path(), seconds)
-    if self._client._core:state() ~= "connected" then
-        return nil, self._client:_unreachable(what), "disconnected"
-    end
-    return nil, what, "timeout"
-end
-
-function ask_kind.results(subject, is_late)
-    if subject.cancelled then
-        return nil, format("asking for the leader of %s was cancelled", subject.leader._lock:path()), "cancelled"
-    elseif is_late then
-        return no_answer(subject.leader, subject.seconds)
-    end
-    local contenders, message, code = subject.query:result()
+--- Returns the leader's identity from an answered question; or nil, message, code.
+local function results_of_question(_, question)
+    local contenders, message, code = question:result()
     if not contenders then
         return nil, message, code
     end
     return find_leader(contenders)
 end
 
-function ask_kind.cancel(subject)
-    subject.cancelled = true
-    return true
-end
-
-local ASK_SCHEMA = { timeout = { options.timeout, huge }, callback = { options.callback } }
+local ASK_SCHEMA = { timeout = { options.timeout }, callback = { options.callback } }
 
 --- Asks the servers who leads, as of a moment ago.
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, callback = function}`; default: the session timeout.
@@ -269,17 +245,13 @@ local ASK_SCHEMA = { timeout = { options.timeout, huge }, callback = { options.c
 -- @raise when the timeout is malformed
 function Leader:leader(timeout)
     check_self(self, "leader")
-    local settings, wrong
-    if timeout == nil then
-        settings = {}
-    else
-        settings, wrong = options.read_timeout_or_table(timeout, ASK_SCHEMA)
-    end
+    local settings, wrong = options.read_timeout_or_table(timeout, ASK_SCHEMA)
     if not settings then
         error("leader:leader: " .. wrong, 2)
     end
     local client, lock = self._client, self._lock
     local seconds = settings.timeout or client:_cleanup_timeout()
+    settings.timeout = seconds
     if not settings.callback then
         local contenders, message, code = lock:_contenders(now() + seconds, seconds)
         if not contenders then
@@ -288,15 +260,17 @@ function Leader:leader(timeout)
         return find_leader(contenders)
     end
     local able, message, code = Call.is_possible(client)
-    local query
+    local question
     if able then
-        query, message, code = client._core:contenders(lock:path(), true)
+        question, message, code = client._core:contenders(lock:path(), true)
     end
-    if not query then
+    if not question then
         return nil, message, code
     end
-    local subject = { leader = self, query = query, seconds = seconds, cancelled = false }
-    return Call.begin(client, ask_kind, subject, query, seconds, settings.callback)
+    return node.begin_call("leader:leader", {
+        client = client, operation = question, settings = settings, what = "asking for the leader of " .. lock:path(),
+        writes = false, results = results_of_question
+    })
 end
 
 --- Gives up the leadership, and goes to the end of the queue. is_leader is false from now on. on_lost("resigned") runs, and when it

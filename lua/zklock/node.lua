@@ -161,7 +161,7 @@ function node.perform(client, request, timeout, what, writes, deadline)
     return node.await(client, operation, timeout, what, writes, deadline or now() + timeout)
 end
 
--- Calls for operations. The subject has the arguments of node.answer, the operation, and `cancelled`.
+-- Calls for operations and questions. The subject has the arguments of node.answer, and the C handle as `operation`.
 
 local function is_answered(subject)
     return subject.cancelled or answered(subject.operation)
@@ -189,7 +189,16 @@ local kinds = setmetatable({}, { __index = function(kinds, name)
     return kinds[name]
 end })
 
-local function begin_call(client, name, request, settings, what, writes, results)
+--- Begins a call for the answer of an operation or a question.
+-- @tparam string name of the function
+-- @tparam table subject the arguments of node.answer but the name, and `operation`
+-- @treturn table the call
+function node.begin_call(name, subject)
+    local settings = subject.settings
+    return Call.begin(subject.client, kinds[name], subject, subject.operation, settings.timeout, settings.callback)
+end
+
+local function operate_for_call(client, name, request, settings, what, writes, results)
     local able, message, code = Call.is_possible(client)
     if not able then
         return nil, message, code
@@ -199,11 +208,10 @@ local function begin_call(client, name, request, settings, what, writes, results
     if not operation then
         return nil, message, code
     end
-    local subject = {
+    return node.begin_call(name, {
         client = client, operation = operation, request = request, settings = settings, what = what, writes = writes,
-        results = results, cancelled = false
-    }
-    return Call.begin(client, kinds[name], subject, operation, settings.timeout, settings.callback)
+        results = results
+    })
 end
 
 --- Performs an operation for a function of the program: waits for its results, or begins a call for them.
@@ -217,7 +225,7 @@ end
 -- @return the results; or nil, message, code; or a call
 function node.answer(client, name, request, settings, what, writes, results)
     if settings.callback then
-        return begin_call(client, name, request, settings, what, writes, results)
+        return operate_for_call(client, name, request, settings, what, writes, results)
     end
     local operation, message, code = node.perform(client, request, settings.timeout, what, writes)
     if not operation then

@@ -5,6 +5,7 @@ local callbacks = require "spec.support.callbacks"
 local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local is_virtual = require "spec.support.is_virtual"
 local socket = require "socket"
 local zklock = require "zklock"
 
@@ -98,6 +99,24 @@ describe("leadership", function()
         assert.same({}, answers)
         assert.equal(leader.name, callbacks.await(all[1].client, answers, 1)[1])
         assert.is_true(fixture.has(path, 3))
+    end)
+
+    it("is asked for no longer than the session timeout, unless the question says how long", function()
+        local path, link = fixture.path(), fixture.proxy()
+        local anna = new_candidate("anna", path, { session_timeout = 4 }, link.address)
+        await_leader { anna }
+        fixture.cut_off(anna.client, link)
+        local answers, callback = callbacks.collect()
+        local asked = core.now()
+        assert(anna.leader:leader { callback = callback })
+        local answer = callbacks.await(anna.client, answers, 1)
+        assert.equal("disconnected", answer[3])
+        assert.is_not_nil(answer[2]:find(path .. " did not finish within 4 s", 1, true))
+        if is_virtual then
+            assert.near(4, answer.at - asked, 0.01)
+        end
+        assert.is_true(assert(anna.leader:leader { callback = callback }):cancel())
+        assert.equal("cancelled", callbacks.await(anna.client, answers, 2)[3])
     end)
 
     it("is nobody's when there is no candidate", function()
@@ -388,7 +407,7 @@ describe("leadership, where other implementations have failed:", function()
         for _, name in ipairs(fixture.children(path)) do
             fixture.observer():delete(path .. "/" .. name)
         end
-        -- Whose node was deleted notices it at the next heartbeat. Until then the servers may elect another one.
+        -- A candidate notices at its next heartbeat that its node was deleted. Until then the servers may elect another one.
         local deadline = socket.gettime() + 10
         eventually(function()
             for _, candidate in ipairs(all) do

@@ -61,9 +61,9 @@ local function campaign_later(self)
     local client = self._client
     local operation = client._core:operate { kind = "exists", path = self._lock:path(), watch = false }
     if operation and Call.is_possible(client) then
-        self._campaigns = true
+        self._pausing = true
         Call.begin(client, pause_kind, { client = client, operation = operation }, operation, PAUSE, function()
-            self._campaigns = false
+            self._pausing = false
             campaign(self)
         end)
     end
@@ -139,7 +139,7 @@ end
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:acquire with a callback
 function campaign(self)
-    if self._closed or self._call or self._held or self._working or self._ending or self._campaigns then
+    if self._closed or self._call or self._held or self._working or self._ending or self._pausing then
         return true
     end
     local call, message, code = self._lock:acquire { keep = true, callback = function(...)
@@ -174,7 +174,7 @@ function Leader.new(client, path, settings, lock_settings)
         _held = nil,      -- the mutex of the present term
         _working = false, -- whether on_elected runs
         _ending = false,  -- whether on_lost runs
-        _campaigns = false, -- whether it pauses before it queues again
+        _pausing = false, -- whether it pauses before it queues again
         _closed = false
     }, Leader)
     lock_settings.handoff = 0

@@ -25,7 +25,7 @@ local new_check = require "zklock.check_self"
 local options = require "zklock.options"
 local wait = require "zklock.wait"
 
-local error, next, pairs, setmetatable, tostring, type = error, next, pairs, setmetatable, tostring, type
+local error, next, setmetatable, tostring, type = error, next, setmetatable, tostring, type
 local huge = math.huge
 local format = string.format
 local now = core.now
@@ -270,19 +270,13 @@ function Watch:_handle_changed()
         self._client._registry.observers[self._operation:id()] = nil -- it fires only once
     end
     wait.wake_everybody(self._client)
-    local calls = {}
-    for call in pairs(self._calls or {}) do
-        calls[#calls + 1] = call
-    end
-    for index = 1, #calls do
-        calls[index]:_handle_changed()
-    end
+    wait.tell_calls(self._calls)
 end
 
 local function new_watch(client, operation, path)
     local watch = setmetatable({
         _client = client, _operation = operation, _path = path, _cancelled = false,
-        _calls = false -- the set of calls that wait for it
+        _calls = {} -- the set of calls that wait for it
     }, Watch)
     if look(watch) == false then
         wait.observe(client, operation:id(), watch)
@@ -329,7 +323,6 @@ local function begin_wait(watch, settings)
     end
     local subject = { watch = watch, seconds = settings.timeout, cancelled = false }
     local call = Call.begin(watch._client, wait_kind, subject, watch._operation, settings.timeout, settings.callback, watch)
-    watch._calls = watch._calls or {}
     watch._calls[call], subject.call = true, call
     return call
 end
@@ -383,7 +376,7 @@ function Watch:cancel()
     check_watch(self, "cancel")
     if not self._cancelled then
         self._cancelled = true
-        if self._calls and next(self._calls) then
+        if next(self._calls) then
             self._operation:call_owner() -- the pump calls the callbacks
         else
             self._client._registry.observers[self._operation:id()] = nil

@@ -378,10 +378,10 @@ local function tell_observers(registry)
     end
 end
 
---- Notifies every call: after a change of the client's state, or an error, no notification of its own may come.
-local function tell_calls(registry)
+--- Notifies a set of calls. Lists them first, because a call that ends leaves the set.
+function wait.tell_calls(set)
     local calls = {}
-    for one in pairs(registry.calls) do
+    for one in pairs(set) do
         calls[#calls + 1] = one
     end
     for index = 1, #calls do
@@ -411,7 +411,7 @@ local function pass_on(client, missed)
         client:_drain_log()
         if client:_state_changed() then
             wait.wake_everybody(client)
-            tell_calls(registry)
+            wait.tell_calls(registry.calls) -- no notifications of their own may come
         end
     end
 end

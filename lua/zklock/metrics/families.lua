@@ -63,13 +63,11 @@ for _, family in ipairs(families.LIST) do
 end
 
 local function learn_bounds(name, histogram)
-    local family = families.by_name[name]
-    if not family.bounds then
-        family.bounds = {}
-        for index, bucket in ipairs(histogram) do
-            family.bounds[index] = bucket.le
-        end
+    local bounds = {}
+    for index, bucket in ipairs(histogram) do
+        bounds[index] = bucket.le
     end
+    families.by_name[name].bounds = bounds
 end
 
 local meter = assert(core.meter()):read()
@@ -130,6 +128,7 @@ local function add(page, name, labels, number)
     local series = page[name]
     series[labels] = (series[labels] or 0) + number
 end
+families.add = add
 
 --- Returns a histogram of a page, which is made without values if there is none.
 function families.histogram(page, name, labels)

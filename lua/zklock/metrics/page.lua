@@ -28,7 +28,7 @@ function page.add_gauges(to, from)
     for name, series in pairs(from) do
         if families.by_name[name].type == "gauge" then
             for labels, value in pairs(series) do
-                to[name][labels] = (to[name][labels] or 0) + value
+                families.add(to, name, labels, value)
             end
         end
     end

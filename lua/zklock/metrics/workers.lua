@@ -180,8 +180,7 @@ end
 
 local function show_gauges(shown, text)
     for name, value, labels in text:gmatch("([%w_]+)|([^|]+)|([^\1]*)") do
-        local series = shown[name]
-        series[labels] = (series[labels] or 0) + tonumber(value)
+        families.add(shown, name, labels, tonumber(value))
     end
 end
 

@@ -1,4 +1,4 @@
---- lock_groups: the lock groups of a client. What is measured of acquisitions is kept by group.
+--- lock_groups: the lock groups of a client. Each group keeps its own figures of acquisitions.
 --
 -- For zklock.client, whose locks each belong to a group, and for zklock.lock.attempt, zklock.lock.acquire and
 -- zklock.multi.acquire, which count refusals.

@@ -139,7 +139,7 @@ end
 --- The longest label of a metric, in bytes.
 local LONGEST_LABEL = 64
 
---- What is left of a text in UTF-8 without its characters of several bytes: bytes of ASCII.
+--- Replaces each well-formed character of several bytes in a UTF-8 text by a dot. Only ASCII is left if the text is well-formed.
 local function without_multibyte(text)
     text = text:gsub("\240[\144-\191][\128-\191][\128-\191]", "."):gsub("[\241-\243][\128-\191][\128-\191][\128-\191]", ".")
     text = text:gsub("\244[\128-\143][\128-\191][\128-\191]", "."):gsub("\224[\160-\191][\128-\191]", ".")

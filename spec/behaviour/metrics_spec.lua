@@ -1,4 +1,4 @@
---- What is measured of locks, by lock group, and the page that zklock.metrics makes of it.
+--- The figures of each lock group, and the page that zklock.metrics makes of them.
 
 local socket = require "socket"
 local exposition = require "spec.support.exposition"

@@ -67,6 +67,7 @@ build = {
         "csrc/lock/meter.c",
         "csrc/lock/names.c",
         "csrc/lock/permits.c",
+        "csrc/lock/permits_limit.c",
         "csrc/lock/place.c",
         "csrc/lock/predict.c",
         "csrc/lock/queue.c",

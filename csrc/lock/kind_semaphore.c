@@ -7,6 +7,7 @@
 
 #include "entry.h"
 #include "permits.h"
+#include "permits_limit.h"
 
 /* Returns the queue, "<path>/locks", and behind it the directory of the permits, "<path>/leases". */
 static char *directories(const char *path)

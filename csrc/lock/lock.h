@@ -18,7 +18,7 @@
  *   predict.c      a predecessor that is predicted
  *   kind.h         what distinguishes kinds of locks: kind_mutex.c, kind_rwlock.c, kind_semaphore.c have a table of it each
  *   share.c        acquisitions that share an entry; entries that linger
- *   permits.c      a semaphore's acquisitions: a queue entry, then permits
+ *   permits.c      a semaphore's acquisitions: a queue entry, then permits; permits_limit.c: how many it was made for
  *   contenders.c   holders and waiters of a path
  *   meter.c        what is measured of the acquisitions of a group of locks
  *   names.c        what the names of a lock's children mean

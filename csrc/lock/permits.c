@@ -26,12 +26,10 @@
  * This needs no request for the permits. It happens at most `handoff` times in a row, so a waiter that is ahead of that
  * acquisition in the queue waits for at most that many acquisitions of this client.
  *
- * The number of permits of a semaphore is in the data of "leases", in decimal. An acquisition with another limit is
- * refused. Curator writes no limit; then the first of our acquisitions writes its own.
+ * An acquisition with another limit than the semaphore's is refused: permits_limit.c.
  */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "hold.h"
@@ -39,6 +37,7 @@
 #include "leave.h"
 #include "lose.h"
 #include "permits.h"
+#include "permits_limit.h"
 #include "place.h"
 
 static void on_leases(void *owner, int rc, const zkl_reply *reply);
@@ -106,12 +105,6 @@ void zkl_permits_free(zkl_acquisition *acquisition)
     acquisition->part = NULL;
 }
 
-const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data)
-{
-    snprintf(data, ZKL_DIRECTORY_DATA_SIZE, "%d", (int)permits_of(acquisition)->limit);
-    return data;
-}
-
 /* Forgets what was taken and what lists have shown. The lease entries are leaving, or gone. */
 void zkl_permits_restart(zkl_acquisition *acquisition)
 {
@@ -147,138 +140,6 @@ static void refuse(zkl_acquisition *acquisition, zkl_code code, const char *mess
 {
     zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
     zkl_acquisition_leave(acquisition);
-}
-
-/* --- the limit ----------------------------------------------------------------------------------------------------- */
-
-/* Reads the limit in the data of a semaphore's "leases". Returns 0 if the data are no limit. */
-static int32_t read_limit(const char *data, int length)
-{
-    int64_t limit = 0;
-    for (int i = 0; i < length; i++) {
-        if (data[i] < '0' || data[i] > '9' || limit > INT32_MAX) {
-            return 0;
-        }
-        limit = limit * 10 + (data[i] - '0');
-    }
-    return limit <= INT32_MAX ? (int32_t)limit : 0;
-}
-
-/*
- * Lets the acquisitions that waited for the answer go on: at once, or after a while if the server throttled the
- * request.
- */
-static void limit_known(zkl_queue *leases, int rc)
-{
-    leases->limit_flying = false;
-    zkl_acquisition *acquisition, *next;
-    for (acquisition = TAILQ_FIRST(&leases->locks->acquisitions); acquisition != NULL; acquisition = next) {
-        next = TAILQ_NEXT(acquisition, all);
-        bool waits = zkl_acquisition_kind(acquisition) == &zkl_semaphore_kind &&
-                     permits_of(acquisition)->leases == leases && acquisition->entry != NULL &&
-                     acquisition->phase == ZKL_ACQUISITION_WAITING;
-        if (waits && rc == ZTHROTTLEDOP && acquisition->entry->state == ZKL_ENTRY_CONFIRMING) {
-            zkl_entry_back_off(acquisition->entry);
-        } else if (waits) {
-            zkl_entry_look_again(acquisition->entry);
-        }
-    }
-}
-
-static void note_limit(zkl_queue *leases, int32_t limit, const struct Stat *stat)
-{
-    leases->limit = limit;
-    leases->limit_mzxid = stat->mzxid;
-}
-
-/* Handles the reply to the write of the limit. */
-static void on_limit_set(void *owner, int rc, const zkl_reply *reply)
-{
-    zkl_queue *leases = owner;
-    if (rc == ZOK) {
-        note_limit(leases, leases->limit_wanted, reply->stat);
-    } else if (rc == ZNOAUTH) {
-        leases->limit_unwritable = true; /* then the semaphore has no limit to compare with */
-    }
-    limit_known(leases, rc);
-    zkl_queue_drop(leases);
-}
-
-/* Writes the wanted limit. Returns false if that could not be sent. */
-static bool send_limit(zkl_queue *leases, int32_t version)
-{
-    char data[12];
-    int length = snprintf(data, sizeof data, "%d", (int)leases->limit_wanted);
-    const zkl_ask ask = {.on_reply = on_limit_set, .owner = leases};
-    bool sent = zkl_send_set(leases->locks->session, &ask, leases->directory.path, data, length, version) == ZOK;
-    leases->uses += sent;
-    return sent;
-}
-
-static void limit_got(zkl_queue *leases, int rc, const zkl_reply *reply)
-{
-    if (rc == ZOK) {
-        note_limit(leases, read_limit(reply->data, reply->length), reply->stat);
-        bool unsaid = reply->length <= 0 && !leases->limit_unwritable;
-        if (unsaid && send_limit(leases, reply->stat->version)) {
-            leases->limit_mzxid = 0; /* no limit is written there: the answer to our write decides */
-            return;
-        }
-    }
-    limit_known(leases, rc);
-}
-
-/* Handles the reply to the read of the limit. */
-static void on_limit_got(void *owner, int rc, const zkl_reply *reply)
-{
-    limit_got(owner, rc, reply);
-    zkl_queue_drop(owner);
-}
-
-static void ask_limit(zkl_permits *permits)
-{
-    zkl_queue *leases = permits->leases;
-    if (!leases->limit_flying) {
-        leases->limit_wanted = permits->limit;
-        const zkl_ask ask = {.on_reply = on_limit_got, .owner = leases};
-        leases->limit_flying = zkl_send_get(leases->locks->session, &ask, leases->directory.path, NULL, NULL) == ZOK;
-        leases->uses += leases->limit_flying;
-    }
-}
-
-/*
- * Whether the acquisition's limit is the semaphore's, according to a list of its permits. Returns false if the limit is
- * not known yet; it is then requested, and the acquisition is stepped with the answer. Returns false, too, if the limit
- * differs; the acquisition is then refused. A try that has written nothing does not wait for the answer: it gets the
- * answer when it has taken its permits.
- */
-static bool limit_fits(zkl_acquisition *acquisition, const struct Stat *stat)
-{
-    zkl_permits *permits = acquisition->part;
-    const zkl_queue *leases = permits->leases;
-    if (ZKL_BROKEN(ZKL_BREAK_LIMIT)) {
-        return true;
-    }
-    if (leases->limit_mzxid != stat->mzxid) {
-        if (acquisition->entry->state == ZKL_ENTRY_LOOKING) {
-            return true;
-        }
-        /* This list is not evaluated, and a watch that it has armed does not report earlier changes: list again. */
-        permits->undecided = true;
-        ask_limit(permits);
-        if (!leases->limit_flying) {
-            zkl_entry_make_runnable(acquisition->entry);
-        }
-        return false;
-    }
-    if (leases->limit != 0 && leases->limit != permits->limit) {
-        char message[512];
-        snprintf(message, sizeof message, "the semaphore '%.400s' was made for %d permits, not for %d",
-                 zkl_acquisition_path(acquisition), (int)leases->limit, (int)permits->limit);
-        refuse(acquisition, ZKL_MISMATCH, message);
-        return false;
-    }
-    return true;
 }
 
 /* --- granting ------------------------------------------------------------------------------------------------------ */
@@ -503,9 +364,7 @@ static void take(zkl_acquisition *acquisition)
     assert(!has_taken(permits));
     permits->generation++;
     permits->state = ZKL_PERMITS_TAKING;
-    if (permits->leases->limit_mzxid == 0) {
-        ask_limit(permits);
-    }
+    zkl_permits_want_limit(acquisition);
     bool sent = true;
     for (int32_t i = 0; i < permits->count; i++) {
         zkl_entry *entry = zkl_entry_new(acquisition, permits->leases, &zkl_permit_kind);
@@ -531,9 +390,7 @@ bool zkl_permits_look(zkl_acquisition *acquisition)
 {
     zkl_permits *permits = acquisition->part;
     permits->generation++;
-    if (permits->leases->limit_mzxid == 0) {
-        ask_limit(permits);
-    }
+    zkl_permits_want_limit(acquisition);
     permits->listing = send_leases(acquisition->entry, ZKL_LEASES_TRY);
     return permits->listing;
 }
@@ -813,7 +670,7 @@ void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *r
         return;
     }
     static const struct String_vector none = {0, NULL};
-    if (rc == ZNONODE || limit_fits(acquisition, reply->stat)) {
+    if (rc == ZNONODE || zkl_permits_limit_fits(acquisition, reply->stat)) {
         permits->undecided = false;
         judge(acquisition, reply, rc == ZOK ? reply->names : &none);
     }

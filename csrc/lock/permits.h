@@ -80,8 +80,6 @@ void zkl_permits_confirm(zkl_acquisition *acquisition);
 void zkl_permits_released(zkl_acquisition *acquisition);
 /* Returns the nodes of the permits, as zkl_acquisition_nodes. */
 char *zkl_permits_nodes(const zkl_acquisition *acquisition);
-/* Returns the data with which the directory of the leases is made. `data` has room for ZKL_DIRECTORY_DATA_SIZE. */
-const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data);
 /* Handles the list of the leases that has armed the watch. */
 void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *reply);
 

@@ -60,7 +60,7 @@ struct zkl_queue {
 
     TAILQ_ENTRY(zkl_queue) in_kept;
 
-    /* permits.c, for the directory of a semaphore's leases */
+    /* permits.c and permits_limit.c, for the directory of a semaphore's leases */
     /* The directory's mzxid, that is, of the write that set the known limit; 0: no limit is known. */
     int64_t limit_mzxid;
     int32_t limit;         /* for how many permits it was made; 0: it has no limit written in it */

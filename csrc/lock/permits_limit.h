@@ -1,0 +1,21 @@
+/*
+ * permits_limit: for how many permits a semaphore was made.
+ */
+#ifndef ZKLOCK_PERMITS_LIMIT_H
+#define ZKLOCK_PERMITS_LIMIT_H
+
+#include "acquisition.h"
+
+/* Returns the data with which the directory of the leases is made. `data` has room for ZKL_DIRECTORY_DATA_SIZE. */
+const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data);
+/* Requests the semaphore's limit if it is not known. */
+void zkl_permits_want_limit(zkl_acquisition *acquisition);
+/*
+ * Whether the acquisition's limit is the semaphore's, according to a list of its permits. Returns false if the limit is
+ * not known yet; it is then requested, and the acquisition is stepped with the answer. Returns false, too, if the limit
+ * differs; the acquisition is then refused. A try that has written nothing does not wait for the answer: it gets the
+ * answer when it has taken its permits.
+ */
+bool zkl_permits_limit_fits(zkl_acquisition *acquisition, const struct Stat *stat);
+
+#endif

@@ -157,6 +157,7 @@ end
 local function use(lock)
     return present(lock) or lock._client._attempts[lock]
 end
+Owner.use = use
 
 --- Whether a lock object is in use by this coroutine.
 local function is_used_by(lock, me)

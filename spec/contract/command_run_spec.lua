@@ -253,6 +253,21 @@ describe("zklock run tells", function()
         end
     end)
 
+    it("who holds a further lock, and not itself for a lock that it has already", function()
+        local path = fixture.path()
+        local further = path .. "-further"
+        local holder = fixture.join(further, nil, "web3:4711")
+        local wrapper = commands.start({ "run", path, "--lock", further, "--", "true" })
+        eventually(function()
+            return files.read(wrapper.directory .. "/err"):find("zklock: waiting for ", 1, true)
+        end)
+        assert(fixture.observer():delete(holder))
+        local result = wrapper:finish()
+        assert.equal(0, result.status)
+        assert.truthy(result.errors:find("waiting for " .. further .. ": held by web3:4711 (its node is ", 1, true), result.errors)
+        assert.is_nil(result.errors:find("waiting for " .. path .. ":", 1, true))
+    end)
+
     it("the outcome to --status-fd, also for codes that a command may use", function()
         local path = fixture.path()
         local ended = status_in(run { "--status-fd", "1", path, "--", "sh", "-c", "exit 123" })

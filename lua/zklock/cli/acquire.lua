@@ -3,7 +3,7 @@
 local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 
-local error, ipairs, os, pcall, tonumber, tostring = error, ipairs, os, pcall, tonumber, tostring
+local error, ipairs, pcall, tonumber, tostring = error, ipairs, pcall, tonumber, tostring
 local huge, max = math.huge, math.max
 local format = string.format
 
@@ -115,19 +115,6 @@ local function give_up(arguments, context, message, code)
     return nil, arguments.conflict_exit_code or (arguments.no_wait and codes.REFUSED or codes.TIMEOUT), outcome
 end
 
---- Names the holders of the first of these locks that has any.
--- @treturn string|nil its path; nil: none has a holder, or the servers do not say
--- @treturn string|nil its holders
-local function describe(session, members, output)
-    for _, lock in ipairs(members) do
-        local holders = session:describe_holders(lock, output, os.time())
-        if holders then
-            return lock:path(), holders
-        end
-    end
-    return nil
-end
-
 --- Acquires the locks of the command line. Names the holder on stderr if that takes a while.
 -- @tparam Session session
 -- @tparam table arguments
@@ -142,7 +129,7 @@ function acquire.acquire(session, arguments, context, options, deadline)
     local said = false
     local count = arguments.permits and not members[2] and arguments.permits.count or nil
     local function announce()
-        local path, holders = describe(session, members, context.output)
+        local path, holders = session:describe_holders(members)
         if path then
             said = true
             context:say("waiting for %s: %s", path, holders)
@@ -164,7 +151,7 @@ function acquire.acquire(session, arguments, context, options, deadline)
     session:quiet()
     if not got then
         if code == "timeout" and arguments.no_wait then
-            local path, holders = describe(session, members, context.output)
+            local path, holders = session:describe_holders(members)
             message = path and format("refused: %s is %s", path, holders) or message
         end
         return give_up(arguments, context, message, code)

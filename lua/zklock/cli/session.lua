@@ -4,18 +4,22 @@
 -- out of the wait, a table with the field `signal`: the acquisition under way is given up, and zklock.cli closes the client.
 -- TSTP stops the process, as it would without us. Other signals have no meaning while nothing runs.
 
+local Owner = require "zklock.owner"
 local process = require "zklock.process"
 local zklock = require "zklock"
 
-local error, ipairs, pairs, pcall, setmetatable, type = error, ipairs, pairs, pcall, setmetatable, type
+local error, ipairs, pcall, require, setmetatable, type = error, ipairs, pcall, require, setmetatable, type
 local min = math.min
-local format = string.format
+local concat, format = table.concat, string.format
 
 --- How many seconds the end of the session may take.
 local CLOSE_TIMEOUT = 5
 
 --- How many seconds a wait for a lock lasts before it is announced.
 local ANNOUNCE_AFTER = 0.2
+
+--- How many seconds a look at the holders of one lock may take.
+local LOOK_TIMEOUT = 2
 
 local INTERRUPTING = { INT = true, TERM = true, HUP = true, QUIT = true }
 
@@ -119,34 +123,32 @@ function Session:close()
     return self.client:close(CLOSE_TIMEOUT)
 end
 
---- The nodes of the acquisitions under way. One of them may have become the holder's a moment ago.
-local function own_nodes(client)
-    local nodes = {}
-    for _, hold in pairs(client._attempts) do
-        local node = hold.acquisition and hold.acquisition:node()
-        if node then
-            nodes[node] = true
-        end
-    end
-    return nodes
+--- The node by which this command holds a lock or queues for it.
+local function own_node(lock)
+    local hold = Owner.use(lock)
+    return hold and hold.acquisition and hold.acquisition:node()
 end
 
---- Describes those who hold the lock of a path, for people: "held by web3:4711, in the queue for 3 min". Returns nil if there is
--- none, or the servers do not say.
--- @tparam table lock
--- @tparam Output output
--- @tparam number clock seconds since 1970
-function Session:describe_holders(lock, output, clock)
-    local contenders = lock:contenders(2)
-    local texts, own = {}, own_nodes(self.client)
-    for _, contender in ipairs(contenders or {}) do
-        if contender.holder and not own[contender.node] then
-            local stat = self.client:exists(contender.node, { timeout = 2 })
-            local since = stat and format(" (its node is %s old)", output.duration(clock - stat.ctime)) or ""
-            texts[#texts + 1] = output.clean(contender.identity) .. since
+--- Describes the holders of the first of these locks that another client holds: "held by web3:4711 (its node is 3 min old)".
+-- @tparam table members list of locks
+-- @treturn string|nil the lock's path; nil: none of them has such a holder, or the servers do not say
+-- @treturn string|nil its holders
+function Session:describe_holders(members)
+    local inspect, locks = require "zklock.inspect", require "zklock.cli.locks" -- few commands come here
+    for _, lock in ipairs(members) do
+        local state = inspect.lock(self.client, lock:path(), { timeout = LOOK_TIMEOUT, identities = false })
+        local texts, own = {}, own_node(lock) -- may have become the holder's node a moment ago
+        for _, contender in ipairs(state and state.contenders or {}) do
+            if contender.holder and contender.node ~= own then
+                local age = locks.age(contender, inspect.now { state })
+                texts[#texts + 1] = format("%s (its node is %s old)", locks.identity(contender), age)
+            end
+        end
+        if texts[1] then
+            return state.path, "held by " .. concat(texts, ", ")
         end
     end
-    return texts[1] and "held by " .. table.concat(texts, ", ") or nil
+    return nil
 end
 
 return Session

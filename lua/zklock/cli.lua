@@ -24,7 +24,7 @@ local argparse = require "argparse"
 local codes = require "zklock.cli.codes"
 local Context = require "zklock.cli.context"
 
-local error, ipairs, pcall, require, tostring, type = error, ipairs, pcall, require, tostring, type
+local error, ipairs, pcall, require, tostring = error, ipairs, pcall, require, tostring
 local concat = table.concat
 
 --- All subcommands, in the order of --help.
@@ -90,8 +90,6 @@ local function dispatch(name, arguments, context)
     local signal = context:close(code)
     if signal then
         return codes.of_signal(signal)
-    elseif type(code) == "string" and code:find "^usage: " then
-        return context:fail(codes.FAILED, "%s", code:sub(8))
     end
     return context:fail(codes.FAILED, "%s", tostring(code))
 end

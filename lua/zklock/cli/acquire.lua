@@ -69,7 +69,7 @@ local function make_lock(client, path, arguments, options)
     return client:mutex(path, options)
 end
 
---- Makes the lock, or the multi, of a command line. Raises "usage: …" for paths that cannot be locked.
+--- Makes the lock, or the multi, of a command line. Raises a message for paths that cannot be locked.
 -- @treturn table the lock, or a multi
 -- @treturn table the locks in the order of the command line
 local function make(session, arguments, options)
@@ -85,8 +85,7 @@ local function make(session, arguments, options)
         return members[2] and session.client:multi(members) or members[1]
     end)
     if not ok then
-        problem = tostring(problem):gsub("^.-client:%w+: ", "")
-        error("usage: " .. problem, 0)
+        error(tostring(problem):gsub("^.-client:%w+: ", ""), 0)
     end
     return problem, members
 end

@@ -3,18 +3,13 @@
 local codes = require "zklock.cli.codes"
 local settings = require "zklock.cli.settings"
 
-local pcall, tostring = pcall, tostring
+local error, pcall, type = error, pcall, type
 
 local looking = {}
 
---- Adds --json.
-function looking.define_json(parser)
-    parser:flag "--json":description "Print JSON."
-end
-
 --- Adds the options of all of them.
 function looking.define(parser)
-    looking.define_json(parser)
+    parser:flag "--json":description "Print JSON."
     settings.define(parser)
 end
 
@@ -29,15 +24,13 @@ function looking.with_session(arguments, context, fn)
     return code
 end
 
---- Calls a function of the API whose path comes from the command line. A path that it refuses is a mistake in the usage.
+--- Calls a function of the API whose path comes from the command line.
 -- @return what the function returns
+-- @raise what the function raises; for a malformed path without the function's name
 function looking.call(fn, ...)
     local ok, first, second, third = pcall(fn, ...)
     if not ok then
-        if tostring(first):find "bad path" then
-            first = "usage: " .. tostring(first):match "bad path: .*"
-        end
-        error(first, 0)
+        error(type(first) == "string" and first:match "bad path: .*" or first, 0)
     end
     return first, second, third
 end

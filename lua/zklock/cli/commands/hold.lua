@@ -14,8 +14,6 @@ local STDIN, STDOUT = 0, 1
 --- Seconds between two looks at the lease. A shorter lease is noticed when it ends.
 local LOOK = 1
 
-local ENDS = { INT = true, TERM = true, HUP = true, QUIT = true }
-
 local hold = { summary = "Hold a lock until standard input ends, and print its token." }
 
 function hold.define(parser)
@@ -23,22 +21,18 @@ function hold.define(parser)
     settings.define(parser)
 end
 
---- Waits for the end of standard input, for a signal or for the loss of the lock.
--- @treturn string "end", "lost" or the name of a signal
-local function wait(lock, client, signals)
+--- Waits for the end of standard input or for the loss of the lock. A signal raises an interruption.
+-- @treturn string "end" or "lost"
+local function wait(lock, session)
+    local client = session.client
     while true do
         local left = lock:remaining()
         if left <= 0 then
             return "lost"
         end
-        local ready = process.poll({ STDIN, signals, client:pollfd() }, math.min(left, LOOK))
-        if ready[signals] then
-            local signal = process.next_signal(signals)
-            if ENDS[signal] then
-                return signal
-            elseif signal == "TSTP" then
-                process.raise("TSTP", false)
-            end
+        local ready = process.poll({ STDIN, session.signals, client:pollfd() }, math.min(left, LOOK))
+        if ready[session.signals] then
+            session:take_signals()
         end
         if ready[STDIN] and (process.read(STDIN) or "") == "" then
             return "end"
@@ -67,14 +61,14 @@ function hold.run(arguments, context)
         return members
     end
     local written, problem = process.write(STDOUT, (members[1]:token() or "") .. "\n")
-    local reason = written and wait(lock, session.client, context.signals) or "output"
+    local reason = written and wait(lock, session) or "output"
     session:close()
     if reason == "lost" then
         return context:fail(codes.LOST, "the lock %s was lost", arguments.path)
     elseif reason == "output" then
         return context:fail(codes.FAILED, "could not write the token: %s", problem)
     end
-    return reason == "end" and 0 or codes.of_signal(reason)
+    return 0
 end
 
 return hold

@@ -38,8 +38,6 @@ local JAVA_OPTIONS = {
     "-Dzookeeper.jmx.log4j.disable=true"
 }
 
-local ENDINGS = { INT = true, TERM = true, HUP = true, QUIT = true }
-
 local Server = {}
 Server.__index = Server
 
@@ -130,39 +128,31 @@ local function make_directory(self)
     return written, problem
 end
 
---- Waits until the server serves. Raises { signal = } when a signal comes, and a message if the server ends.
-local function wait_until_ready(self, signals)
-    local adapter = { name = "zklock dev", yields = false, alone = true }
-    function adapter.wait(client, _, seconds)
-        local ready = process.poll({ signals, client:pollfd() }, seconds)
-        local signal = ready[signals] and process.next_signal(signals)
-        while signal do
-            if ENDINGS[signal] then
-                error({ signal = signal }, 0)
-            elseif signal == "CHLD" and process.look(self.pid) ~= "runs" then
+--- Waits until the server serves. Raises an interruption (zklock.cli.session) when a signal comes, or a message if the server ends.
+local function wait_until_ready(self, context)
+    local session, message = require("zklock.cli.session").open({
+        servers = self.address,
+        connect_timeout = START_TIMEOUT,
+        session_timeout = 10,
+        on_child = function()
+            if process.look(self.pid) ~= "runs" then
                 error("the server has ended: " .. last_words(self), 0)
             end
-            signal = process.next_signal(signals)
         end
-        return true
-    end
-    function adapter.wake()
-    end
-    local client, message =
-        require("zklock").connect(self.address, { connect_timeout = START_TIMEOUT, session_timeout = 10, wait = adapter })
-    if not client then
+    }, context)
+    if not session then
         error(message, 0)
     end
-    client:close()
+    session.client:close() -- not session:close(): a signal still interrupts
 end
 
 --- Starts a server, and waits until it serves. To be called before this process has a second thread.
--- @tparam number signals descriptor of the signals that were caught
+-- @tparam Context context
 -- @tparam number|nil port
 -- @treturn Server|nil
 -- @treturn string|nil message
 -- @treturn string|nil signal that came meanwhile
-function Server.start(signals, port)
+function Server.start(context, port)
     local java, classes = find_server()
     if not java then
         return nil, classes
@@ -195,7 +185,7 @@ function Server.start(signals, port)
         return nil, problem
     end
     local ready
-    ready, problem = pcall(wait_until_ready, self, signals)
+    ready, problem = pcall(wait_until_ready, self, context)
     if not ready then
         self:stop()
         local signal = problem.signal

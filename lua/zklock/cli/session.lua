@@ -2,7 +2,8 @@
 --
 -- Waits poll the client's descriptor together with the descriptor of the signals. INT, TERM, HUP and QUIT raise an *interruption*
 -- out of the wait, a table with the field `signal`: the acquisition under way is given up, and zklock.cli closes the client.
--- TSTP stops the process, as it would without us. Other signals have no meaning while nothing runs.
+-- TSTP stops the process, as it would without us. CHLD calls the setting `on_child`. Other signals have no meaning while no
+-- command runs.
 
 local Owner = require "zklock.owner"
 local process = require "zklock.process"
@@ -31,16 +32,16 @@ local function interruption(signal)
     return setmetatable({ signal = signal }, { __metatable = "zklock interruption" })
 end
 
---- Acts on the signals that have come while nothing runs.
+--- Acts on the signals that have come while no command runs.
 local function take_signals(self)
-    local signal = process.next_signal(self.signals)
-    while signal do
+    for signal in process.next_signal, self.signals do
         if INTERRUPTING[signal] and not self.closing then
             error(interruption(signal), 0)
         elseif signal == "TSTP" then
             process.raise("TSTP", false)
+        elseif signal == "CHLD" and self.on_child then
+            self.on_child()
         end
-        signal = process.next_signal(self.signals)
     end
 end
 
@@ -76,14 +77,15 @@ local function new_adapter(self)
 end
 
 --- Connects.
--- @tparam table settings of zklock.cli.settings
+-- @tparam table settings of zklock.cli.settings; `on_child`, if there is one, is called in waits when a child has changed its state
 -- @tparam Context context which gets the session
 -- @tparam number|nil limit no more than so many seconds
 -- @treturn Session|nil
 -- @treturn string|nil message
 -- @treturn string|nil code
 function Session.open(settings, context, limit)
-    local self = setmetatable({ signals = context.signals, closing = false, announce = nil, client = false }, Session)
+    local self = setmetatable(
+        { signals = context.signals, on_child = settings.on_child, closing = false, announce = nil, client = false }, Session)
     local options = {
         session_timeout = settings.session_timeout,
         connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout),
@@ -92,9 +94,6 @@ function Session.open(settings, context, limit)
         acl = settings.acl,
         auth = settings.auth
     }
-    if options.connect_timeout <= 0 then
-        options.connect_timeout = 0.001
-    end
     local ok, client, message, code = pcall(zklock.connect, settings.servers, options)
     if not ok and type(client) == "table" then
         error(client, 0)

@@ -271,10 +271,8 @@ local function turn(self)
         self.reason = "guardian"
     end
     if ready[self.signals] then
-        local signal = process.next_signal(self.signals)
-        while signal do
+        for signal in process.next_signal, self.signals do
             self:take(signal)
-            signal = process.next_signal(self.signals)
         end
     end
     self.client:pump()

@@ -75,7 +75,7 @@ function dev.run(arguments, context)
         return context:fail(codes.FAILED, "could not start the guardian: %s", problem)
     end
     local server, signal
-    server, problem, signal = Server.start(context.signals, arguments.port)
+    server, problem, signal = Server.start(context, arguments.port)
     if not server then
         guard:finish()
         return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)

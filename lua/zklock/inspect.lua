@@ -43,8 +43,6 @@ local format = string.format
 
 local inspect = {}
 
-local NO_SESSION = ("0"):rep(16)
-
 --- The most bytes that a latch's data have: two numbers and a character between them.
 local LATCH_DATA = 21
 
@@ -73,11 +71,7 @@ local function read_contenders(self, contenders, wanted, stand, done)
     end
     local function got(contender, data, stat, code)
         if data then
-            contender.revoked = data == core.REVOKE or nil
-            contender.identity = data ~= core.REVOKE and data or nil
-            contender.since = stat.ctime
-            contender.session = stat.ephemeral_owner ~= NO_SESSION and stat.ephemeral_owner or nil
-            contender.persistent = contender.session == nil or nil
+            queue.note_node(contender, data, stat)
         elseif code == "no_node" then
             contender.gone, gone = true, true
         end

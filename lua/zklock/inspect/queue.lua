@@ -1,4 +1,5 @@
---- inspect.queue: what the names of a directory's children say: the queue, its holders, and their blockers. No I/O.
+--- inspect.queue: what a directory's children say. Their names tell the queue, its holders, and their blockers; a node's data and
+-- Stat tell its client. No I/O.
 
 local core = require "zklock.core"
 
@@ -7,6 +8,9 @@ local floor = math.floor
 local sort = table.sort
 
 local queue = {}
+
+--- The owner that the Stat of a persistent node has.
+local NO_SESSION = ("0"):rep(16)
 
 --- Libraries by what their names look like.
 local LIBRARIES = {
@@ -55,6 +59,15 @@ function queue.parse(path, names)
     sort(contenders, by_sequence)
     sort(others)
     return contenders, others
+end
+
+--- Notes in a contender what its node's data and Stat say: identity, revoked, since, session, persistent.
+function queue.note_node(contender, data, stat)
+    contender.revoked = data == core.REVOKE or nil
+    contender.identity = data ~= core.REVOKE and data or nil
+    contender.since = stat.ctime
+    contender.session = stat.ephemeral_owner ~= NO_SESSION and stat.ephemeral_owner or nil
+    contender.persistent = contender.session == nil or nil
 end
 
 --- Whether a list has readers or writers of a read/write lock.

@@ -23,8 +23,6 @@ local error, ipairs, pairs, setmetatable, tonumber = error, ipairs, pairs, setme
 local floor = math.floor
 local remove, sort = table.remove, table.sort
 
-local NO_SESSION = ("0"):rep(16)
-
 --- The children of a semaphore that are watched, too.
 local PARTS = { "leases", "locks" }
 
@@ -90,11 +88,7 @@ end
 local function read_contender(self, contender)
     local data, stat, code = self.client:get(contender.node)
     if data then
-        contender.revoked = data == core.REVOKE or nil
-        contender.identity = data ~= core.REVOKE and data or nil
-        contender.since = stat.ctime
-        contender.session = stat.ephemeral_owner ~= NO_SESSION and stat.ephemeral_owner or nil
-        contender.persistent = contender.session == nil or nil
+        queue.note_node(contender, data, stat)
         return true
     end
     return code ~= "no_node"

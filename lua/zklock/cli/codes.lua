@@ -1,4 +1,4 @@
---- cli.codes: the exit codes of `zklock`, and which code of zklock's API gives which.
+--- cli.codes: the exit codes of `zklock`, and which code of zklock's API, or of a command that cannot be started, gives which.
 
 local process = require "zklock.process"
 
@@ -19,10 +19,12 @@ local OF_CODE = {
     disconnected = codes.DISCONNECTED,
     no_auth = codes.DENIED,
     auth_failed = codes.DENIED,
-    timeout = codes.TIMEOUT
+    timeout = codes.TIMEOUT,
+    not_executable = codes.NOT_EXECUTABLE,
+    not_found = codes.NOT_FOUND
 }
 
---- Returns the exit code for a code of zklock's API.
+--- Returns the exit code for a code of zklock's API or of zklock.process.
 function codes.of(code)
     return OF_CODE[code] or codes.FAILED
 end

@@ -34,6 +34,7 @@ local process = require "zklock.process"
 
 local error, pairs, pcall, setmetatable = error, pairs, pcall, setmetatable
 local huge, max, min = math.huge, math.max, math.min
+local format = string.format
 
 --- Signals that are passed on to the command.
 local FORWARDED = { INT = true, TERM = true, HUP = true, QUIT = true, USR1 = true, USR2 = true, WINCH = true, TSTP = true }
@@ -317,7 +318,7 @@ function Supervisor:start(arguments, environment, pass)
     })
     if not pid then
         take_terminal_back(self)
-        return nil, message, code
+        return nil, format("%s: %s", arguments[1], message), code
     end
     self.pid, self.started = pid, process.now()
     return true

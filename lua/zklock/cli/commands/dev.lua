@@ -55,7 +55,7 @@ local function supervise(server, guard, words, context)
     local environment = { "ZKLOCK_SERVERS=" .. server.address, "ZOOKEEPER=" .. server.address }
     local started, message, code = supervisor:start(words, environment)
     if not started then
-        return context:fail(code == "not_found" and codes.NOT_FOUND or codes.NOT_EXECUTABLE, "%s: %s", words[1], message)
+        return context:fail(codes.of(code), "%s", message)
     end
     supervisor:run()
     if supervisor.ended == "killed" then

@@ -161,12 +161,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
         process.close(read_end)
     end
     if not started then
-        status.outcome = code
-        if code == "lost" then
-            status.exit = context:fail(codes.LOST, "%s", message)
-        else
-            status.exit = context:fail(code == "not_found" and codes.NOT_FOUND or codes.NOT_EXECUTABLE, "%s: %s", words[1], message)
-        end
+        status.outcome, status.exit = code, context:fail(codes.of(code), "%s", message)
         return nil
     end
     supervisor:run()

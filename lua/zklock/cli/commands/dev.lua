@@ -50,7 +50,10 @@ end
 local function supervise(server, guard, words, context)
     local supervisor = Supervisor.new {
         lock = no_lock, client = no_client, signals = context.signals, guard = guard,
-        term = "TERM", grace = GRACE, on_lost = "warn", is_revoked = never, warn = never
+        term = "TERM", grace = GRACE, on_lost = "warn", is_revoked = never,
+        say = function(...)
+            context:warn(...)
+        end
     }
     local environment = { "ZKLOCK_SERVERS=" .. server.address, "ZOOKEEPER=" .. server.address }
     local started, message, code = supervisor:start(words, environment)

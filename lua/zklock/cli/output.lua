@@ -10,17 +10,16 @@ local format = string.format
 local STDOUT = 1
 
 --- SGR parameters by name.
-local STYLES = { bold = 1, dim = 2, red = 31, green = 32, yellow = 33, cyan = 36 }
+local STYLES = { bold = 1, red = 31, green = 32, yellow = 33, cyan = 36 }
 
 local Output = {}
 Output.__index = Output
 
---- `terminal`: standard output is one. `colored`: it is, and NO_COLOR is not set (https://no-color.org).
+--- `colored`: standard output is a terminal, and NO_COLOR is not set (https://no-color.org).
 function Output.new()
     local terminal = process.is_terminal(STDOUT)
     local no_color = os.getenv "NO_COLOR"
     return setmetatable({
-        terminal = terminal,
         colored = terminal and (no_color == nil or no_color == "") and os.getenv "TERM" ~= "dumb"
     }, Output)
 end
@@ -35,7 +34,7 @@ function Output.flush()
     return io.stdout:flush()
 end
 
---- Returns a text in a style ("bold", "dim", "red", "green", "yellow", "cyan"), or plain where there is no color.
+--- Returns a text in a style ("bold", "red", "green", "yellow", "cyan"), or plain where there is no color.
 function Output:styled(style, text)
     if not self.colored then
         return text

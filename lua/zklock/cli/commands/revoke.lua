@@ -36,6 +36,4 @@ function revoke.run(arguments, context)
     end)
 end
 
-
-
 return revoke

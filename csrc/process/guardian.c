@@ -201,12 +201,6 @@ void zkl_guard_set(const zkl_guard *guard, int64_t term_at, int64_t kill_at)
     }
 }
 
-bool zkl_guard_ended(const zkl_guard *guard)
-{
-    struct pollfd fd = {.fd = guard->socket, .events = POLLIN};
-    return poll(&fd, 1, 0) > 0;
-}
-
 void zkl_guard_finish(zkl_guard *guard)
 {
     if (guard->page == NULL) {

@@ -62,8 +62,6 @@ typedef struct {
 bool zkl_guard_start(zkl_guard *guard, int term_signal);
 /* Sets both times, 0 or more; ZKL_GUARD_NEVER: the guardian does not act. */
 void zkl_guard_set(const zkl_guard *guard, int64_t term_at, int64_t kill_at);
-/* Whether the guardian has ended. */
-bool zkl_guard_ended(const zkl_guard *guard);
 /* The group is gone: ends the guardian, waits until it has ended, and frees everything. Idempotent. */
 void zkl_guard_finish(zkl_guard *guard);
 /* Now, on CLOCK_BOOTTIME, in nanoseconds. */

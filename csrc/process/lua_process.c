@@ -324,12 +324,6 @@ static int guard_fd(lua_State *L)
     return 1;
 }
 
-static int guard_pid(lua_State *L)
-{
-    lua_pushinteger(L, check_guard(L, 1)->pid);
-    return 1;
-}
-
 /* guard:finish(): the group is gone; ends the guardian and waits for it */
 static int guard_finish(lua_State *L)
 {
@@ -340,8 +334,8 @@ static int guard_finish(lua_State *L)
 /* guard(signal to send at term_in) -> guard | nil, message. To be called before this process has a second thread. */
 static int process_guard(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"set", guard_set}, {"sent", guard_sent},     {"fd", guard_fd},
-                                       {"pid", guard_pid}, {"finish", guard_finish}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"set", guard_set}, {"sent", guard_sent}, {"fd", guard_fd}, {"finish", guard_finish}, {NULL, NULL}};
     int number = check_signal(L, 1);
     zkl_guard *guard = lua_newuserdata(L, sizeof *guard);
     *guard = (zkl_guard){.page = NULL};
@@ -430,7 +424,7 @@ static int integer_field(lua_State *L, int index, const char *name)
 
 /*
  * spawn(arguments, changes, guard or nil, {terminal =, pass_from =, pass_to =}) -> process id | nil, message, "not_found" or
- * "not_executable" or "failed"
+ * "not_executable"
  *
  * Starts a command: see zkl_spawn. `changes` is a list of "NAME=value".
  */

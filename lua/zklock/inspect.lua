@@ -9,7 +9,7 @@
 --   * `kind` "mutex", "rwlock", "semaphore", "latch", "free" or "none" (not a lock). A free lock is an empty node that has had
 --     children, as a lock without contenders leaves it. A read/write lock looks like a mutex while only mutexes use its path.
 --   * `contenders` list, in queue order. A semaphore's permits come before its queue
---   * `holders`, `waiters` their numbers. Of a semaphore: permits that are taken, and acquisitions that wait
+--   * `holders`, `waiters` their numbers. A semaphore's holders are permits, its waiters are acquisitions.
 --   * `others` names of children that belong to no lock, sorted
 --   * `limit` of a semaphore, if it is written there; `count` and `left` of a latch
 --   * `next_sequence` the number that the next contender gets, of the directory with the queue
@@ -18,11 +18,12 @@
 -- A contender is a table:
 --
 --   * `name`, `node` (its path), `mode` "exclusive", "shared" or "lease" (a permit), `sequence`
---   * `holder` boolean. A waiter of a semaphore may have created permits that do not hold yet
---   * `ahead` how many contenders it waits for, permits not counted; `waits_for` the nearest one's path
+--   * `holder` boolean. The head of a semaphore's queue creates its permits before it holds; until then they are no holders.
+--   * `ahead` how many contenders it waits for. Permits are not counted.
+--   * `waits_for` the path of the nearest contender that it waits for
 --   * `library` "zklock or Curator", "go-zookeeper", "kazoo", "zk-ruby", "ZooKeeper recipe", by its name
---   * `identity` the node's data; nil: not read, or may not be read. `revoked` true: another client has asked it to release
---     (the request replaces the identity)
+--   * `identity` the node's data; nil: not read, or may not be read
+--   * `revoked` true: another client has asked it to release. The request replaces the identity.
 --   * `since` when its node was created, in seconds since 1970 by the servers' clock. A zklock node serves several acquisitions
 --     of a client, one after the other, so a lock may be held for a shorter time.
 --   * `session` id, 16 hexadecimal digits; nil: the node is persistent. No session will ever delete it: it is a stray.

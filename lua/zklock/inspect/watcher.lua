@@ -10,9 +10,10 @@
 --
 --   * `event` "joined", "left", "holds" (a waiter has become a holder), "gap", "created", "deleted" (the directory)
 --   * `path` of the lock
---   * of a contender: `contender`, as in a lock state (zklock.inspect); of one that left: as it was
---   * of a gap: `missed`, how many creates and deletes were not seen; nil: unknown. `reason` "fast" (several changes between two
---     reads), "session" (the session ended, and its watches with it), "directory" (it was deleted and created again)
+--   * `contender` of "joined", "left" and "holds": as in a lock state (zklock.inspect). A contender that left is shown as it was.
+--   * `missed` of a gap: how many creates and deletes were not seen; nil: unknown
+--   * `reason` of a gap: "fast" (several changes between two reads), "session" (the session ended, and its watches with it),
+--     "directory" (the directory was deleted and created again)
 
 local core = require "zklock.core"
 local options = require "zklock.options"

@@ -102,8 +102,8 @@ end
 -- @tparam number|nil timeout seconds for each answer; default 2
 -- @treturn table:
 --
---   * `known` whether the list of sessions is complete, which only the leader's answer to dump is
---   * `connections` whether the list of connections is complete: all servers have answered cons
+--   * `known` true: the list of sessions is complete. Only the leader's answer to dump has all sessions.
+--   * `connections` true: the list of connections is complete. All servers have answered cons.
 --   * `by_id` id (16 hexadecimal digits) -> { connected, address (of the client), timeout (seconds), server }
 --   * `problems` messages, why something is unknown
 function words.sessions(servers, timeout)

@@ -223,5 +223,9 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     push_functions(L, types, functions);
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");
+    zkl_push_integer(L, ZKL_SEQUENCE_WARN);
+    lua_setfield(L, -2, "SEQUENCE_WARN");
+    zkl_push_integer(L, ZKL_SEQUENCE_LIMIT);
+    lua_setfield(L, -2, "SEQUENCE_LIMIT");
     return 1;
 }

@@ -15,6 +15,7 @@
 -- A finding is { check, level, message, advice }. Its level is "error" (locks do not work, or not safely), "warning" (they may stop
 -- working) or "unknown" (it could not be checked).
 
+local core = require "zklock.core"
 local inspect = require "zklock.inspect"
 
 local ipairs, pairs, tonumber = ipairs, pairs, tonumber
@@ -23,9 +24,6 @@ local concat = table.concat
 local format = string.format
 
 local diagnosis = {}
-
---- From this part of a queue's numbers on there is a warning (csrc/lock/names.h).
-local NUMBERS_WARN, NUMBERS_END = 1073741824, 2147483647 - 65536
 
 --- A write that takes this part of the session timeout makes a warning; the lease lasts for a half, heartbeats come each fifth.
 local SLOW, TOO_SLOW = 1 / 10, 1 / 2
@@ -168,8 +166,8 @@ local function check_locks(facts, findings)
             end
         end
         local number = state.next_sequence or 0
-        if number < 0 or number >= NUMBERS_WARN then
-            local over = number < 0 or number >= NUMBERS_END
+        if number < 0 or number >= core.SEQUENCE_WARN then
+            local over = number < 0 or number >= core.SEQUENCE_LIMIT
             add(findings, "numbers", over and "error" or "warning", format("the next contender at %s gets the number %d%s",
                 state.path, number, over and ": no lock is granted any more" or ", of 2147483647"),
                 "When nobody uses the lock, delete its directory: the numbers then begin again.")

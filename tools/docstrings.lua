@@ -18,6 +18,7 @@ docstrings.PUBLIC = {
       files = { "lua/zklock/lock.lua", "lua/zklock/lock/acquire.lua", "lua/zklock/lock/release.lua",
                 "lua/zklock/lock/with_lock.lua", "lua/zklock/lock/ask.lua" } },
     { name = "RwLock", kind = "classmod", module = "zklock.rwlock", files = { "lua/zklock/rwlock.lua" } },
+    { name = "Latch", kind = "classmod", module = "zklock.latch", files = { "lua/zklock/latch.lua" } },
     { name = "Semaphore", kind = "classmod", module = "zklock.semaphore", files = { "lua/zklock/semaphore.lua" }, base = "Lock" },
     { name = "Multi", kind = "classmod", module = "zklock.multi", files = { "lua/zklock/multi.lua" } },
     { name = "Transaction", kind = "classmod", module = "zklock.transaction", files = { "lua/zklock/transaction.lua" } },

@@ -38,7 +38,7 @@ typedef enum {
     ZKL_UNSUPPORTED,
     ZKL_NO_NODE,  /* the chroot of the connection string, or the node that an operation needs, does not exist */
     ZKL_FAILED,   /* any other error of ZooKeeper or of the system */
-    ZKL_MISMATCH, /* the semaphore was made for another number of permits */
+    ZKL_MISMATCH, /* the semaphore, or the latch, was made for another number */
     ZKL_MAX_HOLD, /* the grant lasted for its max_hold */
     ZKL_NODE_EXISTS,
     ZKL_BAD_VERSION,
@@ -192,7 +192,10 @@ typedef enum {
     ZKL_BREAK_REFUSAL,     /* treat the refusal of credentials that were accepted before as final */
     ZKL_BREAK_UNREADABLE,  /* go on looking at a node that may not be read */
     ZKL_BREAK_OUTLIVED,    /* keep conclusions about a directory over the end of the connection and of the session */
-    ZKL_BREAK_AGE          /* use conclusions about a directory at any age */
+    ZKL_BREAK_AGE,         /* use conclusions about a directory at any age */
+    ZKL_BREAK_COUNTED,     /* repeat a count-down of a latch under another name */
+    ZKL_BREAK_GATE,        /* leave the gate of a latch when it opens */
+    ZKL_BREAK_OPENED       /* take a latch for open when its gate is missing */
 } zkl_broken_rule;
 /* The set of broken rules, one bit (1 << rule) for each. */
 extern uint64_t zkl_broken_rules;

@@ -133,9 +133,15 @@ void zkl_acquisition_finish(zkl_acquisition *acquisition, zkl_acquisition_phase 
     va_end(args);
 }
 
+/* Returns whether the acquisition is granted, and may be lost: what a kind that asks has granted stays so. */
+static bool is_held(const zkl_acquisition *acquisition)
+{
+    return acquisition->phase == ZKL_ACQUISITION_GRANTED && zkl_acquisition_kind(acquisition)->asks == NULL;
+}
+
 void zkl_acquisition_lose(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
 {
-    if (acquisition->phase != ZKL_ACQUISITION_GRANTED) {
+    if (!is_held(acquisition)) {
         return;
     }
     va_list args;
@@ -172,7 +178,9 @@ void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry)
     int64_t number = ZKL_BROKEN(ZKL_BREAK_TOKEN) ? entry->sequence : entry->tenure.czxid;
     acquisition->token = (zkl_token){number, entry->tenure.grants};
     acquisition->phase = ZKL_ACQUISITION_GRANTED;
-    note_grant(acquisition);
+    if (is_held(acquisition)) {
+        note_grant(acquisition);
+    }
     begin_hold(acquisition);
     tell_host(acquisition);
 }
@@ -320,10 +328,10 @@ void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t no
     if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "the wait for '%s' was ended: %s",
                                zkl_acquisition_path(acquisition), zkl_code_name(code));
-    } else if (acquisition->phase == ZKL_ACQUISITION_GRANTED && code == ZKL_CLOSED) {
+    } else if (is_held(acquisition) && code == ZKL_CLOSED) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_LOST, code, "'%s' was given back: the client is closed",
                                zkl_acquisition_path(acquisition));
-    } else if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
+    } else if (acquisition->phase == ZKL_ACQUISITION_GRANTED && code != ZKL_CLOSED) {
         end_hold(acquisition);
         acquisition->phase = ZKL_ACQUISITION_RELEASED;
         tell_host(acquisition);

@@ -143,6 +143,11 @@ void zkl_entry_step_parked(zkl_entry *entry)
     if (entry->queue->parents_flying > 0) {
         return; /* the last of those replies steps the entries */
     }
+    if (entry->kind->asks != NULL) {
+        zkl_entry_leave_wait_list(entry);
+        entry->kind->asks(entry);
+        return;
+    }
     if (entry->kind->queues && !zkl_entry_fits(entry)) {
         zkl_entry_wait_for_budget(entry);
         return;

@@ -26,8 +26,9 @@ struct zkl_kind {
     zkl_node_kind node;
     bool readwrite; /* with ZKL_NODE_EXCLUSIVE: its nodes have the name of a read/write lock's writer */
     /*
-     * Its nodes have a place in a queue: the queue is listed, and the node before is watched. An entry of another kind is a
-     * part of an acquisition whose queue entry makes it: when its session is over it is gone, and is not made again.
+     * Its nodes have a place in a queue: the queue is listed, and the node before is watched. Of a kind that `asks`: its
+     * entries watch a node. An entry of another kind, unless it `asks`, is a part of an acquisition whose queue entry makes
+     * it: when its session is over it is gone, and is not made again.
      */
     bool queues;
     /*
@@ -71,6 +72,12 @@ struct zkl_kind {
      */
     const char *(*directory_data)(const zkl_entry *entry, char *data);
     /*
+     * The entry makes no node: it asks whether its acquisition can be granted. Moves it to LOOKING, and back to PARKED to
+     * ask again. If it watches a node of its directory then, `directory_changed` tells that the node is gone. NULL: the
+     * entry makes a node.
+     */
+    void (*asks)(zkl_entry *entry);
+    /*
      * A try's list is in flight. Sends what else must be known before the first write; the kind then calls zkl_entry_join
      * itself. Returns false if that could not be sent. May be NULL.
      */
@@ -91,7 +98,7 @@ struct zkl_kind {
      * The list that armed the entry's watch on a directory.
      */
     void (*directory_listed)(zkl_entry *entry, int rc, const zkl_reply *reply);
-    /* That directory has changed. The entry is in CONFIRMING or GRANTED. */
+    /* That directory has changed. The entry is in CONFIRMING or GRANTED; or in LOOKING, see `asks`. */
     void (*directory_changed)(zkl_entry *entry);
     /* The same, but the watch is still armed: it may have missed a change. */
     void (*directory_doubted)(zkl_entry *entry);
@@ -106,7 +113,9 @@ struct zkl_kind {
     KIND(ZKL_MODE_MUTEX, zkl_mutex_kind)                                                                               \
     KIND(ZKL_MODE_READ, zkl_reader_kind)                                                                               \
     KIND(ZKL_MODE_WRITE, zkl_writer_kind)                                                                              \
-    KIND(ZKL_MODE_PERMITS, zkl_semaphore_kind)
+    KIND(ZKL_MODE_PERMITS, zkl_semaphore_kind)                                                                         \
+    KIND(ZKL_MODE_LATCH, zkl_latch_kind)                                                                               \
+    KIND(ZKL_MODE_COUNT, zkl_count_kind)
 
 #define ZKL_DECLARE_KIND(mode, kind) extern const zkl_kind kind;
 ZKL_KINDS(ZKL_DECLARE_KIND)

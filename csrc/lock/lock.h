@@ -18,6 +18,7 @@
  *   predict.c      a predecessor that is predicted
  *   kind.h         what distinguishes kinds of locks: kind_mutex.c, kind_rwlock.c, kind_semaphore.c have a table of it each
  *   share.c        acquisitions that share an entry; entries that linger
+ *   kind_latch.c   a countdown latch, whose acquisitions have no nodes
  *   permits.c      a semaphore's acquisitions: a queue entry, then permits; permits_limit.c: how many it was made for
  *   contenders.c   holders and waiters of a path
  *   meter.c        what is measured of the acquisitions of a group of locks
@@ -69,7 +70,9 @@ typedef enum {
     ZKL_MODE_MUTEX = 0,
     ZKL_MODE_READ, /* of a read/write lock */
     ZKL_MODE_WRITE,
-    ZKL_MODE_PERMITS /* permits of a semaphore */
+    ZKL_MODE_PERMITS, /* permits of a semaphore */
+    ZKL_MODE_LATCH,   /* the wait for a latch to open */
+    ZKL_MODE_COUNT    /* a count-down of a latch */
 } zkl_mode;
 
 /* The most permits that one acquisition can request: each of them is a node. */
@@ -86,7 +89,7 @@ typedef struct {
     int64_t linger;
     /* How many turns in a row a node may serve after its first one, before others get theirs; 0: none. */
     int32_t handoff;
-    int32_t permits; /* MODE_PERMITS: how many the semaphore has, 1 or more */
+    int32_t permits; /* MODE_PERMITS: how many the semaphore has; of a latch: its count; 1 or more */
     zkl_mode mode;
     bool revocable; /* watch for requests to release the lock: zkl_acquisition_revocations */
 } zkl_lock;

@@ -115,6 +115,7 @@ void zkl_entries_run(zkl_locks *locks)
     while (zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT &&
            (entry = TAILQ_FIRST(&locks->over_watch_budget)) != NULL && zkl_entry_fits(entry)) {
         zkl_entry_leave_wait_list(entry);
+        zkl_entry_reserve(entry, true); /* an entry that asks reads first */
         zkl_entry_step(entry);
     }
 }
@@ -348,11 +349,17 @@ static void look_later(zkl_watcher *watcher)
     zkl_entry_look_later(entry_of(watcher));
 }
 
+static void watch_unreadable(zkl_watcher *watcher)
+{
+    zkl_entry_blocker_unreadable(entry_of(watcher));
+}
+
 /* The watch could not be armed. If there is a connection, the entry waits: the cause will not pass at once. */
 static void watch_failed(zkl_watcher *watcher)
 {
     zkl_entry *entry = entry_of(watcher);
-    if (entry->state == ZKL_ENTRY_QUEUED && zkl_session_usable(entry->locks->session)) {
+    bool waits = entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_LOOKING;
+    if (waits && zkl_session_usable(entry->locks->session)) {
         zkl_entry_look_later(entry); /* no memory, or a name that no node can have */
     } else {
         zkl_entry_look_again(entry);
@@ -425,6 +432,7 @@ const zkl_watch_ops zkl_entry_watches = {
     .gone = watched_gone,
     .look_again = look_again,
     .look_later = look_later,
+    .unreadable = watch_unreadable,
     .failed = watch_failed,
     .answered = watch_answered,
     .listed = directory_listed,

@@ -107,7 +107,7 @@ void zkl_entry_session_over(zkl_entry *entry, const char *why)
             return;
         }
         vanish(entry, why);
-    } else if (entry->wanted && entry->kind->queues) {
+    } else if (entry->wanted && (entry->kind->queues || entry->kind->asks != NULL)) {
         start_over(entry, ZKL_LOSS_SESSION);
         zkl_entry_make_runnable(entry);
     } else {

@@ -7,6 +7,8 @@
 #include "names.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -318,4 +320,17 @@ zkl_standing zkl_names_standing(char *const *names, int32_t count, const char *o
         .nearest = found->nearest,
         .earlier = earlier,
     };
+}
+
+bool zkl_latch_parse(const char *data, int length, long count, char text[ZKL_LATCH_DATA_SIZE],
+                     char gate[ZKL_LATCH_NAME_SIZE], long *left)
+{
+    char sound[2 * ZKL_LATCH_DATA_SIZE];
+    snprintf(text, ZKL_LATCH_DATA_SIZE, "%.*s", length > 0 ? length : 0, length > 0 ? data : "");
+    *left = strtol(text, NULL, 10);
+    const char *name = strchr(text, ' ');
+    snprintf(gate, ZKL_LATCH_NAME_SIZE, "%s", name != NULL ? name + 1 : "");
+    snprintf(sound, sizeof sound, "%ld/%ld %s", *left, count, gate);
+    return strcmp(text, sound) == 0 && strlen(text) == (size_t)length && *left >= 0 && *left <= count &&
+           strncmp(gate, "gate-", 5) == 0 && strspn(gate + 5, "0123456789abcdef-") == ZKL_UUID_LENGTH;
 }

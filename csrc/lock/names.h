@@ -86,4 +86,14 @@ typedef struct {
  */
 zkl_standing zkl_names_standing(char *const *names, int32_t count, const char *own, zkl_node_kind mine);
 
+#define ZKL_LATCH_NAME_SIZE (ZKL_UUID_LENGTH + 6)      /* the name of a latch's gate, and a NUL */
+#define ZKL_LATCH_DATA_SIZE (ZKL_LATCH_NAME_SIZE + 24) /* "<left>/<count> <gate>", with two numbers of 32 bits */
+
+/*
+ * Stores what the data of a latch's node say, and the data as text. Returns false unless the data are, to the last character,
+ * what a latch of this `count` writes.
+ */
+bool zkl_latch_parse(const char *data, int length, long count, char text[ZKL_LATCH_DATA_SIZE],
+                     char gate[ZKL_LATCH_NAME_SIZE], long *left);
+
 #endif

@@ -240,8 +240,11 @@ static void on_writer_looked_at(void *owner, int rc, const zkl_reply *reply)
 
 void zkl_entry_blocker_gone(zkl_entry *entry)
 {
-    if (entry->state == ZKL_ENTRY_CONFIRMING || entry->state == ZKL_ENTRY_GRANTED) {
-        entry->kind->directory_changed(entry); /* no node is ahead, so the watch is on a directory */
+    bool asks = entry->state == ZKL_ENTRY_LOOKING && entry->kind->asks != NULL;
+    if (entry->state == ZKL_ENTRY_CONFIRMING || entry->state == ZKL_ENTRY_GRANTED || asks) {
+        if (entry->kind->directory_changed != NULL) {
+            entry->kind->directory_changed(entry); /* no node is ahead: a directory is watched, or the kind `asks` */
+        }
         return;
     }
     if (entry->state != ZKL_ENTRY_QUEUED) {
@@ -255,9 +258,28 @@ void zkl_entry_blocker_gone(zkl_entry *entry)
     }
 }
 
+/* The watch of an entry that asks is over: the entry asks again when it is stepped. */
+static bool asks_again(zkl_entry *entry)
+{
+    bool asks = entry->state == ZKL_ENTRY_LOOKING && entry->kind->asks != NULL;
+    if (asks) {
+        zkl_entry_move(entry, ZKL_ENTRY_PARKED);
+    }
+    return asks;
+}
+
+void zkl_entry_blocker_unreadable(zkl_entry *entry)
+{
+    if (entry->state == ZKL_ENTRY_LOOKING && entry->kind->asks != NULL) {
+        zkl_entry_refuse(entry, ZNOAUTH, "watching a node of");
+    } else {
+        zkl_entry_look_later(entry); /* lists again now and then */
+    }
+}
+
 void zkl_entry_look_later(zkl_entry *entry)
 {
-    if (entry->state == ZKL_ENTRY_QUEUED) {
+    if (asks_again(entry) || entry->state == ZKL_ENTRY_QUEUED) {
         zkl_entry_back_off(entry);
     }
 }
@@ -266,7 +288,7 @@ void zkl_entry_look_again(zkl_entry *entry)
 {
     if (entry->state == ZKL_ENTRY_GRANTED) {
         entry->kind->directory_changed(entry);
-    } else if (entry->state == ZKL_ENTRY_QUEUED ||
+    } else if (asks_again(entry) || entry->state == ZKL_ENTRY_QUEUED ||
                (entry->state == ZKL_ENTRY_CONFIRMING && !entry->kind->needs_lease)) {
         zkl_entry_make_runnable(entry);
     }

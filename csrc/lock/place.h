@@ -29,6 +29,8 @@ void zkl_entry_blocker_gone(zkl_entry *entry);
 void zkl_entry_look_again(zkl_entry *entry);
 /* The same, but not at once: no watch tells the entry when. */
 void zkl_entry_look_later(zkl_entry *entry);
+/* The node that the entry watches may not be read. */
+void zkl_entry_blocker_unreadable(zkl_entry *entry);
 /* The watch that the entry waits for was armed, or its node is not there. */
 void zkl_entry_watch_answered(zkl_entry *entry, bool there);
 

@@ -184,8 +184,9 @@ static int client_acquire(lua_State *L)
         .count = check_count(L, 6),
     };
     luaL_checktype(L, 3, LUA_TTABLE);
-    luaL_argcheck(L, request.count <= zkl_lock_spec_settings(request.spec)->permits && request.count <= ZKL_MAX_COUNT,
-                  6, "more than there are");
+    int32_t permits = zkl_lock_spec_settings(request.spec)->permits; /* 0 of a latch that is open from the beginning */
+    luaL_argcheck(L, (request.count <= permits || permits == 0) && request.count <= ZKL_MAX_COUNT, 6,
+                  "more than there are");
     zkl_handle *writer = opt_acquisition(L, 7);
     luaL_argcheck(L, writer == NULL || zkl_handle_client(writer) == client, 7, "an acquisition of another client");
     zkl_handle **box = push_handle_box(L, ACQUISITION_TYPE);

@@ -63,8 +63,9 @@ static const char *check_path(lua_State *L)
 
 static zkl_mode check_mode(lua_State *L)
 {
-    static const char *const names[] = {"mutex", "read", "write", "permits", NULL};
-    static const zkl_mode modes[] = {ZKL_MODE_MUTEX, ZKL_MODE_READ, ZKL_MODE_WRITE, ZKL_MODE_PERMITS};
+    static const char *const names[] = {"mutex", "read", "write", "permits", "latch", "count", NULL};
+    static const zkl_mode modes[] = {ZKL_MODE_MUTEX,   ZKL_MODE_READ,  ZKL_MODE_WRITE,
+                                     ZKL_MODE_PERMITS, ZKL_MODE_LATCH, ZKL_MODE_COUNT};
     return modes[field_choice(L, 1, "mode", names)];
 }
 
@@ -72,9 +73,9 @@ static zkl_mode check_mode(lua_State *L)
  * core.lock_spec{path =, mode =, identity =, acl =, max_hold =, revocable =, permits =, handoff =, linger =, meter =}
  *   -> lock spec | nil, message, code
  *
- * Makes a lock spec. `mode` is "mutex", "read", "write" or "permits". `acl` is as in check_acl. `max_hold` and `linger` are in
- * seconds, 0 if missing. `permits` is the number of a semaphore's permits, 1 if missing. `handoff` is 0 if missing.
- * `meter` measures the acquisitions. All lock specs of one meter must be for the same client.
+ * Makes a lock spec. `mode` is "mutex", "read", "write", "permits", "latch" or "count". `acl` is as in check_acl. `max_hold`
+ * and `linger` are in seconds, 0 if missing. `permits` is the number of a semaphore's permits, or a latch's count, 1 if
+ * missing. `handoff` is 0 if missing. `meter` measures the acquisitions. All lock specs of one meter must be for the same client.
  */
 int core_lock_spec(lua_State *L)
 {
@@ -82,13 +83,15 @@ int core_lock_spec(lua_State *L)
     lua_settop(L, 1);
     const char *identity = field_text(L, 1, "identity", NULL);
     luaL_argcheck(L, identity != NULL, 1, "a lock spec needs an identity");
+    zkl_mode mode = check_mode(L);
+    bool is_latch = mode == ZKL_MODE_LATCH || mode == ZKL_MODE_COUNT;
     zkl_lock lock = {
         .path = check_path(L),
-        .mode = check_mode(L),
+        .mode = mode,
         .identity = identity,
         .max_hold = nanoseconds_of(field_number(L, 1, "max_hold", 0)),
         .revocable = field_flag(L, 1, "revocable", false),
-        .permits = field_integer(L, 1, "permits", 1, 1),
+        .permits = field_integer(L, 1, "permits", is_latch ? 0 : 1, 1),
         .handoff = field_integer(L, 1, "handoff", 0, 0),
         .linger = nanoseconds_of(field_number(L, 1, "linger", 0)),
     };

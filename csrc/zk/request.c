@@ -20,7 +20,8 @@
 int32_t zkl_most_in_flight = 1000;
 #endif
 
-/* Returns a context for a request that is about to be sent, or NULL when memory is short. Counts it as in flight. */
+/* Returns a context for a request that is about to be sent, or NULL when memory is short: then the memory of
+ * the ask is freed. Counts it as in flight. */
 static zkl_request *begin(zkl_session *session, const zkl_ask *ask)
 {
     zkl_request *request = TAILQ_FIRST(&session->requests.spare);
@@ -29,6 +30,7 @@ static zkl_request *begin(zkl_session *session, const zkl_ask *ask)
     } else {
         request = zkl_alloc(sizeof *request);
         if (request == NULL) {
+            zkl_free(ask->memory);
             return NULL;
         }
     }

@@ -38,7 +38,7 @@ typedef void (*zkl_on_reply)(void *owner, int rc, const zkl_reply *reply);
 typedef struct {
     zkl_on_reply on_reply;
     void *owner;
-    void *memory;        /* freed when the C client does not know the request any more; NULL: none */
+    void *memory;        /* freed when the C client does not know the request any more, or was not asked; NULL: none */
     uint32_t generation; /* comes back with the reply */
     int32_t tag;         /* likewise */
     zkl_proof proof;

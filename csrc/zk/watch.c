@@ -377,7 +377,7 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
         part_from_owner(watch); /* the node may not be read, or is gone, as the heartbeat will tell */
     }
     if (rc == ZNOAUTH || rc == ZTHROTTLEDOP) {
-        tell(watch, ops->look_later);
+        tell(watch, rc == ZNOAUTH ? ops->unreadable : ops->look_later);
     } else {
         tell(watch, rc == ZNONODE ? ops->gone : ops->look_again);
     }

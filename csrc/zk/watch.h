@@ -54,6 +54,8 @@ typedef struct {
     void (*look_again)(zkl_watcher *watcher);
     /* The same, but not at once: no watch tells when. */
     void (*look_later)(zkl_watcher *watcher);
+    /* The node may not be read, so it cannot be watched. */
+    void (*unreadable)(zkl_watcher *watcher);
     /* The watch could not be sent, or there was no memory for it. */
     void (*failed)(zkl_watcher *watcher);
     /* The watch was armed, or its node is not there. */

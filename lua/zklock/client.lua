@@ -12,6 +12,7 @@
 
 local cluster_mutex = require "zklock.cluster_mutex"
 local core = require "zklock.core"
+local Latch = require "zklock.latch"
 local Leader = require "zklock.leader"
 local Lock = require "zklock.lock"
 local LockGroups = require "zklock.lock_groups"
@@ -443,14 +444,18 @@ local LOCK_SCHEMA = {
     on_revoke = { options.callback }
 }
 
+--- The settings of a latch.
+local LATCH_SCHEMA = { acl = LOCK_SCHEMA.acl }
+
 --- Checks the path and the settings of a lock, for the methods that make one.
+-- @tparam table|nil schema default: LOCK_SCHEMA
 -- @treturn table the settings; or nil and what is wrong
-local function read_lock(client, path, settings)
+local function read_lock(client, path, settings, schema)
     local wrong = options.path_problem(path)
     if wrong then
         return nil, wrong
     end
-    settings, wrong = options.read(settings, LOCK_SCHEMA)
+    settings, wrong = options.read(settings, schema or LOCK_SCHEMA)
     wrong = wrong or options.creator_problem(settings.acl, client._has_auth, "when the client was opened without auth")
     if wrong then
         return nil, wrong
@@ -541,6 +546,26 @@ function Client:semaphore(path, permits, settings)
         error("client:semaphore: " .. wrong, 2)
     end
     return Semaphore.new(self, path, permits, read)
+end
+
+--- Makes a countdown latch: programs wait until others have counted down to 0. Sends nothing. The first
+-- that waits or counts down fixes the count. Any use with another count is answered "mismatch". See `Latch`.
+--
+-- @tparam string path as of Client:mutex. Its children belong to the latch: no lock should use their paths.
+-- @tparam number count a whole number from 0 (open from the beginning) to 2147483647
+-- @tparam table|nil settings `acl` as for `zklock.connect`, for the latch's nodes; default: the client's
+-- @treturn Latch
+-- @raise when the path, the count or an option are malformed
+function Client:latch(path, count, settings)
+    check_self(self, "latch")
+    local read, wrong = read_lock(self, path, settings, LATCH_SCHEMA)
+    if read then
+        count, wrong = options.read_latch_count(count)
+    end
+    if wrong then
+        error("client:latch: " .. wrong, 2)
+    end
+    return Latch.new(self, path, count, read)
 end
 
 --- Makes one lock of several, of any kinds: all are acquired or none. Sends nothing. See `Multi`.

@@ -44,8 +44,8 @@ local format = string.format
 
 local inspect = {}
 
---- The most bytes that a latch's data have: two numbers and a character between them.
-local LATCH_DATA = 21
+--- The most bytes that a latch's data have: two numbers, and its gate's name with 36 characters (csrc/lock/kind_latch.c).
+local LATCH_DATA = 80
 
 local SCHEMA = { timeout = { options.timeout }, identities = { options.boolean } }
 
@@ -205,10 +205,10 @@ local function examine_other(self, path, stat, others, done)
         return finish(false)
     end
     self.reads:add("get", path, function(data)
-        local left, count = (data or ""):match "^(%d+)/(%d+)$"
+        local left, count, gate = (data or ""):match "^(%d+)/(%d+) (gate%-[%x-]+)$"
         local is_latch = left ~= nil
         for _, name in ipairs(others) do
-            is_latch = is_latch and (name == "gate" or name:find "^c%-" ~= nil)
+            is_latch = is_latch and (name == gate or name:find "^c%-" ~= nil)
         end
         if is_latch then
             state.kind, state.left, state.count, state.others = "latch", tonumber(left), tonumber(count), {}

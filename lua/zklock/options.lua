@@ -385,14 +385,24 @@ function options.read_timeout_or_table(given, schema)
     return options.read(given, schema)
 end
 
+local function read_number(number, name, check)
+    local fits, converted = check(number)
+    if not fits then
+        return nil, format("%s must be %s (got %s)", name, converted, describe(number))
+    end
+    return converted
+end
+
 --- Checks the number of permits of a semaphore.
 -- @treturn number; or nil and what is wrong
 function options.read_permits(permits)
-    local fits, converted = options.permits(permits)
-    if not fits then
-        return nil, format("permits must be %s (got %s)", converted, describe(permits))
-    end
-    return converted
+    return read_number(permits, "permits", options.permits)
+end
+
+--- Checks the count of a latch.
+-- @treturn number; or nil and what is wrong
+function options.read_latch_count(count)
+    return read_number(count, "count", options.handoff)
 end
 
 return options

@@ -91,7 +91,7 @@ describe("zklock.core", function()
         assert.matches("handoff: an integer from 0 to 2147483647 expected", refused("handoff", -1))
         assert.matches("permits: an integer from 1 to 2147483647 expected", refused("permits", 1e300))
         assert.matches("max_hold: a number expected", refused("max_hold", "1"))
-        assert.matches("mode: one of mutex, read, write, permits expected", refused("mode", "lock"))
+        assert.matches("mode: one of mutex, read, write, permits, latch, count expected", refused("mode", "lock"))
         assert.matches("needs an identity", refused("identity", false))
         assert.matches("needs a path", refused("path", 1))
         local called = false

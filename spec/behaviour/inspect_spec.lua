@@ -115,12 +115,13 @@ describe("inspect.lock", function()
 
     it("shows a latch, a free lock, and what is no lock", function()
         local client = fixture.steady_client()
-        local latch, free, directory, data = fixture.directory(), fixture.directory(), fixture.directory(), fixture.directory()
-        assert(fixture.observer():set(latch, "2/5"))
-        assert(fixture.observer():create(latch .. "/c-" .. UUID, "one"))
+        local latch, free, directory, data = fixture.path(), fixture.directory(), fixture.directory(), fixture.directory()
+        for _ = 1, 3 do
+            assert(client:latch(latch, 5):count_down(10))
+        end
         assert(fixture.observer():delete(join(free)))
         assert(fixture.observer():create(directory .. "/config", "x"))
-        assert(fixture.observer():set(data, "2/5"))
+        assert(fixture.observer():set(data, "2/5 gate-" .. UUID))
         assert(fixture.observer():create(data .. "/config", "x"))
         local state = look(client, latch)
         assert.same({ "latch", 2, 5 }, { state.kind, state.left, state.count })

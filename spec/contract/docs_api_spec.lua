@@ -79,12 +79,13 @@ describe("the documentation", function()
             Lock = client:mutex("/a"),
             RwLock = client:rwlock("/a"),
             Semaphore = client:semaphore("/a", 2),
+            Latch = client:latch("/a", 2),
             Multi = client:multi { client:mutex("/a") },
             Transaction = client:transaction(),
             Watch = setmetatable({}, require("zklock.node").Watch),
             Leader = client:leader("/a")
         }
-        local values = { servers = "127.0.0.1:1", path = "/a", key = "a", permits = 2, fn = function() end }
+        local values = { servers = "127.0.0.1:1", path = "/a", key = "a", permits = 2, count = 2, fn = function() end }
         local found, problems = {}, {}
         local function look(name, doc, method, object)
             local parameter = doc and documentation.options_parameter(doc)

@@ -226,6 +226,37 @@ local function promises(loop)
         end)
     end)
 
+    it("coroutines wait for a latch, and another one counts down #asan", function()
+        local ticks, ticker = loops.new_ticker(loop)
+        loop.run(function()
+            local client, path, open = loops.client(loop), fixture.path(), 0
+            local latch, other = client:latch(path, 2), client:latch(path, 2)
+            local function wait()
+                assert.is_true(latch:wait(60))
+                open = open + 1
+            end
+            loop.spawn(wait)
+            loop.spawn(wait)
+            loops.until_true(loop, function()
+                return fixture.is_watched(path .. "/gate")
+            end)
+            assert.is_true(latch:count_down(60))
+            assert.equal(1, latch:count(60))
+            assert.equal(0, open)
+            assert.equal("cancelled", select(3, loops.while_going_on(ticks, 10, function()
+                other:cancel()
+            end, function()
+                return other:wait(60)
+            end)))
+            assert.is_true(latch:count_down(60))
+            loops.until_true(loop, function()
+                return open == 2
+            end)
+            assert.is_true(other:wait(0))
+            ticks.stop = true
+        end, ticker)
+    end)
+
     it("several clients wait in one loop", function()
         loop.run(function()
             local path, ended = fixture.path(), 0

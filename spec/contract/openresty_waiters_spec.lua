@@ -31,6 +31,42 @@ describe("inside nginx #nginx", function()
         fixture.await_children(server.path, 0)
     end)
 
+    it("a request waits for a latch until others have counted down, and not after its client aborts #nginxasan", function()
+        -- The wait must end with the aborted request itself. So no collector and no ticker can end it.
+        local head = inside.HEAD:gsub("init_by_lua_block {", [[%0
+            collectgarbage("stop")
+            collectgarbage = function() return 0 end
+            local at = ngx.timer.at
+            ngx.timer.at = function(seconds, ...)
+                return seconds > 0 or at(seconds, ...)
+            end
+        ]])
+        local server = start([[
+            location = /latch { content_by_lua_block {
+                local latch = require("spec.support.inside_nginx").client():latch("@PATH@", 2)
+                ngx.say(tostring(latch[ngx.var.arg_call](latch, 60)))
+            } }
+        ]], { head = head })
+        local function is_watched()
+            return fixture.is_watched(server.path .. "/gate")
+        end
+        local aborted = server:ask("/latch?call=wait")
+        eventually(is_watched)
+        aborted:abort()
+        eventually(function()
+            return not is_watched()
+        end, 20, "the aborted request to leave the latch")
+        local waiting = { server:ask("/latch?call=wait"), server:ask("/latch?call=wait") }
+        eventually(is_watched)
+        assert.same({ 200, "true" }, { server:get("/latch?call=count_down") })
+        assert.same({ 200, "1" }, { server:get("/latch?call=count") })
+        assert.same({ 200, "true" }, { server:get("/latch?call=count_down") })
+        for index = 1, 2 do
+            assert.same({ 200, "true" }, { waiting[index]:answer() })
+        end
+        nobody_complained(server)
+    end)
+
     it("a request whose on_abort cancels leaves the queue at once, and continues #nginxasan", function()
         local server = start([[
             location = /cancels { content_by_lua_block {

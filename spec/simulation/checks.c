@@ -38,6 +38,8 @@
  *              a semaphore's lease nodes wakes only the head of its queue. Events to a client further behind are excused if
  *              it has given something up a moment ago, because its watch may not be removed yet.
  *
+ *   counted, latch, gate    See latches.c.
+ *
  *   try        A refused try has created nothing if the path was held all the time by nodes that every server had seen.
  *   leftovers  No connection is used with requests that an earlier connection, lost in a send that failed, has left behind.
  *   strays     A node that a client has made and does not know of is deleted when that client queues there again (strays.c).
@@ -185,6 +187,12 @@ void check_exclusion(void)
     }
 }
 
+static void check_state(void)
+{
+    check_exclusion();
+    check_latches();
+}
+
 void check_foreign_grant(const foreigner *who)
 {
     (void)who;
@@ -260,6 +268,7 @@ static void node_created(void *context, const char *path, int64_t session, int64
     (void)context;
     (void)session;
     note_limit_change(path);
+    note_latch_created(path);
     zkl_node node = zkl_node_parse(strrchr(path, '/') + 1);
     if (node.kind == ZKL_NODE_STRANGER || path_index(path) < 0)
         return; /* not a contender's node */
@@ -382,6 +391,7 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     (void)context;
     (void)zxid;
     note_limit_change(path);
+    note_latch_deleted(path);
     node_record *node = find_node(path);
     if (node != NULL) {
         if (node->gone)
@@ -764,7 +774,7 @@ void check_after_call(client *of)
             each->excused = each->excuse_ending = false;
         int64_t session = sim_client_session(of->index);
         if (each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED && session != 0 &&
-            session != each->session)
+            session != each->session && !is_latch(each->path))
             fail("owner", "claim %d of client %d is still granted under a session that is over", each->number,
                  of->index);
         if (each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED) {
@@ -776,7 +786,7 @@ void check_after_call(client *of)
             server_path_of(node, each->node, sizeof(each->node));
     }
     check_nodes(of);
-    check_exclusion();
+    check_state();
 }
 
 /* ---- acquisitions ---- */
@@ -829,8 +839,10 @@ static bool refusal_explained(const acquisition_record *record, zkl_code code)
         return run.options.auth_fails;
     case ZKL_EXHAUSTED: /* an impostor's node keeps its number when the directory is created again */
         return run.exhausting || has_impostor(record->path);
+    case ZKL_NO_NODE:
+        return is_latch(record->path) && latch_refusal_explained(record, code);
     case ZKL_MISMATCH:
-        return mismatch_explained(record);
+        return is_latch(record->path) ? latch_refusal_explained(record, code) : mismatch_explained(record);
     default:
         return false;
     }
@@ -944,6 +956,10 @@ static int64_t first_grant(const node_record *node)
 static void check_granted(acquisition_record *record, zkl_acquisition *acquisition)
 {
     note_grant(record, acquisition);
+    if (is_latch(record->path)) {
+        check_latch_granted(record);
+        return;
+    }
     const client *of = &run.clients[record->client];
     if (record->max_hold > 0 && record->hold_until > client_clock(of, sim_now()) + record->max_hold)
         fail("hold", "claim %d of client %d may hold for longer than its max_hold", record->number, record->client);
@@ -1001,7 +1017,7 @@ void check_acquisition_changed(acquisition_record *record, zkl_acquisition *acqu
     run.clients[record->client].disturbed_at = sim_now();
     if (record->settled && !settled)
         fail("final", "claim %d of client %d was settled and is not any more", record->number, record->client);
-    if (settled && (phase == ZKL_ACQUISITION_WAITING || phase == ZKL_ACQUISITION_GRANTED))
+    if (settled && (phase == ZKL_ACQUISITION_WAITING || (phase == ZKL_ACQUISITION_GRANTED && !is_latch(record->path))))
         fail("final", "claim %d of client %d is settled while %s", record->number, record->client,
              zkl_acquisition_phase_name(phase));
     if (settled && !record->settled && phase == ZKL_ACQUISITION_RELEASED && code == ZKL_LOST)
@@ -1027,7 +1043,9 @@ void check_acquisition_changed(acquisition_record *record, zkl_acquisition *acqu
     if (phase == ZKL_ACQUISITION_REFUSED && !refusal_explained(record, code))
         fail("final", "claim %d of client %d was refused with %s: %s", record->number, record->client,
              zkl_code_name(code), zkl_acquisition_message(acquisition));
-    if (phase == ZKL_ACQUISITION_REFUSED)
+    if (phase == ZKL_ACQUISITION_REFUSED && is_latch(record->path))
+        check_latch_try(record, code);
+    else if (phase == ZKL_ACQUISITION_REFUSED)
         check_refused_try(record, code);
     if (phase == ZKL_ACQUISITION_LOST)
         check_lost(record, acquisition);
@@ -1050,6 +1068,10 @@ void check_asked(acquisition_record *record)
     }
     if (!record->try_only || record->writer != NULL)
         return;
+    if (is_latch(record->path)) {
+        note_latch_asked(record);
+        return;
+    }
     if (record->mode == ZKL_MODE_PERMITS) {
         note_lease_blockers(record);
         return;
@@ -1103,7 +1125,7 @@ void check_lease_changed(client *of, int64_t valid_until)
             if (each->client == of->index)
                 each->lease_began = sim_now();
             if (each->client == of->index && each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED &&
-                each->granted_at < sim_now())
+                each->granted_at < sim_now() && !is_latch(each->path)) /* a latch is granted without a lease */
                 fail("exclusion",
                      "the lease of client %d lapsed and began anew, claim %d was not reported lost between", of->index,
                      each->number);
@@ -1281,7 +1303,8 @@ static uint64_t hash_record(const acquisition_record *record)
     uint64_t flags = (uint64_t)record->settled | (uint64_t)record->ended << 1 | (uint64_t)record->comparable << 2 |
                      (uint64_t)record->excused << 3 | (uint64_t)record->excuse_ending << 4 |
                      (uint64_t)(record->acquisition != NULL) << 5 | (uint64_t)record->wiped << 6 |
-                     (uint64_t)record->misled << 7 | settled_before(record) << 8;
+                     (uint64_t)record->misled << 7 | settled_before(record) << 8 | (uint64_t)record->counted << 40 |
+                     (uint64_t)record->open_when_asked << 41;
     uint64_t hash = sim_mix((uint64_t)record->client << 32 ^ (uint64_t)record->phase, flags);
     /* The first half of the token is the czxid of the node. */
     const char *grants = record->token[0] != '\0' ? record->token + ZKL_TOKEN_NUMBER_DIGITS : "";
@@ -1319,5 +1342,5 @@ uint64_t hash_checks(void)
     for (int path = 0; path < run.path_count; path++)
         sum += sim_mix((uint64_t)path, millis(run.limit_since[path]));
     sum += sim_mix((uint64_t)replacement, millis(run.replaced_live_at));
-    return sum;
+    return sum + hash_latches();
 }

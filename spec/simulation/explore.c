@@ -142,7 +142,7 @@ static void prepare_directories(void)
     if (at.is->no_directory)
         return;
     make_directory(run.paths[0], "");
-    if (at.is->permits == 0)
+    if (at.is->permits == 0 || at.is->latch)
         return;
     queue_directory(0, directory);
     make_directory(directory, "");
@@ -181,8 +181,10 @@ static void begin_world(const world *is, const bounds *within, bool trace)
     run.timeout = SESSION_TIMEOUT_MS * SIM_MILLISECOND;
     run.leases = !is->no_lease;
     run.prefix = "";
-    run.path_count = 1;
-    run.limits[0] = is->permits;
+    run.path_count = is->latch ? 0 : 1;
+    run.latch_count = is->latch ? 1 : 0;
+    run.latches[0].count = is->permits;
+    run.limits[0] = is->latch ? 0 : is->permits;
     run.mismatch = is->mismatch;
     run.handoff = is->handoff;
     run.weights[ZKL_MODE_MUTEX] = 1;
@@ -294,7 +296,7 @@ static bool directory_of(int which, char *out)
         queue_directory(0, out);
     else
         lease_directory(0, out);
-    return which == 0 || at.is->permits > 0;
+    return which == 0 || (at.is->permits > 0 && !at.is->latch);
 }
 
 static void delete_child(int index)
@@ -407,8 +409,10 @@ static int add_deletions(choice *out)
     char directory[MAX_DIRECTORY];
     for (int which = 0; which < 2 && directory_of(which, directory); which++) {
         int children = sim_child_count(directory);
-        for (int i = 0; i < children && i < 4; i++)
-            out[count++] = (choice){.kind = CHOOSE_FAULT, .fault = MAY_DELETE, .index = which * 16 + i};
+        for (int i = 0; i < children && i < 4; i++) {
+            if (!at.is->latch || strncmp(sim_child(directory, i), "gate-", 5) == 0)
+                out[count++] = (choice){.kind = CHOOSE_FAULT, .fault = MAY_DELETE, .index = which * 16 + i};
+        }
     }
     return count;
 }
@@ -535,6 +539,7 @@ static void finish(void)
     for (;;) {
         deliver_all();
         release_all();
+        finish_latches();
         deliver_all();
         if (run.failed || sim_now() >= limit || !still_busy(&what, &who))
             break;
@@ -583,6 +588,8 @@ static void make_step(const choice *what)
     sim_run_until(sim_now());
     if (!run.failed)
         check_exclusion();
+    if (!run.failed)
+        check_latches();
 }
 
 static uint64_t hash_state(bool with_length)

@@ -60,6 +60,7 @@ typedef struct {
     int ticks[REACHES];
     int tick_length; /* in fifths of the session timeout; 0: one */
     int32_t permits; /* 0: a lock */
+    bool latch;      /* a latch instead, which `permits` count-downs open */
     bool mismatch;
     bool no_directory;
     bool no_lease;         /* clients trust the server's word alone */

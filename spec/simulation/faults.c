@@ -210,6 +210,8 @@ static void random_child(bool contenders, char *path, size_t size)
 static bool admin_delete(void)
 {
     char path[160];
+    if (run.latch_count > 0 && sim_chance(1, 4))
+        return delete_latch();
     if (!sim_chance(1, 3) || !disown_writer(path, sizeof(path)))
         random_child(true, path, sizeof(path));
     if (path[0] == '\0')

@@ -115,5 +115,7 @@ sim_part contender_name(const char *name, int32_t *number)
 
 zkl_node_kind kind_of(zkl_mode mode)
 {
-    return mode == ZKL_MODE_READ ? ZKL_NODE_SHARED : ZKL_NODE_EXCLUSIVE;
+    return mode == ZKL_MODE_LATCH || mode == ZKL_MODE_COUNT ? ZKL_NODE_STRANGER
+           : mode == ZKL_MODE_READ                          ? ZKL_NODE_SHARED
+                                                            : ZKL_NODE_EXCLUSIVE;
 }

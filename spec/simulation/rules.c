@@ -53,6 +53,9 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_UNREADABLE, 0, "unreadable", false, 548},
     {ZKL_BREAK_OUTLIVED, UINT32_C(1) << FAULT_WIPE | UINT32_C(1) << FAULT_RESTORE, "outlived", false, 1391},
     {ZKL_BREAK_AGE, UINT32_C(1) << FAULT_RESTORE_LIVE, "age", false, 910},
+    {ZKL_BREAK_COUNTED, 0, "counted", false, 1},
+    {ZKL_BREAK_GATE, 0, "gate", false, 1},
+    {ZKL_BREAK_OPENED, 0, "opened", false, 1},
     {0, 0, NULL, false, 0},
 };
 /* clang-format on */

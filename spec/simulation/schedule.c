@@ -279,6 +279,7 @@ static void choose(uint64_t seed)
         run.foreigner_count = 0;
         run.keen = run.in_turns = run.calm = false;
     }
+    choose_latches();
     zkl_most_grants = run.handoff % 2 == 1 ? 10 : INT32_C(1) << 30;
 }
 
@@ -374,6 +375,7 @@ static void drain(void)
     int64_t limit = sim_now() + 60 * run.timeout + 20 * SIM_SECOND;
     while (!run.failed && (workload_busy(&what, &who) || strays_left(&stray)) && sim_now() < limit) {
         visit_strays();
+        finish_latches();
         step_until(sim_now() + run.timeout / 8);
     }
     if (!run.failed && workload_busy(&what, &who))

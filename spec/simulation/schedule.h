@@ -9,6 +9,7 @@
  *   faults.c      the faults, and their end
  *   checks.c      the invariants
  *   limits.c      the invariants of semaphores
+ *   latches.c     countdown latches, and their invariants
  *   strays.c      nodes that no acquisition knows any more
  *
  *   rules.c       the rules that can be broken on purpose
@@ -29,7 +30,8 @@
 #define MAX_CLIENTS 6
 #define MAX_LOCKS 3
 #define MAX_SEMAPHORES 2
-#define MAX_PATHS (MAX_LOCKS + MAX_SEMAPHORES)
+#define MAX_LATCHES 2
+#define MAX_PATHS (MAX_LOCKS + MAX_SEMAPHORES + MAX_LATCHES)
 #define MAX_FOREIGNERS 2
 #define MOST_PERMITS 4 /* the usual number */
 #define MANY_PERMITS 20
@@ -124,7 +126,7 @@ typedef struct acquisition_record {
     int number;
     int client, path;
     zkl_mode mode;
-    int32_t limit, count; /* Permits of a semaphore: in all, and for this acquisition. */
+    int32_t limit, count; /* Permits of a semaphore: in all, and for this acquisition. A latch: its count, and 1. */
     bool try_only, optimistic, revocable;
     int32_t handoff;
     int64_t linger; /* nanoseconds */
@@ -164,6 +166,8 @@ typedef struct acquisition_record {
     char blockers[MOST_BLOCKERS][160];
     int blocker_count;
     int64_t creates_before;
+    bool counted;         /* A node has shown that this count-down has counted. */
+    bool open_when_asked; /* Of a wait that asks once: the latch was open on all servers. */
 } acquisition_record;
 
 typedef struct {
@@ -202,6 +206,15 @@ struct lock_set {
     int made;
     bool holding, over;
 };
+
+typedef struct {
+    int32_t count;   /* How many count-downs open it. */
+    int round;       /* How many latches were in its place before. */
+    int64_t open_at; /* When it was last open. */
+    int64_t gone_at; /* When its directory, or the gate of one that was not open, was last deleted. */
+    bool broken;     /* That gate is missing. */
+    bool replaced;   /* The servers have forgotten nodes of it, or have them again. */
+} latch_state;
 
 typedef enum {
     FOREIGNER_IDLE = 0,
@@ -255,6 +268,8 @@ typedef struct {
      */
     bool short_for_long;
     int client_count, path_count, foreigner_count, acquisition_count;
+    int latch_count; /* Their paths are behind the path_count locks and semaphores. */
+    latch_state latches[MAX_LATCHES];
     client clients[MAX_CLIENTS];
     foreigner foreigners[MAX_FOREIGNERS];
     const char *prefix;             /* The chroot: "" or "/app". */
@@ -282,7 +297,7 @@ typedef struct {
     int64_t schedules, steps, turns;
     int64_t acquisitions, tries, grants, contended_grants, losses, deleted_externally, refused_tries, cancelled;
     int64_t foreign_grants, contenders, kills, closes;
-    int64_t modes[4], grants_by_mode[4]; /* by zkl_mode */
+    int64_t modes[6], grants_by_mode[6]; /* by zkl_mode */
     int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
     int64_t shared, lingered, inherited, overheard, beyond;
     int64_t refused_for_memory;
@@ -449,5 +464,29 @@ bool semaphore_is_taken(const acquisition_record *record);
 void note_lease_blockers(acquisition_record *record);
 void check_child_event(int caller, const char *server_path);
 void note_limit_change(const char *server_path);
+
+/* latches.c */
+void choose_latches(void);
+/* An administrator deletes a latch, or only its gate. Returns false if there is none. */
+bool delete_latch(void);
+/* `path` is the index of a path, `server_path` a path as the server names it. */
+bool is_latch(int path);
+/* Returns whether the path is a latch's directory, or a node in one. */
+bool is_of_latch(const char *server_path);
+/* Sets what distinguishes an acquisition of a latch from one of a lock. */
+void describe_latch_record(acquisition_record *record);
+/* The client waits for a latch, or counts down. */
+void use_latch(client *of);
+/* Counts down, if an acquisition waits for a latch and none counts down. To be called now and then in the drain. */
+void finish_latches(void);
+void note_latch_created(const char *server_path);
+void note_latch_deleted(const char *server_path);
+void note_latch_asked(acquisition_record *record);
+/* Checks what must hold at each instant. */
+void check_latches(void);
+void check_latch_granted(const acquisition_record *record);
+void check_latch_try(const acquisition_record *record, zkl_code code);
+bool latch_refusal_explained(const acquisition_record *record, zkl_code code);
+uint64_t hash_latches(void);
 
 #endif

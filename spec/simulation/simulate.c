@@ -76,6 +76,9 @@ static void print_totals(double seconds)
            totals.grants_by_mode[2], totals.modes[2], totals.grants_by_mode[3], totals.modes[3], totals.handed_over,
            totals.downgrades, totals.whole_sets, totals.sets, totals.mismatches, totals.held_too_long, totals.told,
            totals.asked_to_let_go);
+    printf("waits for latches %" PRId64 "/%" PRId64 ", count-downs %" PRId64 "/%" PRId64 " (grants/claims)\n",
+           totals.grants_by_mode[ZKL_MODE_LATCH], totals.modes[ZKL_MODE_LATCH], totals.grants_by_mode[ZKL_MODE_COUNT],
+           totals.modes[ZKL_MODE_COUNT]);
     printf("by a node that was there %" PRId64 ", by one that lingered %" PRId64 ", by permits that were there %" PRId64
            ", beyond the bound %" PRId64 "\n",
            totals.shared, totals.lingered, totals.inherited, totals.beyond);

@@ -21,6 +21,8 @@ bool client_ready(const client *of)
 
 zkl_mode random_mode(int path)
 {
+    if (is_latch(path))
+        return ZKL_MODE_LATCH;
     if (run.limits[path] > 0)
         return ZKL_MODE_PERMITS;
     int64_t choice = sim_below(run.weights[0] + run.weights[1] + run.weights[2]);
@@ -62,6 +64,8 @@ acquisition_record *new_record(client *of, int path)
         run.longest_linger = record->linger;
     snprintf(record->identity, sizeof(record->identity), "client-%d%s", of->index,
              record->number % 8 == 0 ? "/other" : "");
+    if (is_latch(path))
+        describe_latch_record(record);
     record->next = run.acquisitions;
     run.acquisitions = record;
     return record;
@@ -96,7 +100,7 @@ void submit_acquisition(acquisition_record *record)
                                        .writer = record->writer != NULL ? record->writer->acquisition : NULL,
                                        .optimistic = record->optimistic,
                                        .try_only = record->try_only};
-    static const char *const names[] = {"mutex", "read", "write", "permits"};
+    static const char *const names[] = {"mutex", "read", "write", "permits", "latch", "count-down"};
     sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number, lock.path,
               names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
               (int)record->limit, (long long)(record->max_hold / SIM_MILLISECOND),
@@ -528,7 +532,10 @@ static void want_downgrade(client *of)
 static void want_something(client *of, int64_t choice)
 {
     acquisition_record *record;
-    if (choice < 9) {
+    if (run.latch_count > 0 && choice < 20 && sim_chance(1, 4)) {
+        if (open_acquisitions(of) <= run.most_open)
+            use_latch(of);
+    } else if (choice < 9) {
         make_acquisitions(of);
     } else if (choice < 10) {
         if (open_acquisitions(of) <= run.most_open)

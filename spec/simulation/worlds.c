@@ -16,6 +16,8 @@
     {                                                                                                                  \
         .kind = STEP_ACQUISITION, .acquisition = (number), .mode = ZKL_MODE_PERMITS, .count = (how_many)               \
     }
+#define LATCH(number) ACQUISITION(number, ZKL_MODE_LATCH)
+#define COUNT(number) ACQUISITION(number, ZKL_MODE_COUNT)
 #define RELEASE(number)                                                                                                \
     {                                                                                                                  \
         .kind = STEP_RELEASE, .acquisition = (number)                                                                  \
@@ -274,6 +276,58 @@ const world worlds[] = {
      .ticks = {0, 0},
      .no_directory = true,
      .scripts = {{MUTEX(0), RELEASE(0), MUTEX(1), RELEASE(1), END}, {MUTEX(0), END}}},
+    {.name = "latch",
+     .what = "one client waits for a latch, two count down once each",
+     .clients = 3,
+     .faults = LOSSES | MAY_DELETE,
+     .fault_count = {0, 1},
+     .ticks = {0, 0},
+     .permits = 2,
+     .latch = true,
+     .scripts = {{LATCH(0), END}, {COUNT(0), END}, {COUNT(0), END}}},
+    {.name = "counted",
+     .what = "two clients count down once each, of three times that open the latch",
+     .clients = 2,
+     .faults = LOSSES,
+     .fault_count = {1, 2},
+     .ticks = {0, 0},
+     .permits = 3,
+     .latch = true,
+     .symmetric = true,
+     .scripts = {{COUNT(0), END}, {COUNT(0), END}}},
+    {.name = "last",
+     .what = "one client waits for a latch, another counts down for the first and last time",
+     .clients = 2,
+     .faults = LOSSES | MAY_SEND | MAY_DELETE,
+     .fault_count = {1, 2},
+     .ticks = {0, 0},
+     .permits = 1,
+     .latch = true,
+     .scripts = {{LATCH(0), END}, {COUNT(0), END}}},
+    {.name = "outlasted",
+     .what = "a client counts down and is cut off, perhaps until its session is over; another waits for the latch",
+     .clients = 2,
+     .faults = MAY_CUT,
+     .fault_count = {1, 2},
+     .ticks = {2, 3},
+     .tick_length = 4,
+     .ticks_in_silence = true,
+     .first_only = true,
+     .permits = 1,
+     .latch = true,
+     .scripts = {{COUNT(0), END}, {LATCH(0), END}}},
+    {.name = "unmade",
+     .what = "two clients mean different counts of a latch with no directory yet, which may be reaped",
+     .clients = 2,
+     .faults = MAY_REAP,
+     .fault_count = {1, 1},
+     .ticks = {0, 0},
+     .permits = 1,
+     .latch = true,
+     .mismatch = true,
+     .no_directory = true,
+     .scripts = {{COUNT(0), END},
+                 {{.kind = STEP_ACQUISITION, .acquisition = 0, .mode = ZKL_MODE_LATCH, .permits = 2}, END}}},
     {.name = NULL},
 };
 
@@ -337,5 +391,8 @@ const rule_fit rule_fits[] = {
      "more than "
      "200000 states; scenes.c has one of the orders"},
     {"age", NULL, "data that are restored, and more than a second, in which both clients are at work: the same"},
+    {"counted", "counted", NULL},
+    {"gate", "last", NULL},
+    {"opened", "last", NULL},
     {NULL, NULL, NULL},
 };

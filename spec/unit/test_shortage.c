@@ -126,7 +126,8 @@ static void settled(zkl_handle *handle)
 
 static zkl_handle *acquisition(zkl_client *client, zkl_mode mode, zkl_handle *writer)
 {
-    static const char *const paths[] = {"/shortage/mutex", "/shortage/rw", "/shortage/rw", "/shortage/semaphore"};
+    static const char *const paths[] = {"/shortage/mutex",     "/shortage/rw",    "/shortage/rw",
+                                        "/shortage/semaphore", "/shortage/latch", "/shortage/latch"};
     const zkl_lock lock = {.path = paths[mode],
                            .mode = mode,
                            .identity = "test",
@@ -170,6 +171,9 @@ static void live(void)
     decided(reader);
     zkl_handle *permits = acquisition(client, ZKL_MODE_PERMITS, NULL);
     decided(permits);
+    zkl_handle *counted = acquisition(client, ZKL_MODE_COUNT, NULL);
+    decided(counted);
+    zkl_handle *waits = acquisition(client, ZKL_MODE_LATCH, NULL); /* ends with the client */
     const zkl_operation_request create_node = {.kind = ZKL_OPERATION_CREATE,
                                                .path = "/shortage/n-",
                                                .data = "some data",
@@ -183,7 +187,7 @@ static void live(void)
         settled(zkl_client_operate(client, requests[i]));
     }
     settled(question);
-    zkl_handle *handles[] = {first, second, reader, writer, permits};
+    zkl_handle *handles[] = {first, second, reader, writer, permits, counted, waits};
     for (size_t i = 0; i < COUNT(handles); i++) {
         if (handles[i] != NULL) {
             zkl_handle_release(handles[i]);

@@ -17,7 +17,7 @@
 ---| "deadlock" # this coroutine holds, or is acquiring, by this object already, or would wait for itself
 ---| "cancelled" # the wait was ended by cancel
 ---| "closed" # the client was closed
----| "mismatch" # the semaphore was made for another number of permits
+---| "mismatch" # the semaphore was made for another number of permits, or the latch for another count
 ---| "no_auth" # the ACL forbids the operation
 ---| "auth_failed" # ZooKeeper refused the credentials
 ---| "no_node" # the node, or the chroot of the server list, does not exist
@@ -356,6 +356,13 @@ function Client:rwlock(path, settings) end
 ---@return zklock.Semaphore semaphore
 function Client:semaphore(path, permits, settings) end
 
+--- Makes a countdown latch. Sends nothing.
+---@param path string
+---@param count integer 0 (open from the beginning) to 2147483647
+---@param settings? zklock.LatchOptions
+---@return zklock.Latch latch
+function Client:latch(path, count, settings) end
+
 --- Makes one lock of several locks: all are acquired, or none. Sends nothing.
 ---@param locks zklock.Lock[] each on a different path
 ---@return zklock.Multi multi
@@ -611,6 +618,44 @@ function Semaphore:permits() end
 ---@return string? message
 ---@return zklock.Code? code
 function Semaphore:available(timeout) end
+
+-- Latch ---------------------------------------------------------------------------------------------------------------
+
+---@class zklock.LatchOptions
+---@field acl? zklock.Acl of the latch's nodes; default: the client's
+
+--- A countdown latch.
+---@class zklock.Latch
+local Latch = {}
+
+--- Counts down by one.
+---@param timeout? number seconds (0: does not wait for a connection); default: for ever
+---@return true? counted
+---@return string? message
+---@return zklock.Code? code
+function Latch:count_down(timeout) end
+
+--- Waits until the count is 0.
+---@param timeout? number seconds (0: asks once); default: for ever
+---@return true? open
+---@return string? message
+---@return zklock.Code? code
+function Latch:wait(timeout) end
+
+--- Returns how many count-downs are missing.
+---@param timeout? number seconds; default: the session timeout
+---@return integer? missing
+---@return string? message
+---@return zklock.Code? code
+function Latch:count(timeout) end
+
+--- Ends the waits of other coroutines in this object's methods.
+---@return boolean cancelled whether there was a wait
+function Latch:cancel() end
+
+--- Returns the path that the latch was made with.
+---@return string path
+function Latch:path() end
 
 -- Multi ---------------------------------------------------------------------------------------------------------------
 

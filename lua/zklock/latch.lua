@@ -1,0 +1,230 @@
+--- latch: a countdown latch. Coroutines, programs and machines wait until a count has reached 0.
+--
+-- Both methods that wait are acquisitions on the C side (csrc/lock/kind_latch.c has the nodes and the races). Nothing is held
+-- afterwards: an open latch stays open, whatever becomes of the session that has seen it.
+
+local core = require "zklock.core"
+local new_check = require "zklock.check_self"
+local node = require "zklock.node"
+local options = require "zklock.options"
+local wait = require "zklock.wait"
+
+local error, min, pairs, setmetatable, tonumber = error, math.min, pairs, setmetatable, tonumber
+local format = string.format
+local now = core.now
+
+local Latch = {}
+Latch.__index = Latch
+
+local check_self = new_check("latch", "a latch", { [Latch] = true })
+
+--- The length of a gate's name, and how much of data that no latch has written is shown in a message.
+local GATE_LENGTH, MOST_DATA = #"gate-" + 36, 80
+
+--- For Client:latch. The arguments have been checked.
+function Latch.new(client, path, count, settings)
+    return setmetatable({
+        _client = client,
+        _path = path,
+        _count = count,
+        _identity = settings.identity,
+        _acl = settings.acl,
+        _specs = {},                            -- the lock specs on the C side, by their mode
+        _waits = setmetatable({}, { __mode = "k" }) -- the waits under way
+    }, Latch)
+end
+
+--- Returns the lock spec of a mode, "latch" or "count"; or nil, message, code.
+local function spec_of(self, mode)
+    local spec, message, code = self._specs[mode], nil, nil
+    if not spec then
+        spec, message, code = core.lock_spec {
+            path = self._path, mode = mode, permits = self._count, identity = self._identity, acl = self._acl
+        }
+        self._specs[mode] = spec
+    end
+    return spec, message, code
+end
+
+local function is_decided(run)
+    return run.cancelled or not run.acquisition:waits()
+end
+
+--- Seconds that wait(0) waits until C reports that there is no connection. C notices nothing while it resolves a host name.
+local OFFLINE_PATIENCE = 0.1
+
+--- Returns nil, message and code for a run whose time is up.
+local function timed_out(self, run, seconds)
+    local client = self._client
+    local what = format("could not %s the latch %s within %g s", run.what, self._path, seconds)
+    if run.mode == "count" then
+        what = what .. ", and may or may not have counted"
+    end
+    if run.try or client._core:state() ~= "connected" then
+        return nil, client:_unreachable(what), "disconnected"
+    end
+    return nil, what, "timeout"
+end
+
+--- Asks C, and waits for the answer. Runs protected.
+local function ask(self, run, seconds)
+    local client = self._client
+    local spec, message, code = spec_of(self, run.mode)
+    if not spec then
+        return nil, message, code
+    end
+    local deadline = now() + (run.try and client:_cleanup_timeout() or seconds)
+    local acquisition
+    acquisition, message, code = client._core:acquire(spec, run, run.try, false, 1)
+    if not acquisition then
+        return nil, message, code
+    end
+    if client._adapter.bind then
+        client._adapter.bind(run) -- the wait ends with whatever runs, such as a request
+    end
+    if run.try and client._core:state() ~= "connected" then
+        deadline = min(deadline, now() + OFFLINE_PATIENCE)
+    end
+    local decided
+    decided, message, code = wait.until_decided(client, acquisition:id(), deadline, is_decided, run)
+    if decided == nil then
+        return nil, message, code
+    elseif run.cancelled == "timeout" then
+        return timed_out(self, run, seconds)
+    elseif run.cancelled then
+        return nil, format("waiting for the latch %s was cancelled", self._path), "cancelled"
+    end
+    local phase
+    phase, code, message = acquisition:phase()
+    if phase == "granted" or phase == "lost" then
+        return true -- a count-down stays counted, and a latch open, when the lease lapses
+    elseif phase == "waiting" then
+        return timed_out(self, run, seconds)
+    elseif phase == nil then
+        return nil, code, message -- after a fork, these two are a message and its code
+    end
+    return nil, message, code
+end
+
+--- Runs one acquisition from beginning to end.
+local function perform(self, mode, what, seconds)
+    local run = { mode = mode, what = what, try = seconds == 0, acquisition = false, cancelled = false }
+    self._waits[run] = true
+    local ok, done, message, code = self._client._protect(ask, self, run, seconds)
+    self._waits[run] = nil
+    if run.acquisition then
+        run.acquisition:cancel()
+    end
+    if not ok then
+        error(done, 0)
+    end
+    return done, message, code
+end
+
+--- Counts down by one. The count-down stays when its client ends. A repeated request after a lost reply, or in a new session,
+-- counts once. On a latch that is open it has no effect.
+--
+-- It costs a read and a transaction, and the loser of two at the same time repeats both. Only the last one notifies waiters.
+-- @tparam number|nil timeout seconds, 0 or more; nil: no limit; 0: does not wait for a connection
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code "timeout", "disconnected", "cancelled", "closed" and "no_node" (it may or may not have counted),
+--   "mismatch" (the latch was made for another count), "no_auth", "auth_failed", "forked", "phase", "failed". "no_node": the latch
+--   or its gate was deleted meanwhile, or the chroot does not exist. "not_empty": a program has made nodes below the gate.
+-- @raise when the timeout is malformed
+function Latch:count_down(timeout)
+    check_self(self, "count_down")
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        error("latch:count_down: " .. wrong, 2)
+    end
+    return perform(self, "count", "count down", seconds)
+end
+
+--- Waits until the count is 0. If it is already, the answer comes after one read.
+--
+-- n waiting clients cost n notifications and n reads when the latch opens, and nothing at any other count-down. Waiters of one
+-- client share their notification.
+-- @tparam number|nil timeout seconds, 0 or more; nil: no limit; 0: asks once
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code as of count_down: "timeout" when the count is not 0
+-- @raise when the timeout is malformed
+function Latch:wait(timeout)
+    check_self(self, "wait")
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        error("latch:wait: " .. wrong, 2)
+    end
+    return perform(self, "latch", "wait for", seconds)
+end
+
+--- Reads the data of the latch's node, which must be what csrc/lock/kind_latch.c writes.
+-- @treturn number how many are left; or nil, message, code
+local function read_data(self, data)
+    local left, gate = data:match("^(%d+)/%d+ (gate%-[%da-f%-]+)$")
+    left = tonumber(left)
+    if not left or #gate ~= GATE_LENGTH or left > self._count or data ~= format("%d/%d %s", left, self._count, gate) then
+        return nil, format("the latch '%s' has '%s' as its data, and was to count from %d", self._path,
+            data:sub(1, MOST_DATA), self._count), "mismatch"
+    end
+    return left
+end
+
+--- Reads how many count-downs are missing. The result may be outdated when it is returned.
+-- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
+-- @treturn integer|nil 0: the latch is open
+-- @treturn string|nil message
+-- @treturn string|nil code "mismatch", "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
+-- @raise when the timeout is malformed
+function Latch:count(timeout)
+    check_self(self, "count")
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        error("latch:count: " .. wrong, 2)
+    elseif timeout == nil then
+        seconds = self._client:_cleanup_timeout()
+    end
+    local request = { kind = "get", path = self._path }
+    local operation, message, code = node.perform(self._client, request, seconds, "reading " .. self._path, false)
+    if not operation then
+        return nil, message, code
+    end
+    local data
+    data, message, code = operation:take()
+    if not data and code ~= "no_node" then
+        return nil, message, code
+    elseif not data or data == "" then
+        return self._count -- none has counted yet
+    end
+    return read_data(self, data)
+end
+
+--- Ends the waits of other coroutines in this object's wait and count_down, which answer "cancelled". A count-down that is
+-- cancelled may or may not have counted.
+-- @treturn boolean whether there was a wait to end
+function Latch:cancel()
+    check_self(self, "cancel")
+    local client, runs = self._client, {}
+    for run in pairs(self._waits) do
+        runs[#runs + 1] = not run.cancelled and run or nil
+    end
+    for index = 1, #runs do
+        local run = runs[index]
+        run.cancelled = "cancelled"
+        local waiter = run.acquisition and client._registry.by_handle[run.acquisition:id()]
+        if waiter then
+            client._adapter.wake(waiter)
+        end
+    end
+    return runs[1] ~= nil
+end
+
+--- The path that the latch was made with.
+-- @treturn string
+function Latch:path()
+    check_self(self, "path")
+    return self._path
+end
+
+return Latch

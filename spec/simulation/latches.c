@@ -4,7 +4,7 @@
  *   counted   A count-down counts exactly once: it is granted if it has counted, or if the latch was open. No node shows a
  *             count-down twice, and no more have counted than the latch's count. The data of a latch say how many are left.
  *   latch     A wait is granted only if the latch was open after it began: as many distinct count-downs had counted as its
- *             count. A wait that asks once is refused only if the latch was not open before, on all servers.
+ *             count. After a deletion this may be on a server that lags. A wait that asks once is refused only if the latch was not open before, on all servers.
  *   gate      A latch that is open has no gate. One that is not has the gate that its data say, unless that was deleted.
  *
  * After the faults have ended, clients count down until each latch for which an acquisition waits is open. Then all waits are
@@ -214,6 +214,10 @@ static bool has_gate(int path)
 void check_latches(void)
 {
     for (int path = run.path_count; path < run.path_count + run.latch_count; path++) {
+        char directory[MAX_DIRECTORY];
+        directory_of(path, directory);
+        if (sim_is_outdated_somewhere(directory))
+            state_of(path)->outdated_at = sim_now();
         int32_t left, count, done = counted(path);
         bool says = written(path, &left, &count);
         if (state_of(path)->broken)
@@ -229,10 +233,18 @@ void check_latches(void)
     }
 }
 
-/* Returns whether the latch was open at an instant since the acquisition began. */
+/* Returns whether the acquisition may have read a latch that was deleted: from a server that lagged. */
+static bool may_be_outdated(const acquisition_record *record)
+{
+    return state_of(record->path)->outdated_at >= record->asked_at && record->asked_at > 0;
+}
+
+/* Returns whether the latch was open at an instant since the acquisition began, or on a server that lagged. */
 static bool was_open(const acquisition_record *record)
 {
-    return is_open(record->path) || (state_of(record->path)->open_at >= record->asked_at && record->asked_at > 0);
+    const latch_state *state = state_of(record->path);
+    return is_open(record->path) || (state->open_at >= record->asked_at && record->asked_at > 0) ||
+           (state->open_at > 0 && may_be_outdated(record));
 }
 
 void check_latch_granted(const acquisition_record *record)
@@ -243,14 +255,15 @@ void check_latch_granted(const acquisition_record *record)
              record->client, run.paths[record->path], (int)counted(record->path), (int)count_of(record->path));
     if (record->mode == ZKL_MODE_COUNT && !open && !record->counted)
         fail("counted", "claim %d of client %d is said to have counted, and has not", record->number, record->client);
-    if (count_of(record->path) != record->limit && state_of(record->path)->gone_at < record->asked_at)
+    if (count_of(record->path) != record->limit && state_of(record->path)->gone_at < record->asked_at &&
+        !may_be_outdated(record))
         fail("latch", "claim %d of client %d meant a count of %d, and %s has %d", record->number, record->client,
              (int)record->limit, run.paths[record->path], (int)count_of(record->path));
 }
 
 bool latch_refusal_explained(const acquisition_record *record, zkl_code code)
 {
-    bool gone = state_of(record->path)->gone_at >= record->asked_at;
+    bool gone = state_of(record->path)->gone_at >= record->asked_at || may_be_outdated(record);
     if (code == ZKL_MISMATCH)
         totals.mismatches++;
     return code == ZKL_MISMATCH ? gone || (run.mismatch && count_of(record->path) != record->limit)
@@ -287,7 +300,8 @@ uint64_t hash_latches(void)
     for (int i = 0; i < run.latch_count; i++) {
         /* While it is open, the instant at which it was last open is the present one. */
         uint64_t open = is_open(run.path_count + i) ? 1 : (uint64_t)(run.latches[i].open_at / SIM_MILLISECOND);
-        sum += sim_mix((uint64_t)i, open ^ (uint64_t)(run.latches[i].gone_at / SIM_MILLISECOND) << 32);
+        uint64_t outdated = (uint64_t)(run.latches[i].outdated_at / SIM_MILLISECOND);
+        sum += sim_mix((uint64_t)i, open ^ (uint64_t)(run.latches[i].gone_at / SIM_MILLISECOND) << 32 ^ outdated << 16);
     }
     return sum;
 }

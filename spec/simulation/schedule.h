@@ -208,12 +208,13 @@ struct lock_set {
 };
 
 typedef struct {
-    int32_t count;   /* How many count-downs open it. */
-    int round;       /* How many latches were in its place before. */
-    int64_t open_at; /* When it was last open. */
-    int64_t gone_at; /* When its directory, or the gate of one that was not open, was last deleted. */
-    bool broken;     /* That gate is missing. */
-    bool replaced;   /* The servers have forgotten nodes of it, or have them again. */
+    int32_t count;       /* How many count-downs open it. */
+    int round;           /* How many latches were in its place before. */
+    int64_t open_at;     /* When it was last open. */
+    int64_t gone_at;     /* When its directory, or the gate of one that was not open, was last deleted. */
+    int64_t outdated_at; /* When a server last showed a directory that was deleted. */
+    bool broken;         /* That gate is missing. */
+    bool replaced;       /* The servers have forgotten nodes of it, or have them again. */
 } latch_state;
 
 typedef enum {

@@ -1619,6 +1619,17 @@ bool sim_exists_everywhere(const char *path)
     return sim_exists(path);
 }
 
+bool sim_is_outdated_somewhere(const char *path)
+{
+    const sim_node *now = sim_tree_find(&truth, sim_path(path));
+    for (int i = 0; i < sim.options.servers; i++) {
+        const sim_node *shown = sim_tree_find(&servers[i].tree, sim_path(path));
+        if (shown != NULL && (now == NULL || now->czxid != shown->czxid))
+            return true;
+    }
+    return false;
+}
+
 int64_t sim_owner(const char *path)
 {
     const sim_node *node = sim_tree_find(&truth, sim_path(path));

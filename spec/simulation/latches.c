@@ -228,7 +228,9 @@ void check_latches(void)
         bool open = is_open(path), whole = says && !open;
         if (open)
             state_of(path)->open_at = sim_now();
-        if (gates(path) != (whole ? 1 : 0) || (whole && !has_gate(path)))
+        if (whole && state_of(path)->replaced && gates(path) == 0)
+            state_of(path)->broken = true; /* restored as it was after its gate had been deleted */
+        else if (gates(path) != (whole ? 1 : 0) || (whole && !has_gate(path)))
             fail("gate", "%s is %s, and has %d gates", run.paths[path], open ? "open" : "not open", (int)gates(path));
     }
 }
@@ -243,7 +245,9 @@ static bool may_be_outdated(const acquisition_record *record)
 static bool was_open(const acquisition_record *record)
 {
     const latch_state *state = state_of(record->path);
-    return is_open(record->path) || (state->open_at >= record->asked_at && record->asked_at > 0) ||
+    int32_t left, count;
+    bool says_open = state->broken && written(record->path, &left, &count) && left == 0; /* while it is being deleted */
+    return is_open(record->path) || says_open || (state->open_at >= record->asked_at && record->asked_at > 0) ||
            (state->open_at > 0 && may_be_outdated(record));
 }
 
@@ -266,8 +270,9 @@ bool latch_refusal_explained(const acquisition_record *record, zkl_code code)
     bool gone = state_of(record->path)->gone_at >= record->asked_at || may_be_outdated(record);
     if (code == ZKL_MISMATCH)
         totals.mismatches++;
-    return code == ZKL_MISMATCH ? gone || (run.mismatch && count_of(record->path) != record->limit)
-                                : code == ZKL_NO_NODE && (gone || state_of(record->path)->broken);
+    return code == ZKL_MISMATCH
+               ? gone || (run.mismatch && count_of(record->path) != record->limit)
+               : code == ZKL_NO_NODE && (gone || state_of(record->path)->broken || state_of(record->path)->replaced);
 }
 
 void check_latch_try(const acquisition_record *record, zkl_code code)

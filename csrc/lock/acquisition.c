@@ -73,6 +73,7 @@ void zkl_acquisition_free(zkl_acquisition *acquisition)
     if (zkl_acquisition_kind(acquisition)->end != NULL) {
         zkl_acquisition_kind(acquisition)->end(acquisition);
     }
+    zkl_free(acquisition->part);
     TAILQ_REMOVE(&acquisition->locks->acquisitions, acquisition, all);
     if (acquisition->queue != NULL) {
         zkl_queue_drop(acquisition->queue);

@@ -19,7 +19,7 @@ struct zkl_acquisition {
     /* Its entry in the queue, its own or a shared one; NULL when it has none (any more). */
     zkl_entry *entry;
     struct zkl_acquisition_entries entries; /* its own entries; empty when the server has none of its nodes any more */
-    void *part;                             /* what its kind has added to it; NULL: nothing */
+    void *part;                             /* what its kind has added to it, in one piece of memory; NULL: nothing */
     zkl_lock_spec *spec;
     char *message;
     void *user;

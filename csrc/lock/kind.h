@@ -59,7 +59,7 @@ struct zkl_kind {
      * acquisition that never held or has no entry, and more than once. May free the acquisition.
      */
     void (*released)(zkl_acquisition *acquisition);
-    /* The acquisition is freed: frees acquisition->part, which is NULL if `begin` was not called. May be NULL. */
+    /* The acquisition is freed, and after it its part, which is NULL if `begin` was not called. May be NULL. */
     void (*end)(zkl_acquisition *acquisition);
     /* As zkl_acquisition_nodes, of a granted acquisition. May be NULL: it holds by one node. */
     char *(*nodes)(const zkl_acquisition *acquisition);

@@ -49,11 +49,6 @@ static latch *part_of(const zkl_entry *entry)
     return entry->acquisition->part;
 }
 
-static void end(zkl_acquisition *acquisition)
-{
-    zkl_free(acquisition->part);
-}
-
 static void grant(zkl_entry *entry)
 {
     zkl_acquisition_grant(entry->acquisition, entry);
@@ -143,10 +138,9 @@ static void transact(zkl_entry *entry, const char *node, const char *gate, long 
 static void decide(zkl_entry *entry, int rc, const zkl_reply *reply)
 {
     latch *part = part_of(entry);
-    const zkl_acquisition *of = entry->acquisition;
     const char *path = entry->queue->directory.path;
     char data[ZKL_LATCH_DATA_SIZE], gate[ZKL_LATCH_NAME_SIZE] = "";
-    long count = of->spec->lock.permits, left = count;
+    long count = entry->acquisition->spec->lock.permits, left = count;
     bool empty = rc == ZNONODE || (reply->length <= 0 && reply->stat->version == 0);
     if (!empty && !zkl_latch_parse(reply->data, reply->length, count, data, gate, &left)) {
         zkl_entry_refuse_all(entry, ZKL_MISMATCH, "the latch '%.300s' has '%s' as its data, and was to count from %ld",
@@ -162,11 +156,11 @@ static void decide(zkl_entry *entry, int rc, const zkl_reply *reply)
     memcpy(part->gate, gate, sizeof gate);
     if (left == 0) {
         grant(entry);
-    } else if (of->try_only && entry->kind == &zkl_latch_kind) {
+    } else if (entry->acquisition->try_only && entry->kind == &zkl_latch_kind) {
         zkl_entry_refuse_all(entry, ZKL_TIMEOUT, "the latch '%.300s' has %ld of %ld left", path, left, count);
     } else if (rc == ZNONODE) {
         zkl_entry_move(entry, ZKL_ENTRY_PARKED);
-        zkl_queue_make_parents(entry->queue, "", &of->spec->acl);
+        zkl_queue_make_parents(entry->queue, "", &entry->acquisition->spec->acl);
         zkl_entry_step(entry);
     } else if (empty) {
         name_of(entry->locks, "gate-", gate);
@@ -200,7 +194,7 @@ static void ask(zkl_entry *entry)
     }
 }
 
-#define LATCH_KIND .node = ZKL_NODE_STRANGER, .begin = begin, .released = zkl_entries_leave, .end = end, .asks = ask
+#define LATCH_KIND .node = ZKL_NODE_STRANGER, .begin = begin, .released = zkl_entries_leave, .asks = ask
 
 const zkl_kind zkl_latch_kind = {LATCH_KIND, .queues = true, .directory_changed = gate_gone};
 const zkl_kind zkl_count_kind = {LATCH_KIND};

@@ -92,17 +92,12 @@ bool zkl_permits_init(zkl_acquisition *acquisition, const zkl_acquisition_reques
     return permits->leases != NULL;
 }
 
-void zkl_permits_free(zkl_acquisition *acquisition)
+void zkl_permits_end(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->part;
-    if (permits == NULL) {
-        return;
-    }
-    if (permits->leases != NULL) {
+    const zkl_permits *permits = acquisition->part;
+    if (permits != NULL && permits->leases != NULL) {
         zkl_queue_drop(permits->leases);
     }
-    zkl_free(permits);
-    acquisition->part = NULL;
 }
 
 /* Forgets what was taken and what lists have shown. The lease entries are leaving, or gone. */

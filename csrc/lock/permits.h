@@ -42,10 +42,10 @@ typedef enum {
 /* The kind of a lease entry, one permit of a semaphore. No acquisition has this kind. */
 extern const zkl_kind zkl_permit_kind;
 
-/* Adds the permits to a new acquisition. Returns false when memory is short; zkl_permits_free is needed even then. */
+/* Adds the permits to a new acquisition. Returns false when memory is short; zkl_permits_end is needed even then. */
 bool zkl_permits_init(zkl_acquisition *acquisition, const zkl_acquisition_request *request);
-/* Frees the permits of an acquisition that is being freed. */
-void zkl_permits_free(zkl_acquisition *acquisition);
+/* Gives back what hangs on the permits of an acquisition that is being freed. */
+void zkl_permits_end(zkl_acquisition *acquisition);
 /* Does what the acquisition's state asks for, once it is at the head of its queue. Idempotent. */
 void zkl_permits_step(zkl_acquisition *acquisition);
 /* Sends a try's list of the leases, which comes before any write. Returns false if that could not be sent. */

@@ -195,7 +195,8 @@ typedef enum {
     ZKL_BREAK_AGE,         /* use conclusions about a directory at any age */
     ZKL_BREAK_COUNTED,     /* repeat a count-down of a latch under another name */
     ZKL_BREAK_GATE,        /* leave the gate of a latch when it opens */
-    ZKL_BREAK_OPENED       /* take a latch for open when its gate is missing */
+    ZKL_BREAK_OPENED,      /* take a latch for open when its gate is missing */
+    ZKL_BREAK_UNCHECKED    /* count down behind a gate that may be gone */
 } zkl_broken_rule;
 /* The set of broken rules, one bit (1 << rule) for each. */
 extern uint64_t zkl_broken_rules;

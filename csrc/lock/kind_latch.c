@@ -82,10 +82,7 @@ static void on_written(void *owner, int rc, const zkl_reply *reply)
 {
     const transaction *made = owner;
     zkl_entry *entry = made->entry;
-    int at = 0; /* the part that failed */
-    while (at < PARTS - 1 && made->results[at].err == ZOK) {
-        at++;
-    }
+    int at = made->results[0].err != ZOK ? 0 : made->results[1].err != ZOK ? 1 : 2; /* the part that failed */
     rc = rc == ZOK ? made->results[at].err : rc;
     if (entry->acquisition != NULL && reply->tag > 0 && zkl_outcome_unknown(rc)) {
         part_of(entry)->doubted = true;
@@ -110,7 +107,9 @@ static void transact(zkl_entry *entry, const char *node, const char *gate, long 
     const zkl_lock_spec *spec = entry->acquisition->spec;
     bool counts = node != gate, last = counts && left == 0 && !ZKL_BROKEN(ZKL_BREAK_GATE);
     const char *path = entry->queue->directory.path, *text = counts ? spec->lock.identity : "";
-    char data[ZKL_LATCH_DATA_SIZE], *created = zkl_child_path(path, node), *checked = zkl_child_path(path, gate);
+    char data[ZKL_LATCH_DATA_SIZE],
+        *created = zkl_child_path(path, node),
+        *checked = zkl_child_path(path, !last && ZKL_BROKEN(ZKL_BREAK_UNCHECKED) ? node : gate);
     int length = snprintf(data, sizeof data, "%ld/%d %s", left, (int)spec->lock.permits, gate);
     zoo_op_t ops[PARTS];
     transaction *made = created != NULL && checked != NULL ? zkl_alloc(sizeof *made) : NULL;

@@ -4,8 +4,10 @@
  *   counted   A count-down counts exactly once: it is granted if it has counted, or if the latch was open. No node shows a
  *             count-down twice, and no more have counted than the latch's count. The data of a latch say how many are left.
  *   latch     A wait is granted only if the latch was open after it began: as many distinct count-downs had counted as its
- *             count. After a deletion this may be on a server that lags. A wait that asks once is refused only if the latch was not open before, on all servers.
+ *             count. After a deletion this may be on a server that lags. A wait that asks once is refused only if the latch was
+ *             not open before, on all servers.
  *   gate      A latch that is open has no gate. One that is not has the gate that its data say, unless that was deleted.
+ *             Then nobody counts any more.
  *
  * After the faults have ended, clients count down until each latch for which an acquisition waits is open. Then all waits are
  * granted ("forgotten" in checks.c), and nothing is left but the count-downs, the directory, and the gate of a latch that is
@@ -100,6 +102,41 @@ static bool is_open(int path)
     return counted(path) >= count_of(path);
 }
 
+/* Returns the gate's name that the data of the latch say, or "". */
+static const char *gate_of(int path, char *out, size_t size)
+{
+    char directory[MAX_DIRECTORY], text[80];
+    directory_of(path, directory);
+    int length;
+    const char *data = sim_data(directory, &length);
+    snprintf(text, sizeof(text), "%.*s", data != NULL && length > 0 ? length : 0, data != NULL ? data : "");
+    const char *name = strchr(text, ' ');
+    snprintf(out, size, "%s", name != NULL ? name + 1 : "");
+    return out;
+}
+
+/* Returns how many gates a latch has. */
+static int32_t gates(int path)
+{
+    char directory[MAX_DIRECTORY];
+    directory_of(path, directory);
+    int32_t count = 0;
+    int children = sim_child_count(directory);
+    for (int i = 0; i < children; i++)
+        count += !is_count_down(sim_child(directory, i));
+    return count;
+}
+
+/* Returns whether the latch has the gate that its data say. */
+static bool has_gate(int path)
+{
+    char directory[MAX_DIRECTORY], name[64], gate[MAX_DIRECTORY + 64];
+    directory_of(path, directory);
+    gate_of(path, name, sizeof(name));
+    snprintf(gate, sizeof(gate), "%s/%s", directory, name);
+    return name[0] != '\0' && sim_exists(gate);
+}
+
 /* ---- what happens to a latch's nodes ---- */
 
 static acquisition_record *count_down_of(int path, const char *node)
@@ -155,6 +192,9 @@ void note_latch_created(const char *server_path)
              record->client, server_path);
     if (is_open(path))
         state_of(path)->open_at = sim_now();
+    else if (!has_gate(path) && !state_of(path)->replaced)
+        fail("gate", "claim %d of client %d has counted by %s, behind a gate that is gone", record->number,
+             record->client, server_path);
 }
 
 void note_latch_deleted(const char *server_path)
@@ -175,41 +215,6 @@ void note_latch_deleted(const char *server_path)
 }
 
 /* ---- checks ---- */
-
-/* Returns the gate's name that the data of the latch say, or "". */
-static const char *gate_of(int path, char *out, size_t size)
-{
-    char directory[MAX_DIRECTORY], text[80];
-    directory_of(path, directory);
-    int length;
-    const char *data = sim_data(directory, &length);
-    snprintf(text, sizeof(text), "%.*s", data != NULL && length > 0 ? length : 0, data != NULL ? data : "");
-    const char *name = strchr(text, ' ');
-    snprintf(out, size, "%s", name != NULL ? name + 1 : "");
-    return out;
-}
-
-/* Returns how many gates a latch has. */
-static int32_t gates(int path)
-{
-    char directory[MAX_DIRECTORY];
-    directory_of(path, directory);
-    int32_t count = 0;
-    int children = sim_child_count(directory);
-    for (int i = 0; i < children; i++)
-        count += !is_count_down(sim_child(directory, i));
-    return count;
-}
-
-/* Returns whether the latch has the gate that its data say. */
-static bool has_gate(int path)
-{
-    char directory[MAX_DIRECTORY], name[64], gate[MAX_DIRECTORY + 64];
-    directory_of(path, directory);
-    gate_of(path, name, sizeof(name));
-    snprintf(gate, sizeof(gate), "%s/%s", directory, name);
-    return name[0] != '\0' && sim_exists(gate);
-}
 
 void check_latches(void)
 {

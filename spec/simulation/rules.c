@@ -56,6 +56,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_COUNTED, 0, "counted", false, 1},
     {ZKL_BREAK_GATE, 0, "gate", false, 1},
     {ZKL_BREAK_OPENED, 0, "opened", false, 1},
+    {ZKL_BREAK_UNCHECKED, 0, "unchecked", false, 1},
     {0, 0, NULL, false, 0},
 };
 /* clang-format on */

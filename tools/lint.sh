@@ -6,6 +6,9 @@
 # Usage: tools/lint.sh [CHECK…]     checks: layout layers gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
 #                                   or tidy-quick instead of tidy: without clang's analyser, which takes nine tenths of the time
 #                                   or states, a part of docs: the tables of states
+#
+# An analyser that has found nothing does not run again until a file that it reads, its settings or its version has changed.
+# build/lint/ remembers what it has read; without it everything is analysed.
 
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -14,6 +17,28 @@ cd "$(dirname "$0")/.." || exit 1
 files() {
     git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
         [ ! -f "$file" ] || echo "$file"
+    done
+}
+
+# inputs_of CHECK: what the result of an analyser depends on. Nothing for other checks, which are quick.
+inputs_of() {
+    case $1 in
+    tidy | tidy-quick) clang-tidy --version && hashes '*.c' '*.h' CMakeLists.txt .clang-tidy ;;
+    cppcheck) cppcheck --version && hashes '*.c' '*.h' ;;
+    luacheck) luacheck --version && hashes '*.lua' '*.rockspec' .luacheckrc ;;
+    shellcheck) shellcheck --version && shell_scripts | xargs sha256sum ;;
+    esac
+}
+
+# hashes PATTERN…: of these files, of this one, and of what the packages with the headers are.
+hashes() {
+    files "$@" tools/lint.sh | xargs sha256sum
+    dpkg-query --show '*-dev' 2>/dev/null
+}
+
+shell_scripts() {
+    git grep --untracked -lIE '^#!.*\b(ba)?sh\b' | while read -r file; do
+        if head -c 64 "$file" | head -n 1 | grep -aE '^#!.*\b(ba)?sh\b' >/dev/null; then echo "$file"; fi
     done
 }
 
@@ -65,9 +90,7 @@ check_luacheck() {
 }
 
 check_shellcheck() {
-    files | while read -r file; do
-        if head -c 64 "$file" | head -n 1 | grep -aE '^#!.*\b(ba)?sh\b' >/dev/null; then echo "$file"; fi
-    done | xargs -r shellcheck
+    shell_scripts | xargs -r shellcheck
 }
 
 check_states() {
@@ -83,8 +106,13 @@ passed=0
 failed=0
 for check; do
     began=$SECONDS
-    if output=$("check_$check" 2>&1); then
+    inputs=$(inputs_of "$check")
+    if [ -n "$inputs" ] && [ "$inputs" = "$(cat "build/lint/$check" 2>/dev/null)" ]; then
         passed=$((passed + 1))
+        echo "ok      $check (has passed with the same files)"
+    elif output=$("check_$check" 2>&1); then
+        passed=$((passed + 1))
+        [ -z "$inputs" ] || { mkdir -p build/lint && printf '%s\n' "$inputs" >"build/lint/$check"; }
         echo "ok      $check ($((SECONDS - began)) s)"
     else
         failed=$((failed + 1))

@@ -48,7 +48,7 @@ simulate() {
 
 # A short fault campaign; without --seed its seed is the time.
 campaign() {
-    spec/campaign/run --size short --seconds 10 "$@"
+    spec/campaign/run --size short "$@"
 }
 
 export -f smoke simulate campaign variant_of
@@ -88,7 +88,7 @@ contract() {
     done
     [ ${#found[@]} = 1 ] || server="on_one_server "
     suite "contract: $1${2:+, $2}" busted 900 \
-        "${server}tools/specs.sh $(contract_arguments "${found[0]}" "${2:-lua5.4}") ${found[*]}"
+        "${server}tools/specs.sh $(contract_arguments "${found[0]}" "${2:-lua5.4}") --exclude-tags=long ${found[*]}"
 }
 
 # on_one_server COMMAND…: like the server that specs start for themselves, it removes no containers.
@@ -115,9 +115,8 @@ suites_contract() {
     for lua in lua5.4 lua5.1 luajit; do
         contract loops "$lua"
     done
-    for lua in lua5.4 luajit; do
-        contract command "$lua"
-    done
+    contract command
+    contract command_run luajit
     suite "behaviour that only the real world shows" busted 600 'tools/specs.sh real --tags=real spec/behaviour'
     for name in $(contract_names | tail -n +5); do
         contract "$name"
@@ -130,7 +129,7 @@ suites_contract() {
 
 # Specs tagged #once test servers, tools and other clients more than Lua.
 suites_real() {
-    suite "real servers: Lua 5.4" busted 1800 'tools/specs.sh real'
+    suite "real servers: Lua 5.4" busted 1800 'env ZKLOCK_TURNS=600 tools/specs.sh real'
     suite "real servers: Lua 5.1" busted 1800 'tools/specs.sh real --lua lua5.1 --exclude-tags=once'
     suite "real servers: Lua 5.2" busted 1800 'tools/specs.sh real --lua lua5.2 --exclude-tags=once'
     suite "real servers: Lua 5.3" busted 1800 'tools/specs.sh real --lua lua5.3 --exclude-tags=once'
@@ -146,8 +145,8 @@ suites_nginx-asan() {
 }
 
 suites_campaign() {
-    suite "fault campaign: a known seed" ours 240 'campaign --seed 1'
-    suite "fault campaign: a seed never seen before" ours 240 'campaign'
+    suite "fault campaign: a known seed" ours 240 'campaign --seconds 5 --seed 1'
+    suite "fault campaign: a seed never seen before" ours 240 'campaign --seconds 10'
 }
 
 suites_lint() {

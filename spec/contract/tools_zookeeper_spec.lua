@@ -191,7 +191,7 @@ describe("tools/zookeeper #once", function()
     end)
 end)
 
-describe("tools/zookeeper with three servers #once", function()
+describe("tools/zookeeper with three servers #once #long", function()
     local servers, client
 
     setup(function()

@@ -1168,9 +1168,8 @@ static void create_requested(void *context, int caller, const char *path)
 }
 
 /*
- * A client repeats a throttled request after a second: perhaps once for each of its acquisitions, but not as fast as
- * answers arrive. It sends heartbeats nevertheless, every T/5, each with an exists for each of its nodes. So these are
- * bounded by the number of nodes. A program that asks for contenders is given all contenders of a path at once. The
+ * A client repeats a throttled request after a second: perhaps once for each of its nodes, but not as fast as answers
+ * arrive. It sends heartbeats nevertheless, every T/5, each with an exists for each of its nodes. A program that asks for contenders is given all contenders of a path at once. The
  * client tries those requests only once, so they do not count.
  */
 static void throttled(void *context, int caller, bool probe, const char *path)
@@ -1188,7 +1187,7 @@ static void throttled(void *context, int caller, bool probe, const char *path)
         return;
     int64_t heartbeats = 5 * SIM_SECOND / run.timeout + 1;
     int64_t count = probe ? ++of->throttled_probes : ++of->throttled;
-    if (count > MOST_THROTTLED + (probe ? heartbeats * of->throttled_nodes : 0))
+    if (count > MOST_THROTTLED + (probe ? heartbeats : 1) * of->throttled_nodes)
         fail("pause", "%d requests of client %d were throttled within a second", (int)count, caller);
 }
 

@@ -221,7 +221,7 @@ void check_latches(void)
     for (int path = run.path_count; path < run.path_count + run.latch_count; path++) {
         char directory[MAX_DIRECTORY];
         directory_of(path, directory);
-        if (sim_is_outdated_somewhere(directory))
+        if (sim_is_outdated_somewhere(directory, state_of(path)->replaced))
             state_of(path)->outdated_at = sim_now();
         int32_t left, count, done = counted(path);
         bool says = written(path, &left, &count);

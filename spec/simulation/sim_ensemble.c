@@ -1619,12 +1619,12 @@ bool sim_exists_everywhere(const char *path)
     return sim_exists(path);
 }
 
-bool sim_is_outdated_somewhere(const char *path)
+bool sim_is_outdated_somewhere(const char *path, bool in_data)
 {
     const sim_node *now = sim_tree_find(&truth, sim_path(path));
     for (int i = 0; i < sim.options.servers; i++) {
         const sim_node *shown = sim_tree_find(&servers[i].tree, sim_path(path));
-        if (shown != NULL && (now == NULL || now->czxid != shown->czxid))
+        if (shown != NULL && (now == NULL || now->czxid != shown->czxid || (in_data && now->mzxid != shown->mzxid)))
             return true;
     }
     return false;

@@ -370,8 +370,8 @@ bool sim_foreign_expire(int64_t session);
 bool sim_exists(const char *path);
 /* Returns whether the node exists on every server. */
 bool sim_exists_everywhere(const char *path);
-/* Returns whether a server shows a node that is deleted, and perhaps created again since. */
-bool sim_is_outdated_somewhere(const char *path);
+/* Returns whether a server shows a node that is deleted, and perhaps created again since; with `in_data` also other data of it. */
+bool sim_is_outdated_somewhere(const char *path, bool in_data);
 int64_t sim_owner(const char *path);
 int64_t sim_czxid(const char *path);
 /* Returns the node's data, which need not end in a NUL; NULL if there is no such node. Valid until sim_end. */

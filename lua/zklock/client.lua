@@ -120,9 +120,9 @@ function Client:on(event, fn)
     end
 end
 
---- Counters since the client was opened, and gauges of the present: requests, heartbeats, notifications, claims, grants,
--- refusals, losses, unknown_outcomes, connections, reconnects (all connections except the first), sessions, seats, watches,
--- group_overflows (locks that were made when there were too many lock groups; see group_stats).
+--- Returns counters since the client was opened, and gauges of the present. They are: requests, heartbeats, notifications,
+-- claims, grants, refusals, losses, unknown_outcomes, connections, reconnects (all connections except the first), sessions,
+-- seats, watches, group_overflows (locks that were made when there were too many lock groups; see group_stats).
 -- `memory` is the memory of all clients of the process, in bytes. `wait_time` is a histogram of the seconds from asking for a
 -- lock to its grant: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`. Each bucket counts all
 -- acquisitions that took its `le` seconds or less.
@@ -141,8 +141,8 @@ function Client:stats()
     return stats
 end
 
---- What was measured of the locks of each lock group (option `metrics` of Client:mutex) since the client was opened: a table,
--- group's name -> figures:
+--- Returns what was measured of each lock group (option `metrics` of Client:mutex) since the client was opened. The table has
+-- the group's name as its key. The figures of a group are:
 --
 --   * `waiting`, `held`: how many acquisitions wait and hold now.
 --   * `refusals`: code -> how many acquisitions were answered with it instead of the lock.
@@ -475,19 +475,19 @@ end
 -- Options:
 --   * `reentrant` default false; true: the holding coroutine may acquire again. The lock is free after as many releases.
 --   * `identity`, `acl` as for `zklock.connect`, for this lock's nodes; default: the client's.
---   * `wait_release` default true; false: release returns before the server has acknowledged it.
+--   * `wait_release` default true. If it is false, release returns before the server has acknowledged it.
 --   * `handoff` whole number, 0 or more, default 16: one node of this client serves so many acquisitions after its first one,
 --     without a request. So a waiter elsewhere waits for all acquisitions that were asked for before its own, and of each other
 --     client for at most `handoff` later ones (of a semaphore: per grant that the other client holds). Readers that wait
---     together are granted together, and count once. While no other client queues, the bound does not count. 0: strict order of
---     arrival across the fleet.
---   * `linger` seconds, 0 or more, default 0: for so long a released lock stays with this client, which can acquire it again
+--     together are granted together, and count once. While no other client queues, the bound does not count. 0 means strict order
+--     of arrival across the fleet.
+--   * `linger` seconds, 0 or more, default 0. For so long a released lock stays with this client, which can acquire it again
 --     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once.
 --     A try elsewhere does not queue: it is refused as long as the lock lingers. Not for semaphores.
---   * `max_hold` seconds: after so long a grant ends by itself, as a loss with the reason "max_hold"; default: no limit.
+--   * `max_hold` seconds, default no limit. After so long a grant ends by itself, as a loss with the reason "max_hold".
 --   * `metrics` the name of the lock group in which this lock is measured (Client:group_stats, zklock.metrics): 1 to 64 bytes of
---     UTF-8; default "default". Locks of any number may have the same. Name what the locks are for, never a key: a client has 32
---     groups at most, and every further name is counted as "other".
+--     UTF-8, default "default". Any number of locks may have the same group. Name what the locks are for, never a key. A client
+--     has 32 groups at most, and counts every further name as "other".
 --   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
 --     acquire that finds the loss before the pump does. The reason is a code: "lost" (the session, its lease or the node),
 --     "max_hold", "closed".
@@ -588,9 +588,9 @@ end
 -- its function again. For a job that must be done once for good, or again after a crash, keep a marker: examples/nightly.lua.
 --
 -- Options:
---   * `ttl` seconds above 0, default 60: the mutex is held no longer than that. Then the next call may run its function while
+--   * `ttl` seconds above 0, default 60. The mutex is held no longer than that. Then the next call may run its function while
 --     this one still runs, and this one answers "lost".
---   * `timeout` seconds, 0 or more, default ttl: how long to wait for another program.
+--   * `timeout` seconds, 0 or more, default ttl. The call waits no longer for another program.
 --   * `no_wait` true: does not wait for another program. Not together with timeout.
 --
 -- @tparam string key any string; the mutex is at zklock.path("/cluster_mutex", key)
@@ -617,8 +617,9 @@ end
 -- Options:
 --   * `on_elected` function(token), called when the candidate is elected. It may run as long as the candidate leads, where the
 --     event loop has coroutines or timers for callbacks. `token` is the fencing token of the term.
---   * `on_lost` function(reason), called once for each term, at its end: "lost" (the session, its lease or the node), "resigned",
---     "closed" (the candidate or its client), "revoked" (another client has called revoke for a mutex on the path). After "lost",
+--   * `on_lost` function(reason), called once for each term, at its end. The reason is "lost" (the session, its lease or the
+--     node), "resigned", "closed" (the candidate or its client) or "revoked" (another client has called revoke for a mutex on the
+--     path). After "lost",
 --     "resigned" and "revoked" the candidate campaigns again, when on_elected and on_lost have returned.
 --   * `identity`, `acl` as of Client:mutex
 --

@@ -60,9 +60,10 @@ local Supervisor = {}
 Supervisor.__index = Supervisor
 
 --- @tparam table settings
---   lock, client, signals; guard or false; term: signal to end the command with; grace: seconds until KILL; on_lost: "stop" or
---   "warn"; max_hold: seconds or nil; is_revoked(): whether the lock was asked for; lost_fd: descriptor to close when the lock
---   is lost, or nil; say(format, ...): writes a message
+--   lock, client and signals are objects. guard is one, or false. term is the signal to end the command with.
+--   grace is the number of seconds until KILL. on_lost is "stop" or "warn". max_hold is a number of seconds, or nil.
+--   is_revoked() returns whether another client has asked for the lock. lost_fd is a descriptor to close when the lock is lost,
+--   or nil. say(format, ...) writes a message.
 function Supervisor.new(settings)
     local self = setmetatable({
         state = RUNNING,

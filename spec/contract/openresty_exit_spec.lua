@@ -81,6 +81,57 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
+    --- A request that begins before its worker exits, and goes on as another request when the worker exits.
+    local LATE = [[
+        location = /late { content_by_lua_block {
+            local args = ngx.req.get_uri_args()
+            ngx.shared.results:incr("late", 1, 0)
+            while not ngx.worker.exiting() do ngx.sleep(0.01) end
+            ngx.exec(args.to, args)
+        } }
+    ]]
+
+    --- Makes an exiting worker open its first client, park a lock, lead in a timer and hold in a request. The locks pass on before
+    -- the sessions could expire, and the worker ends.
+    local function opens_late(server)
+        local parking, leading = server:ask("/late?to=/park"), server:ask("/late?to=/lead")
+        local holding = server:ask(("/late?to=/cycle&path=%s&go=%s/go"):format(server.path, server.directory))
+        eventually(function()
+            return select(2, server:get("/report?name=late")) == "3"
+        end)
+        server:signal("QUIT")
+        assert.same({ 200, "parked" }, { parking:answer() })
+        assert.same({ 200, "leads" }, { leading:answer() })
+        fixture.await_children(server.path, 1)
+        local session = fixture.session_of(server.path)
+        local client = fixture.client({ session_timeout = 60 })
+        assert(client:mutex(server.path .. "-parked"):acquire(50))
+        assert(client:mutex(server.path .. "-leader"):acquire(50))
+        inside.go(server)
+        assert(client:mutex(server.path):acquire(50))
+        assert.same({ 200, "held" }, { holding:answer() })
+        eventually(function()
+            return not server:is_running()
+        end, 20, "nginx to quit")
+        fixture.assert_not_expired(session)
+    end
+
+    it("a worker that opens its first client while it exits passes locks on at once, too", function()
+        local server = start(OWNERS .. LATE)
+        opens_late(server)
+        nobody_complained(server)
+    end)
+
+    -- docs/openresty.md explains the complaint. nginx never complains of a timer (its number is -1), and of a socket of a program
+    -- with the socket's number.
+    it("if that client has the worker's first timer, only ngx_lua complains, of a connection of its own", function()
+        local server = start(OWNERS .. LATE, { idle = true })
+        opens_late(server)
+        for _, line in ipairs(server:complaints()) do
+            assert.truthy(line:find("%*0 open socket #%-2 left in connection %d+$") or line:find(" aborting$"), line)
+        end
+    end)
+
     it("a fast stop also ends the sessions at once #nginxasan", function()
         local server = start(OWNERS)
         server:get("/park")

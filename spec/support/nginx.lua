@@ -29,6 +29,10 @@ local SANITIZER = os.getenv("ZKLOCK_NGINX_SANITIZER")
 --- Lua that nginx runs first; tools/coverage.sh counts lines with it.
 local INIT = os.getenv("ZKLOCK_NGINX_INIT")
 
+--- The first timer of each worker. With it ngx_lua makes a connection of its own, by which it learns that the worker exits. If the
+-- worker exits already, ngx_lua never closes that connection, and nginx complains of it. Only that connection has the number -2.
+local FIRST_TIMER = "assert(ngx.timer.at(0, function() end));"
+
 local HEAD = [[
 daemon off;
 worker_processes @WORKERS@;
@@ -66,16 +70,17 @@ local function fill(text, values)
     end))
 end
 
---- Returns the configuration of an nginx with Lua, with INIT in its init_by_lua_block, which is made if there is none.
-local function with_init(text)
+--- Returns the configuration with Lua at the beginning of a block of http {}, which is made if there is none. A configuration
+-- without Lua is returned as it is.
+local function with_lua(text, block, lua)
     if not text:find("_by_lua_block {", 1, true) then
         return text
     end
-    local changed, count = text:gsub("init_by_lua_block {", function(head)
-        return head .. " " .. INIT .. " "
+    local changed, count = text:gsub(block .. " {", function(head)
+        return head .. " " .. lua .. " "
     end)
     return count > 0 and changed or (text:gsub("\nhttp {", function(head)
-        return head .. " init_by_lua_block { " .. INIT .. " }"
+        return ("%s %s { %s }"):format(head, block, lua)
     end))
 end
 
@@ -85,7 +90,8 @@ end
 --     main      what goes before http {}
 --     values    { NAME = value } for @NAME@; @BUILD@ is the directory of the module
 --     workers   worker_processes (1)
---     level     of the error log ("info")
+--     level     of the error log ("notice")
+--     idle      true: the workers make no timer before a request does
 function nginx.start(options)
     local directory = files.make_directory()
     local values = {
@@ -113,7 +119,10 @@ function nginx.start(options)
     end
     local self = setmetatable({ directory = directory, port = values.PORT, config = directory .. "/nginx.conf" }, Server)
     text = fill(text, values)
-    files.write(self.config, INIT and with_init(text) or text)
+    if not (options.template or options.idle) then
+        text = with_lua(text, "init_worker_by_lua_block", FIRST_TIMER)
+    end
+    files.write(self.config, INIT and with_lua(text, "init_by_lua_block", INIT) or text)
     self:_launch()
     return self
 end

@@ -26,12 +26,13 @@ inside.HEAD = [[
         location = /plain { content_by_lua_block { ngx.say("plain") } }
 ]]
 
---- Starts nginx with one worker, or as many as the options give, the locations above and these; `@PATH@` is a new path.
+--- Starts nginx with one worker, or as many as the options give, the locations above and these; `@PATH@` is a new path. `idle` as
+-- of nginx.start.
 function inside.start(locations, options)
     options = options or {}
     local path = options.path or fixture.path()
     local server = fixture.remember(nginx.start {
-        workers = options.workers,
+        workers = options.workers, idle = options.idle,
         http = (options.head or inside.HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
         values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free() }
     })

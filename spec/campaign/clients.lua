@@ -181,12 +181,7 @@ function Clients.order(_, client, what, seconds)
     local done
     if what == "pause" then
         done = tasks.await(function()
-            local file = io.open(("/proc/%d/stat"):format(client.process.pid))
-            local state = file and file:read("*a"):match("%) (%a)")
-            if file then
-                file:close()
-            end
-            return state == "T"
+            return files.read(("/proc/%d/stat"):format(client.process.pid)):match("%) (%a)") == "T"
         end, seconds, 0.01)
     else
         done = await_end(client, seconds)

@@ -3,6 +3,7 @@
 
 local roster = require "spec.campaign.roster"
 local tasks = require "spec.campaign.tasks"
+local files = require "spec.support.files"
 
 local silence = {}
 
@@ -46,7 +47,7 @@ end
 
 --- "runs", "is stopped", "has ended".
 local function state(process)
-    local stat = process.running and tail(format("/proc/%d/stat", process.pid), 0):match("%) (%a)")
+    local stat = process.running and files.read(format("/proc/%d/stat", process.pid)):match("%) (%a)")
     return not stat and "has ended" or stat == "T" and "is stopped" or "runs"
 end
 

@@ -4,15 +4,21 @@ local cluster = require "spec.support.cluster"
 
 local files = {}
 
---- Returns the content of a file; "" if there is no such file.
+--- The system's number of "no such process": the answer to a read of /proc if the process has ended since the file was opened.
+local NO_PROCESS = 3
+
+--- Returns the content of a file; "" if there is no such file, or no such process any more.
 function files.read(path)
     local file = io.open(path, "rb")
     if not file then
         return ""
     end
-    local text = file:read("*a")
+    local text, problem, number = file:read("*a")
     file:close()
-    return text
+    if not text and number ~= NO_PROCESS then
+        error(path .. ": " .. problem)
+    end
+    return text or ""
 end
 
 --- Creates a file, or replaces its content.

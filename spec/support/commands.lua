@@ -32,6 +32,31 @@ function commands.run(words, options)
     return commands.start(words, options):finish()
 end
 
+--- Returns a search path with absolute names, for programs that run in other directories.
+local function absolute(path)
+    local here = cluster.run { "pwd" }
+    return (path:gsub("[^;]+", function(template)
+        return template:sub(1, 1) == "/" and template or here .. "/" .. template
+    end))
+end
+
+--- Writes a script that runs a Lua program, or the interpreter, with this project's modules.
+local function write_script(name, words)
+    files.write(name, ("#!/bin/sh\nexport ZKLOCK_CONFIG=/nonexistent LUA_PATH=%s LUA_CPATH=%s\nexec %s \"$@\"\n"):format(
+        cluster.quote(absolute(package.path)), cluster.quote(absolute(package.cpath)), cluster.command_line(words)))
+    assert(os.execute("chmod +x " .. cluster.quote(name)))
+end
+
+--- Makes a directory for PATH, with `zklock`, and with `lua5.4`, which is the interpreter that runs the spec. Both work in any
+-- directory. fixture.clean removes it.
+function commands.install()
+    local directory = commands.directory()
+    local interpreter = cluster.run { "sh", "-c", 'command -v "$0"', program.interpreter() } -- not the script of that name
+    write_script(directory .. "/zklock", { interpreter, (cluster.run { "realpath", "lua/zklock/cli/main.lua" }) })
+    write_script(directory .. "/lua5.4", { interpreter })
+    return directory
+end
+
 --- Returns the command lines of all processes that contain the text.
 function commands.processes(text)
     local found = {}

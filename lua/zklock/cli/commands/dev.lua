@@ -84,8 +84,7 @@ function dev.run(arguments, context)
         return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)
     end
     if not arguments.command_line then
-        context:say("ZooKeeper serves at %s until this shell ends; elsewhere: export ZKLOCK_SERVERS=%s",
-            server.address, server.address)
+        context:say("ZooKeeper serves until this shell ends. In other terminals:\nexport ZKLOCK_SERVERS=%s", server.address)
     end
     local ok, code = pcall(supervise, server, guard, words, context)
     guard:finish()

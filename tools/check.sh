@@ -133,6 +133,9 @@ sort_out() {
     examples/metrics/* | docs/grafana.json) contracts+=(spec/contract/openresty_metrics_spec.lua) ;;
     examples/seckill/* | examples/stampede/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
     examples/stock/*) demo=yes ;;
+    examples/command/*) contracts+=(spec/contract/command_guides_spec.lua) ;;
+    docs/guides.md) contracts+=(spec/contract/command_guides_spec.lua) ;;&
+    README.md) contracts+=(spec/contract/command_readme_spec.lua) ;;&
     examples/*.lua)
         # Files without a spec are shared by the other examples.
         if grep -q "it(\"$name " spec/contract/examples_spec.lua; then

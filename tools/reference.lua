@@ -24,6 +24,7 @@ local PAGES = {
     ["docs/performance.md"] = "performance.md",
     ["docs/metrics.md"] = "metrics.md",
     ["docs/command.md"] = "command.md",
+    ["docs/guides.md"] = "guides.md",
     ["docs/reliability.md"] = "reliability.md",
     ["docs/contributing.md"] = "contributing.md"
 }

@@ -43,6 +43,7 @@ specs=(
     python3-kazoo
     stunnel4 openssl binutils locales
     prometheus
+    systemd
 )
 rivals=(
     lua-luv valgrind gnuplot-nox luajit2 libluajit2-5.1-dev

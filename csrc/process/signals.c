@@ -33,8 +33,13 @@ static sigset_t caught;
 static sigset_t mask_before;
 static bool is_open;
 
-/* The action for SIGPIPE before. While signals are caught it is ignored: a reader of messages that has gone ends nothing. */
-static struct sigaction pipe_before;
+/* Signals that are ignored while others are caught, and their actions before: a reader of messages that has gone ends nothing, and
+ * neither does a log that has grown to the limit of its size (RLIMIT_FSIZE). The write fails instead. */
+static const int ignored[] = {SIGPIPE, SIGXFSZ};
+enum {
+    IGNORED = sizeof ignored / sizeof *ignored
+};
+static struct sigaction actions_before[IGNORED];
 
 int zkl_signal_number(const char *name)
 {
@@ -94,7 +99,9 @@ int zkl_signals_open(const sigset_t *wanted)
             is_open = true;
             mask_before = before;
             struct sigaction ignore = {.sa_handler = SIG_IGN};
-            sigaction(SIGPIPE, &ignore, &pipe_before);
+            for (size_t i = 0; i < IGNORED; i++) {
+                sigaction(ignored[i], &ignore, &actions_before[i]);
+            }
             sigemptyset(&caught);
         }
         sigorset(&caught, &caught, &set);
@@ -118,7 +125,9 @@ void zkl_signals_restore(void)
             signal(names[i].number, SIG_DFL);
         }
     }
-    sigaction(SIGPIPE, &pipe_before, NULL);
+    for (size_t i = 0; i < IGNORED; i++) {
+        sigaction(ignored[i], &actions_before[i], NULL);
+    }
     pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
 }
 

@@ -15,12 +15,12 @@ const char *zkl_signal_name(int number);
  * while one of them is pending; -1 with errno if the system refuses. To be called before the first other thread starts.
  *
  * A signal that the process ignores, for example SIGHUP under nohup, stays ignored. SIGCHLD is never left out. From now on SIGPIPE
- * is ignored.
+ * and SIGXFSZ are ignored.
  */
 int zkl_signals_open(const sigset_t *wanted);
 /* Returns the next pending signal of the descriptor; 0 if there is none. */
 int zkl_signals_next(int fd);
-/* In the child of a fork, before exec: default actions, and the mask and the action for SIGPIPE from before zkl_signals_open. */
+/* In the child of a fork, before exec: default actions, and the mask and the ignored signals from before zkl_signals_open. */
 void zkl_signals_restore(void);
 /* Sends a signal to this process, or to its group if `group`, with its default action. Returns if that does not end the process. */
 void zkl_signals_raise(int number, bool group);

@@ -94,6 +94,15 @@ local function dispatch(name, arguments, context)
     return context:fail(codes.FAILED, "%s", tostring(code))
 end
 
+--- Writes out what is left of the output. Returns the exit code: no output that was lost is taken for a success.
+local function finish(context, code)
+    local written, problem = context.output:flush()
+    if not written then
+        context:warn("could not write the output: %s", tostring(problem))
+    end
+    return (written or code ~= 0) and code or codes.FAILED
+end
+
 --- @tparam table words the command line
 -- @treturn integer exit code
 return function(words)
@@ -108,7 +117,8 @@ return function(words)
     local parser = new_parser(name)
     local ok, arguments = parser:pparse(before)
     if ok and arguments.version then
-        return context.output:line(VERSION) and 0 or codes.FAILED
+        context.output:line(VERSION)
+        return finish(context, 0)
     elseif ok and not name then
         ok, arguments = false, "a subcommand is missing: " .. concat(NAMES, ", ")
     end
@@ -116,10 +126,5 @@ return function(words)
         return context:fail(codes.FAILED, "%s (zklock%s --help shows the usage)", tostring(arguments), name and " " .. name or "")
     end
     arguments.command_line, context.parser = after, parser
-    local code = dispatch(name, arguments, context)
-    local written, problem = context.output:flush()
-    if not written and code == 0 then
-        return context:fail(codes.FAILED, "could not write the output: %s", tostring(problem))
-    end
-    return code
+    return finish(context, dispatch(name, arguments, context))
 end

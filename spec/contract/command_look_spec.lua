@@ -1,8 +1,10 @@
 --- The subcommands of `zklock` that look at locks, and those that interfere: ls, who, revoke, break.
 
+local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
 local dkjson = require "dkjson"
 local fixture = require "spec.support.fixture"
+local program = require "spec.support.program"
 
 --- Runs a subcommand that succeeds, and returns its output.
 local function output_of(...)
@@ -218,5 +220,24 @@ describe("zklock watch", function()
         assert.equal(two, object.path)
         watch:signal "TERM"
         assert.equal(143, watch:finish().status)
+    end)
+end)
+
+describe("output that cannot be written, because the disk is full,", function()
+    after_each(fixture.clean)
+
+    it("is reported, and is no success", function()
+        local path = fixture.path()
+        fixture.join(path)
+        for _, case in ipairs {
+            { 125, "ls", path }, { 125, "who", "--json", path }, { 125, "watch", path }, { 125, "--version" },
+            { 125, "completion", "bash" }, { 2, "doctor", "--connect-timeout", "0.2", "--servers", "127.0.0.1:1", path }
+        } do
+            local code = table.remove(case, 1)
+            local line = cluster.command_line(commands.words(case))
+            local result = fixture.remember(program.run("full", { "sh", "-c", line .. " >/dev/full" })):finish()
+            assert.equal(code, result.status, case[1])
+            assert.truthy(result.errors:find("No space left on device", 1, true), case[1] .. result.errors)
+        end
     end)
 end)

@@ -99,13 +99,58 @@ describe("zklock run leaves no node and no process", function()
         no_processes(mark)
     end)
 
-    it("when messages and status cannot be written, because the disk is full", function()
-        local path = fixture.path()
-        local line = cluster.command_line(commands.words { "run", "--status-fd", "1", path, "--", "sh", "-c", "exit 3" })
-        local wrapper = program.run("full", { "sh", "-c", line .. " >/dev/full 2>/dev/full; echo $?" })
-        fixture.remember(wrapper)
-        assert.equal("3", wrapper:line())
+    --- Starts zklock with messages, status and standard output on a full disk. The shell prints its exit code.
+    local function start_on_full_disk(words, options)
+        local list = { "run", "--status-fd", "3" }
+        for _, word in ipairs(words) do
+            list[#list + 1] = word
+        end
+        local line = cluster.command_line(commands.words(list, options))
+        return fixture.remember(program.run("full", { "sh", "-c", line .. " >/dev/full 2>/dev/full 3>/dev/full; echo $?" }))
+    end
+
+    it("when messages and status cannot be written, because the disk is full, and exits with the same code", function()
+        local path, taken, mark = fixture.path(), fixture.path(), new_mark()
+        fixture.join(taken)
+        for _, case in ipairs {
+            { 3, path, "--", "sh", "-c", "exit 3" }, { 143, path, "-c", "kill -TERM $$" }, { 127, path, "--", "no-such-command" },
+            { 143, "--max-hold", "0.1", path, "--", "sleep", mark }, { 123, "-n", taken, "--", "sleep", mark },
+            { 124, "-w", "0.4", taken, "--", "sleep", mark }, { 0, "-n", "--skip-ok", taken, "--", "sleep", mark },
+            { 125, "-n", "-w", "1", path, "--", "true" }, { 121, "-w", "0.2", path, "--", "true", servers = "127.0.0.1:1" }
+        } do
+            local code = table.remove(case, 1)
+            assert.equal(tostring(code), start_on_full_disk(case, case):line(), table.concat(case, " "))
+        end
+        local wrapper = start_on_full_disk { path, "--", "sleep", mark }
+        fixture.await_children(path, 1)
+        eventually(function()
+            return commands.processes("sleep " .. mark)[3] ~= nil -- the shell, zklock, its guardian, the command
+        end)
+        assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
+        assert.equal("120", wrapper:line())
         assert.same({}, fixture.children(path))
+        assert.equal(1, #fixture.children(taken))
+        no_processes(mark)
+    end)
+
+    it("when messages and status would make a file larger than the limit, and exits with the same code", function()
+        local path, taken, file = fixture.path(), fixture.path(), commands.directory() .. "/log"
+        fixture.join(taken)
+        for _, case in ipairs { { "3", path }, { "123", "-n", taken } } do
+            local words = { "run", "--status-fd", "2" }
+            for index = 2, #case do
+                words[#words + 1] = case[index]
+            end
+            for _, word in ipairs { "--", "sh", "-c", "exit 3" } do
+                words[#words + 1] = word
+            end
+            local shell = program.run("limited", {
+                "sh", "-c", "ulimit -f 0; " .. cluster.command_line(commands.words(words)) .. " 2>" .. file .. "; echo $?"
+            })
+            assert.equal(case[1], fixture.remember(shell):line())
+        end
+        assert.same({}, fixture.children(path))
+        assert.equal(1, #fixture.children(taken))
     end)
 
     it("and ends its command at once after an error of its own", function()

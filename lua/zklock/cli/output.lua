@@ -24,14 +24,23 @@ function Output.new()
     }, Output)
 end
 
---- Writes a line. Returns true; or nil and a message.
-function Output.line(_, text)
-    return io.stdout:write(text, "\n")
+--- Remembers the first write that has failed: C's buffer forgets what it could not write.
+local function note(self, written, problem)
+    if not written then
+        self.problem = self.problem or problem or "unknown error"
+    end
+    return written
 end
 
---- Writes everything out, so that a full disk is noticed. Returns true; or nil and a message.
-function Output.flush()
-    return io.stdout:flush()
+--- Writes a line. Returns true; or nil and a message.
+function Output:line(text)
+    return note(self, io.stdout:write(text, "\n")), self.problem
+end
+
+--- Writes everything out, so that a full disk is noticed. Returns true if all writes have succeeded; or nil and a message.
+function Output:flush()
+    note(self, io.stdout:flush())
+    return not self.problem or nil, self.problem
 end
 
 --- Returns a text in a style ("bold", "red", "green", "yellow", "cyan"), or plain where there is no color.

@@ -116,7 +116,7 @@ sort_out() {
         contracts+=(spec/contract/docs_*_spec.lua)
         ;;
     spec/virtual/*) behaviour=yes ;;
-    spec/support/first_time.c) specs_with first_time ;;
+    spec/support/first_time.c | spec/support/wall_clock.c) specs_with "$name" ;;
     spec/support/*nginx* | spec/support/inside_* | spec/support/openresty/* | spec/support/seckill.lua | \
         spec/support/soaked.lua)
         contracts+=(spec/contract/openresty_*_spec.lua)

@@ -3,6 +3,8 @@
 local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
 local dkjson = require "dkjson"
+local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local socket = require "socket"
 
@@ -105,6 +107,57 @@ describe("zklock doctor", function()
         assert.truthy(find(findings, "quorum", "0 of 2 servers serve"))
         assert.truthy(find(findings, "session"))
     end)
+
+    it("finds servers without a quorum", function()
+        local servers = cluster.start({ servers = 3 })
+        fixture.on_clean(function()
+            servers:stop()
+        end)
+        local findings = doctor("/", { servers = servers.servers })
+        assert.is_nil(find(findings, "quorum") or find(findings, "server") or find(findings, "session"), dkjson.encode(findings))
+        servers:kill(1)
+        servers:kill(2)
+        eventually(function()
+            return not servers:mode(3)
+        end)
+        local status
+        findings, status = doctor("/", { servers = servers.servers })
+        assert.truthy(find(findings, "server", servers:address(1) .. ": connection refused"))
+        assert.truthy(find(findings, "server", servers:address(3) .. " does not serve: it has no quorum"), dkjson.encode(findings))
+        assert.truthy(find(findings, "quorum", "0 of 3 servers serve"))
+        assert.truthy(find(findings, "session"))
+        assert.equal(2, status)
+    end)
+
+    it("finds writes that take a tenth of the session timeout", function()
+        local link = fixture.proxy()
+        link:delay(110) -- each way
+        local findings = doctor(fixture.path(), { servers = link.address, variables = { "ZKLOCK_SESSION_TIMEOUT=2" } })
+        local finding = assert(find(findings, "writes", "the lease of a session of 2 s lasts 1 s without an answer"),
+            dkjson.encode(findings))
+        assert.is_true(tonumber(finding.message:match "a write took ([%d.]+) s") >= 0.2, finding.message)
+    end)
+
+    for _, case in ipairs {
+        { title = "that stands", clock = "stop", text = "the servers' clock stands", level = "error" },
+        { title = "an hour ahead", clock = "3600", text = "the servers' clock differs from ours by 3", level = "warning" }
+    } do
+        it("finds a servers' clock " .. case.title, function()
+            local directory = commands.directory()
+            local library = directory .. "/wall_clock.so"
+            assert(os.execute("cc -shared -fPIC -O1 -D_GNU_SOURCE -o " .. library .. " spec/support/wall_clock.c -ldl"))
+            files.write(directory .. "/java", ("#!/bin/sh\nexec env LD_PRELOAD=%s WALL_CLOCK=%s java \"$@\"\n"):format(
+                library, case.clock))
+            assert(os.execute("chmod +x " .. directory .. "/java"))
+            local dev = commands.start({ "dev", "--", "sh", "-c", 'echo "$ZKLOCK_SERVERS"; read -r line' },
+                { variables = { "ZOOKEEPER_JAVA=" .. directory .. "/java" } })
+            local address = assert(dev:line(), "zklock dev did not start")
+            local finding = find(doctor("/", { servers = address }), "clock", case.text)
+            assert.equal(case.level, finding and finding.level)
+            dev:tell "end"
+            assert.equal(0, dev:finish().status)
+        end)
+    end
 
     it("shows findings to people, with what to do", function()
         local path = fixture.path()

@@ -117,13 +117,16 @@ end
 
 --- Returns the process id of the zklock whose node is the first in a queue.
 function Fleet:first_in(path)
-    local first, number
-    for _, name in ipairs(fixture.children(self.chroot .. path)) do
-        if not number or tonumber(name:match "%d+$") < number then
-            first, number = name, tonumber(name:match "%d+$")
+    return eventually(function()
+        local first, number
+        for _, name in ipairs(fixture.children(self.chroot .. path)) do
+            if not number or tonumber(name:match "%d+$") < number then
+                first, number = name, tonumber(name:match "%d+$")
+            end
         end
-    end
-    return assert((fixture.observer():get(self.chroot .. path .. "/" .. first)):match ":(%d+)$")
+        local identity = first and fixture.observer():get(self.chroot .. path .. "/" .. first) -- nil: it has just gone
+        return identity and identity:match ":(%d+)$"
+    end)
 end
 
 --- Returns how many machines have ended.

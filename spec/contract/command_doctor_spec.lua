@@ -150,7 +150,7 @@ describe("zklock doctor", function()
                 library, case.clock))
             assert(os.execute("chmod +x " .. directory .. "/java"))
             local dev = commands.start({ "dev", "--", "sh", "-c", 'echo "$ZKLOCK_SERVERS"; read -r line' },
-                { variables = { "ZOOKEEPER_JAVA=" .. directory .. "/java" } })
+                { variables = { "ZOOKEEPER_JAVA=" .. directory .. "/java", "TMPDIR=" .. directory } })
             local address = assert(dev:line(), "zklock dev did not start")
             local finding = find(doctor("/", { servers = address }), "clock", case.text)
             assert.equal(case.level, finding and finding.level)

@@ -151,7 +151,7 @@ describe("zklock doctor", function()
             assert(os.execute("chmod +x " .. directory .. "/java"))
             local dev = commands.start({ "dev", "--", "sh", "-c", 'echo "$ZKLOCK_SERVERS"; read -r line' },
                 { variables = { "ZOOKEEPER_JAVA=" .. directory .. "/java", "TMPDIR=" .. directory } })
-            local address = assert(dev:line(), "zklock dev did not start")
+            local address = dev:line() or error(dev:finish().errors)
             local finding = find(doctor("/", { servers = address }), "clock", case.text)
             assert.equal(case.level, finding and finding.level)
             dev:tell "end"

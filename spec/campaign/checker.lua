@@ -39,6 +39,8 @@ end
 
 --- Conflicting grants of one path that were held at the same time. A grant that ends at the instant at which another begins is no
 -- overlap.
+-- A grant whose node was deleted conflicts with none that begins afterwards: ZooKeeper tells the next contender in the same
+-- instant. checker.deleted looks at these.
 -- @treturn table sentences
 -- @treturn number seconds of the longest overlap
 function checker.overlaps(grants)
@@ -49,7 +51,7 @@ function checker.overlaps(grants)
         for _, grant in ipairs(paths[name]) do
             local left, permits = {}, grant.weight
             for _, other in ipairs(inside) do
-                if other.to > grant.from then
+                if other.to > grant.from and not (other.deleted and other.deleted <= grant.from) then
                     left[#left + 1] = other
                     permits = permits + other.weight
                 end
@@ -66,6 +68,31 @@ function checker.overlaps(grants)
         end
     end
     return found, longest
+end
+
+--- Grants whose node an administrator deleted and whose holder went on until it had enough, although another was granted the path.
+-- @treturn table sentences
+-- @treturn number how many nodes were deleted
+-- @treturn number seconds for which a holder went on after another was granted the path, at most
+function checker.deleted(grants)
+    local found, count, longest = {}, 0, 0
+    local paths, names = by_path(grants)
+    for _, name in ipairs(names) do
+        for index, grant in ipairs(paths[name]) do
+            count = count + (grant.deleted and 1 or 0)
+            for later = index + 1, grant.deleted and #paths[name] or 0 do
+                local other = paths[name][later]
+                if other.from >= grant.to then
+                    break
+                elseif other.from >= grant.deleted and conflict(grant, other) then
+                    longest = math.max(longest, grant.to - other.from)
+                    found[#found + 1] = grant.ended == "released" and format("%s: %s, its node was deleted at %.6f; and %s", name,
+                        describe(grant), grant.deleted, describe(other)) or nil
+                end
+            end
+        end
+    end
+    return found, count, longest
 end
 
 --- Grants of one path whose token is not greater than the token of an earlier grant that conflicts with them.

@@ -57,6 +57,27 @@ describe("the campaign's checker #once", function()
         assert.equal(3, #checker.overlaps({ permit(1, 1, 9), permit(1, 2, 9), permit(1, 3, 9), permit(1, 4, 9) }))
     end)
 
+    it("excuses a hold whose node was deleted before another hold began, but no earlier one", function()
+        local deleted = grant({ from = 1, to = 5, deleted = 2, ended = "killed" })
+        assert.same({}, (checker.overlaps({ deleted, grant({ from = 2, to = 3 }), grant({ from = 3, to = 4 }) })))
+        assert.equal(1, #checker.overlaps({ deleted, grant({ from = 1.5, to = 4 }) }))
+        assert.equal(1, #checker.overlaps({ deleted, grant({ from = 2, to = 4 }), grant({ from = 3, to = 6 }) }))
+    end)
+
+    it("requires that the holder of a deleted node is ended when another holds", function()
+        local function after_deletion(ended, ...)
+            return checker.deleted({ grant({ from = 1, to = 5, deleted = 2, ended = ended }), ... })
+        end
+        local other = grant({ from = 4.5, to = 6 })
+        assert.same({ {}, 1, 0.5 }, { after_deletion("killed", other) })
+        assert.same({ {}, 1, 0 }, { after_deletion("released") })
+        assert.same({ {}, 1, 0 }, { after_deletion("released", grant({ from = 5, to = 6 }), grant({ path = "/other", from = 3 })) })
+        local found, count, longest = after_deletion("released", other)
+        assert.equal(1, #found)
+        assert.same({ 1, 0.5 }, { count, longest })
+        assert.same({ {}, 0, 0 }, { checker.deleted({ grant({}), other }) })
+    end)
+
     it("requires tokens to grow", function()
         assert.same({}, checker.tokens({
             grant({ token = "0001" }), grant({ token = "0002", from = 2 }), grant({ token = "0003", from = 3 })

@@ -20,6 +20,9 @@ local FAKETIME = {
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1"
 }
 
+--- runtime -> the program of a client, if it is not contender.lua.
+local PROGRAMS = { curator = "curator", command = "command" }
+
 local NGINX_MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so" }
 
 local function exists(name)
@@ -56,7 +59,7 @@ local function lua(self, client, record, build)
     return {
         "env", "LUA_PATH=" .. ("%s/lua/?.lua;%s/lua/?/init.lua;%s/?.lua;;"):format(root, root, root),
         ("LUA_CPATH=%s/build/%s/?.so;;"):format(root, build), client.runtime == "luajit" and "luajit" or "lua5.4",
-        ("%s/spec/campaign/programs/%s.lua"):format(root, client.runtime == "curator" and "curator" or "contender"),
+        ("%s/spec/campaign/programs/%s.lua"):format(root, PROGRAMS[client.runtime] or "contender"),
         client.file, record
     }
 end
@@ -70,6 +73,7 @@ function commands.luajit(self, client, record)
 end
 
 commands.curator = commands["lua5.4"]
+commands.command = commands["lua5.4"]
 
 function commands.nginx(self, client, record)
     local directory = self.settings.directory .. "/" .. client.name
@@ -173,21 +177,41 @@ function Clients.kill(_, client)
     await_end(client, 10)
 end
 
---- Orders a client to do something when it next holds a lock: "exit" (os.exit), "die" (kill -9), "pause" (it stops itself). Returns
--- false if it has not done so within `seconds`.
+--- Orders a client to do something when it next holds a lock: "exit" (os.exit), "die" (kill -9), "pause" (it stops itself); a
+-- command "delete" (its node). Returns false if it has not done so within `seconds`.
 function Clients.order(_, client, what, seconds)
-    client.expected = what ~= "pause"
+    client.expected = what == "exit" or what == "die"
     Clients:tell(client, what)
     local done
     if what == "pause" then
         done = tasks.await(function()
             return files.read(("/proc/%d/stat"):format(client.process.pid)):match("%) (%a)") == "T"
         end, seconds, 0.01)
+    elseif what == "delete" then
+        done = tasks.await(function()
+            return not exists(client.file .. ".order")
+        end, seconds, 0.01)
     else
         done = await_end(client, seconds)
     end
     Clients:tell(client, nil)
     return done
+end
+
+--- The processes that belong to clients, for example a command that has outlived its client: a list of lines.
+function Clients:processes()
+    local list = {}
+    for name in uv.fs_scandir_next, assert(uv.fs_scandir("/proc")) do
+        local file = name:find("^%d+$") and io.open(("/proc/%s/cmdline"):format(name))
+        if file then
+            local words = (file:read("*a") or ""):gsub("%z", " ")
+            file:close()
+            for _, client in ipairs(self.list) do
+                list[#list + 1] = words:find(client.file .. " ", 1, true) and name .. " " .. words or nil
+            end
+        end
+    end
+    return list
 end
 
 --- Orders all clients to stop, and waits for their end. Clients that do not stop are recorded as crashes.

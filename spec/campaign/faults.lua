@@ -266,10 +266,14 @@ kinds["kill client"] = function(campaign, fault)
     end)
 end
 
+local function is_command(client)
+    return client.runtime == "command"
+end
+
 --- Orders a client to do something to itself while it holds a lock; only clients that take such orders.
-local function holder(campaign, fault, order, afterwards)
-    local client = client_of(campaign, fault, function(candidate)
-        return candidate.runtime ~= "curator" and candidate.runtime ~= "nginx"
+local function holder(campaign, fault, order, afterwards, suitable)
+    local client = client_of(campaign, fault, suitable or function(candidate)
+        return candidate.runtime ~= "curator" and candidate.runtime ~= "nginx" and not (is_command(candidate) and order == "exit")
     end)
     if not client then
         return false
@@ -278,7 +282,9 @@ local function holder(campaign, fault, order, afterwards)
     alone(campaign, client, function()
         done = campaign.clients:order(client, order, PATIENCE)
         tasks.sleep(done and fault.seconds * (fault.of_timeout and client.timeout or 1) or 0)
-        afterwards(client)
+        if afterwards then
+            afterwards(client)
+        end
     end)
     return done
 end
@@ -295,11 +301,23 @@ kinds["kill holder"] = function(campaign, fault)
     end)
 end
 
---- The program trusts its lock and writes when it wakes up.
-kinds["pause holder, longer than T"] = function(campaign, fault)
-    return holder(campaign, fault, "pause", function(client)
+local function continue(campaign)
+    return function(client)
         campaign.clients:signal(client, "sigcont")
-    end)
+    end
+end
+
+--- The program trusts its lock and writes when it wakes up. Of a command only zklock is stopped.
+kinds["pause holder, longer than T"] = function(campaign, fault)
+    return holder(campaign, fault, "pause", continue(campaign))
+end
+
+kinds["pause zklock, not its command, longer than T"] = function(campaign, fault)
+    return holder(campaign, fault, "pause", continue(campaign), is_command)
+end
+
+kinds["delete the node of a command"] = function(campaign, fault)
+    return holder(campaign, fault, "delete", nil, is_command)
 end
 
 local function pause_client(campaign, fault, suitable)

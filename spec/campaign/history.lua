@@ -3,7 +3,8 @@
 -- A history: { grants =, writes =, refusals = of acquires by code, stale = refused writes, late = writes that destroyed a newer
 -- value where there is no fence, counters = sums of the clients' counters, leaks =, starts = }. Times are seconds on one clock.
 --
---     grant   { who =, fiber =, path =, mode = "x"|"r"|"s", weight =, limit =, token = nil|string, from =, to =, ended = reason }
+--     grant   { who =, fiber =, path =, mode = "x"|"r"|"s", weight =, limit =, token = nil|string, from =, to =, ended = reason,
+--             deleted = nil|when an administrator deleted its node, or a little before }
 --     write   { path =, token =, sequence = }
 
 local unpack = table.unpack or unpack
@@ -66,6 +67,10 @@ function history.add(into, text, who)
     function read.x(id, token)
         into.stale = into.stale + 1
         before(open[id], token)
+    end
+
+    function read.d(id, time)
+        open[id].deleted = tonumber(time)
     end
 
     function read.r(_, _, code)

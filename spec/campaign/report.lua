@@ -77,6 +77,10 @@ local function rows(result)
     if result.longest_overlap > 0 then
         add("the longest overlap", "%.3f s", result.longest_overlap)
     end
+    add("nodes of commands that were deleted", "%d", result.deleted)
+    if result.deleted > 0 then
+        add("longest time that such a command went on while another held", "%.3f s", result.longest_deleted)
+    end
     add("tokens that did not grow", "%d", #result.found.tokens)
     add("clients without progress after the faults", "%d", #result.found.progress)
     add("nodes, watches, fds, threads left at the end", "%d", #result.found.leftovers)
@@ -115,7 +119,7 @@ end
 --- All violations, as sentences.
 function report.violations(result)
     local list = {}
-    for _, sort in ipairs({ "overlaps", "tokens", "writes", "progress", "leftovers", "crashes", "refusals" }) do
+    for _, sort in ipairs({ "overlaps", "deleted", "tokens", "writes", "progress", "leftovers", "crashes", "refusals" }) do
         for _, sentence in ipairs(result.found[sort]) do
             list[#list + 1] = sort .. ": " .. sentence
         end

@@ -1,7 +1,7 @@
 --- campaign.roster: the clients: processes of every kind of lock, loop, Lua and route to the servers.
 --
--- A client: name, runtime (lua5.4, luajit, nginx, curator), loop, fibers, route (direct, proxied, named), only (the one server
--- that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to jump),
+-- A client: name, runtime (lua5.4, luajit, nginx, curator, command), loop, fibers, route (direct, proxied, named), only (the one
+-- server that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to jump),
 -- idle, pause (between two turns it does nothing for `idle` seconds, and for up to `pause` seconds more), long, long_per_mille (in
 -- this many turns of a thousand it holds for up to `long` seconds).
 
@@ -27,6 +27,13 @@ end
 
 local function multi(...)
     return { kind = "multi", members = { ... } }
+end
+
+--- A client that is `zklock run`. Many of its turns are long, because to begin one takes it long.
+local function command(name, client)
+    client.name, client.runtime = name, "command"
+    client.idle, client.pause, client.long, client.long_per_mille = 0.05, 0.3, 1.5, 300
+    return client
 end
 
 --- All locks are below this path.
@@ -89,7 +96,9 @@ local EVERYBODY = {
     },
     { name = "idle-3", runtime = "lua5.4", timeout = 2, only = 3, idle = 1, pause = 2, locks = { mutex("seldom") } },
     { name = "curator", runtime = "curator", timeout = 20, locks = { mutex("mixed") } },
-    { name = "beside-curator", runtime = "lua5.4", timeout = 3, locks = { mutex("mixed"), mutex("own-12") } }
+    { name = "beside-curator", runtime = "lua5.4", timeout = 3, locks = { mutex("mixed"), mutex("own-12") } },
+    command("command-1", { short = true, timeout = 4, locks = { mutex("stock", 2), semaphore("printers", 3) } }),
+    command("command-2", { timeout = 4, only = 2, locks = { mutex("stock", 2), half("read", "config") } })
 }
 
 --- For the run that shows that the checks can fail: every client knows only one server, so a server that is cut off from its leader
@@ -107,7 +116,10 @@ local CONTROL = {
     {
         name = "semaphore-2", runtime = "luajit", loop = "cqueues", fibers = 3, timeout = 2, only = 1,
         locks = { semaphore("printers", 2) }
-    }
+    },
+    { name = "mutex-4", runtime = "luajit", timeout = 2, only = 3, pause = 0.2, locks = { mutex("orders") } },
+    command("command-1", { timeout = 2, only = 1, locks = { mutex("orders") } }),
+    command("command-2", { timeout = 2, only = 2, locks = { mutex("orders") } })
 }
 
 --- How many idle clients each server has in the campaign of stalls. In a stall the session of an idle client may be nearly over
@@ -150,7 +162,7 @@ function roster.of(size)
             client.lease = size ~= "control"
             if few then
                 -- Long holds, so that a holder is cut off while it holds.
-                client.long, client.long_per_mille = 6, 40
+                client.long, client.long_per_mille = 6, client.long_per_mille or 40
             end
             list[#list + 1] = client
         end

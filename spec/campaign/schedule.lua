@@ -29,6 +29,8 @@ schedule.client = {
     { kind = "pause client, shorter than T", chance = 5, least = 0.2, most = 0.9, of_timeout = true },
     { kind = "pause client, longer than T", chance = 2, least = 1.1, most = 2, of_timeout = true },
     { kind = "pause holder, longer than T", chance = 3, least = 1.1, most = 2, of_timeout = true },
+    { kind = "pause zklock, not its command, longer than T", chance = 3, least = 1.1, most = 2, of_timeout = true },
+    { kind = "delete the node of a command", chance = 3, least = 0.1, most = 0.5 },
     { kind = "cut client from one server", chance = 3, least = 0.5, most = 5 },
     { kind = "cut client from all servers", chance = 3, least = 0.5, most = 6 },
     { kind = "client not heard", chance = 3, least = 0.5, most = 6 },
@@ -46,7 +48,8 @@ schedule.client = {
 --- Faults that make two holders if nothing prevents that.
 schedule.control = {
     { kind = "cut follower from leader", chance = 3, least = 5, most = 7 },
-    { kind = "pause holder, longer than T", chance = 2, least = 1.2, most = 1.8, of_timeout = true }
+    { kind = "pause holder, longer than T", chance = 2, least = 1.2, most = 1.8, of_timeout = true },
+    { kind = "pause zklock, not its command, longer than T", chance = 2, least = 1.2, most = 1.8, of_timeout = true }
 }
 
 --- For idle clients whose sessions are nearly over when they acquire: sessions of 2 s end 1.75 to 2.5 s after such a stall began,

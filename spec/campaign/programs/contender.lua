@@ -3,17 +3,13 @@
 -- Usage: contender.lua SETTINGS.json RECORD
 
 local uv = require "luv"
-local cjson = require "cjson"
 local socket = require "socket"
 local core = require "zklock.core"
 local zklock = require "zklock"
 local turns = require "spec.campaign.programs.turns"
 local register = require "spec.campaign.programs.register"
 
-local file = assert(io.open(arg[1]))
-local settings = cjson.decode(file:read("*a"))
-file:close()
-
+local settings = turns.settings(arg[1])
 local record = turns.recorder(arg[2])
 record("start %.6f %d", core.now(), uv.os_getpid())
 math.randomseed(settings.seed)
@@ -36,17 +32,8 @@ function loops.blocking()
 end
 
 function loops.luv()
-    local function sleep(seconds)
-        local thread = coroutine.running()
-        local timer = uv.new_timer()
-        timer:start(math.ceil(seconds * 1000), 0, function()
-            timer:close()
-            assert(coroutine.resume(thread))
-        end)
-        coroutine.yield()
-    end
     return {
-        sleep = sleep,
+        sleep = turns.sleep,
         start = function(fn)
             assert(coroutine.resume(coroutine.create(fn)))
         end,
@@ -91,17 +78,8 @@ local world = {
         lease = settings.lease
     })),
     register = register.new(store), record = record, now = core.now, sleep = loop.sleep, random = math.random,
-    long = settings.long, long_per_mille = settings.long_per_mille
+    order = turns.order_reader(arg[1]), long = settings.long, long_per_mille = settings.long_per_mille
 }
-
-function world.order()
-    local orders = io.open(arg[1] .. ".order")
-    if orders then
-        local word = orders:read("*l")
-        orders:close()
-        return word
-    end
-end
 
 --- What a client that holds a lock does on an order.
 world.orders = {

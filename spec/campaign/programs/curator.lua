@@ -4,14 +4,12 @@
 -- Usage: curator.lua SETTINGS.json RECORD
 
 local uv = require "luv"
-local cjson = require "cjson"
 local core = require "zklock.core"
 local turns = require "spec.campaign.programs.turns"
 
-local file = assert(io.open(arg[1]))
-local settings = cjson.decode(file:read("*a"))
-file:close()
-
+local settings = turns.settings(arg[1])
+local order = turns.order_reader(arg[1])
+local sleep = turns.sleep
 local record = turns.recorder(arg[2])
 record("start %.6f %d", core.now(), uv.os_getpid())
 math.randomseed(settings.seed)
@@ -23,24 +21,6 @@ deaf:unref()
 
 --- Seconds after "close" within which it must end; also after a start within which it must be ready.
 local PATIENCE = 5
-
-local function order()
-    local orders = io.open(arg[1] .. ".order")
-    if orders then
-        local word = orders:read("*l")
-        orders:close()
-        return word
-    end
-end
-
-local function sleep(seconds)
-    local thread, timer = coroutine.running(), uv.new_timer()
-    timer:start(math.ceil(seconds * 1000), 0, function()
-        timer:close()
-        assert(coroutine.resume(thread))
-    end)
-    coroutine.yield()
-end
 
 --- Starts Curator: say(line) sends it a line; hear() waits for a line and returns nil at its end.
 local function start()

@@ -9,6 +9,7 @@
 --     w ID SEQUENCE BEFORE                         its write was the register's SEQUENCE-th; BEFORE: the token that was in the
 --                                                  register without a fence
 --     x ID BEFORE                                  its write was refused
+--     d ID TIME                                    from TIME on its node may be deleted by an administrator
 --     r FIBER TIME CODE PATH                       an acquire that failed
 --     q TIME                                       os.exit follows
 --     n STAT=COUNT…                                the client's counters, each time the latest
@@ -85,6 +86,38 @@ function turns.name_descriptors(before)
     end
 end
 
+--- Reads a client's settings.
+function turns.settings(name)
+    local cjson = require "cjson"
+    local file = assert(io.open(name))
+    local settings = cjson.decode(file:read("*a"))
+    file:close()
+    return settings
+end
+
+--- Returns a function that returns the present order of the client with these settings: a word, or nil.
+function turns.order_reader(name)
+    return function()
+        local orders = io.open(name .. ".order")
+        if orders then
+            local word = orders:read("*l")
+            orders:close()
+            return word
+        end
+    end
+end
+
+--- Suspends the running coroutine in libuv's loop.
+function turns.sleep(seconds)
+    local uv = require "luv"
+    local thread, timer = coroutine.running(), uv.new_timer()
+    timer:start(math.ceil(seconds * 1000), 0, function()
+        timer:close()
+        assert(coroutine.resume(thread))
+    end)
+    coroutine.yield()
+end
+
 --- Opens a client's record. Returns a function(format, …) that writes to it.
 function turns.recorder(name)
     local file = assert(io.open(name, "a"))
@@ -141,14 +174,15 @@ local function make_locks(client, settings)
     return list
 end
 
-local function choose(world, list)
+--- One of a list, at random; an entry with `chance` 2 twice as often as one without.
+function turns.choose(random, list)
     local sum = 0
     for _, entry in ipairs(list) do
-        sum = sum + entry.chance
+        sum = sum + (entry.chance or 1)
     end
-    local pick = world.random() * sum
+    local pick = random() * sum
     for _, entry in ipairs(list) do
-        pick = pick - entry.chance
+        pick = pick - (entry.chance or 1)
         if pick <= 0 then
             return entry
         end
@@ -201,6 +235,16 @@ local function leave(world, entry)
     end
 end
 
+--- Records what register:write has returned.
+function turns.record_write(record, id, sequence, before)
+    before = before ~= "" and before or "-"
+    if sequence then
+        record("w %s %d %s", id, sequence, before)
+    else
+        record("x %s %s", id, before)
+    end
+end
+
 --- Like programs that trust their lock: reads at the beginning, writes at the end, and does not check between the two.
 local function hold(world, entry)
     local counters = {}
@@ -228,13 +272,7 @@ local function hold(world, entry)
     end
     for _, part in ipairs(entry.parts) do
         if counters[part] then
-            local sequence, before = world.register:write(part.path, part.token, counters[part] + 1)
-            before = before ~= "" and before or "-"
-            if sequence then
-                world.record("w %s %d %s", part.id, sequence, before)
-            else
-                world.record("x %s %s", part.id, before)
-            end
+            turns.record_write(world.record, part.id, world.register:write(part.path, part.token, counters[part] + 1))
         end
     end
 end
@@ -283,7 +321,7 @@ function turns.run(world, number, settings)
     local locks = make_locks(world.client, settings)
     local due = 0
     while world.order() ~= "stop" do
-        turn(world, fiber, choose(world, locks))
+        turn(world, fiber, turns.choose(world.random, locks))
         if number == 1 and world.now() > due then
             due = world.now() + STATS_INTERVAL
             turns.record_stats(world)

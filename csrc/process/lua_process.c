@@ -77,7 +77,7 @@ static int process_fill_standard(lua_State *L)
 static int process_poll(lua_State *L)
 {
     enum {
-        MOST = 16
+        MOST = 256
     };
     struct pollfd fds[MOST];
     nfds_t count = 0;

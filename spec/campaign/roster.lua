@@ -1,9 +1,9 @@
 --- campaign.roster: the clients: processes of every kind of lock, loop, Lua and route to the servers.
 --
 -- A client: name, runtime (lua5.4, luajit, nginx, curator, command), loop, fibers, route (direct, proxied, named), only (the one
--- server that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to jump),
--- idle, pause (between two turns it does nothing for `idle` seconds, and for up to `pause` seconds more), long, long_per_mille (in
--- this many turns of a thousand it holds for up to `long` seconds).
+-- server that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to
+-- jump), idle, pause (between two turns it does nothing for `idle` seconds, and for up to `pause` seconds more), long,
+-- long_per_mille (in this many turns of a thousand it holds for up to `long` seconds).
 
 local roster = {}
 

@@ -78,12 +78,12 @@ end
 
 --- Connects.
 -- @tparam table settings of zklock.cli.settings; `on_child`, if there is one, is called in waits when a child has changed its state
--- @tparam Context context which gets the session
+-- @tparam Context context
 -- @tparam number|nil limit no more than so many seconds
 -- @treturn Session|nil
 -- @treturn string|nil message
 -- @treturn string|nil code
-function Session.open(settings, context, limit)
+function Session.connect(settings, context, limit)
     local self = setmetatable(
         { signals = context.signals, on_child = settings.on_child, closing = false, announce = nil, client = false }, Session)
     local options = {
@@ -102,8 +102,15 @@ function Session.open(settings, context, limit)
     elseif not client then
         return nil, message, code
     end
-    self.client, self.servers, context.session = client, settings.servers, self
+    self.client, self.servers = client, settings.servers
     return self
+end
+
+--- Connects, for a session that the context closes after an error. Arguments and results as of connect.
+function Session.open(settings, context, limit)
+    local self, message, code = Session.connect(settings, context, limit)
+    context.session = self or context.session
+    return self, message, code
 end
 
 --- Calls `fn` once, if the next waits take longer than a moment. Call quiet() when they are over.
@@ -115,10 +122,15 @@ function Session:quiet()
     self.announce = nil
 end
 
+--- From now on no signal interrupts a wait: for what has to be done at the end.
+function Session:finish()
+    self.closing, self.announce = true, nil
+end
+
 --- Ends the session: all its nodes are deleted. No signal interrupts that; it takes some seconds at most.
 -- @treturn true|nil nil: the servers have not acknowledged the end in time
 function Session:close()
-    self.closing, self.announce = true, nil
+    self:finish()
     return self.client:close(CLOSE_TIMEOUT)
 end
 

@@ -22,7 +22,7 @@ local GRACE = "0.3"
 --- Options for how long it waits for the lock, one at random.
 local WAITS = { { "-n" }, { "-w", "0.5" }, { "-w", "3" }, { "-w", "3" }, { "-w", "3" } }
 
---- How commanded.lua is run, at random: as the command; as its child; and in a way that it ignores TERM.
+--- How commanded.lua is run, at random: as the command, or as its child. In two forms it ignores TERM.
 local FORMS = {
     {}, { "sh", "-c", '"$@"; exit $?', "sh" }, { "sh", "-c", [[trap '' TERM; exec "$@"]], "sh" },
     { "sh", "-c", [[trap '' TERM; "$@"; exit $?]], "sh" }

@@ -23,7 +23,7 @@ local SHORT, BETWEEN = 0.02, 0.004
 --- After an order the command goes on for so many session timeouts, if nothing ends it.
 local AFTERWARDS = 4
 
---- What it does on an order, which is then gone.
+--- order -> what the command does.
 local orders = {}
 
 function orders.die()

@@ -4,6 +4,7 @@
 -- One worker everywhere. In each round every contestant runs once, one after the other; ratios are of the same round.
 
 local lib = require "lib"
+local load = require "load"
 local report = require "report"
 
 local CONNECTIONS = 64 -- that request the locked location, and cycles in flight of the C client
@@ -31,33 +32,6 @@ local HTTP = [[
         location = /wake_up { content_by_lua_block { require("bench.programs.in_nginx").wake_up() } }
     }
 ]]
-
-local function exists(path)
-    local file = io.open(path)
-    return file and file:close() or false
-end
-
---- The reason why this machine cannot run the case, or nil.
-local function missing(root)
-    if not exists(root .. "/build/luajit/zklock/core.so") then
-        return "the module for LuaJIT: tools/build.sh luajit"
-    end
-    for _, program in ipairs { "nginx", "wrk" } do
-        if not os.execute("command -v " .. program .. " >/dev/null") then
-            return "there is no " .. program
-        end
-    end
-end
-
---- Requests a location for a second, as fast as it answers. Returns requests per second.
-local function load(server, location)
-    local pipe = assert(io.popen(string.format("wrk -t1 -c%d -d1s http://127.0.0.1:%d%s 2>&1", CONNECTIONS, server.port,
-        location)))
-    local output = pipe:read("a")
-    pipe:close()
-    assert(not output:find("Non%-2xx") and not output:find("Socket errors"), output)
-    return assert(tonumber(output:match("Requests/sec:%s+([%d.]+)")), output)
-end
 
 local function percentile(sorted, share)
     return sorted[math.max(1, math.ceil(#sorted * share))]
@@ -105,11 +79,14 @@ end
 local function report_throughput(settings, server, rounds)
     report.title("Requests a second, %d connections, one worker, 1 s each; median of %d rounds (min..max)", CONNECTIONS, rounds)
     local plain, locked, unwaited, bare = {}, {}, {}, {}
-    load(server, "/locked") -- makes the locks' directories
+    local function rate(location)
+        return load.run(server, location, CONNECTIONS, 1).rate
+    end
+    rate("/locked") -- makes the locks' directories
     for round = 1, rounds do
-        plain[round] = load(server, "/plain")
-        locked[round] = load(server, "/locked")
-        unwaited[round] = load(server, "/unwaited")
+        plain[round] = rate("/plain")
+        locked[round] = rate("/locked")
+        unwaited[round] = rate("/unwaited")
         if not settings.missing.floor then
             local result = lib.run { settings.build .. "/floor", "crowd", settings.servers, "/bench-pipeline", "many", 1,
                 CONNECTIONS, 0.2, 1, settings.scratch }
@@ -253,7 +230,7 @@ end
 return function(settings)
     local root = settings.bench .. "/.."
     local rounds = settings.rounds or (settings.quick and 1 or 5)
-    local problem = missing(root)
+    local problem = load.missing(root)
     if problem then
         report.title("nginx")
         report.say("missing: %s", problem)

@@ -1,4 +1,4 @@
---- in_nginx: the handlers of the locations of the case "nginx". LuaJIT, inside nginx.
+--- in_nginx: the handlers of the locations of the cases "nginx" and "worker". LuaJIT, inside nginx.
 --
 -- `in_nginx.servers` is set before anything else.
 
@@ -17,6 +17,9 @@ local MAX_HOLD = 5
 local PATIENCE = 60
 local LOCKS = 1000
 
+--- So few that each is taken many times a second, whatever else the machine does. Otherwise some of the acquisitions need a list.
+local FEW_LOCKS = 200
+
 local function client(session_timeout)
     return assert(zklock.shared(in_nginx.servers, { session_timeout = session_timeout or SESSION_TIMEOUT }))
 end
@@ -25,13 +28,37 @@ end
 
 local turn = 0
 
---- Acquires one of 1000 locks, the next one each time, and releases it.
-function in_nginx.locked(settings)
-    turn = turn % LOCKS + 1
-    local lock = client():mutex("/bench-nginx/" .. turn)
+--- Acquires one of `count` locks below a path, the next one each time, and releases it.
+local function take_turn(path, count, lock_settings, release_settings)
+    turn = turn % count + 1
+    local lock = client():mutex(path .. turn, lock_settings)
     assert(lock:acquire(PATIENCE))
-    assert(lock:release(settings))
+    assert(lock:release(release_settings))
     ngx.say("plain")
+end
+
+--- @tparam[opt] table settings of the release
+function in_nginx.locked(settings)
+    take_turn("/bench-nginx/", LOCKS, nil, settings)
+end
+
+-- Costs of a worker ----------------------------------------------------------------------------------------------------
+
+--- @tparam[opt] table settings of the release
+function in_nginx.locked_few(settings)
+    take_turn("/bench-worker/", FEW_LOCKS, nil, settings)
+end
+
+local LINGERING = { linger = 5 }
+
+--- With locks that the client keeps for 5 seconds after a release.
+function in_nginx.lingering()
+    take_turn("/bench-worker-linger/", FEW_LOCKS, LINGERING)
+end
+
+--- Answers with the number of requests that the client has sent.
+function in_nginx.requests()
+    ngx.say(client():stats().requests)
 end
 
 -- A crowd --------------------------------------------------------------------------------------------------------------

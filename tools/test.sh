@@ -159,6 +159,7 @@ suites_sim() {
     suite "small worlds in every order" ours 1200 'computing build/c/explore --jobs 1 --states 120000'
     suite "simulation: broken rules are noticed" ours 1200 'simulate c --breaks'
     suite "simulation: known seeds" ours 1200 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
+    suite "simulation: clients that read on" ours 1200 'simulate c --read-on --seeds 1 500'
     suite "simulation: seeds never seen before" ours 1200 'simulate c --fresh'
     suite "small worlds: broken rules are noticed" ours 1200 'computing build/c/explore --breaks'
     suite "simulation: allocations that fail" ours 1200 "simulate c-asan --memory 20 25"

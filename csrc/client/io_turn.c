@@ -4,10 +4,14 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "client_object.h"
 #include "xid.h"
+
+/* The most packets that are read one after the other. As long as that takes, no caller can use the engine. */
+#define MOST_PACKETS 32
 
 /*
  * The C client sends each request in two pieces, the length first. Corking holds all pieces back until the turn is over. They then
@@ -54,6 +58,38 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
     zkl_client_publish(client, silently);
 }
 
+/* Does what is due in the engine, and asks it what to wait for next. */
+static void prepare(zkl_client *client, zkl_poll *wanted)
+{
+    zkl_engine_prepare(client->engine, zkl_clock(), wanted);
+    if (wanted->must_disconnect) {
+        shutdown(wanted->fd, SHUT_RDWR);
+    }
+    if (wanted->fd >= 0 && (wanted->fd != client->socket.fd || !zkl_engine_may_call(client->engine))) {
+        /* The C client may have been built without SOCK_CLOEXEC, and a new socket may have the number of the last. */
+        fcntl(wanted->fd, F_SETFD, FD_CLOEXEC);
+    }
+    client->socket.fd = wanted->fd;
+}
+
+/*
+ * The C client reads one packet in each call, and packets often arrive together. Polling before each of them would be one system call
+ * more for each, and one byte more for the owner's event loop. As far as the engine can tell, this is a poll that returns at once:
+ * it is prepared before each packet. Where no more has arrived, that costs a read in vain. So nothing is tried if no reply is due.
+ */
+void zkl_client_read(zkl_client *client, short revents)
+{
+    zkl_engine_process(client->engine, zkl_clock(), revents);
+    for (int32_t packets = 1; packets < MOST_PACKETS && zkl_engine_may_read_on(client->engine); packets++) {
+        zkl_poll wanted;
+        prepare(client, &wanted);
+        if (!zkl_engine_may_read_on(client->engine)) {
+            return; /* the connection was lost meanwhile */
+        }
+        zkl_engine_process(client->engine, zkl_clock(), POLLIN);
+    }
+}
+
 bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
     zkl_handles_run(client);
@@ -65,15 +101,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
             return false;
         }
     }
-    zkl_engine_prepare(client->engine, zkl_clock(), wanted);
-    if (wanted->must_disconnect) {
-        shutdown(wanted->fd, SHUT_RDWR);
-    }
-    if (wanted->fd >= 0 && (wanted->fd != client->socket.fd || !zkl_engine_may_call(client->engine))) {
-        /* The C client may have been built without SOCK_CLOEXEC, and a new socket may have the number of the last. */
-        fcntl(wanted->fd, F_SETFD, FD_CLOEXEC);
-    }
-    client->socket.fd = wanted->fd;
+    prepare(client, wanted);
     zkl_client_end_turn(client, by_caller);
     int64_t expire_at = zkl_handles_expire_at(&client->handles);
     wanted->wake_at = expire_at < wanted->wake_at ? expire_at : wanted->wake_at;

@@ -17,6 +17,11 @@ typedef struct {
  */
 bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller);
 /*
+ * engine_mutex held. Passes the result of a poll to the engine: `revents` of the C client's socket. Reads on as long as replies have
+ * arrived, up to a bound. The turn that follows tells the owner of all of them together.
+ */
+void zkl_client_read(zkl_client *client, short revents);
+/*
  * engine_mutex held. Ends a turn that has nothing else to do: sends what was held back and publishes what changed. `silently`: no
  * byte is written for notifications.
  */

@@ -87,7 +87,7 @@ void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
     if (fds[2].revents != 0) {
         zkl_alarm_read(&client->poll_owner.alarm);
     }
-    zkl_engine_process(client->engine, zkl_clock(), client->socket.fd == fds[1].fd ? fds[1].revents : 0);
+    zkl_client_read(client, client->socket.fd == fds[1].fd ? fds[1].revents : 0);
 }
 
 /* engine_mutex held. Whether a caller may do the I/O thread's work: none of it will block. */

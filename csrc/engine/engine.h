@@ -77,6 +77,11 @@ bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until);
 
 /* Handles the result of the poll: `revents` of the fd that zkl_engine_prepare returned, 0 after a timeout. */
 void zkl_engine_process(zkl_engine *engine, int64_t now, short revents);
+/*
+ * Returns whether the latest zkl_engine_process has read a packet and replies are still due on the same connection. Then the driver may
+ * call zkl_engine_prepare and zkl_engine_process with POLLIN without polling in between. Nothing happens if nothing has arrived.
+ */
+bool zkl_engine_may_read_on(const zkl_engine *engine);
 
 /*
  * Starts an acquisition. Returns an object that stays valid until zkl_acquisition_forget, or NULL when memory is short.

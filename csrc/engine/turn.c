@@ -97,6 +97,12 @@ void zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
     zkl_session_renew(&engine->session);
 }
 
+bool zkl_engine_may_read_on(const zkl_engine *engine)
+{
+    const zkl_session *session = &engine->session;
+    return session->has_read && session->requests.in_flight > 0 && zkl_session_in_order(session);
+}
+
 void zkl_engine_shut_down(zkl_engine *engine, int64_t now)
 {
     engine->session.now = now;

@@ -555,6 +555,7 @@ void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
 
 void zkl_session_process(zkl_session *session, short revents)
 {
+    session->has_read = false;
     if (session->handle == NULL || session->life == ZKL_SESSION_OVER || revents == 0) {
         return;
     }
@@ -563,6 +564,7 @@ void zkl_session_process(zkl_session *session, short revents)
     before_handshake(session);
     errno = 0;
     int rc = zookeeper_process(session->handle, events);
+    session->has_read = rc == ZOK && (events & ZOOKEEPER_READ) != 0;
     note_problem(session, rc, errno);
 }
 

@@ -15,6 +15,7 @@
 
 run_state run;
 totals_state totals;
+bool reads_on;
 
 /* How often opening a client is repeated while memory is short. */
 #define MOST_TRIES 10000
@@ -180,6 +181,14 @@ static void turn(void *context, int64_t stamp)
     short revents = of->poll.fd >= 0 ? sim_poll(of->poll.fd, of->poll.events) : 0;
     sim_note(of->index, (uint64_t)(unsigned short)revents);
     zkl_engine_process(of->engine, now, revents);
+    for (int packets = 1; reads_on && packets < 32 && zkl_engine_may_read_on(of->engine); packets++) {
+        end_call(of);
+        begin_call(of);
+        if (zkl_engine_may_read_on(of->engine)) {
+            zkl_engine_process(of->engine, read_clock(of), POLLIN);
+            totals.read_on++;
+        }
+    }
     end_call(of);
     if (of->closing)
         finish_closing(of);

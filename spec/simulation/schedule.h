@@ -293,9 +293,13 @@ typedef struct {
 } run_state;
 extern run_state run;
 
+/* Clients read on as zkl_client_read does: packet after packet, without a poll in between. Applies to all runs. */
+extern bool reads_on;
+
 /* Sums over all runs. */
 typedef struct {
     int64_t schedules, steps, turns;
+    int64_t read_on; /* turns without a poll before them */
     int64_t acquisitions, tries, grants, contended_grants, losses, deleted_externally, refused_tries, cancelled;
     int64_t foreign_grants, contenders, kills, closes;
     int64_t modes[6], grants_by_mode[6]; /* by zkl_mode */

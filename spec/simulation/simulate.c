@@ -9,6 +9,7 @@
  *                                    first schedule is the rule's own (rules.c), or that of --seed
  *   simulate --breaks RULE           the same with one rule
  *   simulate --like RULE ...         the schedules in which that rule is broken, without breaking it
+ *   simulate --read-on ...           the same, but clients read packet after packet without a poll in between
  *   simulate --replay-check [COUNT]  runs seeds twice: the traces must be the same
  *   simulate --memory COUNT [POINTS] [--seed N]
  *                                    COUNT schedules, over and over: each time another allocation of the engines fails, or several
@@ -62,8 +63,10 @@ static double wall_clock(void)
 static void print_totals(double seconds)
 {
     const sim_statistics *world = &totals.world;
-    printf("schedules %" PRId64 ", steps %" PRId64 ", turns %" PRId64 ", %.1f s, %.0f schedules/s\n", totals.schedules,
-           totals.steps, totals.turns, seconds, seconds > 0 ? (double)totals.schedules / seconds : 0);
+    printf("schedules %" PRId64 ", steps %" PRId64 ", turns %" PRId64 " and %" PRId64
+           " without a poll, %.1f s, %.0f schedules/s\n",
+           totals.schedules, totals.steps, totals.turns, totals.read_on, seconds,
+           seconds > 0 ? (double)totals.schedules / seconds : 0);
     printf("claims %" PRId64 " (%" PRId64 " tries), grants %" PRId64 " (%" PRId64 " contended), losses %" PRId64
            " and %" PRId64 " found at a release, refused tries %" PRId64 " (%" PRId64
            " proved to write nothing), cancelled %" PRId64 "\n",
@@ -116,8 +119,8 @@ static bool run_one(const arguments *args, uint64_t seed)
 {
     if (run_schedule(seed, args->trace))
         return true;
-    printf("seed %" PRIu64 " FAILED, check '%s': %s\n  replay: %s --seed %" PRIu64 " --trace\n", seed, run.check,
-           run.problem, args->program, seed);
+    printf("seed %" PRIu64 " FAILED, check '%s': %s\n  replay: %s%s --seed %" PRIu64 " --trace\n", seed, run.check,
+           run.problem, args->program, reads_on ? " --read-on" : "", seed);
     fflush(stdout);
     return false;
 }
@@ -272,7 +275,7 @@ static int run_breaks(const arguments *args)
 static void usage(void)
 {
     fputs("usage: simulate --seed N [--trace] | --seeds FROM COUNT | --seconds S [--seed N] | --fresh [--seconds S]\n"
-          "                | --breaks [RULE] [--limit N] | --like RULE ... | --replay-check [COUNT]\n"
+          "                | --breaks [RULE] [--limit N] | --like RULE ... | --read-on ... | --replay-check [COUNT]\n"
           "                | --memory COUNT [POINTS] [--seed N] | --memory-fault SEED FIRST FAILURES [--trace]\n",
           stderr);
     exit(2);
@@ -301,6 +304,8 @@ static arguments parse(int argc, char **argv)
         } else if (next != NULL && strcmp(argv[i], "--like") == 0) {
             if (!set_stage_for(argv[++i]))
                 usage();
+        } else if (strcmp(argv[i], "--read-on") == 0) {
+            reads_on = true;
         } else if (next != NULL && strcmp(argv[i], "--seed") == 0) {
             args.seed = strtoull(argv[++i], NULL, 10);
         } else if (next != NULL && strcmp(argv[i], "--limit") == 0) {

@@ -74,6 +74,14 @@ void zkl_client_wait(zkl_client *client, int64_t nanoseconds);
  * answered in this call.
  */
 void zkl_client_catch_up(zkl_client *client);
+/*
+ * For an event loop in which many callers send requests one after the other: lets these requests go out together, in one segment.
+ * zkl_client_hold returns true if that is worth while: many replies are due. Then the requests that follow are held back until
+ * zkl_client_push, which the caller must call before its event loop sleeps. Any turn of another thread sends them earlier, and the
+ * kernel sends them after 200 ms. Calls that block are not affected.
+ */
+bool zkl_client_hold(zkl_client *client);
+void zkl_client_push(zkl_client *client);
 /* Whether zkl_client_next has something to return. */
 bool zkl_client_has_notifications(zkl_client *client);
 /*

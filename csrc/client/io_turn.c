@@ -13,6 +13,9 @@
 /* The most packets that are read one after the other. As long as that takes, no caller can use the engine. */
 #define MOST_PACKETS 32
 
+/* From so many requests in flight on, requests of callers may be held back. */
+#define WORTH_HOLDING 4
+
 /*
  * The C client sends each request in two pieces, the length first. Corking holds all pieces back until the turn is over. They then
  * go out together: in one segment, for which the server wakes up once.
@@ -46,9 +49,9 @@ static void uncork(zkl_server_socket *socket)
     }
 }
 
-void zkl_client_end_turn(zkl_client *client, bool silently)
+/* Does what ends each turn, and each call that may have sent something. */
+static void finish(zkl_client *client, bool silently)
 {
-    uncork(&client->socket);
     zkl_handles_reap(&client->handles);
     if (zkl_handles_flushing(&client->handles)) {
         /* A flush's answer says that nothing is left, so the figures must show that before it. */
@@ -56,6 +59,43 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
         zkl_handles_finish_flushes(client);
     }
     zkl_client_publish(client, silently);
+}
+
+void zkl_client_end_turn(zkl_client *client, bool silently)
+{
+    uncork(&client->socket);
+    finish(client, silently);
+}
+
+void zkl_client_end_call(zkl_client *client)
+{
+    if (!atomic_load(&client->socket.held)) {
+        uncork(&client->socket);
+    }
+    finish(client, false);
+}
+
+/*
+ * With few replies due, the next turn of the caller's event loop probably has no other request. Then holding back would only cost.
+ */
+bool zkl_client_hold(zkl_client *client)
+{
+    bool hold = atomic_load_explicit(&client->published.in_flight, memory_order_relaxed) >= WORTH_HOLDING;
+    if (hold) {
+        atomic_store(&client->socket.held, true);
+    }
+    return hold;
+}
+
+void zkl_client_push(zkl_client *client)
+{
+    atomic_store(&client->socket.held, false);
+    if (pthread_mutex_trylock(&client->engine_mutex) == 0) {
+        uncork(&client->socket);
+        pthread_mutex_unlock(&client->engine_mutex);
+    } else {
+        zkl_client_wake(client); /* the I/O thread's next turn ends corking */
+    }
 }
 
 /* Does what is due in the engine, and asks it what to wait for next. */

@@ -2,12 +2,15 @@
 #ifndef ZKLOCK_CLIENT_IO_TURN_H
 #define ZKLOCK_CLIENT_IO_TURN_H
 
+#include <stdatomic.h>
+
 #include "client.h"
 
-/* The C client's socket. All fields: engine_mutex. */
+/* The C client's socket. */
 typedef struct {
-    int fd;      /* as of the latest zkl_engine_prepare, or -1 */
-    bool corked; /* bytes for it are held back until the turn is over */
+    int fd;            /* engine_mutex: as of the latest zkl_engine_prepare, or -1 */
+    bool corked;       /* engine_mutex: bytes for it are held back until the turn is over */
+    _Atomic bool held; /* any thread: requests of callers that do not block are held back until zkl_client_push */
 } zkl_server_socket;
 
 /*
@@ -26,6 +29,8 @@ void zkl_client_read(zkl_client *client, short revents);
  * byte is written for notifications.
  */
 void zkl_client_end_turn(zkl_client *client, bool silently);
+/* engine_mutex held. The same for a caller that does not block: what is held back stays so if zkl_client_hold has said so. */
+void zkl_client_end_call(zkl_client *client);
 /* The engine's callbacks `sending` and `sent` (zkl_host); `context` is the client. */
 void zkl_turn_sending(void *context);
 void zkl_turn_sent(void *context);

@@ -250,7 +250,7 @@ static void poll_inline(zkl_client *client, const zkl_handle *subject, int64_t u
 static void leave_engine(zkl_client *client)
 {
     client->notifications.quiet = NULL;
-    zkl_client_end_turn(client, false);
+    zkl_client_end_call(client);
     bool due = zkl_handles_flushing(&client->handles) || wants_turn(client);
     pthread_mutex_unlock(&client->engine_mutex);
     if (due) {

@@ -31,6 +31,7 @@ void zkl_publish_state(void *context, zkl_state state, zkl_code code, const char
 
 void zkl_client_publish(zkl_client *client, bool silently)
 {
+    atomic_store_explicit(&client->published.in_flight, zkl_engine_in_flight(client->engine), memory_order_relaxed);
     pthread_mutex_lock(&client->mutex);
     client->published.stats = *zkl_engine_stats(client->engine);
     client->published.timeout_ms = zkl_engine_session_timeout(client->engine);

@@ -7,10 +7,11 @@
 #include "client.h"
 
 /*
- * All fields are written under engine_mutex and client->mutex, and read under either; `lease_until` is written under engine_mutex and
- * read by any thread.
+ * All fields are written under engine_mutex and client->mutex, and read under either; atomics are written under engine_mutex and read
+ * by any thread.
  */
 typedef struct {
+    _Atomic int32_t in_flight;   /* requests in flight, at the end of the latest turn */
     _Atomic int64_t lease_until; /* grants are valid until then, see zkl_host */
     zkl_state state;
     zkl_code problem_code;

@@ -89,6 +89,11 @@ const zkl_stats *zkl_engine_stats(const zkl_engine *engine)
     return &engine->session.stats;
 }
 
+int32_t zkl_engine_in_flight(const zkl_engine *engine)
+{
+    return engine->session.requests.in_flight;
+}
+
 int32_t zkl_engine_session_timeout(const zkl_engine *engine)
 {
     return engine->session.timeout_ms;

@@ -65,6 +65,28 @@ static int client_ring(lua_State *L)
     return 1;
 }
 
+/* client:hold() -> bool; see zkl_client_hold */
+static int client_hold(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushboolean(L, zkl_client_hold(client));
+    return 1;
+}
+
+/* client:push() */
+static int client_push(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    zkl_client_push(client);
+    return 0;
+}
+
 /*
  * client:next() -> id of a handle with notifications | nil, whether there are log lines or the state may have changed
  */
@@ -361,6 +383,8 @@ const luaL_Reg client_methods[] = {
     {"listen", client_listen},
     {"accept", client_accept},
     {"ring", client_ring},
+    {"hold", client_hold},
+    {"push", client_push},
     {"wait", client_wait},
     {"catch_up", client_catch_up},
     {"next", client_next},

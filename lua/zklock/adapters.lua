@@ -37,6 +37,9 @@
 --                       optional: whether callbacks asked for here are going to be called. Returns true; or nil, message,
 --                       code, which the function that was asked returns.
 --
+--     adapter.sending(client)
+--                       optional: called before an acquisition or a release sends something. The adapter may have it held back
+--                       until the end of the loop's turn (client.h, zkl_client_hold). Must not yield.
 --     adapter.forget(waiter)
 --                       optional: the waiter will not go on: an error has ended its wait, or its coroutine was not resumed in
 --                       time. Called before the thing that it waited for is given up.
@@ -66,7 +69,7 @@
 -- 5.4's coroutine.close. A pump should call zklock.wait's collect(client) about twice a second: it runs the garbage collector
 -- in a program that only waits, and gives up waits that will not go on.
 --
--- `waiter` is a new, empty table for each wait loop. The adapter may keep anything in it: a coroutine, a condition, a
+-- `waiter` is a new, empty table for each wait loop, or what adapter.new_waiter() returns, if there is one. The adapter may keep anything in it: a coroutine, a condition, a
 -- metatable. The loop around wait checks whether it is done, calls wait, calls client:pump(), and checks again, with no yield
 -- between the check and wait. So a wake-up that comes while the waiter does not wait need not be remembered.
 --

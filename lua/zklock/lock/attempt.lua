@@ -65,7 +65,10 @@ local function request(self, hold, block_for)
     client._attempts[self] = hold
     local writer = self._twin and self._kind == READ and held_acquisition(own(self._twin, hold.acquirer)) or nil
     -- C puts the acquisition into `hold` before it sends anything, so that Ctrl-C in between finds it there.
-    local try = hold.try
+    local try, sending = hold.try, client._adapter.sending
+    if sending then
+        sending(client)
+    end
     local acquisition, granted, news = client._core:acquire(spec, hold, try, try == OPTIMISTIC, hold.count, writer, block_for)
     if acquisition and client._adapter.bind and not hold.by_callback then
         client._adapter.bind(hold)

@@ -19,6 +19,10 @@ local ending = {}
 -- @treturn boolean|nil true: nothing is left to clean up or to report; false: something is; nil: the object does not hold
 local function drop(self, block_for, if_held)
     local hold, client = self._hold, self._client
+    local sending = client._adapter.sending
+    if sending then
+        sending(client)
+    end
     -- C records the end in the same step. It sets `released` if the hold was held, and removes the hold from object and
     -- observers.
     local settled, news = hold.acquisition:release(block_for, if_held, self, hold.observed and client._registry.observers)

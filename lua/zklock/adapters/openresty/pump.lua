@@ -11,6 +11,7 @@
 
 local core = require "zklock.core"
 local holds = require "zklock.adapters.openresty.holds"
+local semaphore = require "ngx.semaphore"
 local ticker = require "zklock.adapters.openresty.ticker"
 local wait = require "zklock.wait"
 local waiters = require "zklock.adapters.openresty.waiters"
@@ -42,8 +43,8 @@ local WAKES = 32
 --- Seconds until the next turn: the shortest sleep that causes no warning of nginx.
 local NEXT_TURN = 0.001
 
---- Milliseconds of a read: longer than a pump runs.
-local NO_READ_TIMEOUT = 86400000
+--- Longer than a pump runs: milliseconds of a read, and seconds of the pusher's wait.
+local NO_READ_TIMEOUT, PUSHER_WAIT = 86400000, 86400
 local CONNECT_TIMEOUT = 5000
 
 local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
@@ -109,10 +110,63 @@ function pumping.wake(waiter)
     elseif queue.first > queue.last and wake_now(waiter) then
         return
     end
+    local goes_on = pump.in_turn or queue.first <= queue.last -- the pump runs, or was rung for another waiter
     waiter.queued = true
     queue.last = queue.last + 1
     queue[queue.last] = waiter
-    waiter.client._core:ring() -- the pump goes on with it
+    if not goes_on then
+        waiter.client._core:ring()
+    end
+end
+
+-- Sending together ----------------------------------------------------------------------------------------------------
+
+-- One turn of nginx's event loop may run many requests that send something to ZooKeeper. If many replies are due anyway, what they
+-- send is held back until the end of the turn, and goes out together. nginx has no hook for the end of a turn. But the events that
+-- semaphores post run after all others, in the order of the posts. So the first request that sends posts the semaphore of a light
+-- thread, the *pusher*. When the pusher runs, the requests of this turn have run, and the coroutines woken before.
+
+--- Before something is sent: holds it back if that is worth while.
+function pumping.sending(client)
+    local pump = pumps[client]
+    if pump and pump.pusher and not pump.holding and client._core:hold() then
+        pump.holding = true
+        pump.pusher:post(1)
+    end
+end
+
+--- Sends what was held back.
+local function push(pump)
+    pump.holding = false
+    local client = pump.weak.client
+    if client then
+        client._core:push()
+    end
+end
+
+--- The light thread.
+local function run_pusher(pump, pusher)
+    while pump.pusher == pusher do
+        pusher:wait(PUSHER_WAIT)
+        push(pump)
+    end
+end
+
+--- Starts a pusher, as long as the handler of a pump runs.
+local function start_pusher(pump)
+    local pusher = semaphore.new(0)
+    pump.pusher = pusher
+    if pusher and not ngx.thread.spawn(run_pusher, pump, pusher) then
+        pump.pusher = nil
+    end
+end
+
+local function stop_pusher(pump)
+    local pusher = pump.pusher
+    pump.pusher = nil
+    if pusher then
+        pusher:post(1)
+    end
 end
 
 -- Running -------------------------------------------------------------------------------------------------------------
@@ -132,10 +186,12 @@ local function turn(pump)
     if not client or pump.stop then
         return false
     end
+    pump.in_turn = true
     client:pump()
     while wake_next(pump) do
         ngx.sleep(NEXT_TURN)
     end
+    pump.in_turn = false
     return not is_closed(client)
 end
 
@@ -174,6 +230,7 @@ local function read_and_pump(pump)
         return
     end
     pump.broken = false
+    start_pusher(pump)
     while turn(pump) do
         if not socket:receiveany(1024) then
             break
@@ -189,7 +246,8 @@ local function run_pump(_, pump, number)
     end
     pump.begun = true
     local ok, problem = pcall(read_and_pump, pump)
-    pump.running = false
+    stop_pusher(pump)
+    pump.running, pump.in_turn = false, false
     if not ok then
         ngx.log(ngx.ERR, "zklock: the pump failed: ", problem)
     end

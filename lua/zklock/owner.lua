@@ -42,14 +42,21 @@ local function new_acquirer(thread, group)
     }
 end
 
+--- Makes the group of an owner, and returns its first acquirer. The tables are made with their first elements, because a table
+-- that grows is costly, and most groups have one acquirer.
+local function new_group(owner, thread)
+    local group = { by_thread = false, acquirers = false, weak = setmetatable({ owner = owner }, WEAK_VALUES), mark = {} }
+    local acquirer = new_acquirer(thread, group)
+    group.by_thread, group.acquirers = setmetatable({ [thread] = acquirer }, WEAK_KEYS), { [acquirer] = true }
+    groups[owner] = group
+    return acquirer
+end
+
 --- Returns the acquirer of a thread in the group of an owner.
 local function member(owner, thread)
     local group = groups[owner]
     if not group then
-        group = {
-            by_thread = setmetatable({}, WEAK_KEYS), acquirers = {}, weak = setmetatable({ owner = owner }, WEAK_VALUES), mark = {}
-        }
-        groups[owner] = group
+        return new_group(owner, thread)
     end
     local acquirer = group.by_thread[thread]
     if not acquirer then

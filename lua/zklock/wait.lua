@@ -153,7 +153,7 @@ local function wait_registered(client, adapter, waiter, handle, deadline, decide
             guard.waits = false
         end
     end
-    registry.everybody[waiter] = nil
+    registry.everybody[waiter], registry.deadlines[waiter] = nil, nil
     concern(registry, handle, nil)
     return outcome, message, code
 end
@@ -169,7 +169,8 @@ end
 
 --- Waits by an adapter that suspends the caller. An error that is raised in the wait is raised again after the wait is given up.
 local function among_others_until_decided(client, adapter, handle, deadline, decided, subject)
-    local waiter = {}
+    local new_waiter = adapter.new_waiter
+    local waiter = new_waiter and new_waiter() or {}
     local ok, outcome, message, code =
         call(wait_registered, client, adapter, waiter, handle, deadline, decided, subject)
     if not ok then

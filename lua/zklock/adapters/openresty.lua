@@ -74,6 +74,32 @@ function openresty.can_call(client)
     return true
 end
 
+--- Semaphores for waits to come, and how many are kept.
+local spare, spare_count, MOST_SPARE = {}, 0, 64
+
+--- Returns a semaphore that counts 0 and on which nothing waits; or nil and the problem.
+local function take_semaphore()
+    if spare_count == 0 then
+        return new_semaphore(0)
+    end
+    local one = spare[spare_count]
+    spare[spare_count], spare_count = nil, spare_count - 1
+    return one
+end
+
+--- Keeps a semaphore after a wait. A post may have come after the wait's time was up: then the semaphore does not count 0.
+local function put_semaphore(one)
+    if spare_count < MOST_SPARE and one:count() == 0 then
+        spare_count = spare_count + 1
+        spare[spare_count] = one
+    end
+end
+
+--- A table for a wait loop, with room for all its fields: a table that grows costs more than the wait's other tables together.
+function openresty.new_waiter()
+    return { client = false, phase = false, semaphore = false, waiting = false, posted = false, queued = false, pause = false }
+end
+
 --- See zklock.adapters for the contract of an adapter's functions.
 function openresty.wait(client, waiter, seconds)
     local phase = get_phase()
@@ -87,16 +113,16 @@ function openresty.wait(client, waiter, seconds)
         longest = min(2 * (waiter.pause or SHORTEST_WAIT / 2), WAIT_WITHOUT_PUMP)
         waiter.pause = longest
     end
-    if not waiter.semaphore then
-        waiter.semaphore, problem = new_semaphore(0)
-        if not waiter.semaphore then
-            return nil, "cannot make a semaphore: " .. problem, "failed"
-        end
-        waiter.client, waiter.phase = client, phase
+    local own
+    own, problem = take_semaphore()
+    if not own then
+        return nil, "cannot make a semaphore: " .. problem, "failed"
     end
+    waiter.client, waiter.phase, waiter.semaphore = client, phase, own
     waiter.waiting = true
-    woken, problem = waiter.semaphore:wait(max(min(seconds, longest), SHORTEST_WAIT))
-    waiter.waiting, waiter.posted = false, false
+    woken, problem = own:wait(max(min(seconds, longest), SHORTEST_WAIT))
+    waiter.waiting, waiter.posted, waiter.semaphore = false, false, false
+    put_semaphore(own)
     if not woken and problem ~= "timeout" then
         return nil, "cannot wait here: " .. problem, "phase"
     end

@@ -455,6 +455,10 @@ local function read_lock(client, path, settings, schema)
     if wrong then
         return nil, wrong
     end
+    if settings == nil and not schema and client._lock_defaults then
+        return client._lock_defaults
+    end
+    local given = settings
     settings, wrong = options.read(settings, schema or LOCK_SCHEMA)
     wrong = wrong or options.creator_problem(settings.acl, client._has_auth, "when the client was opened without auth")
     if wrong then
@@ -463,6 +467,7 @@ local function read_lock(client, path, settings, schema)
     settings.identity = settings.identity or client._identity
     settings.acl = settings.acl or client._acl
     settings.group = client._lock_groups:find(settings.metrics)
+    client._lock_defaults = given == nil and not schema and settings or client._lock_defaults
     return settings
 end
 

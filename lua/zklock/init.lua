@@ -148,6 +148,52 @@ local function fingerprint(value, secret, depth)
     return "{" .. concat(parts, ",") .. "}"
 end
 
+--- Server list -> the latest client of zklock.shared whose options were all numbers, strings and booleans: `client`, `options`
+-- without those that do not count, and their `count`.
+local latest = {}
+
+--- Options that do not make a different client.
+local UNCOUNTED = { connect_timeout = true, wait = true }
+
+--- Returns the client of `latest` if it has these options. Programs call zklock.shared for each request, with the same options.
+local function find_latest(servers, settings)
+    local known = latest[servers]
+    if not known then
+        return nil
+    end
+    local left = known.count
+    for name, value in pairs(settings) do
+        if not UNCOUNTED[name] then
+            if known.options[name] ~= value then
+                return nil
+            end
+            left = left - 1
+        end
+    end
+    return left == 0 and known.client or nil
+end
+
+local PLAIN = { number = true, string = true, boolean = true }
+
+--- Notes a client for find_latest, if its options are plain.
+local function note_latest(servers, wanted, client)
+    local known = { client = client, options = {}, count = 0 }
+    for name, value in pairs(wanted) do
+        if not PLAIN[type(value)] then
+            return
+        elseif not UNCOUNTED[name] then
+            known.options[name], known.count = value, known.count + 1
+        end
+    end
+    latest[servers] = known
+end
+
+--- Whether a client may be given to further callers.
+local function is_open(client)
+    local state = client and client:state()
+    return state and state ~= "closed" and not client._closing
+end
+
 --- Returns the only client that this Lua state (in nginx: this worker) has for a server list and options. Opens it at the first
 -- call, and again when it was closed or belongs to a parent process. Does not wait: the client may be in state "connecting",
 -- and each operation that needs a connection waits for it within its timeout.
@@ -160,15 +206,19 @@ end
 -- @treturn string|nil code as of connect
 -- @raise when servers or an option is malformed
 function zklock.shared(servers, settings)
+    local client = type(settings) == "table" and find_latest(servers, settings)
+    if client and is_open(client) then
+        return client
+    end
     local wanted = {}
     for name, value in pairs(type(settings) == "table" and settings or {}) do
         wanted[name] = value
     end
     wanted.connect_timeout, wanted.wait = nil, nil
     local key = tostring(servers) .. " " .. fingerprint(wanted, false, 0)
-    local client = shared[key]
-    local state = client and client:state()
-    if state and state ~= "closed" and not client._closing then
+    client = shared[key]
+    if is_open(client) then
+        note_latest(servers, wanted, client)
         return client
     end
     if type(settings) == "table" or settings == nil then

@@ -65,6 +65,7 @@ function Client.new(handle, servers, adapter, settings)
         _session_timeout = settings.session_timeout,
         _log = settings.log,
         _lock_groups = LockGroups.new(),
+        _latest_settings = false, -- of the latest lock, see read_lock
         _state_listeners = {},
         _last_state = "connecting",
         _last_problem = ""
@@ -447,19 +448,13 @@ local LOCK_SCHEMA = {
 --- The settings of a latch.
 local LATCH_SCHEMA = { acl = LOCK_SCHEMA.acl }
 
---- Checks the path and the settings of a lock, for the methods that make one.
--- @tparam table|nil schema default: LOCK_SCHEMA
+--- No settings, and no names of settings.
+local NONE = {}
+
+--- Checks the settings of a lock or a latch.
 -- @treturn table the settings; or nil and what is wrong
-local function read_lock(client, path, settings, schema)
-    local wrong = options.path_problem(path)
-    if wrong then
-        return nil, wrong
-    end
-    if settings == nil and not schema and client._lock_defaults then
-        return client._lock_defaults
-    end
-    local given = settings
-    settings, wrong = options.read(settings, schema or LOCK_SCHEMA)
+local function read_settings(client, given, schema)
+    local settings, wrong = options.read(given, schema)
     wrong = wrong or options.creator_problem(settings.acl, client._has_auth, "when the client was opened without auth")
     if wrong then
         return nil, wrong
@@ -467,8 +462,29 @@ local function read_lock(client, path, settings, schema)
     settings.identity = settings.identity or client._identity
     settings.acl = settings.acl or client._acl
     settings.group = client._lock_groups:find(settings.metrics)
-    client._lock_defaults = given == nil and not schema and settings or client._lock_defaults
     return settings
+end
+
+--- Checks the path and the settings of a lock, for the methods that make one.
+-- @tparam table|nil schema of the settings. nil: those of a lock, which may be those of the latest lock, and must not be changed
+-- @treturn table the settings; or nil and what is wrong
+local function read_lock(client, path, given, schema)
+    local wrong = options.path_problem(path)
+    if wrong then
+        return nil, wrong
+    elseif schema then
+        return read_settings(client, given, schema)
+    end
+    local table = given == nil and NONE or given
+    local settings = type(table) == "table" and options.recall(client._latest_settings, table, NONE)
+    if settings then
+        return settings
+    end
+    settings, wrong = read_settings(client, given, LOCK_SCHEMA)
+    if settings and settings.metrics == nil then -- a group is found each time, and counted if it is one too many
+        client._latest_settings = options.remember(table, settings, NONE)
+    end
+    return settings, wrong
 end
 
 --- Makes a lock that has one holder at a time, over all processes that name the same path. Sends nothing.
@@ -641,8 +657,8 @@ function Client:leader(path, settings)
     check_self(self, "leader")
     local read, wrong = Leader.read(settings)
     local lock_settings
-    if read then
-        lock_settings, wrong = read_lock(self, path, { identity = read.identity, acl = read.acl })
+    if read then -- a schema: the candidate's settings are its own
+        lock_settings, wrong = read_lock(self, path, { identity = read.identity, acl = read.acl }, LOCK_SCHEMA)
     end
     if wrong then
         error("client:leader: " .. wrong, 2)

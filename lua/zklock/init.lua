@@ -148,45 +148,11 @@ local function fingerprint(value, secret, depth)
     return "{" .. concat(parts, ",") .. "}"
 end
 
---- Server list -> the latest client of zklock.shared whose options were all numbers, strings and booleans: `client`, `options`
--- without those that do not count, and their `count`.
+--- Server list -> the latest client of zklock.shared, as a memo of its options (options.remember).
 local latest = {}
 
 --- Options that do not make a different client.
 local UNCOUNTED = { connect_timeout = true, wait = true }
-
---- Returns the client of `latest` if it has these options. Programs call zklock.shared for each request, with the same options.
-local function find_latest(servers, settings)
-    local known = latest[servers]
-    if not known then
-        return nil
-    end
-    local left = known.count
-    for name, value in pairs(settings) do
-        if not UNCOUNTED[name] then
-            if known.options[name] ~= value then
-                return nil
-            end
-            left = left - 1
-        end
-    end
-    return left == 0 and known.client or nil
-end
-
-local PLAIN = { number = true, string = true, boolean = true }
-
---- Notes a client for find_latest, if its options are plain.
-local function note_latest(servers, wanted, client)
-    local known = { client = client, options = {}, count = 0 }
-    for name, value in pairs(wanted) do
-        if not PLAIN[type(value)] then
-            return
-        elseif not UNCOUNTED[name] then
-            known.options[name], known.count = value, known.count + 1
-        end
-    end
-    latest[servers] = known
-end
 
 --- Whether a client may be given to further callers.
 local function is_open(client)
@@ -206,7 +172,7 @@ end
 -- @treturn string|nil code as of connect
 -- @raise when servers or an option is malformed
 function zklock.shared(servers, settings)
-    local client = type(settings) == "table" and find_latest(servers, settings)
+    local client = type(settings) == "table" and options.recall(latest[servers], settings, UNCOUNTED)
     if client and is_open(client) then
         return client
     end
@@ -218,7 +184,7 @@ function zklock.shared(servers, settings)
     local key = tostring(servers) .. " " .. fingerprint(wanted, false, 0)
     client = shared[key]
     if is_open(client) then
-        note_latest(servers, wanted, client)
+        latest[servers] = options.remember(wanted, client, UNCOUNTED)
         return client
     end
     if type(settings) == "table" or settings == nil then

@@ -359,6 +359,47 @@ function options.read(given, schema)
     return settings
 end
 
+local PLAIN = { number = true, string = true, boolean = true }
+
+--- Remembers what was made of a table of options, for options.recall. Programs make the same calls with the same options again and
+-- again, and reading options is a good part of such a call.
+-- @tparam table given
+-- @param made what recall is to return
+-- @tparam table uncounted set of the names of options that may differ
+-- @treturn table|nil nil if an option is not a number, string or boolean: other values may change inside
+function options.remember(given, made, uncounted)
+    local memo = { made = made, values = {}, count = 0 }
+    for name, value in pairs(given) do
+        if not uncounted[name] then
+            if not PLAIN[type(value)] then
+                return nil
+            end
+            memo.values[name], memo.count = value, memo.count + 1
+        end
+    end
+    return memo
+end
+
+--- Returns what was made of the options that a memo remembers, if these are the same; otherwise nil.
+-- @tparam table|nil memo
+-- @tparam table given
+-- @tparam table uncounted as of remember
+function options.recall(memo, given, uncounted)
+    if not memo then
+        return nil
+    end
+    local left, values = memo.count, memo.values
+    for name, value in pairs(given) do
+        if not uncounted[name] then
+            if values[name] ~= value then
+                return nil
+            end
+            left = left - 1
+        end
+    end
+    return left == 0 and memo.made or nil
+end
+
 --- Checks an optional timeout argument.
 -- @treturn number seconds, math.huge for nil; or nil and what is wrong
 function options.read_timeout(timeout)

@@ -1,4 +1,4 @@
---- Which client zklock.shared returns.
+--- Options that a program gives again and again: which client zklock.shared returns, and what locks have.
 
 local fixture = require "spec.support.fixture"
 local loop = require "spec.support.loop"
@@ -69,6 +69,75 @@ describe("a shared client", function()
             settings.wait = loop
             assert.has_error(function()
                 zklock.shared(fixture.servers(), settings)
+            end)
+        end
+    end)
+end)
+
+describe("the options of locks, which are often the same", function()
+    it("are each lock's own", function()
+        local client, path = fixture.steady_client(), fixture.directory()
+        local function nodes_after_release(settings)
+            local lock = client:mutex(path, settings)
+            assert(lock:acquire(10))
+            assert(lock:release())
+            return #fixture.children(path)
+        end
+        for _ = 1, 2 do
+            assert.equal(0, nodes_after_release(nil))
+            assert.equal(1, nodes_after_release({ linger = 60 }))
+            assert.equal(1, nodes_after_release({ linger = 60 }))
+            assert.equal(0, nodes_after_release({ identity = "other" })) -- cannot share the node that lingers
+            assert.equal(0, nodes_after_release({ linger = 0 }))
+        end
+    end)
+
+    it("are not changed by what other calls make of them", function()
+        local client, path = fixture.steady_client(), fixture.directory()
+        --- The nodes by which two coroutines hold and wait: one, unless `handoff` is 0, as a leader's is.
+        local function nodes_of_two()
+            local lock, nodes = client:mutex(path, { identity = "me" }), nil
+            loop.run(function()
+                assert(lock:acquire(10))
+                loop.until_true(function()
+                    local stats = client:stats()
+                    return stats.claims - stats.grants - stats.refusals == 1
+                end)
+                assert(client:sync(path)) -- a round trip
+                nodes = #fixture.children(path)
+                assert(lock:release())
+            end, function()
+                loop.until_true(function()
+                    return lock:held()
+                end)
+                assert(lock:acquire(10))
+                assert(lock:release())
+            end)
+            return nodes
+        end
+        assert.equal(1, nodes_of_two())
+        client:leader(path .. "-leader", { identity = "me" }):close()
+        assert.equal(1, nodes_of_two())
+    end)
+
+    it("are checked each time", function()
+        local client = fixture.steady_client()
+        for _ = 1, 2 do
+            assert(client:mutex("/a", { linger = 1 }))
+            assert.has_error(function()
+                client:mutex("/a", { linger = -1 })
+            end)
+            assert.has_error(function()
+                client:mutex("/a", { linger = 1, typo = true })
+            end)
+            assert.has_error(function()
+                client:mutex("/a", 5)
+            end)
+            assert.has_error(function()
+                client:mutex("/a", false)
+            end)
+            assert.has_error(function()
+                client:semaphore("/a", 2, { linger = 1 })
             end)
         end
     end)

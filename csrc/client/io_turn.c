@@ -13,6 +13,9 @@
 /* The most packets that are read one after the other. As long as that takes, no caller can use the engine. */
 #define MOST_PACKETS 32
 
+/* After a try in vain to read a second packet, or to send two requests together, so many occasions are left out. */
+#define LEFT_OUT 4
+
 /* From so many requests in flight on, requests of callers may be held back. */
 #define WORTH_HOLDING 4
 
@@ -27,6 +30,7 @@ void zkl_turn_sending(void *context)
         int on = 1;
         client->socket.corked = setsockopt(client->socket.fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0;
     }
+    client->socket.held_back += atomic_load_explicit(&client->socket.held, memory_order_relaxed) ? 1 : 0;
     zkl_xid_begin();
 }
 
@@ -76,21 +80,30 @@ void zkl_client_end_call(zkl_client *client)
 }
 
 /*
- * With few replies due, the next turn of the caller's event loop probably has no other request. Then holding back would only cost.
+ * With few replies due, the turn of the caller's event loop probably has no other request. Then holding back would only cost. The same
+ * holds a moment after it was done for a single request.
  */
 bool zkl_client_hold(zkl_client *client)
 {
-    bool hold = atomic_load_explicit(&client->published.in_flight, memory_order_relaxed) >= WORTH_HOLDING;
-    if (hold) {
-        atomic_store(&client->socket.held, true);
+    if (atomic_load_explicit(&client->published.in_flight, memory_order_relaxed) < WORTH_HOLDING) {
+        return false;
     }
-    return hold;
+    int32_t unheld = atomic_load_explicit(&client->socket.unheld, memory_order_relaxed);
+    if (unheld > 0) {
+        atomic_store_explicit(&client->socket.unheld, unheld - 1, memory_order_relaxed);
+        return false;
+    }
+    atomic_store(&client->socket.held, true);
+    return true;
 }
 
 void zkl_client_push(zkl_client *client)
 {
     atomic_store(&client->socket.held, false);
     if (pthread_mutex_trylock(&client->engine_mutex) == 0) {
+        bool single = client->socket.held_back < 2;
+        atomic_store_explicit(&client->socket.unheld, single ? LEFT_OUT : 0, memory_order_relaxed);
+        client->socket.held_back = 0;
         uncork(&client->socket);
         pthread_mutex_unlock(&client->engine_mutex);
     } else {
@@ -115,18 +128,25 @@ static void prepare(zkl_client *client, zkl_poll *wanted)
 /*
  * The C client reads one packet in each call, and packets often arrive together. Polling before each of them would be one system call
  * more for each, and one byte more for the owner's event loop. As far as the engine can tell, this is a poll that returns at once:
- * it is prepared before each packet. Where no more has arrived, that costs a read in vain. So nothing is tried if no reply is due.
+ * it is prepared before each packet. Where no more has arrived, that costs a read in vain. So nothing is tried if no reply is due, or
+ * a moment after replies have come one by one.
  */
 void zkl_client_read(zkl_client *client, short revents)
 {
     zkl_engine_process(client->engine, zkl_clock(), revents);
+    if (client->socket.singles > 0) {
+        client->socket.singles--;
+        return;
+    }
     for (int32_t packets = 1; packets < MOST_PACKETS && zkl_engine_may_read_on(client->engine); packets++) {
         zkl_poll wanted;
         prepare(client, &wanted);
         if (!zkl_engine_may_read_on(client->engine)) {
             return; /* the connection was lost meanwhile */
         }
-        zkl_engine_process(client->engine, zkl_clock(), POLLIN);
+        if (!zkl_engine_process(client->engine, zkl_clock(), POLLIN) && packets == 1) {
+            client->socket.singles = LEFT_OUT;
+        }
     }
 }
 

@@ -8,9 +8,12 @@
 
 /* The C client's socket. */
 typedef struct {
-    int fd;            /* engine_mutex: as of the latest zkl_engine_prepare, or -1 */
-    bool corked;       /* engine_mutex: bytes for it are held back until the turn is over */
-    _Atomic bool held; /* any thread: requests of callers that do not block are held back until zkl_client_push */
+    int fd;                 /* engine_mutex: as of the latest zkl_engine_prepare, or -1 */
+    bool corked;            /* engine_mutex: bytes for it are held back until the turn is over */
+    int32_t singles;        /* engine_mutex: so many reads do not look for further packets */
+    int32_t held_back;      /* engine_mutex: requests since the latest zkl_client_push while `held` */
+    _Atomic int32_t unheld; /* any thread: so many calls of zkl_client_hold hold nothing back */
+    _Atomic bool held;      /* any thread: requests of callers that do not block are held back until zkl_client_push */
 } zkl_server_socket;
 
 /*

@@ -75,8 +75,11 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll);
 bool zkl_engine_may_call(const zkl_engine *engine);
 bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until);
 
-/* Handles the result of the poll: `revents` of the fd that zkl_engine_prepare returned, 0 after a timeout. */
-void zkl_engine_process(zkl_engine *engine, int64_t now, short revents);
+/*
+ * Handles the result of the poll: `revents` of the fd that zkl_engine_prepare returned, 0 after a timeout. Returns whether a packet was
+ * read.
+ */
+bool zkl_engine_process(zkl_engine *engine, int64_t now, short revents);
 /*
  * Returns whether the latest zkl_engine_process has read a packet and replies are still due on the same connection. Then the driver may
  * call zkl_engine_prepare and zkl_engine_process with POLLIN without polling in between. Nothing happens if nothing has arrived.

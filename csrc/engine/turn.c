@@ -87,7 +87,7 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
     poll->wake_at = earlier(poll->wake_at, next_due(engine));
 }
 
-void zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
+bool zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
 {
     engine->session.now = now;
     zkl_lease_lapse(&engine->session);
@@ -95,6 +95,7 @@ void zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
     run_due(engine);
     /* Not in zkl_engine_prepare: that opens handles, and a caller's thread that runs it must not wait for name resolution. */
     zkl_session_renew(&engine->session);
+    return engine->session.has_read;
 }
 
 bool zkl_engine_may_read_on(const zkl_engine *engine)

@@ -40,6 +40,8 @@
 --     adapter.sending(client)
 --                       optional: called before an acquisition or a release sends something. The adapter may have it held back
 --                       until the end of the loop's turn (client.h, zkl_client_hold). Must not yield.
+--     adapter.new_waiter()
+--                       optional: returns a new table for a wait loop; see `waiter` below.
 --     adapter.forget(waiter)
 --                       optional: the waiter will not go on: an error has ended its wait, or its coroutine was not resumed in
 --                       time. Called before the thing that it waited for is given up.
@@ -69,9 +71,10 @@
 -- 5.4's coroutine.close. A pump should call zklock.wait's collect(client) about twice a second: it runs the garbage collector
 -- in a program that only waits, and gives up waits that will not go on.
 --
--- `waiter` is a new, empty table for each wait loop, or what adapter.new_waiter() returns, if there is one. The adapter may keep anything in it: a coroutine, a condition, a
--- metatable. The loop around wait checks whether it is done, calls wait, calls client:pump(), and checks again, with no yield
--- between the check and wait. So a wake-up that comes while the waiter does not wait need not be remembered.
+-- `waiter` is a new, empty table for each wait loop, or what adapter.new_waiter() returns, if there is one. The adapter may
+-- keep anything in it: a coroutine, a condition, a metatable. The loop around wait checks whether it is done, calls wait,
+-- calls client:pump(), and checks again, with no yield between the check and wait. So a wake-up that comes while the waiter
+-- does not wait need not be remembered.
 --
 -- **The pump.** client:pump() must be called whenever client:pollfd() is readable. It takes the notifications, calls
 -- adapter.wake for the waiters that they concern, and runs callbacks. There are two ways to call it.

@@ -243,6 +243,8 @@
 ---@field attach? fun(client: zklock.Client) the client was opened
 ---@field calls? fun(client: zklock.Client, has_calls: boolean) callbacks wait for answers, or no longer do
 ---@field can_call? fun(client: zklock.Client): true?, string?, zklock.Code? whether callbacks asked for here are going to be called
+---@field sending? fun(client: zklock.Client) called before an acquisition or a release sends something
+---@field new_waiter? fun(): table returns a new table for a wait loop
 ---@field forget? fun(waiter: table) the waiter will not continue
 ---@field detach? fun(client: zklock.Client) the client is closed
 ---@field attend? fun(client: zklock.Client) the program is to be notified although perhaps no coroutine waits: run the pump

@@ -12,6 +12,7 @@
 
 local cluster_mutex = require "zklock.cluster_mutex"
 local core = require "zklock.core"
+local held_acquisition = require("zklock.hold").held_acquisition
 local Latch = require "zklock.latch"
 local Leader = require "zklock.leader"
 local Lock = require "zklock.lock"
@@ -26,7 +27,8 @@ local Semaphore = require "zklock.semaphore"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, next, pcall, rawget, setmetatable, tostring, type = error, next, pcall, rawget, setmetatable, tostring, type
+local error, next, pairs, pcall, rawget, setmetatable, tostring, type =
+    error, next, pairs, pcall, rawget, setmetatable, tostring, type
 local format = string.format
 local max, min = math.max, math.min
 local now = core.now
@@ -194,6 +196,21 @@ function Client:needs_pump()
     local registry = self._registry
     return next(registry.everybody) ~= nil or next(registry.observers) ~= nil or next(registry.calls) ~= nil
         or self._core:busy() == true
+end
+
+--- For zklock.ui: the nodes by which this client holds locks at this instant, and how long each is certainly held if nothing more
+-- arrives from ZooKeeper.
+-- @treturn table node's path -> seconds; math.huge without a lease
+function Client:_leases()
+    local leases = {}
+    for _, observer in pairs(self._registry.observers) do
+        local acquisition = observer._hold and held_acquisition(observer)
+        local node = acquisition and acquisition:node()
+        if node then
+            leases[node] = acquisition:remaining()
+        end
+    end
+    return leases
 end
 
 --- Reports an error in a callback, which cannot be returned to a caller.

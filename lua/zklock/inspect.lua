@@ -33,231 +33,17 @@
 local core = require "zklock.core"
 local node = require "zklock.node"
 local options = require "zklock.options"
-local queue = require "zklock.inspect.queue"
+local Reading = require "zklock.inspect.reading"
 local Reads = require "zklock.inspect.reads"
 local Watcher = require "zklock.inspect.watcher"
 local words = require "zklock.inspect.words"
 
-local error, ipairs, max, os, pairs, setmetatable, sort, tonumber =
-    error, ipairs, math.max, os, pairs, setmetatable, table.sort, tonumber
+local error, ipairs, max, os, pairs, sort = error, ipairs, math.max, os, pairs, table.sort
 local format = string.format
 
 local inspect = {}
 
---- The most bytes that a latch's data have: two numbers, and its gate's name with 36 characters (csrc/lock/kind_latch.c).
-local LATCH_DATA = 80
-
 local SCHEMA = { timeout = { options.timeout }, identities = { options.boolean } }
-
--- One reading of a directory or a tree ---------------------------------------------------------------------------------
-
-local Reading = {}
-Reading.__index = Reading
-
---- Reads the nodes of contenders that `wanted` is true of, and then calls `done`. Contenders that are gone are removed, and the
--- others' places are computed again by `stand`.
-local function read_contenders(self, contenders, wanted, stand, done)
-    stand(contenders)
-    local pending, gone = 0, false
-    local function finish()
-        if not gone then
-            stand(contenders) -- by what was read now
-            return done(contenders)
-        end
-        local kept = {}
-        for _, contender in ipairs(contenders) do
-            kept[#kept + 1] = not contender.gone and contender or nil
-        end
-        return read_contenders(self, kept, wanted, stand, done)
-    end
-    local function got(contender, data, stat, code)
-        if data then
-            queue.note_node(contender, data, stat)
-        elseif code == "no_node" then
-            contender.gone, gone = true, true
-        end
-        pending = pending - 1
-        if pending == 0 then
-            finish()
-        end
-    end
-    for _, contender in ipairs(contenders) do
-        if not contender.read and wanted(contender) then
-            contender.read, pending = true, pending + 1
-            self.reads:add("get", contender.node, function(data, stat, code)
-                got(contender, data, stat, code)
-            end)
-        end
-    end
-    if pending == 0 then
-        finish()
-    end
-end
-
---- Notes a lock state that is complete.
-local function add(self, state)
-    state.holders, state.waiters = 0, 0
-    for _, contender in ipairs(state.contenders) do
-        contender.read, contender.gone, contender.first = nil, nil, nil
-        if contender.holder then
-            state.holders = state.holders + 1
-        elseif contender.mode ~= "lease" then
-            state.waiters = state.waiters + 1
-        end
-    end
-    self.states[#self.states + 1] = state
-end
-
-local function new_state(path, stat, kind, contenders, others)
-    return {
-        path = path, kind = kind, contenders = contenders, others = others,
-        created = stat.ctime
-    }
-end
-
---- Whether a contender's node is to be read.
-local function wanted_by(self)
-    return function(contender)
-        return self.identities or contender.holder or contender.first -- of a semaphore's queue
-    end
-end
-
-local function examine_lock(self, path, stat, contenders, others)
-    local kind = queue.has_readers_or_writers(contenders) and "rwlock" or "mutex"
-    local state = new_state(path, stat, kind, contenders, others)
-    state.next_sequence = queue.next_sequence(stat, contenders)
-    read_contenders(self, contenders, wanted_by(self), queue.stand, function(kept)
-        state.contenders = kept
-        add(self, state)
-    end)
-end
-
---- Whether the children of "leases", and its data, are those of a semaphore.
-local function is_semaphore(permits, strangers, data, has_line)
-    return permits[1] ~= nil or (data or ""):find "^%d+$" ~= nil or has_line and not strangers[1]
-end
-
-local function examine_semaphore(self, path, stat, others, found)
-    local rest, has_line = {}, false
-    for _, name in ipairs(others) do
-        has_line = has_line or name == "locks"
-        if name ~= "locks" and name ~= "leases" then
-            rest[#rest + 1] = name
-        end
-    end
-    local permits, line, data, line_stat
-    local function finish()
-        local limit = tonumber((data or ""):match "^%d+$")
-        local state = new_state(path, stat, "semaphore", {}, rest)
-        state.limit = limit
-        state.next_sequence = line_stat and queue.next_sequence(line_stat, line)
-        local all = {}
-        for _, list in ipairs { permits, line } do
-            for _, contender in ipairs(list) do
-                all[#all + 1] = contender
-            end
-        end
-        local function stand(contenders)
-            local leases, waiting = {}, {}
-            for _, contender in ipairs(contenders) do
-                local list = contender.mode == "lease" and leases or waiting
-                list[#list + 1] = contender
-            end
-            queue.stand_semaphore(leases, waiting, limit)
-        end
-        read_contenders(self, all, wanted_by(self), stand, function(kept)
-            state.contenders = kept
-            add(self, state)
-        end)
-        found(rest)
-    end
-    local strangers
-    self.reads:add("get", path .. "/leases", function(text)
-        data = text
-    end)
-    self.reads:add("children", path .. "/leases", function(names)
-        permits, strangers = queue.parse(path .. "/leases", names or {})
-    end)
-    -- A queue that nobody uses may have been deleted. Its list comes last, and decides.
-    self.reads:add("children", path .. "/locks", function(names, its_stat)
-        local more
-        line, more = queue.parse(path .. "/locks", names or {})
-        line_stat = names and its_stat
-        if is_semaphore(permits, strangers, data, has_line and not more[1]) then
-            finish()
-        else
-            found(nil)
-        end
-    end)
-end
-
---- Notes a directory that is a latch, a free lock or no lock, and calls `done` with whether its children may be locks.
-local function examine_other(self, path, stat, others, done)
-    local state = new_state(path, stat, "none", {}, others)
-    if not others[1] and stat.data_length == 0 and stat.cversion ~= 0 then
-        state.kind = "free"
-    end
-    local function finish(is_latch)
-        add(self, state)
-        done(not is_latch)
-    end
-    if stat.data_length == 0 or stat.data_length > LATCH_DATA then
-        return finish(false)
-    end
-    self.reads:add("get", path, function(data)
-        local left, count, gate = (data or ""):match "^(%d+)/(%d+) (gate%-[%x-]+)$"
-        local is_latch = left ~= nil
-        for _, name in ipairs(others) do
-            is_latch = is_latch and (name == gate or name:find "^c%-" ~= nil)
-        end
-        if is_latch then
-            state.kind, state.left, state.count, state.others = "latch", tonumber(left), tonumber(count), {}
-        end
-        finish(is_latch)
-    end)
-end
-
---- Reads a directory, and if `self.tree` those below it.
-function Reading:examine(path)
-    local prefix = path == "/" and "/" or path .. "/"
-    local function descend(names)
-        for _, name in ipairs(self.tree and names or {}) do
-            if prefix .. name ~= "/zookeeper" then
-                self:examine(prefix .. name)
-            end
-        end
-    end
-    self.reads:add("children", path, function(names, stat)
-        if not names then
-            self.unreadable[#self.unreadable + 1] = path -- or it is gone
-            return
-        end
-        local contenders, others = queue.parse(path, names)
-        local function other()
-            examine_other(self, path, stat, others, function(has_locks)
-                descend(has_locks and others or {})
-            end)
-        end
-        local has_leases = false
-        for _, name in ipairs(others) do
-            has_leases = has_leases or name == "leases"
-        end
-        if contenders[1] then
-            examine_lock(self, path, stat, contenders, others)
-            descend(others)
-        elseif has_leases then
-            examine_semaphore(self, path, stat, others, function(rest)
-                if rest then
-                    descend(rest)
-                else
-                    other()
-                end
-            end)
-        else
-            other()
-        end
-    end)
-end
 
 --- Checks the arguments, reads, and returns the reading; or nil, message, code. Raises at the caller's caller.
 local function read(method, client, path, settings, tree, identities)
@@ -272,12 +58,9 @@ local function read(method, client, path, settings, tree, identities)
         identities = settings.identities
     end
     local seconds = settings.timeout or client:_cleanup_timeout()
-    local reading = setmetatable({
-        reads = Reads.new(client, core.now() + seconds, seconds),
-        states = {}, unreadable = {}, tree = tree, identities = identities
-    }, Reading)
+    local reading = Reading.new(client, core.now() + seconds, seconds, { tree = tree, identities = identities })
     reading:examine(path)
-    local ok, message, code = reading.reads:run()
+    local ok, message, code = reading:run()
     if not ok then
         return nil, message, code
     end
@@ -319,8 +102,12 @@ function inspect.locks(client, path, settings)
     sort(reading.states, function(a, b)
         return a.path < b.path
     end)
-    sort(reading.unreadable)
-    return reading.states, reading.unreadable
+    local unreadable = {}
+    for unread in pairs(reading.unreadable) do
+        unreadable[#unreadable + 1] = unread
+    end
+    sort(unreadable)
+    return reading.states, unreadable
 end
 
 --- Asks all servers which sessions there are, by four-letter words. Blocks. See zklock.inspect.words.

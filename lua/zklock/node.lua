@@ -269,6 +269,9 @@ function Watch:_handle_changed()
     if look(self) ~= false then
         self._client._registry.observers[self._operation:id()] = nil -- it fires only once
     end
+    if self._changed then
+        self._changed()
+    end
     wait.wake_everybody(self._client)
     wait.tell_calls(self._calls)
 end
@@ -276,13 +279,17 @@ end
 local function new_watch(client, operation, path)
     local watch = setmetatable({
         _client = client, _operation = operation, _path = path, _cancelled = false,
-        _calls = {} -- the set of calls that wait for it
+        _calls = {}, -- the set of calls that wait for it
+        _changed = false
     }, Watch)
     if look(watch) == false then
         wait.observe(client, operation:id(), watch)
     end
     return watch
 end
+
+--- For zklock.inspect: makes the watch of an answered read.
+node.new_watch = new_watch
 
 local function decided(self)
     return look(self) ~= false
@@ -367,6 +374,12 @@ end
 function Watch:_armed()
     local event, _, code = look(self)
     return event == false, code
+end
+
+--- For zklock.inspect: has `fn` called by the pump when the watch has changed. It must not wait. It is not called for a change that
+-- came before.
+function Watch:_on_change(fn)
+    self._changed = fn
 end
 
 --- Ends the watch. Every wait for it ends with the code "cancelled". It is removed from the server in the background, unless

@@ -4,7 +4,7 @@ local process = require "zklock.process"
 
 local ipairs, io, os, pairs, require, setmetatable, tostring, type = ipairs, io, os, pairs, require, setmetatable, tostring, type
 local concat, sort = table.concat, table.sort
-local floor, max = math.floor, math.max
+local max = math.max
 local format = string.format
 
 local STDOUT = 1
@@ -75,19 +75,7 @@ function Output:rows(rows)
 end
 
 --- Returns a duration for people: "0.3 s", "12 s", "3 min", "5 h", "2 d".
-function Output.duration(seconds)
-    seconds = max(0, seconds)
-    if seconds < 10 then
-        return format("%.1f s", seconds)
-    elseif seconds < 120 then
-        return format("%d s", floor(seconds))
-    elseif seconds < 7200 then
-        return format("%d min", floor(seconds / 60))
-    elseif seconds < 172800 then
-        return format("%d h", floor(seconds / 3600))
-    end
-    return format("%d d", floor(seconds / 86400))
-end
+Output.duration = require("zklock.ui.text").duration
 
 --- Collects the names of all fields of a value and of the values in it.
 local function collect_names(value, names, seen)

@@ -32,18 +32,19 @@ end
 --- Adds a read.
 -- @tparam string kind "get", "children" or "exists"
 -- @tparam string path
--- @tparam function handler function(result, stat, code): as of the client's methods; result is nil with the codes "no_node" and
---   "no_auth"
-function Reads:add(kind, path, handler)
+-- @tparam function handler function(result, stat, code, watch): as of the client's methods; result is nil with the codes "no_node"
+--   and "no_auth"
+-- @tparam boolean|nil watched true: the read sets a watch
+function Reads:add(kind, path, handler, watched)
     self.last = self.last + 1
-    self.queue[self.last] = { kind = kind, path = path, handler = handler }
+    self.queue[self.last] = { kind = kind, path = path, handler = handler, watched = watched or false }
 end
 
 --- Sends as many reads as may be in flight. Returns true; or nil, message, code.
 local function send(self)
     while self.sent < self.last and self.sent - self.first + 1 < WINDOW do
         local read = self.queue[self.sent + 1]
-        local operation, message, code = self.client._core:operate { kind = read.kind, path = read.path, watch = false }
+        local operation, message, code = self.client._core:operate { kind = read.kind, path = read.path, watch = read.watched }
         if not operation then
             return nil, message, code
         end
@@ -66,7 +67,7 @@ local function take(self)
     if result == nil and not ANSWERS[code] then
         return nil, stat, code
     end
-    read.handler(result, stat, code)
+    read.handler(result, stat, code, read.watched and result ~= nil and node.new_watch(self.client, operation, read.path) or nil)
     return true
 end
 

@@ -1,0 +1,288 @@
+--- inspect.reading: one reading of a directory, or of a tree of directories, into lock states.
+--
+-- For zklock.inspect, which describes lock states, and zklock.inspect.tree.
+
+local queue = require "zklock.inspect.queue"
+local Reads = require "zklock.inspect.reads"
+
+local ipairs, setmetatable, tonumber, type = ipairs, setmetatable, tonumber, type
+
+--- The most bytes that a latch's data have: two numbers, and its gate's name with 36 characters (csrc/lock/kind_latch.c).
+local LATCH_DATA = 80
+
+--- The fields of a contender that its node tells.
+local FIELDS = { "revoked", "identity", "since", "session", "persistent" }
+
+local Reading = {}
+Reading.__index = Reading
+
+--- Begins a reading. Its results are `states`, the lock states in no order, and `unreadable`: path -> code, of directories that may
+-- not be read ("no_auth") or are gone ("no_node").
+--
+-- Settings:
+--   * `tree` true: what is below a directory is read, too
+--   * `identities` true: the nodes of all contenders are read; a number: of the first ones; otherwise of holders only
+--   * `clip` the number of bytes that are kept of an identity; nil: all
+--   * `known` node -> contender of an earlier reading: the node is not read again
+--   * `watched(path, watch)` a function: lists set watches. `path` is that of the lock, also for a part of a semaphore
+--   * `children(path, names)` a function that is called in place of reading what is below a directory
+--
+-- @tparam Client client
+-- @tparam number deadline on core.now()'s clock
+-- @tparam number seconds for messages: the time that the caller gave
+-- @tparam table settings
+function Reading.new(client, deadline, seconds, settings)
+    return setmetatable({ reads = Reads.new(client, deadline, seconds), states = {}, unreadable = {}, settings = settings }, Reading)
+end
+
+--- Reads what was asked for by examine.
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code
+function Reading:run()
+    return self.reads:run()
+end
+
+--- Lists a directory of the lock at `path`, with a watch if the reading sets watches.
+local function list(self, path, directory, handler)
+    local watched = self.settings.watched
+    self.reads:add("children", directory, function(names, stat, code, watch)
+        if watch then
+            watched(path, watch)
+        end
+        handler(names, stat, code)
+    end, watched ~= nil)
+end
+
+--- Notes what a contender's node has.
+local function note(self, contender, data, stat)
+    queue.note_node(contender, data, stat)
+    contender.identity = contender.identity and contender.identity:sub(1, self.settings.clip or -1)
+end
+
+--- Takes over what an earlier reading has found in a contender's node. Returns whether it was read then.
+local function take_known(self, contender)
+    local known = self.settings.known and self.settings.known[contender.node]
+    if not (known and known.since) then
+        return false
+    end
+    for _, field in ipairs(FIELDS) do
+        contender[field] = known[field]
+    end
+    return true
+end
+
+--- Reads the nodes of contenders that `wanted` is true of, and then calls `done`. Contenders that are gone are removed, and the
+-- others' places are computed again by `stand`.
+local function read_contenders(self, contenders, wanted, stand, done)
+    stand(contenders)
+    local pending, gone = 0, false
+    local function finish()
+        if not gone then
+            stand(contenders) -- by what was read now
+            return done(contenders)
+        end
+        local kept = {}
+        for _, contender in ipairs(contenders) do
+            kept[#kept + 1] = not contender.gone and contender or nil
+        end
+        return read_contenders(self, kept, wanted, stand, done)
+    end
+    local function got(contender, data, stat, code)
+        if data then
+            note(self, contender, data, stat)
+        elseif code == "no_node" then
+            contender.gone, gone = true, true
+        end
+        pending = pending - 1
+        if pending == 0 then
+            finish()
+        end
+    end
+    for index, contender in ipairs(contenders) do
+        if not contender.read and wanted(contender, index) and not take_known(self, contender) then
+            contender.read, pending = true, pending + 1
+            self.reads:add("get", contender.node, function(data, stat, code)
+                got(contender, data, stat, code)
+            end)
+        end
+    end
+    if pending == 0 then
+        finish()
+    end
+end
+
+--- Notes a lock state that is complete.
+local function add(self, state)
+    state.holders, state.waiters = 0, 0
+    for _, contender in ipairs(state.contenders) do
+        contender.read, contender.gone, contender.first = nil, nil, nil
+        if contender.holder then
+            state.holders = state.holders + 1
+        elseif contender.mode ~= "lease" then
+            state.waiters = state.waiters + 1
+        end
+    end
+    self.states[#self.states + 1] = state
+end
+
+local function new_state(path, stat, kind, contenders, others)
+    return {
+        path = path, kind = kind, contenders = contenders, others = others,
+        created = stat.ctime
+    }
+end
+
+--- Whether a contender's node is to be read.
+local function wanted_by(self)
+    local identities = self.settings.identities
+    return function(contender, index)
+        if type(identities) == "number" then
+            return index <= identities
+        end
+        return identities or contender.holder or contender.first -- of a semaphore's queue
+    end
+end
+
+local function examine_lock(self, path, stat, contenders, others)
+    local kind = queue.has_readers_or_writers(contenders) and "rwlock" or "mutex"
+    local state = new_state(path, stat, kind, contenders, others)
+    state.next_sequence = queue.next_sequence(stat, contenders)
+    read_contenders(self, contenders, wanted_by(self), queue.stand, function(kept)
+        state.contenders = kept
+        add(self, state)
+    end)
+end
+
+--- Whether the children of "leases", and its data, are those of a semaphore.
+local function is_semaphore(permits, strangers, data, has_line)
+    return permits[1] ~= nil or (data or ""):find "^%d+$" ~= nil or has_line and not strangers[1]
+end
+
+local function examine_semaphore(self, path, stat, others, found)
+    local rest, has_line = {}, false
+    for _, name in ipairs(others) do
+        has_line = has_line or name == "locks"
+        if name ~= "locks" and name ~= "leases" then
+            rest[#rest + 1] = name
+        end
+    end
+    local permits, line, data, line_stat
+    local function finish()
+        local limit = tonumber((data or ""):match "^%d+$")
+        local state = new_state(path, stat, "semaphore", {}, rest)
+        state.limit = limit
+        state.next_sequence = line_stat and queue.next_sequence(line_stat, line)
+        local all = {}
+        for _, list in ipairs { permits, line } do
+            for _, contender in ipairs(list) do
+                all[#all + 1] = contender
+            end
+        end
+        local function stand(contenders)
+            local leases, waiting = {}, {}
+            for _, contender in ipairs(contenders) do
+                local list = contender.mode == "lease" and leases or waiting
+                list[#list + 1] = contender
+            end
+            queue.stand_semaphore(leases, waiting, limit)
+        end
+        read_contenders(self, all, wanted_by(self), stand, function(kept)
+            state.contenders = kept
+            add(self, state)
+        end)
+        found(rest)
+    end
+    local strangers
+    self.reads:add("get", path .. "/leases", function(text)
+        data = text
+    end)
+    list(self, path, path .. "/leases", function(names)
+        permits, strangers = queue.parse(path .. "/leases", names or {})
+    end)
+    -- A queue that nobody uses may have been deleted. Its list comes last, and decides.
+    list(self, path, path .. "/locks", function(names, its_stat)
+        local more
+        line, more = queue.parse(path .. "/locks", names or {})
+        line_stat = names and its_stat
+        if is_semaphore(permits, strangers, data, has_line and not more[1]) then
+            finish()
+        else
+            found(nil)
+        end
+    end)
+end
+
+--- Notes a directory that is a latch, a free lock or no lock, and calls `done` with whether its children may be locks.
+local function examine_other(self, path, stat, others, done)
+    local state = new_state(path, stat, "none", {}, others)
+    if not others[1] and stat.data_length == 0 and stat.cversion ~= 0 then
+        state.kind = "free"
+    end
+    local function finish(is_latch)
+        add(self, state)
+        done(not is_latch)
+    end
+    if stat.data_length == 0 or stat.data_length > LATCH_DATA then
+        return finish(false)
+    end
+    self.reads:add("get", path, function(data)
+        local left, count, gate = (data or ""):match "^(%d+)/(%d+) (gate%-[%x-]+)$"
+        local is_latch = left ~= nil
+        for _, name in ipairs(others) do
+            is_latch = is_latch and (name == gate or name:find "^c%-" ~= nil)
+        end
+        if is_latch then
+            state.kind, state.left, state.count, state.others = "latch", tonumber(left), tonumber(count), {}
+        end
+        finish(is_latch)
+    end)
+end
+
+--- Adds a directory to the reading, and those below it.
+function Reading:examine(path)
+    local prefix = path == "/" and "/" or path .. "/"
+    local settings = self.settings
+    local function descend(names)
+        if settings.children then
+            return settings.children(path, names)
+        end
+        for _, name in ipairs(settings.tree and names or {}) do
+            if prefix .. name ~= "/zookeeper" then
+                self:examine(prefix .. name)
+            end
+        end
+    end
+    list(self, path, path, function(names, stat, code)
+        if not names then
+            self.unreadable[path] = code
+            return
+        end
+        local contenders, others = queue.parse(path, names)
+        local function other()
+            examine_other(self, path, stat, others, function(has_locks)
+                descend(has_locks and others or {})
+            end)
+        end
+        local has_leases = false
+        for _, name in ipairs(others) do
+            has_leases = has_leases or name == "leases"
+        end
+        if contenders[1] then
+            examine_lock(self, path, stat, contenders, others)
+            descend(others)
+        elseif has_leases then
+            examine_semaphore(self, path, stat, others, function(rest)
+                if rest then
+                    descend(rest)
+                else
+                    other()
+                end
+            end)
+        else
+            other()
+        end
+    end)
+end
+
+return Reading

@@ -1,0 +1,304 @@
+--- inspect.tree: the locks below some paths, kept up to date by watches.
+--
+-- For programs that show many locks for a long time. All directories are listed once, with a watch each. A directory is listed
+-- again when its watch has fired, but at most once each `interval`; the node of a contender is read once. While nothing changes,
+-- nothing is sent.
+--
+-- The memory is bounded: of each lock the first CONTENDERS contenders are kept, of a lock that exceeds what is left of
+-- ALL_CONTENDERS the first FEW. More than DIRECTORIES directories are not looked at: then `truncated` is true.
+--
+-- A request to release replaces the data of a node whose identity is known already: it is not noticed.
+
+local core = require "zklock.core"
+local Reading = require "zklock.inspect.reading"
+local wait = require "zklock.wait"
+
+local huge, min = math.huge, math.min
+local ipairs, next, pairs, setmetatable = ipairs, next, pairs, setmetatable
+
+local CONTENDERS, FEW, ALL_CONTENDERS = 200, 10, 20000
+local DIRECTORIES = 5000
+
+--- Bytes of an identity that are kept.
+local IDENTITY = 200
+
+--- Seconds between two listings of one directory, unless given.
+local INTERVAL = 1
+
+--- Seconds until a directory is tried again that may not be read.
+local FORBIDDEN = 60
+
+local Tree = {}
+Tree.__index = Tree
+
+local function new_directory(path)
+    -- read_at, retry_at: on core.now()'s clock
+    return { path = path, watches = {}, children = {}, read_at = -huge, retry_at = huge, generation = 0 }
+end
+
+--- Makes a tree that has read nothing yet.
+--
+-- Fields: `states` path -> lock state (without the kind "none"; `total` is the number of contenders, of which `contenders` has the
+-- first ones), `unreadable` path -> true, `truncated`.
+--
+-- @tparam Client client
+-- @tparam table paths list of absolute paths, which need not exist
+-- @tparam number|nil interval seconds above 0, default 1
+-- @treturn Tree
+function Tree.new(client, paths, interval)
+    local self = setmetatable({
+        client = client, interval = interval or INTERVAL, roots = {}, directories = {}, count = 0, dirty = {}, states = {},
+        unreadable = {}, truncated = false, contender_count = 0, news = false, sweep_at = 0
+    }, Tree)
+    for _, path in ipairs(paths) do
+        if not self.directories[path] then
+            self.roots[path] = true
+            self:_add(path)
+        end
+    end
+    return self
+end
+
+--- Adds a directory that has not been read. Returns false if there are too many.
+function Tree:_add(path)
+    if self.count >= DIRECTORIES then
+        self.truncated = true
+        return false
+    end
+    self.count = self.count + 1
+    self.directories[path] = new_directory(path)
+    self.dirty[path] = true
+    return true
+end
+
+--- Sets or removes a lock state, and notes the change.
+local function set_state(self, path, state, changes)
+    local before = self.states[path]
+    if before then
+        self.contender_count = self.contender_count - #before.contenders
+    end
+    if state then
+        local total, most = #state.contenders, CONTENDERS
+        if self.contender_count + min(total, most) > ALL_CONTENDERS then
+            most = FEW
+        end
+        for index = total, most + 1, -1 do
+            state.contenders[index] = nil
+        end
+        state.total = total
+        self.contender_count = self.contender_count + #state.contenders
+    end
+    if state or before then
+        self.states[path] = state
+        changes[path] = state or false
+    end
+end
+
+--- Forgets a directory and all below it.
+local function remove(self, path, changes)
+    local directory = self.directories[path]
+    if not directory or self.roots[path] then
+        return
+    end
+    for child in pairs(directory.children) do
+        remove(self, child, changes)
+    end
+    for _, watch in ipairs(directory.watches) do
+        watch:cancel()
+    end
+    self.directories[path], self.dirty[path], self.unreadable[path] = nil, nil, nil
+    self.count = self.count - 1
+    set_state(self, path, nil, changes)
+end
+
+--- Notes that a directory must be listed again.
+local function mark(self, path)
+    if self.directories[path] then
+        self.dirty[path] = true
+        self.news = true
+    end
+end
+
+--- Looks at all watches: one that was lost with its session fires no more.
+local function sweep(self, now)
+    self.sweep_at = now + self.interval
+    for path, directory in pairs(self.directories) do
+        for _, watch in ipairs(directory.watches) do
+            if not watch:_armed() then
+                self.dirty[path] = true
+            end
+        end
+        if directory.retry_at <= now then
+            directory.retry_at = huge
+            self.dirty[path] = true
+        end
+    end
+end
+
+--- Returns the directories that may be listed now, and when the next one may be.
+local function pick(self, now)
+    local due, next_at = {}, huge
+    for path in pairs(self.dirty) do
+        local at = self.directories[path].read_at + self.interval
+        if at <= now then
+            due[#due + 1] = path
+        else
+            next_at = min(next_at, at)
+        end
+    end
+    return due, next_at
+end
+
+--- Sets a watch on the existence of a root that is missing.
+local function await_root(self, path)
+    local stat, watch = self.client:exists(path, { watch = true })
+    if stat == false then
+        self.directories[path].watches = { watch }
+    else
+        mark(self, path) -- it was created in between, or the answer is missing
+    end
+end
+
+--- The nodes that are known, of the locks that are read again.
+local function known_of(self, paths)
+    local known = {}
+    for _, path in ipairs(paths) do
+        for _, contender in ipairs(self.states[path] and self.states[path].contenders or {}) do
+            known[contender.node] = contender
+        end
+    end
+    return known
+end
+
+--- Lists directories again, and new ones below them. Returns the changes; or nil, message, code.
+local function refresh(self, paths)
+    local seconds = self.client:_cleanup_timeout()
+    local changes, read, replaced, reading = {}, {}, {}, nil
+    local begun = core.now()
+    local function examine(path)
+        local directory = self.directories[path]
+        for _, watch in ipairs(directory.watches) do
+            replaced[#replaced + 1] = watch
+        end
+        directory.watches, directory.read_at, directory.retry_at = {}, begun, huge
+        read[#read + 1] = path
+        reading:examine(path)
+    end
+    reading = Reading.new(self.client, begun + seconds, seconds, {
+        identities = CONTENDERS, clip = IDENTITY, known = known_of(self, paths),
+        watched = function(path, watch)
+            local directory = self.directories[path]
+            if directory then
+                directory.watches[#directory.watches + 1] = watch
+                watch:_on_change(function()
+                    mark(self, path)
+                end)
+            end
+        end,
+        children = function(path, names)
+            local directory = self.directories[path]
+            if not directory then
+                return
+            end
+            local prefix, before = path == "/" and "/" or path .. "/", directory.children
+            directory.children = {}
+            for _, name in ipairs(names) do
+                local child = prefix .. name
+                if child ~= "/zookeeper" and (before[child] or not self.directories[child] and self:_add(child)) then
+                    directory.children[child] = true
+                    if not before[child] then
+                        examine(child)
+                    end
+                end
+                before[child] = nil
+            end
+            for child in pairs(before) do
+                remove(self, child, changes)
+            end
+        end
+    })
+    for _, path in ipairs(paths) do
+        examine(path)
+    end
+    local ok, message, code = reading:run()
+    for _, watch in ipairs(replaced) do -- now: the server keeps a watch of which the client has two
+        watch:cancel()
+    end
+    if not ok then
+        for _, path in ipairs(read) do
+            if self.directories[path] then
+                self.dirty[path], self.directories[path].read_at = true, -huge
+            end
+        end
+        return nil, message, code
+    end
+    local found = {}
+    for _, state in ipairs(reading.states) do
+        found[state.path] = state.kind ~= "none" and state or nil
+    end
+    for _, path in ipairs(read) do
+        if self.directories[path] then
+            local missing = reading.unreadable[path]
+            self.dirty[path], self.unreadable[path] = nil, missing == "no_auth" or nil
+            set_state(self, path, found[path], changes)
+            if missing == "no_auth" then
+                self.directories[path].retry_at = begun + FORBIDDEN
+            elseif missing and self.roots[path] then
+                await_root(self, path)
+            end
+        end
+    end
+    sweep(self, core.now()) -- a watch may have fired before its function was set
+    return changes
+end
+
+local function has_news(self)
+    return self.news
+end
+
+--- Reads what has changed.
+-- @tparam number timeout seconds, 0 or more: how long to wait for a change
+-- @treturn table|nil the changes: path -> lock state, or false: it is no lock any more; empty: nothing has changed
+-- @treturn string|nil message
+-- @treturn string|nil code as of inspect.lock
+function Tree:update(timeout)
+    local deadline = core.now() + timeout
+    while true do
+        local now = core.now()
+        self.news = false
+        if now >= self.sweep_at then
+            sweep(self, now)
+        end
+        local due, next_at = pick(self, now)
+        if due[1] then
+            local changes, message, code = refresh(self, due)
+            if not changes then
+                return nil, message, code
+            elseif next(changes) or core.now() >= deadline then
+                return changes
+            end
+        elseif now >= deadline then
+            return {}
+        else
+            local decided, message, code =
+                wait.until_decided(self.client, nil, min(deadline, next_at, self.sweep_at), has_news, self)
+            if decided == nil then
+                return nil, message, code
+            elseif self.client:state() == "closed" then
+                return nil, "the client is closed", "closed"
+            end
+        end
+    end
+end
+
+--- Removes the watches.
+function Tree:close()
+    for _, directory in pairs(self.directories) do
+        for _, watch in ipairs(directory.watches) do
+            watch:cancel()
+        end
+        directory.watches = {}
+    end
+end
+
+return Tree

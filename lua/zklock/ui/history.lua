@@ -1,0 +1,203 @@
+--- ui.history: what the contenders of one lock have done in the last minutes: a lane for each, and figures of the lock. No I/O.
+--
+-- For zklock.ui.model. A *lane* is a table:
+--
+--   * `node`, `name` (of the node), `mode`, `identity`, `session`: as of the contender (zklock.inspect)
+--   * `from` when it joined the queue, `held` when it was first seen as a holder, `ended` when it was first seen to be gone: seconds
+--     since 1970; nil: not yet
+--   * `fate` of an ended lane: "left" (it never held), "served" (it has got its permits, which have lanes of their own), "released";
+--     "lost" (its session has ended while it held); "ended" (one of the last two, it is unknown which); "pending" (sessions have not
+--     been read since)
+--
+-- What is seen has happened between two readings of the lock, so times are later than the events by up to the time between them. A
+-- contender that comes and goes between two readings has no lane, but counts as a grant.
+
+local floor, max, min = math.floor, math.max, math.min
+local ipairs, pairs, setmetatable = ipairs, pairs, setmetatable
+local remove, sort = table.remove, table.sort
+
+--- Seconds that are remembered, ended lanes of a lock, and waits and holds of which the quantiles are computed.
+local WINDOW, ENDED, SAMPLES = 300, 100, 100
+
+--- Seconds of a part in which grants are counted.
+local BUCKET = 10
+
+--- A hold is long only in comparison with so many others.
+local ENOUGH = 20
+
+--- Seconds after its nodes within which a session that has ended may still be told as living.
+local SETTLE = 0.5
+
+local History = { WINDOW = WINDOW, ENDED = ENDED, ENOUGH = ENOUGH }
+History.__index = History
+
+function History.new(now)
+    return setmetatable({
+        began = now,
+        lanes = {},         -- node -> lane of a contender that is there
+        ended = {},         -- lanes that have ended, in that order
+        waits = {}, holds = {}, wait_at = 0, hold_at = 0,
+        buckets = {},       -- floor(time / BUCKET) -> grants
+        served = nil,       -- nodes that have got through the queue, by its numbers
+        pending = 0         -- ended lanes whose fate is pending
+    }, History)
+end
+
+--- Adds a value to a ring of samples.
+local function sample(self, ring, position, value)
+    self[position] = self[position] % SAMPLES + 1
+    self[ring][self[position]] = max(0, value)
+end
+
+local function count_grants(self, now, count)
+    if count > 0 then
+        local bucket = floor(now / BUCKET)
+        self.buckets[bucket] = (self.buckets[bucket] or 0) + count
+    end
+end
+
+--- Forgets the oldest ended lane.
+function History:drop_oldest()
+    self.pending = self.pending - (remove(self.ended, 1).fate == "pending" and 1 or 0)
+end
+
+--- Ends the lane of a contender that is gone. `permits`: the sessions that have permits.
+local function finish(self, lane, now, permits, knows_sessions)
+    lane.ended = now
+    if not lane.held then
+        lane.fate = permits[lane.session] and "served" or "left"
+        if lane.fate == "served" then
+            sample(self, "waits", "wait_at", now - lane.from)
+        end
+    else
+        sample(self, "holds", "hold_at", now - lane.held)
+        lane.fate = knows_sessions and lane.session and "pending" or "ended"
+        self.pending = self.pending + (lane.fate == "pending" and 1 or 0)
+    end
+    self.lanes[lane.node] = nil
+    self.ended[#self.ended + 1] = lane
+    if #self.ended > ENDED then
+        self:drop_oldest()
+    end
+end
+
+--- Takes in a lock state.
+-- @tparam table|nil state nil: the lock's directory is gone
+-- @tparam number now seconds since 1970
+-- @tparam boolean knows_sessions whether resolve will be called with what the servers say about sessions
+function History:add(state, now, knows_sessions)
+    local present, permits, grants, left = {}, {}, 0, 0
+    for _, contender in ipairs(state and state.contenders or {}) do
+        present[contender.node] = true
+        if contender.mode == "lease" and contender.session then
+            permits[contender.session] = true
+        end
+        local lane = self.lanes[contender.node]
+        if not lane then
+            lane = {
+                node = contender.node, name = contender.name, mode = contender.mode, from = min(contender.since or now, now)
+            }
+            self.lanes[contender.node] = lane
+        end
+        lane.identity, lane.session = contender.identity or lane.identity, contender.session or lane.session
+        if contender.holder and not lane.held then
+            grants = grants + 1
+            -- In the first reading, nobody knows since when it holds: its node is as old as that at most.
+            lane.held = self.seen and now or lane.from
+            if self.seen and lane.mode ~= "lease" then
+                sample(self, "waits", "wait_at", now - lane.from)
+            end
+        end
+    end
+    local gone = {}
+    for node, lane in pairs(self.lanes) do
+        if not present[node] then
+            gone[#gone + 1] = lane
+        end
+    end
+    sort(gone, function(a, b)
+        return a.from < b.from or a.from == b.from and a.node < b.node
+    end)
+    for _, lane in ipairs(gone) do
+        finish(self, lane, now, permits, knows_sessions)
+        left = left + (lane.fate == "left" and 1 or 0)
+    end
+    -- Numbers of the queue tell of contenders that came and went between two readings.
+    local served = state and state.next_sequence and state.next_sequence - state.waiters
+    if self.seen and self.served and served then
+        grants = max(grants, served - self.served - left)
+    end
+    if self.seen then
+        count_grants(self, now, grants)
+    end
+    self.served, self.seen = served, true
+end
+
+--- Decides the pending fates.
+-- @tparam number now
+-- @tparam function|nil is_gone function(session id): true, false, or nil if that is unknown; nil: nothing is known
+-- @treturn boolean whether one was decided
+function History:resolve(now, is_gone)
+    local any = false
+    for _, lane in ipairs(self.pending > 0 and self.ended or {}) do
+        if lane.fate == "pending" then
+            local gone
+            if is_gone then
+                gone = is_gone(lane.session)
+            end
+            if gone ~= false or now - lane.ended >= SETTLE then
+                lane.fate = gone and "lost" or gone == false and "released" or "ended"
+                self.pending, any = self.pending - 1, true
+            end
+        end
+    end
+    return any
+end
+
+--- Forgets what is older than the window.
+-- @treturn boolean whether nothing is left of contenders that are gone
+-- @treturn boolean whether the figures have changed
+function History:forget(now)
+    local oldest, changed = now - WINDOW, false
+    while self.ended[1] and self.ended[1].ended < oldest do
+        self:drop_oldest()
+    end
+    local bucket = floor(oldest / BUCKET)
+    for number in pairs(self.buckets) do
+        if number < bucket then
+            self.buckets[number], changed = nil, true
+        end
+    end
+    return not self.ended[1], changed
+end
+
+--- The value below which so much of a ring's samples is.
+local function quantile(sorted, part)
+    return sorted[max(1, floor(#sorted * part + 0.999999))]
+end
+
+local function quantiles(ring)
+    local sorted = {}
+    for index, value in ipairs(ring) do
+        sorted[index] = value
+    end
+    sort(sorted)
+    return { count = #sorted, p50 = quantile(sorted, 0.5), p99 = quantile(sorted, 0.99) }
+end
+
+--- The figures of the lock.
+-- @treturn table `rate` grants a second in the window or since the beginning, `wait` and `hold`: { count, p50, p99 } of the last
+--   waits and holds that were seen, in seconds; `long` the length of a hold that is longer than 99 % of them, if there are enough
+function History:figures(now)
+    local grants = 0
+    for _, count in pairs(self.buckets) do
+        grants = grants + count
+    end
+    local hold = quantiles(self.holds)
+    return {
+        rate = grants / max(BUCKET, min(WINDOW, now - self.began)),
+        wait = quantiles(self.waits), hold = hold, long = hold.count >= ENOUGH and hold.p99 or nil
+    }
+end
+
+return History

@@ -1,0 +1,525 @@
+--- ui.model: what the live view shows: one snapshot of the locks below some paths, kept up to date for all viewers.
+--
+-- A model has one *poller*, the coroutine that runs Model:run. It updates a tree (zklock.inspect.tree), which sends the same requests
+-- for one viewer as for a hundred. Each change of a lock gives it a *revision*, a number that grows. A *viewer* remembers the
+-- revision that it has seen, and is sent what is newer, in one message. So a slow viewer skips states, and keeps nothing waiting.
+--
+-- Messages are server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html): "snapshot" with everything,
+-- "change" with what is newer, "beat" when nothing has changed for a while. A viewer may show the list of all locks, or one lock with
+-- its contenders. docs/live-view.md describes their JSON.
+
+local core = require "zklock.core"
+local History = require "zklock.ui.history"
+local inspect = require "zklock.inspect"
+local json = require "dkjson"
+local text = require "zklock.ui.text"
+local Tree = require "zklock.inspect.tree"
+local wait = require "zklock.wait"
+
+local abs, floor, huge, min = math.abs, math.floor, math.huge, math.min
+local ipairs, next, pairs, setmetatable, tostring = ipairs, next, pairs, setmetatable, tostring
+local os_time = os.time
+local concat, sort = table.concat, table.sort
+local format = string.format
+
+--- Seconds between two rounds of the poller at least: changes that come together are sent together.
+local ROUND = 0.2
+
+--- Seconds between two looks for what is older than the window; between two questions about sessions, while nobody waits for the
+-- answer, while a fate is pending, and after the servers have refused to answer.
+local FORGET, SESSIONS, SOON, LATER = 10, 5, 1, 60
+
+--- Seconds without a message after which a viewer is sent a beat.
+local BEAT = 10
+
+--- Viewers at a time, and removed locks that are remembered.
+local VIEWERS, GONE = 100, 1000
+
+--- Ended lanes of all locks together, and texts of one revision that are kept.
+local LANES, MESSAGES = 10000, 8
+
+--- Bytes of texts: paths are as long as they are, because they are links.
+local IDENTITY, NAME = 120, 160
+
+--- Holders that a line of the list names, intervals of its strip, leases of this process.
+local NAMED, STRIP, LEASES = 3, 30, 100
+
+local Model = { VIEWERS = VIEWERS, BEAT = BEAT }
+Model.__index = Model
+
+--- Returns a clock in seconds since 1970 with parts of seconds: it may be wrong by a second, but never jumps back.
+local function new_clock()
+    local base = os_time() - core.now()
+    return function()
+        local now, monotonic = os_time(), core.now()
+        if abs(base + monotonic - now) > 2 then
+            base = now - monotonic -- the clock was set, or the machine has slept
+        end
+        return base + monotonic
+    end
+end
+
+--- Makes a model. Model:run must be called in a coroutine.
+--
+-- Settings:
+--   * `paths` list of paths
+--   * `sessions` function() that returns what zklock.inspect.sessions does; nil: it stays unknown which sessions live
+--   * `clock` function() that returns seconds since 1970
+--   * `process` what this process is called, such as "web1:4711"
+--   * `interval` seconds between two readings of a lock, default 1
+--
+-- @tparam Client client
+-- @tparam table settings
+-- @treturn Model
+function Model.new(client, settings)
+    local clock = settings.clock or new_clock()
+    return setmetatable({
+        client = client, clock = clock, process = settings.process or core.default_identity(),
+        paths = settings.paths, tree = Tree.new(client, settings.paths, settings.interval),
+        ask_sessions = settings.sessions or false, sessions = false, sessions_at = -huge, sessions_refused = false,
+        began = clock(), read_at = false, problem = false, stopped = false, used_at = core.now(),
+        locks = {}, lock_count = 0, lane_count = 0,
+        revision = 0, gone = {}, gone_before = 0,   -- gone: list of { path =, revision = }; older ones than gone_before are forgotten
+        epoch = format("%x-%x", floor(clock() * 1000) % 4294967296, floor(core.now() * 1000000) % 4294967296),
+        viewers = {}, viewer_count = 0, touched = false, forget_at = core.now() + FORGET,
+        messages = {}, message_count = 0            -- of the present revision: fields_of
+    }, Model)
+end
+
+-- JSON ----------------------------------------------------------------------------------------------------------------
+
+--- Returns seconds with three digits.
+local function rounded(seconds)
+    return seconds and floor(seconds * 1000 + 0.5) / 1000 or nil
+end
+
+local function identity_of(contender)
+    return contender.identity and contender.identity ~= "" and text.clean(contender.identity, IDENTITY) or nil
+end
+
+local function figures_json(figures)
+    return {
+        rate = rounded(figures.rate), long = rounded(figures.long),
+        wait = { n = figures.wait.count, p50 = rounded(figures.wait.p50), p99 = rounded(figures.wait.p99) },
+        hold = { n = figures.hold.count, p50 = rounded(figures.hold.p50), p99 = rounded(figures.hold.p99) }
+    }
+end
+
+--- The last intervals in which the lock was held: lists of from, to (0: still held) and 1 if it was lost.
+local function strip_json(history)
+    local lanes = {}
+    for _, lane in pairs(history.lanes) do
+        lanes[#lanes + 1] = lane.held and lane or nil
+    end
+    for _, lane in ipairs(history.ended) do
+        lanes[#lanes + 1] = lane.held and lane or nil
+    end
+    sort(lanes, function(a, b)
+        return a.held > b.held
+    end)
+    local strip = {}
+    for index = 1, min(STRIP, #lanes) do
+        local lane = lanes[index]
+        strip[index] = { rounded(lane.held), rounded(lane.ended) or 0, lane.fate == "lost" and 1 or 0 }
+    end
+    return strip
+end
+
+--- What the list shows of a lock. Cached until the lock changes.
+local function summary_of(lock)
+    local state, history = lock.state, lock.history
+    local object = {
+        path = lock.path, kind = state and state.kind or "missing", holders = state and state.holders or 0,
+        waiters = state and state.waiters or 0, limit = state and state.limit, count = state and state.count,
+        left = state and state.left, names = {}, strays = 0, figures = figures_json(lock.figures), strip = strip_json(history)
+    }
+    for _, contender in ipairs(state and state.contenders or {}) do
+        if inspect.stray(contender) then
+            object.strays = object.strays + 1
+        end
+        local lane = history.lanes[contender.node]
+        if contender.holder and lane then
+            object.since = min(object.since or huge, rounded(lane.held))
+            object.away = object.away or contender.session_state == "disconnected" or nil
+            if #object.names < NAMED then
+                object.names[#object.names + 1] = identity_of(contender) or format("(%s)", contender.library)
+            end
+        end
+    end
+    for _, lane in ipairs(history.ended) do
+        object.lost = lane.fate == "lost" and rounded(lane.ended) or object.lost
+    end
+    return object
+end
+
+local function contender_json(contender, lane)
+    return {
+        node = contender.node, name = text.clean(contender.name, NAME), mode = contender.mode, number = contender.sequence,
+        holder = contender.holder, ahead = contender.ahead, waits_for = contender.waits_for, identity = identity_of(contender),
+        revoked = contender.revoked, library = contender.library, from = rounded(lane.from), held = rounded(lane.held),
+        session = contender.session, session_state = contender.session_state,
+        address = contender.address and text.clean(contender.address, NAME), session_timeout = contender.session_timeout,
+        stray = inspect.stray(contender)
+    }
+end
+
+local function lane_json(lane)
+    return {
+        name = text.clean(lane.name, NAME), node = lane.node, mode = lane.mode, identity = identity_of(lane), from = rounded(lane.from),
+        held = rounded(lane.held), ended = rounded(lane.ended), fate = lane.fate == "pending" and "ended" or lane.fate
+    }
+end
+
+--- What the page of a lock shows.
+local function detail_of(lock)
+    local object, state = summary_of(lock), lock.state
+    object.contenders, object.ended = {}, {}
+    object.total, object.next_number = state and state.total or 0, state and state.next_sequence
+    object.began = rounded(lock.history.began)
+    for index, contender in ipairs(state and state.contenders or {}) do
+        object.contenders[index] = contender_json(contender, lock.history.lanes[contender.node])
+    end
+    for index, lane in ipairs(lock.history.ended) do
+        object.ended[index] = lane_json(lane)
+    end
+    return object
+end
+
+--- What only this process knows, of its own client: nil if it has never asked for a lock.
+local function own_json(self)
+    local stats = self.client:stats()
+    if not stats or stats.claims == 0 then
+        return nil
+    end
+    local object, count = { leases = {}, held = 0, waiting = 0, losses = 0, handoffs = stats.hand_overs }, 0
+    for _, figures in pairs(self.client:group_stats() or {}) do
+        object.held, object.waiting = object.held + figures.held, object.waiting + figures.waiting
+        for _, losses in pairs(figures.losses) do
+            object.losses = object.losses + losses
+        end
+    end
+    for node, seconds in pairs(self.client:_leases()) do
+        if count < LEASES then
+            count = count + 1
+            object.leases[count] = { node = node, remaining = seconds < huge and rounded(seconds) or nil }
+        end
+    end
+    return object
+end
+
+--- What is the same for all messages of one moment.
+local function frame(self)
+    local state = self.client:state()
+    return {
+        now = rounded(self.clock()), state = self.stopped and "closed" or state or "closed", process = text.clean(self.process, NAME),
+        read_at = rounded(self.read_at or nil), problem = self.problem and text.clean(self.problem, 300) or nil,
+        began = rounded(self.began), window = History.WINDOW, viewers = self.viewer_count, truncated = self.tree.truncated or nil,
+        sessions = self.sessions and self.sessions.known and "known" or "unknown", own = own_json(self)
+    }
+end
+
+--- Returns the JSON of an object with an empty table as an array.
+local function encode(object)
+    return (json.encode(object))
+end
+
+-- The poller ----------------------------------------------------------------------------------------------------------
+
+local function touch(self, lock)
+    if lock.revision ~= self.revision + 1 then
+        lock.revision, lock.summary, lock.detail = self.revision + 1, nil, nil
+    end
+    lock.figures = lock.history:figures(self.clock())
+    self.touched = true
+end
+
+local function drop(self, lock)
+    self.locks[lock.path] = nil
+    self.lock_count = self.lock_count - 1
+    self.gone[#self.gone + 1] = { path = lock.path, revision = self.revision + 1 }
+    self.touched = true
+    if #self.gone > GONE then
+        self.gone_before = self.gone[1].revision
+        local kept = {}
+        for index = GONE / 2 + 1, #self.gone do
+            kept[#kept + 1] = self.gone[index]
+        end
+        self.gone_before = kept[1].revision - 1
+        self.gone = kept
+    end
+end
+
+--- Takes in the changes of the tree.
+local function apply(self, changes, now)
+    local knows_sessions = self.ask_sessions and not self.sessions_refused
+    for path, state in pairs(changes) do
+        local lock = self.locks[path]
+        if not lock then
+            lock = { path = path, history = History.new(now), revision = 0, state = nil, figures = nil, summary = nil, detail = nil }
+            self.locks[path] = lock
+            self.lock_count = self.lock_count + 1
+        end
+        local ended = #lock.history.ended
+        lock.state = state or nil
+        lock.history:add(lock.state, now, knows_sessions)
+        self.lane_count = self.lane_count + #lock.history.ended - ended
+        for _, contender in ipairs(lock.state and lock.state.contenders or {}) do
+            self:_join_session(contender)
+        end
+        touch(self, lock)
+    end
+    if self.lane_count > LANES then
+        self.forget_at = 0
+    end
+end
+
+--- Notes what is known of a contender's session. Returns whether that has changed.
+function Model:_join_session(contender)
+    local sessions, before = self.sessions, contender.session_state
+    if sessions and contender.session then
+        local session = sessions.by_id[contender.session]
+        contender.session_state = inspect.session_state(sessions, contender.session)
+        if contender.session_state == "gone" then
+            contender.session_state = "unknown" -- it may be newer than the list
+        end
+        if session then
+            contender.address, contender.session_timeout = session.address, session.timeout
+        end
+    end
+    return before ~= contender.session_state
+end
+
+--- Forgets what is older than the window, and more if there are too many lanes.
+local function forget(self, now)
+    self.forget_at = core.now() + FORGET
+    self.lane_count = 0
+    for path, lock in pairs(self.locks) do
+        local empty, changed = lock.history:forget(now)
+        if empty and not lock.state then
+            drop(self, self.locks[path])
+        else
+            while self.lane_count + #lock.history.ended > LANES do
+                lock.history:drop_oldest()
+            end
+            self.lane_count = self.lane_count + #lock.history.ended
+            if changed then
+                touch(self, lock)
+            end
+        end
+    end
+end
+
+--- Whether the servers must be asked about sessions now.
+local function wants_sessions(self)
+    local since = core.now() - self.sessions_at
+    if not self.ask_sessions or since < (self.sessions_refused and LATER or SOON) then
+        return false
+    elseif self.viewer_count > 0 and self.lock_count > 0 and since >= SESSIONS then
+        return true
+    end
+    for _, lock in pairs(self.locks) do
+        if lock.history.pending > 0 then
+            return true
+        end
+    end
+    return false
+end
+
+--- Asks about sessions, and decides the fates that wait for that.
+local function read_sessions(self)
+    local sessions = self.ask_sessions()
+    self.sessions_at, self.sessions, self.sessions_refused = core.now(), sessions, not (sessions and sessions.known)
+    local function is_gone(id)
+        if sessions.by_id[id] then
+            return false
+        end
+        return true
+    end
+    local now = self.clock()
+    for _, lock in pairs(self.locks) do
+        local changed = lock.history:resolve(now, not self.sessions_refused and is_gone or nil)
+        for _, contender in ipairs(lock.state and lock.state.contenders or {}) do
+            changed = sessions and self:_join_session(contender) or changed
+        end
+        if changed then
+            touch(self, lock)
+        end
+    end
+end
+
+--- Gives the changes of this round their revision, and wakes the viewers.
+local function publish(self)
+    if self.touched then
+        self.revision, self.touched, self.messages, self.message_count = self.revision + 1, false, {}, 0
+        for viewer in pairs(self.viewers) do
+            viewer.wake()
+        end
+    end
+end
+
+local function never()
+    return false
+end
+
+--- Waits without doing anything.
+function Model:pause(seconds)
+    return wait.until_decided(self.client, nil, core.now() + seconds, never)
+end
+
+--- The poller: returns when the client is closed, when stop is called, or when nobody has looked for so long.
+-- @tparam number|nil idle seconds; nil: no limit
+function Model:run(idle)
+    while not self.stopped do
+        local changes, message, code = self.tree:update(SOON)
+        if changes then
+            self.touched = self.touched or self.problem or not self.read_at
+            self.read_at, self.problem = self.clock(), false
+            apply(self, changes, self.read_at)
+        elseif code == "closed" or code == "forked" or code == "phase" or code == "auth_failed" then
+            self.stopped, self.problem = true, message
+        else
+            self.touched = self.touched or not self.problem
+            self.problem = message
+            self:pause(1)
+        end
+        if not self.stopped and wants_sessions(self) then
+            read_sessions(self)
+        end
+        if core.now() >= self.forget_at then
+            forget(self, self.clock())
+        end
+        if self.viewer_count > 0 then
+            self.used_at = core.now()
+        elseif idle and core.now() - self.used_at > idle then
+            self.stopped = true
+        end
+        publish(self)
+        if changes and next(changes) and not self.stopped then
+            self:pause(ROUND)
+        end
+    end
+    self.tree:close()
+    for viewer in pairs(self.viewers) do
+        viewer.wake()
+    end
+end
+
+--- Ends the poller, and with it all streams.
+function Model:stop()
+    self.stopped = true
+    for viewer in pairs(self.viewers) do
+        viewer.wake()
+    end
+end
+
+-- Viewers -------------------------------------------------------------------------------------------------------------
+
+--- Adds a viewer.
+-- @tparam string|nil path of the lock that it shows; nil: the list of all
+-- @tparam function wake is called without arguments when there is something to send, or the model has stopped. Must not wait
+-- @treturn table|nil viewer; nil: there are too many
+function Model:add_viewer(path, wake)
+    if self.viewer_count >= VIEWERS or self.stopped then
+        return nil
+    end
+    local viewer = { path = path, wake = wake, seen = -1, sent_at = core.now(), state = nil }
+    self.viewers[viewer] = true
+    self.viewer_count = self.viewer_count + 1
+    self.used_at = core.now()
+    return viewer
+end
+
+function Model:remove_viewer(viewer)
+    if self.viewers[viewer] then
+        self.viewers[viewer] = nil
+        self.viewer_count = self.viewer_count - 1
+        self.used_at = core.now()
+    end
+end
+
+--- Returns the JSON of a lock for the list, or for its own page.
+local function lock_json(self, path, is_detail)
+    local lock = self.locks[path]
+    if not lock then
+        return is_detail and encode { path = path, kind = "missing", holders = 0, waiters = 0, names = {}, contenders = {}, ended = {},
+            strip = {}, strays = 0, total = 0, figures = figures_json { rate = 0, wait = { count = 0 }, hold = { count = 0 } } } or nil
+    end
+    local cache = is_detail and "detail" or "summary"
+    lock[cache] = lock[cache] or encode((is_detail and detail_of or summary_of)(lock))
+    return lock[cache]
+end
+
+--- The list since a revision, -1: all: the fields of the event's JSON besides the frame.
+local function list_fields(self, seen)
+    local locks, gone = {}, {}
+    for path, lock in pairs(self.locks) do
+        if lock.revision > seen then
+            locks[#locks + 1] = lock_json(self, path, false)
+        end
+    end
+    for _, removed in ipairs(seen >= 0 and self.gone or {}) do
+        if removed.revision > seen and not self.locks[removed.path] then
+            gone[#gone + 1] = removed.path
+        end
+    end
+    return format('"locks":[%s],"gone":%s', concat(locks, ","), encode(gone))
+end
+
+--- The same for the page of one lock; nil: it has not changed.
+local function detail_fields(self, path, seen)
+    local lock = self.locks[path]
+    if seen >= 0 and lock and lock.revision <= seen then
+        return nil
+    end
+    return format('"locks":[%s],"gone":[]', lock_json(self, path, true))
+end
+
+--- Returns the fields for a viewer that has seen a revision. Viewers that have seen the same share one text.
+local function fields_of(self, path, seen)
+    local key = format("%d %s", seen, path or "")
+    local fields = self.messages[key]
+    if fields == nil then
+        if path then
+            fields = detail_fields(self, path, seen) or false
+        else
+            fields = list_fields(self, seen)
+        end
+        if self.message_count >= MESSAGES then
+            self.messages, self.message_count = {}, 0
+        end
+        self.messages[key], self.message_count = fields, self.message_count + 1
+    end
+    return fields
+end
+
+--- Returns what is to be sent to a viewer now, and notes that it is sent.
+-- @treturn string|nil nil: nothing
+function Model:message(viewer)
+    local now, state = core.now(), tostring(self.client:state()) .. tostring(self.stopped) .. tostring(self.problem)
+    local name, fields = "change", false
+    if viewer.seen < self.revision then
+        local seen = viewer.seen < self.gone_before and -1 or viewer.seen
+        name, fields = seen < 0 and "snapshot" or name, fields_of(self, viewer.path, seen)
+        viewer.seen = self.revision
+    end
+    if not fields and now - viewer.sent_at < BEAT and viewer.state == state then
+        return nil
+    end
+    viewer.sent_at, viewer.state = now, state
+    return format('event: %s\nid: %s-%d\ndata: {"frame":%s%s}\n\n', fields and name or "beat", self.epoch, self.revision,
+        encode(frame(self)), fields and "," .. fields or "")
+end
+
+--- Returns all locks as they are now, sorted by path, for a page without JavaScript: tables as in the JSON of the list.
+function Model:list()
+    local list = {}
+    for _, lock in pairs(self.locks) do
+        list[#list + 1] = summary_of(lock)
+    end
+    sort(list, function(a, b)
+        return a.path < b.path
+    end)
+    return list, frame(self)
+end
+
+return Model

@@ -1,0 +1,93 @@
+--- ui.text: text that other clients have written, made harmless: for JSON and for HTML. No I/O.
+
+local concat = table.concat
+local format = string.format
+local tostring = tostring
+
+local text = {}
+
+--- Stands for what cannot be shown: U+FFFD.
+local UNKNOWN = "\239\191\189"
+
+--- Characters that change how others are shown, or are invisible: patterns of their UTF-8 form.
+local HIDDEN = {
+    "\194[\128-\159]",      -- U+0080 to U+009F: controls
+    "\216\156",             -- U+061C: direction
+    "\226\128[\139-\143]",  -- U+200B to U+200F: no width, directions
+    "\226\128[\168-\174]",  -- U+2028 to U+202E: line ends, directions
+    "\226\129[\160-\175]",  -- U+2060 to U+206F: no width, directions
+    "\239\187\191"          -- U+FEFF
+}
+
+--- The second byte of characters whose first byte allows only a part: overlong forms, surrogates, above U+10FFFF.
+local SECOND = { [224] = { 160, 191 }, [237] = { 128, 159 }, [240] = { 144, 191 }, [244] = { 128, 143 } }
+
+--- The length of a character by its first byte.
+local function length_of(byte)
+    return byte < 128 and 1 or byte >= 194 and byte <= 223 and 2 or byte >= 224 and byte <= 239 and 3
+        or byte >= 240 and byte <= 244 and 4 or nil
+end
+
+--- Whether there is a whole character at this position, of so many bytes.
+local function is_whole(value, at, length)
+    local limits = SECOND[value:byte(at)]
+    for index = 1, length - 1 do
+        local byte = value:byte(at + index)
+        local least, most = 128, 191
+        if index == 1 and limits then
+            least, most = limits[1], limits[2]
+        end
+        if not byte or byte < least or byte > most then
+            return false
+        end
+    end
+    return true
+end
+
+--- Returns a text as valid UTF-8 without control characters, no longer than so many bytes. What cannot be shown is U+FFFD; "…" at
+-- the end means that there is more.
+-- @tparam string value any bytes
+-- @tparam number most bytes, 8 or more
+function text.clean(value, most)
+    value = tostring(value)
+    local parts, size, at, cut = {}, 0, 1, false
+    while at <= #value do
+        local length = length_of(value:byte(at))
+        local part = length and is_whole(value, at, length) and value:sub(at, at + length - 1) or nil
+        at = at + (part and length or 1)
+        part = part and not part:find "^[%c\127]" and part or UNKNOWN
+        if size + #part > most - 3 and at <= #value or size + #part > most then
+            cut = true
+            break
+        end
+        parts[#parts + 1], size = part, size + #part
+    end
+    local result = concat(parts)
+    for index = 1, #HIDDEN do
+        result = result:gsub(HIDDEN[index], UNKNOWN)
+    end
+    return cut and result .. "…" or result
+end
+
+local ENTITIES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }
+
+--- Returns a text for HTML, in elements and in attributes with quotes.
+function text.html(value)
+    return (tostring(value):gsub("[&<>\"']", ENTITIES))
+end
+
+--- Returns a duration for people: "0.3 s", "12 s", "3 min", "5 h", "2 d".
+function text.duration(seconds)
+    if seconds < 10 then
+        return format("%.1f s", seconds < 0 and 0 or seconds)
+    elseif seconds < 120 then
+        return format("%d s", seconds - seconds % 1)
+    elseif seconds < 7200 then
+        return format("%d min", (seconds - seconds % 60) / 60)
+    elseif seconds < 172800 then
+        return format("%d h", (seconds - seconds % 3600) / 3600)
+    end
+    return format("%d d", (seconds - seconds % 86400) / 86400)
+end
+
+return text

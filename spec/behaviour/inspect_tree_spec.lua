@@ -1,0 +1,156 @@
+--- zklock.inspect.tree: the locks below some paths, kept up to date: what it sees, how often it asks, what it remembers.
+
+local core = require "zklock.core"
+local fixture = require "spec.support.fixture"
+local is_virtual = require "spec.support.is_virtual"
+local Tree = require "zklock.inspect.tree"
+
+--- Updates a tree for so many seconds. Returns the last state of each lock that has changed, and the number of changes.
+local function follow(tree, seconds)
+    local seen, count, ends = {}, 0, core.now() + seconds
+    while core.now() < ends do
+        local changes = assert(tree:update(math.max(0, ends - core.now())))
+        for path, state in pairs(changes) do
+            seen[path], count = state, count + 1
+        end
+    end
+    return seen, count
+end
+
+--- Returns the identities of a state's contenders in a line; holders have a star.
+local function queue_of(state)
+    local texts = {}
+    for index, contender in ipairs(state.contenders) do
+        texts[index] = (contender.holder and "*" or "") .. (contender.identity or "-")
+    end
+    return table.concat(texts, " ")
+end
+
+describe("inspect.tree", function()
+    after_each(fixture.clean)
+
+    it("finds the locks below its paths, follows them, and sends nothing while nothing changes", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        local first = fixture.join(top .. "/a", nil, "one")
+        fixture.join(top .. "/a", nil, "two")
+        fixture.join(top .. "/deep/er/b", nil, "three")
+        local tree = Tree.new(client, { top })
+        local seen = follow(tree, 3)
+        assert.equal("*one two", queue_of(seen[top .. "/a"]))
+        assert.equal("*three", queue_of(seen[top .. "/deep/er/b"]))
+        assert.is_nil(tree.states[top .. "/deep"])
+        local before = fixture.sent(client)
+        local _, count = follow(tree, 5)
+        assert.same({ 0, before }, { count, fixture.sent(client) })
+
+        assert(fixture.observer():delete(first))
+        seen = follow(tree, 3)
+        assert.equal("*two", queue_of(seen[top .. "/a"]))
+        fixture.join(top .. "/deep/new", nil, "four")
+        seen = follow(tree, 3)
+        assert.equal("*four", queue_of(seen[top .. "/deep/new"]))
+    end)
+
+    it("reads each new contender once, and a directory once a second, however fast it changes", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        fixture.join(top .. "/a", nil, "one")
+        local tree = Tree.new(client, { top })
+        follow(tree, 2)
+        local before = fixture.sent(client)
+        for index = 1, 20 do
+            fixture.join(top .. "/a", nil, "next " .. index)
+            follow(tree, 0.1)
+        end
+        follow(tree, 2)
+        local lists = fixture.sent(client) - before - 20
+        assert.equal(21, #tree.states[top .. "/a"].contenders)
+        assert(lists >= 2 and lists <= 5, ("%d lists in 4 seconds"):format(lists))
+    end)
+
+    it("waits for a path that does not exist, and outlives its deletion", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        local tree = Tree.new(client, { path })
+        assert.same({}, (follow(tree, 2)))
+        local node = fixture.join(path, nil, "one")
+        assert.equal("*one", queue_of(follow(tree, 3)[path]))
+        assert(fixture.observer():delete(node))
+        assert(fixture.observer():delete(path))
+        assert.is_false(follow(tree, 3)[path])
+        fixture.join(path, nil, "two")
+        assert.equal("*two", queue_of(follow(tree, 3)[path]))
+    end)
+
+    it("forgets directories that are gone, with all that was below them", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        local node = fixture.join(top .. "/x/a", nil, "one")
+        local tree = Tree.new(client, { top })
+        follow(tree, 2)
+        for _, path in ipairs { node, top .. "/x/a", top .. "/x" } do
+            assert(fixture.observer():delete(path))
+        end
+        assert.is_false(follow(tree, 3)[top .. "/x/a"])
+        assert.same({ 1, "free" }, { tree.count, tree.states[top].kind })
+        fixture.pump_until(client, function()
+            return client:stats().watches == 1
+        end)
+    end)
+
+    it("follows permits and queue of a semaphore, and gives its limit", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        local tree = Tree.new(client, { path })
+        follow(tree, 2)
+        local semaphore = fixture.semaphore(path, 2, { identity = "me" })
+        assert(semaphore:acquire(20))
+        local state = follow(tree, 3)[path] or tree.states[path]
+        assert.same({ "semaphore", 2, 1 }, { state.kind, state.limit, state.holders })
+        assert(semaphore:release())
+        assert.equal(0, follow(tree, 3)[path].holders)
+    end)
+
+    it("keeps the first contenders of a long queue, and says how many there are", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        for index = 1, 230 do
+            fixture.join(path, nil, ("x"):rep(1000) .. index)
+        end
+        local tree = Tree.new(client, { path })
+        local state = follow(tree, 3)[path]
+        assert.same({ 200, 230, 229 }, { #state.contenders, state.total, state.waiters })
+        assert.equal(("x"):rep(200), state.contenders[1].identity)
+        assert.equal(200, tree.contender_count)
+    end)
+
+    it("reads everything again when its session has ended", function()
+        local path = fixture.path()
+        local client, link = fixture.client_behind_proxy { session_timeout = 30 }
+        local lock = client:mutex(path, { identity = "mine" })
+        assert(lock:acquire(20))
+        local tree = Tree.new(client, { path })
+        follow(tree, 2)
+        fixture.kill_owner_behind(link, lock:node())
+        fixture.join(path, nil, "two")
+        local ends, state = core.now() + 60, nil
+        repeat
+            local changes = tree:update(1)
+            state = changes and changes[path] or state
+        until state and queue_of(state) == "*two" or core.now() > ends
+        assert.equal("*two", queue_of(state))
+    end)
+
+    if is_virtual then
+        it("shows a change at once, or a second after the last one", function()
+            local path, client = fixture.path(), fixture.steady_client()
+            fixture.join(path, nil, "one")
+            local tree = Tree.new(client, { path })
+            follow(tree, 5)
+            local began = core.now()
+            fixture.join(path, nil, "two")
+            assert(tree:update(10)[path])
+            local first = core.now()
+            assert(first - began < 0.1)
+            fixture.join(path, nil, "three")
+            assert(tree:update(10)[path])
+            local gap = core.now() - first
+            assert(gap > 0.9 and gap < 1.1, tostring(gap))
+        end)
+    end
+end)

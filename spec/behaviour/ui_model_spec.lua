@@ -1,0 +1,295 @@
+--- ui.model: one snapshot for all viewers: what they are sent, how often ZooKeeper is asked, what is remembered, hostile texts.
+
+local core = require "zklock.core"
+local fixture = require "spec.support.fixture"
+local json = require "dkjson"
+local loop = require "spec.support.loop"
+local Model = require "zklock.ui.model"
+
+--- Reads a server-sent event. Returns its name, its data and its id.
+local function read_event(message)
+    local name, id, data = message:match "^event: (%w+)\nid: ([^\n]+)\ndata: ([^\n]+)\n\n$"
+    assert(name, "not an event: " .. message:sub(1, 100))
+    return name, assert(json.decode(data)), id
+end
+
+--- Runs `fn(model, client)` while a model of these paths runs.
+local function with_model(paths, settings, fn)
+    settings.paths, settings.clock = paths, core.now -- which is the world's in virtual time
+    local client = fixture.steady_client()
+    local model = Model.new(client, settings)
+    loop.run_all({ function()
+        model:run(settings.idle)
+    end, function()
+        fn(model, client)
+        model:stop()
+    end }, 1000)
+end
+
+--- Adds a viewer that counts how often it is woken.
+local function view(model, path)
+    local viewer
+    viewer = assert(model:add_viewer(path, function()
+        viewer.wakes = (viewer.wakes or 0) + 1
+    end))
+    return viewer
+end
+
+--- Returns the data of the next event for a viewer that is no beat.
+local function next_event(model, viewer)
+    local found
+    loop.until_true(function()
+        local message = model:message(viewer)
+        if message and not message:find "^event: beat" then
+            found = message
+        end
+        return found
+    end)
+    return read_event(found)
+end
+
+--- Waits until the model has read everything once.
+local function settled(model)
+    loop.until_true(function()
+        return model.read_at
+    end)
+    model:pause(2)
+end
+
+describe("ui.model", function()
+    after_each(fixture.clean)
+
+    it("sends a snapshot first, then what has changed, with ids that go on", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/a", nil, "one")
+        fixture.join(top .. "/b", nil, "other")
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local viewer = view(model)
+            local name, data, id = next_event(model, viewer)
+            assert.same({ "snapshot", 2, "connected" }, { name, #data.locks, data.frame.state })
+            assert.is_nil(model:message(viewer))
+            fixture.join(top .. "/a", nil, "two")
+            local second
+            name, data, second = next_event(model, viewer)
+            assert.same({ "change", 1, top .. "/a", 1, "one" },
+                { name, #data.locks, data.locks[1].path, data.locks[1].waiters, data.locks[1].names[1] })
+            assert.equal(id:match "^(.*)%-", second:match "^(.*)%-")
+            assert.truthy(tonumber(id:match "%d+$") < tonumber(second:match "%d+$"))
+            assert(fixture.observer():delete(node))
+            data = select(2, next_event(model, viewer))
+            assert.equal("two", data.locks[1].names[1])
+        end)
+    end)
+
+    it("shows one lock with its queue, what waits for what, and what has ended", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/a", nil, "one")
+        local second = fixture.join(top .. "/a", nil, "two")
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local viewer = view(model, top .. "/a")
+            local _, data = next_event(model, viewer)
+            local lock = data.locks[1]
+            assert.same({ "one", true, "two", false, node }, { lock.contenders[1].identity, lock.contenders[1].holder,
+                lock.contenders[2].identity, lock.contenders[2].holder, lock.contenders[2].waits_for })
+            assert(fixture.observer():delete(node))
+            _, data = next_event(model, viewer)
+            lock = data.locks[1]
+            assert.same({ second, true, "one", "ended" }, { lock.contenders[1].node, lock.contenders[1].holder,
+                lock.ended[1].identity, lock.ended[1].fate })
+            fixture.join(top .. "/b", nil, "not shown")
+            model:pause(3)
+            assert.is_nil(model:message(viewer))
+        end)
+    end)
+
+    it("says that a lock whose directory is deleted is missing, and forgets it after the window", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/a", nil, "one")
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local viewer = view(model)
+            next_event(model, viewer)
+            assert(fixture.observer():delete(node))
+            assert(fixture.observer():delete(top .. "/a"))
+            loop.until_true(function()
+                return model.locks[top .. "/a"].state == nil
+            end)
+            model:pause(1)
+            local message = assert(model:message(viewer))
+            for _, lock in ipairs(select(2, read_event(message)).locks) do
+                assert.equal(lock.path == top and "free" or "missing", lock.kind)
+            end
+            model:pause(330)
+            assert.is_nil(model.locks[top .. "/a"])
+            message = assert(model:message(viewer))
+            assert.same({ top .. "/a" }, select(2, read_event(message)).gone)
+        end)
+    end)
+
+    it("sends ZooKeeper the same requests for 50 viewers as for one", function()
+        local function requests(viewers)
+            local top, sent = fixture.directory(), nil
+            with_model({ top }, {}, function(model, client)
+                fixture.join(top .. "/a", nil, "first")
+                settled(model)
+                local all = {}
+                for index = 1, viewers do
+                    all[index] = view(model, index % 2 == 0 and top .. "/a" or nil)
+                end
+                local before = fixture.sent(client)
+                for round = 1, 5 do
+                    fixture.join(top .. "/a", nil, "next " .. round)
+                    model:pause(1.5)
+                    for _, viewer in ipairs(all) do
+                        assert.equal(round == 1 and "snapshot" or "change", (read_event(assert(model:message(viewer)))))
+                    end
+                end
+                sent = fixture.sent(client) - before
+            end)
+            return sent
+        end
+        local one = requests(1)
+        assert.equal(10, one) -- a list and a new node for each round
+        assert.equal(one, requests(50))
+    end)
+
+    it("tells viewers of one kind the same text, and slow ones the sum of what they have missed", function()
+        local top = fixture.directory()
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local quick, other, slow = view(model), view(model), view(model)
+            for _, viewer in ipairs { quick, other, slow } do
+                model:message(viewer)
+            end
+            for index = 1, 4 do
+                fixture.join(top .. "/" .. index, nil, "x")
+                model:pause(2)
+                local first, second = model:message(quick), model:message(other)
+                assert.equal(first:match '"locks".*', second:match '"locks".*')
+            end
+            local _, data = read_event(assert(model:message(slow)))
+            assert.equal(4, #data.locks)
+        end)
+    end)
+
+    it("sends a beat when nothing changes, and at once when the connection is lost", function()
+        local path = fixture.path()
+        local client, link = fixture.client_behind_proxy { session_timeout = 30, wait = loop }
+        local model = Model.new(client, { paths = { path } })
+        loop.run(function()
+            model:run()
+        end, function()
+            settled(model)
+            local viewer = view(model)
+            assert(model:message(viewer))
+            local began, message = core.now(), nil
+            loop.until_true(function()
+                message = model:message(viewer)
+                return message
+            end)
+            local name, data = read_event(message)
+            assert.same({ "beat", "connected" }, { name, data.frame.state })
+            assert(core.now() - began >= 9.9)
+            fixture.cut_off(client, link)
+            _, data = read_event(assert(model:message(viewer)))
+            assert.are_not.equal("connected", data.frame.state)
+            link:accept()
+            model:stop()
+        end)
+    end)
+
+    it("tells a lost hold from a released one by the sessions that the servers know", function()
+        local top = fixture.directory()
+        local first = fixture.join(top .. "/a", nil, "killed")
+        local second = fixture.join(top .. "/b", nil, "released")
+        local ids = { a = fixture.session_of(top .. "/a"), b = fixture.session_of(top .. "/b") }
+        assert.equal(ids.a, ids.b) -- one observer: the spec decides which of them has ended
+        local living = true
+        with_model({ top }, { sessions = function()
+            return { known = true, connections = true, by_id = living and { [ids.a] = { connected = true } } or {} }
+        end }, function(model)
+            settled(model)
+            assert(fixture.observer():delete(second))
+            model:pause(5)
+            assert.equal("released", model.locks[top .. "/b"].history.ended[1].fate)
+            living = false
+            assert(fixture.observer():delete(first))
+            model:pause(5)
+            local viewer = view(model, top .. "/a")
+            local _, data = next_event(model, viewer)
+            assert.equal("lost", data.locks[1].ended[1].fate)
+            assert.truthy(data.locks[1].lost)
+        end)
+    end)
+
+    it("makes hostile texts harmless, and short", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/<script>alert(1)</script>", nil, "\0\27[31m</script>\226\128\174\255" .. ("x"):rep(900000))
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local message = assert(model:message(view(model)))
+            assert(#message < 3000, #message)
+            assert.is_nil(message:gsub("\n", ""):find "%c")
+            local _, data = read_event(message)
+            assert.equal("\239\191\189\239\191\189[31m</script>\239\191\189\239\191\189xxx", data.locks[1].names[1]:sub(1, 28))
+            assert.truthy(data.locks[1].names[1]:find "…$")
+        end)
+    end)
+
+    it("shows what only its own process knows, when it has asked for a lock", function()
+        local top = fixture.directory()
+        with_model({ top }, {}, function(model, client)
+            settled(model)
+            local viewer = view(model)
+            local _, data = read_event(assert(model:message(viewer)))
+            assert.is_nil(data.frame.own)
+            local lock = client:mutex(top .. "/mine", { on_lost = function() end })
+            assert(lock:acquire(20))
+            _, data = next_event(model, viewer)
+            assert.same({ 1, lock:node() }, { data.frame.own.held, data.frame.own.leases[1].node })
+            assert(data.frame.own.leases[1].remaining > 0)
+            assert(lock:release())
+        end)
+    end)
+
+    it("refuses viewers beyond its limit, and ends when nobody has looked for a while", function()
+        local top = fixture.directory()
+        with_model({ top }, { idle = 60 }, function(model, client)
+            settled(model)
+            local all = {}
+            for index = 1, Model.VIEWERS do
+                all[index] = view(model)
+            end
+            assert.is_nil(model:add_viewer(nil, function() end))
+            for _, viewer in ipairs(all) do
+                model:remove_viewer(viewer)
+            end
+            model:pause(59)
+            assert.is_false(model.stopped)
+            model:pause(3)
+            assert.is_true(model.stopped)
+            fixture.assert_nothing_left(client)
+        end)
+    end)
+
+    it("does not grow while locks come and go", function()
+        local top = fixture.directory()
+        with_model({ top }, { interval = 0.2 }, function(model)
+            settled(model)
+            for index = 1, 60 do
+                local path = ("%s/%d"):format(top, index)
+                local node = fixture.join(path, nil, "x")
+                model:pause(0.5)
+                assert(fixture.observer():delete(node))
+                assert(fixture.observer():delete(path))
+            end
+            assert(model.lock_count > 0)
+            model:pause(320)
+            assert.same({ 1, 0 }, { model.lock_count, model.lane_count }) -- the empty directory itself is left
+            assert.equal(1, model.tree.count)
+            assert(#model.gone <= 60)
+        end)
+    end)
+end)

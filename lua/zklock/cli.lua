@@ -28,7 +28,7 @@ local error, ipairs, pcall, require, tostring = error, ipairs, pcall, require, t
 local concat = table.concat
 
 --- All subcommands, in the order of --help.
-local NAMES = { "run", "hold", "ls", "who", "watch", "top", "revoke", "break", "doctor", "bench", "dev", "completion" }
+local NAMES = { "run", "hold", "ls", "who", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev", "completion" }
 
 local VERSION = "zklock 0.1.0"
 

@@ -197,4 +197,19 @@ function zklock.shared(servers, settings)
     return client, message, code
 end
 
+--- For zklock.ui: returns the only shared client that is open; nil: there is none, or there are several.
+function zklock._only_shared()
+    local only
+    for _, client in pairs(shared) do
+        local state = client:state()
+        if state and state ~= "closed" and not client._closing then
+            if only then
+                return nil
+            end
+            only = client
+        end
+    end
+    return only
+end
+
 return zklock

@@ -119,7 +119,7 @@ describe("ui.model", function()
             model:pause(1)
             local message = assert(model:message(viewer))
             for _, lock in ipairs(select(2, read_event(message)).locks) do
-                assert.equal(lock.path == top and "free" or "missing", lock.kind)
+                assert.same({ top .. "/a", "missing" }, { lock.path, lock.kind })
             end
             model:pause(330)
             assert.is_nil(model.locks[top .. "/a"])
@@ -204,21 +204,24 @@ describe("ui.model", function()
         local top = fixture.directory()
         local first = fixture.join(top .. "/a", nil, "killed")
         local second = fixture.join(top .. "/b", nil, "released")
-        local ids = { a = fixture.session_of(top .. "/a"), b = fixture.session_of(top .. "/b") }
-        assert.equal(ids.a, ids.b) -- one observer: the spec decides which of them has ended
-        local living = true
+        local id = fixture.session_of(top .. "/a") -- one observer: the spec decides what has become of its session
+        local session = { connected = true }
         with_model({ top }, { sessions = function()
-            return { known = true, connections = true, by_id = living and { [ids.a] = { connected = true } } or {} }
+            return { known = true, connections = true, by_id = { [id] = session } }
         end }, function(model)
             settled(model)
             assert(fixture.observer():delete(second))
             model:pause(5)
             assert.equal("released", model.locks[top .. "/b"].history.ended[1].fate)
-            living = false
+            local viewer = view(model, top .. "/a")
+            next_event(model, viewer)
+            session = {}
+            local _, data = next_event(model, viewer)
+            assert.same({ "disconnected", true }, { data.locks[1].contenders[1].session_state, data.locks[1].away })
+            session = nil
             assert(fixture.observer():delete(first))
             model:pause(5)
-            local viewer = view(model, top .. "/a")
-            local _, data = next_event(model, viewer)
+            _, data = next_event(model, viewer)
             assert.equal("lost", data.locks[1].ended[1].fate)
             assert.truthy(data.locks[1].lost)
         end)
@@ -287,7 +290,7 @@ describe("ui.model", function()
             end
             assert(model.lock_count > 0)
             model:pause(320)
-            assert.same({ 1, 0 }, { model.lock_count, model.lane_count }) -- the empty directory itself is left
+            assert.same({ 0, 0 }, { model.lock_count, model.lane_count })
             assert.equal(1, model.tree.count)
             assert(#model.gone <= 60)
         end)

@@ -33,6 +33,23 @@ function words.addresses(servers)
     return list
 end
 
+--- Judges what a server has answered.
+-- @tparam table address of words.addresses
+-- @tparam string word
+-- @tparam string answer what came before the end of the connection
+-- @treturn string|nil the answer
+-- @treturn string|nil message
+-- @treturn string|nil code "silent", "forbidden": as of words.ask
+function words.judge(address, word, answer)
+    if answer:find "is not executed because it is not in the whitelist" then
+        local message = format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word)
+        return nil, message, FORBIDDEN
+    elseif answer == "" then
+        return nil, format("%s does not answer the word %s", address.address, word), SILENT
+    end
+    return answer
+end
+
 --- Sends a word to one server.
 -- @tparam table address of words.addresses
 -- @tparam string word
@@ -68,14 +85,7 @@ function words.ask(address, word, timeout)
         problem = reason
     until problem or socket.gettime() > deadline
     link:close()
-    local answer = concat(parts)
-    if answer:find "is not executed because it is not in the whitelist" then
-        local message = format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word)
-        return nil, message, FORBIDDEN
-    elseif answer == "" then
-        return nil, format("%s does not answer the word %s", address.address, word), SILENT
-    end
-    return answer
+    return words.judge(address, word, concat(parts))
 end
 
 --- Returns a session id as a Stat has it: 16 hexadecimal digits.
@@ -100,23 +110,25 @@ end
 --- Reads which sessions there are, and which of them are connected, from all servers.
 -- @tparam string servers connection string
 -- @tparam number|nil timeout seconds for each answer; default 2
+-- @tparam function|nil ask takes the place of words.ask, where blocking is no choice
 -- @treturn table:
 --
 --   * `known` true: the list of sessions is complete. Only the leader's answer to dump has all sessions.
 --   * `connections` true: the list of connections is complete. All servers have answered cons.
 --   * `by_id` id (16 hexadecimal digits) -> { connected, address (of the client), timeout (seconds), server }
 --   * `problems` messages, why something is unknown
-function words.sessions(servers, timeout)
+function words.sessions(servers, timeout, ask)
+    ask = ask or words.ask
     local result = { known = false, connections = true, by_id = {}, problems = {} }
-    local function ask(address, word)
-        local answer, problem = words.ask(address, word, timeout)
+    local function ask_one(address, word)
+        local answer, problem = ask(address, word, timeout)
         if not answer then
             result.problems[#result.problems + 1] = problem
         end
         return answer
     end
     for _, address in ipairs(words.addresses(servers)) do
-        local connections, dump = ask(address, "cons"), ask(address, "dump")
+        local connections, dump = ask_one(address, "cons"), ask_one(address, "dump")
         if connections then
             read_connections(connections, address.address, result.by_id)
         end

@@ -5,9 +5,10 @@
 --   * `node`, `name` (of the node), `mode`, `identity`, `session`: as of the contender (zklock.inspect)
 --   * `from` when it joined the queue, `held` when it was first seen as a holder, `ended` when it was first seen to be gone: seconds
 --     since 1970; nil: not yet
---   * `fate` of an ended lane: "left" (it never held), "served" (it has got its permits, which have lanes of their own), "released";
---     "lost" (its session has ended while it held); "ended" (one of the last two, it is unknown which); "pending" (sessions have not
---     been read since)
+--   * `away` whether its client had no connection when the servers were asked last
+--   * `fate` of an ended lane: "left" (it never held), "served" (it has got its permits, which have lanes of their own), "released"
+--     (its session lives on); "lost" (its session has ended, and its client had no connection before); "ended" (it is unknown which:
+--     its session has ended, too); "pending" (sessions have not been read since)
 --
 -- What is seen has happened between two readings of the lock, so times are later than the events by up to the time between them. A
 -- contender that comes and goes between two readings has no lane, but counts as a grant.
@@ -31,14 +32,16 @@ local SETTLE = 0.5
 local History = { WINDOW = WINDOW, ENDED = ENDED, ENOUGH = ENOUGH }
 History.__index = History
 
-function History.new(now)
+--- @tparam number now seconds since 1970
+-- @tparam boolean|nil is_new true: the lock did not exist before, so what is seen first has just begun
+function History.new(now, is_new)
     return setmetatable({
-        began = now,
+        began = now, seen = is_new or false,
         lanes = {},         -- node -> lane of a contender that is there
         ended = {},         -- lanes that have ended, in that order
         waits = {}, holds = {}, wait_at = 0, hold_at = 0,
         buckets = {},       -- floor(time / BUCKET) -> grants
-        served = nil,       -- nodes that have got through the queue, by its numbers
+        served = is_new and 0 or nil, -- nodes that have got through the queue, by its numbers
         pending = 0         -- ended lanes whose fate is pending
     }, History)
 end
@@ -100,6 +103,7 @@ function History:add(state, now, knows_sessions)
             self.lanes[contender.node] = lane
         end
         lane.identity, lane.session = contender.identity or lane.identity, contender.session or lane.session
+        lane.away = contender.session_state == "disconnected"
         if contender.holder and not lane.held then
             grants = grants + 1
             -- In the first reading, nobody knows since when it holds: its node is as old as that at most.
@@ -146,7 +150,7 @@ function History:resolve(now, is_gone)
                 gone = is_gone(lane.session)
             end
             if gone ~= false or now - lane.ended >= SETTLE then
-                lane.fate = gone and "lost" or gone == false and "released" or "ended"
+                lane.fate = gone and lane.away and "lost" or gone == false and "released" or "ended"
                 self.pending, any = self.pending - 1, true
             end
         end

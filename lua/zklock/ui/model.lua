@@ -25,12 +25,15 @@ local format = string.format
 --- Seconds between two rounds of the poller at least: changes that come together are sent together.
 local ROUND = 0.2
 
---- Seconds between two looks for what is older than the window; between two questions about sessions, while nobody waits for the
--- answer, while a fate is pending, and after the servers have refused to answer.
+--- Seconds between two looks for what is older than the window; between two questions about sessions, usually, while a fate
+-- is pending, and after the servers have refused to answer.
 local FORGET, SESSIONS, SOON, LATER = 10, 5, 1, 60
 
 --- Seconds without a message after which a viewer is sent a beat.
 local BEAT = 10
+
+--- Seconds after which a viewer that has not asked for its message is removed: its connection has ended unnoticed.
+local ABANDONED = 90
 
 --- Viewers at a time, and removed locks that are remembered.
 local VIEWERS, GONE = 100, 1000
@@ -66,6 +69,7 @@ end
 --   * `sessions` function() that returns what zklock.inspect.sessions does; nil: it stays unknown which sessions live
 --   * `clock` function() that returns seconds since 1970
 --   * `process` what this process is called, such as "web1:4711"
+--   * `extra` fields that are added to each frame
 --   * `interval` seconds between two readings of a lock, default 1
 --
 -- @tparam Client client
@@ -75,9 +79,9 @@ function Model.new(client, settings)
     local clock = settings.clock or new_clock()
     return setmetatable({
         client = client, clock = clock, process = settings.process or core.default_identity(),
-        paths = settings.paths, tree = Tree.new(client, settings.paths, settings.interval),
+        extra = settings.extra or {}, paths = settings.paths, tree = Tree.new(client, settings.paths, settings.interval),
         ask_sessions = settings.sessions or false, sessions = false, sessions_at = -huge, sessions_refused = false,
-        began = clock(), read_at = false, problem = false, stopped = false, used_at = core.now(),
+        began = clock(), read_at = false, was_read = false, problem = false, stopped = false, used_at = core.now(),
         locks = {}, lock_count = 0, lane_count = 0,
         revision = 0, gone = {}, gone_before = 0,   -- gone: list of { path =, revision = }; older ones than gone_before are forgotten
         epoch = format("%x-%x", floor(clock() * 1000) % 4294967296, floor(core.now() * 1000000) % 4294967296),
@@ -100,8 +104,8 @@ end
 local function figures_json(figures)
     return {
         rate = rounded(figures.rate), long = rounded(figures.long),
-        wait = { n = figures.wait.count, p50 = rounded(figures.wait.p50), p99 = rounded(figures.wait.p99) },
-        hold = { n = figures.hold.count, p50 = rounded(figures.hold.p50), p99 = rounded(figures.hold.p99) }
+        wait = { count = figures.wait.count, p50 = rounded(figures.wait.p50), p99 = rounded(figures.wait.p99) },
+        hold = { count = figures.hold.count, p50 = rounded(figures.hold.p50), p99 = rounded(figures.hold.p99) }
     }
 end
 
@@ -210,12 +214,20 @@ end
 --- What is the same for all messages of one moment.
 local function frame(self)
     local state = self.client:state()
-    return {
+    local object = {
         now = rounded(self.clock()), state = self.stopped and "closed" or state or "closed", process = text.clean(self.process, NAME),
         read_at = rounded(self.read_at or nil), problem = self.problem and text.clean(self.problem, 300) or nil,
         began = rounded(self.began), window = History.WINDOW, viewers = self.viewer_count, truncated = self.tree.truncated or nil,
         sessions = self.sessions and self.sessions.known and "known" or "unknown", own = own_json(self)
     }
+    object.paths = {}
+    for index, path in ipairs(self.paths) do
+        object.paths[index] = text.clean(path, NAME)
+    end
+    for name, value in pairs(self.extra) do
+        object[name] = value
+    end
+    return object
 end
 
 --- Returns the JSON of an object with an empty table as an array.
@@ -254,20 +266,23 @@ local function apply(self, changes, now)
     local knows_sessions = self.ask_sessions and not self.sessions_refused
     for path, state in pairs(changes) do
         local lock = self.locks[path]
-        if not lock then
-            lock = { path = path, history = History.new(now), revision = 0, state = nil, figures = nil, summary = nil, detail = nil }
+        if not lock and not (self.tree.roots[path] and (not state or state.kind == "free")) then -- an empty directory of locks
+            lock = { path = path, history = History.new(now, self.was_read), revision = 0, state = nil, figures = nil, summary = nil, detail = nil }
             self.locks[path] = lock
             self.lock_count = self.lock_count + 1
         end
-        local ended = #lock.history.ended
-        lock.state = state or nil
-        lock.history:add(lock.state, now, knows_sessions)
-        self.lane_count = self.lane_count + #lock.history.ended - ended
-        for _, contender in ipairs(lock.state and lock.state.contenders or {}) do
-            self:_join_session(contender)
+        if lock then
+            local ended = #lock.history.ended
+            for _, contender in ipairs(state and state.contenders or {}) do
+                self:_join_session(contender)
+            end
+            lock.state = state or nil
+            lock.history:add(lock.state, now, knows_sessions)
+            self.lane_count = self.lane_count + #lock.history.ended - ended
+            touch(self, lock)
         end
-        touch(self, lock)
     end
+    self.was_read = true
     if self.lane_count > LANES then
         self.forget_at = 0
     end
@@ -293,6 +308,11 @@ end
 local function forget(self, now)
     self.forget_at = core.now() + FORGET
     self.lane_count = 0
+    for viewer in pairs(self.viewers) do
+        if core.now() - viewer.asked_at > ABANDONED then
+            self:remove_viewer(viewer)
+        end
+    end
     for path, lock in pairs(self.locks) do
         local empty, changed = lock.history:forget(now)
         if empty and not lock.state then
@@ -314,7 +334,7 @@ local function wants_sessions(self)
     local since = core.now() - self.sessions_at
     if not self.ask_sessions or since < (self.sessions_refused and LATER or SOON) then
         return false
-    elseif self.viewer_count > 0 and self.lock_count > 0 and since >= SESSIONS then
+    elseif self.lock_count > 0 and since >= SESSIONS then
         return true
     end
     for _, lock in pairs(self.locks) do
@@ -340,6 +360,7 @@ local function read_sessions(self)
         local changed = lock.history:resolve(now, not self.sessions_refused and is_gone or nil)
         for _, contender in ipairs(lock.state and lock.state.contenders or {}) do
             changed = sessions and self:_join_session(contender) or changed
+            lock.history.lanes[contender.node].away = contender.session_state == "disconnected"
         end
         if changed then
             touch(self, lock)
@@ -366,10 +387,12 @@ function Model:pause(seconds)
     return wait.until_decided(self.client, nil, core.now() + seconds, never)
 end
 
---- The poller: returns when the client is closed, when stop is called, or when nobody has looked for so long.
+--- The poller: returns when the client is closed, when stop is called, or when there was no viewer for so long.
 -- @tparam number|nil idle seconds; nil: no limit
-function Model:run(idle)
+-- @tparam function|nil is_over is called about once a second; if it returns true, the poller ends
+function Model:run(idle, is_over)
     while not self.stopped do
+        self.stopped = is_over ~= nil and is_over()
         local changes, message, code = self.tree:update(SOON)
         if changes then
             self.touched = self.touched or self.problem or not self.read_at
@@ -398,10 +421,8 @@ function Model:run(idle)
             self:pause(ROUND)
         end
     end
+    self:stop()
     self.tree:close()
-    for viewer in pairs(self.viewers) do
-        viewer.wake()
-    end
 end
 
 --- Ends the poller, and with it all streams.
@@ -422,7 +443,7 @@ function Model:add_viewer(path, wake)
     if self.viewer_count >= VIEWERS or self.stopped then
         return nil
     end
-    local viewer = { path = path, wake = wake, seen = -1, sent_at = core.now(), state = nil }
+    local viewer = { path = path, wake = wake, seen = -1, sent_at = core.now(), asked_at = core.now(), state = nil }
     self.viewers[viewer] = true
     self.viewer_count = self.viewer_count + 1
     self.used_at = core.now()
@@ -492,11 +513,12 @@ local function fields_of(self, path, seen)
     return fields
 end
 
---- Returns what is to be sent to a viewer now, and notes that it is sent.
+--- Returns what is to be sent to a viewer now, and notes that it is sent. To be called when the viewer is woken, and once a second.
 -- @treturn string|nil nil: nothing
 function Model:message(viewer)
     local now, state = core.now(), tostring(self.client:state()) .. tostring(self.stopped) .. tostring(self.problem)
     local name, fields = "change", false
+    viewer.asked_at = now
     if viewer.seen < self.revision then
         local seen = viewer.seen < self.gone_before and -1 or viewer.seen
         name, fields = seen < 0 and "snapshot" or name, fields_of(self, viewer.path, seen)

@@ -1,0 +1,363 @@
+--- ui.server: a small HTTP server over libuv, for `zklock ui`: GET, POST and server-sent events, one request for each connection.
+--
+-- It is meant for a few people, not for the internet. Its limits: CONNECTIONS at a time; a head of HEAD bytes and a body of BODY
+-- bytes, which must be complete within READ seconds; an answer that is not taken within WRITE seconds ends its connection. A viewer
+-- that reads slowly is sent its next message when it has taken the last one.
+--
+-- Everything runs in callbacks of the loop, on one thread. Luv comes from Debian's lua-luv or the rock luv.
+
+local core = require "zklock.core"
+local uv = require "luv"
+
+local coroutine, error, ipairs, next, pairs, pcall, setmetatable, tonumber, tostring =
+    coroutine, error, ipairs, next, pairs, pcall, setmetatable, tonumber, tostring
+local concat = table.concat
+local format = string.format
+
+local CONNECTIONS = 200
+local HEAD, BODY = 8192, 8192
+
+--- Seconds.
+local READ, WRITE = 10, 30
+
+local BACKLOG = 64
+
+--- Milliseconds between two looks at all connections.
+local SWEEP = 1000
+
+--- Bits of a file's mode: for its owner only.
+local OWNER_ONLY = 384
+
+local REASONS = {
+    [200] = "OK", [204] = "No Content", [304] = "Not Modified", [400] = "Bad Request", [401] = "Unauthorized", [403] = "Forbidden",
+    [404] = "Not Found", [405] = "Method Not Allowed", [408] = "Request Timeout", [413] = "Content Too Large",
+    [421] = "Misdirected Request", [431] = "Request Header Fields Too Large", [500] = "Internal Server Error", [502] = "Bad Gateway",
+    [503] = "Service Unavailable", [505] = "HTTP Version Not Supported"
+}
+
+local Server = {}
+Server.__index = Server
+
+--- A connection: `handle`, `received` (list of texts), `size`, `due` (when it is ended), `viewer`, `closing`.
+local Connection = {}
+Connection.__index = Connection
+
+function Connection:close()
+    if not self.closed then
+        self.closed = true
+        self.server.connections[self] = nil
+        self.server.count = self.server.count - 1
+        if self.viewer then
+            self.server.model:remove_viewer(self.viewer)
+        end
+        if not self.handle:is_closing() then
+            self.handle:close()
+        end
+    end
+end
+
+--- Writes a text, and calls `done` when the other side has taken it.
+function Connection:write(text, done)
+    self.due = core.now() + WRITE
+    self.handle:write(text, function(problem)
+        if problem then
+            self:close()
+        elseif not self.closed and done then
+            done()
+        end
+    end)
+end
+
+--- Writes the answer, and ends the connection after it.
+function Connection:answer(response, without_body)
+    local body = response.body or ""
+    local lines = { format("HTTP/1.1 %d %s", response.status, REASONS[response.status] or "Answer") }
+    for _, header in ipairs(response.headers) do
+        lines[#lines + 1] = format("%s: %s", header[1], header[2])
+    end
+    if not response.events then
+        lines[#lines + 1] = format("Content-Length: %d", #body)
+    end
+    lines[#lines + 1] = "Connection: close\r\n\r\n"
+    local head = concat(lines, "\r\n")
+    if response.events and not without_body then
+        return self:stream(head, response.events)
+    end
+    self:write(without_body and head or head .. body, function()
+        self.handle:shutdown(function()
+            self:close()
+        end)
+    end)
+end
+
+function Connection:refuse(status, message)
+    self.answered = true
+    self:answer { status = status, headers = { { "Content-Type", "text/plain; charset=utf-8" } }, body = message .. "\n" }
+end
+
+--- Sends a viewer what is new, if it has taken what was sent before.
+function Connection:flush()
+    if self.closed or self.writing then
+        return
+    end
+    local model = self.server.model
+    if model.viewers[self.viewer] == nil then
+        return self:close() -- the model has removed it
+    end
+    local message = model:message(self.viewer)
+    if message then
+        self.writing = true
+        self:write(message, function()
+            self.writing, self.due = false, nil
+            self:flush()
+        end)
+    elseif model.stopped then
+        self:close()
+    end
+end
+
+--- Begins the events of a viewer.
+function Connection:stream(head, path)
+    self.viewer = self.server.model:add_viewer(path ~= true and path or nil, function()
+        self:flush()
+    end)
+    if not self.viewer then
+        return self:refuse(503, "there are too many viewers")
+    end
+    self.writing = true
+    self:write(head .. "retry: 2000\n\n", function()
+        self.writing, self.due = false, nil
+        self:flush()
+    end)
+end
+
+--- Reads the head of a request.
+-- @treturn table|nil request for zklock.ui.app, with `length` of the body
+-- @treturn integer|nil status of the refusal
+-- @treturn string|nil message
+local function read_head(head)
+    local method, target, version = head:match "^(%u+) (%S+) HTTP/(%d%.%d)\r\n"
+    if not method then
+        return nil, 400, "this is no request of HTTP/1"
+    elseif version ~= "1.1" and version ~= "1.0" then
+        return nil, 505, "only HTTP/1.1"
+    end
+    local fields = {}
+    for line in head:match "\r\n(.*)$":gmatch "([^\r\n]+)\r\n" do
+        local name, value = line:match "^([%w!#$%%&'*+.^_`|~-]+):[ \t]*(.-)[ \t]*$"
+        if not name then
+            return nil, 400, "a field of the head is malformed"
+        end
+        name = name:lower()
+        if fields[name] and (name == "host" or name == "content-length") then
+            return nil, 400, "there is more than one " .. name
+        end
+        fields[name] = value
+    end
+    local length = 0
+    if fields["transfer-encoding"] then
+        return nil, 400, "a body must have a Content-Length"
+    elseif fields["content-length"] then
+        length = fields["content-length"]:find "^%d+$" and tonumber(fields["content-length"])
+        if not length then
+            return nil, 400, "Content-Length is malformed"
+        elseif length > BODY then
+            return nil, 413, "the body is too long"
+        end
+    end
+    local path, query = target:match "^([^?]*)%??(.*)$"
+    if path ~= "/" then
+        return nil, 404, "there is nothing here"
+    end
+    return { method = method, query = query, length = length, header = function(name)
+        return fields[name]
+    end }
+end
+
+--- Answers a request that has come whole. Runs in a coroutine: the answer to a revoke waits for ZooKeeper.
+local function serve(connection, request)
+    local response = connection.server.app:respond(request)
+    if not connection.closed then
+        connection:answer(response, request.method == "HEAD")
+    end
+end
+
+--- Looks whether a request has come whole.
+local function look(connection)
+    local text = concat(connection.received)
+    connection.received = { text }
+    local _, last = text:find("\r\n\r\n", 1, true)
+    if (last or #text) > HEAD then
+        return connection:refuse(431, "the head is too long")
+    elseif not last then
+        return
+    end
+    local request, status, message = read_head(text:sub(1, last - 2))
+    if not request then
+        return connection:refuse(status, message)
+    elseif #text - last < request.length then
+        return
+    end
+    request.body = text:sub(last + 1, last + request.length)
+    connection.answered, connection.received = true, {}
+    local thread = coroutine.create(serve)
+    local ok, problem = coroutine.resume(thread, connection, request)
+    if not ok then
+        connection.server.report(debug.traceback(thread, tostring(problem)))
+        connection:refuse(500, "this is a defect of zklock")
+    end
+end
+
+local function accept(self)
+    local handle = self.is_pipe and uv.new_pipe(false) or uv.new_tcp()
+    if not self.handle:accept(handle) then
+        return handle:close()
+    end
+    local connection = setmetatable({
+        server = self, handle = handle, received = {}, due = core.now() + READ, viewer = nil, writing = false, answered = false,
+        closed = false
+    }, Connection)
+    self.connections[connection], self.count = true, self.count + 1
+    if self.count > CONNECTIONS then
+        return connection:close()
+    end
+    handle:read_start(function(problem, chunk)
+        if problem or not chunk then
+            connection:close() -- a viewer that has gone
+        elseif not connection.answered then
+            connection.received[#connection.received + 1] = chunk
+            local ok, wrong = pcall(look, connection)
+            if not ok then
+                self.report(tostring(wrong))
+                connection:close()
+            end
+        end
+    end)
+end
+
+--- Ends connections that take too long, and lets viewers have their beats.
+local function sweep(self)
+    local now, all = core.now(), {}
+    for connection in pairs(self.connections) do
+        all[#all + 1] = connection
+    end
+    for _, connection in ipairs(all) do
+        if connection.due and now > connection.due then
+            if not connection.answered then
+                connection:refuse(408, "the request was not complete in time")
+            else
+                connection:close()
+            end
+        elseif connection.viewer then
+            connection:flush()
+        end
+    end
+end
+
+--- Begins to listen.
+-- @tparam App app
+-- @tparam table address { host =, port = } or { path = } of a unix socket
+-- @tparam function report function(text) for defects
+-- @treturn Server|nil its field `port` is the port
+-- @treturn string|nil message
+function Server.start(app, address, report)
+    local self = setmetatable({
+        app = app, model = app.model, report = report, connections = {}, count = 0, is_pipe = address.path ~= nil, path = address.path
+    }, Server)
+    local ok, problem
+    if address.path then
+        self.handle = uv.new_pipe(false)
+        ok, problem = self.handle:bind(address.path)
+        ok = ok and uv.fs_chmod(address.path, OWNER_ONLY) -- before anything can connect
+    else
+        self.handle = uv.new_tcp()
+        ok, problem = self.handle:bind(address.host, address.port)
+    end
+    if ok then
+        ok, problem = self.handle:listen(BACKLOG, function(wrong)
+            if not wrong then
+                accept(self)
+            end
+        end)
+    end
+    if not ok then
+        self.handle:close()
+        return nil, tostring(problem)
+    end
+    self.port = not address.path and self.handle:getsockname().port or nil
+    self.timer = uv.new_timer()
+    self.timer:start(SWEEP, SWEEP, function()
+        sweep(self)
+    end)
+    return self
+end
+
+--- Ends all connections, and removes the socket.
+function Server:stop()
+    if not self.handle:is_closing() then
+        self.handle:close()
+        self.timer:close()
+    end
+    while next(self.connections) do
+        next(self.connections):close()
+    end
+end
+
+-- Questions to ZooKeeper ----------------------------------------------------------------------------------------------
+
+local words = require "zklock.inspect.words"
+
+--- The longest answer to a four-letter word that is read.
+local LONGEST = 8388608
+
+--- Does what zklock.inspect.words.ask does, in a coroutine under the loop.
+function Server.ask(address, word, timeout)
+    local thread, link, timer = coroutine.running(), nil, uv.new_timer()
+    local parts, size, outcome, waits = {}, 0, nil, false
+    local function finish(result)
+        if outcome == nil then
+            outcome = result
+            timer:close()
+            if link and not link:is_closing() then
+                link:close()
+            end
+            if waits then
+                local ok, problem = coroutine.resume(thread)
+                if not ok then
+                    error(debug.traceback(thread, tostring(problem)), 0)
+                end
+            end
+        end
+    end
+    timer:start(timeout * 1000, 0, function()
+        finish(size > 0 and "answer" or "unreachable")
+    end)
+    uv.getaddrinfo(address.host, nil, { socktype = "stream" }, function(problem, found)
+        if problem or outcome ~= nil then
+            return finish "unreachable"
+        end
+        link = uv.new_tcp()
+        link:connect(found[1].addr, address.port, function(refused)
+            if refused then
+                return finish "unreachable"
+            end
+            link:write(word)
+            link:read_start(function(wrong, chunk)
+                if wrong or not chunk or size > LONGEST then
+                    return finish "answer"
+                end
+                parts[#parts + 1], size = chunk, size + #chunk
+            end)
+        end)
+    end)
+    if outcome == nil then
+        waits = true
+        coroutine.yield()
+    end
+    if outcome == "answer" then
+        return words.judge(address, word, concat(parts))
+    end
+    return nil, format("%s does not answer", address.address), "unreachable"
+end
+
+return Server
